@@ -116,7 +116,7 @@ func bar(width int, most, size, dead uint64) string {
 	return strings.Repeat("█", all-lost) + strings.Repeat("░", lost) + strings.Repeat(" ", width-all)
 }
 
-// list lists the files of the store with what each is for.
+// list lists the files of the store with what each is for, and those that are missing.
 func (s *store) list(out io.Writer) error {
 	l, super, failure := s.readLayout()
 	if errors.Is(failure, brock.ErrNotExist) {
@@ -129,6 +129,7 @@ func (s *store) list(out io.Writer) error {
 	} else {
 		use = func(n filename.Name) string { return n.Kind.String() }
 	}
+	listed := make(map[string]bool)
 	for _, d := range slices.Compact([]string{filepath.Clean(s.Dir), filepath.Clean(cmp.Or(s.ValueDir, s.Dir))}) {
 		entries, err := os.ReadDir(d)
 		if err != nil {
@@ -139,6 +140,7 @@ func (s *store) list(out io.Writer) error {
 			if err != nil {
 				continue // it is gone
 			}
+			listed[e.Name()] = true
 			what := "not a file of the store"
 			switch n, ok := filename.Parse(e.Name()); {
 			case ok && n.Kind == filename.Super && d != filepath.Clean(s.Dir):
@@ -151,7 +153,39 @@ func (s *store) list(out io.Writer) error {
 			fmt.Fprintf(out, "%10s  %s  %s\n", human.Bytes(info.Size()), filepath.Join(d, e.Name()), what)
 		}
 	}
-	return failure
+	if failure != nil {
+		return failure
+	}
+	// A file that a writer has just removed is not missing: the layout of now does not name it.
+	now, _, err := s.readLayout()
+	if err != nil {
+		return err
+	}
+	needed := filesOf(now)
+	for _, n := range filesOf(l) {
+		if !listed[n.String()] && slices.Contains(needed, n) {
+			fmt.Fprintf(out, "%10s  %s  %s\n", "missing", n, use(n))
+		}
+	}
+	return nil
+}
+
+// filesOf returns the files that the manifest names, the journal aside.
+func filesOf(l *layout.Layout) (names []filename.Name) {
+	for _, r := range l.Runs() {
+		for _, f := range r.Files {
+			names = append(names, filename.New(filename.Run, f.Num))
+		}
+	}
+	for _, s := range l.Segments() {
+		switch state := s.State(); state.Status {
+		case layout.Live:
+			names = append(names, filename.New(s.Kind, s.Num))
+		case layout.Relocated:
+			names = append(names, filename.New(filename.Remap, state.Map))
+		}
+	}
+	return names
 }
 
 // uses returns a function that says in words what a file of the store is for.

@@ -61,6 +61,29 @@ func TestInspectDirectory(t *testing.T) {
 	listed(r.out)
 }
 
+// Files that the manifest names and that are not there are listed as missing.
+func TestInspectMissingFiles(t *testing.T) {
+	dir := makeStore(t)
+	if out := must(t, "", "", "inspect", dir); strings.Contains(out, "missing") {
+		t.Errorf("of a sound store:\n%s", out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.run"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := must(t, "", "", "inspect", dir)
+	for _, name := range files {
+		if !strings.Contains(out, "missing  "+filepath.Base(name)+"  run ") {
+			t.Errorf("%s is not listed as missing in\n%s", name, out)
+		}
+	}
+}
+
 func TestInspectRefuses(t *testing.T) {
 	dir := t.TempDir()
 	if r := brockIn(t, dir, "", "inspect", "."); r.code != exitFailed || !strings.Contains(r.err, "no store in .") {

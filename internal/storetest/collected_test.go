@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -25,13 +26,13 @@ type owner struct {
 	items     []*brock.Item
 	batch     *brock.Batch
 	writer    *brock.Writer
-	calls     int
+	calls     atomic.Int64
 }
 
-func (o *owner) now() time.Time { o.calls++; return time.Now() }
+func (o *owner) now() time.Time { o.calls.Add(1); return time.Now() }
 
 // Write makes the owner the writer of a Logger.
-func (o *owner) Write(b []byte) (int, error) { o.calls++; return len(b), nil }
+func (o *owner) Write(b []byte) (int, error) { o.calls.Add(1); return len(b), nil }
 
 // ownersKeys is a KeyProvider with a reference to its owner.
 type ownersKeys struct {
@@ -44,7 +45,7 @@ func (o *owner) events() (e brock.Events) {
 	v := reflect.ValueOf(&e).Elem()
 	for i := range v.NumField() {
 		f := v.Field(i)
-		f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { o.calls++; return nil }))
+		f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { o.calls.Add(1); return nil }))
 	}
 	return e
 }
@@ -125,7 +126,7 @@ var leaving = []struct {
 	}},
 	{"calls", false, func(ctx context.Context, o *owner) {
 		must2(o.db.Refresh(ctx))
-		must2(0, o.db.Verify(ctx, func(*brock.CorruptionError) { o.calls++ }))
+		must2(0, o.db.Verify(ctx, func(*brock.CorruptionError) { o.calls.Add(1) }))
 		must2(0, o.db.UpdateContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return txn.Set(b("b"), b("1")) }))
 		must2(o.db.Reclaim(ctx))
 		must2(o.db.Backup(ctx, io.Discard, brock.BackupOptions{}))
@@ -138,8 +139,8 @@ var leaving = []struct {
 // iterate leaves an iterator of the first transaction, whose options refer to the owner.
 func (o *owner) iterate() {
 	it := o.txns[0].NewIterator(brock.IteratorOptions{
-		Filter:   func([]byte, byte) bool { o.calls++; return true },
-		OnDamage: func(*brock.CorruptionError) bool { o.calls++; return true },
+		Filter:   func([]byte, byte) bool { o.calls.Add(1); return true },
+		OnDamage: func(*brock.CorruptionError) bool { o.calls.Add(1); return true },
 	})
 	it.Rewind()
 	o.iterators = append(o.iterators, it)
