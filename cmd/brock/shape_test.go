@@ -111,6 +111,18 @@ func TestInspectValueDir(t *testing.T) {
 	}
 }
 
+// TestValueDirOfEncrypted: the word on --value-dir doesn't depend on what SUPER shows without keys.
+func TestValueDirOfEncrypted(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "keygen", "key-file")
+	must(t, dir, "", "set", "s", "k", "v", "--value-dir=values", "--key-file=key-file")
+	for _, args := range [][]string{{"inspect", "s"}, {"get", "s", "k"}, {"set", "s", "k", "w"}} {
+		if r := brockIn(t, dir, "", append(args, "--key-file=key-file")...); r.code != exitUsage || !strings.Contains(r.err, "s has a directory for its values: name it by --value-dir") {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+}
+
 // TestInspectEncrypted: who tidies up by hand must not be told that a keyring is left over.
 func TestInspectEncrypted(t *testing.T) {
 	dir := t.TempDir()

@@ -183,7 +183,7 @@ func (s *store) refused(err error) error {
 		return noStore{s.Dir, err}
 	case errors.Is(err, brock.ErrKey) && s.KeyFile != "" && unread == nil && !super.Encrypted():
 		return plain{s.Dir, err}
-	case errors.Is(err, brock.ErrInvalid) && s.ValueDir == "" && super.Session != 0:
+	case errors.Is(err, manifest.ErrElsewhere):
 		return wrongUsage("%s has a directory for its values: name it by --value-dir", s.Dir)
 	case errors.Is(err, brock.ErrCorrupt):
 		return fmt.Errorf("%w; brock verify says what can be done", err)

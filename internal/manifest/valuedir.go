@@ -23,9 +23,14 @@ import (
 // newSession draws the number of a session.
 func newSession() uint64 { return rand.Uint64() | 1 }
 
+// ErrElsewhere says that a store has a value directory, and that none was named. It wraps
+// errs.ErrInvalid.
+var ErrElsewhere = fmt.Errorf("%w: the store keeps its values elsewhere", errs.ErrInvalid)
+
 // readValueSuper reads the SUPER of the value directory of the store that s describes;
 // made is false if there is none. It returns errs.ErrForeign if that or s belongs to
-// another directory, and errs.ErrInvalid if the store keeps its values elsewhere.
+// another directory, and errs.ErrInvalid if the store keeps its values elsewhere: this is
+// ErrElsewhere if no directory was named.
 func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool, err error) {
 	switch {
 	case s.Manifest == 0:
@@ -33,7 +38,7 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool,
 	case s.Session == 0 && o.separate():
 		return v, false, fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
 	case s.Session != 0 && !o.separate():
-		return v, false, fmt.Errorf("%w: the store in %s keeps its values elsewhere: ValueDir must name that directory", errs.ErrInvalid, o.Dir)
+		return v, false, fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
 	case !o.separate():
 		return v, false, nil
 	}
