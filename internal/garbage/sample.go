@@ -21,6 +21,7 @@ type Sampler struct {
 	keeps  bool   // the default keyspace retains older versions
 
 	unsampled int64 // bytes of records since the last sample
+	largest   int64 // bytes of the largest record lately added or looked at
 }
 
 // Every is the number of bytes of records for which one sample is taken. Few of the
@@ -34,9 +35,11 @@ func (s *Sampler) Every() int64 {
 // record itself is added to the memtable.
 func (s *Sampler) Sample(r *entry.Record, every int64) {
 	weight := int64(r.Size)
+	s.note(weight)
 	switch r.Kind {
 	case entry.Delete:
-		weight += policy.SampleDeleteBytes
+		// A look that finds a large value stands for as many as the delete weighs little.
+		weight += max(policy.SampleDeleteBytes, s.largest/policy.SampleLargest)
 	case entry.RangeDelete:
 		s.lookAtRange(r)
 	}
@@ -46,6 +49,10 @@ func (s *Sampler) Sample(r *entry.Record, every int64) {
 		s.look(r, float64(stands)/float64(weight))
 	}
 }
+
+// note notes the size of a record. What is much larger than those that follow is forgotten
+// in time: by half while some 700,000 of them come.
+func (s *Sampler) note(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
 // NewSampler returns a Sampler of the commit leader, whose Pin it looks with; keeps
 // says whether the default keyspace retains older versions.
@@ -102,6 +109,7 @@ func (s *Sampler) look(r *entry.Record, times float64) {
 	if !e.Separated {
 		return
 	}
+	s.note(int64(e.Handle.Length))
 	n := int64(float64(e.Handle.Length) * times)
 	to.Add(n)
 	s.budget.older.Add(n)

@@ -159,7 +159,8 @@ const (
 	SampleFraction    = 2048     // one look for 1/2048 of what is live,
 	SampleLeastBytes  = 32 << 10 // but at least 32 KB of records
 	SampleMostBytes   = 1 << 20  // and at most 1 MB
-	SampleDeleteBytes = 1 << 10  // a delete counts as 1 KB more than its record
+	SampleDeleteBytes = 1 << 10  // a delete counts as 1 KB more than its record,
+	SampleLargest     = 128      // or as 1/128 of the largest value lately written, if that is more
 )
 
 // Disk space. A larger reserve leaves more for work that frees space, and less for

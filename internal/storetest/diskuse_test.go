@@ -151,6 +151,39 @@ func TestDiskUseUnderOverwrites(t *testing.T) {
 	}
 }
 
+// TestLiveBytesOfDeletedLargeValues deletes a large value now and then, among many small
+// writes. What is live doesn't change, so the estimate of it, which bounds the garbage,
+// may not go far.
+func TestLiveBytesOfDeletedLargeValues(t *testing.T) {
+	const large, blobs, between = 4 << 20, 16, 100
+	s := newDiskUse(t, brock.Maintenance{IdleAfter: time.Hour})
+	s.load()
+	first := uint64(1 << 32)
+	for i := range uint64(blobs) {
+		s.set(first+i, large)
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	worst := 0.0
+	for range 6 * blobs {
+		if err := s.Delete(usageKey(first)); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.live, first)
+		s.set(first+blobs, large)
+		first++
+		for range between {
+			s.set(s.rng.Uint64N(uint64(*usageKeys)), 600)
+		}
+		worst = max(worst, float64(s.Metrics().Tree.LiveBytes)/float64(s.liveBytes()))
+	}
+	t.Logf("at worst %.2f times what is live is taken to be live", worst)
+	if worst > 1.6 {
+		t.Errorf("%.2f times what is live is taken to be live", worst)
+	}
+}
+
 // After 9 of 10 keys are deleted their disk space is freed without a call, also if
 // the deletes fill only part of a memtable. The keys stay deleted.
 func TestDiskUseAfterDeletes(t *testing.T) {
