@@ -1,12 +1,9 @@
 package brock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/brockdb/brock/internal/backup"
@@ -22,35 +19,18 @@ type BackupOptions struct {
 	// Backup writes an increment: only the files that the store did not have at that time.
 	// nil = a full backup.
 	Since *BackupInfo
-	// Keyspaces are the names of the keyspaces that the backup has, "" for the default one;
-	// none = all. Nothing of other keyspaces is in the stream. Since must be of the same
-	// keyspaces. Of an encrypted store such a backup is always full, unless it is Plain: with
-	// Since, Backup returns ErrUnsupported. Backup first writes the keyspaces to files of their
-	// own, beside those of the store, and removes them at the end. They take as much disk space
-	// as the keyspaces have in runs of which Since has nothing.
-	Keyspaces []string
-	// Plain writes the backup of an encrypted store in clear: Restore makes a plain store of it,
-	// without keys. Anyone who has the stream or its BackupInfo can read what is in it. Since
-	// must be Plain, too. Backup first writes files of its own, as for Keyspaces. They can't be
-	// read on the disk, also after a crash: each is encrypted under a key that only memory has.
-	// Of a plain store every backup is plain; the first Plain one after EncryptStore must be full.
-	Plain bool
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.
 	Compress bool
 	// Progress, unless nil, is called by the goroutine that has called Backup: at the start, after
-	// each 4 MiB of what is read or sent, and at the end.
+	// each 4 MiB of what is sent, and at the end.
 	Progress func(BackupProgress)
 }
 
-// BackupProgress is how far a Backup is. With Keyspaces, or Plain of an encrypted store, Backup
-// first prepares files of its own. Total is 0 until they are complete, as their size is not known
-// before.
+// BackupProgress is how far a Backup is.
 type BackupProgress struct {
-	Bytes     int64 // of files in the stream, before compression
-	Total     int64 // Bytes at the end
-	Prepared  int64 // bytes of runs and values that were read for files of its own
-	ToPrepare int64 // Prepared in the end; 0 = Backup has no files of its own to make
+	Bytes int64 // of files in the stream, before compression
+	Total int64 // Bytes at the end
 }
 
 // BackupInfo describes a backup: a stream that Backup has written. Store it
@@ -63,28 +43,19 @@ type BackupInfo struct {
 	Sent        int       // number of files in the stream; the backups before it have the others
 	StoreBytes  int64     // total size of the store's files
 	StreamBytes int64     // size of the stream
-	// Keyspaces are the names of those that the backup has, ascending, "" for the default one;
-	// nil = all. A plain backup of an encrypted store names all that it has.
-	Keyspaces []string
 
 	info *backup.Info
 }
 
 func newBackupInfo(i *backup.Info) *BackupInfo {
-	info := &BackupInfo{
+	return &BackupInfo{
 		Version: uint64(i.Version), Time: time.UnixMilli(i.Milli), Incremental: i.Follows != backup.Digest{},
 		Files: len(i.Files), Sent: i.Sent, StoreBytes: i.StoreBytes(), StreamBytes: i.Bytes, info: i,
 	}
-	if i.Part != nil {
-		info.Keyspaces = slices.Clone(i.Part.Keyspaces)
-	}
-	return info
 }
 
 // MarshalBinary encodes the description for UnmarshalBinary: about 100 bytes, and 12 for
-// each file of the store. It has no keys and no values; but that of a backup of some
-// keyspaces, or of a plain one of an encrypted store, has the names and options of the keyspaces,
-// and of each run the first and the last key.
+// each file of the store. It has no keys and no values.
 func (i *BackupInfo) MarshalBinary() ([]byte, error) {
 	if i == nil || i.info == nil {
 		return nil, fmt.Errorf("%w: no backup", ErrInvalid)
@@ -108,12 +79,12 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 
 // Backup writes the store to w as one stream, as of one version, while others go on reading
 // and writing. The backup has every commit that returned before the call, Buffered ones
-// too, and may have later ones. It has all keyspaces with their options, or those of
-// o.Keyspaces, and all history that is retained. Restore makes a store of it. VerifyBackup
+// too, and may have later ones. It has all keyspaces with their options, and all history that is
+// retained. Restore makes a store of it. VerifyBackup
 // checks it.
 //
 // The stream has the files of the store, and of an encrypted store its keyring: nothing in it is in
-// clear, and Compress has no effect, unless o.Plain is set. Each file is verified while it is sent.
+// clear, and Compress has no effect. Each file is verified while it is sent.
 // An increment (o.Since) has only files that are new. Deletes, drops and changed options are in it,
 // too. A value usually stays in the file that it was written to, but compactions write keys again:
 // after a compaction of the whole store an increment has all keys, and after a collection the
@@ -123,19 +94,22 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // of one run and the largest value. Files that the store replaces meanwhile stay on the
 // disk until Backup returns.
 //
-// It returns ErrReadOnly for a store that this process only reads, ErrForeign if o.Since is
-// of another store, ErrInvalid if o.Since is of a later version or of other keyspaces,
-// or is not plain and o.Plain is set, ErrKeyspaceNotFound, ErrNoSpace if there is no room for files
-// of its own, a *CorruptionError for damage, and the errors of w. After an error the stream is
-// incomplete: Restore and VerifyBackup refuse it.
+// A store that this process only reads can be backed up, too. With Mode Follow the backup has
+// every commit that was durable before the call; of Buffered commits, see Refresh. It has a
+// descriptor open for each file, and flushes the memtables to memory.
+//
+// It returns ErrUnsupported for a store that was opened up to its damage (Options.Recover),
+// ErrForeign if o.Since is of another store, ErrInvalid if o.Since is of a later version, a
+// *CorruptionError for damage, and the errors of w. After an error the stream is incomplete:
+// Restore and VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
-	if err := workable(ctx, db); err != nil {
+	if err := copyable(ctx, db); err != nil {
 		return nil, err
 	}
 	if w == nil {
 		return nil, fmt.Errorf("%w: nil writer", ErrInvalid)
 	}
-	options := backup.Options{Compress: o.Compress, Keyspaces: o.Keyspaces, Plain: o.Plain}
+	options := backup.Options{Compress: o.Compress}
 	if o.Since != nil {
 		if options.Since = o.Since.info; options.Since == nil {
 			return nil, &OptionError{Field: "Since", Reason: "is no backup"}
@@ -148,6 +122,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	if err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}
+	db.lastBackup.Store(time.Now().UnixMilli())
 	return newBackupInfo(info), nil
 }
 
@@ -159,8 +134,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 // The store is made in o.Dir, and in o.ValueDir if that is set. These directories must be
 // empty or absent. Of the other options only FS is used: Open is given the rest, and the
 // backup has those of all keyspaces but the default one. The store is durable when Restore
-// returns nil. That of an encrypted store needs o.Keys, and has the keyring of its source. Of a
-// plain backup, also of an encrypted store, it makes a plain store, which EncryptStore encrypts.
+// returns nil. That of an encrypted store needs o.Keys, and has the keyring of its source.
 //
 // It returns ErrExist if a directory is not empty, ErrKey if o.Keys don't fit the backup (at the
 // end of r, if they are set and the last backup is plain), ErrForeign if r has something else than
@@ -182,7 +156,7 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	case o.Dir == "":
 		return nil, &OptionError{Field: "Dir", Reason: "is empty"}
 	}
-	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir)), Keys: keyring.Within(ctx, o.Keys)}
+	t := backup.Target{FS: o.FS, Dir: o.Dir, ValueDir: o.ValueDir, Keys: keyring.Within(ctx, o.Keys)}
 	if t.FS == nil {
 		t.FS = vfs.OS()
 	}

@@ -27,6 +27,8 @@ type batch struct {
 	spent  bool // Commit was called: it must be Reset first
 }
 
+var errUnknownDurability = &OptionError{Field: "Durability", Reason: "is unknown"}
+
 var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", ErrInvalid)
 
 // NewBatch returns an empty batch.
@@ -135,27 +137,27 @@ func (b *Batch) Size() int64 {
 	return b.writes.Bytes()
 }
 
-// Commit commits the writes, with the durability of Options. Its errors mean what those of
-// Txn.Commit mean. Call Reset before you use the batch again, also after an error, except
-// ErrInvalid.
-func (b *Batch) Commit(ctx context.Context) error {
+// Commit commits the writes, with this durability, and returns their version; 0 if there were
+// none. Its errors mean what those of Txn.Commit mean. Call Reset before you use the batch again,
+// also after an error, except ErrInvalid.
+func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err error) {
 	if err := b.usable(); err != nil {
-		return err
+		return 0, err
 	}
 	if ctx == nil {
-		return errNilContext
+		return 0, errNilContext
+	}
+	if d > Buffered {
+		return 0, errUnknownDurability
 	}
 	b.spent = true
 	if b.Len() == 0 {
-		return nil
+		return 0, nil
 	}
-	return b.commit(ctx, b.db.opts.synced(DefaultDurability))
-}
-
-func (b *batch) commit(ctx context.Context, synced bool) error {
-	_, err := b.db.commit(ctx, &b.writes, conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}, synced)
+	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
+	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
 	b.discardFiles()
-	return err
+	return uint64(v), err
 }
 
 func (b *batch) discardFiles() {
@@ -184,5 +186,6 @@ func (db *DB) BatchSet(entries []*Entry) error {
 			return err
 		}
 	}
-	return b.Commit(context.Background())
+	_, err := b.Commit(context.Background(), DefaultDurability)
+	return err
 }

@@ -14,7 +14,8 @@ func openFlat(tb testing.TB, n int) *DB {
 	for i := range n {
 		must(tb, b.Set(flatKey(i), make([]byte, 128)))
 	}
-	must(tb, b.Commit(tb.Context()))
+	_, err := b.Commit(tb.Context(), DefaultDurability)
+	must(tb, err)
 	return db
 }
 

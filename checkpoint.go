@@ -3,6 +3,7 @@ package brock
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Checkpoint makes a store in dir, which must not exist: a copy as of one version, while
@@ -17,16 +18,34 @@ import (
 // store replaces what they share. In another file system they are copied, and the copies are
 // verified. The checkpoint of an InMemory store is made on the disk, by copying.
 //
-// It returns ErrExist if there is something under the name dir, and ErrReadOnly for a store
-// that this process only reads. After another error, as for a full disk, what was written is
+// A store that this process only reads can be copied, too, as Backup does. Then files that are
+// not flushed or go on growing are copied, and the others linked.
+//
+// It returns ErrExist if there is something under the name dir, and ErrUnsupported for a store
+// that was opened up to its damage (Options.Recover). After another error, as for a full disk, what was written is
 // removed. After a crash there may be files in dir that Open refuses or takes for nothing at
 // all (use MustExist): remove them.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
-	if err := workable(ctx, db); err != nil {
+	if err := copyable(ctx, db); err != nil {
 		return err
 	}
 	if err := db.tree.Checkpoint(ctx, dir); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, err)
+	}
+	db.lastBackup.Store(time.Now().UnixMilli())
+	return nil
+}
+
+// copyable returns nil if the store can be copied.
+func copyable(ctx context.Context, db *DB) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if err := db.usable(); err != nil {
+		return err
+	}
+	if db.Loss() != nil {
+		return fmt.Errorf("%w: a copy of a store that was opened up to its damage; salvage makes one", ErrUnsupported)
 	}
 	return nil
 }

@@ -30,15 +30,20 @@ func newWrites() *writes { return writesPool.Get().(*writes) }
 
 // recycle empties w and keeps it for later transactions. Nothing may refer to it any more.
 func (w *writes) recycle() {
-	small := w.Writes.Reset()
+	w.Writes.Reset()
 	w.written.Reset()
 	w.addressed.Reset()
 	w.reads.Reset()
 	w.request, w.yields, w.turn = commit.Request{}, false, nil
 	// A pool would keep the memory of one large transaction for ever.
-	if small {
+	if w.memory() <= pending.MaxPooled {
 		writesPool.Put(w)
 	}
+}
+
+// memory is how many bytes of memory w takes with all its parts, also when it is empty.
+func (w *writes) memory() int {
+	return w.Writes.Memory() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
 }
 
 // add adds wr, a write to the keyspace k. Key and value are copied; a value that is too
@@ -94,7 +99,7 @@ func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
 
 // commit commits w if c holds, and adds to the counters. A nil ctx never ends. When it
 // returns without an error, the writes are durable if synced is set or if they were spilled.
-func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bool) (v entry.Version, err error) {
+func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bool) (v entry.Version, err error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
@@ -109,7 +114,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
 	} else if err = w.SpillRest(ctx, db.tree); err == nil {
-		v, err = db.commits.CommitAlone(ctx, files, c, w.turn)
+		v, err = db.commits.CommitAlone(ctx, files, c)
 		entries, bytes = files.Entries(), files.Bytes()
 	}
 	db.counters.addCommit(monotonic(db)-begin, err, entries, bytes)

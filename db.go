@@ -2,6 +2,8 @@ package brock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -30,7 +32,9 @@ type DB struct {
 	encoding encoding
 	direct   *pending.Room // memory for writes of one call each, such as Set
 
-	began time.Time // when it was opened, with a monotonic reading
+	began      time.Time     // when it was opened, with a monotonic reading
+	openTime   time.Duration // how long Open took, once it had the lock
+	lastBackup atomic.Int64  // when the last Backup or Checkpoint ended well, in Unix milliseconds; 0 = never
 
 	lastKeys  atomic.Pointer[KeyProvider] // of a closed store that could be written to
 	closed    atomic.Bool
@@ -105,6 +109,29 @@ func (db *DB) writable() error {
 	}
 	if db.commits == nil {
 		return ErrReadOnly
+	}
+	return nil
+}
+
+// Err returns why the store takes no more writes until it is opened again: an error that is
+// ErrStopped, with its cause, after a write or sync that failed; ErrClosed after Close. It returns nil
+// while the store works, and for one that is only read. A full disk is no such error. It may be
+// called at any time, and is cheap: ask it in health checks, as reads go on when writes have ended.
+func (db *DB) Err() error {
+	err := db.writable()
+	switch {
+	case errors.Is(err, ErrReadOnly):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := db.commits.Stopped(); err != nil {
+		return err
+	}
+	if ended := db.report.ended.Load(); ended != nil && !errors.Is(*ended, ErrStopped) {
+		return fmt.Errorf("%w: %w", ErrStopped, *ended)
+	} else if ended != nil {
+		return *ended
 	}
 	return nil
 }
@@ -212,7 +239,6 @@ func (db *DB) Loss() *Loss {
 		return nil
 	}
 	loss := *db.loss
-	loss.Aside = slices.Clone(loss.Aside)
 	return &loss
 }
 
@@ -225,6 +251,11 @@ func (db *DB) Metrics() Metrics {
 		m.EventsDropped, m.Leaked = db.report.calls.Dropped(), db.report.leaked.Load()
 	}
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
+	m.Stopped = errors.Is(db.Err(), ErrStopped)
+	m.OpenTime = db.openTime
+	if at := db.lastBackup.Load(); at != 0 {
+		m.LastBackup = time.UnixMilli(at)
+	}
 	if db.usable() == nil {
 		m.Tree = TreeMetrics(db.tree.Metrics())
 		m.Tree.Memory.Pending = db.direct.Bytes()

@@ -55,6 +55,31 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	return value, err
 }
 
+// AppendValue appends key's newest value to dst and returns the longer slice, or returns dst and
+// ErrKeyNotFound. It allocates nothing if dst has room. A program that reads large values at a
+// high rate spends less time on the collection of garbage so than with Get.
+func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.AppendValue(dst, key) }
+
+// AppendValue is DB.AppendValue for a key of the keyspace.
+func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
+	found, err := k.read(key, func(p *view.Pin, d *direct) error {
+		v := d.entry.Value
+		if d.entry.Separated {
+			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
+			var err error
+			if v, _, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
+				return err
+			}
+		}
+		dst = append(dst, v...)
+		return nil
+	})
+	if err == nil && !found {
+		err = ErrKeyNotFound
+	}
+	return dst, err
+}
+
 // Has reports whether key has a value. It does not read the value.
 func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
@@ -141,7 +166,8 @@ func (k *Keyspace) write(wr *write) error {
 		if err := b.write(wr); err != nil {
 			return err
 		}
-		return b.Commit(context.Background())
+		_, err := b.Commit(context.Background(), DefaultDurability)
+		return err
 	}
 	if n >= leastWaiting {
 		db.direct.Enter(n)
@@ -157,7 +183,7 @@ func (k *Keyspace) write(wr *write) error {
 	if err := w.add(nil, db, k.state, wr, db.now); err != nil {
 		return err
 	}
-	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
+	_, err := w.commit(nil, db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 

@@ -72,7 +72,6 @@ type Loss struct {
 	Commits     int64            // number of commits that were found in the journal behind the damage
 	Edits       int64            // number of edits that were found in MANIFEST behind the damage
 	Bytes       int64            // size of journal and MANIFEST behind the damage
-	Aside       []string         // with UpToAndWrite: new names, in Dir or ValueDir, of the files that are kept
 }
 
 // StallInfo describes the begin or the end of a time in which writers are throttled.
@@ -96,8 +95,8 @@ type DiskSpaceInfo struct {
 type reporter struct {
 	to     atomic.Pointer[listeners]
 	calls  jobs.Calls
-	ended  atomic.Bool  // BackgroundError was called
-	leaked atomic.Int64 // number of leaks
+	ended  atomic.Pointer[error] // why writing has ended, as BackgroundError was told; nil while it goes on
+	leaked atomic.Int64          // number of leaks
 }
 
 // listeners are the user's functions and logger.
@@ -238,7 +237,7 @@ func (r *reporter) onTaskError(_ string, err error) {
 
 // onEnd passes on why writing has ended. Only the first reason is passed on.
 func (r *reporter) onEnd(message string, err error) {
-	if r.ended.Swap(true) {
+	if !r.ended.CompareAndSwap(nil, &err) {
 		return
 	}
 	r.onDamage(err)

@@ -142,7 +142,7 @@ func ExampleTxn_NewIterator_reverse() {
 	for i := range 5 {
 		_ = batch.Set(fmt.Appendf(nil, "log/%d", i), fmt.Appendf(nil, "line %d", i))
 	}
-	if err := batch.Commit(context.Background()); err != nil {
+	if _, err := batch.Commit(context.Background(), brock.DefaultDurability); err != nil {
 		log.Fatal(err)
 	}
 	_ = db.View(func(txn *brock.Txn) error {

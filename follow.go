@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
+	"runtime"
 	"time"
 
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
 )
 
 // Refresh moves a store that was opened with Mode Follow to the newest version of its
@@ -42,36 +42,19 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return uint64(v), nil
 }
 
-// announcing is how long Open of a follower waits for a writer that is making the store, or that
-// holds the lock for a moment to find out whether there are followers.
+// announcing is how long Open of a follower waits for a writer that is making the store.
 const announcing = time.Second
 
-// announce takes a shared lock of SUPER, before anything is read. While a follower holds
-// it, the writer does not recycle journal files.
-func (o *opening) announce(ctx context.Context) error {
-	super := filepath.Join(o.dir, filename.Of(filename.Super, 0))
-	for deadline := time.Now().Add(announcing); ; {
-		lock, err := o.fs.LockFile(super, true)
-		switch {
-		case err == nil:
-			o.locks = append(o.locks, lock)
-			return nil
-		case errors.Is(err, fs.ErrNotExist):
-			if _, err := o.loadFollowed(ctx); err != nil {
-				return err
-			}
-			continue // it was made just now
-		case errors.Is(err, errors.ErrUnsupported):
-			return fmt.Errorf("%w: Mode Follow needs locks of files, and files that can be removed while they are open: %w", ErrUnsupported, err)
-		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return errs.Ended(ctx)
-		case <-time.After(time.Millisecond):
+// followable returns ErrUnsupported where a writer can't remove or cut a file that a follower
+// has open.
+func (o *opening) followable() error {
+	switch runtime.GOOS {
+	case "windows", "plan9", "js", "wasip1":
+		if o.options.FS == nil || o.options.FS == vfs.OS() {
+			return fmt.Errorf("%w: Mode Follow on %s: files can't be removed while they are open", ErrUnsupported, runtime.GOOS)
 		}
 	}
+	return nil
 }
 
 // loadFollowed is manifest.Load of a store that another process may be making or writing:
@@ -95,24 +78,21 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 func (l *keyspaces) refresh(db *DB) {
 	l.turn.Always()
 	defer l.turn.Leave()
-	gone := l.byName
-	l.byName = make(map[string]*Keyspace)
+	gone := make(map[entry.KeyspaceID]*Keyspace)
+	for ks := range l.all() {
+		gone[ks.state.ID] = ks
+	}
 	for _, k := range db.tree.Keyspaces() {
-		var known *Keyspace
-		for _, ks := range gone {
-			if ks.state.ID == k.ID {
-				known = ks
-			}
-		}
+		known := gone[k.ID]
 		if known == nil || known.state.Name != k.Name {
 			l.add(db, &k)
 			continue
 		}
 		known.state.keep(loadedOptions(&k.Options), &db.encoding)
-		l.byName[k.Name] = known
-		delete(gone, k.Name)
+		delete(gone, k.ID)
 	}
 	for _, ks := range gone {
 		ks.state.Dropped.Store(true)
+		l.byName.CompareAndDelete(ks.state.Name, ks) // another one may have the name now
 	}
 }

@@ -58,9 +58,10 @@ func (it *Item) KeyCopy(dst []byte) []byte {
 // later, reading it ends the process. ValueCopy is safe, and so is Value with
 // Options.CopyValues.
 //
-// A compressed value is decoded into new memory, which an item of Txn.Get keeps. A large
-// value of an encrypted store is decrypted into new memory. ValueCopy and ValueFunc reuse
-// memory, so a scan with them takes about half as long.
+// A value that has to be read from the disk, decoded or decrypted lies in memory that is used
+// again when the transaction has ended. A transaction gets up to 256 KB of it, and new memory
+// beyond that. ValueCopy and ValueFunc reuse memory at once, so scans of compressed or
+// encrypted values with them take about half as long.
 func (it *Item) Value() ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (it *Item) Value() ([]byte, error) {
 // look is Value, without a copy. The item must be usable, and the caller must keep its
 // transaction alive.
 func (it *Item) look() ([]byte, error) {
-	v, _, err := it.value(nil)
+	v, _, err := it.value(nil, true)
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +107,15 @@ func (it *Item) usable() error {
 }
 
 // value returns the value. If own, it lies in dst (if cap(dst) is enough) or in new memory;
-// else it lies in memory of the pin or the transaction.
-func (it *Item) value(dst []byte) (value []byte, own bool, err error) {
+// else it lies in memory of the pin or the transaction. With lent, a value that has to be read
+// or decoded may lie there, too.
+func (it *Item) value(dst []byte, lent bool) (value []byte, own bool, err error) {
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, false, ErrKeyNotFound
 	case e.Separated || e.Raw != 0:
 		it.asked = true
-		return it.txn.value(e, dst)
+		return it.txn.value(e, dst, lent)
 	case e.Value == nil:
 		return empty, false, nil
 	default:
@@ -148,7 +150,7 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// A value that was decoded or decrypted is in dst already, and needs no second copy.
-	v, own, err := it.value(dst)
+	v, own, err := it.value(dst, false)
 	if err != nil || own {
 		return v, err
 	}
@@ -160,9 +162,10 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	return dst, nil
 }
 
-// decodes reports whether value needs memory to decode or decrypt into.
+// decodes reports whether value needs memory to decode or decrypt into, or may need some to read
+// into that the pin doesn't lend any more.
 func (it *Item) decodes() bool {
-	return it.e.Raw != 0 || it.e.Separated && it.txn.db.opts.Keys != nil
+	return it.e.Raw != 0 || it.e.Separated && (it.txn.db.opts.Keys != nil || it.txn.pin.LentAll())
 }
 
 // valuePool has memory for decoded values that are needed for a short time only.
@@ -196,12 +199,24 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	// fn must not use the value after it has returned, so the memory can be pooled.
 	buf := valuePool.Get().(*[]byte)
 	defer recycleValue(buf)
-	v, err := it.ValueCopy(*buf)
+	if it.copies || invariant.Poisons {
+		v, err := it.ValueCopy(*buf)
+		if err != nil {
+			return err
+		}
+		*buf = v
+		return fn(v)
+	}
+	v, own, err := it.value(*buf, false)
 	if err != nil {
 		return err
 	}
-	*buf = v
-	return fn(v)
+	if own {
+		*buf = v
+	}
+	err = fn(v)
+	runtime.KeepAlive(it)
+	return err
 }
 
 // ValueSize returns the length of the value without reading it.

@@ -22,17 +22,7 @@ type IteratorOptions struct {
 	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater
-	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read
-
-	// OnDamage is called once for each damaged place of a run, by the call that moves the
-	// iterator, before the iterator passes the place. If it returns true, the iterator goes
-	// on behind the damage. If it returns false, the damage becomes the iterator's error, as
-	// without OnDamage. Items whose keys are in CorruptionError.Keys may be missing. If Stale
-	// is set, older versions of them may show, or deleted keys. OnDamage may end the iterator, its
-	// transaction and the store, but not move the iterator: that is ErrInvalid. An item whose value is
-	// damaged shows, and its Item.Value returns the CorruptionError. Iterators with OnDamage
-	// are slower.
-	OnDamage func(*CorruptionError) bool
+	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read; a move of the iterator from within it ends with ErrInvalid
 }
 
 // DefaultIteratorOptions is the zero IteratorOptions. Programs written for Badger
@@ -64,15 +54,15 @@ func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte, err error) {
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
 	keyspace *keyspaceState
-	scan     scan.Scan
-	reverse  bool // Next moves to lesser keys
-	tracks   bool // the txn is serializable: what is covered counts as read
-	plain    bool // no limit and no context: Next may take its fast path
+	scan     *scan.Scan // nil once it was closed
+	reverse  bool       // Next moves to lesser keys
+	tracks   bool       // the txn is serializable: what is covered counts as read
+	plain    bool       // no limit, filter or context: Next may take its fast path
 
 	item    Item
-	damage  func(*CorruptionError) bool
+	filter  func(key []byte, meta byte) bool // of the user; nil: none
+	asking  bool                             // the filter is being called
 	valid   bool
-	asking  bool // OnDamage is being called
 	turned  bool // the last move went to a lesser key
 	limit   int
 	left    int // items of limit that are left
@@ -90,7 +80,7 @@ type Iterator struct {
 // NewIterator returns an iterator over what the transaction sees. Close it. If it can't begin,
 // as for invalid options, it is at no item, and Err returns the reason.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
-	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, damage: o.OnDamage}
+	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, filter: o.Filter}
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
@@ -108,8 +98,10 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	c := scan.Config{
 		Pin: t.pin, Lo: lo, Hi: hi, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
-		Filter: o.Filter, Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly, Limit: o.Limit, Habit: &t.keyspace.habit,
-		Behind: o.OnDamage != nil,
+		Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly, Limit: o.Limit, Habit: &t.keyspace.habit,
+	}
+	if o.Filter != nil {
+		c.Filter = it.accepts
 	}
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
@@ -117,8 +109,8 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 			c.Shown = &it.covered
 		}
 	}
-	it.scan.Begin(&c)
-	it.plain = o.Limit == 0 && t.ctx() == nil
+	it.scan = scan.Begin(&c)
+	it.plain = o.Limit == 0 && o.Filter == nil && t.ctx() == nil
 	if !t.adopt(it) {
 		it.refuse()
 	}
@@ -127,13 +119,20 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 
 // Rewind moves to the first item in the direction of travel.
 func (it *Iterator) Rewind() {
+	lo, hi := it.bounds()
 	if it.reverse {
-		_, hi := it.scan.Bounds()
 		it.position(hi, true)
 	} else {
-		lo, _ := it.scan.Bounds()
 		it.position(lo, false)
 	}
+}
+
+// bounds are the stored bounds, until it is closed.
+func (it *Iterator) bounds() (lo, hi []byte) {
+	if it.scan == nil {
+		return nil, nil
+	}
+	return it.scan.Bounds()
 }
 
 // Seek moves to the item of key or, without one, to the next item in the direction
@@ -238,8 +237,9 @@ func (it *Iterator) leaveAsked() {
 	it.item.asked = false
 	// If the iterator has ended, the move that follows returns the error.
 	if it.valid && !it.asking && it.item.e.Separated && it.open() {
-		it.scan.Asked()
-		it.item.place(it.txn, it.scan.Entry())
+		if it.scan.Asked(); it.open() { // else a filter has closed it
+			it.item.place(it.txn, it.scan.Entry())
+		}
 	}
 }
 
@@ -257,20 +257,17 @@ func (it *Iterator) move(turned bool) {
 }
 
 // land ends a move of the scan: with ok, the scan's entry becomes the item. Otherwise the scan
-// is at the end, at an error, or at damage, behind which OnDamage may let it go on.
+// is at the end, or at an error.
 func (it *Iterator) land(ok bool) {
-	for !ok && it.damage != nil && it.passes() {
-		ok = it.scan.GoOn()
-	}
 	switch {
+	case it.err == errNestedMove:
+		ok, it.item.e = false, nil
 	case ok:
 		it.item.place(it.txn, it.scan.Entry())
 	case it.closed.Load():
 	default:
 		// The scan has read all keys up to its bound, so these are covered, too.
-		if it.err != errNestedMove {
-			it.err = it.scan.Err()
-		}
+		it.err = it.scan.Err()
 		if it.tracks {
 			lo, hi := it.scan.Bounds()
 			it.covered.End(lo, hi, it.turned)
@@ -280,29 +277,24 @@ func (it *Iterator) land(ok bool) {
 	it.valid = ok
 }
 
-// passes asks OnDamage about the damage that the scan has met, and reports whether to go on
-// behind it. It returns false if the scan has met no damage.
-func (it *Iterator) passes() bool {
-	if it.closed.Load() {
-		return false
+// accepts calls the user's filter. Meanwhile the scan is in the middle of a move, and must not
+// begin another. After a filter that has tried to, the rest of the move is not filtered: it
+// ends at once.
+func (it *Iterator) accepts(key []byte, meta byte) bool {
+	if it.err == errNestedMove {
+		return true
 	}
-	d := it.scan.Damage()
-	return d != nil && it.ask(d) && it.err != errNestedMove && it.usable()
+	it.asking = true
+	defer func() { it.asking = false }()
+	return it.filter(key, meta) || it.err == errNestedMove
 }
 
-// ask calls OnDamage. Meanwhile the scan is in the middle of a move, and must not begin another.
-func (it *Iterator) ask(d *CorruptionError) bool {
-	plain := it.plain
-	it.asking, it.plain = true, false
-	defer func() { it.asking, it.plain = false, plain }()
-	return it.damage(d)
-}
-
-// nested reports whether a move was asked for by OnDamage. That is an error, which ends the
-// move that has called OnDamage.
+// nested reports whether the filter asks for a move. That is an error, which ends the move
+// that has called the filter. The iterator is at no item from now on: a filter that moves until
+// Valid is false must come to an end.
 func (it *Iterator) nested() bool {
 	if it.asking && !it.closed.Load() {
-		it.err = errNestedMove
+		it.err, it.valid = errNestedMove, false
 	}
 	return it.asking
 }

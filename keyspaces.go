@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
+	"sync"
 
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
@@ -28,15 +28,15 @@ var (
 	errTwoOptions      = fmt.Errorf("brock: more than one KeyspaceOptions: %w", ErrInvalid)
 )
 
-// keyspaces are the named keyspaces of a store.
+// keyspaces are the named keyspaces of a store. Lookups take no lock.
 type keyspaces struct {
-	turn   jobs.Turn // held while a keyspace is made, changed or dropped, which syncs; guards:
-	byName map[string]*Keyspace
+	turn   jobs.Turn // held while a keyspace is made, changed or dropped, which syncs
+	byName sync.Map  // string to *Keyspace; only who has the turn stores and deletes
 }
 
 // load fills the list with the keyspaces that the tree has.
 func (l *keyspaces) load(db *DB) {
-	l.byName, l.turn = make(map[string]*Keyspace), jobs.NewTurn()
+	l.turn = jobs.NewTurn()
 	for _, k := range db.tree.Keyspaces() {
 		l.add(db, &k)
 	}
@@ -44,14 +44,32 @@ func (l *keyspaces) load(db *DB) {
 
 func (l *keyspaces) add(db *DB, k *layout.Keyspace) *Keyspace {
 	ks := &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
-	l.byName[k.Name] = ks
+	l.byName.Store(k.Name, ks)
 	return ks
+}
+
+// find returns the keyspace of this name, also if it is just being dropped; nil if there is none.
+func (l *keyspaces) find(name string) *Keyspace {
+	if ks, ok := l.byName.Load(name); ok {
+		return ks.(*Keyspace)
+	}
+	return nil
+}
+
+// all yields the keyspaces in no order.
+func (l *keyspaces) all() iter.Seq[*Keyspace] {
+	return func(yield func(*Keyspace) bool) {
+		l.byName.Range(func(_, ks any) bool { return yield(ks.(*Keyspace)) })
+	}
 }
 
 // Keyspace returns the keyspace of this name: 1 to MaxKeyspaceName bytes of any kind.
 // If there is none, it is created, durably, with the options given or else with
 // Options.KeyspaceDefaults. If there is one and options are given, they replace its
 // own, as SetOptions does. Zero fields mean Options.KeyspaceDefaults.
+//
+// The lookup of a keyspace that exists waits for nothing. Calls that create, change or drop
+// keyspaces wait for each other.
 //
 // A read-only store returns ErrKeyspaceNotFound if there is none of this name, and
 // ErrReadOnly if other options are given.
@@ -66,11 +84,15 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
+	asIs := func(ks *Keyspace) bool { return len(o) == 0 || ks.Options() == options }
+	if ks := db.keyspaces.find(name); ks != nil && !ks.state.Dropped.Load() && asIs(ks) {
+		return ks, nil
+	}
 	db.keyspaces.turn.Always()
 	defer db.keyspaces.turn.Leave()
-	ks := db.keyspaces.byName[name]
+	ks := db.keyspaces.find(name)
 	switch {
-	case ks != nil && (len(o) == 0 || ks.Options() == options):
+	case ks != nil && asIs(ks):
 		return ks, nil
 	case ks != nil:
 		return ks, ks.setOptionsLocked(options)
@@ -105,12 +127,7 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 }
 
 func (l *keyspaces) list() []*Keyspace {
-	if l.turn == nil { // of a DB that was not opened
-		return nil
-	}
-	l.turn.Always()
-	defer l.turn.Leave()
-	return slices.SortedFunc(maps.Values(l.byName), func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) })
+	return slices.SortedFunc(l.all(), func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
 // SetOptions changes the options, durably: how later writes are kept, and which
@@ -187,6 +204,6 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.state.Dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
-	delete(db.keyspaces.byName, k.state.Name)
+	db.keyspaces.byName.Delete(k.state.Name)
 	return nil
 }

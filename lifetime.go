@@ -43,8 +43,10 @@ func (t *transaction) adopt(it *Iterator) bool {
 func (it *Iterator) refuse() {
 	it.err = ErrTxnDone
 	it.closed.Store(true)
-	it.scan.Close()
-	it.scan.Source().Close()
+	s := it.scan
+	it.scan = nil
+	s.Close()
+	s.Free()
 	it.txn.drop()
 }
 
@@ -63,8 +65,8 @@ func (it *Iterator) release() {
 	t.mu.Lock()
 	// If the transaction has ended meanwhile, source and hold belong to the orphan,
 	// which the garbage collector may be releasing at this moment.
-	o := it.orphan
-	if o == nil {
+	o, s := it.orphan, it.scan
+	if it.scan = nil; o == nil {
 		it.unlink()
 	}
 	t.mu.Unlock()
@@ -72,7 +74,7 @@ func (it *Iterator) release() {
 		o.release()
 		return
 	}
-	it.scan.Source().Close()
+	s.Free()
 	t.drop()
 }
 

@@ -26,6 +26,10 @@ type Metrics struct {
 	Leaked        int64 // transactions never discarded, found by the garbage collector
 	EventsDropped int64 // calls of Events and Logger that were not made, as earlier ones took long
 
+	Stopped    bool          // the store takes no more writes, see DB.Err
+	OpenTime   time.Duration // how long Open took, with the recovery, once it had the lock
+	LastBackup time.Time     // when a Backup or Checkpoint last ended well since Open, by the clock of the system; zero = never
+
 	ReadLatency   Histogram // of one in 256 point reads of transactions
 	CommitLatency Histogram // from the call of Commit to its return
 	SyncLatency   Histogram // of syncs of the journal
@@ -231,14 +235,25 @@ const stripes = 16
 // counters are what the root counts itself. Transactions count their reads
 // privately and add them here once, when they end.
 type counters struct {
-	reads [stripes]struct {
-		gets, iterators atomic.Int64
-		_               [48]byte
-	}
+	reads                   *readCounters // apart, as the tree must not refer to the DB
 	commits, entries, bytes atomic.Int64
 	conflicts, retries      atomic.Int64
 	read, commit            histogram
 	sync                    *histogram // apart, as the commit leader must not refer to the DB; nil if there is none
+}
+
+// readCounters count point reads and iterators.
+type readCounters [stripes]struct {
+	gets, iterators atomic.Int64
+	_               [48]byte
+}
+
+// sum is how many reads there were.
+func (r *readCounters) sum() (n int64) {
+	for i := range r {
+		n += r[i].gets.Load() + r[i].iterators.Load()
+	}
+	return n
 }
 
 // addReads adds to the stripe that a random number selects.
@@ -265,9 +280,11 @@ func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64
 
 // fill copies the counters into m.
 func (c *counters) fill(m *Metrics) {
-	for i := range c.reads {
-		m.Reads += c.reads[i].gets.Load()
-		m.Iterators += c.reads[i].iterators.Load()
+	if c.reads != nil { // nil in a DB that was not opened
+		for i := range c.reads {
+			m.Reads += c.reads[i].gets.Load()
+			m.Iterators += c.reads[i].iterators.Load()
+		}
 	}
 	m.Commits, m.Entries, m.Bytes = c.commits.Load(), c.entries.Load(), c.bytes.Load()
 	m.Conflicts, m.Retries = c.conflicts.Load(), c.retries.Load()

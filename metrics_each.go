@@ -58,6 +58,9 @@ func (m *Metrics) eachOfCalls(fn eachMetric) {
 	fn("compression_in", "By", "Values that were compressed, as they came.", CounterMetric, float64(m.CompressedFrom))
 	fn("compression_out", "By", "Values that were compressed, as they are stored.", CounterMetric, float64(m.CompressedTo))
 	fn("leaked_transactions", "", "Transactions never discarded, found by the garbage collector.", CounterMetric, float64(m.Leaked))
+	fn("stopped", "", "1 once a write or sync has failed so that the store takes no more writes.", GaugeMetric, oneIf(m.Stopped))
+	fn("open_time", "s", "Time that Open took, with the recovery.", GaugeMetric, m.OpenTime.Seconds())
+	fn("last_backup_timestamp", "s", "When a backup or checkpoint last ended well since Open; 0 = never.", GaugeMetric, unixSeconds(m.LastBackup))
 	fn("dropped_events", "", "Calls of Events and Logger that were not made, as earlier ones took long.", CounterMetric, float64(m.EventsDropped))
 }
 

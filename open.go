@@ -1,7 +1,6 @@
 package brock
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -81,7 +80,6 @@ func newOpening(o Options) (*opening, error) {
 		op.memory = vfs.NewMem()
 		op.fs, op.dir = failure.FS(op.memory), "/"
 	}
-	op.valueDir = filepath.Clean(cmp.Or(op.valueDir, op.dir))
 	return op, nil
 }
 
@@ -102,6 +100,7 @@ type opening struct {
 	log      *manifest.Log
 	tree     *tree.Tree
 	report   *reporter
+	reads    *readCounters
 	commits  **commit.Pipeline // of the DB, once it is there
 	db       *DB
 }
@@ -119,6 +118,7 @@ func (o *opening) open(ctx context.Context) (db *DB, err error) {
 	if err := o.acquireLocks(ctx); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	if err := o.openManifest(ctx); err != nil {
 		return nil, err
 	}
@@ -133,10 +133,8 @@ func (o *opening) open(ctx context.Context) (db *DB, err error) {
 		o.keyring.Provide(o.options.Keys)
 	}
 	o.assemble()
+	o.db.openTime = time.Since(began)
 	if recovery.Lost != nil {
-		if err := o.settle(ctx); err != nil {
-			return nil, err
-		}
 		o.db.loss = (*Loss)(recovery.Lost)
 		o.report.onLoss(*o.db.loss)
 	}
@@ -144,20 +142,6 @@ func (o *opening) open(ctx context.Context) (db *DB, err error) {
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
-}
-
-// settle makes the state before the damage the current one on the disk. It changes nothing with
-// Mode ReadOnly.
-func (o *opening) settle(ctx context.Context) error {
-	if o.options.Mode == ReadOnly {
-		return nil
-	}
-	err := o.tree.Settle(ctx)
-	if err != nil {
-		_ = o.db.Close()
-		o.locks, o.held = nil, nil
-	}
-	return err
 }
 
 // abandon closes the files and locks of a failed Open.
@@ -177,6 +161,7 @@ func (o *opening) abandon() {
 // all files are reached through the open directories, so a rename of one does no harm.
 func (o *opening) openDirs() error {
 	readOnly := o.options.Mode != ReadWrite
+	o.resolve()
 	// Look before the lock is taken: that writes a file, and another program may have one of
 	// the same name.
 	look := manifest.Look(o.manifestOptions())
@@ -187,6 +172,7 @@ func (o *opening) openDirs() error {
 			return err
 		}
 		o.made = true
+		o.resolve()
 	case look != nil && !(absent && readOnly):
 		return look
 	}
@@ -198,7 +184,15 @@ func (o *opening) openDirs() error {
 		return err
 	}
 	o.fs, o.held = held, held
+	o.resolve()
 	return nil
+}
+
+// resolve makes one name of Dir and ValueDir if both are one directory, however they are written.
+func (o *opening) resolve() {
+	mo := o.manifestOptions()
+	mo.Resolve()
+	o.dir, o.valueDir = mo.Dir, mo.ValueDir
 }
 
 // lockPoll is how often a lock that another process holds is tried again.
@@ -208,7 +202,7 @@ const lockPoll = 20 * time.Millisecond
 // readers.
 func (o *opening) acquireLocks(ctx context.Context) error {
 	if o.options.Mode == Follow {
-		return o.announce(ctx)
+		return o.followable()
 	}
 	dirs := []string{o.dir}
 	if o.valueDir != o.dir {
@@ -322,6 +316,7 @@ const workers = 3
 func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
+	o.reads = new(readCounters)
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(), Keyring: o.keyring,
 		ReadOnly:      o.options.Mode != ReadWrite,
@@ -335,15 +330,16 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		CacheBytes:    o.options.MemoryLimit / 4,
 		VerifyReads:   o.options.VerifyReads,
 		OpenFiles:     o.openFiles(),
-		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock.now,
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
+		Reads:         o.reads.sum,
 		ScrubEvery:    o.scrubEvery(),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
+			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),
 		},
 		Exclusive:    func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
 		OnWork:       report.onWork,
@@ -404,7 +400,7 @@ func (o *opening) assemble() {
 			clearDir(memory, "/")
 		}
 	}
-	db.encoding.seed = seed
+	db.encoding.seed, db.counters.reads = seed, o.reads
 	db.direct = pending.NewRoom(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)

@@ -11,7 +11,7 @@ import (
 // Options configures a store. The zero value with a Dir is a good configuration.
 type Options struct {
 	Dir      string // directory of keys, manifest and, by default, values
-	ValueDir string // directory of journal and value segments, which may be on another disk; belongs to this store alone, and every Open must name it; "" = Dir
+	ValueDir string // directory of journal and value segments, which may be on another disk; belongs to this store alone, and every Open must name it; "" = Dir. It doesn't matter how the names are written, or which links they go through
 
 	Mode      OpenMode      // default ReadWrite
 	InMemory  bool          // everything in memory, gone at Close; Dir and FS must be empty
@@ -71,16 +71,9 @@ const (
 	// needs Mode ReadOnly. The store is shown as of one version, with the keyspaces and
 	// options that it had before the damage. DB.Loss and Events.Loss say what is left out.
 	// Open returns the CorruptionError if no such state is whole: SUPER or the beginning of
-	// MANIFEST is damaged, or files of that state were removed later.
+	// MANIFEST is damaged, or files of that state were removed later. To go on writing,
+	// Salvage into a new store.
 	UpTo Recovery = 1
-
-	// UpToAndWrite is UpTo for Mode ReadWrite: Open gives up the commits behind the damage,
-	// and the store goes on from there. Without damage it is Strict. Damaged files, and
-	// those that the store doesn't need any more, stay in their directories under other
-	// names (Loss.Aside). Brock never reads them: remove them once you know that you miss
-	// nothing. If Open fails, or the process ends before Open returns, the next Open with
-	// UpToAndWrite finds the same state.
-	UpToAndWrite Recovery = 2
 )
 
 // Durability says what a nil error from a commit means.
@@ -274,8 +267,7 @@ func (o *Options) validate() error {
 	all := []check{
 		{!o.InMemory && o.Dir == "", "Dir", "is empty"},
 		{o.Mode > Follow, "Mode", "is unknown"},
-		{o.Recover > UpToAndWrite, "Recover", "is unknown"},
-		{o.Recover == UpToAndWrite && o.Mode != ReadWrite, "Recover", "to write contradicts a Mode that writes nothing"},
+		{o.Recover > UpTo, "Recover", "is unknown"},
 		{o.Recover == UpTo && o.Mode != ReadOnly, "Recover", "needs Mode ReadOnly"},
 		{o.MustExist && o.MustBeNew, "MustBeNew", "contradicts MustExist"},
 		{o.MustBeNew && o.Mode != ReadWrite, "MustBeNew", "contradicts a Mode that writes nothing"},

@@ -40,7 +40,8 @@ func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
 	if err := b.DeleteRange(lo, hi); err != nil {
 		return err
 	}
-	return b.Commit(ctx)
+	_, err := b.Commit(ctx, DefaultDurability)
+	return err
 }
 
 // Clear deletes all keys of the keyspace, as DeleteRange does. It is a commit like any
@@ -60,7 +61,8 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 			return err
 		}
 	}
-	return b.Commit(ctx)
+	_, err := b.Commit(ctx, DefaultDurability)
+	return err
 }
 
 // DropAll deletes all keys of all keyspaces in one commit, as DeleteRange does. The
@@ -77,10 +79,11 @@ func (db *DB) DropAll(ctx context.Context) error {
 	if err := b.DeleteRange(nil, nil); err != nil {
 		return err
 	}
-	for _, k := range db.keyspaces.byName {
+	for k := range db.keyspaces.all() {
 		if err := b.In(k).DeleteRange(nil, nil); err != nil {
 			return err
 		}
 	}
-	return b.Commit(ctx)
+	_, err := b.Commit(ctx, DefaultDurability)
+	return err
 }

@@ -15,14 +15,17 @@ func visit(dir string) error {
 		return err
 	}
 	defer db.Close()
-	return db.Update(func(txn *brock.Txn) error {
+	if err := db.Set([]byte("user/ann"), []byte("hello")); err != nil {
+		return err
+	}
+	return db.View(func(txn *brock.Txn) error {
 		for item, err := range txn.Prefix([]byte("user/")) {
 			if err != nil {
 				return err
 			}
 			fmt.Printf("%s since version %d\n", item.Key(), item.Version())
 		}
-		return txn.Set([]byte("user/ann"), []byte("hello"))
+		return nil
 	})
 }
 
@@ -35,7 +38,8 @@ func Example_readme() {
 	fmt.Println(visit(dir))
 	fmt.Println(visit(dir))
 	// Output:
-	// <nil>
 	// user/ann since version 1
+	// <nil>
+	// user/ann since version 2
 	// <nil>
 }

@@ -33,9 +33,11 @@ type RotateOptions struct {
 // Until RotateKey has returned nil, both master keys may be needed, the one before and the one
 // that is current now; call it again after an error. It waits until no Checkpoint or Backup is
 // under way, and with Rewrite until each open transaction has ended that holds more than
-// MaxMemory. It returns ErrKey if a key can't be wrapped or unwrapped, ErrInvalid if the store
-// has 64 data keys, ErrUnsupported for a plain store, which EncryptStore encrypts, ErrNoSpace if
-// there is no disk space to rewrite more, ErrCorrupt if damage keeps it from that, and ErrReadOnly.
+// MaxMemory. It returns ErrKey if a key can't be wrapped or unwrapped, ErrInvalid if files are
+// under 64 data keys and it may not Rewrite, ErrUnsupported for a plain store, which EncryptStore
+// encrypts, ErrNoSpace if there is no disk space to rewrite more, ErrCorrupt if damage keeps it
+// from that, and ErrReadOnly. With 64 data keys in use, Rewrite first rewrites what is under old
+// ones, and then all.
 func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 	if err := workable(ctx, db); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package brock
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -55,7 +54,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 		err = refusal([]check{
 			{from.InMemory || from.Dir == "", "Dir", "must name the store to read"},
 			{to.InMemory || to.Mode != ReadWrite || to.MustExist, "Mode", "must be that of a new store on a disk"},
-			{to.ValueDir != "" && to.ValueDir != to.Dir, "ValueDir", "is not possible for a salvaged store"},
+			{to.ValueDir != "" && !vfs.Same(fileSystem(to.FS), to.ValueDir, to.Dir), "ValueDir", "is not possible for a salvaged store"},
 		})
 	}
 	if err != nil {
@@ -70,7 +69,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 		clock = time.Now
 	}
 	sum, err := salvage.Run(ctx, salvage.Source{
-		FS: fileSystem(from.FS), Dir: filepath.Clean(from.Dir), ValueDir: filepath.Clean(cmp.Or(from.ValueDir, from.Dir)), Keys: keyring.Within(ctx, from.Keys),
+		FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir, Keys: keyring.Within(ctx, from.Keys),
 	}, salvage.Target{
 		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
 		UUID: [16]byte(random[:16]), Seed: binary.LittleEndian.Uint64(random[16:]), Now: clock().UnixMilli(),

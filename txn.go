@@ -45,7 +45,7 @@ func (o *TxnOptions) validate() error {
 	case o.MaxMemory > maxTxnMemory:
 		return &OptionError{Field: "MaxMemory", Reason: "is above 1 GiB"}
 	case o.Durability > Buffered:
-		return &OptionError{Field: "Durability", Reason: "is unknown"}
+		return errUnknownDurability
 	}
 	return nil
 }
@@ -302,14 +302,18 @@ func (t *transaction) values() scan.Values {
 	return scan.Values{Pin: t.pin, Files: t.rare.spill}
 }
 
-// value reads a value that is separated, or that is compressed in the pending writes. dst
-// and own are as for view.Pin.OwnValue.
-func (t *transaction) value(e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
-	if e.Separated {
-		return t.values().Value(e.Key, e, dst)
+// value reads a value that is separated, or that is compressed in the pending writes. With lent
+// it may lie in memory of the pin; else dst and own are as for view.Pin.OwnValue.
+func (t *transaction) value(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
+	switch {
+	case !e.Separated:
+		value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
+		return value, true, err
+	case lent:
+		value, err = t.values().Value(e.Key, e)
+		return value, false, err
 	}
-	value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
-	return value, true, err
+	return t.values().OwnValue(e.Key, e, dst)
 }
 
 // now returns the time for expiry. It reads the clock once for each transaction, so that
@@ -417,17 +421,24 @@ func (t *transaction) wrote(err error) error {
 //
 // In a function given to View or Update, Commit returns ErrInvalid and does nothing: Update
 // commits when the function has returned.
-func (t *Txn) Commit() error {
+func (t *Txn) Commit() error { return t.CommitContext(t.Context()) }
+
+// CommitContext is Commit with a context of its own: it waits for its turn no longer than ctx
+// lasts. The transaction must not have outlived its own context.
+func (t *Txn) CommitContext(ctx context.Context) error {
 	if t.transaction == nil {
 		return ErrTxnDone
+	}
+	if ctx == nil {
+		return errNilContext
 	}
 	if t.managed && t.state.Load() == txnOpen {
 		return errManaged
 	}
-	return t.commit()
+	return t.commit(ctx)
 }
 
-func (t *transaction) commit() error {
+func (t *transaction) commit(ctx context.Context) error {
 	if err := t.usable(); err != nil {
 		t.discard()
 		return err
@@ -444,7 +455,7 @@ func (t *transaction) commit() error {
 	}
 	t.closeIterators() // this adds the ranges that they have read to the read set
 	c := t.check()
-	v, err := t.db.commit(t.ctx(), w, c, t.synced)
+	v, err := w.commit(ctx, t.db, c, t.synced)
 	if err != nil {
 		err = explained(err, &c)
 		t.end(txnDone)

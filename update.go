@@ -51,7 +51,7 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 // turns there already). So a call succeeds, no matter how many others there are. But writes
 // by Set, batches and transactions begun by hand take no turns: after DefaultRetries
 // conflicts, Update gives up with a *ConflictError. A turn ends after 100 ms, so that a slow
-// function does not hold up others. fn must not wait for another Update of what it has read.
+// function or commit does not hold up others. fn must not wait for another Update of what it has read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
 	return db.UpdateContext(context.Background(), TxnOptions{}, fn)
 }
@@ -122,7 +122,7 @@ func updateOnce(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) er
 	if err := fn(t); err != nil {
 		return nil, err
 	}
-	err = t.commit()
+	err = t.commit(t.Context())
 	refused, _ := err.(*ConflictError)
 	return refused, err
 }
@@ -153,7 +153,7 @@ func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
 func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	var caller [1]uintptr
 	runtime.Callers(3, caller[:])
-	t, err := db.begin(ctx, o, caller[0]-1) // -1: the line of the call, not the one after it
+	t, err := beginTxn(ctx, db, o, caller[0]-1) // -1: the line of the call, not the one after it
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,8 @@ type leak struct {
 // release releases the pin of a leaked transaction, and reports the leak.
 func (l *leak) release() {
 	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
-	// A slice of the View's memory does not keep the transaction alive: it may be in use.
+	// A slice of the pin's memory does not keep the transaction alive: it may be in use.
+	l.pin.Unlend()
 	if info.Kept {
 		l.pin.Keep()
 	} else {
@@ -199,15 +200,15 @@ func beginFor(ctx context.Context, db *DB, o *TxnOptions, fn func(*Txn) error) (
 	if fn == nil {
 		return nil, errNilFunction
 	}
-	t, err := db.begin(ctx, o, entryOf(fn))
+	t, err := beginTxn(ctx, db, o, entryOf(fn))
 	if err == nil {
 		t.managed = true
 	}
 	return t, err
 }
 
-// begin begins a transaction. origin is the program counter to report if it stays open long.
-func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, error) {
+// beginTxn begins a transaction. origin is the program counter to report if it stays open long.
+func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}

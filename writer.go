@@ -138,7 +138,7 @@ func (w *Writer) run() {
 		if w.err == nil {
 			// The next group fills meanwhile.
 			w.mu.Unlock()
-			err := b.commit(w.ctx, false)
+			_, err := b.Commit(w.ctx, Buffered)
 			w.mu.Lock()
 			if w.err == nil {
 				w.err = err

@@ -210,7 +210,8 @@ func (t *memoryTask) put(db *brock.DB, round, stride, n int) error {
 				}
 				failures[w] = batch.Set(key, value)
 				if held += len(key) + len(value); held >= memoryBatch || i+writers >= n {
-					failures[w] = errors.Join(failures[w], batch.Commit(context.Background()))
+					_, err := batch.Commit(context.Background(), brock.DefaultDurability)
+					failures[w] = errors.Join(failures[w], err)
 					batch.Reset()
 					held = 0
 				}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
 )
 
 // The code of guide.md, each piece in a function that a test or example calls.
@@ -57,6 +58,54 @@ func filled() *brock.DB {
 		}
 	}
 	return db
+}
+
+func remember(db *brock.DB, name, url string) error {
+	return db.Set([]byte("mark/"+name), []byte(url))
+}
+
+func list(db *brock.DB) error {
+	return db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.Prefix([]byte("mark/")) {
+			if err != nil {
+				return err
+			}
+			url, err := item.Value()
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s %s\n", item.Key()[len("mark/"):], url)
+		}
+		return nil
+	})
+}
+
+func marks(dir string, args []string) error {
+	db, err := brock.Open(brock.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if len(args) == 2 {
+		return remember(db, args[0], args[1])
+	}
+	return list(db)
+}
+
+func Example_marks() {
+	dir, err := os.MkdirTemp("", "brock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, args := range [][]string{{"go", "https://go.dev"}, {"brock", "https://github.com/brockdb/brock"}, nil} {
+		if err := marks(dir, args); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// brock https://github.com/brockdb/brock
+	// go https://go.dev
 }
 
 func opening(dir string) error {
@@ -573,6 +622,78 @@ func TestQueue(t *testing.T) {
 	check(t, q.pop(1, func(*brock.Txn, []byte) error { t.Error("the queue is not empty"); return nil }))
 }
 
+var ctx = context.Background()
+
+var appliedKey = []byte("\x00applied")
+
+// applied returns the index of the last entry of the log that the store has.
+func applied(db *brock.DB) (uint64, error) {
+	value, err := db.Get(appliedKey)
+	if errors.Is(err, brock.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// apply writes what an entry of the log says, and its index: both or none.
+func apply(db *brock.DB, index uint64, pairs map[string]string) error {
+	batch := db.NewBatch()
+	for key, value := range pairs {
+		if err := batch.Set([]byte("data/"+key), []byte(value)); err != nil {
+			return err
+		}
+	}
+	if err := batch.Set(appliedKey, binary.BigEndian.AppendUint64(nil, index)); err != nil {
+		return err
+	}
+	_, err := batch.Commit(ctx, brock.DefaultDurability)
+	return err
+}
+
+// entryAt is the entry of the log with this index.
+func entryAt(index uint64) map[string]string {
+	return map[string]string{strconv.FormatUint(index%7, 10): strconv.FormatUint(index, 10)}
+}
+
+func TestReplicatedStateMachine(t *testing.T) {
+	for seed := range uint64(8) {
+		stateMachineAfterACrash(t, seed)
+	}
+}
+
+func stateMachineAfterACrash(t *testing.T, seed uint64) {
+	disk := vfs.NewMem()
+	options := brock.Options{Dir: "store", FS: disk, Durability: brock.Buffered}
+	db, err := brock.Open(options)
+	check(t, err)
+	defer db.Close()
+	for index := uint64(1); index <= 100; index++ {
+		check(t, apply(db, index, entryAt(index)))
+	}
+	options.FS = disk.CrashClone(vfs.CrashOptions{Mode: vfs.Chaos, Seed: seed})
+	crashed, err := brock.Open(options)
+	check(t, err)
+	defer crashed.Close()
+	last, err := applied(crashed)
+	check(t, err)
+	for index := last + 1; index <= 100; index++ {
+		check(t, apply(crashed, index, entryAt(index)))
+	}
+	for i := range uint64(7) {
+		key := []byte("data/" + strconv.FormatUint(i, 10))
+		want, err := db.Get(key)
+		check(t, err)
+		got, err := crashed.Get(key)
+		check(t, err)
+		if !bytes.Equal(got, want) {
+			t.Errorf("seed %d: %s is %s, want %s", seed, key, got, want)
+		}
+	}
+}
+
 func TestWriteSkew(t *testing.T) {
 	for _, c := range []struct {
 		isolation brock.Isolation
@@ -933,36 +1054,53 @@ func backingUp(ctx context.Context, db *brock.DB, fullPath string, increment *by
 	return full.Close()
 }
 
-func backingUpInClear(ctx context.Context, db *brock.DB, full io.Writer) (err error) {
-	var info *brock.BackupInfo
-	info, err = db.Backup(ctx, full, brock.BackupOptions{Plain: true})
-	if err != nil {
-		return err
-	}
-	if info.Incremental {
-		return errors.New("it is an increment")
-	}
-	return nil
-}
-
-func backingUpKeyspaces(ctx context.Context, db *brock.DB, full io.Writer) (err error) {
-	var info *brock.BackupInfo
-	info, err = db.Backup(ctx, full, brock.BackupOptions{Keyspaces: []string{"users", "orders"}})
-	if err != nil {
-		return err
-	}
-	if len(info.Keyspaces) != 2 {
-		return fmt.Errorf("keyspaces %q", info.Keyspaces)
-	}
-	return nil
-}
-
 func restoring(ctx context.Context, full, increment io.Reader, dir string) error {
 	_, err := brock.Restore(ctx, io.MultiReader(full, increment), brock.Options{Dir: dir})
 	if err != nil {
 		return err
 	}
 	return nil
+}
+
+func restoreInPlace(ctx context.Context, backup io.Reader, dir string) error {
+	fresh := dir + ".restored"
+	if err := os.RemoveAll(fresh); err != nil { // what a crash has left here
+		return err
+	}
+	if _, err := brock.Restore(ctx, backup, brock.Options{Dir: fresh}); err != nil {
+		return err
+	}
+	if err := brock.Replace(dir, fresh); err != nil {
+		return err
+	}
+	return os.RemoveAll(fresh) // the old store
+}
+
+func TestRestoringInPlace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	db, err := brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	check(t, db.Set([]byte("a"), []byte("1")))
+	var backup bytes.Buffer
+	_, err = db.Backup(t.Context(), &backup, brock.BackupOptions{})
+	check(t, err)
+	check(t, db.Set([]byte("a"), []byte("2")))
+	check(t, db.Close())
+	check(t, os.MkdirAll(filepath.Join(dir+".restored", "left"), 0o700))
+	if err := restoreInPlace(t.Context(), &backup, dir); errors.Is(err, brock.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	db, err = brock.Open(brock.Options{Dir: dir, MustExist: true})
+	check(t, err)
+	defer db.Close()
+	if v, err := db.Get([]byte("a")); string(v) != "1" || err != nil {
+		t.Errorf("restored %q, %v", v, err)
+	}
+	if _, err := os.Stat(dir + ".restored"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old store: %v", err)
+	}
 }
 
 func TestRestore(t *testing.T) {
@@ -976,8 +1114,6 @@ func TestRestore(t *testing.T) {
 		_, err := db.Keyspace(name)
 		check(t, err)
 	}
-	check(t, backingUpKeyspaces(t.Context(), db, io.Discard))
-	check(t, backingUpInClear(t.Context(), db, io.Discard))
 	check(t, backingUp(t.Context(), db, path, &increment, func() { check(t, db.Set([]byte("a"), []byte("2"))) }))
 	full, err := os.Open(path)
 	check(t, err)
@@ -1085,26 +1221,6 @@ func faults(fn func()) (faulted bool) {
 	defer func() { faulted = recover() != nil }()
 	fn()
 	return false
-}
-
-func goingOn(dir string) error {
-	db, err := brock.Open(brock.Options{Dir: dir, Recover: brock.UpToAndWrite})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if loss := db.Loss(); loss != nil {
-		log.Printf("commits after version %d are given up: %v; kept aside: %q", loss.Version, loss.Damage, loss.Aside)
-	}
-	return nil
-}
-
-// TestGoingOn runs it on a store that has no damage. internal/storetest.TestRecoverUpToAndWrite
-// is about those that have.
-func TestGoingOn(t *testing.T) {
-	dir := t.TempDir()
-	check(t, opening(dir))
-	check(t, goingOn(dir))
 }
 
 func TestSalvage(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -87,9 +88,11 @@ func TestCheck(t *testing.T) {
 		t.Run(shapeOf(seed).String(), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "store")
-			var said strings.Builder
+			// However slow the machine is, each worker commits something.
+			ctx, cancel := context.WithCancel(t.Context())
+			said := hears{of: map[string]bool{}, all: func() { time.AfterFunc(200*time.Millisecond, cancel) }}
 			w := work{dir: dir, seed: seed | 4, out: &said} // 4: the store is closed
-			if err := w.run(300 * time.Millisecond); err != nil {
+			if err := w.run(ctx); err != nil {
 				t.Fatal(err)
 			}
 			told := acks{}
@@ -117,6 +120,22 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hears keeps what workers say, and calls all once it has heard of each of them.
+type hears struct {
+	strings.Builder
+	of  map[string]bool
+	all func()
+}
+
+// Write is called for one line of a worker, and for one at a time.
+func (h *hears) Write(line []byte) (int, error) {
+	worker, _, _ := strings.Cut(string(line), ":")
+	if h.of[worker] = true; len(h.of) == workers {
+		h.all()
+	}
+	return h.Builder.Write(line)
 }
 
 // wrongCopy copies a store, changes the copy, and checks it.

@@ -57,7 +57,9 @@ func runWork(args []string, stdout io.Writer) error {
 		return err
 	}
 	w := work{dir: *dir, seed: *seed, out: stdout}
-	return w.run(*limit)
+	ctx, cancel := context.WithTimeout(context.Background(), *limit)
+	defer cancel()
+	return w.run(ctx)
 }
 
 // workers is how many goroutines write.
@@ -73,12 +75,12 @@ type work struct {
 	out io.Writer
 }
 
-// run has all goroutines write until limit is over, or one of them fails.
-func (w *work) run(limit time.Duration) (err error) {
+// run has all goroutines write until ctx ends, or one of them fails.
+func (w *work) run(ctx context.Context) (err error) {
 	if w.db, err = brock.Open(options(w.dir, w.seed)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make(chan error)
 	start := func(fn func() error) {

@@ -50,6 +50,9 @@ const settleRounds = 5
 // backup of the store has one of the same name, size, time, and hash of its first and last
 // 4 KiB, see docs/format.md. Backup returns brock.ErrLocked while another one uses
 // Options.Scratch, and the errors of DB.Checkpoint and of s.
+//
+// db may be a store that this process only reads: with Mode Follow, a process beside the writer
+// makes the backups.
 func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, err error) {
 	if ctx == nil || db == nil || s == nil {
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)

@@ -29,6 +29,3 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 }
 
 func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
-
-// lockFile locks an open file, for LockFile.
-func lockFile(f *os.File, shared bool) (bool, error) { return tryLock(f, shared) }

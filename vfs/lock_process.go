@@ -4,7 +4,6 @@ package vfs
 
 import (
 	"os"
-	"path/filepath"
 	"sync"
 )
 
@@ -17,24 +16,23 @@ var locks = struct {
 }{held: map[*os.File]heldLock{}}
 
 type heldLock struct {
-	name   string
+	file   os.FileInfo
 	shared bool
 }
 
 func tryLock(f *os.File, shared bool) (bool, error) {
-	name, err := filepath.Abs(f.Name())
+	file, err := f.Stat()
 	if err != nil {
 		return false, err
 	}
 	locks.Lock()
 	defer locks.Unlock()
-	// Names stand for files here: links to one file are not recognised.
 	for _, l := range locks.held {
-		if l.name == name && !(l.shared && shared) {
+		if os.SameFile(l.file, file) && !(l.shared && shared) {
 			return false, nil
 		}
 	}
-	locks.held[f] = heldLock{name, shared}
+	locks.held[f] = heldLock{file, shared}
 	return true, nil
 }
 

@@ -20,8 +20,9 @@ import (
 // "." and "/" are its names. Make other directories by MkdirAll; one is durable once the
 // directory above it was synced. A Mem keeps no times.
 //
-// A file can be mapped if the mapping ends within it and it is not open for
-// writing. A mapping doesn't see later writes.
+// A file can be mapped if the mapping ends within it and it is not open for writing. Later
+// writes change the mapping: a program that writes what another goroutine reads there has a data
+// race. What a file loses at its end is zeros in the mapping.
 //
 // Rename also renames directories. SetCapacity bounds the size, as that of a disk.
 type Mem struct {
@@ -37,13 +38,12 @@ type memDisk struct {
 	seq      uint64 // of the last change
 	linked   bool   // a file may have two names
 	locks    map[*memDir]*memLocks
-	files    map[*memFile]*memLocks // of LockFile
-	capacity int64                  // in bytes; 0 = no bound
+	capacity int64 // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
 func NewMem() *Mem {
-	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]*memLocks{}, files: map[*memFile]*memLocks{}}}
+	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]*memLocks{}}}
 }
 
 // memDir is a directory. Names get durable when it is synced.
@@ -345,25 +345,11 @@ func (m *Mem) Stat(name string) (Info, error) {
 	defer m.mu.RUnlock()
 	switch n := m.find(clean(name)); {
 	case n.file != nil:
-		return Info{Size: n.file.now.size, Links: m.links(n.file)}, nil
+		return Info{Size: n.file.now.size, file: n.file}, nil
 	case n.dir != nil:
-		return Info{IsDir: true}, nil
+		return Info{IsDir: true, file: n.dir}, nil
 	}
 	return Info{}, pathError("stat", name, m.absent())
-}
-
-// links counts the names of a file; the mutex is held.
-func (m *Mem) links(f *memFile) int {
-	if !m.linked {
-		return 1
-	}
-	n := 0
-	m.root.walk(func(other *memFile) {
-		if other == f {
-			n++
-		}
-	})
-	return n
 }
 
 // walk calls fn with the file of each name.

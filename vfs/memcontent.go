@@ -133,6 +133,16 @@ func (c *content) flatten() []byte {
 	return flat
 }
 
+// leave copies the chunks whose memory is that of a flat.
+func (c *content) leave(m *flat) {
+	for i := range c.chunks {
+		if k := &c.chunks[i]; m.has(i, k.data) {
+			own := *k.data
+			*k = chunk{data: &own, own: true}
+		}
+	}
+}
+
 // change is a write or a change of size that is not synced yet. It is immutable.
 type change struct {
 	seq    uint64 // its place among all changes of the file system

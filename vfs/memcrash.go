@@ -186,6 +186,7 @@ func (c *crash) file(f *memFile) *memFile {
 	}
 	to := &memFile{}
 	c.files[f] = to
+	f.detach() // a later write to what is mapped must not change the clone
 	if c.mode == All {
 		to.now, to.durable = f.now.clone(), f.durable.clone()
 		to.pending, to.dropped = slices.Clone(f.pending), f.dropped

@@ -300,13 +300,88 @@ func TestMemMapping(t *testing.T) {
 	must(t, w.Truncate(3))
 	must(t, w.Sync())
 	must(t, w.Close())
-	if string(m1.Data()) != want {
-		t.Error("a mapping changed")
+	if want := "new" + strings.Repeat("\x00", 9_997); string(m1.Data()) != want {
+		t.Errorf("the mapping after the write: %.10q", m1.Data())
 	}
 	m3, err := r.Map(3)
 	must(t, err)
 	if string(m3.Data()) != "new" || text(t, m.CrashClone(CrashOptions{}), "a") != "absent" {
 		t.Errorf("after the write: %q", m3.Data())
+	}
+}
+
+// TestMappingsFollowWrites draws writes, resizes, syncs, mappings and clones of a file. Each
+// mapping shows what the file has, and zeros behind its end. No clone follows.
+func TestMappingsFollowWrites(t *testing.T) {
+	rng := draw.Rand(t)
+	m := NewMem()
+	must(t, create(t, m, "a", strings.Repeat("x", 3*chunkSize)).Close())
+	must(t, m.SyncDir("/"))
+	type copied struct {
+		m    *Mem
+		mode CrashMode
+		text string
+	}
+	var maps []Mapping
+	var clones []copied
+	now, synced := text(t, m, "a"), ""
+	for step := range 2000 {
+		switch rng.IntN(6) {
+		case 0: // a larger file makes another piece of memory
+			r, err := m.Open("a")
+			must(t, err)
+			mapping, err := r.Map(rng.Int64N(int64(len(now)) + 1))
+			must(t, err)
+			maps = append(maps, mapping)
+			must(t, r.Close())
+		case 1:
+			if len(maps) > 0 {
+				i := rng.IntN(len(maps))
+				must(t, maps[i].Close())
+				maps = slices.Delete(maps, i, i+1)
+			}
+		case 2:
+			mode := []CrashMode{Lost, All}[rng.IntN(2)]
+			c := copied{m.CrashClone(CrashOptions{Mode: mode}), mode, now}
+			if mode == Lost {
+				c.text = synced
+			}
+			if clones = append(clones, c); len(clones) > 8 {
+				clones = slices.Delete(clones, 0, 1)
+			}
+		default:
+			w, err := m.OpenReadWrite("a")
+			must(t, err)
+			switch rng.IntN(3) {
+			case 0:
+				size := rng.IntN(5 * chunkSize)
+				must(t, w.Truncate(int64(size)))
+				now = (now + strings.Repeat("\x00", 5*chunkSize))[:size]
+			case 1:
+				must(t, w.Sync())
+				synced = now
+			case 2:
+				off, part := rng.IntN(len(now)+1), strings.Repeat(string('a'+rune(step%26)), 1+rng.IntN(2*chunkSize))
+				_, err := w.WriteAt([]byte(part), int64(off))
+				must(t, err)
+				now = now[:off] + part + now[min(len(now), off+len(part)):]
+			}
+			must(t, w.Close())
+		}
+		for _, mapping := range maps {
+			n := len(mapping.Data())
+			if want := (now + strings.Repeat("\x00", 10*chunkSize))[:n]; string(mapping.Data()) != want {
+				t.Fatalf("step %d: a mapping of %d bytes doesn't show the file", step, n)
+			}
+		}
+		for _, c := range clones {
+			if synced == "" && c.mode == Lost {
+				continue
+			}
+			if text(t, c.m, "a") != c.text {
+				t.Fatalf("step %d: a clone has changed", step)
+			}
+		}
 	}
 }
 
@@ -459,7 +534,7 @@ func TestCrashOfLinks(t *testing.T) {
 	must(t, m.Remove("a"))
 	is(t, "synced", outcomes(m, Lost, files(t)), "a=text b=text")
 	clone := m.CrashClone(CrashOptions{Mode: All})
-	if i, err := clone.Stat("b"); err != nil || i.Links != 1 || m.Used() != chunkSize {
+	if i, err := clone.Stat("b"); err != nil || m.Used() != chunkSize {
 		t.Errorf("%+v, %v, %d bytes used", i, err, m.Used())
 	}
 }

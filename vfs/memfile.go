@@ -18,7 +18,20 @@ type memFile struct {
 	pending []change // from durable to now, oldest first
 	dropped bool     // pending lacks changes that a failed sync dropped
 	writers int      // handles open for writing
-	flat    []byte   // now in one piece, for mappings; nil if not made or outdated
+	maps    []*flat  // what is mapped, oldest first
+}
+
+// flat is the beginning of a file in one piece of memory, for its mappings. Writes change it, as
+// they do on other systems. The contents of the file share its chunks until then, so that a file
+// that is mapped takes no more memory.
+type flat struct {
+	data  []byte // whole chunks
+	users int    // mappings that are not closed
+}
+
+// has reports whether the memory of chunk i is the flat's.
+func (f *flat) has(i int, data *[chunkSize]byte) bool {
+	return data != nil && (i+1)*chunkSize <= len(f.data) && data == (*[chunkSize]byte)(f.data[i*chunkSize:])
 }
 
 // write writes p at off.
@@ -32,10 +45,36 @@ func (f *memFile) resize(seq uint64, size int64) {
 }
 
 func (f *memFile) change(c change) {
-	f.flat = nil
 	f.now.apply(&c)
+	if len(f.maps) > 0 {
+		f.show(&c)
+	}
 	c.size = f.now.size
 	f.pending = append(f.pending, c)
+}
+
+// show makes a change in what is mapped. What a resize cuts off is zeros there: a test does not
+// survive the signal that other systems send.
+func (f *memFile) show(c *change) {
+	f.detach()
+	for _, m := range f.maps {
+		if c.resize && c.size < int64(len(m.data)) {
+			clear(m.data[c.size:])
+		}
+		for _, p := range c.pieces {
+			if at := p.chunk*chunkSize + p.from; at < len(m.data) {
+				copy(m.data[at:], p.data)
+			}
+		}
+	}
+}
+
+// detach gives the contents memory of their own in place of what is mapped.
+func (f *memFile) detach() {
+	for _, m := range f.maps {
+		f.now.leave(m)
+		f.durable.leave(m)
+	}
 }
 
 // sync makes all changes durable, by whole chunks as they are now.
@@ -222,14 +261,24 @@ func (h *memHandle) Map(size int64) (Mapping, error) {
 	if err := h.check("map", false, size); err != nil {
 		return nil, err
 	}
-	// Data doesn't follow writes, so a file that may still be written isn't mapped.
+	// A file that may still grow would be made one piece of memory again and again.
 	if size > h.f.now.size || h.f.writers > 0 {
 		return nil, pathError("map", h.name, errors.ErrUnsupported)
 	}
-	if h.f.flat == nil {
-		h.f.flat = h.f.flatten()
+	m := h.f.mapped(size)
+	m.users++
+	return &memMapping{disk: h.m.memDisk, file: h.f, flat: m, data: m.data[:size:size]}, nil
+}
+
+// mapped returns a flat of this size, or a longer one.
+func (f *memFile) mapped(size int64) *flat {
+	if n := len(f.maps); n > 0 && size <= int64(len(f.maps[n-1].data)) {
+		return f.maps[n-1]
 	}
-	return &memMapping{data: h.f.flat[:size:size]}, nil
+	f.detach()
+	m := &flat{data: f.flatten()}
+	f.maps = append(f.maps, m)
+	return m
 }
 
 // flatten moves the content to one piece of memory. Where the durable content is the same, it
@@ -259,11 +308,27 @@ func (h *memHandle) Close() error {
 	return nil
 }
 
-// memMapping is memory that no write changes.
-type memMapping struct{ data []byte }
+// memMapping is a part of a flat.
+type memMapping struct {
+	disk *memDisk
+	file *memFile
+	flat *flat
+	data []byte // nil: it is closed
+}
 
 func (m *memMapping) Data() []byte { return m.data }
 
 func (m *memMapping) Advise(Advice) error { return nil }
 
-func (m *memMapping) Close() error { m.data = nil; return nil }
+func (m *memMapping) Close() error {
+	m.disk.mu.Lock()
+	defer m.disk.mu.Unlock()
+	if m.flat == nil {
+		return nil
+	}
+	if m.flat.users--; m.flat.users == 0 {
+		m.file.maps = slices.DeleteFunc(m.file.maps, func(f *flat) bool { return f == m.flat })
+	}
+	m.data, m.flat, m.file = nil, nil, nil
+	return nil
+}

@@ -166,7 +166,7 @@ func (f osFS) Stat(name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Size: i.Size(), Links: links(i), IsDir: i.IsDir(), ModTime: i.ModTime()}, nil
+	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime(), file: i}, nil
 }
 
 func (f osFS) stat(name string) (fs.FileInfo, error) {

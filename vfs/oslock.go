@@ -163,23 +163,3 @@ func (l *osLock) release() (err error) {
 	l.dir, l.file = nil, nil
 	return err
 }
-
-// LockFile implements FS.
-func (f osFS) LockFile(name string, shared bool) (io.Closer, error) {
-	flag := os.O_RDWR // NFS wants it for an exclusive lock
-	if shared {
-		flag = os.O_RDONLY
-	}
-	file, err := f.openRegular(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	held, err := lockFile(file, shared)
-	if err == nil && !held {
-		err = &LockedError{Name: name}
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil // its lock ends with it
-}

@@ -9,6 +9,9 @@ package vfs
 
 import (
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -61,12 +64,6 @@ type FS interface {
 	// nothing; without the file it locks the directory, or returns fs.ErrNotExist. Close
 	// releases the lock, and so does the end of the process; the file stays.
 	Lock(name string, shared bool, owner string) (io.Closer, error)
-	// LockFile takes an advisory lock on an existing file. It writes nothing, and is
-	// independent of Lock. If another holder has a lock that excludes this one, it returns
-	// a *LockedError at once; locks of one process conflict, too. Close releases the lock,
-	// and so does the end of the process. It returns errors.ErrUnsupported on systems
-	// without such locks, and where an open file can't be removed.
-	LockFile(name string, shared bool) (io.Closer, error)
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
 	Free(dir string) (int64, error)
@@ -94,9 +91,34 @@ type Dirs interface {
 // Info describes a file or directory.
 type Info struct {
 	Size    int64
-	Links   int // names of a file; 0 = not known
 	IsDir   bool
 	ModTime time.Time // zero where the file system keeps none
+
+	// file is what tells the file from others: an os.FileInfo, or a node of a Mem; nil = not known.
+	file any
+}
+
+// Same reports whether two names mean one file or directory of fsys, however they are written:
+// x and ./x, or a symbolic link and what it leads to. Names of what isn't there, and those of an
+// FS other than OS and Mem, are the same if they are so after filepath.Clean.
+func Same(fsys FS, a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	one, err := fsys.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := fsys.Stat(b)
+	return err == nil && one.same(other)
+}
+
+func (i Info) same(other Info) bool {
+	if a, ok := i.file.(fs.FileInfo); ok {
+		b, ok := other.file.(fs.FileInfo)
+		return ok && os.SameFile(a, b)
+	}
+	return i.file != nil && i.file == other.file
 }
 
 // File is an open file. Its methods may run together, with two exceptions: don't

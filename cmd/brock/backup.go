@@ -16,14 +16,12 @@ import (
 
 type backupCommand struct {
 	store
-	To         string   `arg:"" optional:"" help:"A new file, or - for standard output. Leave it out with --repository."`
-	Since      string   `help:"Write an increment: only what is new since the backup in this file. That is read and checked first." placeholder:"FILE"`
-	Keyspace   []string `sep:"none" help:"Only this keyspace; may be given more than once. --keyspace= means the default one. Nothing of others is in the backup." placeholder:"NAME"`
-	Plain      bool     `help:"Of an encrypted store: write the backup in clear. brock restore makes a plain store of it, without keys. An increment wants a --since that is plain, too."`
-	Compress   bool     `help:"Compress the file by zstd."`
-	Repository string   `help:"Write to the repository in this directory instead of a file. It keeps many backups, of one store or more. It is made if there is none." placeholder:"DIR"`
-	Scratch    string   `help:"With --repository: directory for a checkpoint of the store, removed at the end; default: the store's name with .backup-scratch. On another disk it takes as much space as the store." placeholder:"DIR"`
-	JSON       bool     `help:"With --repository: print JSON."`
+	To         string `arg:"" optional:"" help:"A new file, or - for standard output. Leave it out with --repository."`
+	Since      string `help:"Write an increment: only what is new since the backup in this file. That is read and checked first." placeholder:"FILE"`
+	Compress   bool   `help:"Compress the file by zstd."`
+	Repository string `help:"Write to the repository in this directory instead of a file. It keeps many backups, of one store or more. It is made if there is none." placeholder:"DIR"`
+	Scratch    string `help:"With --repository: directory for a checkpoint of the store, removed at the end; default: the store's name with .backup-scratch. On another disk it takes as much space as the store." placeholder:"DIR"`
+	JSON       bool   `help:"With --repository: print JSON."`
 }
 
 // Run writes a backup to a file, or to a repository.
@@ -31,8 +29,8 @@ func (c *backupCommand) Run(a *app) error {
 	switch {
 	case (c.To == "") == (c.Repository == ""):
 		return wrongUsage("backup wants either a new file or --repository")
-	case c.Repository != "" && (c.Since != "" || c.Compress || c.Plain || len(c.Keyspace) > 0):
-		return wrongUsage("--since, --keyspace, --plain and --compress are for a backup to a file")
+	case c.Repository != "" && (c.Since != "" || c.Compress):
+		return wrongUsage("--since and --compress are for a backup to a file")
 	case c.To != "" && (c.Scratch != "" || c.JSON):
 		return wrongUsage("--scratch and --json are for a backup to a repository")
 	case c.Repository != "":
@@ -55,15 +53,15 @@ func (c *backupCommand) toRepository(a *app) error {
 		if c.JSON {
 			return writeJSON(a.out, done)
 		}
-		_, err = fmt.Fprintf(a.out, "backup %s of version %d: %s in %d files, of which %s in %d are new\n", done.ID, done.Version,
-			human.Bytes(done.Bytes), done.Files, human.Bytes(done.PutBytes), done.PutFiles)
+		_, err = fmt.Fprintf(a.out, "backup %s of version %d: %s in %s, of which %s in %d are new\n", done.ID, done.Version,
+			human.Bytes(done.Bytes), human.Things(int64(done.Files), "file"), human.Bytes(done.PutBytes), done.PutFiles)
 		return err
 	})
 }
 
 // toFile writes a backup. A file has its name once it is complete and synced.
 func (c *backupCommand) toFile(a *app) error {
-	o := brock.BackupOptions{Compress: c.Compress, Keyspaces: c.Keyspace, Plain: c.Plain}
+	o := brock.BackupOptions{Compress: c.Compress}
 	if c.Since != "" {
 		info, err := verifyBackups(a, []string{c.Since})
 		if err != nil {
@@ -89,17 +87,9 @@ func (c *backupCommand) toFile(a *app) error {
 }
 
 func (c *backupCommand) send(a *app, db *brock.DB, w io.Writer, o brock.BackupOptions) (*brock.BackupInfo, error) {
-	prepare, sent := a.portion("prepare"), a.portion("backup")
-	o.Progress = func(p brock.BackupProgress) {
-		if p.Total == 0 && p.ToPrepare > 0 {
-			prepare.done(p.Prepared, p.ToPrepare)
-			return
-		}
-		prepare.end()
-		sent.done(p.Bytes, p.Total)
-	}
-	defer prepare.end()
+	sent := a.portion("backup")
 	defer sent.end()
+	o.Progress = func(p brock.BackupProgress) { sent.done(p.Bytes, p.Total) }
 	return db.Backup(a.ctx, w, o)
 }
 
@@ -136,8 +126,5 @@ func describeBackup(i *brock.BackupInfo) string {
 	if i.Incremental {
 		kind = "increment"
 	}
-	if i.Keyspaces != nil {
-		kind += fmt.Sprintf(" of the keyspaces %q", i.Keyspaces)
-	}
-	return fmt.Sprintf("%s as of version %d, with %d of %d files", kind, i.Version, i.Sent, i.Files)
+	return fmt.Sprintf("%s as of version %d, with %d of %s", kind, i.Version, i.Sent, human.Things(int64(i.Files), "file"))
 }

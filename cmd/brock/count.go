@@ -18,28 +18,36 @@ func (c *countCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	o.KeysOnly = true
-	var n, read int64
-	work := a.progress.Start("count", 0)
-	err = c.read(a, func(db *brock.DB) error {
+	return c.read(a, func(db *brock.DB) error {
 		return c.view(a, db, func(txn *brock.Txn) error {
-			for item, err := range txn.Items(o) {
-				if err != nil {
-					return err
-				}
-				n++
-				if read += int64(len(item.Key())); n%1024 == 0 {
-					work.Add(read)
-					read = 0
-				}
+			n, err := countPairs(a, txn, o)
+			if err != nil {
+				return err
 			}
-			return nil
+			_, err = fmt.Fprintln(a.out, n)
+			return err
 		})
 	})
-	work.End()
-	if err != nil {
-		return err
+}
+
+// countPairs counts the pairs that an iterator shows.
+func countPairs(a *app, txn *brock.Txn, o brock.IteratorOptions) (n int64, err error) {
+	o.KeysOnly = true
+	work := a.progress.Start("count", 0)
+	defer work.End()
+	read := int64(0)
+	for item, err := range txn.Items(o) {
+		if err == nil {
+			err = a.ctx.Err()
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+		if read += int64(len(item.Key())); n%1024 == 0 {
+			work.Add(read)
+			read = 0
+		}
 	}
-	fmt.Fprintln(a.out, n)
-	return nil
+	return n, nil
 }

@@ -19,9 +19,8 @@ type dumpCommand struct {
 	Keyspace *string `help:"Only the pairs of this keyspace; --keyspace= means the default one. Without it, the pairs of all keyspaces, and their options." placeholder:"NAME"`
 	Prefix   string  `help:"Only keys that begin with this."`
 	keySyntax
-	SkipDamaged bool         `help:"Leave out damaged data. It is listed on standard error, and the exit code is 4."`
-	Path        string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
-	Format      pairs.Format `enum:",jsonl,csv,tsv" default:"" placeholder:"FORMAT" help:"jsonl, csv or tsv; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
+	Path   string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" placeholder:"FORMAT" help:"jsonl, csv or tsv; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
 }
 
 // Run writes what one transaction sees. An existing file is not touched.
@@ -34,7 +33,7 @@ func (c *dumpCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format, skip: c.SkipDamaged}
+	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format}
 	if c.Path == "-" {
 		return d.run(&c.readable, a.out)
 	}
@@ -49,21 +48,12 @@ func (c *dumpCommand) Run(a *app) error {
 	}
 	err = d.run(&c.readable, f)
 	wrote := errors.Join(f.Sync(), f.Close())
-	if wrote != nil || err != nil && !errors.As(err, new(leftOut)) {
+	if wrote != nil || err != nil {
 		return errors.Join(err, wrote, os.Remove(c.Path))
 	}
 	fmt.Fprintf(a.err, "%s pairs written\n", human.Count(d.written))
-	return err
+	return nil
 }
-
-// leftOut is the error of a dump that has skipped damage.
-type leftOut struct{ places int }
-
-func (l leftOut) Error() string {
-	return fmt.Sprintf("damaged data in %s place(s) was left out", human.Count(int64(l.places)))
-}
-
-func (l leftOut) Unwrap() error { return brock.ErrCorrupt }
 
 // dumping is a dump under way.
 type dumping struct {
@@ -71,10 +61,8 @@ type dumping struct {
 	only    *string // nil = all keyspaces
 	prefix  []byte
 	format  pairs.Format
-	skip    bool // damaged data
 	work    *progress.Work
 	written int64
-	skipped int // places with damage
 }
 
 func (d *dumping) run(s *readable, to io.Writer) error {
@@ -85,24 +73,7 @@ func (d *dumping) run(s *readable, to io.Writer) error {
 		return db.ViewContext(d.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return d.all(db, txn, w) })
 	})
 	d.work.End()
-	if err = errors.Join(err, w.Flush(), out.Flush()); err == nil && d.skipped > 0 {
-		return leftOut{d.skipped}
-	}
-	return err
-}
-
-// leave prints what is left out because of damage. It returns true: the dump goes on.
-func (d *dumping) leave(c *brock.CorruptionError) bool {
-	d.skipped++
-	what := keysText(c)
-	if what == "" {
-		what = "unknown keys"
-	}
-	if c.Stale {
-		what += " (older values may stand for newer ones there, and deleted keys come back)"
-	}
-	fmt.Fprintf(d.err, "left out: %s: %s\n", what, message(c))
-	return true
+	return errors.Join(err, w.Flush(), out.Flush())
 }
 
 // all writes the keyspaces that were asked for: a section for each but the default one.
@@ -117,8 +88,8 @@ func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
 	named := slices.Collect(db.Keyspaces())
 	sections, ok := w.(pairs.SectionWriter)
 	if !ok && len(named) > 0 {
-		return wrongUsage("the store has %d named keyspace(s), and %s holds the pairs of one: use --format=jsonl, --keyspace=NAME, or --keyspace= for the default one",
-			len(named), d.format)
+		return wrongUsage("the store has %s, and %s holds the pairs of one: use --format=jsonl, --keyspace=NAME, or --keyspace= for the default one",
+			human.Things(int64(len(named)), "named keyspace"), d.format)
 	}
 	if err := d.pairs(txn, w); err != nil {
 		return err
@@ -136,20 +107,11 @@ func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
 
 // pairs writes those of the transaction's keyspace.
 func (d *dumping) pairs(txn *brock.Txn, w pairs.Writer) error {
-	o := brock.IteratorOptions{Prefix: d.prefix, Prefetch: 64}
-	if d.skip {
-		o.OnDamage = d.leave
-	}
-	for item, err := range txn.Items(o) {
+	for item, err := range txn.Items(brock.IteratorOptions{Prefix: d.prefix, Prefetch: 64}) {
 		if err != nil {
 			return err
 		}
 		p, err := pairs.Of(item)
-		var damage *brock.CorruptionError
-		if d.skip && errors.As(err, &damage) {
-			d.leave(damage)
-			continue
-		}
 		if err != nil {
 			return err
 		}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/pairs"
@@ -35,6 +39,65 @@ func wrongUsage(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
 
+// parseError says in plain words what is wrong with a command line.
+func parseError(err *kong.ParseError) error {
+	text := err.Error()
+	if rest, ok := strings.CutPrefix(text, "unexpected argument "); ok && commandOf(err.Context) == "" {
+		name, hint, _ := strings.Cut(rest, ", ")
+		return wrongUsage("%s", strings.TrimSuffix(fmt.Sprintf("no command %q, %s", name, hint), ", "))
+	}
+	text = numberExpected.ReplaceAllString(text, "$1: $3 is not a whole number")
+	return wrongUsage("%s", durationExpected.ReplaceAllString(text, "$1: $2 is not a time such as 1h30m"))
+}
+
+var (
+	numberExpected   = regexp.MustCompile(`^(\S+): expected (a valid \d+ bit u?int|u?int value) but got ("[^"]*")$`)
+	durationExpected = regexp.MustCompile(`^(\S+): expected duration but got ("[^"]*"): .*$`)
+)
+
+// commandOf returns the command that a line names, as far as it was understood.
+func commandOf(line *kong.Context) (name string) {
+	for _, step := range line.Path {
+		if step.Command != nil {
+			name = strings.TrimSpace(name + " " + step.Command.Name)
+		}
+	}
+	return name
+}
+
+// usage adds to the error of a wrong command line where the command is explained, and calls
+// options of the library by the names of the command's flags.
+func usage(line *kong.Context, err error) error {
+	var option *brock.OptionError
+	if errors.As(err, &option) {
+		if flag := flagFor(line, option.Field); flag != "" {
+			err = wrongUsage("--%s %s", flag, option.Reason)
+		}
+	}
+	var wrong usageError
+	if !errors.As(err, &wrong) || strings.Contains(wrong.message, "brock help") {
+		return err
+	}
+	return wrongUsage("%s (see brock help%s)", wrong.message, strings.TrimRight(" "+commandOf(line), " "))
+}
+
+// flagFor returns the name of the command's flag for an option of the library; "" if it has none.
+func flagFor(line *kong.Context, field string) string {
+	field = field[strings.LastIndexByte(field, '.')+1:]
+	name := strings.ToLower(capitals.ReplaceAllString(field, "$1-$2"))
+	if name == "age" {
+		name = "keep-for"
+	}
+	for _, f := range line.Flags() {
+		if f.Name == name {
+			return name
+		}
+	}
+	return ""
+}
+
+var capitals = regexp.MustCompile(`([a-z])([A-Z])`)
+
 // exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var usage usageError
@@ -57,6 +120,9 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// namelessCalls are system calls whose names say nothing to a user.
+var namelessCalls = []string{"open", "openat", "stat", "lstat", "statat", "lstatat", "fstatat", "readdirent", "fdopendir"}
+
 // message returns the text of an error for users: without the names of packages, and without what
 // is said twice.
 func message(err error) string {
@@ -66,8 +132,13 @@ func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
+	text := err.Error()
+	var file *fs.PathError
+	if errors.As(err, &file) && slices.Contains(namelessCalls, file.Op) {
+		text = strings.ReplaceAll(text, file.Op+" "+file.Path+": ", file.Path+": ")
+	}
 	var lines []string
-	for line := range strings.SplitSeq(err.Error(), "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		for _, name := range []string{"repository: ", "brock: "} {
 			line = strings.ReplaceAll(strings.TrimPrefix(line, name), ": "+name, ": ")
 		}

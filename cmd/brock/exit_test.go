@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("anything"), 1},
-		{noStore{"d", brock.ErrNotExist}, 1},
+		{absentStore("d", brock.ErrNotExist), 1},
 		{brock.ErrForeign, 1},
 		{wrongUsage("so"), 2},
 		{brock.ErrEmptyKey, 2},
@@ -62,6 +63,9 @@ func TestMessages(t *testing.T) {
 		{errors.Join(brock.ErrNoSpace, brock.ErrNoSpace), message(brock.ErrNoSpace)},
 		{errors.Join(brock.ErrClosed, errors.New("brock: b")), message(brock.ErrClosed) + "\n       b"},
 		{fmt.Errorf("read: %w", context.Canceled), "interrupted"},
+		{&fs.PathError{Op: "statat", Path: "a b", Err: fs.ErrPermission}, "a b: permission denied"},
+		{fmt.Errorf("s: %w", &fs.PathError{Op: "open", Path: "s/SUPER", Err: fs.ErrPermission}), "s: s/SUPER: permission denied"},
+		{&fs.PathError{Op: "write", Path: "f", Err: fs.ErrClosed}, "write f: file already closed"},
 	} {
 		if got := message(test.err); got != test.want {
 			t.Errorf("%v: %q, want %q", test.err, got, test.want)
@@ -82,7 +86,7 @@ func TestUnwrittenOutput(t *testing.T) {
 	must(t, dir, "", "backup", "s", "b")
 	must(t, dir, "", "backup", "s", "--repository=r")
 	for _, args := range []string{"get s k", "scan s", "count s", "history s k", "keyspaces s", "keyspaces options s ks", "dump s", "stats s", "tree s",
-		"verify s", "verify-backup b", "backup s -", "repository r", "repository verify r", "gc s", "inspect s", "version", "--version", "help", "get --help", "completion bash", "complete -- ke"} {
+		"verify s", "verify-backup b", "backup s -", "repository r", "repository verify r", "gc s", "inspect s", "version", "--version", "help", "del s --all --dry-run", "get --help", "completion bash", "complete -- ke"} {
 		cmd := process(t, dir, strings.Fields(args)...)
 		var said strings.Builder
 		cmd.Stdout, cmd.Stderr = full, &said

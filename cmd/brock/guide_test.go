@@ -44,8 +44,20 @@ func TestBackupOfGuide(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+	first := t.TempDir() // where the first ten minutes are spent
+	must(t, first, "", "set", "marks.db", "ann", "1")
+	ran := make(map[string]bool)
 	for _, c := range commands {
-		must(t, dir, "", strings.Fields(strings.NewReplacer("/data/", "", "/backups", "backups", "/etc/brock/", "").Replace(c[1]))...)
+		command, _, _ := strings.Cut(c[1], " # ")
+		if ran[command] { // the guide shows it twice
+			continue
+		}
+		ran[command] = true
+		if strings.Contains(command, "marks.db") {
+			must(t, first, "", strings.Fields(command)...)
+			continue
+		}
+		must(t, dir, "", strings.Fields(strings.NewReplacer("/data/", "", "/backups", "backups", "/etc/brock/", "").Replace(command))...)
 	}
 	original := must(t, dir, "", "dump", "store")
 	loaded := must(t, dir, "", "dump", "copy")

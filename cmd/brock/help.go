@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -14,7 +15,7 @@ type helpCommand struct {
 // Run shows what brock COMMAND --help shows.
 func (c *helpCommand) Run(a *app) error {
 	if _, err := a.parser.Parse(append(c.Command, "--help")); err != nil {
-		return wrongUsage("%v (see brock help)", err)
+		return wrongUsage("no command %q (see brock help)", strings.Join(c.Command, " "))
 	}
 	return nil
 }

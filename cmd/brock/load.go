@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
@@ -14,7 +17,7 @@ import (
 type inputFlags struct {
 	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" placeholder:"FORMAT" help:"jsonl, csv or tsv; default: as the file's name says, jsonl for standard input."`
 	Key    string       `help:"The field of JSON objects, or the column of a table, that is the key; the object, or the row as one, is the value." placeholder:"FIELD"`
-	Header bool         `help:"The first line of a table names its columns. That is known by itself if they are key and value."`
+	Header bool         `help:"The first line of a table names its columns. Detected automatically if they are key and value."`
 }
 
 func (f *inputFlags) form() pairs.Form {
@@ -28,7 +31,11 @@ type loadCommand struct {
 	inputFlags
 }
 
-// Run writes the pairs in groups. If a line is wrong, those before it stay.
+// commitEvery is how long a pair that has come waits for its commit at most. A pipe may be slow.
+const commitEvery = time.Second
+
+// Run writes the pairs in groups. If a line is wrong, or the command is interrupted, the pairs before
+// that are stored.
 func (c *loadCommand) Run(a *app) error {
 	source, err := c.source(a)
 	if err != nil {
@@ -44,15 +51,17 @@ func (c *loadCommand) Run(a *app) error {
 		}
 		before := db.Version()
 		err = l.run(db, ks)
-		partly = err != nil && db.Version() != before
+		partly = l.lost && db.Version() != before
 		return err
 	})
 	l.work.End()
-	if errors.Is(err, pairs.ErrInput) {
-		return fmt.Errorf("%w; pairs stored before it: %s", err, human.Count(l.stored))
-	}
-	if partly {
+	switch {
+	case errors.Is(err, pairs.ErrInput):
+		return fmt.Errorf("%w; %s stored before it", err, human.Things(l.stored, "pair"))
+	case partly:
 		fmt.Fprintf(a.err, "some of the pairs are stored; another load of all writes the same pairs again\n")
+	case err != nil && l.stored > 0 && !l.lost:
+		fmt.Fprintf(a.err, "%s stored; the rest is not\n", human.Things(l.stored, "pair"))
 	}
 	if err != nil {
 		return err
@@ -60,7 +69,7 @@ func (c *loadCommand) Run(a *app) error {
 	if source.Headerless() {
 		fmt.Fprintf(a.err, "the first line was stored as a pair, too; --header says that it names columns\n")
 	}
-	fmt.Fprintf(a.err, "%s pairs stored\n", human.Count(l.stored))
+	fmt.Fprintf(a.err, "%s stored\n", human.Things(l.stored, "pair"))
 	return nil
 }
 
@@ -79,9 +88,12 @@ type loading struct {
 	work   *progress.Work
 	into   string // the keyspace that the user named
 	db     *brock.DB
-	w      *brock.Writer
 	made   []madeKeyspace
 	stored int64
+	lost   bool // a write has failed: pairs that were counted may not be stored
+
+	mu sync.Mutex // guards:
+	w  *brock.Writer
 }
 
 // madeKeyspace is a keyspace that was made for the load, without its time to live: pairs
@@ -92,13 +104,19 @@ type madeKeyspace struct {
 }
 
 func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
-	l.db, l.w = db, db.NewWriter(l.ctx)
+	// An interrupt ends the reading, and what was read is committed.
+	unbroken := context.WithoutCancel(l.ctx)
+	l.db, l.w = db, db.NewWriter(unbroken)
 	if ks != nil {
-		l.w = ks.NewWriter(l.ctx)
+		l.w = ks.NewWriter(unbroken)
 	}
+	stop := l.commitNowAndThen()
 	err := l.Each(l.add)
+	stop()
 	if l.w != nil {
-		err = errors.Join(err, l.w.Close())
+		ended := l.w.Close()
+		l.lost = l.lost || ended != nil
+		err = errors.Join(err, ended)
 	}
 	for _, m := range l.made {
 		err = errors.Join(err, m.SetOptions(exactly(m.options)))
@@ -106,20 +124,57 @@ func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
 	return err
 }
 
+// commitNowAndThen commits what has come, also while the next pair is waited for, until stop is
+// called. The next write returns its errors.
+func (l *loading) commitNowAndThen() (stop func()) {
+	end := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		tick := time.NewTicker(commitEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				l.mu.Lock()
+				if l.w != nil {
+					_ = l.w.Flush()
+				}
+				l.mu.Unlock()
+			}
+		}
+	})
+	return func() {
+		close(end)
+		wait.Wait()
+	}
+}
+
 // add stores a pair, or begins a section.
 func (l *loading) add(p pairs.Pair, at pairs.Place) error {
-	var err error
-	if p.Section != nil {
-		err = l.begin(p.Section, at)
-	} else {
-		err = l.w.SetEntry(p.Entry())
-		l.work.Add(int64(len(p.Key) + len(p.Value)))
-		l.stored++
+	if err := l.ctx.Err(); err != nil {
+		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.Section != nil {
+		return refused(l.begin(p.Section, at), at)
+	}
+	err := l.w.SetEntry(p.Entry())
+	switch {
+	case err == nil:
+		l.work.Add(at.Size)
+		l.stored++
+	case !errors.Is(err, brock.ErrInvalid):
+		l.lost = true
+	}
+	return refused(err, at)
+}
+
+// refused returns an error of the input for one of the store that says that the input is wrong.
+func refused(err error, at pairs.Place) error {
 	if errors.Is(err, brock.ErrInvalid) {
-		if p.Section == nil {
-			l.stored--
-		}
 		return at.Refuse(message(err))
 	}
 	return err
@@ -134,6 +189,7 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 	w := l.w
 	l.w = nil // run must not close it again, whatever follows
 	if err := w.Close(); err != nil {
+		l.lost = true
 		return err
 	}
 	ks, err := findKeyspace(l.db, name)
@@ -147,6 +203,6 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 			l.made = append(l.made, madeKeyspace{ks, s.Options.KeyspaceOptions})
 		}
 	}
-	l.w = ks.NewWriter(l.ctx)
+	l.w = ks.NewWriter(context.WithoutCancel(l.ctx))
 	return nil
 }

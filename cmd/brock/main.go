@@ -120,10 +120,12 @@ func (a *app) run(args []string) int {
 		kong.Writers(a.out, a.err),
 	)
 	line, err := a.parser.Parse(args)
-	if err == nil {
-		err = line.Run(a)
-	} else {
-		err = wrongUsage("%v (see brock help)", err)
+	var wrong *kong.ParseError
+	switch {
+	case err == nil:
+		err = usage(line, line.Run(a))
+	case errors.As(err, &wrong):
+		err = usage(wrong.Context, parseError(wrong))
 	}
 	// When the parser has written the help, and that failed, err is a usageError.
 	if out.failed != nil && (err == nil || errors.As(err, new(usageError))) {

@@ -84,7 +84,7 @@ func TestSignals(t *testing.T) {
 	}
 	dir := t.TempDir()
 	pairs := strings.Repeat(`{"key":"k","value":"`+strings.Repeat("v", 10_000)+"\"}\n", 3000)
-	if said := signalled(t, dir, os.Interrupt, pairs, "load", "new", "-"); !strings.Contains(said, "some of the pairs are stored") {
+	if said := signalled(t, dir, os.Interrupt, pairs, "load", "new", "-"); !strings.Contains(said, "3,000 pairs stored; the rest is not") {
 		t.Errorf("a load of much said %s", said)
 	}
 	if out := must(t, dir, "", "count", "new"); out != "1\n" {

@@ -58,7 +58,7 @@ func (c *encryptCommand) Run(a *app) error {
 	err := brock.EncryptStore(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider(), KeyspaceDefaults: allVersions})
 	switch super, unread := manifest.ReadSuper(vfs.OS(), c.Dir); {
 	case errors.Is(err, brock.ErrNotExist):
-		return noStore{c.Dir, err}
+		return absentStore(c.Dir, err)
 	case errors.Is(err, brock.ErrKey) && unread == nil && super.Encrypted():
 		return fmt.Errorf("%s is encrypted already: brock rekey changes its key", c.Dir)
 	}

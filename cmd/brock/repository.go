@@ -30,6 +30,9 @@ type repositoryDir struct {
 
 // open returns the repository, which must be there.
 func (r *repositoryDir) open() (repository.Deleter, error) {
+	if info, err := os.Stat(r.Dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%s: not a directory", r.Dir)
+	}
 	info, err := os.Stat(filepath.Join(r.Dir, "backups"))
 	if (errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir()) && !r.begun() {
 		return nil, fmt.Errorf("no repository in %s", r.Dir)
@@ -96,7 +99,7 @@ func (c *repositoryList) Run(a *app) error {
 			err = errors.Join(err, writeLine(a.out, b))
 			continue
 		}
-		fmt.Fprintf(w, "%s\tversion %d\t%s in %d files\n", b.ID, b.Version, human.Bytes(b.Bytes), b.Files)
+		fmt.Fprintf(w, "%s\tversion %d\t%s in %s\n", b.ID, b.Version, human.Bytes(b.Bytes), human.Things(int64(b.Files), "file"))
 	}
 	return errors.Join(err, w.Flush())
 }
@@ -126,13 +129,14 @@ func (c *repositoryVerify) Run(a *app) error {
 	if err != nil && !errors.Is(err, brock.ErrCorrupt) {
 		return err
 	}
+	files, backups := human.Things(int64(v.Objects), "file"), human.Things(int64(v.Backups), "backup")
 	switch {
 	case c.JSON:
 		err = errors.Join(err, writeLine(a.out, v))
 	case err == nil && c.Quick:
-		fmt.Fprintf(a.out, "all %s in %d files of %d backups are there; they were not read\n", human.Bytes(v.Bytes), v.Objects, v.Backups)
+		fmt.Fprintf(a.out, "all %s in %s of %s are there; they were not read\n", human.Bytes(v.Bytes), files, backups)
 	case err == nil:
-		fmt.Fprintf(a.out, "all %s in %d files of %d backups are right\n", human.Bytes(v.Bytes), v.Objects, v.Backups)
+		fmt.Fprintf(a.out, "all %s in %s of %s are right\n", human.Bytes(v.Bytes), files, backups)
 	}
 	if err != nil {
 		return silent{err}
@@ -201,7 +205,7 @@ func (c *repositoryPrune) Run(a *app) error {
 	if c.DryRun {
 		removed, waiting = "would be removed", "are of these alone"
 	}
-	fmt.Fprintf(a.out, "%d backups %s, %d stay; %s in %d files deleted, %s in %d %s\n", len(done.Removed), removed, done.Kept,
-		human.Bytes(done.DeletedBytes), done.Deleted, human.Bytes(done.WaitingBytes), done.Waiting, waiting)
+	fmt.Fprintf(a.out, "%s %s, %d stay; %s in %s deleted, %s in %d %s\n", human.Things(int64(len(done.Removed)), "backup"), removed, done.Kept,
+		human.Bytes(done.DeletedBytes), human.Things(int64(done.Deleted), "file"), human.Bytes(done.WaitingBytes), done.Waiting, waiting)
 	return nil
 }

@@ -108,7 +108,7 @@ func TestRepository(t *testing.T) {
 	}
 	// The first backup has failed: prune removes what it has left, and nothing of others.
 	for object, want := range map[string]string{
-		strings.Repeat("5a", 32) + "-hlff3za6ib":               "5 B in 1 files deleted",
+		strings.Repeat("5a", 32) + "-hlff3za6ib":               "5 B in 1 file deleted",
 		strings.Repeat("5a", 32) + "-hlff3za6ib-Z234567A.part": "0 backups removed",
 		"pack": "no repository",
 	} {

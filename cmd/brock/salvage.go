@@ -31,7 +31,7 @@ func (c *salvageCommand) Run(a *app) error {
 	})
 	work.End()
 	if errors.Is(err, brock.ErrNotExist) {
-		return noStore{c.Dir, err}
+		return absentStore(c.Dir, err)
 	}
 	if err != nil {
 		return c.missing(c.Dir, err)

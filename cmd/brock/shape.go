@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +61,7 @@ func (c *treeCommand) Run(a *app) error {
 		out := bufio.NewWriter(a.out)
 		t := db.Metrics().Tree
 		if t.MemtableEntries > 0 {
-			fmt.Fprintf(out, "journal, not flushed yet: %s entries\n", human.Count(t.MemtableEntries))
+			fmt.Fprintf(out, "journal, not flushed yet: %s\n", human.Things(t.MemtableEntries, "entry"))
 		}
 		drawRuns(out, l, c.Width)
 		drawSegments(out, l, c.Width)
@@ -71,31 +70,31 @@ func (c *treeCommand) Run(a *app) error {
 }
 
 func drawRuns(out io.Writer, l *layout.Layout, width int) {
-	fmt.Fprintf(out, "%d run(s), the newest first\n", len(l.Runs()))
+	fmt.Fprintf(out, "%s, the newest first\n", human.Things(int64(len(l.Runs())), "run"))
 	var most uint64
 	for _, r := range l.Runs() {
 		most = max(most, r.FileBytes())
 	}
 	for _, r := range l.Runs() {
-		fmt.Fprintf(out, "  %-6s %6d  %s %8s in %d file(s)  %s entries", r.Tier, r.ID, bar(width, most, r.FileBytes(), 0),
-			human.Bytes(int64(r.FileBytes())), len(r.Files), human.Count(int64(r.Entries)))
+		fmt.Fprintf(out, "  %-6s %6d  %s %8s in %s  %s", r.Tier, r.ID, bar(width, most, r.FileBytes(), 0),
+			human.Bytes(int64(r.FileBytes())), human.Things(int64(len(r.Files)), "file"), human.Things(int64(r.Entries), "entry"))
 		if r.Deletes+r.Tombstones > 0 {
-			fmt.Fprintf(out, ", %s deletes", human.Count(int64(r.Deletes+r.Tombstones)))
+			fmt.Fprintf(out, ", %s", human.Things(int64(r.Deletes+r.Tombstones), "delete"))
 		}
 		fmt.Fprintf(out, "  versions %d to %d\n", r.MinVersion, r.MaxVersion)
 	}
 }
 
 func drawSegments(out io.Writer, l *layout.Layout, width int) {
-	fmt.Fprintf(out, "%d segment(s) of values, ░ is dead\n", len(l.Segments()))
+	fmt.Fprintf(out, "%s of values, ░ is dead\n", human.Things(int64(len(l.Segments())), "segment"))
 	var most uint64
 	for _, s := range l.Segments() {
 		most = max(most, s.FileBytes)
 	}
 	for _, s := range l.Segments() {
 		dead := min(s.DeadBytes(), s.FileBytes)
-		fmt.Fprintf(out, "  %-7s %5d  %s %8s, %s dead, values of %d run(s)", s.Kind, s.Num, bar(width, most, s.FileBytes, dead),
-			human.Bytes(int64(s.FileBytes)), human.Bytes(int64(dead)), l.Usage(s.Num).Runs)
+		fmt.Fprintf(out, "  %-7s %5d  %s %8s, %s dead, values of %s", s.Kind, s.Num, bar(width, most, s.FileBytes, dead),
+			human.Bytes(int64(s.FileBytes)), human.Bytes(int64(dead)), human.Things(int64(l.Usage(s.Num).Runs), "run"))
 		if state := s.State(); state.Status == layout.Relocated {
 			fmt.Fprintf(out, ", now in segment %d", state.Target)
 		}
@@ -130,7 +129,7 @@ func (s *store) list(out io.Writer) error {
 		use = func(n filename.Name) string { return n.Kind.String() }
 	}
 	listed := make(map[string]bool)
-	for _, d := range slices.Compact([]string{filepath.Clean(s.Dir), filepath.Clean(cmp.Or(s.ValueDir, s.Dir))}) {
+	for _, d := range storeDirs(s.Dir, s.ValueDir) {
 		entries, err := os.ReadDir(d)
 		if err != nil {
 			return errors.Join(failure, err)
@@ -143,12 +142,10 @@ func (s *store) list(out io.Writer) error {
 			listed[e.Name()] = true
 			what := "not a file of the store"
 			switch n, ok := filename.Parse(e.Name()); {
-			case ok && n.Kind == filename.Super && d != filepath.Clean(s.Dir):
+			case ok && n.Kind == filename.Super && d != s.Dir:
 				what = "says whose values these are"
 			case ok:
 				what = use(n)
-			case strings.HasSuffix(e.Name(), ".damaged"):
-				what = "kept aside when the store gave up what is behind damage: it is never read"
 			}
 			fmt.Fprintf(out, "%10s  %s  %s\n", human.Bytes(info.Size()), filepath.Join(d, e.Name()), what)
 		}
@@ -228,7 +225,7 @@ func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name
 			return "keyring that was not finished: the next writer completes it"
 		case filename.Run:
 			if r := runs[n.Number]; r != nil {
-				return fmt.Sprintf("run %d, %s: %s entries, versions %d to %d", r.ID, r.Tier, human.Count(int64(r.Entries)), r.MinVersion, r.MaxVersion)
+				return fmt.Sprintf("run %d, %s: %s, versions %d to %d", r.ID, r.Tier, human.Things(int64(r.Entries), "entry"), r.MinVersion, r.MaxVersion)
 			}
 			return left
 		case filename.Remap:
@@ -238,7 +235,7 @@ func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name
 			return left
 		}
 		if s := l.Segment(n.Number); s != nil && s.State().Status == layout.Live {
-			return fmt.Sprintf("segment of values: %s records, %s dead of %s", human.Count(int64(s.Records)), human.Bytes(int64(s.DeadBytes())), human.Bytes(int64(s.Bytes)))
+			return fmt.Sprintf("segment of values: %s, %s dead of %s", human.Things(int64(s.Records), "record"), human.Bytes(int64(s.DeadBytes())), human.Bytes(int64(s.Bytes)))
 		}
 		if n.Kind == filename.Journal && n.Number > l.FlushedTo() {
 			return "journal, not flushed yet"

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -139,8 +137,8 @@ func (s *stats) lookAtFiles() error {
 		s.Created = time.UnixMilli(super.Created).UTC()
 	}
 	s.Files = make(map[string]fileSums)
-	dirs := slices.Compact([]string{filepath.Clean(cmp.Or(s.ValueDir, s.Dir)), filepath.Clean(s.Dir)})
-	if s.FreeBytes, err = vfs.OS().Free(dirs[0]); err != nil {
+	dirs := storeDirs(s.Dir, s.ValueDir)
+	if s.FreeBytes, err = vfs.OS().Free(dirs[len(dirs)-1]); err != nil {
 		s.FreeBytes = -1
 	}
 	for _, dir := range dirs {
@@ -175,18 +173,18 @@ func (s *stats) print(a *app) {
 	}
 	fmt.Fprintf(a.out, "store      %s, format %s, %s\n", s.UUID, s.Format, created)
 	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
-	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
+	fmt.Fprintf(a.out, "entries    %s in %s, %s only in the journal\n", human.Count(s.RunEntries), human.Things(int64(s.Runs), "run"), human.Count(s.Unflushed))
 	beside := ""
 	if s.Followed {
 		beside = ", beside the journal"
 	}
 	fmt.Fprintf(a.out, "data       %s live, %s dead%s\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes), beside)
 	for _, k := range s.Keyspaces {
-		fmt.Fprintf(a.out, "keyspace   %s: about %s entries, %s\n", printable([]byte(k.Name)), human.Count(k.Entries), human.Bytes(k.Bytes))
+		fmt.Fprintf(a.out, "keyspace   %s: about %s, %s\n", printable([]byte(k.Name)), human.Things(k.Entries, "entry"), human.Bytes(k.Bytes))
 	}
 	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Keyring, filename.Lock} {
 		if f := s.Files[k.String()]; f.Count > 0 {
-			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)
+			fmt.Fprintf(a.out, "%-10s %s in %s\n", k, human.Bytes(f.Bytes), human.Things(int64(f.Count), "file"))
 		}
 	}
 	if s.FreeBytes >= 0 {

@@ -59,12 +59,14 @@ func (s *store) read(a *app, fn func(*brock.DB) error) error {
 	})
 }
 
+// following are the options of a follower. All entries that the writer has not flushed must fit in
+// its memory, and the writer's limit is not known.
+var following = brock.Options{Mode: brock.Follow, MemoryLimit: 64 << 30, Tuning: brock.Tuning{MemtableSize: 32 << 20}}
+
 // follow opens a store that another process has open for writing. locked is the error that says so.
 func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
-	// All entries that the writer has not flushed must fit, and its limit is not known.
-	o := brock.Options{Mode: brock.Follow, MemoryLimit: 64 << 30, Tuning: brock.Tuning{MemtableSize: 32 << 20}}
 	follows := false
-	err := s.use(a, o, func(db *brock.DB) error {
+	err := s.use(a, following, func(db *brock.DB) error {
 		follows = true
 		owner := "another process"
 		var l *vfs.LockedError
@@ -98,12 +100,20 @@ func (s *store) change(a *app, fn func(*brock.DB) error) error {
 	return s.use(a, brock.Options{MustExist: true, KeyspaceDefaults: allVersions}, fn)
 }
 
-// copied is change for a command that makes a copy. If another process has the store open, the
-// error says how that can make the copy.
+// copied opens a store for a command that makes a copy. It follows the store, also if no other
+// process has it open: a program must be able to open its store while a copy is made.
 func (s *store) copied(a *app, fn func(*brock.DB) error) error {
-	err := s.change(a, fn)
+	follows := false
+	err := s.use(a, following, func(db *brock.DB) error {
+		follows = true
+		return fn(db)
+	})
+	if follows || !errors.Is(err, brock.ErrUnsupported) {
+		return err
+	}
+	err = s.use(a, brock.Options{Mode: brock.ReadOnly}, fn)
 	if errors.Is(err, brock.ErrLocked) {
-		return fmt.Errorf("%w; the program that has it open can copy it, by DB.Backup, DB.Checkpoint or module repository; brock dump can, too", err)
+		return fmt.Errorf("%w; the program that has it open can copy it, by DB.Backup, DB.Checkpoint or module repository", err)
 	}
 	return err
 }
@@ -179,8 +189,8 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 func (s *store) refused(err error) error {
 	super, unread := manifest.ReadSuper(vfs.OS(), s.Dir)
 	switch {
-	case errors.Is(err, brock.ErrNotExist):
-		return noStore{s.Dir, err}
+	case errors.Is(err, brock.ErrNotExist), errors.Is(unread, brock.ErrForeign):
+		return absentStore(s.Dir, err)
 	case errors.Is(err, brock.ErrKey) && s.KeyFile != "" && unread == nil && !super.Encrypted():
 		return plain{s.Dir, err}
 	case errors.Is(err, manifest.ErrElsewhere):
@@ -193,11 +203,26 @@ func (s *store) refused(err error) error {
 
 // noStore is brock.ErrNotExist with a text for users.
 type noStore struct {
-	dir string
+	dir   string
+	there bool // the directory is
 	error
 }
 
-func (e noStore) Error() string { return "no store in " + e.dir }
+// absentStore says that there is no store in a directory.
+func absentStore(dir string, err error) error {
+	info, missing := os.Stat(dir)
+	return noStore{dir, missing == nil && info.IsDir(), err}
+}
+
+func (e noStore) Error() string {
+	switch {
+	case errors.Is(e.error, brock.ErrForeign):
+		return e.dir + ": not a Brock store: another program has written its SUPER"
+	case e.there:
+		return e.dir + ": not a Brock store"
+	}
+	return "no store in " + e.dir
+}
 func (e noStore) Unwrap() error { return e.error }
 
 // encrypted is brock.ErrKey for a store or file that is encrypted, when no key file was named.
@@ -301,4 +326,12 @@ func (b *bounds) interval() (lower, upper []byte, err error) {
 		}
 	}
 	return lower, upper, nil
+}
+
+// storeDirs returns the directories of a store: dir, and valueDir if it is another one.
+func storeDirs(dir, valueDir string) []string {
+	if valueDir == "" || vfs.Same(vfs.OS(), dir, valueDir) {
+		return []string{dir}
+	}
+	return []string{dir, valueDir}
 }

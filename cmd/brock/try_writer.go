@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/trial"
 )
 
@@ -15,5 +16,5 @@ type tryWriterCommand struct {
 
 // Run acknowledges commits on standard output, one system call each.
 func (c *tryWriterCommand) Run(a *app) error {
-	return trial.Write(a.ctx, c.Dir, c.Round, c.Seed, os.Stdout)
+	return trial.Write(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider()}, c.Round, c.Seed, os.Stdout)
 }

@@ -19,6 +19,8 @@ type problem struct {
 	Reason string `json:"reason"`
 	Keys   []keys `json:"keys,omitempty"`  // that are concerned, as far as that is known
 	Stale  bool   `json:"stale,omitempty"` // without the damaged data, older versions may show there
+
+	FollowUp bool `json:"followUp,omitempty"` // a problem above explains it
 }
 
 // keys is a range of keys, as JSON; without a bound it is open.
@@ -35,7 +37,7 @@ func (a *app) problem(damage *brock.CorruptionError, asJSON bool) {
 		if damage.Err != nil {
 			reason += ": " + damage.Err.Error()
 		}
-		p := problem{File: damage.File, Offset: damage.Offset, Reason: reason, Stale: damage.Stale}
+		p := problem{File: damage.File, Offset: damage.Offset, Reason: reason, Stale: damage.Stale, FollowUp: damage.FollowUp}
 		for _, r := range damage.Keys {
 			p.Keys = append(p.Keys, keys{r.Keyspace, r.Lower, r.Upper})
 		}
@@ -43,6 +45,9 @@ func (a *app) problem(damage *brock.CorruptionError, asJSON bool) {
 		return
 	}
 	fmt.Fprintln(a.out, message(damage))
+	if damage.FollowUp {
+		fmt.Fprintln(a.out, "  this follows from the damage above: no more is lost")
+	}
 	if text := keysText(damage); text != "" {
 		fmt.Fprintln(a.out, "  keys:", text)
 	}

@@ -10,7 +10,7 @@ import (
 
 // allRules names the rules that exceptions.txt may lift: for a package, or for
 // "package.variable".
-var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "draw", "mapped", "guard"}
+var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "draw", "mapped", "guard", "class", "hurry"}
 
 // cures say what to do instead.
 var cures = map[string]string{
@@ -26,6 +26,7 @@ var cures = map[string]string{
 	"mapped": "only run and segment read mapped files, and say who has a guard on: ask them",
 	"guard":  "bytes of a caller, and values, may lie in a mapped file: begin with defer pageio.Guard, or say what has one on, or why these bytes do not",
 	"draw":   "tests draw seeds with package draw, so that BROCK_SEED repeats them",
+	"hurry":  "a busy machine is slow: a test that waits does so with package deadline, and fails for nothing that took long",
 	"sleep":  "wait for what you mean (a channel, synctest.Wait), not for time",
 }
 
@@ -34,9 +35,10 @@ var draws = []string{"Float64", "Int", "Int64", "Int64N", "IntN", "N", "Perm", "
 
 func TestRules(t *testing.T) {
 	fset, sources := load(t)
-	x := loadExceptions(t, allRules...)
+	// failure_test.go has the rule "class".
+	x := loadExceptions(t, slices.DeleteFunc(slices.Clone(allRules), func(rule string) bool { return rule == "class" })...)
 	for _, s := range sources {
-		c := checker{t: t, fset: fset, source: s, exceptions: x}
+		c := &checker{t: t, fset: fset, source: s, exceptions: x}
 		c.imports()
 		c.declarations()
 		ast.Inspect(s.ast, c.node)
@@ -49,6 +51,7 @@ type checker struct {
 	fset *token.FileSet
 	*source
 	exceptions *exceptions
+	took       []string // names to which time.Since was assigned
 }
 
 func (c *checker) forbid(rule, what string, n ast.Node) {
@@ -154,7 +157,79 @@ func isCall(call *ast.CallExpr, pkg string, names ...string) bool {
 	return ok && id.Name == pkg
 }
 
+// hurry looks for tests that fail because something took its time. In a synctest bubble, time is
+// the test's own.
+func (c *checker) hurry(n ast.Node) {
+	if !c.free() || c.pkg == "internal/testkit/deadline" || slices.Contains(c.source.imports, "testing/synctest") {
+		return
+	}
+	hurries := false
+	switch n := n.(type) {
+	case *ast.CommClause:
+		hurries = n.Comm != nil && calls(n.Comm, "time.After") && fails(n.Body...)
+	case *ast.AssignStmt:
+		for i, name := range n.Lhs {
+			if id, ok := name.(*ast.Ident); ok && i < len(n.Rhs) && calls(n.Rhs[i], "time.Since") {
+				c.took = append(c.took, id.Name)
+			}
+		}
+	case *ast.IfStmt:
+		if n.Init != nil {
+			c.hurry(n.Init)
+		}
+		hurries = c.tookLong(n.Cond) && fails(n.Body)
+	case *ast.CallExpr:
+		hurries = isCall(n, "time", "AfterFunc") && fails(n.Args[1])
+	}
+	if hurries {
+		c.forbid("hurry", c.name, n)
+	}
+}
+
+// tookLong reports whether a condition asks if something took more than some time.
+func (c *checker) tookLong(cond ast.Expr) bool {
+	long, time := false, calls(cond, "time.Since")
+	ast.Inspect(cond, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			time = time || slices.Contains(c.took, n.Name)
+		case *ast.BinaryExpr:
+			long = long || n.Op == token.GTR || n.Op == token.GEQ
+		}
+		return true
+	})
+	return long && time
+}
+
+// calls reports whether a function of a package is called within n.
+func calls(n ast.Node, name string) (found bool) {
+	pkg, fn, _ := strings.Cut(name, ".")
+	ast.Inspect(n, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		found = found || ok && isCall(call, pkg, fn)
+		return !found
+	})
+	return found
+}
+
+// fails reports whether the code can fail a test or end the process.
+func fails[N ast.Node](code ...N) (found bool) {
+	for _, n := range code {
+		ast.Inspect(n, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				found = found || n.Name == "panic"
+			case *ast.SelectorExpr:
+				found = found || slices.Contains([]string{"Error", "Errorf", "errorf", "Fail", "FailNow", "Fatal", "Fatalf", "fatalf"}, n.Sel.Name)
+			}
+			return !found
+		})
+	}
+	return found
+}
+
 func (c *checker) node(n ast.Node) bool {
+	c.hurry(n)
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		if !c.free() {

@@ -19,7 +19,6 @@ import (
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -43,7 +42,7 @@ func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Sour
 	if err := s.FS.MkdirAll(s.Dir); err != nil {
 		t.Fatal(err)
 	}
-	open := files.New(files.Config{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, RunFileBytes: 1 << 20}, nil)
+	open := files.New(files.Config{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, RunFileBytes: 1 << 20})
 	values, keys := must(open.NewValueWriter())(t), open.NewRunWriter(true, nil, nil)
 	var total uint64
 	for i, n := range lengths {
@@ -80,11 +79,10 @@ func TestGolden(t *testing.T) {
 	full, info := stream(t, s, Options{})
 	increment, _ := stream(t, s, Options{Since: info})
 	packed, _ := stream(t, s, Options{Compress: true})
-	part, partInfo := stream(t, s, partly())
 	secret, _ := stream(t, encrypted(t, s), Options{})
 	for name, got := range map[string][]byte{
 		"full": full, "increment": increment, "compressed": packed, "description": info.Encode(),
-		"part": part, "partdescription": partInfo.Encode(), "encrypted": secret,
+		"encrypted": secret,
 	} {
 		path := filepath.Join("testdata", name+".golden")
 		if *rewrite {
@@ -96,7 +94,7 @@ func TestGolden(t *testing.T) {
 		switch name {
 		case "compressed":
 			_ = must(Verify(t.Context(), bytes.NewReader(want), nil))(t)
-		case "description", "partdescription":
+		case "description":
 			_ = must(DecodeInfo(want))(t)
 			fallthrough
 		default:
@@ -107,26 +105,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// partly asks for the default keyspace alone.
-func partly() Options {
-	last := entry.FileNum(100)
-	return Options{Keyspaces: []string{""}, Outputs: Outputs{
-		Next:         func() entry.FileNum { last++; return last },
-		RunFileBytes: 1 << 20, SegmentBytes: 1 << 20,
-		About: func(*layout.Layout) func([]meta.File, []byte, []byte) []byte { return nil },
-	}}
-}
-
 // TestInfo: what describes a backup survives storage, and no flipped bit does.
 func TestInfo(t *testing.T) {
-	for _, o := range []Options{{}, partly()} {
-		_, info := stream(t, source(t, 3, 1000), o)
-		testInfo(t, info)
-	}
-}
-
-func testInfo(t *testing.T, info *Info) {
-	t.Helper()
+	_, info := stream(t, source(t, 3, 1000), Options{})
 	p := info.Encode()
 	again := must(DecodeInfo(p))(t)
 	if !reflect.DeepEqual(again, info) {
@@ -188,8 +169,6 @@ func FuzzRead(f *testing.F) {
 	f.Add(packed, false)
 	f.Add(append(bytes.Clone(full), increment...), false)
 	f.Add(increment, true)
-	part, _ := stream(f, s, partly())
-	f.Add(part, true)
 	secret, _ := stream(f, encrypted(f, s), Options{})
 	f.Add(secret, false)
 	f.Add(secret, true)

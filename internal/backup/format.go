@@ -48,7 +48,6 @@ type header struct {
 	follows      Digest // of the stream before; zero: this one is full
 
 	life crypt.Life // zero: the store is plain
-	part bool       // the stream of an encrypted store has some keyspaces only
 }
 
 func (h *header) identity() checksum.Identity { return checksum.New(h.uuid, kind, 0) }
@@ -61,9 +60,6 @@ func (h *header) encode() []byte {
 		copy(p[headerLife:], h.life.Key[:])
 		copy(p[headerLife+16:], h.life.Life[:])
 		p[headerLife+32] = byte(h.life.Cipher)
-		if h.part {
-			p[headerLife+33] = 1
-		}
 	}
 	copy(p, magic)
 	binary.LittleEndian.PutUint16(p[8:], version)
@@ -110,8 +106,8 @@ func decodeHeader(p []byte) (*header, error) {
 	if len(p) > headerSize {
 		l := p[headerLife:]
 		h.life = crypt.Life{Key: crypt.ID(l), Life: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
-		h.part, reserved = l[33] == 1, l[34:end-headerLife]
-		if !h.life.Cipher.Valid() || l[33] > 1 {
+		reserved = l[33 : end-headerLife]
+		if !h.life.Cipher.Valid() {
 			return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.life.Cipher)
 		}
 	}
@@ -134,7 +130,6 @@ const (
 	zerosRecord  recordKind = 4 // its next bytes are zeros, and there is no payload
 	endRecord    recordKind = 5
 	keysRecord   recordKind = 6 // first, if the store is encrypted: the next bytes of the keyring
-	partRecord   recordKind = 7 // behind the layout, if the stream has some keyspaces only: which
 )
 
 // record is the head of a record. Its checksum and that of the payload are bound to
@@ -179,7 +174,6 @@ var lengths = map[recordKind]struct{ least, most uint32 }{
 	zerosRecord:  {1, pieceBytes},
 	endRecord:    {endSize, endSize},
 	keysRecord:   {1, pieceBytes},
-	partRecord:   {1, pieceBytes},
 }
 
 // check compares the lengths with what the kind allows.

@@ -2,7 +2,6 @@ package backup
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 
@@ -41,9 +40,8 @@ type plan struct {
 }
 
 // makePlan describes each file of the layout. Bytes behind the length that the layout says, such
-// as those that a crash has left at the end of a segment, are not in the backup. Files in
-// elsewhere are not in the store: only the stream before has them.
-func (s *sender) makePlan(since *Info, elsewhere map[filename.Name]bool) (*plan, error) {
+// as those that a crash has left at the end of a segment, are not in the backup.
+func (s *sender) makePlan(since *Info) (*plan, error) {
 	had := make(map[filename.Name]File)
 	if since != nil {
 		for _, f := range since.Files {
@@ -52,14 +50,6 @@ func (s *sender) makePlan(since *Info, elsewhere map[filename.Name]bool) (*plan,
 	}
 	p := &plan{files: make(map[filename.Name]File), kept: make(map[filename.Name]bool)}
 	for name, size := range sizes(s.Layout) {
-		if elsewhere[name] {
-			f, ok := had[name]
-			if !ok {
-				return nil, fmt.Errorf("%w: the backup before lacks %s", errs.ErrInvalid, name)
-			}
-			p.files[name], p.kept[name] = f, true
-			continue
-		}
 		f, err := s.describe(name, size)
 		if err != nil {
 			return nil, err

@@ -71,7 +71,6 @@ type reader struct {
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
 	edit   []byte                  // the edit of the layout, as far as it was read
-	part   []byte                  // the list of keyspaces, as far as it was read; none: all
 	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
 	wanted map[filename.Name]int64 // lengths of the files that the layout names and that were not read yet
@@ -145,11 +144,8 @@ func (d *reader) begin() error {
 	d.header, d.id, d.digest, d.records = h, h.identity(), sha256.New(), 0
 	d.digest.Write(p)
 	d.keys, d.unlocked, d.dec, d.listed, d.there = nil, false, nil, false, map[filename.Name]bool{}
-	d.edit, d.part, d.layout, d.wanted, d.bytes, d.inside = nil, nil, nil, nil, 0, false
+	d.edit, d.layout, d.wanted, d.bytes, d.inside = nil, nil, nil, 0, false
 	d.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
-	if h.part {
-		d.info.Part = &Part{sealed: true}
-	}
 	return nil
 }
 
@@ -212,7 +208,7 @@ func (d *reader) placed(err error, at int64) error {
 // take handles a record. Its payload is in d.stored, and lies at the offset at of the stream.
 func (d *reader) take(r *record, at int64) error {
 	switch r.kind {
-	case keysRecord, layoutRecord, partRecord:
+	case keysRecord, layoutRecord:
 		return d.describing(r.kind, at)
 	case fileRecord:
 		return d.file()
@@ -235,8 +231,7 @@ func (d *reader) take(r *record, at int64) error {
 	return d.to.data(p)
 }
 
-// describing handles a record of what is ahead of the files: the keyring, the layout, or the
-// list of keyspaces.
+// describing handles a record of what is ahead of the files: the keyring, or the layout.
 func (d *reader) describing(kind recordKind, at int64) error {
 	encrypted := !d.header.life.IsZero()
 	switch {
@@ -254,16 +249,10 @@ func (d *reader) describing(kind recordKind, at int64) error {
 			return err
 		}
 	}
-	switch {
-	case kind == layoutRecord && encrypted:
+	if encrypted {
 		return d.decrypt(at)
-	case kind == layoutRecord && d.part == nil:
-		d.edit = append(d.edit, d.stored...)
-	case kind == partRecord && !encrypted:
-		d.part = append(d.part, d.stored...)
-	default:
-		return errStream("a list of keyspaces that doesn't belong here")
 	}
+	d.edit = append(d.edit, d.stored...)
 	return nil
 }
 
@@ -336,13 +325,7 @@ func (d *reader) decodeLayout() (err error) {
 	if d.layout.LastVersion() != d.header.version {
 		return errStream(fmt.Sprintf("layout of version %d, want %d", d.layout.LastVersion(), d.header.version))
 	}
-	if d.part != nil {
-		if d.info.Part, err = decodePart(d.part, d.layout, d.edit); err != nil {
-			return err
-		}
-		d.info.Part.sealed = d.header.part
-	}
-	d.edit, d.part, d.wanted = nil, nil, sizes(d.layout)
+	d.edit, d.wanted = nil, sizes(d.layout)
 	return nil
 }
 
@@ -369,7 +352,7 @@ func (d *reader) read(p []byte) error {
 	n, err := io.ReadFull(d.r, p)
 	d.off += int64(n)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errs.NewCorruption(streamName, d.off, "it ends here, without its end: it was cut")
+		return errs.NewCorruption(streamName, d.off, "truncated at byte %d", d.off)
 	}
 	return err
 }

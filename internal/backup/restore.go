@@ -23,7 +23,7 @@ import (
 type Target struct {
 	FS       vfs.FS
 	Dir      string
-	ValueDir string           // may be Dir
+	ValueDir string           // may be Dir; "" = Dir
 	Keys     keyring.Provider // of an encrypted store; nil: it is plain
 }
 
@@ -34,7 +34,7 @@ type Target struct {
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 	w := &restorer{ctx: ctx, keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
-	w.options = manifest.Options{FS: t.FS, Dir: filepath.Clean(t.Dir), ValueDir: filepath.Clean(t.ValueDir)}
+	w.options = manifest.Options{FS: t.FS, Dir: t.Dir, ValueDir: t.ValueDir}
 	info, err := readAll(ctx, r, t.Keys, w)
 	if err == nil {
 		err = w.finish()
@@ -74,7 +74,7 @@ func (w *restorer) begin(h *header) error {
 		if err != nil {
 			return err
 		}
-		w.claim, w.options.FS = claim, claim.FS
+		w.claim, w.options = claim, claim.Options
 	}
 	w.header = h
 	return nil
@@ -189,7 +189,7 @@ func (w *restorer) opens() (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	open := files.New(files.Config{
 		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Ring: w.ring, Seed: w.header.seed, OpenFiles: openFiles,
-	}, nil)
+	})
 	var v view.View
 	defer v.Close()
 	return open.OpenLayout(w.layout, &v)

@@ -12,12 +12,12 @@ import (
 	"github.com/brockdb/brock/internal/keyring"
 )
 
-// The stream of an encrypted store has the store's files as they are, encrypted. The layout and
-// the list of keyspaces have keys and names: they are encrypted under the life that the header
-// names. The keyring is in the stream, too: its data keys are wrapped.
+// The stream of an encrypted store has the store's files as they are, encrypted. The layout has
+// keys and names: it is encrypted under the life that the header names. The keyring is in the
+// stream, too: its data keys are wrapped.
 
-// describeHead is the length of what is ahead of layout and list in the encrypted text: u64 length
-// of the layout's edit, u64 length of the list of keyspaces, u64 seed of the key hash.
+// describeHead is the length of what is ahead of the layout in the encrypted text: u64 length of
+// the layout's edit, u64 reserved, u64 seed of the key hash.
 const describeHead = 24
 
 // mostKeys bounds the length of a keyring in a stream, in bytes.
@@ -32,28 +32,25 @@ func (w *writer) seal(s *checkpoint.Source) error {
 	if s.Ring == nil {
 		return nil
 	}
+	w.keys = s.Keys
 	var err error
-	if w.keys, err = keyring.Load(s.FS, s.Dir, s.UUID); err != nil {
-		return err
-	}
 	if w.enc, w.header.life, err = s.Ring.New(w.header.file()); err != nil {
 		return err
 	}
 	w.header.seed, w.seed = 0, s.Seed
-	w.header.part = w.info.Part != nil
 	w.compress = false // encrypted bytes don't shrink
 	return nil
 }
 
-// sealed writes the keyring, and the layout and the list of keyspaces encrypted.
-func (w *writer) sealed(edit, part []byte) error {
+// sealed writes the keyring, and the layout encrypted.
+func (w *writer) sealed(edit []byte) error {
 	if err := w.pieces(keysRecord, w.keys.Encode()); err != nil {
 		return err
 	}
 	text := binary.LittleEndian.AppendUint64(nil, uint64(len(edit)))
-	text = binary.LittleEndian.AppendUint64(text, uint64(len(part)))
+	text = binary.LittleEndian.AppendUint64(text, 0) // reserved
 	text = binary.LittleEndian.AppendUint64(text, w.seed)
-	text = append(append(text, edit...), part...)
+	text = append(text, edit...)
 	header := w.header.encode()
 	for len(text) > 0 {
 		n := min(len(text), pieceBytes-crypt.TagSize)
@@ -153,21 +150,18 @@ func (d *reader) decrypt(at int64) error {
 	return nil
 }
 
-// opened divides the decrypted text into layout, list of keyspaces and seed.
+// opened divides the decrypted text into layout and seed.
 func (d *reader) opened() error {
 	p := d.edit
 	if len(p) < describeHead {
 		return errStream("layout cut")
 	}
-	edit, part := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+	edit, reserved := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
 	d.header.seed = binary.LittleEndian.Uint64(p[16:])
 	p = p[describeHead:]
-	if edit > uint64(len(p)) || part != uint64(len(p))-edit || (part > 0) != d.header.part {
+	if edit != uint64(len(p)) || reserved != 0 {
 		return errStream("layout of another length")
 	}
-	d.edit = p[:edit:edit]
-	if part > 0 {
-		d.part = p[edit:]
-	}
+	d.edit = p
 	return nil
 }

@@ -54,10 +54,7 @@ func encrypted(t testing.TB, s checkpoint.Source) checkpoint.Source {
 		t.Fatal(err)
 	}
 	k := must(keyring.Create(keyring.Options{FS: mem, Dir: s.Dir, UUID: s.UUID, Keys: weak{}, Created: s.Created, Random: new(counting)}))(t)
-	if err := k.Content().Write(s.FS, s.Dir); err != nil {
-		t.Fatal(err)
-	}
-	s.Ring = k.Ring()
+	s.Ring, s.Keys = k.Ring(), k.Content()
 	e := s.Layout.Snapshot()
 	e.DataKey = layout.DataKey{ID: s.Ring.Current()}
 	s.Layout = must(layout.New().Apply(e))(t)
@@ -168,7 +165,7 @@ func TestEncryptedStreamDamage(t *testing.T) {
 	keys := int(binary.LittleEndian.Uint32(p[begin+12:]))
 	text := begin + recordSize + keys + recordSize
 	for at, what := range map[int]string{
-		40: "creation", 48: "version", 64: "digest", headerLife + 20: "life", headerLife + 33: "part",
+		40: "creation", 48: "version", 64: "digest", headerLife + 20: "life", headerLife + 33: "reserved byte",
 		text: "layout", text + 30: "layout",
 	} {
 		if err := forged(at, 1); err == nil {

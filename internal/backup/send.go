@@ -50,7 +50,7 @@ func newSender(s checkpoint.Source) *sender {
 	t := &sender{Source: s, steady: checkpoint.NewSteady(s.FS)}
 	t.open = files.New(files.Config{
 		FS: t.steady, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
-	}, nil)
+	})
 	t.out, t.free = make(chan *piece, pieces), make(chan *piece, pieces)
 	for range pieces {
 		t.free <- new(piece)

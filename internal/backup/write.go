@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
@@ -21,52 +19,33 @@ import (
 
 // Options says how a stream is made.
 type Options struct {
-	Since     *Info    // of the stream before; nil: a full one
-	Keyspaces []string // names of those that the stream has; "" = the default one; none: all
-	Plain     bool     // the stream of an encrypted store is that of a plain one
-	Compress  bool
-	Progress  func(Progress) // may be nil
-
-	Outputs Outputs // only with Keyspaces or Plain
+	Since    *Info // of the stream before; nil: a full one
+	Compress bool
+	Progress func(Progress) // may be nil
 }
 
-// Progress is how far a stream is, in bytes.
-type Progress struct {
-	Bytes, Total        int64 // of files that are sent
-	Prepared, ToPrepare int64 // of runs and values that are read before, to make files of a part of them
-}
+// Progress is how far a stream is, in bytes of files that are sent.
+type Progress struct{ Bytes, Total int64 }
 
 // Write sends the store s as one stream to w. The caller makes sure that no file of the layout is
 // removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since
-// is not of an earlier state of the store, or is of other keyspaces; errs.ErrKeyspaceNotFound;
-// and *errs.Corruption for damage. After an error the stream has no end record.
+// is not of an earlier state of the store, and *errs.Corruption for damage. After an error the stream
+// has no end record.
 func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*Info, error) {
 	if err := o.check(&s); err != nil {
 		return nil, err
 	}
-	var part *Part
-	var elsewhere map[filename.Name]bool
-	var prepared int64
-	if len(o.Keyspaces) > 0 || o.plain(&s) {
-		x := newExtractor(s, &o)
-		defer x.remove()
-		if err := x.extract(ctx, &o); err != nil {
-			return nil, err
-		}
-		s, part, elsewhere, prepared = x.Source, x.part, x.elsewhere, x.prepared
-	}
 	from := newSender(s)
 	from.ctx = ctx
 	var err error
-	if from.plan, err = from.makePlan(o.Since, elsewhere); err != nil {
+	if from.plan, err = from.makePlan(o.Since); err != nil {
 		return nil, err
 	}
 	to := newWriter(ctx, w, &s, &o)
-	to.info.Part = part
 	if err := to.seal(&s); err != nil {
 		return nil, err
 	}
-	to.total, to.prepared = from.total, prepared
+	to.total = from.total
 	if err := to.files(from); err != nil {
 		return nil, err
 	}
@@ -107,40 +86,7 @@ func (o *Options) check(s *checkpoint.Source) error {
 	case o.Since.Version > s.Layout.LastVersion():
 		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
 	}
-	return o.sameKeyspaces(s)
-}
-
-// plain reports whether files of an encrypted store are to be written in clear.
-func (o *Options) plain(s *checkpoint.Source) bool { return o.Plain && s.Ring != nil }
-
-// sameKeyspaces returns an error unless the stream before has the same keyspaces as the one that
-// is made, and is plain if this one is.
-func (o *Options) sameKeyspaces(s *checkpoint.Source) error {
-	plain := o.plain(s)
-	switch before := o.Since.Part; {
-	case before != nil && before.sealed, s.Ring != nil && !plain && len(o.Keyspaces) > 0:
-		return fmt.Errorf("%w: a backup of some keyspaces of an encrypted store has no increments, unless both are plain", errs.ErrUnsupported)
-	case plain && before == nil:
-		return fmt.Errorf("%w: the backup before is not a plain one of an encrypted store", errs.ErrInvalid)
-	case plain && len(o.Keyspaces) == 0:
-		return before.hasAll(s.Layout)
-	case before == nil && len(o.Keyspaces) == 0:
-		return nil
-	case before == nil:
-		return fmt.Errorf("%w: the backup before has all keyspaces", errs.ErrInvalid)
-	case len(o.Keyspaces) == 0:
-		return before.hasOnly()
-	case !slices.Equal(before.Keyspaces, o.keyspaces()):
-		return fmt.Errorf("%w: the backup before has the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
-	}
 	return nil
-}
-
-// keyspaces returns the names, each once, ascending.
-func (o *Options) keyspaces() []string {
-	names := slices.Clone(o.Keyspaces)
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // writer makes the bytes of a stream.
@@ -163,7 +109,6 @@ type writer struct {
 
 	progress    func(Progress)
 	done, total int64
-	prepared    int64
 }
 
 func newWriter(ctx context.Context, w io.Writer, s *checkpoint.Source, o *Options) *writer {
@@ -180,33 +125,26 @@ func newWriter(ctx context.Context, w io.Writer, s *checkpoint.Source, o *Option
 	return t
 }
 
-// begin writes the header, the layout and the list of keyspaces.
+// begin writes the header and the layout.
 func (w *writer) begin(snapshot *layout.Edit) error {
 	p := w.header.encode()
 	w.digest.Write(p)
 	if err := w.write(p); err != nil {
 		return err
 	}
-	var part []byte
-	if w.info.Part != nil {
-		part = w.info.Part.encode()
-	}
-	if err := w.describe(manifest.AppendEdit(nil, snapshot), part); err != nil {
+	if err := w.describe(manifest.AppendEdit(nil, snapshot)); err != nil {
 		return err
 	}
 	w.report()
 	return nil
 }
 
-// describe writes the layout, and the list of keyspaces if the stream has one.
-func (w *writer) describe(edit, part []byte) error {
+// describe writes the layout.
+func (w *writer) describe(edit []byte) error {
 	if w.enc != nil {
-		return w.sealed(edit, part)
+		return w.sealed(edit)
 	}
-	if err := w.pieces(layoutRecord, edit); err != nil {
-		return err
-	}
-	return w.pieces(partRecord, part)
+	return w.pieces(layoutRecord, edit)
 }
 
 // pieces writes records of a kind for p.
@@ -256,7 +194,7 @@ const reportBytes = 4 << 20
 
 func (w *writer) report() {
 	if w.progress != nil {
-		w.progress(Progress{Bytes: w.done, Total: w.total, Prepared: w.prepared, ToPrepare: w.prepared})
+		w.progress(Progress{w.done, w.total})
 	}
 }
 

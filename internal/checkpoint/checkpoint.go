@@ -16,18 +16,22 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Source is the store that is copied. All files that its layout names are there and
-// synced, and none of them is removed while Write runs.
+// Source is the store that is copied. FS has all files that its layout names, and they stay
+// while Write runs.
 type Source struct {
 	FS       vfs.FS // holds the directories open
 	Dir      string
 	ValueDir string // may be Dir
 	UUID     [16]byte
-	Ring     *crypt.Ring // nil: the store is plain
-	Seed     uint64      // of the key hash
-	Created  int64       // Unix milliseconds
+	Ring     *crypt.Ring      // nil: the store is plain
+	Keys     *keyring.Content // has the data keys of the layout; nil: the store is plain
+	Seed     uint64           // of the key hash
+	Created  int64            // Unix milliseconds
 	Layout   *layout.Layout
 	Milli    int64 // when its last version was the newest, in Unix milliseconds
+	// Lone are files that only FS has as they are. They are copied and never linked: one is in
+	// memory, or it goes on growing on the disk.
+	Lone map[filename.Name]bool
 }
 
 // Target is where the copy is made.
@@ -107,14 +111,10 @@ func (w *writer) write(ctx context.Context) error {
 
 // copyKeys writes the keyring of the store.
 func (w *writer) copyKeys() error {
-	if w.Ring == nil {
+	if w.Keys == nil {
 		return nil
 	}
-	keys, err := keyring.Load(w.FS, w.Dir, w.UUID)
-	if err != nil {
-		return err
-	}
-	return keys.Write(w.to, w.dir)
+	return w.Keys.Write(w.to, w.dir)
 }
 
 // source returns the path of a file of the store.

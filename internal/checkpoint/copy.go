@@ -68,7 +68,7 @@ const verifyFiles = 64
 func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layout, ring *crypt.Ring) (*Copy, error) {
 	c := &Copy{
 		UUID: uuid, Version: uint64(l.LastVersion()), fs: fsys, dir: dir, layout: l,
-		open: files.New(files.Config{FS: fsys, Dir: dir, ValueDir: dir, UUID: uuid, Ring: ring, Seed: seed, NoMap: true, OpenFiles: verifyFiles}, nil),
+		open: files.New(files.Config{FS: fsys, Dir: dir, ValueDir: dir, UUID: uuid, Ring: ring, Seed: seed, NoMap: true, OpenFiles: verifyFiles}),
 		runs: map[filename.Name]*view.Run{}, segments: map[filename.Name]*view.Segment{},
 	}
 	if err := c.open.OpenLayout(l, &c.view); err != nil {

@@ -15,14 +15,15 @@ import (
 // shared until one is written), else by copying the bytes.
 func (w *writer) transfer(ctx context.Context, name filename.Name) error {
 	from, to := w.source(name), filepath.Join(w.dir, name.String())
-	if w.share {
-		linked, err := w.link(name, from, to)
+	share := w.share && !w.Lone[name]
+	if share {
+		linked, err := w.link(from, to)
 		if err != nil || linked {
 			return err
 		}
 	}
 	w.copied[name] = true
-	if w.share && w.to.Clone(from, to) == nil {
+	if share && w.to.Clone(from, to) == nil {
 		f, err := w.to.OpenReadWrite(to)
 		if err != nil {
 			return err
@@ -35,22 +36,17 @@ func (w *writer) transfer(ctx context.Context, name filename.Name) error {
 	return nil
 }
 
-// link gives the file a second name, if that is possible and safe. It links a journal file only
-// if the system tells how many names a file has: the store uses a journal file again once nobody
-// needs it, unless it sees that the file has other names.
-func (w *writer) link(name filename.Name, from, to string) (linked bool, err error) {
-	if name.Kind == filename.Journal {
-		if info, err := w.to.Stat(from); err != nil || info.Links == 0 {
-			return false, err
-		}
-	}
+// link gives the file a second name, if that is possible.
+func (w *writer) link(from, to string) (linked bool, err error) {
 	switch err := w.to.Link(from, to); {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrExist):
 		return false, err
 	}
-	return false, nil // for instance, dir is on another file system
+	// For instance, dir is on another file system; or the writer of a store that is followed has
+	// removed the name, and FS holds the file open.
+	return false, nil
 }
 
 // copyBytes is how many bytes are copied at once.

@@ -8,12 +8,10 @@ import (
 )
 
 // CommitAlone commits a, if c holds, and returns its version. While a.Commit
-// runs, nothing else is checked, written or published. turn is that of a's transaction;
-// nil: it has none.
+// runs, nothing else is checked, written or published.
 //
 // ctx is honoured until a.Commit is called.
-func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check, turn *Turn) (_ entry.Version, err error) {
-	turn.commits()
+func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (_ entry.Version, err error) {
 	// Not behind Prepare: what others commit during the wait, a.Commit would have to look
 	// at and to flush, with everybody waiting.
 	if err := p.store.Throttle(ctx, nil); err != nil {

@@ -41,7 +41,7 @@ func TestCommitAloneIsThrottledFirst(t *testing.T) {
 		return nil
 	}
 	a := preparing{func(entry.Version) error { return nil }, func() { prepared = true }}
-	if _, err := start(m).CommitAlone(context.Background(), a, conflict.Check{}, nil); err != nil || !throttled || !prepared {
+	if _, err := start(m).CommitAlone(context.Background(), a, conflict.Check{}); err != nil || !throttled || !prepared {
 		t.Errorf("throttled %v, prepared %v, %v", throttled, prepared, err)
 	}
 }
@@ -57,28 +57,28 @@ func TestCommitAlone(t *testing.T) {
 			t.Errorf("version %d, %d is published", v, m.published)
 		}
 		return nil
-	}), conflict.Check{}, nil)
+	}), conflict.Check{})
 	if v != 8 || err != nil || m.published != 8 || p.leader.durable.Load() != 8 {
 		t.Errorf("version %d, %v, published %d, durable %d", v, err, m.published, p.leader.durable.Load())
 	}
 	fault := errors.New("no room")
 	for _, want := range []error{fault, errs.ErrConflict} {
-		if v, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return want }), conflict.Check{}, nil); v != 0 || !errors.Is(err, want) || m.published != 8 {
+		if v, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return want }), conflict.Check{}); v != 0 || !errors.Is(err, want) || m.published != 8 {
 			t.Errorf("version %d, %v, published %d", v, err, m.published)
 		}
 	}
-	if v, err := p.CommitAlone(ctx, alone(func(v entry.Version) error { return nil }), conflict.Check{}, nil); v != 9 || err != nil {
+	if v, err := p.CommitAlone(ctx, alone(func(v entry.Version) error { return nil }), conflict.Check{}); v != 9 || err != nil {
 		t.Errorf("after failures: version %d, %v: an unused one must be used again", v, err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := p.CommitAlone(ended, alone(func(entry.Version) error { t.Error("called"); return nil }), conflict.Check{}, nil); !errors.Is(err, context.Canceled) {
+	if _, err := p.CommitAlone(ended, alone(func(entry.Version) error { t.Error("called"); return nil }), conflict.Check{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended context: %v", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return nil }), conflict.Check{}, nil); !errors.Is(err, errs.ErrClosed) {
+	if _, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return nil }), conflict.Check{}); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestCommitAloneStopsThePipeline(t *testing.T) {
 					panic("broken")
 				}
 				return fmt.Errorf("%w: disk", errs.ErrStopped)
-			}), conflict.Check{}, nil)
+			}), conflict.Check{})
 			if !errors.Is(err, errs.ErrStopped) {
 				t.Errorf("error %v", err)
 			}
@@ -103,7 +103,7 @@ func TestCommitAloneStopsThePipeline(t *testing.T) {
 		if err := p.Err(); !errors.Is(err, errs.ErrStopped) {
 			t.Errorf("the pipeline's error is %v", err)
 		}
-		if _, err := p.CommitAlone(context.Background(), alone(func(entry.Version) error { return nil }), conflict.Check{}, nil); !errors.Is(err, errs.ErrStopped) {
+		if _, err := p.CommitAlone(context.Background(), alone(func(entry.Version) error { return nil }), conflict.Check{}); !errors.Is(err, errs.ErrStopped) {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestCommitAloneBesideGroups(t *testing.T) {
 						inTurn = true
 						defer func() { inTurn = false }()
 						return nil
-					}), conflict.Check{}, nil))
+					}), conflict.Check{}))
 					continue
 				}
 				var payload []byte

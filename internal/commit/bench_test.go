@@ -20,7 +20,7 @@ import (
 type void struct{ groups int }
 
 func (*void) Throttle(context.Context, []byte) error { return nil }
-func (*void) Prepare(int) error                      { return nil }
+func (*void) Prepare([][]byte, int, int) error       { return nil }
 func (*void) Apply(_ []byte, at entry.Position, _ entry.Version) (entry.Position, error) {
 	return at, nil
 }
@@ -37,7 +37,7 @@ func (*void) Append(entry.Version, [][]byte) (entry.Position, error)            
 func (*void) Sync() error                                                       { return nil }
 func (*void) Retract() error                                                    { return nil }
 
-// file is a Journal over blocks that were written before, as a recycled segment has.
+// file is a Journal over blocks that were written before, as a segment with zeros ahead has.
 type file struct {
 	f   *os.File
 	off int64

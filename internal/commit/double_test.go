@@ -66,7 +66,11 @@ func (m *memory) Throttle(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-func (m *memory) Prepare(n int) error {
+func (m *memory) Prepare(payloads [][]byte, records, _ int) error {
+	n := 32 * records
+	for _, p := range payloads {
+		n += len(p)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.step("prepare %d", n)

@@ -29,7 +29,8 @@ type leader struct {
 	// Of the current group:
 	passed   []*Request // requests whose checks hold, in version order
 	payloads [][]byte   // the payloads of passed
-	bytes    int        // memory that their records take, at most
+	records  int        // how many records they have
+	ranges   int        // how many of these are range deletes
 	synced   bool       // a request that passed asks for a sync
 	writes   writes     // what passed writes, for the checks of later requests
 }
@@ -40,15 +41,12 @@ func (l *leader) write(members []*Request) error {
 	l.decide(members)
 	// Only now is it known how much will be written.
 	if len(l.passed) > 0 {
-		if err := l.store.Prepare(l.bytes); err != nil {
+		if err := l.store.Prepare(l.payloads, l.records, l.ranges); err != nil {
 			return err
 		}
 	}
 	return stopping(l.record(members))
 }
-
-// tableBytes is how many bytes more a record takes in memory than in a payload, at most.
-const tableBytes = 32
 
 // decide gives each request its version, or the error that refuses it.
 func (l *leader) decide(members []*Request) {
@@ -66,7 +64,7 @@ func (l *leader) decide(members []*Request) {
 		l.passed = append(l.passed, r)
 		r.version = l.last + entry.Version(len(l.passed))
 		l.payloads = append(l.payloads, r.Payload)
-		l.bytes += len(r.Payload) + tableBytes*r.Records
+		l.records, l.ranges = l.records+r.Records, l.ranges+r.Ranges
 	}
 }
 
@@ -187,7 +185,7 @@ func (l *leader) reset() {
 	clear(l.passed)
 	clear(l.payloads)
 	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
-	l.bytes, l.synced = 0, false
+	l.records, l.ranges, l.synced = 0, 0, false
 	l.writes.reset()
 }
 

@@ -116,7 +116,6 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if invariant.Enabled {
 		checkPayload(r)
 	}
-	r.Turn.commits()
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -261,6 +260,13 @@ func (p *Pipeline) stopOn(err error) {
 	p.mu.Lock()
 	p.stopped = err
 	p.mu.Unlock()
+}
+
+// Stopped returns the errs.ErrStopped of every Commit from now on; nil while nothing has failed.
+func (p *Pipeline) Stopped() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopped
 }
 
 // turn is turnLocked, or returns an error if no requests are taken any more.

@@ -25,9 +25,10 @@ type Store interface {
 	// If fn returns an error, it stops and returns that. It returns false if it would
 	// have to read runs to find all of them.
 	EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error)
-	// Prepare makes room for n bytes of records in the memtable. If it fails, nothing of
-	// the group is written, and the pipeline goes on.
-	Prepare(n int) error
+	// Prepare makes room in the memtable for payloads of so many records, ranges of them range
+	// deletes: Apply must not fail for want of memory. If Prepare fails, nothing of the group is
+	// written, and the pipeline goes on.
+	Prepare(payloads [][]byte, records, ranges int) error
 	// Apply adds the records of a transaction with version v to the memtable. They begin
 	// at this position of the journal. It returns where those of the next transaction begin.
 	Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error)

@@ -31,8 +31,10 @@ type Turns struct {
 	ranges []*line          // the lines of ranges
 }
 
-// turnLimit is how long a function given to Update may run in its turn, while others wait.
-// After that it loses the turn; it goes on, but its commit may conflict again.
+// turnLimit is how long a call of Update has its turn, while others wait: its function, and then its
+// commit. After that it loses the turn; it goes on, but its commit may conflict again. One that is
+// in a group already does not: those that begin now are decided after it. Only the end of the turn
+// stops the timer, so that nothing that takes long holds up others.
 const turnLimit = 100 * time.Millisecond
 
 // line is the turns that wait for a key or a range, least number first.
@@ -148,19 +150,6 @@ func (t *Turn) pauseLocked() {
 	if t.has {
 		t.limit.Stop()
 		t.has = false
-	}
-}
-
-// commits stops the timer of the turn: the function has returned, and the time of its commit
-// does not count. A nil t is a transaction without a turn.
-func (t *Turn) commits() {
-	if t == nil {
-		return
-	}
-	t.turns.mu.Lock()
-	defer t.turns.mu.Unlock()
-	if t.has {
-		t.limit.Stop()
 	}
 }
 

@@ -51,7 +51,7 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// A function that is slow loses its turn, but no commit does.
+// Whatever takes long, the function or its commit, a turn has one end.
 func TestTurnsHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Turns
@@ -68,16 +68,18 @@ func TestTurnsHaveALimit(t *testing.T) {
 			return turn
 		}
 		slow := next(0)
-		commits := next(turnLimit)
-		commits.commits()
-		time.AfterFunc(time.Minute, commits.End)
-		last := next(turnLimit + time.Minute)
+		refused := next(turnLimit)
+		if err := refused.Wait(t.Context(), &conflict.Refusal{Dropped: &conflict.Keyspace{}}); err != nil {
+			t.Errorf("a keyspace was dropped: %v", err)
+		}
+		last := next(2 * turnLimit)
 		// Who has lost its turn comes last.
 		time.AfterFunc(time.Millisecond, last.End)
 		if err := slow.Wait(t.Context(), key("k")); err != nil || slow.number != 4 {
 			t.Errorf("%v, number %d", err, slow.number)
 		}
 		slow.End()
+		refused.End()
 	})
 }
 

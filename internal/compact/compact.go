@@ -113,6 +113,8 @@ type worker struct {
 	moved    uint64 // bytes of values written to values
 	finished []*segment.ValueWriter
 	scratch  entry.Entry // the healed copy of an entry
+
+	superseded meta.Account // of what stays
 }
 
 // healed returns e with a handle that leads through no remap. It changes a copy, as e belongs to
@@ -128,10 +130,12 @@ func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
 func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) error {
 	switch rules.judge(e) {
 	case keep:
+		rules.count(&w.superseded, e)
 		return w.keep(ctx, e)
 	case bury:
 		w.dead(e)
 		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
+		rules.count(&w.superseded, &grave)
 		return w.in.Run.Add(&grave)
 	default: // drop, vanish
 		w.out.Dropped++
@@ -181,7 +185,7 @@ func (w *worker) finish() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}
-	if err := w.in.Rules.writeTombstones(w.in.Run); err != nil {
+	if err := w.in.Rules.writeTombstones(w.in.Run, &w.superseded); err != nil {
 		return err
 	}
 	if err := WriteRanges(w.in.Run, w.in.Ranges...); err != nil {
@@ -189,6 +193,7 @@ func (w *worker) finish() error {
 	}
 	m, err := w.in.Run.Finish()
 	w.out.Run = m
+	w.out.Run.Superseded = w.superseded.List()
 	return err
 }
 

@@ -71,6 +71,11 @@ type retention struct {
 	ended    bool             // no reader can see older versions of key
 	first    bool             // no entry seen yet
 
+	above  int           // versions of key kept that are newer than the entry judged last
+	beyond entry.Version // by which that entry was replaced; 0 = it is the newest of key
+	cut    entry.Version // of the next newer delete, or the like, of key; 0 = there is none
+	ends   bool          // the entry judged last is such a delete
+
 	covers *tombstone.Cover // of all tombstones; nil: there are none
 	hides  *tombstone.Cover // of the tombstones that all readers of keyspace see; nil: there are none
 	failed error            // why tombstones can't be read; verdicts since then are wrong
@@ -103,14 +108,17 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		t.enter(e.Key)
 		t.key = append(t.key[:0], e.Key...)
 		t.kept, t.newer, t.ended, t.first = 0, tombstone.Pending, false, false
+		t.cut, t.ends = 0, false
 	}
 	if t.dropped {
 		return drop
 	}
+	t.replaced()
 	if t.covers != nil {
 		t.cover(e)
 	}
-	t.newer = e.Version
+	t.newer, t.above = e.Version, t.kept
+	t.ends = t.endsHistory(e)
 	// Above the watermark a reader may ask for any version: only an expired value may be dropped.
 	if e.Version > t.history.Watermark {
 		t.kept++
@@ -138,11 +146,30 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	return keep
 }
 
+// endsHistory reports whether nobody needs older versions once all readers see e.
+func (t *retention) endsHistory(e *entry.Entry) bool {
+	return !e.Live(t.rules.Now) || e.Kind == entry.SetLatest
+}
+
+// replaced notes by what the next older entry of key was replaced, range tombstones aside.
+func (t *retention) replaced() {
+	if t.beyond = 0; t.newer != tombstone.Pending {
+		t.beyond = t.newer
+	}
+	if t.ends {
+		t.cut = t.newer
+	}
+}
+
 // cover takes into account the range tombstones with a version between that of e and that of the
 // newer entry of its key. The newest of them counts as one version of the key. A tombstone of the
 // same version as the newer entry is of the same transaction, and does not count.
 func (t *retention) cover(e *entry.Entry) {
-	if v := between(t.covers, e, t.newer); v > t.history.Watermark {
+	v := between(t.covers, e, t.newer)
+	if v > 0 {
+		t.beyond, t.cut = v, v
+	}
+	if v > t.history.Watermark {
 		t.kept++
 	}
 	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
@@ -171,4 +198,24 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 		return h
 	}
 	return History{r.Watermark, r.Versions}
+}
+
+// count adds the entry judged last, which stays, to the account of what was superseded, if it was.
+func (t *retention) count(a *meta.Account, e *entry.Entry) {
+	s := meta.Superseded{Keyspace: t.keyspace, Version: t.beyond, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
+	if e.Separated {
+		s.Separated = e.Handle.Length
+	}
+	switch {
+	case e.Kind == entry.Delete && t.rules.Bottom && e.Version > max(t.history.Watermark, t.rules.Checked):
+		s.Version = e.Version // it goes with what it hides
+	case t.beyond == 0:
+		return
+	case t.above >= max(t.history.Versions, 1):
+	case t.cut != 0:
+		s.Version = t.cut
+	default:
+		s.Keep = uint64(t.history.Versions)
+	}
+	a.Add(s)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -152,6 +153,52 @@ func TestRetentionHidesNothing(t *testing.T) {
 	}
 }
 
+// What a compaction counts as superseded is what later ones drop: nothing before it is said to be
+// dead, or a store at rest would be compacted again and again; and all of it in the end.
+func TestSupersededIsWhatLaterGoes(t *testing.T) {
+	for seed := range uint64(20000) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		at := entry.Version(rng.IntN(14))
+		rules := Rules{Watermark: at, Checked: at, Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
+		var set *tombstone.Set
+		for range rng.IntN(3) {
+			set = set.With(tombstone.Tombstone{Lo: []byte("j"), Hi: []byte("l"), Version: entry.Version(1 + rng.IntN(13))})
+		}
+		rules.Tombstones = sources(set)
+		r, account := newRetention(rules), meta.Account{}
+		var stay []entry.Entry
+		for v := entry.Version(12); v > 0; v-- {
+			e := entry.Entry{Key: []byte("k"), Version: v, Kind: entry.Kind(1 + rng.IntN(3))}
+			if rng.IntN(2) == 0 && r.judge(&e) == keep {
+				r.count(&account, &e)
+				stay = append(stay, e)
+			}
+		}
+		rules.Tombstones = sources(tombstone.New(written(t, rules)...))
+		for later := at; later <= entry.MaxVersion; later++ {
+			if later == 16 {
+				later = entry.MaxVersion
+			}
+			rules.Watermark, rules.Checked = later, later
+			r := newRetention(rules)
+			gone, dead := 0, 0
+			for _, e := range stay {
+				if r.judge(&e) != keep {
+					gone++
+				}
+			}
+			for _, s := range account.List() {
+				if s.Keep == 0 && s.Version <= later {
+					dead += int(s.Entries)
+				}
+			}
+			if dead > gone || later > 15 && dead != gone {
+				t.Fatalf("seed %d, %+v of %v, range deletes %v: with readers from %d on %d entries go, %d are said to: %+v", seed, rules, stay, set.All(), later, gone, dead, account.List())
+			}
+		}
+	}
+}
+
 // A range delete drops what a delete of the key in its place would.
 func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 	for seed := range uint64(20000) {
@@ -219,7 +266,7 @@ func (c *collected) AddHistory(list []tombstone.Tombstone) error {
 func written(t *testing.T, rules Rules) []tombstone.Tombstone {
 	t.Helper()
 	var c collected
-	if err := rules.writeTombstones(&c); err != nil {
+	if err := rules.writeTombstones(&c, new(meta.Account)); err != nil {
 		t.Fatal(err)
 	}
 	return c

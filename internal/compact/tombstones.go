@@ -19,11 +19,11 @@ type tombstoneWriter interface {
 // writeTombstones adds the tombstones that are still needed to w. Where all readers see several
 // of them, the newest is enough. If that has nothing older left to hide, it stays only as long
 // as the check of a commit may ask for it (Rules.Checked).
-func (r *Rules) writeTombstones(w tombstoneWriter) error {
+func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	for at := []byte{0}; ; {
 		var err error
 		if at, err = r.nextTombstone(at); at == nil || err != nil {
-			return cmp.Or(err, r.writeHistory(w))
+			return cmp.Or(err, r.writeHistory(w, a))
 		}
 		id, ok := entry.KeyspaceOf(at)
 		var end []byte
@@ -78,7 +78,7 @@ func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
 
 // writeHistory adds the tombstones that are newer than the watermark, so that some readers don't
 // see them.
-func (r *Rules) writeHistory(w tombstoneWriter) error {
+func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) error {
 	least := r.Watermark
 	for _, h := range r.Keyspaces {
 		least = min(least, h.Watermark)
@@ -89,6 +89,9 @@ func (r *Rules) writeHistory(w tombstoneWriter) error {
 		err := s.Since(least, func(t tombstone.Tombstone) error {
 			id, ok := entry.KeyspaceOf(t.Lo)
 			if t.Version > r.Of(id).Watermark && !(ok && r.Dropped != nil && r.Dropped(id)) {
+				if r.Bottom && t.Version > r.Checked {
+					a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
+				}
 				history = append(history, tombstone.Tombstone{Lo: kept.keep(t.Lo), Hi: kept.keep(t.Hi), Version: t.Version})
 			}
 			return nil

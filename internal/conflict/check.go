@@ -69,25 +69,49 @@ type Keyspace struct {
 	Dropped atomic.Bool // set once it was
 }
 
-// Keyspaces has the keyspaces of a transaction that can be dropped.
-type Keyspaces []*Keyspace
+// Keyspaces has the keyspaces of a transaction that can be dropped, each once.
+type Keyspaces struct {
+	list []*Keyspace
+	seen map[*Keyspace]bool // those of list, once there are more than a search should walk; else nil
+}
+
+// searched is how many keyspaces are searched one by one: most transactions have fewer.
+const searched = 16
 
 // Add adds a keyspace once.
 func (k *Keyspaces) Add(ks *Keyspace) {
-	if !slices.Contains(*k, ks) {
-		*k = append(*k, ks)
+	n := len(k.list)
+	switch {
+	case n > 0 && k.list[n-1] == ks, k.seen[ks]:
+		return
+	case n <= searched && slices.Contains(k.list, ks):
+		return
+	case n == searched:
+		k.seen = make(map[*Keyspace]bool, 2*searched)
+		for _, ks := range k.list {
+			k.seen[ks] = true
+		}
+	}
+	if k.list = append(k.list, ks); k.seen != nil {
+		k.seen[ks] = true
 	}
 }
 
-// Reset empties k and keeps its memory.
+// Len returns the number of keyspaces.
+func (k *Keyspaces) Len() int { return len(k.list) }
+
+// Reset empties k and keeps its memory, of which Memory tells.
 func (k *Keyspaces) Reset() {
-	clear(*k)
-	*k = (*k)[:0]
+	clear(k.list)
+	k.list, k.seen = k.list[:0], nil
 }
 
+// Memory is how many bytes of memory k takes, about.
+func (k *Keyspaces) Memory() int { return 8*cap(k.list) + 16*len(k.seen) }
+
 // dropped returns a keyspace that was dropped; nil if none was.
-func (k Keyspaces) dropped() *Keyspace {
-	for _, ks := range k {
+func (k *Keyspaces) dropped() *Keyspace {
+	for _, ks := range k.list {
 		if ks.Dropped.Load() {
 			return ks
 		}
@@ -99,8 +123,8 @@ func (k Keyspaces) dropped() *Keyspace {
 // written; the default one has none.
 func (c *Check) NameOf(stored []byte) string {
 	id, _ := entry.KeyspaceOf(stored)
-	for _, list := range []Keyspaces{c.Addressed, c.Written} {
-		for _, ks := range list {
+	for _, set := range []*Keyspaces{&c.Addressed, &c.Written} {
+		for _, ks := range set.list {
 			if ks.ID == id {
 				return ks.Name
 			}

@@ -26,8 +26,8 @@ func TestCheckDropped(t *testing.T) {
 			c.Written.Add(test.written)
 			c.Addressed.Add(test.addressed)
 		}
-		if got := c.Dropped(); !errors.Is(got, test.want) || len(c.Written) != 1 || len(c.Addressed) != 1 {
-			t.Errorf("%v, want %v; %d written, %d addressed", got, test.want, len(c.Written), len(c.Addressed))
+		if got := c.Dropped(); !errors.Is(got, test.want) || c.Written.Len() != 1 || c.Addressed.Len() != 1 {
+			t.Errorf("%v, want %v; %d written, %d addressed", got, test.want, c.Written.Len(), c.Addressed.Len())
 		}
 	}
 }

@@ -1,15 +1,60 @@
 package conflict
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // coarseness is how many neighbours become one range when a set is too large.
 const coarseness = 8
 
-// bound keeps the set within its Limit.
+// bound keeps the set within its Limit. What was noted twice goes first: only a set that is too
+// large by the different keys and ranges that it has becomes coarser.
 func (s *ReadSet) bound() {
-	if s.Limit > 0 && len(s.bytes)+24*len(s.keys)+40*len(s.ranges) > s.Limit {
+	if s.Limit <= 0 || s.size() <= s.Limit {
+		return
+	}
+	s.dropRepeats()
+	// A set that is nearly full again would be searched for repeats at each of the next reads.
+	if s.size() > s.Limit-s.Limit/8 {
 		s.coarsen()
 	}
+}
+
+// size is how many bytes the keys and ranges of the set take.
+func (s *ReadSet) size() int { return len(s.bytes) + keySize*len(s.keys) + spanSize*len(s.ranges) }
+
+// Memory is how many bytes of memory the set takes, with what it keeps for later keys and ranges.
+func (s *ReadSet) Memory() int {
+	return cap(s.bytes) + keySize*cap(s.keys) + spanSize*cap(s.ranges)
+}
+
+const (
+	keySize  = 24 // bytes of a key
+	spanSize = 40 // bytes of a span
+)
+
+// dropRepeats leaves each key in the set once, and the bytes of keys and ranges that are in it.
+func (s *ReadSet) dropRepeats() {
+	s.Prepare()
+	c := ReadSet{Limit: s.Limit, Seed: s.Seed, sorted: true}
+	for i, k := range s.keys {
+		repeated := false
+		for _, kept := range slices.Backward(c.keys) {
+			if kept.hash != k.hash || repeated {
+				break
+			}
+			repeated = bytes.Equal(c.text(kept.at), s.text(s.keys[i].at))
+		}
+		if !repeated {
+			c.keys = append(c.keys, key{k.hash, c.store(s.text(k.at))})
+		}
+	}
+	for _, r := range s.ranges {
+		c.ranges = append(c.ranges, span{lo: c.store(s.text(r.lo)), hi: c.store(s.text(r.hi)), endless: r.endless})
+	}
+	c.hashed = len(c.keys)
+	*s = c
 }
 
 // coarsen replaces all keys and ranges by fewer ranges, which each cover several neighbours and

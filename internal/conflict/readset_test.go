@@ -257,3 +257,55 @@ func TestCoarseReadSet(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatsMakeNoRanges reads few keys and ranges often, in turn: a set is bounded by how many
+// different ones it has.
+func TestRepeatsMakeNoRanges(t *testing.T) {
+	s := ReadSet{Seed: 1, Limit: 4000}
+	for i := range 100_000 {
+		addKey(&s, fmt.Sprintf("%02d", i%50*2))
+		lo := fmt.Sprintf("x%d", i%9)
+		s.AddRange([]byte(lo), []byte(lo+"5"))
+		if s.Memory() > 3*s.Limit {
+			t.Fatalf("%d bytes after %d reads", s.Memory(), i)
+		}
+	}
+	for i := range 50 {
+		if read, not := fmt.Sprintf("%02d", i*2), fmt.Sprintf("%02d", i*2+1); !s.Touches([]byte(read), nil) || s.Touches([]byte(not), nil) {
+			t.Errorf("%s was read, %s was not: %v, %v", read, not, s.Touches([]byte(read), nil), s.Touches([]byte(not), nil))
+		}
+	}
+	for i := range 9 {
+		lo := fmt.Sprintf("x%d", i)
+		if !s.Touches([]byte(lo+"4"), nil) || s.Touches([]byte(lo+"5"), nil) {
+			t.Errorf("[%s, %s5) was read", lo, lo)
+		}
+	}
+}
+
+// TestSetOfKeyspaces adds many keyspaces, each several times.
+func TestSetOfKeyspaces(t *testing.T) {
+	all := make([]Keyspace, 1000)
+	var set Keyspaces
+	for range 2 {
+		for n := range all {
+			for _, i := range []int{n, n / 2, 0, n} {
+				set.Add(&all[i])
+			}
+			if set.Len() < n+1 {
+				t.Fatalf("%d keyspaces of %d", set.Len(), n+1)
+			}
+		}
+		if set.Len() != len(all) {
+			t.Fatalf("%d keyspaces, want %d", set.Len(), len(all))
+		}
+		all[999].Dropped.Store(true)
+		if set.dropped() != &all[999] {
+			t.Error("the dropped one is not found")
+		}
+		set.Reset()
+		if set.Len() != 0 || set.dropped() != nil {
+			t.Error("the set is not empty after Reset")
+		}
+	}
+}

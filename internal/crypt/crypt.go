@@ -1,10 +1,10 @@
 // Package crypt encrypts the pieces of a store's files, each with a tag. Decision 57
 // has the design, and the proof that no nonce is used twice under a key.
 //
-// A data key encrypts nothing itself. Each life of a file (from its creation to its
-// removal or recycling) has a key that is derived from a data key and 16 random bytes,
-// by HKDF-SHA256 (RFC 5869). The ciphers are AES-256-GCM (NIST SP 800-38D) and
-// ChaCha20-Poly1305 (RFC 8439), both with keys of 32, nonces of 12 and tags of 16 bytes.
+// A data key encrypts nothing itself. Each file has a key that is derived by HKDF-SHA256
+// (RFC 5869) from a data key and 16 random bytes, its life, which are drawn once, when it is
+// created. The ciphers are AES-256-GCM (NIST SP 800-38D) and ChaCha20-Poly1305 (RFC 8439), both
+// with keys of 32, nonces of 12 and tags of 16 bytes.
 package crypt
 
 import (
@@ -30,6 +30,9 @@ const (
 
 // ID names a data key; it is random.
 type ID [16]byte
+
+// Check tells one data key from all others: it is derived from the key, and tells nothing of it.
+type Check [16]byte
 
 // Tag proves that a unit is what was encrypted at its place.
 type Tag [TagSize]byte
@@ -114,10 +117,10 @@ type File struct {
 	Number uint64
 }
 
-// Life identifies the key of one life of a file. The header page of the file has it.
+// Life identifies the key of a file. The header page of the file has it.
 type Life struct {
 	Key    ID       // the data key
-	Life   [16]byte // drawn when the file was created or recycled
+	Life   [16]byte // drawn when the file was created
 	Cipher Cipher
 }
 
@@ -141,6 +144,18 @@ func (k *DataKey) unitKey(f File, life [16]byte, offset int64) ([]byte, error) {
 	info = append(info, f.UUID[:]...)
 	info = binary.LittleEndian.AppendUint64(info, uint64(offset))
 	return hkdf.Key(sha256.New, k.Key[:], life[:], string(info), KeySize)
+}
+
+// Check returns the check value of the data key in the store uuid.
+func (k *DataKey) Check(uuid [16]byte) (Check, error) {
+	info := append(make([]byte, 0, 64), "brock check 1"...)
+	info = append(info, byte(k.Cipher))
+	info = append(info, uuid[:]...)
+	b, err := hkdf.Key(sha256.New, k.Key[:], k.ID[:], string(info), len(Check{}))
+	if err != nil {
+		return Check{}, err
+	}
+	return Check(b), nil
 }
 
 // sealer encrypts and decrypts under one key. It has no state of its own, so any number

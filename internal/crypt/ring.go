@@ -89,6 +89,13 @@ func (r *Ring) Put(k DataKey) {
 	r.keys[k.ID] = &k
 }
 
+// Has reports whether k is the data key that the Ring has under this ID. It asks for that key if it
+// isn't there yet.
+func (r *Ring) Has(k DataKey) (bool, error) {
+	known, err := r.key(k.ID)
+	return err == nil && *known == k, err
+}
+
 // key returns a data key that is there, or asks for it.
 func (r *Ring) key(id ID) (*DataKey, error) {
 	for {
@@ -153,7 +160,7 @@ func (r *Ring) find(l Life) (*DataKey, error) {
 	return k, err
 }
 
-// New draws a life for the file f, which is about to be created or recycled, and returns
+// New draws a life for the file f, which is about to be created, and returns
 // what encrypts it. This is the only way to an Encrypter: nothing encrypts under a life
 // that was read, so no second process, no copy of the store and no later session can
 // use a nonce again.

@@ -148,8 +148,9 @@ func (w *walker) begin(e *entry.Entry) {
 // end makes a range of the row if it is long enough: up to just behind its last key.
 func (w *walker) end() {
 	if w.keys >= w.least || w.goesOn && w.keys > 0 {
-		if r := tombstone.Emptied(bytes.Clone(w.lo), append(bytes.Clone(w.hi), 0), w.version); r.Valid() {
-			w.found = append(w.found, r)
+		// Unlike a range delete, the range may lie in several keyspaces: it comes to no file.
+		if len(w.hi) < entry.MaxKey {
+			w.found = append(w.found, tombstone.Emptied(bytes.Clone(w.lo), append(bytes.Clone(w.hi), 0), w.version))
 			w.hidden += int64(w.keys)
 		}
 	}

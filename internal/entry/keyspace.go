@@ -1,6 +1,9 @@
 package entry
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // KeyspaceID numbers the keyspaces of a store; no number is ever used twice.
 type KeyspaceID uint32
@@ -44,6 +47,16 @@ func AfterKeyspace(id KeyspaceID) []byte {
 			return p[:i+1]
 		}
 	}
+}
+
+// OneKeyspace reports whether all stored keys in [lo, hi) are of one keyspace.
+func OneKeyspace(lo, hi []byte) bool {
+	id, ok := KeyspaceOf(lo)
+	if !ok {
+		return false
+	}
+	n := PrefixLen(lo[0])
+	return bytes.HasPrefix(hi, lo[:n]) || bytes.Equal(hi, AfterKeyspace(id))
 }
 
 // PrefixLen is the length of the prefix that begins with first.

@@ -23,7 +23,7 @@ var (
 	ErrNotExist         = errors.New("brock: store does not exist")
 	ErrCorrupt          = errors.New("brock: corrupt data")
 	ErrFormat           = errors.New("brock: unsupported on-disk format")
-	ErrForeign          = errors.New("brock: not a store of ours")
+	ErrForeign          = errors.New("brock: not a Brock store, or not the right one")
 	ErrNoSpace          = errors.New("brock: out of space")
 	ErrRefused          = errors.New("brock: refused by the system")
 	ErrVersionGone      = errors.New("brock: version is no longer retained")
@@ -59,6 +59,9 @@ type Corruption struct {
 	// Stale says that a read that passes the damage may show older versions of these keys,
 	// or deleted ones. Without it, keys can only be missing.
 	Stale bool
+	// FollowUp says that damage which was reported before explains this: no further key is
+	// concerned, and Keys is nil.
+	FollowUp bool
 
 	concerns bool // lo and hi are known
 	lo, hi   []byte

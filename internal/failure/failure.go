@@ -66,6 +66,10 @@ type final struct{ err error }
 func (f *final) Error() string { return f.err.Error() }
 func (f *final) Unwrap() error { return f.err }
 
+// Memory marks the error of a call that asks the system for memory: nothing has changed, and the
+// next one may get it.
+func Memory(err error) error { return unchanged(err) }
+
 // unchanged marks the error of a call that changes nothing if it fails. What is absent
 // is no failure, and stays so however often one asks.
 func unchanged(err error) error {

@@ -47,6 +47,11 @@ func (s files) List(dir string) ([]string, error) {
 	return names, unchanged(err)
 }
 
+func (s files) Free(dir string) (int64, error) {
+	n, err := s.FS.Free(dir)
+	return n, unchanged(err)
+}
+
 func (s files) Stat(name string) (vfs.Info, error) {
 	info, err := s.FS.Stat(name)
 	return info, unchanged(err)
@@ -54,14 +59,6 @@ func (s files) Stat(name string) (vfs.Info, error) {
 
 func (s files) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	l, err := s.FS.Lock(name, shared, owner)
-	if errors.Is(err, errs.ErrLocked) {
-		return nil, err
-	}
-	return l, unchanged(err)
-}
-
-func (s files) LockFile(name string, shared bool) (io.Closer, error) {
-	l, err := s.FS.LockFile(name, shared)
 	if errors.Is(err, errs.ErrLocked) {
 		return nil, err
 	}

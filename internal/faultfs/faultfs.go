@@ -268,14 +268,6 @@ func (f *FS) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	return f.base.Lock(name, shared, owner)
 }
 
-// LockFile implements vfs.FS.
-func (f *FS) LockFile(name string, shared bool) (io.Closer, error) {
-	if err := f.fail(Op{Kind: Lock, Path: name}); err != nil {
-		return nil, err
-	}
-	return f.base.LockFile(name, shared)
-}
-
 // Free implements vfs.FS.
 func (f *FS) Free(dir string) (int64, error) {
 	if err := f.fail(Op{Kind: Free, Path: dir}); err != nil {

@@ -60,14 +60,14 @@ func (u *Unflushed) CensusOf(sealed *view.Table, rules compact.Rules, room int64
 	sealed.Shadowed(func(h entry.Handle) { c.add(h) })
 	moves := uint64(0)
 	for num, s := range c {
-		if s.keep = policy.KeepSegment(s.live, uint64(u.segment(num).End)); !s.keep {
+		if s.keep = policy.KeepSegment(s.live, uint64(u.Segment(num).Offset)); !s.keep {
 			moves += s.live
 		}
 	}
 	for num, s := range c {
 		if s.keep = s.keep || s.live > 0 && int64(moves) > room; s.keep {
-			file := u.segment(num)
-			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: uint64(file.End), Records: s.records, Bytes: s.bytes, Life: file.Life})
+			file := u.Segment(num)
+			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: uint64(file.Offset), Records: s.records, Bytes: s.bytes, Life: file.Life})
 		}
 	}
 	return c, kept

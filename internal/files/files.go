@@ -13,10 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
@@ -37,7 +35,6 @@ type Config struct {
 	OpenFiles    int         // file descriptors, at most; 0 = no limit
 	CacheBytes   int64       // size of the cache of run chunks that are not mapped; 0 = a default
 	Memory       int64       // bytes that all parts of the store may take; 0 = no bound
-	SegmentBytes int64       // bytes at which a journal segment ends
 	RunFileBytes int64       // bytes at which a file of a run ends
 }
 
@@ -46,7 +43,6 @@ type Opener struct {
 	cfg    Config
 	Open   *pageio.Files // the files that are open for reading
 	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
-	Spares *Spares
 
 	numbers  atomic.Uint64 // last file number given out
 	Failures atomic.Int64  // files that could not be closed or removed
@@ -70,9 +66,8 @@ func readFiles(n int) int {
 }
 
 // New returns an Opener of the files of a store. The store may have no files yet.
-func New(cfg Config, budget *garbage.Budget) *Opener {
-	spare := &Spares{budget: budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)}
-	f := &Opener{cfg: cfg, Spares: spare, Chunks: run.NewCache(cfg.CacheBytes)}
+func New(cfg Config) *Opener {
+	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.CacheBytes)}
 	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
 	return f
@@ -156,13 +151,6 @@ func (f *Opener) released(err error) {
 	}
 }
 
-// RemoveSpares removes the spare files. With closing, no file becomes a spare afterwards.
-func (f *Opener) RemoveSpares(closing bool) {
-	for _, name := range f.Spares.drain(closing) {
-		f.Remove(name)
-	}
-}
-
 // Segments returns the configuration for readers and writers of segments.
 func (f *Opener) Segments() segment.Config {
 	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Files: f.Open}
@@ -180,33 +168,14 @@ func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.Op
 }
 
 // Segment makes r part of a View. Its file goes with the last View that holds it
-// if it is retired by then; a journal segment may be kept for use as another one.
+// if it is retired by then.
 func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
 	return view.NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
-		name := filename.New(kind, num)
-		if retired && !(kind == filename.Journal && !f.shared(name) && !f.followed() && f.Spares.offer(num, r.End())) {
-			f.Remove(name)
+		if retired {
+			f.Remove(filename.New(kind, num))
 		}
 	})
-}
-
-// shared reports whether a file has other names, as in a checkpoint: then it must not
-// be written over.
-func (f *Opener) shared(name filename.Name) bool {
-	info, err := f.cfg.FS.Stat(f.Path(name))
-	return err != nil || info.Links > 1
-}
-
-// followed reports whether another process may follow the store, and so read what is
-// retired: each one holds a shared lock of SUPER. One that comes later reads a manifest
-// which no longer names the file (docs/adr, 51).
-func (f *Opener) followed() bool {
-	lock, err := f.cfg.FS.LockFile(filepath.Join(f.cfg.Dir, filename.Of(filename.Super, 0)), false)
-	if err == nil {
-		err = lock.Close()
-	}
-	return err != nil && !errors.Is(err, errors.ErrUnsupported)
 }
 
 // OpenRemap opens the remap of a relocated segment: it leads from the segment's old offsets to

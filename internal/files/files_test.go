@@ -3,7 +3,6 @@ package files
 import (
 	"testing"
 
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/run"
 )
 
@@ -34,20 +33,5 @@ func TestMemoryShares(t *testing.T) {
 	}
 	if FilterKeys(0) != run.DefaultFilterKeys || FilterKeys(1) != 1<<12 || FilterKeys(1<<50) != run.DefaultFilterKeys {
 		t.Errorf("filter keys: %d, %d, %d", FilterKeys(0), FilterKeys(1), FilterKeys(1<<50))
-	}
-}
-
-// A segment without frames says nothing of the journal's end.
-func TestNewestWithFrames(t *testing.T) {
-	segments := []journal.SegmentInfo{
-		{Num: 3, FirstFrame: 1, LastFrame: 4},
-		{Num: 5, FirstFrame: 5, LastFrame: 5},
-		{Num: 7, FirstFrame: 6, LastFrame: 5},
-	}
-	if got := NewestWithFrames(segments); got.Num != 5 {
-		t.Errorf("newest with frames is %d, want 5", got.Num)
-	}
-	if got := NewestWithFrames(segments[2:]); got.Num != 0 {
-		t.Errorf("newest of none is %d, want 0", got.Num)
 	}
 }

@@ -106,7 +106,7 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 		}
 	}
 	for _, s := range unflushed {
-		if err := add(filename.Journal, s.Num, segment.OpenOptions{End: s.End, Life: s.Life}); err != nil {
+		if err := add(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, Life: s.Life}); err != nil {
 			return err
 		}
 	}

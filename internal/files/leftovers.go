@@ -61,7 +61,7 @@ func (f *Opener) leftovers(names []filename.Name, layout *layout.Layout, result 
 		needed[name] = true
 	}
 	for _, s := range result.Segments {
-		needed[filename.New(filename.Journal, s.Num)] = true
+		needed[filename.New(filename.Journal, s.File)] = true
 	}
 	for _, name := range names {
 		switch name.Kind {

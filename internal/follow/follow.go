@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -55,6 +56,8 @@ type Follower struct {
 	ctx     context.Context // of the Refresh under way
 	broken  bool            // the tables may lack something, or have it twice
 	checked int64           // bytes added since memory was looked at
+	frames  entry.Version   // last version of the journal's frames that were read
+	apart   entry.Version   // greatest version before a frame that no frame has: the manifest must know it
 }
 
 // table is a memtable with the entries of some journal segments.
@@ -96,11 +99,39 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 		return 0, err
 	}
 	defer f.turn.Leave()
-	f.ctx = ctx
-	defer f.letGo()
 	if f.c.Keys != nil {
 		defer f.c.Keys(ctx)()
 	}
+	return f.catchUp(ctx)
+}
+
+// During calls fn after a Refresh, with the journal segments that are not in runs, up to where
+// they were read. No other Refresh runs meanwhile, so that memtables and journal stay as they are.
+// It begins again, for some time, if fn returns fs.ErrNotExist: the writer has gone on.
+func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.SegmentInfo) error) error {
+	if err := f.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.Leave()
+	if f.c.Keys != nil {
+		defer f.c.Keys(ctx)()
+	}
+	for try := 1; ; try++ {
+		_, err := f.catchUp(ctx)
+		if err == nil {
+			err = fn(f.journal.Segments())
+		}
+		if !errors.Is(err, fs.ErrNotExist) || try == attempts {
+			return err
+		}
+		wait(ctx, mostPause)
+	}
+}
+
+// catchUp is Refresh in the turn, and while keys are asked for within the context.
+func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
+	f.ctx = ctx
+	defer f.letGo()
 	pause := time.Millisecond
 	for try := 1; ; {
 		err := errs.Ended(ctx)
@@ -151,6 +182,9 @@ func (f *Follower) refresh() error {
 		return err
 	}
 	l := f.c.Log.Layout()
+	if err := f.journal.Same(files.Known(l)); err != nil {
+		return err
+	}
 	f.fit(l)
 	if err := f.read(l); err != nil {
 		return err
@@ -194,10 +228,7 @@ func (f *Follower) begin() {
 
 // read adds the records of the journal that are newer than l and were not read yet.
 func (f *Follower) read(l *layout.Layout) error {
-	begin, durable := files.StartOf(l)
-	return f.journal.Follow(journal.Known{
-		Begin: begin, Durable: durable, Registered: files.KnownAfter(l), Last: files.LastPossible(l), Version: l.LastVersion(),
-	})
+	return f.journal.Follow(files.Known(l))
 }
 
 // add adds the records of a frame. Nobody sees them before they are published.
@@ -231,6 +262,10 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 			return err
 		}
 	}
+	if h.FirstVersion > f.frames+1 {
+		f.apart = max(f.apart, h.FirstVersion-1)
+	}
+	f.frames = max(f.frames, h.LastVersion())
 	records := h.Walk(payload, pos.Offset)
 	return addTo(active.Table, f.c.Seed, pos.Segment, &records)
 }
@@ -294,6 +329,9 @@ func (f *Follower) still(l *layout.Layout) error {
 	}
 	if !sameData(f.c.Log.Layout(), l) {
 		return errMoved
+	}
+	if f.apart > f.c.Log.Layout().LastVersion() {
+		return errs.NewCorruption(filename.Of(filename.Journal, f.journal.End().File), -1, "a frame follows version %d, which is not known", f.apart)
 	}
 	if last := f.last(l); last < f.c.Views.Visible() {
 		return fmt.Errorf("%w: the store ends at version %d, and had %d", errs.ErrForeign, last, f.c.Views.Visible())

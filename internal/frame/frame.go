@@ -85,6 +85,12 @@ func (h *Header) Durable() uint64 {
 	return h.Number - uint64(h.Unsynced) - 1
 }
 
+// LastVersion is the greatest version of a Group of the journal, whose transactions have versions
+// that follow each other.
+func (h *Header) LastVersion() entry.Version {
+	return h.FirstVersion + max(entry.Version(h.Transactions), 1) - 1
+}
+
 // Put writes h to the first HeaderSize bytes of dst, for a frame at offset of
 // the file id, and sets h.Sum.
 func (h *Header) Put(dst []byte, id checksum.Identity, offset int64) {

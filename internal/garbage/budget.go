@@ -17,7 +17,8 @@ type Budget struct {
 	views        *view.Set
 	damaged      *Damaged
 	policy       policy.Options
-	segmentBytes int64 // bytes at which a segment ends, at most
+	segmentBytes int64         // bytes at which a segment ends, at most
+	now          func() uint64 // in Unix milliseconds
 
 	measured atomic.Pointer[measure]
 	older    atomic.Int64 // bytes of older values that writes have replaced since Open, estimated
@@ -28,8 +29,8 @@ type Budget struct {
 }
 
 // NewBudget returns a Budget that has measured nothing yet.
-func NewBudget(views *view.Set, d *Damaged, o policy.Options, segmentBytes int64) *Budget {
-	return &Budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes}
+func NewBudget(views *view.Set, d *Damaged, o policy.Options, segmentBytes int64, now func() uint64) *Budget {
+	return &Budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes, now: now}
 }
 
 // measure is the garbage of a View, and the value of Budget.older when it was measured.
@@ -41,7 +42,7 @@ type measure struct {
 // Measure brings the budget up to date with a View that is about to be installed.
 func (b *Budget) Measure(v *view.View) {
 	older := b.older.Load()
-	b.measured.Store(&measure{policy.Measure(v.Layout, StateOf(v, b.damaged), b.policy), older})
+	b.measured.Store(&measure{policy.Measure(v.Layout, StateOf(v, b.damaged, &b.policy, b.now()), b.policy), older})
 }
 
 // Set makes g the store's current garbage.
@@ -87,10 +88,4 @@ func (b *Budget) SegmentLimit() int64 {
 		return b.segmentBytes
 	}
 	return policy.SegmentBytes(live, b.segmentBytes)
-}
-
-// Affords reports whether the budget has room for a spare file of this size, one that waits
-// to be used again.
-func (b *Budget) Affords(size int64) bool {
-	return !b.views.Closed() && b.Fill() < policy.SpareBudgetShare && size <= b.SegmentLimit()
 }

@@ -59,10 +59,9 @@ func DroppedFrom(views *view.Set, m *view.Table) (n uint64) {
 	if m.Len() == 0 || !slices.Contains(hold.View().Tables, m) {
 		return 0
 	}
-	all := float64(m.InlineBytes.Load() + m.SeparatedBytes.Load())
 	eachDropped(hold.View().Layout, func(lo, hi []byte) {
-		entries, _ := m.Size(lo, hi)
-		n += uint64(all * float64(entries) / float64(m.Len()))
+		_, inline, separated := m.Size(lo, hi)
+		n += inline + separated
 	})
 	return n
 }

@@ -2,26 +2,37 @@ package garbage
 
 import (
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Live estimates how many bytes of runs and of value segments entries still need. What
-// upper runs and memtables replace in older ones is known from samples, taken since
-// Open; what was replaced before counts as live until a compaction finds it.
-func Live(v *view.View) (runs, segments int64) {
-	var entries, separated, stale, hidden, either int64
+// Live estimates how many bytes of runs and of value segments entries still need at a time, in Unix
+// milliseconds, retained history included. What upper runs and memtables have replaced in older
+// ones is known by samples, taken since Open; what was replaced before counts as live until a
+// compaction finds it.
+func Live(v *view.View, o *policy.Options, now uint64) (runs, segments int64) {
+	var separated, dead, hidden, either int64
+	count := func(list []meta.Superseded) (values int64) {
+		sum := o.Dead(v.Layout, list, now)
+		dead += int64(sum.Bytes)
+		return int64(sum.Separated)
+	}
 	for _, r := range v.Runs {
 		m := r.Meta()
 		runs += int64(m.FileBytes())
-		entries += int64(m.Entries)
 		separated += int64(m.SeparatedBytes)
-		stale += r.Stale + int64(m.Deletes)
-		hidden += max(r.Hidden-r.Ranged, 0) // Hidden has what range deletes hide, too
-		either += r.Ranged + r.Dropped.Load()
+		dead += int64(m.FileBytes() / max(m.Entries, 1) * m.Deletes) // they take room, and hide as much
+		replaced, ranged := count(r.Replaced), r.Ranged
+		if r.Replaced != nil { // it has what range deletes hide, too
+			ranged = min(ranged, replaced)
+			hidden -= ranged
+		}
+		hidden += replaced + count(v.Layout.Run(r.ID).Superseded)
+		either += ranged + r.Dropped.Load()
 	}
 	for _, m := range v.Tables {
-		stale += m.ReplacedEntries.Load()
-		hidden += m.Replaced.Load() + m.Outdated.Load()
+		hidden += count(m.Replaced.List()) + count(m.Outdated.List())
 	}
 	// Range deletes and dropped keyspaces hide keys and values of both kinds.
 	inline := int64(float64(either) * float64(runs) / float64(max(separated+runs, 1)))
@@ -30,7 +41,5 @@ func Live(v *view.View) (runs, segments int64) {
 			segments += int64(s.FileBytes - min(s.DeadBytes(), s.FileBytes))
 		}
 	}
-	share := float64(stale) / float64(max(entries, 1)) // entries are taken to be of one size
-	runs -= min(runs, int64(share*float64(runs))+inline)
-	return runs, segments - min(segments, hidden+either-inline)
+	return runs - min(runs, dead+inline), segments - min(segments, hidden+either-inline)
 }

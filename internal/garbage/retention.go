@@ -1,23 +1,20 @@
 package garbage
 
 import (
-	"math"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // Retention decides which old versions stay.
 type Retention struct {
-	Views *view.Set
-	Now   func() time.Time
-
-	// Of the default keyspace:
-	Versions int           // keep the N newest versions; 0 means 1
-	Age      time.Duration // keep what was visible at some time within this age
+	Views  *view.Set
+	Now    func() time.Time
+	Policy *policy.Options
 }
 
 // Rules returns what a flush or compaction that begins now may drop.
@@ -25,16 +22,18 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	now := t.Now().UnixMilli()
 	l := t.Views.Current().Layout
 	visible := t.Views.Visible()
-	watermark := func(age time.Duration) entry.Version {
-		if age <= 0 {
-			return visible
+	history := func(id entry.KeyspaceID) compact.History {
+		r, _ := t.Policy.RetentionOf(l, id)
+		if r.Age <= 0 {
+			return compact.History{Watermark: visible, Versions: r.Versions}
 		}
 		// Of the millisecond itself only the last version is known, and others were visible in it.
-		return min(visible, l.VersionAt(now-age.Milliseconds()-1))
+		return compact.History{Watermark: min(visible, l.VersionAt(now-r.Age.Milliseconds()-1)), Versions: r.Versions}
 	}
+	main := history(entry.DefaultKeyspace)
 	r := compact.Rules{
-		Watermark: watermark(t.Age),
-		Versions:  t.Versions,
+		Watermark: main.Watermark,
+		Versions:  main.Versions,
 		Bottom:    bottom,
 		Now:       uint64(max(now, 0)),
 		Keyspaces: make(map[entry.KeyspaceID]compact.History),
@@ -42,7 +41,7 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	}
 	floors := []layout.KeyspaceFloor{{ID: entry.DefaultKeyspace, Version: r.Watermark}}
 	for _, k := range l.Keyspaces() {
-		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(min(k.Options.Versions, math.MaxInt32))}
+		h := history(k.ID)
 		floors = append(floors, layout.KeyspaceFloor{ID: k.ID, Version: h.Watermark})
 		r.Keyspaces[k.ID] = h
 	}

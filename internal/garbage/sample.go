@@ -2,12 +2,12 @@ package garbage
 
 import (
 	"math"
-	"slices"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -18,9 +18,10 @@ type Sampler struct {
 	leader *view.Pin
 	budget *Budget
 	seed   uint64 // of the key hash
-	keeps  bool   // the default keyspace retains older versions
+	policy policy.Options
 
 	unsampled int64 // bytes of records since the last sample
+	looks     int64 // samples that the last one stood for, as it looked at many versions
 	largest   int64 // bytes of the largest record lately added or looked at
 }
 
@@ -43,7 +44,7 @@ func (s *Sampler) Sample(r *entry.Record, every int64) {
 	case entry.RangeDelete:
 		s.lookAtRange(r)
 	}
-	if s.unsampled += weight; s.unsampled >= every {
+	if s.unsampled += weight; s.unsampled >= every*s.looks {
 		stands := s.unsampled / every * every
 		s.unsampled -= stands
 		s.look(r, float64(stands)/float64(weight))
@@ -54,78 +55,99 @@ func (s *Sampler) Sample(r *entry.Record, every int64) {
 // in time: by half while some 700,000 of them come.
 func (s *Sampler) note(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
-// NewSampler returns a Sampler of the commit leader, whose Pin it looks with; keeps
-// says whether the default keyspace retains older versions.
-func NewSampler(views *view.Set, leader *view.Pin, budget *Budget, seed uint64, keeps bool) *Sampler {
-	return &Sampler{views: views, leader: leader, budget: budget, seed: seed, keeps: keeps}
+// NewSampler returns a Sampler of the commit leader, whose Pin it looks with.
+func NewSampler(views *view.Set, leader *view.Pin, budget *Budget, seed uint64) *Sampler {
+	return &Sampler{views: views, leader: leader, budget: budget, seed: seed, policy: budget.policy, looks: 1}
 }
 
-// retains reports whether older versions of a key are kept for some time: what
-// replaces them makes no garbage.
-func (s *Sampler) retains(key []byte) bool {
-	id, ok := entry.KeyspaceOf(key)
-	if k := s.views.Current().Layout.Keyspace(id); ok && k != nil {
-		return k.Options.Versions > 1 || k.Options.Age > 0
+// ReplacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
+func ReplacedBy(m *view.Table) []meta.Superseded {
+	if m.Replayed {
+		return nil
 	}
-	return s.keeps
+	return m.Replaced.List()
 }
 
-// retainsAny reports whether older versions of any key are kept for some time.
-func (s *Sampler) retainsAny() bool {
-	return s.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
-		slices.ContainsFunc(s.views.Current().Layout.Keyspaces(), func(k layout.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
-}
-
-// HiddenBy is how many bytes of older values the run of a flushed memtable hides.
-func (s *Sampler) HiddenBy(m *view.Table) int64 {
-	if m.Replayed || s.retainsAny() {
-		return view.Unknown
+// retention returns what the keyspace of key retains, and the account's line for what was replaced
+// there by a version.
+func (s *Sampler) retention(key []byte, by entry.Version) (r policy.Retention, line meta.Superseded) {
+	line = meta.Superseded{Keyspace: entry.DefaultKeyspace, Version: by}
+	if id, ok := entry.KeyspaceOf(key); ok {
+		line.Keyspace = id
 	}
-	return m.Replaced.Load()
+	r, _ = s.policy.RetentionOf(s.views.Current().Layout, line.Keyspace)
+	if r.Age < policy.ShortAge {
+		r.Age, line.Version = 0, 0
+	}
+	return r, line
 }
 
 // look finds what a record replaces, and counts it `times` times, as the sample stands for
-// other records, too. What can't be read is not counted: a reader of it gets the error.
+// other records, too. In a keyspace that keeps N versions, a set replaces the N-th older one, and
+// anything else all of them. What can't be read is not counted: a reader of it gets the error.
 func (s *Sampler) look(r *entry.Record, times float64) {
-	if s.retains(r.Key) {
-		return
-	}
 	h := hash.Sum(s.seed, r.Key)
-	active, before := s.views.Current().Active(), entry.Version(max(r.Version, 1)-1)
-	var e entry.Entry
-	to := &active.Outdated
-	if !active.Get(r.Key, h, before, &e) {
-		to = &active.Replaced
-		if !s.lookBelow(r.Key, h, before, &e) {
+	retention, line := s.retention(r.Key, r.Version)
+	before := entry.Version(max(r.Version, 1) - 1)
+	for s.looks = 1; ; s.looks++ {
+		var e entry.Entry
+		to, found := s.find(r.Key, h, before, &e)
+		if !found || e.Kind == entry.Delete {
 			return
 		}
+		last := s.looks >= int64(retention.Versions)
+		if last || r.Kind != entry.Set {
+			s.count(to, line, &e, times, retention.Age)
+		}
+		if last || e.Kind == entry.SetLatest {
+			return
+		}
+		if before = e.Version - 1; r.Kind == entry.Set && retention.Age > 0 {
+			line.Version = e.Version
+		}
 	}
-	if e.Kind == entry.Delete {
-		return
-	}
-	if to == &active.Replaced {
-		active.ReplacedEntries.Add(int64(math.Round(times)))
-	}
-	if !e.Separated {
-		return
-	}
-	s.note(int64(e.Handle.Length))
-	n := int64(float64(e.Handle.Length) * times)
-	to.Add(n)
-	s.budget.older.Add(n)
 }
 
-// lookAtRange counts what a range delete hides in runs. It leaves out what older tombstones
-// cover, which was counted for those.
-func (s *Sampler) lookAtRange(r *entry.Record) {
-	if s.retains(r.Key) {
-		return
+// find finds the newest version of a key up to before, and where it counts as replaced.
+func (s *Sampler) find(key []byte, h uint64, before entry.Version, e *entry.Entry) (to *view.Replaced, found bool) {
+	active := s.views.Current().Active()
+	if active.Get(key, h, before, e) {
+		return &active.Outdated, true
 	}
+	return &active.Replaced, s.lookBelow(key, h, before, e)
+}
+
+// count counts e `times` times as replaced.
+func (s *Sampler) count(to *view.Replaced, line meta.Superseded, e *entry.Entry, times float64, age time.Duration) {
+	if to == &s.views.Current().Active().Replaced { // what a memtable replaces of its own comes to no run
+		line.Entries = uint64(math.Round(times))
+		line.Bytes = uint64(float64(len(e.Key)+len(e.Value)) * times)
+	}
+	if e.Separated {
+		s.note(int64(e.Handle.Length))
+		line.Separated = uint64(float64(e.Handle.Length) * times)
+	}
+	to.Add(line, age)
+	if age <= 0 {
+		s.budget.older.Add(int64(line.Separated))
+	}
+}
+
+// lookAtRange counts what a range delete hides in runs, keys and inline values, too. It leaves out
+// what older tombstones cover, which was counted for those. What it hides in the memtable only a
+// flush can tell: it is taken to be a part of all, so that the flush comes.
+func (s *Sampler) lookAtRange(r *entry.Record) {
 	s.leader.Enter()
 	n := s.leader.Unhidden(r.Key, r.Value, r.Version-1)
 	s.leader.Leave()
-	s.views.Current().Active().Replaced.Add(n)
-	s.budget.older.Add(n)
+	retention, line := s.retention(r.Key, r.Version)
+	line.Separated = uint64(n)
+	active := s.views.Current().Active()
+	active.Replaced.Add(line, retention.Age)
+	if retention.Age <= 0 {
+		active.Ranged.Store(active.SeparatedBytes.Load() / policy.RangedFraction)
+		s.budget.older.Add(n)
+	}
 }
 
 func (s *Sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {

@@ -31,17 +31,20 @@ func (d *Damaged) List() []entry.FileNum {
 	return d.nums
 }
 
-// StateOf returns the part of policy.State that follows from v and from the damage that was
-// found.
-func StateOf(v *view.View, d *Damaged) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: d.List(), Hidden: make(map[layout.RunID]uint64)}
+// StateOf returns the part of policy.State that follows from v, from the damage that was found and
+// from the time, in Unix milliseconds.
+func StateOf(v *view.View, d *Damaged, o *policy.Options, now uint64) policy.State {
+	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.List(), Hidden: make(map[layout.RunID]uint64)}
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
-		s.Memtables.Older += uint64(m.Replaced.Load() + m.Outdated.Load())
+		for _, r := range []*view.Replaced{&m.Replaced, &m.Outdated} {
+			dead := o.Dead(v.Layout, r.List(), now)
+			s.Memtables.Older += dead.Separated
+		}
 	}
 	for _, r := range v.Runs {
-		if r.Hidden >= 0 {
-			s.Hidden[r.ID] = uint64(r.Hidden)
+		if r.Replaced != nil {
+			s.Hidden[r.ID] = o.Dead(v.Layout, r.Replaced, now).Separated
 		}
 		if !r.Tombstones().Empty() {
 			if s.Ranged == nil {
@@ -51,4 +54,15 @@ func StateOf(v *view.View, d *Damaged) policy.State {
 		}
 	}
 	return s
+}
+
+// NextDead returns the first time after now at which more of what runs of v have replaced in others
+// is dead, in Unix milliseconds; 0 = never.
+func NextDead(v *view.View, o *policy.Options, now uint64) (next uint64) {
+	for _, r := range v.Runs {
+		if at := o.NextDead(v.Layout, r.Replaced, now); at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	return next
 }

@@ -4,18 +4,24 @@ import (
 	"bytes"
 	"cmp"
 	"math"
+	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/invariant"
 )
 
-// Merge walks all entries of the sources, which it owns from now on. Of entries
+// merges has those that were closed: a short walk would otherwise be mostly their allocation.
+var merges = sync.Pool{New: func() any { return new(merge) }}
+
+// Merge walks all entries of the sources, which it owns from now on. Close it once: another
+// reader gets its memory then. Of entries
 // with the same key and version it yields only the one of the earliest source:
 // give the newest source first. When a source fails, the merge fails.
 func Merge(sources []Iterator) Iterator {
 	if len(sources) == 1 {
 		return sources[0]
 	}
-	m := new(merge)
+	m := merges.Get().(*merge)
 	m.prefix = m.firstPrefix[:0]
 	if n := len(sources); n <= fewSources {
 		m.heads, m.losers = m.firstHeads[:n], m.firstLosers[:n]
@@ -402,5 +408,8 @@ func (m *merge) Close() {
 	for i := range m.heads {
 		m.heads[i].source.Close()
 	}
-	m.at = false
+	*m = merge{}
+	if !invariant.Enabled { // else one that is used after Close is found out
+		merges.Put(m)
+	}
 }

@@ -64,42 +64,16 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func BenchmarkAppendSync(b *testing.B) {
-	for _, recycled := range []bool{false, true} {
-		b.Run(fmt.Sprintf("recycled=%v", recycled), func(b *testing.B) {
-			cfg := benchConfig(b)
-			if recycled {
-				spare(b, &cfg)
-			}
-			j := New(cfg)
-			g := [][]byte{arena(1, 1024, true)}
-			for b.Loop() {
-				if _, err := j.Append(1, g); err != nil {
-					b.Fatal(err)
-				}
-				if err := j.Sync(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// spare gives c one written file of 64 MB to recycle.
-func spare(b *testing.B, c *Config) {
-	f, err := c.FS.Create(c.Dir + "/spare")
-	if err != nil {
-		b.Fatal(err)
-	}
-	zeros := make([]byte, 1<<20)
-	for i := range 64 {
-		if _, err := f.WriteAt(zeros, int64(i)<<20); err != nil {
+	j := New(benchConfig(b))
+	g := [][]byte{arena(1, 1024, true)}
+	for b.Loop() {
+		if _, err := j.Append(1, g); err != nil {
+			b.Fatal(err)
+		}
+		if err := j.Sync(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if err := f.Sync(); err != nil {
-		b.Fatal(err)
-	}
-	c.Owner = &owner{spare: "spare"}
 }
 
 func BenchmarkReplay(b *testing.B) {

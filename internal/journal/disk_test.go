@@ -24,6 +24,7 @@ type disk struct {
 	names  map[string]*inode // names as of the last SyncDir
 	fail   func(op, name string) error
 	syncs  int
+	onRead func(n int) // unless nil: told of bytes that are read
 }
 
 type inode struct{ data, synced []byte }
@@ -171,6 +172,9 @@ func (h *handle) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, h.f.data[off:])
+	if h.d.onRead != nil {
+		h.d.onRead(n)
+	}
 	if n < len(p) {
 		return n, io.EOF
 	}
@@ -241,9 +245,9 @@ type End struct {
 func (j *Journal) End() End {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := End{Segment: j.point.LastSegment, Frame: j.point.NextFrame - 1, Durable: j.durable.Load()}
+	e := End{Segment: j.point.File, Frame: j.point.Number, Durable: j.durable.Load()}
 	if n := len(j.live); n > 0 {
-		e.Offset = j.live[n-1].End
+		e.Offset = j.live[n-1].Offset
 	}
 	return e
 }

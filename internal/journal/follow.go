@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/segment"
@@ -18,29 +19,19 @@ import (
 // reads the manifest again, and calls again.
 type Follower struct {
 	replay
-	tip    *candidate // the last segment of the chain that there was
-	fresh  bool       // what lies behind the end was not searched for proofs yet
-	synced uint64     // greatest frame number that is durable
+	fresh  bool   // what lies behind the end was not searched for proofs yet
+	synced uint64 // greatest frame number that is durable
 }
 
-// Known is what a manifest says about the journal.
-type Known struct {
-	Begin      Point         // after the last segment whose records are in runs
-	Durable    uint64        // greatest frame number that is known to be durable
-	Registered []Registered  // segments behind Begin
-	Last       entry.FileNum // files with a greater number are no segments of this journal
-	Version    entry.Version // a version that was published before the manifest said so
-}
-
-// NewFollower returns a Follower of the journal that c describes, whose Begin and what is
-// known are given to Follow.
+// NewFollower returns a Follower of the journal that c describes, of which Known is given to
+// Follow.
 func NewFollower(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) *Follower {
 	c.ReadOnly = true
 	return &Follower{fresh: true, replay: replay{c: c, fn: fn, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}}}
 }
 
 // Reset forgets what was read: the next Follow begins at Known.Begin.
-func (f *Follower) Reset() { f.last, f.out.Segments, f.fresh = nil, nil, true }
+func (f *Follower) Reset() { f.broken, f.out.Segments, f.fresh = nil, nil, true }
 
 // Segments describes, in order, the segments that were read and not forgotten, up to the
 // frames that were shown.
@@ -57,102 +48,124 @@ func (f *Follower) End() Point { return f.point }
 // something follows it: only such a frame may be taken back (Journal.Retract). One that
 // was published before the manifest was written never is.
 func (f *Follower) Follow(k Known) error {
-	f.c.Begin, f.c.Durable, f.c.Registered, f.c.Last = k.Begin, k.Durable, k.Registered, k.Last
-	for len(f.out.Segments) > 0 && f.out.Segments[0].Num <= k.Begin.LastSegment {
+	if err := f.Same(k); err != nil {
+		return err
+	}
+	f.c.Known, f.met = k, 0
+	for len(f.out.Segments) > 0 && f.out.Segments[0].File <= k.Begin.File {
 		f.out.Segments = f.out.Segments[1:]
 	}
 	if len(f.out.Segments) == 0 {
-		f.point, f.last = k.Begin, nil
-		f.point.NextFrame = k.Begin.next()
+		f.point = k.Begin
 	}
-	f.doubt.proven = max(f.doubt.proven, k.Durable, k.Begin.next()-1)
-	if err := f.advance(k.Version); err != nil {
+	f.doubt.proven = max(f.doubt.proven, k.Proven())
+	if err := f.advance(); err != nil {
 		return err
 	}
-	durable := k.Durable
-	if f.fresh {
+	durable := k.Proven()
+	if f.fresh && f.point.Number < k.last() {
 		// Frames behind the end prove that one is damaged, unless it was written
 		// meanwhile: then it is whole now.
 		proof, err := f.proof()
 		if err != nil {
 			return err
 		}
-		if durable = max(durable, proof); f.point.NextFrame <= durable {
-			if err := f.advance(k.Version); err != nil {
+		if durable = max(durable, proof); f.point.Number < durable {
+			if err := f.advance(); err != nil {
 				return err
 			}
 		}
 	}
-	if f.point.NextFrame <= durable {
+	if f.point.Number < durable {
 		return f.corruption(durable)
 	}
 	f.fresh = false
 	return f.secureShown()
 }
 
+// Same returns errs.ErrForeign if the manifest knows another frame than one that was shown, or
+// a later session has found the journal without a frame that was shown: then another copy of the
+// store has gone on. Call it before Reset, which forgets what was shown.
+func (f *Follower) Same(k Known) error {
+	for _, end := range k.Found {
+		for _, shown := range f.out.Segments {
+			if end.Number != 0 && !shown.fits(end) {
+				return fmt.Errorf("%w: the journal was read up to {%v}, and the writer has found it to end with {%v}", errs.ErrForeign, shown.Name, end.Name)
+			}
+		}
+	}
+	for _, known := range append(k.Durable[:len(k.Durable):len(k.Durable)], k.Begin.End) {
+		for _, shown := range f.out.Segments {
+			if known.Number < shown.FirstFrame || known.Number > shown.Number {
+				continue
+			}
+			if known.File != shown.File || known.Life != shown.Life || known.Number == shown.Number && known.Name != shown.Name {
+				return fmt.Errorf("%w: the journal was read up to {%v}, and the manifest knows {%v}", errs.ErrForeign, shown.Name, known.Name)
+			}
+		}
+	}
+	return nil
+}
+
 // advance shows what has come.
-func (f *Follower) advance(published entry.Version) error {
-	f.found, f.c.Begin.LastSegment = nil, f.point.LastSegment
-	if err := f.list(); err != nil {
+func (f *Follower) advance() error {
+	f.found = nil
+	if err := f.list(f.point.File); err != nil {
 		return err
 	}
 	if n := len(f.out.Segments); n > 0 && !f.out.Segments[n-1].Sealed {
-		if err := f.goOn(f.out.Segments[n-1], published); err != nil {
+		if err := f.goOn(f.out.Segments[n-1]); err != nil {
 			return err
 		}
 	}
-	// A segment without frames may go, and its number be used again: it counts only if
-	// another one follows it.
-	whole := f.point.LastSegment
-	for next := f.next(); next != nil; next = f.next() {
+	// What follows the end of a journal that was closed was written since the manifest was read.
+	for next := f.next(); next != nil && f.point.Number < f.c.Known.last(); next = f.next() {
+		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
+		if err := f.goOn(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
+			return err
+		}
+		if f.point.File != next.num {
+			break // none of its frames is sure to stay
+		}
 		next.visited = true
-		f.tip, f.point.LastSegment = next, next.num
-		before := f.point.NextFrame
-		begin := SegmentInfo{Num: next.num, End: segment.HeaderSize, FirstFrame: next.header.FirstFrame, LastFrame: next.header.FirstFrame - 1,
-			Chain: next.header.Chain, Tag: next.header.Tag, Life: next.header.Life}
-		err := f.goOn(begin, published)
-		if f.point.NextFrame > before {
-			whole = next.num
-		}
-		if err != nil {
-			f.point.LastSegment = whole
-			return err
-		}
 	}
-	f.point.LastSegment = whole
 	return nil
 }
 
 // goOn shows what has come in the segment s behind its end.
-func (f *Follower) goOn(s SegmentInfo, published entry.Version) error {
-	rd, err := segment.Open(f.files, filename.Journal, s.Num, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
+func (f *Follower) goOn(s SegmentInfo) error {
+	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.show(rd, s, published), rd.Close())
+	return errors.Join(f.show(rd, s), rd.Close())
 }
 
-func (f *Follower) show(rd *segment.Reader, s SegmentInfo, published entry.Version) error {
+func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	end := rd.End()
-	if f.c.Durable < s.FirstFrame {
+	if f.c.Known.Proven() < s.FirstFrame {
 		var err error
-		if end, err = f.settled(rd, s, published); err != nil {
+		if end, err = f.settled(rd, s); err != nil {
 			return err
 		}
 	}
-	frames, name := s.frames(rd), filename.Of(filename.Journal, s.Num)
+	frames := s.frames(rd)
 	defer func() { f.shown(frames, s) }() // also what came before an error
-	for frames.At().Offset < end {
+	for frames.At().Offset < end && frames.At().Next <= f.c.Known.last() {
 		found, err := frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
+			f.broken = err
 			break
 		}
 		if err != nil {
 			return err
 		}
+		if err := f.meet(frames.At().End(s.File, s.Life).Name, found.Offset); err != nil {
+			return err
+		}
 		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
 		if found.Header.Kind == frame.Group {
-			if err := f.tell(s.Num, name, &found); err != nil {
+			if err := f.tell(s.File, &found); err != nil {
 				return err
 			}
 		}
@@ -163,14 +176,12 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo, published entry.Versi
 // shown notes up to where s was shown.
 func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
 	at := frames.At()
-	if at.Next == s.LastFrame+1 {
+	if at.Offset == s.Offset {
 		return
 	}
-	s.End, s.LastFrame, s.Sealed, s.Totals = at.Offset, at.Next-1, frames.Sealed(), frames.Totals()
-	s.Chain, s.Tag = at.Chain, at.Tag
-	f.point = Point{NextFrame: at.Next, Chain: at.Chain, Tag: at.Tag, LastVersion: max(f.point.LastVersion, s.Max), LastSegment: s.Num}
-	f.last = &candidate{num: s.Num, visited: true}
-	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].Num == s.Num {
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), frames.Sealed(), frames.Totals()
+	f.point = Point{s.End, max(f.point.LastVersion, s.Max)}
+	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].File == s.File {
 		f.out.Segments[n-1] = s
 	} else {
 		f.out.Segments = append(f.out.Segments, s)
@@ -180,15 +191,15 @@ func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
 // frames are the frames of a segment behind its end.
 func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
 	frames := rd.Frames(true)
-	if s.LastFrame >= s.FirstFrame {
-		frames.Resume(frame.Cursor{Offset: s.End, Next: s.LastFrame + 1, Chain: s.Chain, Tag: s.Tag}, s.Totals, s.Sealed)
+	if s.hasFrames() {
+		frames.Resume(s.After(), s.Totals, s.Sealed)
 	}
 	return frames
 }
 
 // settled returns where the frames of a segment that is not registered end that the writer
 // never takes back.
-func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Version) (end int64, err error) {
+func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err error) {
 	frames := s.frames(rd)
 	end = frames.At().Offset
 	var last frame.Header
@@ -205,11 +216,11 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Ve
 		end, last = at.Offset, found.Header
 	}
 	at := frames.At()
-	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= published {
+	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= f.c.Known.Version {
 		return at.Offset, nil
 	}
 	for _, c := range f.found {
-		if c.bad == nil && c.header.Predecessor == s.Num && c.continues(at.Next, at.Chain, at.Tag) {
+		if c.bad == nil && c.continues(at.End(s.File, s.Life).Name) {
 			return at.Offset, nil
 		}
 	}
@@ -220,13 +231,13 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Ve
 func (f *Follower) proof() (durable uint64, err error) {
 	for _, c := range f.found {
 		from := int64(segment.HeaderSize)
-		if c.visited && c != f.tip {
+		if c.num < f.point.File {
 			continue
 		}
-		if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].Num == c.num {
-			from = f.out.Segments[n-1].End
+		if c.num == f.point.File {
+			from = f.point.Offset
 		}
-		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.NextFrame)
+		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.Number+1)
 		if err != nil {
 			return 0, err
 		}
@@ -239,19 +250,19 @@ func (f *Follower) proof() (durable uint64, err error) {
 // than this process shows them or, for Buffered commits, never.
 func (f *Follower) secureShown() error {
 	f.synced = max(f.synced, f.doubt.proven)
-	last := f.point.NextFrame - 1
+	last := f.point.Number
 	if last <= f.synced {
 		return nil
 	}
 	for _, s := range f.out.Segments {
-		if s.LastFrame <= f.synced {
+		if s.Number <= f.synced {
 			continue
 		}
-		if err := f.sync(s.Num); err != nil {
-			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.Num), err)
+		if err := f.sync(s.File); err != nil {
+			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.File), err)
 		}
 	}
-	if f.c.Durable < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
+	if f.c.Known.Proven() < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
 		if err := f.c.FS.SyncDir(f.c.Dir); err != nil {
 			return err
 		}

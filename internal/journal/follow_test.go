@@ -43,11 +43,7 @@ func (f *follower) add(_ entry.Position, payload []byte, h frame.Header) error {
 
 func (f *follower) follow(m *manifest) {
 	f.h.t.Helper()
-	k := Known{Begin: f.h.begin}
-	for _, s := range m.told {
-		k.Durable = max(k.Durable, s.LastFrame)
-	}
-	f.h.must(f.f.Follow(k))
+	f.h.must(f.f.Follow(Known{Begin: f.h.begin, Durable: m.told}))
 	if n := min(len(f.groups), len(f.h.groups)); !slices.Equal(f.groups, f.h.groups[:n]) {
 		f.h.t.Fatalf("followed\n%q, want\n%q", f.groups, f.h.groups)
 	}
@@ -56,7 +52,7 @@ func (f *follower) follow(m *manifest) {
 	}
 	// What is shown survives.
 	if lost := f.h.d.crash(rand.New(rand.NewPCG(1, 1)), 0); len(f.groups) > 0 {
-		groups, _, err := readBack(lost, f.h.begin, 0, true)
+		groups, _, err := readBack(lost, f.h.begin, nil, true)
 		f.h.must(err)
 		if len(groups) < len(f.groups) {
 			f.h.t.Fatalf("a crash leaves %d of %d groups that were shown", len(groups), len(f.groups))
@@ -78,7 +74,7 @@ func TestFollower(t *testing.T) {
 			if rnd.IntN(2) == 0 {
 				f.follow(m)
 			}
-			if len(f.groups) == len(h.groups) && f.f.c.Durable < f.f.Segments()[len(f.f.Segments())-1].FirstFrame {
+			if len(f.groups) == len(h.groups) && f.f.c.Known.Proven() < f.f.Segments()[len(f.f.Segments())-1].FirstFrame {
 				t.Fatal("the last group of a segment that nobody knows of is shown")
 			}
 			switch rnd.IntN(8) {
@@ -126,21 +122,21 @@ func TestFollowerFindsDamage(t *testing.T) {
 	}
 	early := newFollower(h)
 	early.follow(m)
-	at := h.j.Segments()[0].End
+	at := h.j.Segments()[0].Offset
 	for range 3 {
 		h.must(h.append(0, 300))
 		h.sync()
 	}
+	k, later := Known{Durable: known(h.d, 1)}, known(h.d, 5)
 	for name := range h.d.files {
 		h.d.files[name].data[at+60] ^= 1
 	}
-	known := Known{Durable: 1}
-	if err := newFollower(h).f.Follow(known); !errors.Is(err, errs.ErrCorrupt) {
+	if err := newFollower(h).f.Follow(k); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("a new follower: %v", err)
 	}
-	h.must(early.f.Follow(known))
-	known.Durable = 5
-	if err := early.f.Follow(known); !errors.Is(err, errs.ErrCorrupt) || len(early.groups) != 3 {
+	h.must(early.f.Follow(k))
+	k.Durable = later
+	if err := early.f.Follow(k); !errors.Is(err, errs.ErrCorrupt) || len(early.groups) != 3 {
 		t.Errorf("an early follower: %v, %d groups", err, len(early.groups))
 	}
 }

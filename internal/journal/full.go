@@ -65,7 +65,6 @@ func (j *Journal) drop() {
 	o := j.cur
 	j.mu.Lock()
 	j.cur = nil
-	j.point.LastSegment = o.before
 	j.live = j.live[:len(j.live)-1]
 	j.mu.Unlock()
 	_ = o.Close()

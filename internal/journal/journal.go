@@ -45,7 +45,7 @@ type Config struct {
 	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
 	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
 	Registered  uint64        // greatest number of a frame that the manifest says is durable
-	Newest      SegmentInfo   // the last segment that Replay found with frames, if any
+	Newest      SegmentInfo   // the last segment that Replay found, if any
 }
 
 // Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
@@ -55,12 +55,12 @@ type Owner interface {
 	// SegmentLimit returns the length in bytes at which a segment that begins now
 	// is full. A longer group has a segment of its own.
 	SegmentLimit() int64
-	// Recycle gives out a file in Dir that nobody uses, if there is one. The
-	// journal renames and overwrites it.
-	Recycle() (name string, ok bool)
-	// Register makes the manifest say that the frames of s up to s.LastFrame are
-	// durable. A full disk may refuse that.
-	Register(s SegmentInfo) error
+	// GoOn makes the manifest say that the journal goes on, if it says that it was closed. A
+	// full disk may refuse that.
+	GoOn() error
+	// Register makes the manifest say that the frames up to end are durable. A full disk
+	// may refuse that.
+	Register(end frame.End) error
 	// DiskFull tells that a full disk has refused an Append or a Sync.
 	DiskFull()
 }
@@ -80,6 +80,7 @@ type Journal struct {
 	durable    atomic.Uint64         // greatest number of a frame known to be durable
 	registered atomic.Uint64         // greatest number of a frame that is registered
 	before     Point                 // point before the last frame, for Retract
+	goesOn     bool                  // the manifest doesn't say that the journal was closed
 	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
 	lean       atomic.Bool           // no file is filled ahead
 	written    atomic.Int64          // see Written
@@ -88,6 +89,7 @@ type Journal struct {
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
 	live   []SegmentInfo // see Segments
+	proven frame.End     // see DurableEnd
 	sealed []*open       // sealed, not yet synced; in order
 	closed bool
 }
@@ -97,7 +99,6 @@ type open struct {
 	*segment.Writer
 	limit  int64
 	named  bool            // its directory was synced
-	before entry.FileNum   // the segment before it
 	reader *segment.Reader // for the first call of OpenReader; guarded by Journal.mu
 }
 
@@ -115,8 +116,8 @@ func (o *open) Close() error {
 func New(c Config) *Journal {
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin}
 	j.files.Written = &j.written
-	j.point.NextFrame = c.Begin.next()
-	j.durable.Store(j.point.NextFrame - 1)
+	j.proven = c.Begin.End
+	j.durable.Store(c.Begin.Number)
 	j.registered.Store(c.Registered)
 	return j
 }
@@ -169,7 +170,7 @@ func (j *Journal) Written() int64 { return j.written.Load() }
 func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 
 // unsynced counts the frames that are not yet known to be durable.
-func (j *Journal) unsynced() uint64 { return j.point.NextFrame - 1 - j.durable.Load() }
+func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
 
 // room makes cur a segment into which a frame of this size fits.
 func (j *Journal) room(size int64) error {
@@ -224,27 +225,22 @@ func (j *Journal) begin(size int64) error {
 	if err := j.bound(); err != nil {
 		return err
 	}
-	// The header names the segment and the frame before, so that Replay can tell
-	// which file continues the chain.
+	if !j.goesOn {
+		if err := j.c.Owner.GoOn(); err != nil {
+			return fmt.Errorf("record that the journal goes on: %w", err)
+		}
+		j.goesOn = true
+	}
+	// The header names the frame before, so that Replay can tell which file continues the
+	// chain. The frame's tag stands for its file's life.
 	h := segment.Header{
 		Kind:        filename.Journal,
 		Number:      j.c.Owner.NextNum(),
-		FirstFrame:  j.point.NextFrame,
-		Chain:       j.point.Chain,
-		Tag:         j.point.Tag,
-		Predecessor: j.point.LastSegment,
+		Before:      j.point.Name,
 		PrevVersion: j.point.LastVersion,
 	}
-	var w *segment.Writer
-	var err error
-	// Overwriting a file costs less than having new blocks allocated. One that can't
-	// be used again stays where it is, and the next Open judges it.
-	if old, ok := j.c.Owner.Recycle(); ok {
-		w, err = segment.Recycle(j.files, h, old)
-	}
-	if w == nil {
-		w, err = segment.Create(j.files, h)
-	}
+	h.Before.Life = crypt.Life{}
+	w, err := segment.Create(j.files, h)
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
@@ -260,9 +256,9 @@ func (j *Journal) begin(size int64) error {
 	j.hinted = 0
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.cur = &open{Writer: w, limit: limit, before: j.point.LastSegment, reader: r}
-	j.point.LastSegment = h.Number
-	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain, Life: w.Life(), Tag: h.Tag})
+	j.cur = &open{Writer: w, limit: limit, reader: r}
+	empty := frame.End{Name: frame.Name{File: h.Number, Life: w.Life()}, Offset: segment.HeaderSize}
+	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
 	return nil
 }
 
@@ -282,12 +278,9 @@ func (j *Journal) note(sealed bool) {
 	t := j.cur.Totals()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.point.NextFrame = j.cur.Next()
-	j.point.Chain, j.point.Tag = j.cur.Chain(), j.cur.Tag()
-	j.point.LastVersion = max(j.point.LastVersion, t.Max)
+	j.point = Point{j.cur.Last(), max(j.point.LastVersion, t.Max)}
 	info := &j.live[len(j.live)-1]
-	info.End, info.LastFrame, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, t, sealed
-	info.Chain, info.Tag = j.cur.Chain(), j.cur.Tag()
+	info.End, info.Totals, info.Sealed = j.point.End, t, sealed
 	j.ahead.Store(j.cur.Allocated() - j.cur.End())
 	if sealed {
 		j.ahead.Store(0) // they are cut off with the next sync
@@ -326,6 +319,9 @@ func (j *Journal) bound() error {
 func (j *Journal) Rotate() (Point, error) {
 	if err := j.Err(); err != nil {
 		return Point{}, err
+	}
+	if j.cur != nil && j.cur.End() == segment.HeaderSize {
+		j.drop() // each segment of the chain has a frame that says something
 	}
 	if j.cur != nil {
 		if err := j.seal(); err != nil {

@@ -70,7 +70,7 @@ func TestSegmentsOfAFork(t *testing.T) {
 	h.must(h.append(0, 10, 300))
 	h.sync()
 	h.must(h.j.Close())
-	_, res, err := readBack(h.d, Point{}, 0, false)
+	_, res, err := readBack(h.d, Point{}, nil, false)
 	h.must(err)
 	a, b := h.fork(res.Begin), h.fork(res.Begin)
 	for salt, f := range []*history{a, b} {
@@ -88,16 +88,15 @@ func TestSegmentsOfAFork(t *testing.T) {
 	}
 	for _, s := range segments {
 		mixed := &history{t: t, d: a.d.kill()}
-		mixed.copyFile(b.d, s.Num)
-		registered := []Registered{{Num: s.Num, Life: s.Life}}
-		_, err := Replay(ReplayConfig{FS: mixed.d, Dir: "db", UUID: uuid, Ring: testRing, Durable: s.FirstFrame, Registered: registered, ReadOnly: true},
+		mixed.copyFile(b.d, s.File)
+		_, err := Replay(ReplayConfig{FS: mixed.d, Dir: "db", UUID: uuid, Ring: testRing, Known: Known{Durable: known(a.d, s.FirstFrame)}, ReadOnly: true},
 			func(entry.Position, []byte, frame.Header) error { return nil })
 		if !errors.Is(err, errs.ErrCorrupt) {
-			t.Errorf("segment %d is that of the fork, and registered: %v", s.Num, err)
+			t.Errorf("segment %d is that of the fork, and registered: %v", s.File, err)
 		}
-		groups, _, err := readBack(mixed.d, Point{}, 0, true)
-		if !errors.Is(err, errs.ErrCorrupt) || !slices.Equal(groups, a.groups[:len(groups)]) && s.Num != segments[0].Num {
-			t.Errorf("segment %d is that of the fork: %d groups, %v", s.Num, len(groups), err)
+		groups, _, err := readBack(mixed.d, Point{}, nil, true)
+		if !errors.Is(err, errs.ErrCorrupt) || !slices.Equal(groups, a.groups[:len(groups)]) && s.File != segments[0].File {
+			t.Errorf("segment %d is that of the fork: %d groups, %v", s.File, len(groups), err)
 		}
 	}
 }
@@ -108,21 +107,21 @@ func TestPlainSegmentInAnEncryptedJournal(t *testing.T) {
 	h := newHistory(t, newDisk(), 1<<20)
 	h.must(h.append(0, 10, 300))
 	h.must(h.j.Close())
-	_, res, err := readBack(h.d, Point{}, 0, false)
+	_, res, err := readBack(h.d, Point{}, nil, false)
 	h.must(err)
 	ring := testRing
 	testRing = nil
 	f := h.fork(res.Begin)
 	h.must(f.append(0, 10, 300))
 	h.must(f.j.Close())
-	if _, _, err := readBack(f.d, Point{}, 0, true); !errors.Is(err, errs.ErrKey) {
+	if _, _, err := readBack(f.d, Point{}, nil, true); !errors.Is(err, errs.ErrKey) {
 		t.Errorf("an encrypted journal without keys: %v", err)
 	}
 	testRing = ring
-	if groups, res, err := readBack(f.d, Point{}, 0, true); err != nil || !slices.Equal(groups, h.groups) || len(res.Dropped) != 1 {
+	if groups, res, err := readBack(f.d, Point{}, nil, true); err != nil || !slices.Equal(groups, h.groups) || len(res.Dropped) != 1 {
 		t.Errorf("%d groups, %v, dropped %v", len(groups), err, res.Dropped)
 	}
-	if _, _, err := readBack(f.d, Point{}, 3, true); !errors.Is(err, errs.ErrCorrupt) {
+	if _, _, err := readBack(f.d, Point{}, []frame.End{{Name: frame.Name{File: 4, Number: 3}}}, true); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("a plain segment in the place of a durable one: %v", err)
 	}
 }
@@ -148,7 +147,7 @@ func TestSwappedFrames(t *testing.T) {
 			h.must(err)
 			copy(data[place:at[to]], h.d.files["db/"+filename.Of(filename.Journal, 2)].data[at[from]-size:at[from]])
 			own.Put(data[place:], id, place)
-			groups, _, err := readBack(d, Point{}, 4, true)
+			groups, _, err := readBack(d, Point{}, known(h.d, 4), true)
 			if from == to {
 				h.must(err)
 			} else if !errors.Is(err, errs.ErrCorrupt) {
@@ -178,18 +177,63 @@ func TestKeyOfAJournalChanges(t *testing.T) {
 		h.must(err)
 	}
 	h.must(h.j.Close())
-	groups, res, err := readBack(h.d, begin, 0, true)
+	groups, res, err := readBack(h.d, begin, nil, true)
 	if err != nil || !slices.Equal(groups, h.groups[plain:]) {
 		t.Fatalf("%d groups, %v", len(groups), err)
 	}
 	for i, s := range res.Segments {
 		if s.Life.Key != (crypt.ID{20 + byte(i)}) {
-			t.Errorf("segment %d: key %x", s.Num, s.Life.Key)
+			t.Errorf("segment %d: key %x", s.File, s.Life.Key)
 		}
 	}
 	// Another frame before than the one that was there.
 	begin.Tag = crypt.Tag{1}
-	if groups, _, _ := readBack(h.d, begin, 0, true); len(groups) != 0 {
+	if groups, _, _ := readBack(h.d, begin, nil, true); len(groups) != 0 {
 		t.Errorf("%d groups behind another frame", len(groups))
+	}
+}
+
+// A copy of a store is taken while its journal grows. The store goes on in its segment, the copy
+// in one of its own. The store's longer segment does not stand for that of the copy, whose
+// manifest knows frames of the same numbers; nor does a follower of the copy take it.
+func TestLongerSegmentOfAFork(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		a := newHistory(t, newDisk(), 1<<20)
+		a.must(a.append(0, 10, 300))
+		a.sync()
+		b := &history{t: t, d: a.d.kill(), owner: owner{num: a.owner.num}, groups: slices.Clone(a.groups)}
+		_, res, err := readBack(b.d, Point{}, nil, false)
+		b.must(err)
+		told := []frame.End{res.Begin.End}
+		b.owner.register = func(e frame.End) error { told = append(told, e); return nil }
+		b.open(res.Begin)
+		b.j.registered.Store(res.Begin.Number)
+		for range 2 {
+			b.must(b.append(1, 10, 300))
+			b.sync()
+		}
+		if closed {
+			b.must(b.j.Close())
+			told[1] = b.j.DurableEnd()
+		}
+		if groups, _, err := readBack(b.d, Point{}, told, true); err != nil || !slices.Equal(groups, b.groups) {
+			t.Fatalf("%d groups, %v", len(groups), err)
+		}
+		of := newFollower(a)
+		for range 8 {
+			a.must(a.append(0, 10, 300))
+			a.sync()
+		}
+		b.copyFile(a.d, 2)
+		if groups, _, err := readBack(b.d, Point{}, told, true); !errors.Is(err, errs.ErrCorrupt) {
+			t.Errorf("closed %v: %d groups, %v", closed, len(groups), err)
+		}
+		if err := newFollower(b).f.Follow(Known{Durable: told}); !errors.Is(err, errs.ErrCorrupt) {
+			t.Errorf("closed %v: a new follower: %v", closed, err)
+		}
+		a.must(of.f.Follow(Known{Durable: told[:1]}))
+		if err := of.f.Follow(Known{Durable: told}); !errors.Is(err, errs.ErrForeign) {
+			t.Errorf("closed %v: a follower of the other store: %v", closed, err)
+		}
 	}
 }

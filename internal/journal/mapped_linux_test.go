@@ -36,7 +36,7 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 	}
 	for name, read := range map[string]func(c ReplayConfig) error{
 		"replay": func(c ReplayConfig) error { _, err := Replay(c, cut); return err },
-		"follow": func(c ReplayConfig) error { return NewFollower(c, cut).Follow(Known{Durable: 1}) },
+		"follow": func(c ReplayConfig) error { return NewFollower(c, cut).Follow(c.Known) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir = t.TempDir()
@@ -46,7 +46,7 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 			must(err)
 			must(j.Sync())
 			must(j.Close())
-			err = read(ReplayConfig{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing, ReadOnly: true})
+			err = read(ReplayConfig{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
 			if !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("%v, after %d", err, sum)
 			}
@@ -72,11 +72,11 @@ func TestLongHoleTakesNoMemory(t *testing.T) {
 	count := func(entry.Position, []byte, frame.Header) error { groups++; return nil }
 	for name, read := range map[string]func(c ReplayConfig) error{
 		"replay": func(c ReplayConfig) error { _, err := Replay(c, count); return err },
-		"follow": func(c ReplayConfig) error { return NewFollower(c, count).Follow(Known{Durable: 1}) },
+		"follow": func(c ReplayConfig) error { return NewFollower(c, count).Follow(c.Known) },
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := read(ReplayConfig{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing, ReadOnly: true})
+		err := read(ReplayConfig{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > length/100_000 {
 			t.Errorf("%s: %d MB allocated", name, n>>20)

@@ -13,11 +13,11 @@ func (j *Journal) Register() error {
 	if j.registered.Load() >= s.FirstFrame {
 		return nil
 	}
-	if err := j.c.Owner.Register(s); err != nil {
+	if err := j.c.Owner.Register(s.End); err != nil {
 		return err
 	}
 	// All frames before are registered with it: the chain names each.
-	raise(&j.registered, s.LastFrame)
+	raise(&j.registered, s.Number)
 	return nil
 }
 
@@ -26,7 +26,7 @@ func (j *Journal) newest() SegmentInfo {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := len(j.live) - 1; i >= 0; i-- {
-		if s := j.live[i]; s.LastFrame >= s.FirstFrame {
+		if s := j.live[i]; s.hasFrames() {
 			return s
 		}
 	}

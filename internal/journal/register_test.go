@@ -7,23 +7,24 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // manifest is what a journal tells of its segments.
 type manifest struct {
 	h    *history
-	told []SegmentInfo
+	told []frame.End
 	err  error
 }
 
 // register checks that what it is told of is durable, name included.
-func (m *manifest) register(s SegmentInfo) error {
+func (m *manifest) register(s frame.End) error {
 	if m.err != nil {
 		return m.err
 	}
 	lost := m.h.d.crash(rand.New(rand.NewPCG(1, 1)), 0)
-	if _, res, err := readBack(lost, m.h.begin, 0, true); err != nil || res.Begin.NextFrame <= s.LastFrame {
-		m.h.t.Errorf("told of frame %d, of which a crash leaves %d, %v", s.LastFrame, res.Begin.NextFrame-1, err)
+	if _, res, err := readBack(lost, m.h.begin, nil, true); err != nil || res.Begin.Number < s.Number {
+		m.h.t.Errorf("told of frame %d, of which a crash leaves %d, %v", s.Number, res.Begin.Number, err)
 	}
 	m.told = append(m.told, s)
 	return nil
@@ -51,7 +52,7 @@ func TestSyncedSegmentsAreKnown(t *testing.T) {
 		h.sync()
 		known := uint64(0)
 		for _, s := range m.told {
-			known = max(known, s.LastFrame)
+			known = max(known, s.Number)
 		}
 		infos := h.j.Segments()
 		if first := infos[len(infos)-1].FirstFrame; known < first {
@@ -68,10 +69,10 @@ func TestSyncedSegmentsAreKnown(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, s := range m.told {
-		if seen[fmt.Sprint(s.Num)] {
-			t.Errorf("segment %d was told of twice", s.Num)
+		if seen[fmt.Sprint(s.File)] {
+			t.Errorf("segment %d was told of twice", s.File)
 		}
-		seen[fmt.Sprint(s.Num)] = true
+		seen[fmt.Sprint(s.File)] = true
 	}
 }
 
@@ -81,7 +82,7 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 	h.must(h.append(0, 10))
 	h.must(h.append(0, 10))
 	d := h.d.kill()
-	_, res, err := readBack(d, Point{}, 0, false)
+	_, res, err := readBack(d, Point{}, nil, false)
 	h.must(err)
 	for _, known := range []uint64{0, 1, 2} {
 		m := &manifest{h: &history{t: t, d: d}}
@@ -93,14 +94,14 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 	}
 	m := &manifest{h: &history{t: t, d: d}}
 	j := New(Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Newest: res.Segments[0]})
-	j.Forget(res.Begin.LastSegment)
+	j.Forget(res.Begin.File)
 	h.must(j.Sync())
 	g, _ := group(2, 0, 10)
 	_, err = j.Append(3, [][]byte{g})
 	h.must(err)
 	p, err := j.Rotate()
 	h.must(err)
-	j.Forget(p.LastSegment)
+	j.Forget(p.File)
 	h.must(j.Sync())
 	if len(m.told) != 0 {
 		t.Errorf("told of %v", m.told)

@@ -20,25 +20,48 @@ import (
 
 // ReplayConfig is what Replay needs.
 type ReplayConfig struct {
-	FS         vfs.FS
-	Dir        string
-	UUID       [16]byte
-	Begin      Point         // after the last segment whose records are in runs; zero: replay all
-	Durable    uint64        // greatest frame number known to be durable from elsewhere
-	Registered []Registered  // segments behind Begin
-	Last       entry.FileNum // files with a greater number are no segments of this journal; 0 = no bound
-	ReadOnly   bool          // write and sync nothing; no Journal may go on from the result
-	UpTo       bool          // a durable frame that is missing or damaged ends the journal; else it is an error
-	NoMap      bool          // use no mapping
-	Ring       *crypt.Ring   // decrypts the journal; nil: it is plain
+	FS       vfs.FS
+	Dir      string
+	UUID     [16]byte
+	Known    Known
+	ReadOnly bool        // write and sync nothing; no Journal may go on from the result
+	UpTo     bool        // a durable frame that is missing or damaged ends the journal; else it is an error
+	NoMap    bool        // use no mapping
+	Ring     *crypt.Ring // decrypts the journal; nil: it is plain
 
 	Files *pageio.Files // opens what is read; nil: without a limit
+}
+
+// Known is what a manifest says about the journal.
+type Known struct {
+	Begin   Point         // after the last segment whose records are in runs; zero: the journal's beginning
+	Found   []frame.End   // where sessions of the writer have found the journal's end; what they wrote is in later segments
+	Durable []frame.End   // of each segment behind Begin that is registered: a frame that is durable; ascending
+	Last    entry.FileNum // files with a greater number are no segments of this journal; 0 = no bound
+	Version entry.Version // a version that was published before the manifest said so
+	Closed  bool          // the journal ends with the last of these frames: it was closed in order
+}
+
+// last is the greatest number that a frame of the journal can have.
+func (k *Known) last() uint64 {
+	if k.Closed {
+		return k.Proven()
+	}
+	return none
+}
+
+// Proven is the number of the last frame that is known to be durable.
+func (k *Known) Proven() uint64 {
+	if n := len(k.Durable); n > 0 {
+		return k.Durable[n-1].Number
+	}
+	return k.Begin.Number
 }
 
 // ReplayResult is what Replay found.
 type ReplayResult struct {
 	Begin     Point           // where a Journal goes on
-	Segments  []SegmentInfo   // the chain from ReplayConfig.Begin on; all of them must stay until the records are in runs
+	Segments  []SegmentInfo   // the chain from Known.Begin on; all of them must stay until the records are in runs
 	Dropped   []entry.FileNum // journal segments behind Begin that hold nothing that counts: they may be removed
 	CutBytes  int64           // torn, or behind a gap in the chain
 	CutFrames int             // valid frames behind the end of the chain
@@ -70,10 +93,11 @@ type replay struct {
 	fn      func(pos entry.Position, payload []byte, h frame.Header) error
 	found   []*candidate // ascending by number
 	point   Point
-	last    *candidate // whose end is the end of the chain; nil = c.Begin
-	doubt   doubt      // which frames may not be durable
-	stop    *Stop      // why the journal ends before a good frame
-	secured secured    // the segments that are made durable
+	met     int     // how many of Known.Durable are behind point
+	broken  error   // what is wrong where the part that counts ends, or nil
+	doubt   doubt   // which frames may not be durable
+	stop    *Stop   // why the journal ends before a good frame
+	secured secured // the segments that are made durable
 	out     ReplayResult
 }
 
@@ -82,11 +106,10 @@ type candidate struct {
 	num     entry.FileNum
 	header  segment.Header
 	bad     error // why the header can't be used, or nil
-	visited bool
-	broken  error // what is wrong at the end of the part that counts
+	visited bool  // it is a link of the chain
 }
 
-// Replay calls fn for each group of the journal behind c.Begin, in order, with its
+// Replay calls fn for each group of the journal behind c.Known.Begin, in order, with its
 // position and payload. The payload is valid until fn returns; its checksums, also
 // those of values, were verified. Replay returns where the journal ends: before a
 // torn tail, if there is one (docs/format.md, "Torn tails"). It returns
@@ -95,10 +118,9 @@ type candidate struct {
 // replayed is durable when it returns. It never changes a byte, and to a journal
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Begin}
-	r.point.NextFrame = c.Begin.next()
-	r.doubt.proven = max(c.Durable, r.point.NextFrame-1)
-	if err := r.list(); err != nil {
+	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
+	r.doubt.proven = c.Known.Proven()
+	if err := r.list(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
 	// Also if a KeyProvider or a file system panics: another process may have the lock then.
@@ -123,26 +145,29 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 // read reads the chain, and judges what is behind it.
 func (r *replay) read() error {
 	sure := r.foresee()
-	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
+	for next := r.next(); next != nil && r.stop == nil && r.point.Number < r.c.Known.last(); next = r.next() {
 		if err := r.visit(next); err != nil {
 			return err
 		}
-		if r.point.NextFrame > sure {
+		if !next.visited {
+			break // nothing is behind a segment without frames
+		}
+		if r.point.Number >= sure {
 			r.secure()
 		}
 	}
 	return r.judge()
 }
 
-// list reads the headers of all journal segments behind the beginning.
-func (r *replay) list() error {
+// list reads the headers of all journal segments behind number after.
+func (r *replay) list(after entry.FileNum) error {
 	names, err := r.c.FS.List(r.c.Dir)
 	if err != nil {
 		return err
 	}
 	for _, base := range names {
 		name, ok := filename.Parse(base)
-		if !ok || name.Kind != filename.Journal || name.Number <= r.c.Begin.LastSegment || r.c.Last != 0 && name.Number > r.c.Last {
+		if !ok || name.Kind != filename.Journal || name.Number <= after || r.c.Known.Last != 0 && name.Number > r.c.Known.Last {
 			continue
 		}
 		cand := &candidate{num: name.Number}
@@ -150,7 +175,7 @@ func (r *replay) list() error {
 		if errors.Is(cand.bad, fs.ErrNotExist) {
 			continue // its writer has removed it just now, which only a Follower meets
 		}
-		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) && !errors.Is(cand.bad, segment.ErrNumber) {
+		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) {
 			return cand.bad
 		}
 		if cand.bad == nil {
@@ -168,8 +193,8 @@ func (r *replay) registeredAs(c *candidate) error {
 	if r.c.Ring != nil && c.header.Life.IsZero() {
 		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
 	}
-	for _, k := range r.c.Registered {
-		if k.Num == c.num && k.Life != c.header.Life {
+	for _, k := range r.c.Known.Durable {
+		if k.File == c.num && k.Life != c.header.Life {
 			return fmt.Errorf("%w: life %x, the manifest knows %x", segment.ErrHeader, c.header.Life.Life, k.Life.Life)
 		}
 	}
@@ -177,48 +202,56 @@ func (r *replay) registeredAs(c *candidate) error {
 }
 
 // next is the segment that continues the chain exactly at point. If there are two,
-// an earlier recovery gave up the older one, and the newer one counts.
+// an earlier recovery gave up the older one, and the newer one counts, even if it has no frame:
+// what was given up never comes back.
 func (r *replay) next() *candidate {
 	for _, c := range slices.Backward(r.found) {
-		if !c.visited && c.bad == nil && c.header.Predecessor == r.point.LastSegment && c.continues(r.point.NextFrame, r.point.Chain, r.point.Tag) {
+		if !c.visited && c.bad == nil && c.continues(r.point.Name) {
 			return c
 		}
 	}
 	return nil
 }
 
-// continues reports whether the segment begins with the frame number next, behind a frame
-// with this header checksum and tag.
-func (c *candidate) continues(next uint64, chain uint32, tag crypt.Tag) bool {
-	return c.header.FirstFrame == next && c.header.Chain == chain && c.header.Tag == tag
+// continues reports whether the segment begins behind the frame of this name.
+func (c *candidate) continues(n frame.Name) bool {
+	n.Life = crypt.Life{} // the tag stands for it
+	return c.header.Before == n
 }
 
-// visit replays the frames of one segment up to the first that is not whole.
+// visit replays the frames of one segment up to the first that is not whole. A segment without
+// frames is no link of the chain: nothing proves that its header is durable, so nothing may be
+// built on it.
 func (r *replay) visit(c *candidate) error {
 	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: c.header.Life, FramesOnly: true})
 	if err != nil {
 		return err
 	}
-	c.visited = true
 	err = r.frames(c, rd)
 	return errors.Join(err, rd.Close())
 }
 
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
-	name := filename.Of(filename.Journal, c.num)
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
-	for {
+	for at.Next <= r.c.Known.last() {
 		f, err := s.Next()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
 				return err
 			}
-			c.broken = err
+			r.broken = err
+			break
+		}
+		if err := r.meet(s.At().End(c.num, c.header.Life).Name, f.Offset); err != nil {
+			if !r.c.UpTo {
+				return err
+			}
+			r.stop = &Stop{err}
 			break
 		}
 		if f.Header.Kind == frame.Group {
-			err := r.tell(c.num, name, &f)
+			err := r.tell(c.num, &f)
 			if r.c.UpTo && errors.As(err, &r.stop) {
 				break
 			}
@@ -229,53 +262,69 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 		r.doubt.add(&f, len(r.out.Segments))
 		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
-	r.last = c
-	r.point = Point{NextFrame: at.Next, Chain: at.Chain, Tag: at.Tag, LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
-	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: at.Offset, FirstFrame: c.header.FirstFrame,
-		LastFrame: at.Next - 1, Chain: at.Chain, Tag: at.Tag, Life: c.header.Life, Sealed: sealed, Totals: t})
+	if at.Next == c.header.FirstFrame() {
+		return nil
+	}
+	c.visited = true
+	end := at.End(c.num, c.header.Life)
+	r.point = Point{end, max(r.point.LastVersion, t.Max)}
+	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: sealed, Totals: t})
 	return nil
 }
 
-// tell passes a group of the segment num, whose file has this name, to fn. It sets a guard, as
-// a big payload lies in the file's mapping.
-func (r *replay) tell(num entry.FileNum, name string, f *segment.Found) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, name)
+// meet compares a frame that was read with the one that the manifest knows by this number.
+// Another copy of the store has a frame of this number, too.
+func (r *replay) meet(found frame.Name, offset int64) error {
+	known := r.c.Known.Durable
+	for r.met < len(known) && known[r.met].Number < found.Number {
+		r.met++
+	}
+	if r.met == len(known) || known[r.met].Number > found.Number || known[r.met].Name == found {
+		return nil
+	}
+	return errs.NewCorruption(filename.Of(filename.Journal, found.File), offset, "this is {%v}, and the manifest knows {%v}: it is not of this store", found, known[r.met].Name)
+}
+
+// tell passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
+// file's mapping.
+func (r *replay) tell(num entry.FileNum, f *segment.Found) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Journal, num))
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }
 
 // judge decides whether the chain ends at a torn tail, and counts what is cut.
 func (r *replay) judge() error {
-	durable, lost := r.c.Durable, new(Lost)
+	if r.stop == nil && r.point.Number == r.c.Known.last() {
+		return r.judgeClosed()
+	}
+	durable, lost := r.c.Known.Proven(), new(Lost)
 	// Frames behind the end of the chain count for nothing, but each says how many
 	// frames had been durable when it was written.
 	for _, c := range r.found {
-		if c.visited && c != r.last {
+		if c.visited && c.num != r.point.File {
 			continue // a later segment continues the chain at its end, which decides it
 		}
 		from := int64(segment.HeaderSize)
-		if c == r.last {
-			from = r.out.Segments[len(r.out.Segments)-1].End
+		if c.visited {
+			from = r.point.Offset
 		} else {
 			r.out.Dropped = append(r.out.Dropped, c.num)
 		}
-		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.NextFrame)
+		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.Number+1)
 		if err != nil {
 			return err
 		}
 		durable = max(durable, t.Durable)
 		lost.Transactions += t.Transactions
 		lost.LastVersion = max(lost.LastVersion, t.LastVersion)
-		// Zeros were never written, and bytes of another life are no loss.
+		// Zeros were never written.
 		r.out.CutFrames += t.Frames
-		if r.stale(c) {
-			t.Used = t.End
-		}
 		r.out.CutBytes += t.Used - from
 	}
 	switch {
 	case r.stop != nil:
 		lost.Damage = r.stop.Damage
-	case r.point.NextFrame <= durable: // the rule of frame.Tail
+	case r.point.Number < durable: // the rule of frame.Tail
 		lost.Damage = r.corruption(durable)
 	default:
 		return nil
@@ -287,24 +336,54 @@ func (r *replay) judge() error {
 	return nil
 }
 
-// stale reports whether the unwritten rest of c holds bytes of another life.
-func (r *replay) stale(c *candidate) bool { return c.header.Recycled > 0 || c.bad != nil }
+// judgeClosed returns an error if a segment has frames from behind the recorded end of a journal
+// that was closed: it is another store's, or the manifest is an old one. Before the next session began one, it would have told the manifest. What lies behind
+// the end in the last segment was never read, and is not now.
+func (r *replay) judgeClosed() error {
+	for _, c := range r.found {
+		if c.visited {
+			continue
+		}
+		r.out.Dropped = append(r.out.Dropped, c.num)
+		// A later segment that continues another one shows as well that the journal went on.
+		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
+			continue
+		}
+		t, err := segment.FindTail(r.files, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
+		if err != nil {
+			return err
+		}
+		if t.Frames == 0 {
+			continue // a commit that was refused has left it
+		}
+		err = errs.NewCorruption(filename.Of(filename.Journal, c.num), 0, "it goes on behind the end of the journal, {%v}, which was closed: it is not of this store, or the manifest is an old one", r.point.Name)
+		if !r.c.UpTo {
+			return err
+		}
+		if r.out.Lost == nil {
+			r.out.Lost = &Lost{Damage: err}
+		}
+		r.out.Lost.Transactions += t.Transactions
+		r.out.Lost.LastVersion = max(r.out.Lost.LastVersion, t.LastVersion)
+	}
+	return nil
+}
 
 // missing is the first segment behind the end of the chain that the manifest or
 // another segment names and that is not there; 0 = none.
 func (r *replay) missing() (first entry.FileNum) {
 	var named []entry.FileNum
-	for _, k := range r.c.Registered {
-		named = append(named, k.Num)
+	for _, k := range r.c.Known.Durable {
+		named = append(named, k.File)
 	}
 	for _, c := range r.found {
 		if c.bad == nil {
-			named = append(named, c.header.Predecessor)
+			named = append(named, c.header.Before.File)
 		}
 	}
 	for _, num := range named {
 		there := slices.ContainsFunc(r.found, func(c *candidate) bool { return c.num == num })
-		if num > r.point.LastSegment && !there && (first == 0 || num < first) {
+		if num > r.point.File && !there && (first == 0 || num < first) {
 			first = num
 		}
 	}
@@ -315,12 +394,12 @@ func (r *replay) missing() (first entry.FileNum) {
 // there, behind the damage that ended the chain, in a file with a damaged header,
 // or else behind the last good frame.
 func (r *replay) corruption(durable uint64) error {
-	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.NextFrame, durable)
+	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.Number+1, durable)
 	if num := r.missing(); num != 0 {
 		return errs.NewCorruption(filename.Of(filename.Journal, num), -1, "the journal segment is not there: %s", reason)
 	}
 	var damage *errs.Corruption
-	if r.last != nil && errors.As(r.last.broken, &damage) {
+	if errors.As(r.broken, &damage) {
 		return &errs.Corruption{File: damage.File, Offset: damage.Offset, Reason: reason, Err: damage.Err}
 	}
 	for _, c := range r.found {
@@ -328,13 +407,14 @@ func (r *replay) corruption(durable uint64) error {
 			return &errs.Corruption{File: filename.Of(filename.Journal, c.num), Offset: 0, Reason: reason, Err: c.bad}
 		}
 	}
-	if r.last == nil {
-		return errs.NewCorruption(filename.Of(filename.Journal, r.point.LastSegment), -1, "the journal segment after this one is missing: %s", reason)
+	last := filename.Of(filename.Journal, r.point.File)
+	n := len(r.out.Segments)
+	if n == 0 {
+		return errs.NewCorruption(last, -1, "the journal segment after this one is missing: %s", reason)
 	}
-	end := r.out.Segments[len(r.out.Segments)-1]
 	what := "the segment was cut"
-	if end.Sealed {
+	if r.out.Segments[n-1].Sealed {
 		what = "the segment after this one is missing"
 	}
-	return errs.NewCorruption(filename.Of(filename.Journal, r.last.num), end.End, "%s: %s", what, reason)
+	return errs.NewCorruption(last, r.point.Offset, "%s: %s", what, reason)
 }

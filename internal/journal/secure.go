@@ -109,7 +109,7 @@ const foreseen = 4
 // the last segment: a later frame never proves less than an earlier one.
 func (r *replay) foresee() uint64 {
 	n := len(r.found)
-	if r.c.ReadOnly || r.c.UpTo || n < foreseen || r.found[n-1].bad != nil {
+	if r.c.ReadOnly || r.c.UpTo || r.c.Known.Closed || n < foreseen || r.found[n-1].bad != nil {
 		return none
 	}
 	last := r.found[n-1]
@@ -118,18 +118,18 @@ func (r *replay) foresee() uint64 {
 		return none // visit tells of it
 	}
 	defer rd.Close()
-	s, durable := rd.Frames(false), r.c.Durable
+	s, durable := rd.Frames(false), r.c.Known.Proven()
 	for {
 		f, err := s.Next()
 		if err != nil {
 			break
 		}
-		if durable = max(durable, f.Header.Durable()); durable >= r.found[n-2].header.FirstFrame {
+		if durable = max(durable, f.Header.Durable()); durable >= r.found[n-2].header.FirstFrame() {
 			return none // as it is where commits are synced
 		}
 	}
 	t, err := segment.FindTail(r.files, filename.Journal, last.num, s.At().Offset, s.At().Next)
-	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame {
+	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
 		return none
 	}
 	return max(durable, t.Durable)
@@ -137,10 +137,10 @@ func (r *replay) foresee() uint64 {
 
 // secure begins to make durable the segments that were visited since its last call.
 func (r *replay) secure() {
-	from, again := r.doubt.begin(r.point.NextFrame - 1)
+	from, again := r.doubt.begin(r.point.Number)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
 		i := r.secured.begun
-		s, offset := r.out.Segments[i], r.out.Segments[i].End
+		s, offset := r.out.Segments[i], r.out.Segments[i].Offset
 		switch {
 		case again && i == from.segment:
 			offset = from.offset
@@ -153,7 +153,7 @@ func (r *replay) secure() {
 
 // secureSegment writes what lies between offset and the end again, and syncs the file.
 func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
-	name := filename.Of(filename.Journal, s.Num)
+	name := filename.Of(filename.Journal, s.File)
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("make %s durable: %w", name, err)
@@ -164,9 +164,9 @@ func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	buf := make([]byte, max(0, min(s.End-offset, 256<<10)))
-	for offset < s.End {
-		p := buf[:min(int64(len(buf)), s.End-offset)]
+	buf := make([]byte, max(0, min(s.Offset-offset, 256<<10)))
+	for offset < s.Offset {
+		p := buf[:min(int64(len(buf)), s.Offset-offset)]
 		if n, err := f.ReadAt(p, offset); n < len(p) {
 			return err
 		}

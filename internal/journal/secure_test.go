@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
@@ -65,15 +65,15 @@ func TestRefusedJournalIsUntouched(t *testing.T) {
 			n := len(segments)
 			if rnd.IntN(3) == 0 { // killed before the first frame of the last one
 				n--
-				last := d.files["db/"+filename.Of(filename.Journal, segments[n].Num)]
+				last := d.files["db/"+filename.Of(filename.Journal, segments[n].File)]
 				last.data = last.data[:segment.HeaderSize]
 			}
 			s := segments[rnd.IntN(n)]
-			f := d.files["db/"+filename.Of(filename.Journal, s.Num)]
-			f.data[rnd.IntN(int(s.End))] ^= 1 << rnd.IntN(8)
+			f := d.files["db/"+filename.Of(filename.Journal, s.File)]
+			f.data[rnd.IntN(int(s.Offset))] ^= 1 << rnd.IntN(8)
 			before := d.kill()
 			calls := watch(d, 0)
-			_, _, err := readBack(d, Point{}, rnd.Uint64N(h.j.Durable()+1), false)
+			_, _, err := readBack(d, Point{}, known(h.d, rnd.Uint64N(h.j.Durable()+1)), false)
 			switch {
 			case err == nil:
 				cut++
@@ -124,15 +124,11 @@ func TestSegmentsAreWrittenAgainEarly(t *testing.T) {
 		}
 		_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, h frame.Header) error {
 			switch {
-			case pos.Segment != segments[len(segments)-1].Num:
+			case pos.Segment != segments[len(segments)-1].File:
 			case synced && early():
 				return errors.New("something is written before all was read")
 			case !synced:
-				select {
-				case <-written:
-				case <-time.After(time.Minute):
-					return errors.New("nothing is written before all was read")
-				}
+				deadline.Receive(t, "something is written before all was read", written)
 			}
 			return nil
 		})
@@ -151,7 +147,7 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 			h.must(h.append(0, 10, 500))
 		}
 		segments := h.j.Segments()
-		last := filename.Of(filename.Journal, segments[len(segments)-1].Num)
+		last := filename.Of(filename.Journal, segments[len(segments)-1].File)
 		d, reads := h.d.kill(), 0
 		begun, unfinished := make(chan struct{}, 1000), map[string]bool{}
 		d.fail = func(op, name string) error { // one call at a time
@@ -175,7 +171,7 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 				}
 			}()
 			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, _ frame.Header) error {
-				if pos.Segment != segments[len(segments)/2].Num || how == "read error" {
+				if pos.Segment != segments[len(segments)/2].File || how == "read error" {
 					return nil
 				}
 				<-begun
@@ -211,7 +207,7 @@ func TestPowerLossWhileReplaying(t *testing.T) {
 		for loop := range 6 {
 			what := fmt.Sprintf("seed %d, round %d, loop %d", seed, round, loop)
 			calls := watch(d, 1+rnd.IntN(40))
-			groups, _, err := readBack(d, Point{}, 0, false)
+			groups, _, err := readBack(d, Point{}, nil, false)
 			d.fail = nil
 			if err != nil && !errors.Is(err, errDisk) || err == nil && calls["all"] == 0 && len(groups) > 0 {
 				t.Fatalf("%s: %v after %v", what, err, calls)

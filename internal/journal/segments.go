@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -15,6 +16,13 @@ import (
 
 // Durable is the number of the last frame known to be durable.
 func (j *Journal) Durable() uint64 { return j.durable.Load() }
+
+// DurableEnd is the place behind the last frame known to be durable.
+func (j *Journal) DurableEnd() frame.End {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.proven
+}
 
 // Segments describes, in order, the segments that this Journal has begun and not forgotten.
 func (j *Journal) Segments() []SegmentInfo {
@@ -25,24 +33,24 @@ func (j *Journal) Segments() []SegmentInfo {
 
 // Forget drops the sealed segments up to number last, whose records are durable
 // in runs: they are no longer in Segments, and their files are closed, synced
-// or not. It must return before such a file is used for anything else.
+// or not. It must return before such a file is removed.
 func (j *Journal) Forget(last entry.FileNum) {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// What is in runs needs no segment, so the manifest need not know of it either.
-	if last >= j.c.Begin.LastSegment {
-		raise(&j.registered, j.c.Begin.next()-1)
+	if last >= j.c.Begin.File {
+		raise(&j.registered, j.c.Begin.Number)
 	}
 	// The segment being written stays: its later frames are in no run.
-	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
-		raise(&j.registered, j.live[0].LastFrame)
+	for len(j.live) > 0 && j.live[0].File <= last && j.live[0].Sealed {
+		raise(&j.registered, j.live[0].Number)
 		j.live = j.live[1:]
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
 		_ = j.sealed[0].Close() // what it holds is durable elsewhere
-		raise(&j.durable, j.sealed[0].Next()-1)
+		j.settleLocked(j.sealed[0].Last())
 		j.sealed = j.sealed[1:]
 	}
 }
@@ -66,8 +74,8 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	var end int64
 	var life crypt.Life
 	for _, s := range j.live {
-		if s.Num == num {
-			end, life = s.End, s.Life
+		if s.File == num {
+			end, life = s.Offset, s.Life
 		}
 	}
 	j.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // Sync makes everything appended so far durable, and registers the segment that it
@@ -16,7 +17,7 @@ func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
-	last := j.point.NextFrame - 1
+	last := j.point.Number
 	pending := j.durable.Load() < last
 	if pending {
 		if err := j.syncAll(); err != nil {
@@ -28,7 +29,7 @@ func (j *Journal) Sync() error {
 	}
 	if pending {
 		// Not earlier: until here Retract may take the last frame back.
-		raise(&j.durable, last)
+		j.settle(j.point.End)
 		j.bulk, j.synced = 0, j.bulk
 	}
 	return nil
@@ -70,7 +71,7 @@ func (j *Journal) SyncSealed() error {
 		if err := o.Close(); err != nil {
 			return j.stop(err)
 		}
-		raise(&j.durable, o.Next()-1)
+		j.settle(o.Last())
 	}
 }
 
@@ -102,6 +103,20 @@ func (j *Journal) syncFile(o *open) error {
 	}
 	o.named = true
 	return nil
+}
+
+// settle notes that the frames up to end are durable.
+func (j *Journal) settle(end frame.End) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.settleLocked(end)
+}
+
+func (j *Journal) settleLocked(end frame.End) {
+	if end.Number > j.proven.Number {
+		j.proven = end
+	}
+	raise(&j.durable, end.Number)
 }
 
 // raise makes a at least n.

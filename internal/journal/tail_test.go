@@ -46,7 +46,7 @@ func TestTornTailRule(t *testing.T) {
 					proven = max(proven, slices.Max(proves[k+1:]))
 				}
 				what := fmt.Sprintf("frame %d of %d, %s, %d recorded", k, n, name, recorded)
-				groups, _, err := readBack(d, Point{}, recorded, true)
+				groups, _, err := readBack(d, Point{}, known(h.d, recorded), true)
 				if uint64(k) <= proven {
 					if !errors.Is(err, errs.ErrCorrupt) {
 						t.Errorf("%s: frame %d had been durable: %v", what, proven, err)

@@ -16,10 +16,12 @@ import (
 
 const (
 	magic      = "BROCKKEY"
-	version    = 1
+	version    = 2
+	unchecked  = 1 // version of a keyring without check values
 	headerSize = 48
 	sumAt      = 44
-	keyHeader  = 32 // of a data key, before what is wrapped
+	checkAt    = 32
+	keyHeader  = checkAt + 16 // of a data key, before what is wrapped
 
 	maxKeys    = 64
 	maxWrapped = 16 << 10
@@ -33,8 +35,9 @@ const maxFile = 2 * (headerSize + maxKeys*(keyHeader+maxWrapped) + pageSize)
 type Key struct {
 	ID      crypt.ID
 	Cipher  crypt.Cipher
-	Created int64  // Unix milliseconds
-	Wrapped []byte // what the provider made of the key
+	Created int64       // Unix milliseconds
+	Check   crypt.Check // of the key; zeros: a keyring of version 1 had it
+	Wrapped []byte      // what the provider made of the key
 }
 
 // Content is what one keyring file says.
@@ -43,6 +46,9 @@ type Content struct {
 	Number entry.FileNum // of the file
 	Keys   []Key         // in the order in which they were made
 }
+
+// Has reports whether the data key with the id is there.
+func (c *Content) Has(id crypt.ID) bool { return c.find(id) != nil }
 
 // find returns the key with the id, or nil.
 func (c *Content) find(id crypt.ID) *Key {
@@ -83,6 +89,7 @@ func (c *Content) encodeCopy(offset int64) []byte {
 		p = append(p, byte(k.Cipher), 0, 0, 0)
 		p = binary.LittleEndian.AppendUint32(p, uint32(len(k.Wrapped)))
 		p = binary.LittleEndian.AppendUint64(p, uint64(k.Created))
+		p = append(p, k.Check[:]...)
 		p = append(p, k.Wrapped...)
 		p = fill(p, 8)
 	}
@@ -140,29 +147,36 @@ func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*C
 	if c.Number != number {
 		return nil, errs.NewCorruption(name, offset, "the copy is of the file with the number %d", c.Number)
 	}
-	if v := binary.LittleEndian.Uint16(p[8:]); v != version {
-		return nil, fmt.Errorf("%w: %s has version %d, this release reads %d", errs.ErrFormat, name, v, version)
+	header := keyHeader
+	switch v := binary.LittleEndian.Uint16(p[8:]); v {
+	case version:
+	case unchecked:
+		header = checkAt
+	default:
+		return nil, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, unchecked, version)
 	}
-	if err := c.decodeKeys(p); err != nil {
+	if err := c.decodeKeys(p, header); err != nil {
 		return nil, errs.NewCorruption(name, offset, "%v", err)
 	}
 	return c, nil
 }
 
-// decodeKeys reads the keys of the copy p, whose checksum is right.
-func (c *Content) decodeKeys(p []byte) error {
+// decodeKeys reads the keys of the copy p, whose checksum is right. Each has a header of so many
+// bytes.
+func (c *Content) decodeKeys(p []byte, header int) error {
 	n := binary.LittleEndian.Uint32(p[40:])
 	if n > maxKeys {
 		return fmt.Errorf("it has %d data keys, more than %d", n, maxKeys)
 	}
 	p = p[headerSize:]
 	for i := range n {
-		if len(p) < keyHeader {
+		if len(p) < header {
 			return fmt.Errorf("it ends in the header of data key %d", i)
 		}
 		k := Key{ID: crypt.ID(p), Cipher: crypt.Cipher(p[16]), Created: int64(binary.LittleEndian.Uint64(p[24:]))}
 		size := binary.LittleEndian.Uint32(p[20:])
-		p = p[keyHeader:]
+		copy(k.Check[:], p[checkAt:header])
+		p = p[header:]
 		if size > maxWrapped || int(size+7)&^7 > len(p) {
 			return fmt.Errorf("data key %d has %d bytes, %d are left", i, size, len(p))
 		}

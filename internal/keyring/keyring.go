@@ -110,7 +110,11 @@ func (k *Keyring) Content() *Content {
 }
 
 // Has reports whether the data key with the id is there.
-func (k *Keyring) Has(id crypt.ID) bool { return k.Content().find(id) != nil }
+func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
+
+// Full reports whether there are as many data keys as there can be, so that no other one can be
+// added.
+func (k *Keyring) Full() bool { return len(k.Content().Keys) >= maxKeys }
 
 func (k *Keyring) now() (*Content, Provider) {
 	k.mu.Lock()
@@ -202,13 +206,29 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	if len(key) != crypt.KeySize {
 		return crypt.DataKey{}, fmt.Errorf("%w: data key %x was unwrapped to %d bytes, not %d", errs.ErrKey, id, len(key), crypt.KeySize)
 	}
-	return crypt.DataKey{ID: id, Cipher: w.Cipher, Key: [crypt.KeySize]byte(key)}, nil
+	d := crypt.DataKey{ID: id, Cipher: w.Cipher, Key: [crypt.KeySize]byte(key)}
+	// A provider may err. What it answers is relied on for all that is under the key, and is
+	// wrapped again, so a wrong answer must end here, where it can be asked again.
+	if w.Check != (crypt.Check{}) {
+		check, err := d.Check(c.UUID)
+		if err != nil {
+			return crypt.DataKey{}, err
+		}
+		if check != w.Check {
+			return crypt.DataKey{}, fmt.Errorf("%w: the provider unwrapped another key than data key %x", errs.ErrKey, id)
+		}
+	}
+	return d, nil
 }
 
 // wrap has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
 // that is encrypted under it would be lost.
 func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
-	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created}
+	check, err := d.Check(c.UUID)
+	if err != nil {
+		return Key{}, err
+	}
+	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created, Check: check}
 	wrapped, err := Within(ctx, p).WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
 	if err != nil {
 		return Key{}, refused("wrap a data key", err)
@@ -218,12 +238,21 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 	}
 	w.Wrapped = bytes.Clone(wrapped)
 	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
-	if again, err := one.unwrap(ctx, p, d.ID); err != nil {
-		return Key{}, err
-	} else if again != *d {
-		return Key{}, fmt.Errorf("%w: the provider wrapped a data key, and unwrapped another one", errs.ErrKey)
+	_, err = one.unwrap(ctx, p, d.ID)
+	return w, err
+}
+
+// confirm returns an error if d, which was just unwrapped, can't be the data key. Without a check
+// value it is compared with the key in memory, or with a second answer of the provider.
+func (k *Keyring) confirm(d crypt.DataKey, w *Key) error {
+	if w.Check != (crypt.Check{}) {
+		return nil // unwrap has compared it
 	}
-	return w, nil
+	same, err := k.ring.Has(d)
+	if err == nil && !same {
+		err = fmt.Errorf("%w: the provider unwrapped data key %x in two ways", errs.ErrKey, d.ID)
+	}
+	return err
 }
 
 // Add writes the keyring with a new data key: it is durable on return, and not current yet.
@@ -252,7 +281,7 @@ func (k *Keyring) DraftKey(ctx context.Context, p Provider, created int64) (*Dra
 		return nil, err
 	}
 	if len(c.Keys) == maxKeys {
-		return nil, fmt.Errorf("%w: the keyring has %d data keys already: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
+		return nil, fmt.Errorf("%w: the keyring has %d data keys, and all are needed: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
 	}
 	d, err := crypt.NewDataKey(k.o.Random, crypt.Preferred())
 	if err != nil {
@@ -302,6 +331,9 @@ func (k *Keyring) rewrapped(ctx context.Context, p Provider) (*Content, error) {
 	}
 	for i := range c.Keys {
 		d, err := now.unwrap(ctx, old, c.Keys[i].ID)
+		if err == nil {
+			err = k.confirm(d, &now.Keys[i])
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // AsOf returns the layout of a copy of the store that ends at version v and has no journal. l
@@ -18,6 +19,7 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 	}
 	e := l.Snapshot()
 	e.LastVersion, e.CleanClose = v, true
+	e.Sessions = nil // what is made of it is another copy
 	// The floor may be above v by now. What is visible at v is there all the same: of each
 	// key a compaction keeps the newest version that is not above the floor, and the runs
 	// have no version above v.
@@ -31,16 +33,7 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 	}
 	e.Clock = slices.DeleteFunc(slices.Clone(l.clock), func(c ClockSample) bool { return c.Version >= v })
 	e.Clock = append(e.Clock, ClockSample{Version: v, UnixMilli: unixMilli})
-	e.JournalEnds = slices.DeleteFunc(slices.Clone(l.ends), func(j JournalEnd) bool { return j.Segment > l.flushedTo })
+	e.JournalEnds = slices.DeleteFunc(slices.Clone(l.ends), func(e frame.End) bool { return e.File > l.flushedTo })
 	asOf, err = New().Apply(e)
 	return asOf, true, err
-}
-
-// WithoutJournal returns the layout without the durable ends of journal segments that are not
-// wholly in runs.
-func (l *Layout) WithoutJournal() (*Layout, error) {
-	e := l.Snapshot()
-	e.CleanClose = false
-	e.JournalEnds = slices.DeleteFunc(slices.Clone(l.ends), func(j JournalEnd) bool { return j.Segment > l.flushedTo })
-	return New().Apply(e)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // How an edit is applied to a layout: step by step, to a draft of the next one.
@@ -42,7 +43,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 		d.dataKey = e.DataKey
 	}
 	for _, step := range []func(*Edit) error{
-		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces,
+		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.begin,
 	} {
 		if err := step(e); err != nil {
 			return nil, err
@@ -347,31 +348,45 @@ func (d *draft) advanceEnds(e *Edit) error {
 	old := d.ends
 	d.ends = slices.Clone(old)
 	for _, j := range e.JournalEnds {
-		if err := d.number(j.Segment); err != nil {
+		if err := d.number(j.File); err != nil {
 			return err
 		}
-		at, found := slices.BinarySearchFunc(old, j.Segment, func(x JournalEnd, n entry.FileNum) int { return cmp.Compare(x.Segment, n) })
+		at, found := slices.BinarySearchFunc(old, j.File, func(x frame.End, n entry.FileNum) int { return cmp.Compare(x.File, n) })
 		switch {
 		case !found:
 			d.ends = append(d.ends, j)
-		case j.Offset < d.ends[at].Offset || j.Frame < d.ends[at].Frame:
-			return conflicting("the durable end of journal segment %d goes back", j.Segment)
+		case j.Offset < d.ends[at].Offset || j.Number < d.ends[at].Number:
+			return conflicting("the durable end of journal segment %d goes back", j.File)
 		case j.Life != d.ends[at].Life:
-			return conflicting("journal segment %d is another file than before", j.Segment)
+			return conflicting("journal segment %d is another file than before", j.File)
+		case j.Number == d.ends[at].Number && j != d.ends[at]:
+			return conflicting("frame %d of journal segment %d is another one than before", j.Number, j.File)
 		default:
 			d.ends[at] = j
 		}
 	}
-	slices.SortFunc(d.ends, func(a, b JournalEnd) int { return cmp.Compare(a.Segment, b.Segment) })
-	if i := repeated(d.ends, func(j JournalEnd) entry.FileNum { return j.Segment }); i >= 0 {
-		return conflicting("journal segment %d has two durable ends", d.ends[i].Segment)
+	slices.SortFunc(d.ends, func(a, b frame.End) int { return cmp.Compare(a.File, b.File) })
+	if i := repeated(d.ends, func(e frame.End) entry.FileNum { return e.File }); i >= 0 {
+		return conflicting("journal segment %d has two durable ends", d.ends[i].File)
 	}
 	flushed := 0
 	// The end of the last flushed segment stays, as the replay begins there.
-	for flushed+1 < len(d.ends) && d.ends[flushed+1].Segment <= d.flushedTo {
+	for flushed+1 < len(d.ends) && d.ends[flushed+1].File <= d.flushedTo {
 		flushed++
 	}
 	d.ends = d.ends[flushed:]
+	return nil
+}
+
+// begin adds sessions, and forgets the oldest ones.
+func (d *draft) begin(e *Edit) error {
+	for _, s := range e.Sessions {
+		if n := len(d.sessions); n > 0 && s.Number != d.sessions[n-1].Number+1 {
+			return conflicting("session %d follows session %d", s.Number, d.sessions[n-1].Number)
+		}
+		d.sessions = append(slices.Clip(d.sessions), s)
+	}
+	d.sessions = d.sessions[max(len(d.sessions)-maxSessions, 0):]
 	return nil
 }
 

@@ -11,7 +11,10 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 	if len(e.SetKeyspaces) == 0 && len(e.DropKeyspaces) == 0 && len(e.KeyspaceFloors) == 0 && e.NextKeyspace == 0 {
 		return nil
 	}
-	d.keyspaces = slices.Clone(d.keyspaces)
+	if k, ok := e.added(d.nextKeyspace); ok {
+		return d.addKeyspace(k)
+	}
+	d.keyspaces, d.grown = slices.Clone(d.keyspaces), nil
 	// A number is new if no edit before this one used it. This one may set several
 	// keyspaces, in any order.
 	unused := d.nextKeyspace
@@ -44,11 +47,33 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 	return d.distinctNames(e)
 }
 
+// addKeyspace adds a keyspace with a new number, in time that doesn't depend on how many there are.
+func (d *draft) addKeyspace(k Keyspace) error {
+	if err := k.named(); err != nil {
+		return err
+	}
+	var ok bool
+	if d.keyspaces, d.grown, ok = d.grown.add(d.keyspaces, k); !ok {
+		return conflicting("keyspace %d has the name of another one", k.ID)
+	}
+	d.nextKeyspace = uint64(k.ID) + 1
+	return nil
+}
+
+// named returns an error if k has no proper name.
+func (k *Keyspace) named() error {
+	if k.ID == entry.DefaultKeyspace || k.Name == "" || len(k.Name) > MaxKeyspaceName {
+		return conflicting("keyspace %d has a name of %d bytes", k.ID, len(k.Name))
+	}
+	return nil
+}
+
 func (d *draft) setKeyspace(k *Keyspace, unused uint64) error {
+	if err := k.named(); err != nil {
+		return err
+	}
 	at, found := d.findKeyspace(k.ID)
 	switch {
-	case k.ID == entry.DefaultKeyspace || k.Name == "" || len(k.Name) > MaxKeyspaceName:
-		return conflicting("keyspace %d has a name of %d bytes", k.ID, len(k.Name))
 	case found:
 		d.keyspaces[at].Name, d.keyspaces[at].Options = k.Name, k.Options
 		return nil

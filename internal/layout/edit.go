@@ -3,6 +3,7 @@ package layout
 import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // Edit is one step from a Layout to the next. It takes effect whole or not at all.
@@ -16,7 +17,7 @@ type Edit struct {
 	States         []SegmentState
 	DropSegments   []entry.FileNum
 	FlushedTo      entry.FileNum // journal segments up to this one are wholly in runs
-	JournalEnds    []JournalEnd  // how far live journal segments are durable
+	JournalEnds    []frame.End   // how far live journal segments are durable; each registers its segment
 	LastVersion    entry.Version // greatest version in runs and durable journal
 	Floor          entry.Version // of the default keyspace: below this version history may be gone
 	Clock          []ClockSample
@@ -28,20 +29,8 @@ type Edit struct {
 	CleanClose     bool            // the last edit of a session that closed in order
 	Scrub          Scrub           // how far files are verified
 	DataKey        DataKey         // for new files; never changes back to none
+	Sessions       []Session       // begun with this edit
 	Unknown        []TLV           // fields of later releases, which must be kept
-}
-
-// JournalEnd is a point up to which a journal segment is durable. It registers the segment:
-// from then on Open returns an error if the segment is lost. Of a segment that still grows
-// only Frame is known.
-type JournalEnd struct {
-	Segment entry.FileNum
-	Offset  uint64
-	Frame   uint64 // number of the last frame before Offset
-	Chain   uint32 // header checksum of that frame
-
-	Life crypt.Life // names the key of the file; zero = it is plain
-	Tag  crypt.Tag  // of that frame; zero if Chain is not known
 }
 
 // DataKey is the key from which the keys of new files are derived.

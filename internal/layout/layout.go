@@ -8,10 +8,12 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // Layout is the set of files that make up the store at one moment, and what is
@@ -24,15 +26,17 @@ type Layout struct {
 	usage    []Usage    // of segments, in their order
 
 	flushedTo    entry.FileNum
-	ends         []JournalEnd // ascending by segment
+	ends         []frame.End // ascending by segment
 	lastVersion  entry.Version
 	floor        entry.Version
 	clock        []ClockSample // ascending by version
 	nextFile     entry.FileNum
 	keyspaces    []Keyspace // ascending by id
+	grown        *grown     // of the array of keyspaces; nil: no layout shares it to add to
 	nextKeyspace uint64
 	cleanClose   bool
 	scrub        Scrub
+	sessions     Sessions
 	dataKey      DataKey
 	unknown      []TLV
 }
@@ -133,10 +137,13 @@ func (l *Layout) Unreferenced() []entry.FileNum {
 // replays the ones after it.
 func (l *Layout) FlushedTo() entry.FileNum { return l.flushedTo }
 
+// Sessions lists the newest sessions, ascending.
+func (l *Layout) Sessions() Sessions { return l.sessions }
+
 // JournalEnds lists how far journal segments are known to be durable, ascending by
 // segment. The first may be that of the last segment up to FlushedTo, behind which
 // the replay begins. The others are those of the segments after it.
-func (l *Layout) JournalEnds() []JournalEnd { return l.ends }
+func (l *Layout) JournalEnds() []frame.End { return l.ends }
 
 // LastVersion is the greatest version that was ever recorded.
 func (l *Layout) LastVersion() entry.Version { return l.lastVersion }
@@ -158,6 +165,25 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	}
 	return 0
 }
+
+// AgesAt is when, in Unix milliseconds, history that ended with version v is beyond age: from then
+// on VersionAt says at least v of that time. It is not known, and false, if v is newer than all
+// samples.
+func (l *Layout) AgesAt(v entry.Version, age time.Duration) (unixMilli int64, known bool) {
+	for _, c := range slices.Backward(l.clock) {
+		if c.Version < v {
+			break
+		}
+		if !known || c.UnixMilli < unixMilli { // clocks may go back
+			unixMilli, known = c.UnixMilli, true
+		}
+	}
+	// Of the millisecond itself only the last version is known, and others were visible in it.
+	return unixMilli + age.Milliseconds() + 1, known
+}
+
+// CleanClose reports whether the last session closed in order, and none has written since.
+func (l *Layout) CleanClose() bool { return l.cleanClose }
 
 // DataKey is the data key for new files; its ID is zero in a plain store.
 func (l *Layout) DataKey() DataKey { return l.dataKey }
@@ -255,7 +281,8 @@ func (l *Layout) leastFloor() entry.Version {
 func (l *Layout) Snapshot() *Edit {
 	e := &Edit{
 		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
-		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Scrub: l.scrub, DataKey: l.dataKey, Unknown: l.unknown,
+		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Scrub: l.scrub, DataKey: l.dataKey,
+		Sessions: l.sessions, Unknown: l.unknown,
 	}
 	if l.nextKeyspace > firstKeyspace {
 		e.NextKeyspace = l.nextKeyspace

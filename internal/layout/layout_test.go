@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -76,7 +77,7 @@ func base(t *testing.T) *Layout {
 		Dead:   []Dead{{Segment: 3, Bytes: 200, Granules: []uint32{1, 7}}},
 
 		FlushedTo: 3, LastVersion: 100, Floor: 50, SetKeyspaces: []Keyspace{{ID: 2, Name: "two"}}, KeyspaceFloors: []KeyspaceFloor{{ID: 2, Version: 60}},
-		JournalEnds: []JournalEnd{{Segment: 8, Offset: 5000, Frame: 9}},
+		JournalEnds: []frame.End{end(8, 5000, 9)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,9 +131,10 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"version back":                   {LastVersion: 99},
 		"floor back":                     {Floor: 49},
 		"flushed back":                   {FlushedTo: 2},
-		"journal end back":               {JournalEnds: []JournalEnd{{Segment: 8, Offset: 4999, Frame: 9}}},
-		"journal frame back":             {JournalEnds: []JournalEnd{{Segment: 8, Offset: 5000, Frame: 8}}},
-		"journal end twice":              {JournalEnds: []JournalEnd{{Segment: 9, Offset: 1, Frame: 10}, {Segment: 9, Offset: 2, Frame: 11}}},
+		"journal end back":               {JournalEnds: []frame.End{end(8, 4999, 9)}},
+		"another frame of the number":    {JournalEnds: []frame.End{{Name: frame.Name{File: 8, Number: 9, Sum: 1}, Offset: 5000}}},
+		"journal frame back":             {JournalEnds: []frame.End{end(8, 5000, 8)}},
+		"journal end twice":              {JournalEnds: []frame.End{end(9, 1, 10), end(9, 2, 11)}},
 		"unknown keyspace dropped":       {DropKeyspaces: []entry.KeyspaceID{3}},
 		"keyspace dropped twice":         {DropKeyspaces: []entry.KeyspaceID{2, 2}},
 		"keyspace number used before":    {SetKeyspaces: []Keyspace{{ID: 1, Name: "one"}}},
@@ -213,16 +215,16 @@ func TestJournalEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	apply(&Edit{JournalEnds: []JournalEnd{{Segment: 8, Offset: 6000, Frame: 12}, {Segment: 9, Offset: 4096, Frame: 12}}})
-	if len(l.JournalEnds()) != 2 || l.JournalEnds()[0].Frame != 12 {
+	apply(&Edit{JournalEnds: []frame.End{end(8, 6000, 12), end(9, 4096, 12)}})
+	if len(l.JournalEnds()) != 2 || l.JournalEnds()[0].Number != 12 {
 		t.Errorf("ends %+v", l.JournalEnds())
 	}
 	apply(&Edit{FlushedTo: 8})
-	if len(l.JournalEnds()) != 2 || l.JournalEnds()[0].Segment != 8 {
+	if len(l.JournalEnds()) != 2 || l.JournalEnds()[0].File != 8 {
 		t.Errorf("after the flush of 8, behind which the replay begins: ends %+v", l.JournalEnds())
 	}
 	apply(&Edit{FlushedTo: 9})
-	if len(l.JournalEnds()) != 1 || l.JournalEnds()[0].Frame != 12 {
+	if len(l.JournalEnds()) != 1 || l.JournalEnds()[0].Number != 12 {
 		t.Errorf("after all is flushed the journal's end is forgotten: %+v", l.JournalEnds())
 	}
 }
@@ -303,4 +305,9 @@ func TestAsOfKnowsNoLaterKeyspaces(t *testing.T) {
 	if l.NextKeyspace() != 2 || l.Keyspace(1) == nil || l.Keyspace(2) != nil {
 		t.Errorf("keyspaces %v, the next is %d", l.Keyspaces(), l.NextKeyspace())
 	}
+}
+
+// end makes the end of a journal segment.
+func end(segment entry.FileNum, offset int64, number uint64) frame.End {
+	return frame.End{Name: frame.Name{File: segment, Number: number}, Offset: offset}
 }

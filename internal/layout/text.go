@@ -48,12 +48,6 @@ func (s SegmentState) String() string {
 	return text + encrypted(s.Life) + "}"
 }
 
-// String shows the fields by name.
-func (j JournalEnd) String() string {
-	text := fmt.Sprintf("{Segment:%d Offset:%d Frame:%d Chain:%d", j.Segment, j.Offset, j.Frame, j.Chain)
-	return text + encrypted(j.Life) + "}"
-}
-
 // String shows the id of the data key.
 func (k DataKey) String() string { return fmt.Sprintf("{ID:%x Rewrite:%v}", k.ID, k.Rewrite) }
 

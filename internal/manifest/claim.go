@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -31,10 +30,10 @@ func Absent(fsys vfs.FS, dir string) error {
 // and without a file of a store when they were claimed. So every file of a store that is in
 // them at the end belongs to the new one.
 type Claim struct {
-	FS vfs.Dirs // has the directories
+	FS      vfs.Dirs // has the directories
+	Options Options  // names the directories as Resolve has left them; its FS is FS
 
 	base  vfs.FS
-	dirs  []string
 	made  []string // directories that were not there
 	locks []io.Closer
 }
@@ -47,36 +46,38 @@ func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, e
 	if open == nil {
 		open = o.FS.OpenDirs
 	}
-	c := &Claim{base: o.FS, dirs: o.dirs()}
-	if err := c.take(o, open); err != nil {
+	c := &Claim{base: o.FS, Options: o}
+	if err := c.take(&c.Options, open); err != nil {
 		return nil, c.release(err)
 	}
 	return c, nil
 }
 
-func (c *Claim) take(o Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
-	for _, dir := range c.dirs {
-		if err := o.empty(dir); err != nil {
+func (c *Claim) take(o *Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
+	o.Resolve()
+	for _, dir := range o.dirs() {
+		if err := o.empty(dir, c.base); err != nil {
 			return err
 		}
 		if _, err := o.FS.Stat(dir); notThere(err) {
 			c.made = append(c.made, dir)
 		}
 	}
-	if err := MakeDirs(o); err != nil {
+	if err := MakeDirs(*o); err != nil {
 		return err
 	}
-	if c.FS, err = open(c.dirs...); err != nil {
+	if c.FS, err = open(o.dirs()...); err != nil {
 		return err
 	}
 	o.FS = c.FS
-	for _, dir := range c.dirs {
+	o.Resolve() // what was made or opened now may be one directory
+	for _, dir := range o.dirs() {
 		lock, err := c.FS.Lock(lockPath(dir), false, "")
 		if err != nil {
 			return err
 		}
 		// Until now another process may have been at work here.
-		if err := o.empty(dir); err != nil {
+		if err := o.empty(dir, c.base); err != nil {
 			return errors.Join(err, lock.Close())
 		}
 		c.locks = append(c.locks, lock)
@@ -100,7 +101,7 @@ func (c *Claim) clear() {
 	order := func(n filename.Name) int {
 		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, n.Kind)
 	}
-	for _, dir := range c.dirs {
+	for _, dir := range c.Options.dirs() {
 		names, _ := c.FS.List(dir)
 		var files []filename.Name
 		for _, base := range names {
@@ -122,7 +123,7 @@ func (c *Claim) release(err error) error {
 	for i, lock := range c.locks {
 		closing = errors.Join(closing, lock.Close())
 		if err != nil {
-			_ = c.FS.Remove(lockPath(c.dirs[i]))
+			_ = c.FS.Remove(lockPath(c.Options.dirs()[i]))
 		}
 	}
 	if c.FS != nil {
@@ -142,8 +143,8 @@ func (c *Claim) release(err error) error {
 func lockPath(dir string) string { return filepath.Join(dir, filename.Of(filename.Lock, 0)) }
 
 // empty returns errs.ErrExist if a directory has anything in it but the other directory, a
-// lock, and names that are Harmless.
-func (o *Options) empty(dir string) error {
+// lock, and names that are Harmless. base also knows names above the directories.
+func (o *Options) empty(dir string, base vfs.FS) error {
 	names, err := o.FS.List(dir)
 	if err != nil && !notThere(err) {
 		return err
@@ -151,25 +152,35 @@ func (o *Options) empty(dir string) error {
 	if slices.Contains(names, filename.Of(filename.Super, 0)) {
 		return fmt.Errorf("%w: %s has one", errs.ErrExist, dir)
 	}
-	for _, base := range names {
-		if base == filename.Of(filename.Lock, 0) || Harmless(base) || o.leads(filepath.Join(dir, base)) {
+	for _, name := range names {
+		if name == filename.Of(filename.Lock, 0) || Harmless(name) || o.leads(base, filepath.Join(dir, name)) {
 			continue
 		}
 		return fmt.Errorf("%w: %s holds %s, and the new store wants an empty directory; if it was cut here before, remove the directory",
-			errs.ErrExist, dir, base)
+			errs.ErrExist, dir, name)
 	}
 	return nil
 }
 
-// leads reports whether path is one of the directories, or one of them lies below it.
-func (o *Options) leads(path string) bool {
-	above := absolute(path) + string(filepath.Separator)
-	return slices.ContainsFunc(o.dirs(), func(dir string) bool {
-		return strings.HasPrefix(absolute(dir)+string(filepath.Separator), above)
-	})
+// leads reports whether path is one of the directories, or one of them lies below it. In directories
+// that are held open, fsys knows nothing above them: there the names decide.
+func (o *Options) leads(fsys vfs.FS, path string) bool {
+	for _, at := range o.dirs() {
+		if absolute(path) == absolute(at) || vfs.Same(fsys, path, at) {
+			return true
+		}
+		at = absolute(at)
+		for below := ""; at != below; at = filepath.Dir(at) {
+			if vfs.Same(fsys, absolute(path), at) {
+				return true
+			}
+			below = at
+		}
+	}
+	return false
 }
 
-// absolute makes paths comparable, of which one may be relative.
+// absolute returns a name that has all directories above in it.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

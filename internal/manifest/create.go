@@ -149,14 +149,14 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 			}
 		}
 	}
-	f, _, end, err := writeManifest(o, &s, firstManifest, 0, l, c.Ring)
+	f, _, end, err := writeManifest(o, &s, firstManifest, frame.Name{}, l, c.Ring)
 	if err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	s.Durable = end.Next - 1
+	s.record(end)
 	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func vacant(o Options) (remains []string, err error) {
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		switch {
-		case !ours && !Harmless(base) && !o.leads(filepath.Join(o.Dir, base)):
+		case !ours && !Harmless(base) && !o.leads(o.FS, filepath.Join(o.Dir, base)):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
 		case !ours || name.Kind == filename.Lock:
 		// SUPER is all zeros, as ReadSuper has found. No file is encrypted under the keys yet.
@@ -250,8 +250,8 @@ func unusedKeyring(o Options, base string) bool {
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
-// and its name. On an error it removes the file.
-func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end frame.Cursor, err error) {
+// and its name. previous is the last frame of the manifest before. On an error it removes the file.
+func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	version := uint16(fileVersion)
 	if ring != nil {
@@ -260,6 +260,9 @@ func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.L
 	p := encodeFileHeader(s.UUID, num, previous, version)
 	enc = newEncryption(ring, s.UUID, num)
 	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
+	if ring != nil {
+		first.Tag = previous.Tag
+	}
 	snapshot, end, err := encodeFrame(manifestIdentity(s.UUID, num), enc, first, frame.Snapshot, l.Snapshot())
 	if err != nil {
 		return nil, nil, end, err

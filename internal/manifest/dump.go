@@ -24,7 +24,8 @@ func DumpSuper(d *dump.Writer, b []byte) {
 		} else {
 			d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
 			d.U64(off+56, "created", "manifest", "epoch", "durable frame", "session", "session before")
-			d.Field(off+104, slotSumAt-104, "reserved", "")
+			dumpSlotName(d, off+104)
+			d.Field(off+128, slotSumAt-128, "reserved", "")
 		}
 		d.U32(off+slotSumAt, "checksum")
 		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
@@ -35,11 +36,17 @@ func DumpSuper(d *dump.Writer, b []byte) {
 func dumpEncryptedSlot(d *dump.Writer, off int) {
 	d.Field(off+48, 24, "reserved", "")
 	d.U64(off+72, "epoch")
-	d.Field(off+80, slotLifeAt-80, "reserved", "")
+	dumpSlotName(d, off+80)
+	d.Field(off+104, slotLifeAt-104, "reserved", "")
 	dumpLife(d, off+slotLifeAt)
 	d.Field(off+slotTextAt, slotTextSize, "encrypted", "")
 	d.Field(off+slotTagAt, crypt.TagSize, "tag", "")
 	d.Field(off+slotTagAt+crypt.TagSize, slotSumAt-slotTagAt-crypt.TagSize, "reserved", "")
+}
+
+func dumpSlotName(d *dump.Writer, off int) {
+	d.U32(off, "durable frame is named", "its checksum")
+	d.Field(off+8, crypt.TagSize, "its tag", "")
 }
 
 func dumpLife(d *dump.Writer, off int) {
@@ -58,9 +65,8 @@ func Dump(d *dump.Writer, b []byte) {
 	d.U32(12, "reserved")
 	d.U64(16, "number")
 	d.Field(24, 16, "uuid", "")
-	d.U64(40, "previous")
-	d.Field(48, fileSumAt-48, "reserved", "")
-	d.U32(fileSumAt, "checksum")
+	d.U64(40, "previous", "its last frame")
+	d.U32(56, "checksum of that", "checksum")
 	encrypted := len(b) >= fileHeader && binary.LittleEndian.Uint16(b[8:]) == fileEncrypted
 	for off := fileHeader; off+frame.HeaderSize <= len(b); {
 		off = dumpFrame(d, b, off, encrypted)

@@ -53,8 +53,8 @@ func Encrypt(o Options) (err error) {
 func (l *Log) allFlushed() error {
 	waits := func(num entry.FileNum) bool { return num > l.layout.FlushedTo() && l.layout.Segment(num) == nil }
 	for _, end := range l.layout.JournalEnds() {
-		if waits(end.Segment) {
-			return fmt.Errorf("%w: the journal is not flushed up to segment %d", errs.ErrRefused, end.Segment)
+		if waits(end.File) {
+			return fmt.Errorf("%w: the journal is not flushed up to segment %d", errs.ErrRefused, end.File)
 		}
 	}
 	dirs := l.o.dirs()

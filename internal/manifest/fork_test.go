@@ -2,93 +2,181 @@ package manifest
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
-// bigEdit is an edit of some 700 bytes that adds a segment.
-func bigEdit(l *Log) *layout.Edit {
-	return &layout.Edit{
-		AddSegments: []layout.Segment{{Num: l.Layout().NextFile(), Kind: filename.Value, FileBytes: 1 << 20, Records: 1}},
-		Unknown:     []layout.TLV{{Tag: 999, Value: make([]byte, 700)}},
+// fork makes a store with one edit in the directory "a", and a copy of it in "b".
+func fork(t *testing.T, keys Keys) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	l := mustCreate(t, Options{Keys: keys, FS: mem, Dir: "a"})
+	mustAppend(t, l, &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: 1, Name: "common"}}, NextKeyspace: 2})
+	mustClose(t, l)
+	if err := mem.MkdirAll("b"); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, mem, "b", "a")
+	return mem
+}
+
+// replace makes the files of one directory those of another.
+func replace(t *testing.T, mem *vfs.Mem, to, from string) {
+	t.Helper()
+	for _, dir := range []string{to, from} {
+		names, err := mem.List(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, base := range names {
+			if dir == to {
+				err = mem.Remove(filepath.Join(dir, base))
+			} else {
+				put(t, mem, filepath.Join(to, base), get(t, mem, filepath.Join(from, base)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
-// Until Adopt, SUPER names the old manifest, however many edits follow the Fork: a crash
-// must find the store as it was.
-func TestSuperNamesTheOldManifestUntilAdopt(t *testing.T) {
-	mem := vfs.NewMem()
-	o := Options{Keys: testKeys, FS: mem, Dir: "db", FileBytes: 2000}
-	l := mustCreate(t, o)
-	mustAppend(t, l, bigEdit(l))
-	mustClose(t, l)
-	l, err := Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := l.Super().Manifest
-	if err := l.Fork(l.Layout()); err != nil {
-		t.Fatal(err)
-	}
-	for n := range 20 { // several times FileBytes
-		mustAppend(t, l, bigEdit(l))
-		s, err := OpenSuper(mem, "db", testKeys.ring())
-		if err != nil || s.Manifest != old {
-			t.Fatalf("after %d edits SUPER names manifest %d, want %d; %v", n+1, s.Manifest, old, err)
+// bothKinds runs fn for plain and for encrypted stores.
+func bothKinds(t *testing.T, fn func(t *testing.T, keys Keys)) {
+	t.Run("plain", func(t *testing.T) { fn(t, nil) })
+	t.Run("encrypted", func(t *testing.T) {
+		// Lives are random, as the same ones in two tests would use nonces twice.
+		ring := crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) {
+			return crypt.DataKey{ID: id, Cipher: crypt.AES256GCM, Key: [crypt.KeySize]byte{8}}, nil
+		})
+		if err := ring.SetCurrent(crypt.ID{1}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	crashed := o
-	crashed.FS = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
-	again, err := Open(crashed)
-	if err != nil || len(again.Layout().Segments()) != 1 {
-		t.Fatalf("after a crash: %v", err)
-	}
-	mustClose(t, again)
-
-	kept := ""
-	if err := l.Adopt(func(path string) error { kept = path; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if want := "db/" + filename.Of(filename.Manifest, old); kept != want {
-		t.Errorf("Adopt keeps %q, want %q", kept, want)
-	}
-	mustAppend(t, l, bigEdit(l)) // goes on in a shorter manifest
-	mustClose(t, l)
-	again, err = Open(o)
-	if err != nil || len(again.Layout().Segments()) != 22 {
-		t.Fatalf("after Adopt: %v", err)
-	}
-	mustClose(t, again)
+		fn(t, keysOf(ring))
+	})
 }
 
-// A log that was stopped writes nothing more, not even that the last edit is durable.
-func TestStoppedLogLeavesSuperAlone(t *testing.T) {
-	mem := vfs.NewMem()
-	full := faultfs.New(mem, faultfs.Options{})
-	o := Options{Keys: testKeys, FS: full, Dir: "db", FileBytes: 2000}
-	l := mustCreate(t, o)
-	before := get(t, mem, "db/SUPER")
-	broken := errors.New("close fails")
-	full.Inject(faultfs.Fault{Kinds: faultfs.Close, Path: "MANIFEST-000001", Err: broken})
-	for n := 0; l.Err() == nil; n++ {
-		if n == 20 {
-			t.Fatal("no new manifest was begun")
+// keyspaceEdit stands alone, so that SUPER records it.
+func keyspaceEdit(name string) *layout.Edit {
+	return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: 2, Name: name}}, NextKeyspace: 3}
+}
+
+// TestManifestOfAFork: SUPER names the frame that was durable, and not its number only. So the
+// manifest of another copy, with as many frames or more, is damage, also if the store was killed.
+func TestManifestOfAFork(t *testing.T) {
+	bothKinds(t, func(t *testing.T, keys Keys) {
+		for _, closed := range []bool{true, false} {
+			for more := range 2 {
+				mem := fork(t, keys)
+				for dir, name := range map[string]string{"a": "mine", "b": "other"} {
+					l, err := Open(Options{Keys: keys, FS: mem, Dir: dir})
+					if err != nil {
+						t.Fatal(err)
+					}
+					mustAppend(t, l, keyspaceEdit(name))
+					for range more {
+						if dir == "b" {
+							mustAppend(t, l, &layout.Edit{DropKeyspaces: []entry.KeyspaceID{1}})
+						}
+					}
+					if closed {
+						mustClose(t, l)
+					}
+				}
+				name := filename.Of(filename.Manifest, 1)
+				put(t, mem, filepath.Join("a", name), get(t, mem, filepath.Join("b", name)))
+				if _, err := Load(Options{Keys: keys, FS: mem, Dir: "a"}); !errors.Is(err, errs.ErrCorrupt) {
+					t.Errorf("closed %v, %d edits more: %v, want ErrCorrupt", closed, more, err)
+				}
+			}
 		}
-		e := bigEdit(l)
-		e.SetKeyspaces = []layout.Keyspace{{ID: 1, Name: "a"}} // stands alone
-		before = get(t, mem, "db/SUPER")
-		mustAppend(t, l, e)
-	}
-	if err := l.Err(); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, broken) {
-		t.Fatal(err)
-	}
-	if string(get(t, mem, "db/SUPER")) != string(before) {
-		t.Error("the log was stopped, and SUPER was written")
-	}
-	_ = l.Close()
+	})
+}
+
+// TestFollowerComparesThePredecessor: a manifest that another copy has begun tells which frame was
+// the last one of the manifest before. A follower that has read another one, or more, is not
+// taken along.
+func TestFollowerComparesThePredecessor(t *testing.T) {
+	bothKinds(t, func(t *testing.T, keys Keys) {
+		for name, edits := range map[string]int{"fewer frames": 0, "another frame": 1} {
+			mem := fork(t, keys)
+			a, err := Open(Options{Keys: keys, FS: mem, Dir: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustAppend(t, a, keyspaceEdit("mine"))
+			follower, err := Load(Options{Keys: keys, FS: mem, Dir: "a", ReadOnly: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := follower.Layout()
+			b, err := Open(Options{Keys: keys, FS: mem, Dir: "b"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range edits {
+				mustAppend(t, b, keyspaceEdit("other"))
+			}
+			if err := b.Renew(); err != nil {
+				t.Fatal(err)
+			}
+			mustClose(t, b)
+			replace(t, mem, "a", "b")
+			if err := follower.Refresh(); !errors.Is(err, errs.ErrForeign) || follower.Layout() != before {
+				t.Errorf("%s: %v, want ErrForeign", name, err)
+			}
+		}
+	})
+}
+
+// TestStoresWithoutNames: a store whose SUPER and manifest name no frames, as the first versions of
+// the format left them, is opened, and the next writes name them.
+func TestStoresWithoutNames(t *testing.T) {
+	bothKinds(t, func(t *testing.T, keys Keys) {
+		mem := fork(t, keys)
+		o := Options{Keys: keys, FS: mem, Dir: "a"}
+		l, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Renew(); err != nil { // this manifest has a predecessor
+			t.Fatal(err)
+		}
+		super, ring := l.Super(), l.Ring()
+		mustClose(t, l)
+		super.Named, super.Sum, super.Tag = 0, 0, [16]byte{}
+		var slots []byte
+		for _, offset := range []int64{0, slotSize} {
+			super.Epoch++
+			slot, err := super.encode(storeKey(ring), slotOffset(super.Epoch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slotOffset(super.Epoch) == offset {
+				slots = append(slots, slot...)
+			} else {
+				slots = append(slot, slots...)
+			}
+		}
+		put(t, mem, "a/SUPER", slots)
+		if l, err = Open(o); err != nil {
+			t.Fatal(err)
+		}
+		if l.super.Named != 0 {
+			t.Error("SUPER names a frame already")
+		}
+		mustAppend(t, l, keyspaceEdit("new"))
+		mustClose(t, l)
+		if l, err = Open(o); err != nil || l.super.Named != 1 || !l.super.agrees(l.end) {
+			t.Fatalf("named %d: %v", l.super.Named, err)
+		}
+		mustClose(t, l)
+	})
 }

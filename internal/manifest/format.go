@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
@@ -24,7 +25,7 @@ var editFields = fields[layout.Edit]{
 	list(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, putState, getState),
 	list(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, putNumber, getNumber),
 	value(7, must, "flushedTo", func(e *layout.Edit) *entry.FileNum { return &e.FlushedTo }, putNumber, getNumber),
-	list(8, must, "journalEnd", func(e *layout.Edit) *[]layout.JournalEnd { return &e.JournalEnds }, putJournalEnd, getJournalEnd),
+	list(8, must, "journalEnd", func(e *layout.Edit) *[]frame.End { return &e.JournalEnds }, putJournalEnd, getJournalEnd),
 	value(9, must, "lastVersion", func(e *layout.Edit) *entry.Version { return &e.LastVersion }, putNumber, (*wire).version),
 	value(10, must, "floor", func(e *layout.Edit) *entry.Version { return &e.Floor }, putNumber, (*wire).version),
 	list(11, may, "clock", func(e *layout.Edit) *[]layout.ClockSample { return &e.Clock }, putClock, getClock),
@@ -41,6 +42,7 @@ var editFields = fields[layout.Edit]{
 			return layout.Scrub{Began: w.varint(), Ended: w.varint(), UpTo: entry.FileNum(w.uvarint()), Until: entry.FileNum(w.uvarint())}
 		}),
 	value(19, must, "dataKey", func(e *layout.Edit) *layout.DataKey { return &e.DataKey }, putDataKey, getDataKey),
+	list(20, may, "session", func(e *layout.Edit) *[]layout.Session { return &e.Sessions }, putSession, getSession),
 	value(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
 		func(b []byte, _ bool) []byte { return b }, func(*wire) bool { return true }),
 }
@@ -55,6 +57,7 @@ var runFields = fields[layout.Run]{
 	value(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, putNumber, getNumber),
 	value(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, putNumber, (*wire).version),
 	parts(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, putExpiry, getExpiry),
+	parts(10, may, "superseded", func(r *layout.Run) bool { return r.Superseded != nil }, putSuperseded, getSuperseded),
 }
 
 var segmentFields = fields[layout.Segment]{
@@ -127,21 +130,34 @@ func getState(w *wire) layout.SegmentState {
 	return s
 }
 
-func putJournalEnd(b []byte, j layout.JournalEnd) []byte {
-	b = putNumbers(b, uint64(j.Segment), j.Offset, j.Frame, uint64(j.Chain))
+func putJournalEnd(b []byte, j frame.End) []byte {
+	b = putNumbers(b, uint64(j.File), uint64(j.Offset), j.Number, uint64(j.Sum))
 	if j.Life.IsZero() {
 		return b
 	}
 	return append(appendLife(b, j.Life), j.Tag[:]...)
 }
 
-func getJournalEnd(w *wire) layout.JournalEnd {
-	j := layout.JournalEnd{Segment: entry.FileNum(w.uvarint()), Offset: w.uvarint(), Frame: w.uvarint(), Chain: w.uint32()}
+func getJournalEnd(w *wire) (j frame.End) {
+	j.File, j.Offset, j.Number, j.Sum = entry.FileNum(w.uvarint()), w.offset(), w.uvarint(), w.uint32()
 	if len(w.p) > 0 {
 		j.Life = getLife(w)
 		copy(j.Tag[:], w.take(crypt.TagSize))
 	}
 	return j
+}
+
+func putSession(b []byte, s layout.Session) []byte {
+	return putJournalEnd(binary.LittleEndian.AppendUint64(putNumber(b, s.Number), s.ID), s.Found)
+}
+
+func getSession(w *wire) (s layout.Session) {
+	s.Number = w.uvarint()
+	if p := w.take(8); p != nil {
+		s.ID = binary.LittleEndian.Uint64(p)
+	}
+	s.Found = getJournalEnd(w)
+	return s
 }
 
 func putClock(b []byte, c layout.ClockSample) []byte {
@@ -259,6 +275,22 @@ func getExpiry(w *wire, r *layout.Run) {
 		}
 		last += step
 		r.Expiry[i] = entry.Expiring{At: last, Late: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint()}
+	}
+}
+
+func putSuperseded(b []byte, r *layout.Run) []byte {
+	b = putNumbers(b, uint64(len(r.Superseded)))
+	for _, s := range r.Superseded {
+		b = putNumbers(b, uint64(s.Keyspace), uint64(s.Version), s.Keep, s.Entries, s.Bytes, s.Separated)
+	}
+	return b
+}
+
+func getSuperseded(w *wire, r *layout.Run) {
+	r.Superseded = make([]meta.Superseded, w.count(6))
+	for i := range r.Superseded {
+		r.Superseded[i] = meta.Superseded{Keyspace: entry.KeyspaceID(w.uint32()), Version: w.version(),
+			Keep: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint(), Separated: w.uvarint()}
 	}
 }
 

@@ -32,9 +32,9 @@ func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
 	return checksum.New(uuid, byte(filename.Manifest), uint64(num))
 }
 
-// encodeFileHeader makes the header of the manifest num. Its checksum is the Chain
-// of the first frame.
-func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum, version uint16) []byte {
+// encodeFileHeader makes the header of the manifest num. previous is the last frame of the
+// manifest before. The checksum of the header is the Chain of the first frame.
+func encodeFileHeader(uuid [16]byte, num entry.FileNum, previous frame.Name, version uint16) []byte {
 	p := make([]byte, fileHeader)
 	le := binary.LittleEndian
 	copy(p, fileMagic)
@@ -42,30 +42,40 @@ func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum, version uint16
 	le.PutUint16(p[10:], fileHeader)
 	le.PutUint64(p[16:], uint64(num))
 	copy(p[24:40], uuid[:])
-	le.PutUint64(p[40:], uint64(previous))
+	le.PutUint64(p[40:], uint64(previous.File))
+	le.PutUint64(p[48:], previous.Number)
+	le.PutUint32(p[56:], previous.Sum)
 	le.PutUint32(p[fileSumAt:], manifestIdentity(uuid, num).Sum(0, p[:fileSumAt]))
 	return p
 }
 
-func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32, encrypted bool, err error) {
+// header is what the header of a manifest says.
+type header struct {
+	chain     uint32 // of the first frame
+	encrypted bool
+	previous  frame.Name // last frame of the manifest before, without its tag; no number: not recorded
+}
+
+func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
 	name := filename.Of(filename.Manifest, num)
 	le := binary.LittleEndian
 	if len(p) < fileHeader {
-		return 0, false, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
+		return h, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
 	}
-	chain = le.Uint32(p[fileSumAt:])
+	chain := le.Uint32(p[fileSumAt:])
 	if chain != manifestIdentity(uuid, num).Sum(0, p[:fileSumAt]) {
 		reason := "the header's checksum is wrong"
 		if string(p[:8]) == fileMagic && [16]byte(p[24:40]) != uuid {
 			reason = "the file belongs to another store"
 		}
-		return 0, false, errs.NewCorruption(name, 0, "%s", reason)
+		return h, errs.NewCorruption(name, 0, "%s", reason)
 	}
 	v, size := le.Uint16(p[8:]), le.Uint16(p[10:])
 	if v != fileVersion && v != fileEncrypted || size != fileHeader || le.Uint32(p[12:]) != 0 {
-		return 0, false, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
+		return h, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
 	}
-	return chain, v == fileEncrypted, nil
+	previous := frame.Name{File: entry.FileNum(le.Uint64(p[40:])), Number: le.Uint64(p[48:]), Sum: le.Uint32(p[56:])}
+	return header{chain, v == fileEncrypted, previous}, nil
 }
 
 // firstFrame is where the first frame goes, behind a header whose checksum is chain.
@@ -124,7 +134,8 @@ type reader struct {
 	enc  *encryption // nil: frames are plain
 	buf  []byte
 
-	before crypt.Tag // in an encrypted file: tag of the frame before, as the last frame that was read has it
+	before   crypt.Tag  // in an encrypted file: tag of the frame before, as the last frame that was read has it
+	previous frame.Name // last frame of the manifest before; no number: not recorded
 }
 
 // bytes reads the n bytes at off, which are within the file; they are valid until the
@@ -172,37 +183,41 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 // It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
 // apart.
 func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
-	r, chain, err := newReader(f, size, super, ring)
+	r, first, err := newReader(f, size, super, ring)
 	if err != nil {
 		return frame.Cursor{}, err
 	}
-	return r.walk(super, firstFrame(chain), fn)
+	return r.walk(super, first, fn)
 }
 
-// newReader reads the header of the manifest that super names. A nil ring wants it plain,
-// any other one encrypted.
-func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, chain uint32, err error) {
+// newReader reads the header of the manifest that super names, and returns where its first frame
+// is. A nil ring wants it plain, any other one encrypted.
+func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, first frame.Cursor, err error) {
 	num := super.Manifest
 	name := filename.Of(filename.Manifest, num)
 	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
 	p, err := r.bytes(0, min(size, fileHeader))
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %s: %w", name, err)
+		return nil, first, fmt.Errorf("read %s: %w", name, err)
 	}
-	chain, encrypted, err := decodeFileHeader(p, super.UUID, num)
+	h, err := decodeFileHeader(p, super.UUID, num)
 	if err != nil {
-		return nil, 0, err
+		return nil, first, err
 	}
-	if encrypted != (ring != nil) {
-		return nil, 0, errs.NewCorruption(name, 0, "SUPER and the header disagree on whether the store is encrypted")
+	if h.encrypted != (ring != nil) {
+		return nil, first, errs.NewCorruption(name, 0, "SUPER and the header disagree on whether the store is encrypted")
 	}
 	r.enc = newEncryption(ring, super.UUID, num)
-	return r, chain, nil
+	r.previous = h.previous
+	return r, firstFrame(h.chain), nil
 }
 
 // walk is scan from a frame on.
 func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	name := filename.Of(filename.Manifest, super.Manifest)
+	if !super.agrees(at) {
+		return at, errOtherCopy(name)
+	}
 	for at.Offset < r.size {
 		h, payload, err := r.frame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
@@ -214,17 +229,29 @@ func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame
 		if err != nil {
 			return at, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
 		}
+		if at.Next == 1 && r.previous.Number != 0 { // only this frame has the tag of the one before
+			r.previous.Tag, at.Tag = r.before, r.before
+		}
 		// A manifest is never written over, so a whole frame of another chain is
 		// no rest of an earlier life, as it may be in a journal.
 		if !at.Continues(&h) || r.before != at.Tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
 			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
 		}
+		next := at
+		next.Advance(&h)
+		if !super.agrees(next) {
+			return at, errs.NewCorruption(name, at.Offset, "frame %d is not the one that SUPER names: another copy of the store has written it", h.Number)
+		}
 		if err := fn(at.Offset, &h, payload); err != nil {
 			return at, err
 		}
-		at.Advance(&h)
+		at = next
 	}
 	return at, r.judgeTail(super, at)
+}
+
+func errOtherCopy(name string) error {
+	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
 }
 
 // framesBehind counts the frames behind damage that lies at a place of the manifest.

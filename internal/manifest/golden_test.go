@@ -37,13 +37,14 @@ func goldenEdit() *layout.Edit {
 			Files: []meta.File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
 			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
+			Superseded: []meta.Superseded{{Keyspace: 3, Version: 39, Entries: 2, Bytes: 30, Separated: 500}, {Keyspace: 3, Version: 40, Keep: 5, Entries: 1, Bytes: 10}},
 			Tombstones: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
 		}, Unknown: []layout.TLV{{Tag: 301, Value: []byte{7}}}}},
 		Dead:         []layout.Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
 		States:       []layout.SegmentState{{Num: 6, Status: layout.Relocated, Map: 8, Target: 7}},
 		DropSegments: []entry.FileNum{1},
 		FlushedTo:    3,
-		JournalEnds:  []layout.JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
+		JournalEnds:  []frame.End{{Name: frame.Name{File: 4, Number: 77, Sum: 0xcafe}, Offset: 8192}},
 		LastVersion:  41,
 		Floor:        20,
 		Clock:        []layout.ClockSample{{Version: 41, UnixMilli: 1700000000123}},
@@ -55,6 +56,7 @@ func goldenEdit() *layout.Edit {
 		NextKeyspace:   5,
 		CleanClose:     true,
 		Scrub:          layout.Scrub{Began: 1700000000000, Ended: 1690000000000, UpTo: 5, Until: 9},
+		Sessions:       []layout.Session{{Number: 12, ID: 0x1d1d1d1d1d1d1d1d, Found: frame.End{Name: frame.Name{File: 3, Number: 70, Sum: 0xbeef}, Offset: 5000}}},
 		Unknown:        []layout.TLV{{Tag: 302, Value: []byte("kept")}},
 	}
 }
@@ -64,10 +66,13 @@ func TestGolden(t *testing.T) { testGolden(t, "", nil) }
 // testGolden compares SUPER and a manifest with what they were, plain or encrypted.
 func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
-		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3, Session: 0x5e55, Before: 0x5e54}
+		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3, Session: 0x5e55, Before: 0x5e54,
+		Named: 1, Sum: 0x50c0ffee}
 	version := uint16(fileVersion)
+	previous := frame.Name{File: 1, Number: 9, Sum: 0xfeed}
 	if ring != nil {
 		super.Required, version = encrypted, fileEncrypted
+		super.Tag, previous.Tag = crypt.Tag{7, 7, 7}, crypt.Tag{8, 8, 8}
 	}
 	slots, err := super.encode(storeKey(ring), 0)
 	if err != nil {
@@ -82,8 +87,9 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 
 	id := manifestIdentity(goldenUUID, 2)
 	enc := newEncryption(ring, goldenUUID, 2)
-	file := encodeFileHeader(goldenUUID, 2, 1, version)
+	file := encodeFileHeader(goldenUUID, 2, previous, version)
 	at := firstFrame(binary.LittleEndian.Uint32(file[fileSumAt:]))
+	at.Tag = previous.Tag
 	fr, at, _ := encodeFrame(id, enc, at, frame.Snapshot, &layout.Edit{
 		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Journal}},
 		AddRuns:     []layout.Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},

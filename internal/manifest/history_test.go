@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
@@ -62,7 +63,7 @@ func (h *history) edit() *layout.Edit {
 	if h.rng.IntN(4) == 0 {
 		e.Unknown = []layout.TLV{{Tag: 1000 + uint16(h.rng.IntN(3)), Value: []byte{1, 2, byte(h.rng.IntN(9))}}}
 	}
-	e.JournalEnds = []layout.JournalEnd{{Segment: h.num(), Offset: 4096 + h.rng.Uint64N(1e6), Frame: h.next, Chain: h.rng.Uint32()}}
+	e.JournalEnds = []frame.End{{Name: frame.Name{File: h.num(), Number: h.next, Sum: h.rng.Uint32()}, Offset: 4096 + h.rng.Int64N(1e6)}}
 	e.CleanClose = h.rng.IntN(5) == 0
 	if h.rng.IntN(4) == 0 {
 		e.Scrub = layout.Scrub{Began: h.rng.Int64N(1e12), Ended: h.rng.Int64N(1e12), UpTo: h.num(), Until: h.num()}

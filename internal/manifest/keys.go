@@ -164,6 +164,10 @@ const (
 // between them.
 func slotParts(p []byte) [2][]byte { return [2][]byte{p[48:72], p[80:104]} }
 
+// slotName is where a plain slot has the name of the durable frame. An encrypted one has it in
+// clear where the second one of the parts was.
+func slotName(p []byte) []byte { return p[104:128] }
+
 // encrypt encrypts the slot p in place, all but its checksum.
 func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
 	if k.ring == nil {
@@ -174,6 +178,8 @@ func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
 		text = append(text, part...)
 		clear(part)
 	}
+	copy(slotParts(p)[1], slotName(p))
+	clear(slotName(p))
 	tag, life, err := k.ring.EncryptOnce(text, text, k.file(uuid), crypt.Slot, offset, p[:slotLifeAt])
 	if err != nil {
 		return fmt.Errorf("encrypt SUPER: %w", err)
@@ -198,6 +204,7 @@ func (k slotKey) decrypt(p []byte, uuid [16]byte, offset int64) ([]byte, error) 
 		return nil, err
 	}
 	plain := slices.Clone(p)
+	copy(slotName(plain), slotParts(plain)[1])
 	for _, part := range slotParts(plain) {
 		text = text[copy(part, text):]
 	}

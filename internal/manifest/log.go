@@ -38,15 +38,16 @@ type Log struct {
 	now     slot                  // the slot of SUPER that counted at Load; no bytes once it was written again
 	file    vfs.File              // nil if read-only, not mended yet, or closed
 	end     frame.Cursor          // where the good frames end
+	before  frame.Name            // the last frame of the manifest before; no number: not recorded
 	last    int64                 // offset of the last frame that was read
 	secured frame.Cursor          // the end up to which Refresh has made the file durable
 	limit   int64                 // length in bytes at which a new manifest begins
 	stopped atomic.Pointer[error] // why nothing is written any more
 
-	unproved bool          // SUPER has to record that the last frame is durable
-	forked   entry.FileNum // the manifest that SUPER still names, until Adopt; 0 = this one
-	slots    int           // how many slots of SUPER don't name this manifest yet; they are written before the next edit
-	previous entry.FileNum // the manifest to remove once both slots are written
+	session  *layout.Session // of this Log, until an edit has recorded it
+	unproved bool            // SUPER has to record that the last frame is durable
+	slots    int             // how many slots of SUPER don't name this manifest yet; they are written before the next edit
+	previous entry.FileNum   // the manifest to remove once both slots are written
 }
 
 // Load reads SUPER and the manifest that it names, up to a torn tail, and changes
@@ -131,18 +132,19 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
 	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
 		size = n
-		r, chain, err := newReader(f, n, &l.super, l.ring)
+		r, first, err := newReader(f, n, &l.super, l.ring)
 		if err != nil {
 			return err
 		}
 		l.enc = r.enc
-		l.end, err = r.walk(&l.super, firstFrame(chain), func(off int64, h *frame.Header, payload []byte) error {
+		l.end, err = r.walk(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
 			if h.Kind == frame.Snapshot {
 				snapshot = h.Size
 			}
 			l.last = off
 			return l.replayEdit(name, off, payload)
 		})
+		l.before = r.previous
 		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
 			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
 		}
@@ -204,6 +206,7 @@ func (l *Log) mendLocked() error {
 		return err
 	}
 	l.file = f
+	l.session = &layout.Session{ID: newSession()}
 	if l.recovered.CutBytes > 0 {
 		if err := f.Truncate(l.end.Offset); err != nil {
 			return err
@@ -235,6 +238,16 @@ func (l *Log) takeLocked(slots int) error {
 	}
 	l.removeOld()
 	return nil
+}
+
+// Found says where the journal ends that was found, and that this session goes on behind. The first
+// edit of the session records it. Call it after Mend, before Append.
+func (l *Log) Found(end frame.End) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != nil {
+		l.session.Found = end
+	}
 }
 
 // rewriteLast writes the last frame again, as it is. If the sync after its first
@@ -271,7 +284,7 @@ func (l *Log) old() (paths []string) {
 		if err != nil {
 			continue
 		}
-		if _, _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
+		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
 			paths = append(paths, path)
 		}
 	}
@@ -291,7 +304,7 @@ func (l *Log) writeSuper(slots int) error {
 		}
 	}
 	if err == nil && slots > 0 {
-		l.super.Durable = l.end.Next - 1
+		l.super.record(l.end)
 	}
 	for ; err == nil && slots > 0; slots-- {
 		if err = l.super.writeSlot(f, storeKey(l.ring)); err == nil {
@@ -374,15 +387,15 @@ func (l *Log) Append(e *layout.Edit) (*layout.Layout, error) {
 // Register records that a segment of the journal is durable up to a frame. It does
 // nothing if that frame or a later one is recorded. Errors are those of Append. The
 // new layout need not be installed: the layout of the next edit has the end, too.
-func (l *Log) Register(end layout.JournalEnd) error {
+func (l *Log) Register(end frame.End) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.layout.JournalEnds() {
-		if e.Frame >= end.Frame {
+		if e.Number >= end.Number {
 			return nil
 		}
 	}
-	_, err := l.appendLocked(&layout.Edit{JournalEnds: []layout.JournalEnd{end}})
+	_, err := l.appendLocked(&layout.Edit{JournalEnds: []frame.End{end}})
 	return err
 }
 
@@ -392,6 +405,15 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	}
 	if err := l.settleLocked(); err != nil {
 		return nil, err
+	}
+	if l.session != nil {
+		s, first := *l.session, *e
+		if n := len(l.layout.Sessions()); n > 0 {
+			s.Number = l.layout.Sessions()[n-1].Number
+		}
+		s.Number++
+		first.Sessions = []layout.Session{s}
+		e = &first
 	}
 	// Apply before writing: an edit that doesn't fit would be damage to the next Open.
 	next, err := l.layout.Apply(e)
@@ -413,9 +435,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 		return nil, l.stopLocked(err)
 	}
 	l.end = end
-	l.layout = next
-	// Until Adopt, SUPER must go on naming the old manifest.
-	if l.end.Offset >= l.limit && l.forked == 0 {
+	l.layout, l.session = next, nil
+	if l.end.Offset >= l.limit {
 		// The edit is durable, whatever happens here: the next Append returns the error.
 		_ = l.renewLocked()
 	}
@@ -433,19 +454,19 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 // Close. Any other failure stops the log.
 func (l *Log) proveLocked() error {
 	l.unproved = l.super.Durable != l.end.Next-1
-	if !l.unproved || l.slots > 0 || l.forked != 0 { // both slots are still to be written
+	if !l.unproved || l.slots > 0 { // both slots are still to be written
 		return nil
 	}
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
 		return nil // nothing was written
 	}
-	before := l.super.Durable
-	l.super.Durable = l.end.Next - 1
+	before := l.super
+	l.super.record(l.end)
 	err = errors.Join(l.super.writeSlot(f, storeKey(l.ring)), f.Close())
 	switch {
 	case errors.As(err, new(unwritten)):
-		l.super.Durable = before
+		l.super = before
 		return nil
 	case err != nil:
 		return l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
@@ -501,10 +522,11 @@ func (l *Log) Renew() error {
 func (l *Log) renewLocked() error {
 	old := l.super.Manifest
 	num := old + 1
-	f, enc, end, err := writeManifest(l.o, &l.super, num, old, l.layout, l.ring)
+	last := l.end.End(old, crypt.Life{}).Name
+	f, enc, end, err := writeManifest(l.o, &l.super, num, last, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
-		f, enc, end, err = writeManifest(l.o, &l.super, num+1, old, l.layout, l.ring)
+		f, enc, end, err = writeManifest(l.o, &l.super, num+1, last, l.layout, l.ring)
 	}
 	if err != nil {
 		l.limit = l.end.Offset + l.o.FileBytes
@@ -512,6 +534,7 @@ func (l *Log) renewLocked() error {
 	}
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
+	l.super.record(end)
 	l.slots, l.previous = 2, old
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
@@ -532,7 +555,7 @@ func (l *Log) Close() error {
 	if l.Err() == nil {
 		err = l.settleLocked()
 	}
-	if err == nil && l.Err() == nil && l.forked == 0 && l.super.Durable != l.end.Next-1 {
+	if err == nil && l.Err() == nil && l.super.Durable != l.end.Next-1 {
 		err = l.writeSuper(1)
 	}
 	err = errors.Join(err, l.file.Close())

@@ -658,7 +658,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 func FuzzLog(f *testing.F) {
 	id := manifestIdentity(testStore.UUID, 1)
 	build := func(payloads [][]byte) []byte {
-		p := encodeFileHeader(testStore.UUID, 1, 0, fileVersion)
+		p := encodeFileHeader(testStore.UUID, 1, frame.Name{}, fileVersion)
 		at := firstFrame(le.Uint32(p[fileSumAt:]))
 		for i, payload := range payloads {
 			kind := frame.Edit
@@ -713,7 +713,7 @@ func BenchmarkAppend(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		e := &layout.Edit{LastVersion: entry.Version(i + 1), JournalEnds: []layout.JournalEnd{{Segment: 9, Offset: uint64(i), Frame: uint64(i), Chain: rng.Uint32()}}}
+		e := &layout.Edit{LastVersion: entry.Version(i + 1), JournalEnds: []frame.End{{Name: frame.Name{File: 9, Number: uint64(i), Sum: rng.Uint32()}, Offset: int64(i)}}}
 		if _, err := l.Append(e); err != nil {
 			b.Fatal(err)
 		}

@@ -1,6 +1,9 @@
 package manifest
 
 import (
+	"cmp"
+	"path/filepath"
+
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/vfs"
 )
@@ -11,9 +14,20 @@ type Options struct {
 	Dir       string
 	ValueDir  string // "" = Dir
 	ReadOnly  bool   // write nothing at all
-	UpTo      bool   // a damaged edit ends the log, else it is an error; unless ReadOnly, call Fork, not Mend
+	UpTo      bool   // a damaged edit ends the log, else it is an error
 	Keys      Keys   // nil for a plain store
 	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
+}
+
+// Resolve cleans the names of the directories. If both mean one directory, however they are
+// written, ValueDir becomes Dir: from then on they can be compared. Call it again once
+// directories were made or opened, with their FS: until then a name may not lead anywhere.
+func (o *Options) Resolve() {
+	o.Dir = filepath.Clean(o.Dir)
+	o.ValueDir = filepath.Clean(cmp.Or(o.ValueDir, o.Dir))
+	if vfs.Same(o.FS, o.Dir, o.ValueDir) {
+		o.ValueDir = o.Dir
+	}
 }
 
 func (o *Options) dirs() []string {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
@@ -27,12 +28,15 @@ func (l *Log) Refresh() error {
 	if _, err := openValueDir(&l.o, &s, l.ring); err != nil {
 		return err
 	}
-	before := Log{super: l.super, values: l.values, layout: l.layout, enc: l.enc, end: l.end, last: l.last}
+	before := Log{super: l.super, values: l.values, layout: l.layout, enc: l.enc, end: l.end, before: l.before, last: l.last}
 	if s.Manifest == l.super.Manifest {
 		l.super = s
 		err = l.readOn()
 	} else {
 		err = l.reload()
+	}
+	if err == nil && !l.layout.Sessions().Continue(before.layout.Sessions()) {
+		err = errOtherCopy(filename.Of(filename.Manifest, s.Manifest))
 	}
 	if err == nil && l.layout.NextFile() < before.layout.NextFile() {
 		err = fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
@@ -42,7 +46,8 @@ func (l *Log) Refresh() error {
 	}
 	l.secured = l.end
 	if err != nil {
-		l.super, l.values, l.layout, l.enc, l.end, l.last = before.super, before.values, before.layout, before.enc, before.end, before.last
+		l.super, l.values, l.layout, l.enc = before.super, before.values, before.layout, before.enc
+		l.end, l.before, l.last = before.end, before.before, before.last
 		l.secured = frame.Cursor{}
 	}
 	return err
@@ -96,14 +101,18 @@ func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	if err != nil {
 		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
 	}
-	if h.Sum != end.Chain { // it continues other frames, or is another one
+	if h.Sum != end.Chain || h.Number != end.Next-1 { // it continues other frames, or is another one
 		return errOtherCopy(name)
 	}
-	return nil
-}
-
-func errOtherCopy(name string) error {
-	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
+	if r.enc == nil {
+		return nil
+	}
+	// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
+	tag, err := r.bytes(end.Offset-crypt.TagSize, crypt.TagSize)
+	if err == nil && crypt.Tag(tag) != end.Tag {
+		err = errOtherCopy(name)
+	}
+	return err
 }
 
 // reload reads the manifest that SUPER names now.
@@ -112,12 +121,18 @@ func (l *Log) reload() error {
 	if err != nil {
 		return err
 	}
+	// The old manifest may have got more frames before the new one was begun.
+	end := l.end.End(l.super.Manifest, crypt.Life{}).Name
+	if p := now.before; p.File == end.File && p.Number != 0 && (p.Number < end.Number || p.Number == end.Number && p != end) {
+		return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
+	}
 	for _, r := range now.layout.Runs() {
 		if was := l.layout.Run(r.ID); was != nil && !slices.Equal(was.Files, r.Files) {
 			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
 		}
 	}
-	l.super, l.values, l.layout, l.enc, l.end, l.last = now.super, now.values, now.layout, now.enc, now.end, now.last
+	l.super, l.values, l.layout, l.enc = now.super, now.values, now.layout, now.enc
+	l.end, l.before, l.last = now.end, now.before, now.last
 	return nil
 }
 

@@ -24,7 +24,7 @@ func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) 
 		return uuid, false
 	}
 	uuid = [16]byte(p[24:40])
-	_, _, err = decodeFileHeader(p, uuid, num)
+	_, err = decodeFileHeader(p, uuid, num)
 	return uuid, err == nil
 }
 
@@ -38,9 +38,12 @@ type Remains struct {
 	Damage []*errs.Corruption
 }
 
-// ReadRemains reads the manifest num as far as that is possible. durable is the number of a
-// frame that was durable, if SUPER says it. ring is nil for a plain store.
-func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, durable uint64, ring *crypt.Ring) (*Remains, error) {
+// ReadRemains reads the manifest num as far as that is possible. If it is the one that super names,
+// super also says which of its frames was durable. ring is nil for a plain store.
+func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, super *Super, ring *crypt.Ring) (*Remains, error) {
+	if super.Manifest != num {
+		super = &Super{}
+	}
 	m := &Remains{Number: num, Layout: layout.New(), Whole: true}
 	err := readManifest(fsys, dir, num, func(f io.ReaderAt, size int64) error {
 		r := &reader{f: f, size: size, id: manifestIdentity(uuid, num)}
@@ -49,15 +52,15 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, dura
 			return err
 		}
 		// If the header is damaged, SUPER says whether the manifest is encrypted: ring follows it.
-		_, encrypted, err := decodeFileHeader(head, uuid, num)
-		if encrypted || err != nil {
+		h, err := decodeFileHeader(head, uuid, num)
+		if h.encrypted || err != nil {
 			r.enc = newEncryption(ring, uuid, num)
 		} else if ring != nil {
 			m.Whole = false
 			m.Damage = append(m.Damage, errs.NewCorruption(filename.Of(filename.Manifest, num), -1, "it is plain, and the store is encrypted"))
 			return nil
 		}
-		return m.read(r, max(durable, 1))
+		return m.read(r, super)
 	})
 	if notThere(err) {
 		return &Remains{Layout: layout.New()}, nil
@@ -65,7 +68,8 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, dura
 	return m, err
 }
 
-func (m *Remains) read(r *reader, durable uint64) error {
+func (m *Remains) read(r *reader, super *Super) error {
+	durable := max(super.Durable, 1)
 	name := filename.Of(filename.Manifest, m.Number)
 	next := uint64(1)
 	for at := int64(fileHeader); at < r.size; {
@@ -78,6 +82,11 @@ func (m *Remains) read(r *reader, durable uint64) error {
 			return err
 		}
 		if err == nil {
+			end := frame.Cursor{Offset: at}
+			if end.Advance(&h); !super.agrees(end) {
+				m.Whole = false
+				m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d is not the one that SUPER names", h.Number))
+			}
 			m.take(name, at, e, h.Number == next)
 			next = h.Number + 1
 			at += h.Size

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -51,6 +52,20 @@ type Super struct {
 	Durable      uint64        // number of a frame of the manifest that is durable; 0 = not recorded
 	Session      uint64        // random, of the last session with a value directory; 0 = the store has none
 	Before       uint64        // session that the value directory may still name; 0 = its SUPER may not be made yet
+	Named        uint32        // 1: Sum and Tag are those of the frame Durable; 0: not recorded
+	Sum          uint32        // header checksum of that frame
+	Tag          crypt.Tag     // of that frame; zeros: it is plain
+}
+
+// record notes that the frame before end is durable.
+func (s *Super) record(end frame.Cursor) {
+	s.Durable, s.Named, s.Sum, s.Tag = end.Next-1, 1, end.Chain, end.Tag
+}
+
+// agrees reports whether the frame before at can be one of the manifest that s means: if it has the
+// number of the frame that was durable, it must be that frame, and not one of another copy.
+func (s *Super) agrees(at frame.Cursor) bool {
+	return s.Named == 0 || at.Next-1 != s.Durable || at.Chain == s.Sum && at.Tag == s.Tag
 }
 
 // Encrypted reports whether the store is encrypted.

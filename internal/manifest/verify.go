@@ -62,19 +62,17 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 		return fmt.Errorf("read %s: %w", super, err)
 	}
 	p = append(p, make([]byte, superSize-len(p))...)
-	var bad []*errs.Corruption
-	for _, off := range []int64{0, slotSize} {
-		s := decodeSlot(p[off:off+slotSize], off)
-		if !s.ok || s.UUID != l.super.UUID || s.decrypt(key) != nil {
-			bad = append(bad, errs.NewCorruption(super, off, "the slot in %s has no valid checksum or tag, or is another store's", dir))
+	for off := int64(0); off < superSize; off += slotSize {
+		at, other := p[off:off+slotSize], slotSize-off
+		if s := decodeSlot(at, off); s.ok && s.UUID == l.super.UUID && s.decrypt(key) == nil {
+			continue
 		}
-	}
-	// A crash may have torn the slot that was being written, and only a writer
-	// repairs it. So a reader doesn't report it.
-	if !l.o.ReadOnly || len(bad) > 1 {
-		for _, c := range bad {
-			report(c)
+		// A crash may have come when only the first slot was written, and only a writer writes the other.
+		if s := decodeSlot(p[other:other+slotSize], other); l.o.ReadOnly && s.ok && s.Epoch == 1 && allZero(at) {
+			continue
 		}
+		report(errs.NewCorruption(super, off, "the slot in %s has no valid checksum or tag, or is another store's; "+
+			"if the other one is whole, the next opening for writing writes this one again", dir))
 	}
 	return nil
 }

@@ -58,6 +58,14 @@ func (w *wire) uint32() uint32 {
 	return uint32(v)
 }
 
+func (w *wire) offset() int64 {
+	v := w.uvarint()
+	if v > math.MaxInt64 {
+		w.fail("offset %d", v)
+	}
+	return int64(v)
+}
+
 func (w *wire) version() entry.Version {
 	v := entry.Version(w.uvarint())
 	if v > entry.MaxVersion {

@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"unsafe" // entries are read in place: slice headers and bounds checks would double the cost of a get
 
@@ -33,6 +34,9 @@ type arena struct {
 	blockMax int      // size of the largest ordinary block
 	blockLen int      // size of the latest ordinary block
 	outside  atomic.Int64
+
+	spare  []byte   // the next ordinary block, if ahead has allocated it
+	spares [][]byte // blocks for outside values to come, likewise
 }
 
 // granule is one entry of the table: where it lies, and how many bytes of
@@ -72,14 +76,51 @@ func (a *arena) reserve(n int) (ref, error) {
 	return r, nil
 }
 
+// blockExtra is what a block has beside records: the zero ref, and the jump.
+const blockExtra = 2 * headerSize
+
+// nextBlock is the size of the next ordinary block. Small tables stay small: the first block has
+// 4 KB, each next one four times as much, up to blockMax.
+func (a *arena) nextBlock() int { return min(max(a.blockLen*4, firstBlock), a.blockMax) }
+
+// fits reports whether records of n bytes in all find a place without an allocation. A record that
+// begins a block leaves the rest of the one before unused: so one place must have room for all.
+func (a *arena) fits(n int) bool { return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra }
+
+// ahead allocates what records of n bytes in all will need, and outside values of these lengths.
+// After an error, some of it may be there.
+func (a *arena) ahead(n int, outside []int) error {
+	// Blocks that are still here were for values that were not added.
+	for _, mem := range a.spares {
+		giveBack(mem)
+	}
+	a.spares = a.spares[:0]
+	for _, size := range outside {
+		mem, err := offheap.Alloc((size + 7) &^ 7)
+		if err != nil {
+			return err
+		}
+		a.spares = append(a.spares, mem)
+	}
+	if a.fits(n) {
+		return nil
+	}
+	giveBack(a.spare)
+	var err error
+	a.spare, err = offheap.Alloc((max(a.nextBlock(), n+blockExtra) + 7) &^ 7)
+	return err
+}
+
 // grow begins a block with room for a record of n bytes, and leaves a jump to it
 // at the end of the current one.
 func (a *arena) grow(n int) error {
-	// Small tables stay small: the first block has 4 KB, each next one four times as
-	// much, up to blockMax.
-	size := min(max(a.blockLen*4, firstBlock), a.blockMax)
-	room := max(size, n+2*headerSize) // the zero ref and the jump need room too
-	start, mem, err := a.block(room)
+	size := a.nextBlock()
+	mem := a.spare
+	if a.spare = nil; len(mem) < n+blockExtra {
+		giveBack(mem)
+		mem = nil
+	}
+	start, mem, err := a.block(max(size, n+blockExtra), mem)
 	if err != nil {
 		return err
 	}
@@ -100,7 +141,12 @@ func (a *arena) place(n int) (ref, unsafe.Pointer, error) {
 			return 0, nil, err
 		}
 	}
-	r, mem, err := a.block(n)
+	var mem []byte
+	if i := slices.IndexFunc(a.spares, func(mem []byte) bool { return len(mem) == (n+7)&^7 }); i >= 0 {
+		mem = a.spares[i]
+		a.spares = slices.Delete(a.spares, i, i+1)
+	}
+	r, mem, err := a.block(n, mem)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -108,19 +154,22 @@ func (a *arena) place(n int) (ref, unsafe.Pointer, error) {
 	return r, unsafe.Pointer(unsafe.SliceData(mem)), nil
 }
 
-// block allocates memory and enters it into the table.
-func (a *arena) block(n int) (ref, []byte, error) {
+// block enters n bytes or more into the table: mem, or if that is nil, memory that it allocates.
+func (a *arena) block(n int, mem []byte) (ref, []byte, error) {
+	if mem == nil {
+		var err error
+		if mem, err = offheap.Alloc((n + 7) &^ 7); err != nil {
+			return 0, nil, err
+		}
+	}
 	var table []granule
 	if p := a.granules.Load(); p != nil {
 		table = *p
 	}
-	count := (n + 8*granuleUnits - 1) / (8 * granuleUnits)
+	count := (len(mem) + 8*granuleUnits - 1) / (8 * granuleUnits)
 	if len(table)+count > refLimit/granuleUnits {
+		giveBack(mem)
 		return 0, nil, ErrFull
-	}
-	mem, err := offheap.Alloc((n + 7) &^ 7)
-	if err != nil {
-		return 0, nil, err
 	}
 	// Appending to the table in place is safe: readers know only its front.
 	start, before := ref(len(table))<<granuleShift, int64(0)
@@ -136,16 +185,16 @@ func (a *arena) block(n int) (ref, []byte, error) {
 	return start, mem, nil
 }
 
-// free gives back memory of offheap.Alloc. It can only fail for other memory.
-func free(mem []byte) {
+// giveBack frees memory of offheap.Alloc. That can only fail for other memory.
+func giveBack(mem []byte) {
 	err := offheap.Free(mem)
 	invariant.Check(err == nil, "free memory of a memtable: %v", err)
 }
 
 func (a *arena) release() {
-	for _, mem := range a.blocks {
-		free(mem)
+	for _, mem := range slices.Concat(a.blocks, a.spares, [][]byte{a.spare}) {
+		giveBack(mem)
 	}
-	a.blocks = nil
+	a.blocks, a.spares, a.spare = nil, nil, nil
 	a.granules.Store(nil)
 }

@@ -23,6 +23,9 @@ type buckets struct {
 
 const firstBuckets = 128
 
+// bucketLimit is how many keys n buckets take.
+func bucketLimit(n int) int { return n / 8 * 5 }
+
 func newBuckets(n int) (*buckets, error) {
 	mem, err := offheap.Alloc(n * 8)
 	if err != nil {
@@ -32,7 +35,7 @@ func newBuckets(n int) (*buckets, error) {
 		words: unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(mem))), n),
 		mem:   mem,
 		shift: uint8(64 - bits.TrailingZeros(uint(n))),
-		limit: n / 8 * 5,
+		limit: bucketLimit(n),
 	}, nil
 }
 

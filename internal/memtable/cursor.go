@@ -1,6 +1,8 @@
 package memtable
 
 import (
+	"sync"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/internal/iterator"
@@ -24,8 +26,12 @@ type cursor struct {
 
 var _ iterator.Iterator = (*cursor)(nil)
 
+// cursors has those that were closed: a short walk would otherwise be mostly their allocation.
+var cursors = sync.Pool{New: func() any { return new(cursor) }}
+
 func newCursor(v *view, m *marks) *cursor {
-	c := &cursor{view: v, marks: m, level: -1}
+	c := cursors.Get().(*cursor)
+	c.view, c.marks, c.level = v, m, -1
 	for _, level := range v.levels {
 		if len(level) > 0 {
 			c.levels[c.count] = level
@@ -159,5 +165,11 @@ func (c *cursor) Entry() *entry.Entry {
 
 func (c *cursor) Err() error { return nil }
 
-// Close drops the view, whose memory can then be freed.
-func (c *cursor) Close() { *c = cursor{level: -1} }
+// Close drops the view, whose memory can then be freed, and gives the cursor to other readers.
+func (c *cursor) Close() {
+	invariant.Check(c.view != nil, "an iterator is closed twice")
+	*c = cursor{level: -1}
+	if !invariant.Enabled { // else one that is used after Close is found out
+		cursors.Put(c)
+	}
+}

@@ -80,15 +80,36 @@ func inRange(key, lo, hi []byte) bool {
 // Iterator; a nil hi is no bound.
 func (t *Table) Between(lo, hi []byte) int { return t.view.Load().within(lo, hi) }
 
-// Size returns how many entries have keys in [lo, hi), with all versions, and an estimate of
-// the memory that they take. A nil hi is no bound. It sorts what was added since the last view.
-func (t *Table) Size(lo, hi []byte) (entries, bytes uint64) {
+// looks is how many entries of a level Size looks at.
+const looks = 256
+
+// Size returns how many entries have keys in [lo, hi), with all versions. From some of them it
+// estimates the bytes of their keys and inline values, and of separated values. A nil hi is no
+// bound. It sorts what was added since the last view.
+func (t *Table) Size(lo, hi []byte) (entries, size, separated uint64) {
 	v := t.extend()
-	if v.count == 0 {
-		return 0, 0
+	for _, level := range v.levels {
+		part := v.cut(level, lo, hi)
+		var keys, inline, values, n uint64
+		step := len(part)/looks + 1
+		for at := 0; at < len(part); at += step {
+			// Not at regular distances, since keys of some kind may be, too.
+			jitter := uint64(at+1) * 0x9e3779b97f4a7c15
+			r := t.arena.at(part[min(at+int((jitter^jitter>>29)>>16%uint64(step)), len(part)-1)].place)
+			keys += uint64(r.keyLen())
+			if r.word&flagSeparated != 0 {
+				values += uint64(r.value)
+			} else {
+				inline += uint64(r.value)
+			}
+			n++
+		}
+		each := float64(len(part)) / float64(max(n, 1))
+		entries += uint64(len(part))
+		size += uint64(each * float64(keys+inline))
+		separated += uint64(each * float64(values))
 	}
-	entries = uint64(v.within(lo, hi))
-	return entries, uint64(float64(t.Bytes()) * float64(entries) / float64(v.count))
+	return entries, size, separated
 }
 
 // Split returns at most n-1 keys, in order, that cut the entries with keys in

@@ -79,7 +79,7 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if invariant.Enabled {
 		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
 	}
-	b, err := t.room()
+	b, err := t.room(1)
 	if err != nil {
 		return err
 	}
@@ -132,19 +132,26 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 // Tombstones returns the range tombstones added so far; nil if there are none.
 func (t *Table) Tombstones() *tombstone.Set { return t.tombstones.Load() }
 
-// room returns the buckets, with room for one more key.
-func (t *Table) room() (*buckets, error) {
+// room returns the buckets, with room for n more keys.
+func (t *Table) room(n int) (*buckets, error) {
 	old := t.byKey.Load()
-	if old != nil && t.keys < old.limit {
+	if old != nil && t.keys+n <= old.limit {
 		return old, nil
+	}
+	size := firstBuckets
+	if old != nil {
+		size = t.nextBuckets(old)
+	}
+	for bucketLimit(size) < t.keys+n {
+		size *= 2
 	}
 	// Readers may still probe the outgrown table, so it is freed with the Table.
 	var b *buckets
 	var err error
 	if old == nil {
-		b, err = newBuckets(firstBuckets)
+		b, err = newBuckets(size)
 	} else {
-		b, err = old.grown(t.nextBuckets(old))
+		b, err = old.grown(size)
 	}
 	if err != nil {
 		return nil, err
@@ -161,7 +168,7 @@ func (t *Table) room() (*buckets, error) {
 // keys to larger tables is a good part of the cost of Add. Else it is twice that of b.
 func (t *Table) nextBuckets(b *buckets) int {
 	n := len(b.words)
-	if each := max(t.arena.used(t.arena.next)/int64(t.keys), 1); int64(4*b.limit) <= t.limit/each {
+	if each := max(t.arena.used(t.arena.next)/int64(max(t.keys, 1)), 1); int64(4*b.limit) <= t.limit/each {
 		return 4 * n
 	}
 	return 2 * n
@@ -310,10 +317,10 @@ func (t *Table) Release() {
 	// The old view has refs to records that are freed below.
 	t.view.Store(&view{arena: &t.arena})
 	for _, b := range t.spent {
-		free(b.mem)
+		giveBack(b.mem)
 	}
 	if b := t.byKey.Load(); b != nil {
-		free(b.mem)
+		giveBack(b.mem)
 	}
 	t.spent, t.shadowed = nil, nil
 	t.byKey.Store(nil)

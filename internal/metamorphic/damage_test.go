@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -249,11 +248,7 @@ func (b *beholder) errorf(format string, args ...any) {
 
 // behold opens and reads the store, and returns the outcome in one word.
 func (b *beholder) behold() (outcome string) {
-	watch := time.AfterFunc(30*time.Second, func() {
-		debug.SetTraceback("all")
-		panic(b.d.what + ": the store hangs")
-	})
-	defer watch.Stop()
+	defer deadline.Watch(b.t, b.d.what+": the store hangs")()
 	defer func() {
 		if p := recover(); p != nil {
 			b.errorf("panic: %v\n%s", p, debug.Stack())

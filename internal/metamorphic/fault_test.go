@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -106,11 +105,7 @@ func (r *faultRun) errorf(format string, args ...any) {
 
 // run reports whether a fault was met.
 func (r *faultRun) run() bool {
-	watch := time.AfterFunc(2*time.Minute, func() {
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("script %q hangs after operation %d failed (%s)", r.script.name, r.nth, r.kind.name))
-	})
-	defer watch.Stop()
+	defer deadline.Watch(r.t, fmt.Sprintf("script %q hangs after operation %d failed (%s)", r.script.name, r.nth, r.kind.name))()
 	defer func() {
 		if p := recover(); p != nil {
 			r.errorf("panic: %v\n%s", p, debug.Stack())

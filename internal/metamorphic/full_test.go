@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -126,7 +127,10 @@ func (r *fullRun) write() {
 	next, side := maps.Clone(r.model), maps.Clone(r.side)
 	b := r.db.NewBatch()
 	var to, beside writer = b, nil
-	commit := func() error { return b.Commit(context.Background()) }
+	commit := func() error {
+		_, err := b.Commit(context.Background(), 0)
+		return err
+	}
 	if r.side != nil {
 		beside = b.In(r.keyspace())
 	}
@@ -254,29 +258,26 @@ func (r *fullRun) crash() {
 func (r *fullRun) recovers() {
 	r.mem.SetCapacity(0)
 	limit := r.o.DiskLimit > 0
-	for begin := time.Now(); ; r.waited++ {
-		err := r.db.Set([]byte("key 000"), []byte("x"))
-		if r.passes("set", err) {
-			break
+	deadline.Wait(r.t, "writes succeed again", func() bool {
+		if r.passes("set", r.db.Set([]byte("key 000"), []byte("x"))) {
+			return true
 		}
-		if limit { // more disk space does not help: some of the data must go
-			for i := range 400 {
-				if r.passes("delete", r.db.Delete(fmt.Appendf(nil, "key %03d", i))) {
-					delete(r.model, fmt.Sprintf("key %03d", i))
-				}
+		if r.waited++; !limit {
+			return false
+		}
+		// More disk space does not help: some of the data must go.
+		for i := range 400 {
+			if r.passes("delete", r.db.Delete(fmt.Appendf(nil, "key %03d", i))) {
+				delete(r.model, fmt.Sprintf("key %03d", i))
 			}
-			if r.side != nil {
-				r.turnSide()
-			}
-			_, err := r.db.Reclaim(context.Background())
-			r.passes("reclaim", err)
 		}
-		if time.Since(begin) > 10*time.Second {
-			r.errorf("after %v still %v", time.Since(begin), err)
-			return
+		if r.side != nil {
+			r.turnSide()
 		}
-		<-time.After(5 * time.Millisecond)
-	}
+		_, err := r.db.Reclaim(context.Background())
+		r.passes("reclaim", err)
+		return false
+	})
 	r.model["key 000"] = "x"
 	must(r.t, "flush", r.db.Flush(context.Background()))
 	must(r.t, "verify", r.db.Verify(context.Background(), nil))

@@ -1,12 +1,14 @@
 package metamorphic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -204,13 +206,7 @@ func (p *keyspaceProgram) commit() {
 		pairs := p.now[nameOf(ks)]
 		p.n++
 		if p.rng.IntN(8) == 0 {
-			lo, hi := p.key(), p.key()
-			p.note("delete %.5q %q to %q", nameOf(ks), lo, hi)
-			p.must("delete range", txn.In(ks).DeleteRange([]byte(lo), []byte(hi)))
-			maps.DeleteFunc(pairs, func(k, _ string) bool { return lo <= k && k < hi })
-			if lo < hi {
-				wrote = true
-			}
+			wrote = p.deleteRanges(txn, ks) || wrote
 			continue
 		}
 		wrote = true
@@ -237,6 +233,88 @@ func (p *keyspaceProgram) commit() {
 	}
 	p.must("commit", txn.Commit())
 	p.committed(synced && wrote || p.db.Metrics().Tree.Spills > spills)
+}
+
+// deleteRanges deletes some ranges: of one keyspace, many with one lower bound, or from the middle of
+// each keyspace to its end and from the beginning of the next one. It reports whether it wrote.
+func (p *keyspaceProgram) deleteRanges(txn *brock.Txn, ks *brock.Keyspace) (wrote bool) {
+	switch p.rng.IntN(3) {
+	case 0:
+		lo := p.key()
+		for range 1 + p.rng.IntN(3) {
+			wrote = p.deleteRange(txn, ks, lo, p.key()) || wrote
+		}
+	case 1:
+		for ks := range p.db.Keyspaces() {
+			p.deleteRange(txn, ks, p.key(), "")
+			p.deleteRange(txn, ks, "", p.key())
+			wrote = true
+		}
+	default:
+		return p.deleteRange(txn, ks, p.key(), p.key())
+	}
+	return wrote
+}
+
+// deleteRange deletes [lo, hi); "" is no bound.
+func (p *keyspaceProgram) deleteRange(txn *brock.Txn, ks *brock.Keyspace, lo, hi string) bool {
+	p.note("delete %.5q %q to %q", nameOf(ks), lo, hi)
+	var upper []byte
+	if hi != "" {
+		upper = []byte(hi)
+	}
+	p.must("delete range", txn.In(ks).DeleteRange([]byte(lo), upper))
+	maps.DeleteFunc(p.now[nameOf(ks)], func(k, _ string) bool { return lo <= k && (hi == "" || k < hi) })
+	return hi == "" || lo < hi
+}
+
+// copies makes copies of the store in all ways there are: each has the same pairs, and no damage.
+func (p *keyspaceProgram) copies() {
+	p.note("copies")
+	disk := vfs.NewMem()
+	to := func(name string) brock.Options { return brock.Options{Dir: "/" + name, FS: disk, Keys: p.o.Keys} }
+	var stream bytes.Buffer
+	_, err := p.db.Backup(context.Background(), &stream, brock.BackupOptions{})
+	p.must("backup", err)
+	_, err = brock.Restore(context.Background(), &stream, to("restored"))
+	p.must("restore", err)
+	checkpoint := to(fmt.Sprintf("checkpoint %d", len(p.log))) // after a crash those before may be back
+	checkpoint.FS = p.mem
+	p.must("checkpoint", p.db.Checkpoint(context.Background(), checkpoint.Dir))
+	from := p.o
+	from.FS = p.mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	salvaged := to("salvaged")
+	_, err = brock.Salvage(context.Background(), from, salvaged, func(c *brock.CorruptionError) { p.note("salvage: %v", c) })
+	p.must("salvage", err)
+	follower := p.o
+	follower.Mode, follower.FS = brock.Follow, p.mem
+	for _, o := range []brock.Options{to("restored"), checkpoint, salvaged, follower} {
+		db, err := brock.Open(o)
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		p.must("open "+o.Dir, err)
+		if o.Mode == brock.Follow {
+			_, err := db.Refresh(context.Background())
+			p.must("refresh", err)
+		}
+		for range 2 {
+			got, err := readStore(db)
+			p.must("read "+o.Dir, err)
+			if got.String() != p.now.String() {
+				p.fatalf("%s, mode %d, has\n%v\nwant\n%v", o.Dir, o.Mode, got, p.now)
+			}
+			if o.Mode != brock.Follow {
+				p.must("compact "+o.Dir, db.Compact(context.Background()))
+			}
+		}
+		p.must("close "+o.Dir, db.Close())
+	}
+	names, err := p.mem.List(checkpoint.Dir)
+	p.must("list", err)
+	for _, name := range names {
+		p.must("remove", p.mem.Remove(filepath.Join(checkpoint.Dir, name)))
+	}
 }
 
 // empty clears one keyspace, or all.
@@ -408,6 +486,8 @@ func (p *keyspaceProgram) run(ops int) {
 			p.reopen()
 		case n < 38:
 			p.crash()
+		case n == 38 && p.rng.IntN(3) == 0:
+			p.copies()
 		default:
 			p.checkAll()
 		}

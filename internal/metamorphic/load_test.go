@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -55,11 +54,7 @@ type load struct {
 }
 
 func (l *load) run() (struck bool) {
-	watch := time.AfterFunc(60*time.Second, func() {
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("seed %d: the store hangs", l.seed))
-	})
-	defer watch.Stop()
+	defer deadline.Watch(l.t, fmt.Sprintf("seed %d: the store hangs", l.seed))()
 	rng := rand.New(rand.NewPCG(l.seed, 77))
 	mem := vfs.NewMem()
 	files := countHandles(mem)

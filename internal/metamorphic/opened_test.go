@@ -117,11 +117,7 @@ func openGround(t *testing.T, v *victim, where place, n int) *ground {
 // suffer damages the store in the n-th way, works with it, and opens it again. It returns
 // the outcome in one word.
 func (g *ground) suffer(n int) (outcome string) {
-	watch := time.AfterFunc(30*time.Second, func() {
-		debug.SetTraceback("all")
-		panic(g.d.what + ": the store hangs")
-	})
-	defer watch.Stop()
+	defer deadline.Watch(g.t, g.d.what+": the store hangs")()
 	defer func() {
 		if p := recover(); p != nil {
 			g.errorf("panic: %v\n%s", p, debug.Stack())

@@ -131,7 +131,8 @@ func (s *session) batch(writes ...write) {
 				return err
 			}
 		}
-		return b.Commit(context.Background())
+		_, err := b.Commit(context.Background(), 0)
+		return err
 	})
 }
 
@@ -601,7 +602,7 @@ var scripts = []script{
 		s.compact()
 		s.close()
 	}},
-	{name: "kept and recycled segments", big: true, options: brock.Options{Durability: brock.Buffered}, run: func(s *session) {
+	{name: "kept and dropped segments", big: true, options: brock.Options{Durability: brock.Buffered}, run: func(s *session) {
 		s.open()
 		for i := range 5 {
 			s.commit(buffered, put(key(i), text(key(i), 1, 1<<20)))
@@ -610,7 +611,7 @@ var scripts = []script{
 		for i := range 10 {
 			s.commit(buffered, put("same", text("same", i, 1<<20)))
 		}
-		s.flush() // keeps no values: the file is used again
+		s.flush() // keeps no values: the file goes
 		s.commit(synced, put("a", "1"))
 		s.commit(buffered, put("b", text("b", 1, 2000)))
 		for i := range 5 {

@@ -3,7 +3,11 @@
 // Blocks hold no Go pointers.
 package offheap
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/brockdb/brock/internal/failure"
+)
 
 // minMapped is the size from which a block is a mapping of its own. For smaller ones
 // the Go heap costs fewer pages and no system call.
@@ -11,7 +15,8 @@ const minMapped = 64 << 10
 
 // Alloc returns n zero bytes, aligned to 8, which stay until Free. On systems without
 // anonymous mappings they are on the Go heap; also in race builds, whose detector
-// sees only the Go heap.
+// sees only the Go heap. An error is of the class Refused of package failure: the system has no
+// memory now.
 func Alloc(n int) ([]byte, error) {
 	if n < minMapped {
 		n = max(n, 0)
@@ -19,7 +24,7 @@ func Alloc(n int) ([]byte, error) {
 	}
 	b, err := mapAnonymous(n)
 	if err != nil {
-		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, failure.Memory(err))
 	}
 	return b, nil
 }

@@ -164,7 +164,7 @@ func (m *BitMemory) ageLocked() {
 	next := (m.generation() + 1) % generations
 	for _, b := range m.sets {
 		if b.turn == next || b.turn == eachEpoch {
-			b.Clear()
+			b.wipe()
 		}
 	}
 	m.forgetPagesLocked()
@@ -315,12 +315,39 @@ func (b *Bits) TestSet(i int64) bool {
 	return block[u/64%blockWords].Or(bit)&bit != 0
 }
 
+// wipe empties the set, as Clear does, but only blocks that were empty are dropped: the others
+// will be needed again. Else each epoch would make garbage of all blocks.
+func (b *Bits) wipe() {
+	for i := range b.blocks {
+		if block := b.blocks[i].Load(); block != nil && !block.wipe() {
+			b.drop(i)
+		}
+	}
+}
+
+// wipe clears all bits, and reports whether there were any.
+func (b *bitBlock) wipe() (any bool) {
+	for i := range b {
+		if b[i].Load() != 0 {
+			b[i].Store(0)
+			any = true
+		}
+	}
+	return any
+}
+
 // Clear empties the set. A number that is set meanwhile may get lost.
 func (b *Bits) Clear() {
 	for i := range b.blocks {
 		// Most blocks were never taken: to look is cheaper than to write.
-		if b.blocks[i].Load() != nil && b.blocks[i].Swap(nil) != nil && b.memory != nil {
-			b.memory.used.Add(-bitBlockBytes)
+		if b.blocks[i].Load() != nil {
+			b.drop(i)
 		}
+	}
+}
+
+func (b *Bits) drop(i int) {
+	if b.blocks[i].Swap(nil) != nil && b.memory != nil {
+		b.memory.used.Add(-bitBlockBytes)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -119,6 +120,41 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	}
 	if f.Known(-1, 1) || f.Known(0, 101*pageSize) || f.ReadCold(p, 100*pageSize-1) == nil {
 		t.Error("a range outside of the file is known, or read")
+	}
+}
+
+// Cold reads make hardly any garbage: it would let the Go heap grow, in the place of the page cache.
+func TestColdReadsAllocateNothing(t *testing.T) {
+	if invariant.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	w, f := openWatched(t, 100)
+	bits := f.files.Bits
+	p := make([]byte, 1000)
+	read := func() {
+		w.evict()
+		for range generations {
+			bits.misses.Store(bits.length.Load())
+			bits.End()
+		}
+		for page := range int64(100) {
+			if off := page * pageSize; f.Known(off, len(p)) {
+				t.Fatalf("page %d is known", page)
+			} else if err := f.ReadCold(p, off); err != nil {
+				t.Fatal(err)
+			} else if !f.Known(off, len(p)) {
+				t.Fatalf("page %d was read, and is not known", page)
+			}
+		}
+		bits.misses.Store(bits.length.Load())
+		bits.End()
+		for page := range int64(100) { // some are told
+			f.Known(page*pageSize, 1)
+		}
+	}
+	// Blocks of bits may be made anew, as several epochs have passed without a use.
+	if n := testing.AllocsPerRun(20, read); n > generations {
+		t.Errorf("%v allocations in 100 cold reads, want %d at most", n, generations)
 	}
 }
 

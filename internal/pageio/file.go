@@ -241,8 +241,9 @@ func (f *File) use(page int64) {
 		return
 	}
 	defer f.files.leave(d)
-	var b [1]byte
-	_, _ = d.ReadAt(b[:], page*pageSize) // an error is met again by the reader that needs the page
+	p := answers.Get().(*answer)
+	_, _ = d.ReadAt(p[:1], page*pageSize) // an error is met again by the reader that needs the page
+	answers.Put(p)
 }
 
 // note notes that pages are in memory.
@@ -300,6 +301,12 @@ const (
 	inOrder    = 16 // pages that the system is asked about at a time while they are used in order
 )
 
+// answer is memory for what the system says. Cold reads must not make garbage: the Go heap
+// would grow, and leave less memory for the page cache.
+type answer [probePages]byte
+
+var answers = sync.Pool{New: func() any { return new(answer) }}
+
 // probe notes which of the pages around first, and up to last, are in memory now. It
 // reports whether the system has told. One question covers a megabyte, and costs far
 // less than the reads that it saves. If a page was not in memory, most others of its
@@ -313,7 +320,8 @@ func (f *File) probe(first, last int64) (told bool) {
 	if f.cold.Test(first / probePages) {
 		begin, end = first, last
 	}
-	var buf [probePages]byte
+	buf := answers.Get().(*answer)
+	defer answers.Put(buf)
 	found := buf[:min(end, (f.size-1)/pageSize)-begin+1]
 	if m.Resident(begin*pageSize, found) != nil {
 		return false

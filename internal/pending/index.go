@@ -38,6 +38,9 @@ func (m *memory) reset() {
 	*m = memory{arena: m.arena[:0], recs: m.recs[:0], buckets: m.buckets}
 }
 
+// indexMemory is how many bytes of memory the index takes.
+func (m *memory) indexMemory() int { return 32*cap(m.recs) + 4*(cap(m.buckets)+cap(m.sorted)) }
+
 // index enters the record of key, which begins at offset in the arena.
 func (m *memory) index(offset int, key []byte, seed uint64) {
 	h := hash.Sum(seed, key)

@@ -34,10 +34,9 @@ type Writes struct {
 // MaxPooled is how many bytes of memory are kept in pools for later writes, at most.
 const MaxPooled = 1 << 20
 
-// Reset removes all writes, but keeps memory for later ones. It reports whether that memory
-// is small enough to be put into a pool. What was read is no longer valid. The caller must
-// discard the files.
-func (w *Writes) Reset() (small bool) {
+// Reset removes all writes, but keeps memory for later ones, of which Memory tells. What was read
+// is no longer valid. The caller must discard the files.
+func (w *Writes) Reset() {
 	invariant.Poison(w.memory.arena)
 	if w.lender != nil {
 		w.lender.GiveBack(w.memory.arena)
@@ -45,7 +44,12 @@ func (w *Writes) Reset() (small bool) {
 	}
 	w.memory.reset()
 	w.Indexed, w.before, w.ranges, w.files, w.failed, w.lender = false, 0, nil, nil, nil, nil
-	return cap(w.memory.arena) <= MaxPooled && len(w.memory.buckets) <= MaxPooled/4
+}
+
+// Memory is how many bytes of memory w takes, with what it keeps for later writes.
+func (w *Writes) Memory() int {
+	m := &w.memory
+	return cap(m.arena) + cap(w.key) + cap(w.packed) + m.indexMemory()
 }
 
 // Borrow makes empty Writes use memory of r, with room for n bytes of keys and values. Reset

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
@@ -28,7 +29,7 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compacti
 	s.add(nil, layout.Base, 1, m)
 	for m.Expiry != nil {
 		oldest := begin + ((now-begin)/every+1)*every
-		due := ExpiryDue(s.layout, idle)
+		due := ExpiryDue(s.layout, State{Idle: idle}, Options{})
 		if due <= now {
 			t.Fatalf("due at %d, but it is %d", due, now)
 		}
@@ -45,7 +46,7 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compacti
 		m = meta(m.Expiry)
 		s.add([]layout.RunID{s.layout.Runs()[0].ID}, layout.Base, 1, m)
 	}
-	if ExpiryDue(s.layout, idle) != 0 {
+	if ExpiryDue(s.layout, State{Idle: idle}, Options{}) != 0 {
 		t.Error("something is due in a run where nothing expires")
 	}
 	return compactions, longest
@@ -113,7 +114,7 @@ func TestExpiredRuns(t *testing.T) {
 			}
 			s.add(nil, tier, uint64(len(c.sizes)-i), m)
 		}
-		m := expired(s.layout.Runs(), State{Now: 1000 + expiryGraceMillis})
+		m := newSurvey(s.layout, State{Now: 1000 + expiryGraceMillis}, Options{}).expired()
 		switch {
 		case c.count == 0 && m == nil:
 		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID ||
@@ -123,8 +124,49 @@ func TestExpiredRuns(t *testing.T) {
 		if p := Decide(s.layout, State{Now: 1000 + expiryGraceMillis, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
 			t.Errorf("%s: compacted without disk space: %+v", c.what, p.Compaction)
 		}
-		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGraceMillis}); m != nil {
+		if m := newSurvey(s.layout, State{Now: 999 + expiryGraceMillis}, Options{}).expired(); m != nil {
 			t.Errorf("%s, too early: %+v", c.what, m)
+		}
+	}
+}
+
+// What was retained is due once it is beyond the age of its keyspace; what a number of versions
+// keeps, once the keyspace keeps fewer. What was never counted is counted once all of it has aged.
+func TestHistoryIsDue(t *testing.T) {
+	const second, now = 1000, 1_000_000
+	aged := []meta.Superseded{{Version: 50, Entries: 10, Bytes: 100, Separated: 1 << 30}}
+	other := []meta.Superseded{{Keyspace: 1, Version: 50, Entries: 10, Separated: 1 << 30}}
+	kept := []meta.Superseded{{Version: 50, Keep: 5, Entries: 10, Separated: 1 << 30}}
+	late := []meta.Superseded{{Version: 51, Entries: 10, Separated: 1 << 30}}
+	old := meta.Run{MaxVersion: 50}
+	for _, c := range []struct {
+		what string
+		run  meta.Run
+		o    Retention
+		want uint64
+	}{
+		{"nothing was replaced", meta.Run{Superseded: []meta.Superseded{}}, Retention{Age: time.Minute}, 0},
+		{"it ages", meta.Run{Superseded: aged}, Retention{Age: time.Minute}, now + 60*second + 1 + expiryGraceMillis},
+		{"no age", meta.Run{Superseded: aged}, Retention{}, 1 + expiryGraceMillis},
+		{"another keyspace retains it", meta.Run{Superseded: other}, Retention{}, now + 3600*second + 1 + expiryGraceMillis},
+		{"it is among the versions that are kept", meta.Run{Superseded: kept}, Retention{Versions: 5}, 0},
+		{"fewer versions are kept", meta.Run{Superseded: kept}, Retention{Versions: 4}, 1 + expiryGraceMillis},
+		{"its time is not known yet", meta.Run{Superseded: late}, Retention{Age: time.Minute}, 0},
+		{"it was not counted", old, Retention{Age: time.Minute}, now + 3600*second + 1 + expiryGraceMillis},
+	} {
+		s := newStore(t)
+		s.apply(&layout.Edit{NextKeyspace: 2, SetKeyspaces: []layout.Keyspace{{ID: 1, Name: "k", Options: layout.KeyspaceOptions{Age: time.Hour}}},
+			LastVersion: 50, Clock: []layout.ClockSample{{Version: 50, UnixMilli: now}}})
+		s.add(nil, layout.Base, 1, c.run)
+		o := Options{Retention: c.o}
+		if got := ExpiryDue(s.layout, State{Idle: true}, o); got != c.want {
+			t.Errorf("%s: due at %d, want %d", c.what, got, c.want)
+		}
+		if c.want != 0 && Decide(s.layout, State{Idle: true, Now: c.want}, o).Compaction == nil {
+			t.Errorf("%s: it is due, and nothing is planned", c.what)
+		}
+		if p := Decide(s.layout, State{Now: now + 1000*3600*second, Full: true}, o); (p.Compaction != nil) != (c.want != 0) {
+			t.Errorf("%s, and the disk is full: %+v", c.what, p.Compaction)
 		}
 	}
 }
@@ -142,7 +184,7 @@ func TestExpiryAtTheEnds(t *testing.T) {
 	} {
 		s := newStore(t)
 		s.add(nil, layout.Base, 1, c.meta)
-		if got := ExpiryDue(s.layout, true); got != c.want {
+		if got := ExpiryDue(s.layout, State{Idle: true}, Options{}); got != c.want {
 			t.Errorf("%+v: due at %d, want %d", c.meta, got, c.want)
 		}
 	}

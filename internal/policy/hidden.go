@@ -11,7 +11,7 @@ import "github.com/brockdb/brock/internal/layout"
 func (v *survey) stale() bool {
 	runs := v.layout.Runs()
 	uppers, base := split(runs)
-	if len(runs) < 2 || len(uppers) == 0 {
+	if v.deadOwn == 0 && (len(runs) < 2 || len(uppers) == 0) {
 		return false
 	}
 	hidden := v.hidden

@@ -8,7 +8,7 @@ func (v *survey) leveling() *Compaction {
 	runs := v.layout.Runs()
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
-		return nil
+		return v.aged()
 	}
 	weight, size, share := uint64(0), uint64(0), v.options.BaseShare
 	for _, r := range uppers {
@@ -34,6 +34,15 @@ func (v *survey) leveling() *Compaction {
 		return idleRow(uppers)
 	}
 	return nil
+}
+
+// aged returns the compaction of a base alone, for the history in it that is dead; nil if that is
+// not much.
+func (v *survey) aged() *Compaction {
+	if !v.stale() {
+		return nil
+	}
+	return compact(v.layout.Runs(), layout.Base, "history has aged")
 }
 
 // worthAll reports whether an idle store should compact all runs. weight is that of the upper

@@ -25,6 +25,8 @@ type Options struct {
 	// MovedRecords bounds the records that one collection of several segments
 	// moves; 0 = 2 Mi.
 	MovedRecords uint64
+	// Retention is what the default keyspace retains; the layout says what others do.
+	Retention
 	// NoClustering leaves values in the order of their arrival, even if scans jump.
 	NoClustering bool
 }
@@ -48,6 +50,7 @@ type State struct {
 	Compacting  bool            // a compaction is running
 	Collecting  bool            // a collection is running
 	Idle        bool            // nothing was written for a while
+	Full        bool            // sets are refused, as the disk is full
 	Reclaim     bool            // the user asks for disk space: do what Idle does, at any cost
 	Now         uint64          // Unix milliseconds, for expiry; 0 = nothing expires
 	DiskSpace   int64           // bytes that work may write; 0 = no limit

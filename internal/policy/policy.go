@@ -43,7 +43,7 @@ func Decide(l *layout.Layout, s State, o Options) Plan {
 
 // compaction chooses the most urgent compaction; nil if none is worth it.
 func (v *survey) compaction(collects bool) *Compaction {
-	if c := expired(v.layout.Runs(), v.state); c != nil && v.fits(c) {
+	if c := v.expired(); c != nil && v.fits(c) {
 		return c
 	}
 	c := v.leveling()

@@ -21,7 +21,8 @@ type survey struct {
 	garbage   uint64    // the rest of them
 	died      uint64    // of that, in segments of which something was live once
 	runs      uint64    // bytes of the files of runs
-	hidden    uint64    // bytes of live that upper runs surely hide
+	hidden    uint64    // bytes of live that runs surely hide
+	deadOwn   uint64    // of that, in their own history
 	relocated int       // number of relocated segments
 	moved     uint64    // bytes of their targets' files
 }
@@ -61,7 +62,9 @@ func newSurvey(l *layout.Layout, s State, o Options) *survey {
 		}
 	}
 	for _, r := range l.Runs() {
-		v.hidden += s.Hidden[r.ID]
+		dead := o.Dead(l, r.Superseded, s.Now)
+		v.deadOwn += dead.Separated
+		v.hidden += s.Hidden[r.ID] + dead.Separated
 	}
 	slices.SortStableFunc(v.victims, func(a, b segment) int { return cmp.Compare(b.score, a.score) })
 	return v

@@ -74,6 +74,7 @@ const (
 const (
 	tableHiddenFraction = 16      // seal a memtable that hides 1/16 of the budget,
 	tableHiddenBytes    = 4 << 20 // at least 4 MB
+	RangedFraction      = 4       // range deletes are taken to hide 1/4 of what is in their memtable
 	collectPercent      = 67      // of the budget: collect segments while clients write,
 	fullPacePercent     = 79      // as fast as it goes from here on
 	throttlePercent     = 85      // throttle writers
@@ -125,6 +126,7 @@ const (
 	expiryMuchDataFraction   = 16         // and 1/16 of its files and values together,
 	expiryCheapBytes         = 4 << 20    // or the run is at most 4 MB
 	expiryReachFactor        = 4          // compact down to the base if that is at most 4x the runs that are due
+	agedLateFraction         = 16         // history may stay for 1/16 of its age more
 	memtableExpiryMillis     = 40_000     // flush a memtable 40 s after its first expiry,
 	memtableExpiryBusyMillis = 600_000    // or 10 minutes while clients write, as more may expire by then
 )
@@ -156,11 +158,12 @@ const (
 // Sampling of what writes replace. More looks make the estimate better and go to
 // the disk more often.
 const (
-	SampleFraction    = 2048     // one look for 1/2048 of what is live,
-	SampleLeastBytes  = 32 << 10 // but at least 32 KB of records
-	SampleMostBytes   = 1 << 20  // and at most 1 MB
-	SampleDeleteBytes = 1 << 10  // a delete counts as 1 KB more than its record,
-	SampleLargest     = 128      // or as 1/128 of the largest value lately written, if that is more
+	SampleFraction    = 2048        // one look for 1/2048 of what is live,
+	SampleLeastBytes  = 32 << 10    // but at least 32 KB of records
+	SampleMostBytes   = 1 << 20     // and at most 1 MB
+	SampleDeleteBytes = 1 << 10     // a delete counts as 1 KB more than its record,
+	ShortAge          = time.Second // history of less counts as garbage at once: when it began is known by edits only
+	SampleLargest     = 128         // or as 1/128 of the largest value lately written, if that is more
 )
 
 // Disk space. A larger reserve leaves more for work that frees space, and less for
@@ -174,14 +177,6 @@ const (
 	DiskPatience         = time.Second            // sets wait 1 s for compactions and collections under way
 	RetryPolls           = 5                      // polls before a flush is retried without evidence of free space
 	RetryGrownBytes      = 64 << 10               // evidence: 64 KB more are free
-)
-
-// Journal segments that wait to be used again.
-const (
-	SpareFiles       = 2       // 2 files at most,
-	SpareLeastBytes  = 8 << 20 // of at least 8 MB, or 1/4 of a segment: below there is nothing to gain
-	SpareLeastShare  = 4
-	SpareBudgetShare = 0.5 // none where half of the garbage budget is used up
 )
 
 // Collection gives way to writers, unless somebody waits for it.

@@ -365,14 +365,14 @@ func askAll(t *testing.T, dir string, m meta.Run, noMap bool) {
 		it.SeekLT(g.Key)
 		_, _ = r.Get(g.Key, hash.Sum(testSeed, g.Key), g.Version, &e)
 		_, _ = r.ChangedSince(g.Key, nil, 11)
-		r.Size(g.Key, nil)
+		r.Size(g.Key, nil, true)
 	}
 	for _, d := range goldenTombstones() {
 		_, _ = r.Tombstones().Newest(d.Lo, d.Version)
 		_, _ = r.Tombstones().ChangedSince(d.Lo, d.Hi, d.Version-1)
 		_, _ = allTombstones(r)
 	}
-	r.Split(3)
+	r.Split(nil, nil, 3)
 	r.Verify(t.Context(), func(*errs.Corruption) {}, nil)
 }
 

@@ -2,16 +2,25 @@ package run
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
-// Iterator walks the entries of the run.
-func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
+// Iterator walks the entries of the run. Close it once: another reader gets its memory then.
+func (r *Reader) Iterator() iterator.Iterator {
+	it := cursors.Get().(*cursor)
+	it.r, it.i, it.pooled = r, -1, true
+	return it
+}
+
+// cursors has those that were closed: a short walk would otherwise be mostly their allocation.
+var cursors = sync.Pool{New: func() any { return new(cursor) }}
 
 // Copier walks the entries of the run, as Iterator does, for a caller that writes them
 // elsewhere. It reads each chunk whole into memory of its own, by a pageio.Stream, and
@@ -47,6 +56,8 @@ type cursor struct {
 	i     int             // chunk that it is on
 	valid bool            // it is at an entry
 	err   error
+
+	pooled bool // it is of cursors, and goes there
 
 	stream *stream // reads a chunk's copy whole; nil: its pages are read when they are verified
 }
@@ -293,10 +304,20 @@ func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
 // Err says why a move returned false, nil at the end.
 func (it *cursor) Err() error { return it.err }
 
-// Close gives a Copier's memory back; all else belongs to the Reader.
+// Close gives the cursor to other readers, and a Copier's memory back; all else belongs to the
+// Reader.
 func (it *cursor) Close() {
 	it.valid = false
 	it.Cursor.Close()
+	if it.pooled {
+		invariant.Check(it.r != nil, "an iterator is closed twice")
+		it.Cursor.Reset()
+		it.r, it.err = nil, nil
+		if !invariant.Enabled { // else one that is used after Close is found out
+			cursors.Put(it)
+		}
+		return
+	}
 	if it.own != nil {
 		it.own.Free()
 		it.Cursor.Free()

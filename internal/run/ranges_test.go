@@ -66,7 +66,7 @@ func TestSizeIsNearTheTruth(t *testing.T) { forms(t, testSizeIsNearTheTruth) }
 
 func testSizeIsNearTheTruth(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
-		if n, size, sep := r.Size(nil, nil); n != m.Entries || size != m.KeyBytes+m.ValueBytes || sep != m.SeparatedBytes {
+		if n, size, sep := r.Size(nil, nil, true); n != m.Entries || size != m.KeyBytes+m.ValueBytes || sep != m.SeparatedBytes {
 			t.Errorf("whole run: %d %d %d", n, size, sep)
 		}
 		if s.value > 1000 || s.versions > 100 || s.keys < 100 || len(all[0].Key) > 1000 {
@@ -80,7 +80,7 @@ func testSizeIsNearTheTruth(t *testing.T) {
 				end = lowerBound(all, hi)
 			}
 			want := max(end-lowerBound(all, lo), 0)
-			n, _, _ := r.Size(lo, hi)
+			n, _, _ := r.Size(lo, hi, true)
 			if d := int(n) - want; d < -600-want/4 || d > 600+want/4 {
 				t.Errorf("[%q, %q): %d entries, want about %d", lo, hi, n, want)
 			}
@@ -93,7 +93,7 @@ func TestSplitCutsInOrder(t *testing.T) { forms(t, testSplitCutsInOrder) }
 func testSplitCutsInOrder(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		for _, n := range []int{0, 1, 2, 3, 1000} {
-			cuts := r.Split(n)
+			cuts := r.Split(nil, nil, n)
 			if len(cuts) > max(n-1, 0) {
 				t.Errorf("%d cuts for %d pieces", len(cuts), n)
 			}
@@ -105,10 +105,10 @@ func testSplitCutsInOrder(t *testing.T) {
 				prev = c
 			}
 		}
-		if len(r.chunks) > 4 && s.versions < 100 && len(r.Split(2)) != 1 {
+		if len(r.chunks) > 4 && s.versions < 100 && len(r.Split(nil, nil, 2)) != 1 {
 			t.Error("no cut in two")
 		}
-		if s.versions == 1 && len(all) > 10_000 && len(r.Split(5)) != 4 {
+		if s.versions == 1 && len(all) > 10_000 && len(r.Split(nil, nil, 5)) != 4 {
 			t.Error("no cuts in five")
 		}
 	})

@@ -323,7 +323,7 @@ func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
 	s := t.search()
 	defer t.release(s)
 	// A span of a node above level 0 is part of a tombstone: it is as good for a sample.
-	cuts := append([][]byte{first}, t.spans.Split(n)...)
+	cuts := append([][]byte{first}, t.spans.Split(nil, nil, n)...)
 	for _, key := range cuts {
 		if s.SeekGE(key) {
 			if d, ok := spanOf(s.Entry()); ok {

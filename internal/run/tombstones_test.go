@@ -115,7 +115,7 @@ func testRunWithoutEntries(t *testing.T) {
 		t.Error("there is an entry", found, err, it.Err())
 	}
 	changed, err := r.ChangedSince(key, nil, 0)
-	if n, _, _ := r.Size(nil, nil); n != 0 || changed || err != nil || len(r.Split(4)) != 0 {
+	if n, _, _ := r.Size(nil, nil, true); n != 0 || changed || err != nil || len(r.Split(nil, nil, 4)) != 0 {
 		t.Error("there is something", n, changed, err)
 	}
 	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)

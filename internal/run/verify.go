@@ -18,14 +18,20 @@ import (
 
 // Verify reads the whole run, whatever was verified before, and calls report for
 // everything that is wrong: checksums, the order of entries, fences, index,
-// filter and statistics that do not agree with the entries. Unless each is nil, it is called
+// filter and statistics that do not agree with the entries. What follows from other damage, as
+// entries that can't be read are not counted, is marked so. Unless each is nil, it is called
 // for every entry that is found; the entry is valid until each returns. When ctx ends, Verify
 // returns after the current chunk.
 func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
-	for i := range r.files {
-		r.verifyFile(i, report)
+	damaged := false
+	found := func(c *errs.Corruption) {
+		damaged = true
+		report(c)
 	}
-	v := newVerifier(r, report)
+	for i := range r.files {
+		r.verifyFile(i, found)
+	}
+	v := newVerifier(r, found)
 	defer v.copies.Close()
 	v.each = each
 	for i := range r.chunks {
@@ -34,11 +40,13 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 		}
 		v.chunk(i)
 	}
-	r.Tombstones().verify(report)
+	r.Tombstones().verify(found)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
-		report(errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says"))
+		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
+		c.FollowUp = damaged
+		report(c)
 	}
 }
 

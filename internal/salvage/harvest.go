@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // harvest reads all journal and value segments. Records that no run has yet are strong: they
@@ -18,8 +19,9 @@ import (
 // or as another copy of a value. Deletes are always strong, as newer versions win over them.
 type harvest struct {
 	*survey
-	flushed             entry.Version // every version up to this one is in a run
-	strong, weak, tombs *sorter
+	flushed      entry.Version // every version up to this one is in a run
+	strong, weak *sorter
+	ranges       *rangeDeletes
 
 	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
 	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
@@ -50,17 +52,17 @@ func (h *harvest) journal() error {
 	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
 	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
 	for _, e := range h.layout.JournalEnds() {
-		h.durable = max(h.durable, e.Frame)
-		h.ends[e.Frame] = true
+		h.durable = max(h.durable, e.Number)
+		h.ends[e.Number] = true
 	}
 	for _, num := range h.files[filename.Journal] {
 		r, err := h.openSegment(filename.New(filename.Journal, num))
 		if err != nil {
 			continue // segment reports it
 		}
-		if p := r.Header.Predecessor; p != 0 {
-			if at, found := h.void[p]; !found || r.Header.FirstFrame < at {
-				h.void[p] = r.Header.FirstFrame
+		if p := r.Header.Before.File; p != 0 {
+			if at, found := h.void[p]; !found || r.Header.FirstFrame() < at {
+				h.void[p] = r.Header.FirstFrame()
 			}
 			h.upTo[p] = max(h.upTo[p], r.Header.PrevVersion)
 		}
@@ -94,10 +96,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	}
 	name := filename.New(kind, num)
 	r, err := h.openSegment(name)
-	switch {
-	case errors.Is(err, segment.ErrNumber):
-		return nil // a spare file: nothing was written to it under this number
-	case err != nil:
+	if err != nil {
 		c := damaged(name, -1, true, "it can't be opened")
 		c.Err = err
 		h.lose(c)
@@ -127,7 +126,7 @@ func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
 	}
 	h.ends[r.Last] = true
 	if last := h.lastFrame(name); read && r.Last < last {
-		h.lose(damaged(name, r.Size(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
+		h.lose(damaged(name, r.End(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
 	}
 	if h.unknown > 0 {
 		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
@@ -145,8 +144,8 @@ func (h *harvest) lastFrame(name filename.Name) uint64 {
 		last--
 	}
 	for _, e := range h.layout.JournalEnds() {
-		if e.Segment == name.Number {
-			last = max(last, e.Frame)
+		if e.File == name.Number {
+			last = max(last, e.Number)
 		}
 	}
 	return last
@@ -168,7 +167,10 @@ func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error
 	h.version = max(h.version, e.Version)
 	switch {
 	case e.Kind == entry.RangeDelete:
-		return h.tombs.add(&entry.Entry{Key: e.Key, Value: e.Value, Version: e.Version, Kind: entry.Set})
+		if t := (tombstone.Tombstone{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
+			return h.ranges.add(t)
+		}
+		return nil // no transaction writes such a record
 	case e.Kind == entry.Delete:
 		e.Value, e.Raw = nil, 0
 		return h.strong.add(&e)
@@ -213,7 +215,7 @@ func (h *harvest) missing() error {
 func (h *harvest) missingJournal() {
 	lost := map[entry.FileNum]bool{}
 	for _, e := range h.layout.JournalEnds() {
-		lost[e.Segment] = e.Segment > h.layout.FlushedTo()
+		lost[e.File] = e.File > h.layout.FlushedTo()
 	}
 	// The manifest names some segments only; others are named by the next segment. A segment without
 	// frames is no loss.

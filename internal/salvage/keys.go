@@ -89,9 +89,22 @@ func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
 	return run.OpenRemains(cfg, num, v.stamps[name], v.lives[name])
 }
 
+// endOf returns the recorded end of a segment, to which it is read and no further; 0 if no end is
+// recorded. Behind it lies what a crash has left.
+func (v *survey) endOf(name filename.Name) int64 {
+	if s := v.layout.Segment(name.Number); s != nil && s.Kind == name.Kind {
+		return int64(s.FileBytes)
+	}
+	ends := v.layout.JournalEnds()
+	if n := len(ends); n > 0 && v.layout.CleanClose() && name.Kind == filename.Journal && ends[n-1].File == name.Number {
+		return ends[n-1].Offset
+	}
+	return 0
+}
+
 // openSegment opens what is left of a segment.
 func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
-	r, err := segment.OpenRemains(v.segments(), name.Kind, name.Number, v.lives[name])
+	r, err := segment.OpenRemains(v.segments(), name.Kind, name.Number, v.lives[name], v.endOf(name))
 	if err == nil && r.Plain() && !v.mayBePlain(name) {
 		return nil, errors.Join(plainFile(name), r.Close())
 	}

@@ -5,11 +5,11 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // head is a source of the merge, which is at an entry: a run, or else a list.
@@ -64,13 +64,11 @@ type chooser struct {
 	at      entry.Handle  // of that value; zero if it has none
 	why     error         // why it can't be read
 
-	ranges ordered // range tombstones by lower bounds
-	more   bool    // ranges is at a tombstone
-	active []deleted
+	ranges *tombstone.Cover // the range deletes; nil: there are none
 }
 
 // merge writes the newest version of each key.
-func (c *chooser) merge(ctx context.Context, strong, weak, tombs *sorter) error {
+func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *rangeDeletes) error {
 	h := c.runs()
 	for i, s := range []*sorter{strong, weak} {
 		it, err := s.iterator()
@@ -85,12 +83,12 @@ func (c *chooser) merge(ctx context.Context, strong, weak, tombs *sorter) error 
 			return it.Err()
 		}
 	}
-	var err error
-	if c.ranges, err = tombs.iterator(); err != nil {
+	sources, err := ranges.sources()
+	if err != nil {
 		return err
 	}
+	c.ranges = tombstone.NewForwardCover(entry.MaxVersion, sources...)
 	defer c.ranges.Close()
-	c.more = c.ranges.First()
 	heap.Init(&h)
 	for n := 0; len(h) > 0; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
@@ -101,7 +99,7 @@ func (c *chooser) merge(ctx context.Context, strong, weak, tombs *sorter) error 
 		}
 	}
 	c.end()
-	return c.ranges.Err()
+	return nil
 }
 
 // runs moves each run to its first entry, and then frees its memory until it is needed.
@@ -138,12 +136,6 @@ func (c *chooser) step(h *heads) error {
 	return top.list.Err()
 }
 
-// deleted is a range tombstone over the present key.
-type deleted struct {
-	hi      []byte
-	version entry.Version
-}
-
 // offer is called for each entry in order. It writes the entry if that is the version to keep.
 func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	if !c.began || !bytes.Equal(c.key, e.Key) {
@@ -153,9 +145,9 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	switch {
 	case c.decided || weak && !c.counts(e):
 		return nil
-	case c.covered(e.Version) || !e.Live(c.now):
+	case c.newestDelete() > e.Version || !e.Live(c.now):
 		c.decided = true
-		return nil
+		return c.err()
 	}
 	damage, err := c.out.write(e)
 	switch {
@@ -197,35 +189,28 @@ func (c *chooser) written(e *entry.Entry, weak bool) {
 	c.failed = 0
 }
 
-// begin begins a key, and makes active the range tombstones over it.
+// begin begins a key.
 func (c *chooser) begin(key []byte) {
 	c.key = append(c.key[:0], key...)
 	c.began, c.failed, c.why = true, 0, nil
 	c.decided = c.forgotten(key)
-	for c.more && bytes.Compare(c.ranges.Entry().Key, key) <= 0 {
-		e := c.ranges.Entry()
-		c.active = append(c.active, deleted{bytes.Clone(e.Value), e.Version})
-		c.more = c.ranges.Next()
-		c.prune(key)
-	}
-	c.prune(key)
 }
 
-// prune drops tombstones that end before key, and those below others that reach as far.
-func (c *chooser) prune(key []byte) {
-	c.active = slices.DeleteFunc(c.active, func(d deleted) bool { return bytes.Compare(d.hi, key) <= 0 })
-	if n := len(c.active); n > 1 {
-		last := c.active[n-1]
-		c.active = slices.DeleteFunc(c.active[:n-1], func(d deleted) bool {
-			return d.version <= last.version && bytes.Compare(d.hi, last.hi) <= 0
-		})
-		c.active = append(c.active, last)
+// newestDelete returns the version of the newest range delete over the key; 0 if there is none. After
+// an error of c.ranges it is above all versions.
+func (c *chooser) newestDelete() entry.Version {
+	if c.ranges == nil {
+		return 0
 	}
+	return c.ranges.Newest(c.key)
 }
 
-// covered reports whether a range tombstone deletes version v of the key.
-func (c *chooser) covered(v entry.Version) bool {
-	return slices.ContainsFunc(c.active, func(d deleted) bool { return d.version > v })
+// err returns the error that c.ranges has met.
+func (c *chooser) err() error {
+	if c.ranges == nil {
+		return nil
+	}
+	return c.ranges.Err()
 }
 
 // end ends a key, and reports it if its value is lost.

@@ -27,6 +27,9 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return sum, err
 	}
+	dirs := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
+	dirs.Resolve()
+	s.Dir, s.ValueDir = dirs.Dir, dirs.ValueDir
 	locks, err := hold(s)
 	defer func() {
 		for _, lock := range locks {
@@ -93,25 +96,23 @@ func (w *work) run(ctx context.Context) error {
 	for _, d := range w.damage {
 		w.lose(d)
 	}
-	strong, weak, tombs := newSorter(w.to, w.to.Memory/4), newSorter(w.to, w.to.Memory/8), newSorter(w.to, w.to.Memory/8)
-	s, err := openRuns(w.survey, tombs)
+	strong, weak, ranges := newSorter(w.to, w.to.Memory/4), newSorter(w.to, w.to.Memory/8), newRangeDeletes(w.to, w.to.Memory/8)
+	s, err := openRuns(w.survey, ranges)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	h := harvest{survey: w.survey, flushed: s.newest(), strong: strong, weak: weak, tombs: tombs}
+	h := harvest{survey: w.survey, flushed: s.newest(), strong: strong, weak: weak, ranges: ranges}
 	if err := h.run(ctx); err != nil {
 		return err
 	}
 	w.out = newOutput(w.survey, w.to)
 	c := &chooser{survey: w.survey, sources: s, out: w.out, now: uint64(max(w.to.Now, 0))}
-	if err := c.merge(ctx, strong, weak, tombs); err != nil {
+	if err := c.merge(ctx, strong, weak, ranges); err != nil {
 		return err
 	}
-	for _, s := range []*sorter{strong, weak, tombs} {
-		if err := s.remove(); err != nil {
-			return err
-		}
+	if err := errors.Join(strong.remove(), weak.remove(), ranges.remove()); err != nil {
+		return err
 	}
 	l, err := w.out.finish()
 	if err == nil {

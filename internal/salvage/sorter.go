@@ -1,12 +1,9 @@
 package salvage
 
 import (
-	"cmp"
-	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -95,15 +92,7 @@ func (s *sorter) flush() error {
 }
 
 func (s *sorter) write(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
-	w := run.NewWriter(run.WriterConfig{
-		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
-		NoFilter: true, Unsynced: true,
-	})
-	if err := fill(w.Add); err != nil {
-		w.Abort()
-		return meta.Run{}, err
-	}
-	return w.Finish()
+	return s.to.writeRun(func(w *run.Writer) error { return fill(w.Add) })
 }
 
 // push adds a run to a level, and makes one run of the level once it has enough.
@@ -134,7 +123,7 @@ func (s *sorter) push(level int, m meta.Run) error {
 		return err
 	}
 	s.levels[level] = nil
-	if err := s.removeRuns(list); err != nil {
+	if err := s.to.removeRuns(list); err != nil {
 		return err
 	}
 	return s.push(level+1, m)
@@ -145,7 +134,7 @@ func (s *sorter) push(level int, m meta.Run) error {
 func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	var sources []iterator.Iterator
 	for _, m := range slices.Backward(list) {
-		r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NoMap: true}, m)
+		r, err := s.to.openRun(m)
 		if err != nil {
 			return nil, err
 		}
@@ -182,19 +171,10 @@ func (s *sorter) close() {
 func (s *sorter) remove() error {
 	s.close()
 	for _, list := range s.levels {
-		if err := s.removeRuns(list); err != nil {
+		if err := s.to.removeRuns(list); err != nil {
 			return err
 		}
 	}
 	s.levels, s.list = nil, nil
 	return nil
-}
-
-func (s *sorter) removeRuns(list []meta.Run) (err error) {
-	for _, m := range list {
-		for _, f := range m.Files {
-			err = cmp.Or(err, s.to.FS.Remove(filepath.Join(s.to.Dir, filename.Of(filename.Run, f.Num))))
-		}
-	}
-	return err
 }

@@ -46,8 +46,8 @@ type sources struct {
 	holes []hole // of runs that are missing
 }
 
-// openRuns makes a source of each run, and adds their range tombstones to tombs.
-func openRuns(v *survey, tombs *sorter) (*sources, error) {
+// openRuns makes a source of each run, and adds their range deletes to ranges.
+func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 	s := new(sources)
 	known := map[entry.FileNum]bool{}
 	add := func(r *layout.Run) {
@@ -80,7 +80,7 @@ func openRuns(v *survey, tombs *sorter) (*sources, error) {
 		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
 	for _, of := range s.list {
-		if err := of.survey(s, tombs); err != nil {
+		if err := of.survey(s, ranges); err != nil {
 			return s, err
 		}
 	}
@@ -110,7 +110,7 @@ func (s *sources) lost(key []byte, v entry.Version) bool {
 }
 
 // survey reads what must be known before the entries are: range tombstones and versions.
-func (s *runSource) survey(all *sources, tombs *sorter) error {
+func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 	var whole = true
 	var entries, spans uint64
 	for _, num := range slices.Clone(s.files) {
@@ -122,7 +122,7 @@ func (s *runSource) survey(all *sources, tombs *sorter) error {
 		whole, entries, spans = whole && r.Whole(), entries+n, spans+m
 		s.maxVersion = max(s.maxVersion, r.MaxVersion())
 		s.v.version = max(s.v.version, s.maxVersion)
-		if err := errors.Join(s.tombstones(r, tombs), r.Close()); err != nil {
+		if err := errors.Join(s.rangeDeletes(r, ranges), r.Close()); err != nil {
 			return err
 		}
 	}
@@ -160,14 +160,14 @@ func (s *runSource) look(all *sources, num entry.FileNum) *run.Remains {
 	return nil
 }
 
-// tombstones adds the range tombstones of a file to tombs.
-func (s *runSource) tombstones(r *run.Remains, tombs *sorter) error {
+// rangeDeletes adds the range deletes of a file to ranges.
+func (s *runSource) rangeDeletes(r *run.Remains, ranges *rangeDeletes) error {
 	return r.Tombstones(func(e *entry.Entry) error {
 		t, ok := run.Span(e)
 		if !ok || s.v.forgotten(t.Lo) {
 			return nil
 		}
-		return tombs.add(&entry.Entry{Key: t.Lo, Value: t.Hi, Version: t.Version, Kind: entry.Set})
+		return ranges.add(t)
 	}, func(h *run.Hole) {
 		if h.Tombstones {
 			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)

@@ -172,11 +172,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 			}
 		}
 	}
-	durable := super.Durable
-	if num != super.Manifest {
-		durable = 0
-	}
-	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, durable, v.ring)
+	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, &super, v.ring)
 	if err != nil {
 		return err
 	}
@@ -328,7 +324,7 @@ func (v *survey) learn(e *layout.Edit) {
 		v.lives[filename.New(filename.Remap, s.Map)] = s.Life
 	}
 	for _, j := range e.JournalEnds {
-		if name := filename.New(filename.Journal, j.Segment); !j.Life.IsZero() {
+		if name := filename.New(filename.Journal, j.File); !j.Life.IsZero() {
 			v.lives[name] = j.Life // in an encrypted store a journal that is not flushed is never plain
 		}
 	}

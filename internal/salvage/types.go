@@ -1,11 +1,17 @@
 package salvage
 
 import (
+	"cmp"
+	"path/filepath"
+
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -13,7 +19,7 @@ import (
 type Source struct {
 	FS       vfs.FS
 	Dir      string
-	ValueDir string           // may be Dir
+	ValueDir string           // may be Dir; "" = Dir
 	Keys     keyring.Provider // of an encrypted store; nil: it is plain
 }
 
@@ -63,6 +69,34 @@ func (m *maker) makeKeys() error {
 func (m *maker) nextNum() entry.FileNum {
 	m.last++
 	return m.last
+}
+
+// writeRun writes a run, which needs no sync: it is removed before the store is finished.
+func (m *maker) writeRun(fill func(w *run.Writer) error) (meta.Run, error) {
+	w := run.NewWriter(run.WriterConfig{
+		FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NextNum: m.nextNum, FileBytes: m.RunFileBytes,
+		NoFilter: true, Unsynced: true,
+	})
+	if err := fill(w); err != nil {
+		w.Abort()
+		return meta.Run{}, err
+	}
+	return w.Finish()
+}
+
+// openRun opens a run that writeRun has written.
+func (m *maker) openRun(r meta.Run) (*run.Reader, error) {
+	return run.Open(run.OpenConfig{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NoMap: true}, r)
+}
+
+// removeRuns removes the files of runs that writeRun has written.
+func (m *maker) removeRuns(list []meta.Run) (err error) {
+	for _, r := range list {
+		for _, f := range r.Files {
+			err = cmp.Or(err, m.FS.Remove(filepath.Join(m.Dir, filename.Of(filename.Run, f.Num))))
+		}
+	}
+	return err
 }
 
 // reports passes losses on to a function, and counts them.

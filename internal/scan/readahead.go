@@ -136,7 +136,7 @@ func (r *readahead) low() bool {
 
 // holds reports whether pass alone moves on, in the direction turned.
 func (r *readahead) holds(turned bool) bool {
-	return r.count-1 > len(r.ring)/2 && turned == r.turned && r.scan.walk.behind == nil && !(r.adaptive && r.idle())
+	return r.count-1 > len(r.ring)/2 && turned == r.turned && !(r.adaptive && r.idle())
 }
 
 // pass goes on to the next entry that is held.

@@ -53,10 +53,10 @@ func (w *walk) rowEndsAtBound() {
 // note notes the row up to a key, or up to the bound.
 //
 // It notes nothing if the walk may have left out keys for another reason than deletes, because
-// of Since or damage: other readers may see those keys.
+// of Since: other readers may see those keys.
 func (w *walk) note(key []byte) {
 	switch {
-	case w.since > 0 || w.behind != nil: // the walk may have left out keys that are not deleted
+	case w.since > 0: // the walk may have left out keys that are not deleted
 	case !w.backward && key == nil:
 		w.pin.Emptied(w.row.begin, w.hi)
 	case !w.backward:

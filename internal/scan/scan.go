@@ -4,11 +4,11 @@
 package scan
 
 import (
-	"bytes"
 	"math"
+	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
@@ -30,7 +30,6 @@ type Config struct {
 	KeysOnly  bool   // no value is read ahead
 	Limit     int    // entries that the user will see after a seek, at most, while it moves on; 0 = any number
 	Habit     *Habit // what earlier scans of the keyspace read; nil: not known
-	Behind    bool   // GoOn leads behind damage in runs
 }
 
 // Clock tells the time of expiry in Unix milliseconds: the same to all scans of a
@@ -66,8 +65,17 @@ type Scan struct {
 	firstKey [32]byte // first memory of walk.key, so that a short key allocates nothing
 }
 
-// Begin makes a zero Scan one of c, at no entry.
-func (s *Scan) Begin(c *Config) {
+// scans has those that were freed: a short scan would otherwise be mostly their allocation.
+var scans = sync.Pool{New: func() any { return new(Scan) }}
+
+// Begin returns a Scan of c, at no entry.
+func Begin(c *Config) *Scan {
+	s := scans.Get().(*Scan)
+	s.begin(c)
+	return s
+}
+
+func (s *Scan) begin(c *Config) {
 	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
 	s.limit = c.Limit
 	if c.Filter != nil {
@@ -76,12 +84,7 @@ func (s *Scan) Begin(c *Config) {
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
-	if c.Behind {
-		w.behind = new(behind)
-		w.rescue()
-	} else {
-		w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
-	}
+	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
 	w.source(nil, w.storeCover)
 	switch {
 	case c.Prefetch > 0 && !c.KeysOnly:
@@ -113,11 +116,6 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 	if s.habit != nil {
 		s.expect()
 	}
-	if b := s.walk.behind; b != nil {
-		if b.seeks(key); b.met != nil { // it has another chance
-			s.walk.again()
-		}
-	}
 	ok = s.seek(key, turned)
 	if s.readahead != nil {
 		return s.readahead.begin(ok, turned)
@@ -145,9 +143,6 @@ func (s *Scan) Move(turned bool) bool {
 // guarded is Move below its one guard: nothing that it calls has its own.
 func (s *Scan) guarded(turned bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
-	if s.walk.behind != nil {
-		s.walk.behind.moves(s.Entry())
-	}
 	if s.direct {
 		return s.walk.move(turned)
 	}
@@ -221,51 +216,6 @@ func (s *Scan) Err() error {
 	return err
 }
 
-// Damage returns the damage that has ended the last move, if GoOn can go on behind it; else
-// nil.
-func (s *Scan) Damage() *errs.Corruption {
-	if b := s.walk.behind; b != nil && s.Err() != nil {
-		return b.met
-	}
-	return nil
-}
-
-// GoOn accepts the Damage that has ended the last move, and makes the move again: it passes
-// the damage now.
-func (s *Scan) GoOn() (ok bool) {
-	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
-	s.err = nil
-	s.walk.behind.accept()
-	s.walk.again()
-	ok = s.repeat(s.walk.behind)
-	if s.readahead != nil {
-		return s.readahead.begin(ok, s.turned)
-	}
-	return ok
-}
-
-// repeat makes the last move from the place where it began.
-func (s *Scan) repeat(from *behind) (ok bool) {
-	key := from.key
-	switch {
-	case from.seek:
-		return s.seek(key, s.turned)
-	case s.turned == s.all: // versions of a key come newest first
-		key = append(bytes.Clone(key), 0)
-	}
-	ok = s.seek(key, s.turned)
-	if !s.all {
-		return ok
-	}
-	for ok && bytes.Equal(s.walk.entry.Key, from.key) {
-		if v := s.walk.entry.Version; s.turned && v > from.version || !s.turned && v < from.version {
-			break
-		}
-		ok = s.move(s.turned)
-	}
-	return ok
-}
-
 // Values reads the separated values of the scan's entries.
 func (s *Scan) Values() Values {
 	if s.writes == nil {
@@ -288,5 +238,16 @@ func (s *Scan) Close() (jumped uint64) {
 	return s.locality.jumped
 }
 
-// Source is what the scan reads, which its user closes before the pin is released.
+// Source is what the scan reads. Who does not call Free closes it, before the pin is released.
 func (s *Scan) Source() iterator.Iterator { return s.walk.src }
+
+// Free closes the source of a scan that was closed, and gives its memory to other scans: nothing
+// may be called any more, but for the move whose filter has called it.
+func (s *Scan) Free() {
+	s.walk.src.Close()
+	if s.filtering || invariant.Enabled { // else a scan that is used after Free is found out
+		return
+	}
+	*s = Scan{}
+	scans.Put(s)
+}

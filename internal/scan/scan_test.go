@@ -84,11 +84,10 @@ func (s *store) begin(c Config) *Scan {
 	c.Pin, err = s.Acquire(0)
 	must(s.t, err)
 	c.At, c.Lo, c.Hi, c.Prefix = c.Pin.Version(), []byte{0}, []byte{1}, 1
-	n := new(Scan)
-	n.Begin(&c)
+	n := Begin(&c)
 	s.t.Cleanup(func() {
 		n.Close()
-		n.Source().Close()
+		n.Free()
 		c.Pin.Release()
 	})
 	return n

@@ -14,8 +14,17 @@ type Values struct {
 	Files *tree.Spill // nil: no own write is in a file
 }
 
-// Value is view.Pin.OwnValue.
-func (v Values) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
+// Value returns a value that is valid until the Pin is released.
+func (v Values) Value(key []byte, e *entry.Entry) ([]byte, error) {
+	if v.Own(e) {
+		value, _, err := v.Files.Value(key, e, nil)
+		return value, err
+	}
+	return v.Pin.Value(key, e)
+}
+
+// OwnValue is view.Pin.OwnValue.
+func (v Values) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if v.Own(e) {
 		return v.Files.Value(key, e, dst)
 	}

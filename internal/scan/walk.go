@@ -28,7 +28,6 @@ type walk struct {
 	storeCover *tombstone.Cover   // what range deletes of the store hide
 	ranges     []tombstone.Source // the transaction's own range deletes
 	pin        *view.Pin          // of the store's part
-	behind     *behind            // goes on behind damage; nil: damage is an error
 	row        row                // deleted keys in a row that a move has passed
 	sure       sure               // the next entries, as far as they are foreseen
 
@@ -48,23 +47,11 @@ func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 		// Own entries have the greatest version, so they come before the store's for each key.
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
-	if !w.all && w.behind == nil {
+	if !w.all {
 		w.sure.of, _ = w.src.(iterator.Foresighted)
-	} else if w.all && cover != nil {
+	} else if cover != nil {
 		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
 	}
-}
-
-// rescue replaces the store's part of the source by one that can go on behind damage.
-func (w *walk) rescue() { w.store, w.storeCover = w.pin.Rescuer(!w.all, w.behind.meets) }
-
-// again makes the walk go on after damage. It makes the store's part anew, because a Cover that
-// has failed to read its tombstones keeps its error. A seek must follow.
-func (w *walk) again() {
-	w.behind.met = nil
-	w.store.Close()
-	w.rescue()
-	w.source(w.own, w.coverOfAll())
 }
 
 // refresh adds what the transaction has written since the last call. A seek must follow.

@@ -30,7 +30,7 @@ func testZerosComeWithTheFrame(t *testing.T, testConfig func(testing.TB) Config)
 			fs := faultfs.New(cfg.FS, faultfs.Options{})
 			cfg.FS = fs
 			c.fault.Kinds = faultfs.Write
-			w := must(Create(cfg, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+			w := must(Create(cfg, Header{Kind: filename.Journal, Number: 3}))(t)
 			before := fs.Count(faultfs.Write, "")
 			fs.Inject(c.fault)
 			must(w.Append(journalFrame(1, 100, true)))(t)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
@@ -15,26 +14,16 @@ import (
 // What is read of an encrypted segment is copied to memory of its own and decrypted there,
 // which proves it. So nothing of it is remembered as verified.
 
-// records holds buffers in which records are decrypted before their values are copied. A used
-// buffer is in the processor's caches; new memory would not be.
-var records = sync.Pool{New: func() any { return new([]byte) }}
-
 // decrypted is StoredIn in an encrypted segment, for a handle that was checked.
-func (r *Reader) decrypted(dst []byte, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+func (r *Reader) decrypted(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	off := int64(h.Offset)
 	bound := min(r.bound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt-crypt.TagSize {
 		return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
-	var raw []byte
-	if holds(dst, h.Length) && h.Length < entry.PieceSize {
-		buf := records.Get().(*[]byte)
-		defer records.Put(buf)
-		*buf = slices.Grow((*buf)[:0], int(bound)+crypt.TagSize)
-		raw = (*buf)[:bound]
-	} else {
-		raw = make([]byte, bound, bound+crypt.TagSize)
-	}
+	m := recordMemory(dst, from, h.Length, int(bound)+crypt.TagSize)
+	defer m.done()
+	raw := m.record[:bound]
 	if err := r.readTo(raw, off); err != nil {
 		return value, err
 	}
@@ -43,7 +32,7 @@ func (r *Reader) decrypted(dst []byte, h entry.Handle, key []byte, v entry.Versi
 		return value, r.damagedRecord(off, err)
 	}
 	value, err = r.decode(plain, off, h.Length, key, v, false)
-	return owned(dst, value), err
+	return m.value(dst, value), err
 }
 
 // readTo fills p with the bytes at off: from the mapping if these pages are known to be in

@@ -43,7 +43,6 @@ type Config struct {
 	Ring  *crypt.Ring   // its keys; nil: the store is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
-	Once    bool          // a ValueWriter writes no zeros ahead of its records: no byte is written twice
 	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
 }
 
@@ -70,66 +69,61 @@ func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
 type Header struct {
 	Kind        filename.Kind // filename.Journal or filename.Value
 	Number      entry.FileNum
-	Recycled    uint32        // how often the file was overwritten under a new number
 	Base        entry.Version // no record has a lower version; 0 = not known
-	FirstFrame  uint64        // number of the first frame
-	Chain       uint32        // header checksum of the frame before it
-	Predecessor entry.FileNum // journal: the segment before; 0 = none
+	Before      frame.Name    // journal: the frame before its first one, whose tag stands for its life; zero = there is none
 	PrevVersion entry.Version // journal: greatest version in all segments before
 
-	Life crypt.Life // names the file's key, and is drawn by Create and Recycle; zero = it is plain
-	Tag  crypt.Tag  // journal, encrypted: tag of the frame before the first one
+	Life crypt.Life // names the file's key, and is drawn by Create; zero = it is plain
 }
 
-// ErrHeader says that a header is damaged or not written yet. ErrNumber says that it
-// is a whole header of a file with another number, as in a file that was recycled.
-var (
-	ErrHeader = errors.New("bad segment header")
-	ErrNumber = errors.New("segment header of another file")
-)
+// first is the place where the first frame begins.
+func (h *Header) first() frame.Cursor {
+	return frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame(), Chain: h.Before.Sum, Tag: h.Before.Tag}
+}
+
+// FirstFrame is the number of the first frame.
+func (h *Header) FirstFrame() uint64 { return h.Before.Number + 1 }
+
+// ErrHeader says that a header is damaged, not written yet, or of a file with another number.
+var ErrHeader = errors.New("bad segment header")
 
 // encode writes h to the HeaderSize bytes of p; e is nil for a plain file.
 func (h *Header) encode(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
 	clear(p)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
-	binary.LittleEndian.PutUint32(p[12:], h.Recycled)
 	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))
-	binary.LittleEndian.PutUint64(p[32:], h.FirstFrame)
-	binary.LittleEndian.PutUint32(p[40:], h.Chain)
-	binary.LittleEndian.PutUint64(p[48:], uint64(h.Predecessor))
+	binary.LittleEndian.PutUint64(p[32:], h.FirstFrame())
+	binary.LittleEndian.PutUint32(p[40:], h.Before.Sum)
+	binary.LittleEndian.PutUint64(p[48:], uint64(h.Before.File))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.PrevVersion))
 	if e != nil {
-		copy(p[crypt.FrameTagAt:], h.Tag[:])
+		copy(p[crypt.FrameTagAt:], h.Before.Tag[:])
 	}
 	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.Life)
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
-// store uuid. It returns ErrHeader, ErrNumber, errs.ErrForeign (a whole header of
-// another store) or errs.ErrFormat (of a newer release). What an encrypted page says has a
-// checksum only: Open and ReadHeader compare its tag.
+// store uuid. It returns ErrHeader, errs.ErrForeign (a whole header of another store) or
+// errs.ErrFormat (of a newer release). What an encrypted page says has a checksum only: Open
+// and ReadHeader compare its tag.
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
 	life, err := checkPage(p, kind, formatVersion, number, uuid)
-	if err != nil && !errors.Is(err, ErrNumber) {
-		return Header{Kind: kind}, err
-	}
-	h := Header{Kind: kind, Number: pageNumber(p), Recycled: binary.LittleEndian.Uint32(p[12:])}
-	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
-		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
-	}
+	h := Header{Kind: kind, Number: number}
 	if err != nil {
 		return h, err
 	}
+	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
+		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
+	}
 	h.Base = entry.Version(binary.LittleEndian.Uint64(p[24:]))
-	h.FirstFrame = binary.LittleEndian.Uint64(p[32:])
-	h.Chain = binary.LittleEndian.Uint32(p[40:])
-	h.Predecessor = entry.FileNum(binary.LittleEndian.Uint64(p[48:]))
+	first := binary.LittleEndian.Uint64(p[32:])
+	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
 	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
 	if h.Life = life; !life.IsZero() {
-		h.Tag = crypt.Tag(p[crypt.FrameTagAt:])
+		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
 	}
-	if h.FirstFrame == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
-		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, h.FirstFrame, h.Base, h.PrevVersion)
+	if first == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
+		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, first, h.Base, h.PrevVersion)
 	}
 	return h, nil
 }

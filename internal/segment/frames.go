@@ -60,7 +60,7 @@ type Found struct {
 // keys is nil for a plain one.
 func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
 	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
-		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain, Tag: h.Tag}}
+		at: h.first()}
 	if keys != nil {
 		s.keys = frame.NewDecrypter(keys, values, s.bytes)
 	}
@@ -105,7 +105,6 @@ func (s *Frames) read() (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	// A whole frame that doesn't continue the chain is of an earlier use of the file.
 	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
 			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)

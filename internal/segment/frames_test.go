@@ -17,7 +17,7 @@ func TestFramesAreReadOnceAndAskedForAhead(t *testing.T) {
 
 func testFramesAreReadOnceAndAskedForAhead(t *testing.T, testConfig func(testing.TB) Config) {
 	cfg := testConfig(t)
-	w := must(Create(cfg, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+	w := must(Create(cfg, Header{Kind: filename.Journal, Number: 3}))(t)
 	lengths := []int{100, 1 << 20, 300 << 10, 5000, 64, 3 << 20}
 	for i := range 300 {
 		must(w.Append(journalFrame(i, lengths[i%len(lengths)]/(1+i/6), true)))(t)

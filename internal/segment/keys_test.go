@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/invariant"
 )
 
@@ -73,7 +74,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 	fork := encryptedConfig(t)
 	write := func(c Config) (segment, remap crypt.Life) {
 		must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
-		w := must(Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 1, Tag: crypt.Tag{1, 2}}))(t)
+		w := must(Create(c, Header{Kind: filename.Journal, Number: 5, Before: frame.Name{Tag: crypt.Tag{1, 2}}}))(t)
 		closed(t, w)
 		return must(LifeOf(c, filename.Journal, 5))(t), must(LifeOf(c, filename.Remap, 7))(t)
 	}
@@ -82,7 +83,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 	if zs, zm := write(plain); !zs.IsZero() || !zm.IsZero() || s.IsZero() || m.IsZero() || s == fs || m == fm || s == m {
 		t.Fatalf("lives are %x, %x, of a fork %x, %x, of plain files %x, %x", s, m, fs, fm, zs, zm)
 	}
-	if h := must(ReadHeader(c, filename.Journal, 5))(t); h.Life != s || h.Tag != (crypt.Tag{1, 2}) {
+	if h := must(ReadHeader(c, filename.Journal, 5))(t); h.Life != s || h.Before.Tag != (crypt.Tag{1, 2}) {
 		t.Errorf("header %+v", h)
 	}
 	open := func(c Config, segment, remap crypt.Life) error {
@@ -271,7 +272,7 @@ func testRemains(t *testing.T, testConfig func(testing.TB) Config) {
 		lost := damage(b)
 		bad := c
 		bad.FS = image{data: b}
-		r := must(OpenRemains(bad, filename.Value, 5, stats.Life))(t)
+		r := must(OpenRemains(bad, filename.Value, 5, stats.Life, 0))(t)
 		found := map[uint64]bool{}
 		err := r.Each(Limits{}, func(off int64, rec *entry.Record) error {
 			if i := int(rec.Version) - 1; i < 0 || i >= len(handles) || handles[i].Offset != uint64(off) || !bytes.Equal(rec.Key, key(i)) || rec.ValueSize != lengths[i] {
@@ -302,7 +303,7 @@ func testFullDisk(t *testing.T, testConfig func(testing.TB) Config) {
 		fs := faultfs.New(c.FS, faultfs.Options{})
 		fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Nth: nth, Err: faultfs.ErrNoSpace, Short: nth%2 == 0})
 		c.FS = fs
-		w, err := Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 1})
+		w, err := Create(c, Header{Kind: filename.Journal, Number: 5})
 		if err != nil {
 			if _, err := os.Stat(c.path(filename.Journal, 5)); !os.IsNotExist(err) {
 				t.Errorf("write %d: a file without a header: %v", nth, err)
@@ -334,7 +335,18 @@ func testFullDisk(t *testing.T, testConfig func(testing.TB) Config) {
 	}
 }
 
-// A read allocates the record, where it is encrypted, and nothing where it is mapped.
+// room lends one piece of memory, again and again.
+type room []byte
+
+func (r room) Room(n int) []byte {
+	if n > len(r) {
+		return nil
+	}
+	return r[:n]
+}
+
+// A read allocates the record, where it is encrypted or not mapped, unless the caller has memory
+// for the value, or lends some. A read of what is mapped allocates nothing.
 func TestReadsAllocateTheRecordOnly(t *testing.T) { forms(t, testReadsAllocateTheRecordOnly) }
 
 func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Config) {
@@ -343,23 +355,35 @@ func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Co
 	}
 	c := testConfig(t)
 	handles, stats := writeValues(t, c, []int{1000, 70_000})
-	r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life}))(t)
-	defer r.Close()
-	if r.file.Mapped() == nil {
-		t.Skip("files can't be mapped here")
+	for _, noMap := range []bool{false, true} {
+		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life, NoMap: noMap}))(t)
+		testAllocationsOfReads(t, r, handles)
+		closed(t, r)
 	}
+}
+
+func testAllocationsOfReads(t *testing.T, r *Reader, handles []entry.Handle) {
 	want := float64(0)
-	if c.Ring != nil {
+	if r.keys != nil || r.file.Mapped() == nil {
 		want = 1
 	}
 	dst := make([]byte, 0, 1000)
+	lender := Lender(make(room, 100_000))
 	for i, h := range handles {
+		read := func() {
+			if v, err := r.StoredIn(nil, lender, h, key(i), entry.Version(i+1)); err != nil || v.Own {
+				t.Fatalf("value %d of lent memory, own: %v, %v", i, v.Own, err)
+			}
+		}
+		if got := testing.AllocsPerRun(100, read); got > 1 { // one is the key
+			t.Errorf("value %d: %v allocations with memory that is lent", i, got-1)
+		}
 		k, in := key(i), want
 		if h.Length <= uint64(cap(dst)) {
 			in = 0
 		}
 		if got := testing.AllocsPerRun(100, func() {
-			if _, err := r.StoredIn(dst, h, k, entry.Version(i+1)); err != nil {
+			if _, err := r.StoredIn(dst, nil, h, k, entry.Version(i+1)); err != nil {
 				t.Fatal(err)
 			}
 		}); got != in {
@@ -388,14 +412,14 @@ func testValuesInMemoryOfTheCaller(t *testing.T, testConfig func(testing.TB) Con
 		for i, h := range handles {
 			for _, room := range []int{0, 1, lengths[i], lengths[i] + 50} {
 				dst := make([]byte, room)
-				v, err := r.StoredIn(dst, h, key(i), entry.Version(i+1))
+				v, err := r.StoredIn(dst, nil, h, key(i), entry.Version(i+1))
 				if err != nil || v.Bytes == nil || !bytes.Equal(v.Bytes, value(i, lengths[i])) {
 					t.Fatalf("value %d in %d bytes: %d bytes, %v", i, room, len(v.Bytes), err)
 				}
 				if v.Own && room > 0 && lengths[i] > 0 && (&v.Bytes[0] == &dst[0]) != (room >= lengths[i]) {
 					t.Errorf("value %d of %d bytes, with %d given: not there", i, lengths[i], room)
 				}
-				if _, err := r.StoredIn(dst, h, key(i), entry.Version(i+2)); !errors.Is(err, errs.ErrCorrupt) {
+				if _, err := r.StoredIn(dst, nil, h, key(i), entry.Version(i+2)); !errors.Is(err, errs.ErrCorrupt) {
 					t.Errorf("value %d in %d bytes, of another version: %v", i, room, err)
 				}
 				if v.Own && len(v.Bytes) > 0 && !bytes.Equal(v.Bytes, value(i, lengths[i])) {
@@ -417,7 +441,7 @@ func TestRemainsOfTheLastAttempt(t *testing.T) {
 	for i := range crypt.MaxAttempt {
 		value := bytes.NewReader(nil) // it ends too early, as a value that can't be read
 		e := entry.Entry{Key: key(i), Value: make([]byte, entry.PieceSize), Version: 1, Kind: entry.Set}
-		if _, err := w.large(entry.AppendHead(nil, &e), entry.RecordSize(&e, true), value, len(e.Value)); !errors.Is(err, io.EOF) {
+		if _, err := w.large(entry.AppendHead(nil, &e), entry.RecordSize(&e, true), value, len(e.Value)); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatal(err)
 		}
 	}
@@ -429,7 +453,7 @@ func TestRemainsOfTheLastAttempt(t *testing.T) {
 	}
 	b[HeaderSize+5] ^= 1
 	c.FS = image{data: b}
-	r := must(OpenRemains(c, filename.Value, 5, stats.Life))(t)
+	r := must(OpenRemains(c, filename.Value, 5, stats.Life, 0))(t)
 	defer closed(t, r)
 	found := 0
 	err := r.Each(Limits{}, func(_ int64, rec *entry.Record) error {

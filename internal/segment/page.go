@@ -46,8 +46,8 @@ func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileN
 }
 
 // checkPage checks what finishPage has written, but for its tag, and returns the life that
-// it names. It returns ErrHeader, ErrNumber, errs.ErrForeign (a whole page of another
-// store) or errs.ErrFormat (of a newer release). With ErrNumber all else is right.
+// it names. It returns ErrHeader, errs.ErrForeign (a whole page of another store) or
+// errs.ErrFormat (of a newer release).
 func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte) (life crypt.Life, err error) {
 	if len(p) < HeaderSize {
 		return life, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
@@ -57,7 +57,7 @@ func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNu
 	}
 	// The checksum is computed for the store and number that the page names: if it is
 	// right, a page that doesn't belong here is whole, and not damage.
-	named, owner := pageNumber(p), [16]byte(p[64:80])
+	named, owner := entry.FileNum(binary.LittleEndian.Uint64(p[16:])), [16]byte(p[64:80])
 	sum := binary.LittleEndian.Uint32(p[sumOffset:])
 	if got := checksum.New(owner, byte(kind), uint64(named)).Sum(0, p[:sumOffset]); got != sum {
 		return life, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, sum)
@@ -72,10 +72,7 @@ func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNu
 		return life, fmt.Errorf("%w: %w", ErrHeader, err)
 	}
 	if named != number {
-		return life, fmt.Errorf("%w: number is %d, want %d", ErrNumber, named, number)
+		return life, fmt.Errorf("%w: number is %d, want %d", ErrHeader, named, number)
 	}
 	return life, nil
 }
-
-// pageNumber is the number that a page names.
-func pageNumber(p []byte) entry.FileNum { return entry.FileNum(binary.LittleEndian.Uint64(p[16:])) }

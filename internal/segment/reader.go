@@ -144,8 +144,8 @@ func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum,
 	return headerError(r.name, err)
 }
 
-// ReadHeader reads the header of a segment. It returns ErrHeader or ErrNumber if the
-// file is too short for one, or holds something else, and errs.ErrKey if the file is
+// ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short
+// for one, or holds something else, and errs.ErrKey if the file is
 // encrypted and its key can't be had; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
 	page, err := readPage(c, c.path(kind, number))
@@ -178,7 +178,7 @@ func readPage(c Config, path string) ([]byte, error) {
 
 // headerError reports a header that should have been whole.
 func headerError(name string, err error) error {
-	if errors.Is(err, ErrHeader) || errors.Is(err, ErrNumber) {
+	if errors.Is(err, ErrHeader) {
 		return &errs.Corruption{File: name, Offset: 0, Reason: "header", Err: err}
 	}
 	if err != nil {
@@ -193,16 +193,16 @@ const ownRecord = 64 << 10
 
 // Stored is StoredIn, but a value that needs memory gets new one.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
-	return r.StoredIn(nil, h, key, v)
+	return r.StoredIn(nil, nil, h, key, v)
 }
 
 // StoredIn returns the value of the record at h, which must be that of version v of key, as
-// it is stored: a slice of the mapping, or memory of the caller's own, which is dst if its
-// capacity is enough, else new. In an encrypted segment it is always the caller's own. Header,
-// key and value are verified when the record is read for the first time of an epoch
-// (pageio.BitMemory); without a mapping, every time. Every mismatch returns an
-// *errs.Corruption.
-func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+// it is stored: a slice of the mapping, or of other memory. That is dst if its capacity is
+// enough, else what from lends, or new memory if from is nil or has none. In an encrypted
+// segment it is never a slice of the mapping. Header, key and value are verified when the record
+// is read for the first time of an epoch (pageio.BitMemory); without a mapping, every time.
+// Every mismatch returns an *errs.Corruption.
+func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
 	end := uint64(r.end.Load())
@@ -212,7 +212,7 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	off := int64(h.Offset)
 	data := r.plain
 	if data == nil {
-		return r.copied(dst, h, key, v)
+		return r.copied(dst, from, h, key, v)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
@@ -227,7 +227,7 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	}
 	bound := int(min(recordBound(key, h.Length), end-h.Offset))
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
-		return r.copied(dst, h, key, v)
+		return r.copied(dst, from, h, key, v)
 	}
 	fetch(rec, h.Length)
 	if h.Length > ownRecord {
@@ -253,32 +253,22 @@ func fetch(rec []byte, n uint64) {
 }
 
 // copied is StoredIn by pread, for a handle that was checked. It verifies the copy.
-func (r *Reader) copied(dst []byte, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+func (r *Reader) copied(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
 	if r.keys != nil {
-		return r.decrypted(dst, h, key, v)
+		return r.decrypted(dst, from, h, key, v)
 	}
 	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt {
 		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
-	rec := make([]byte, bound)
-	if err := r.file.ReadCold(rec, int64(h.Offset)); err != nil {
+	m := recordMemory(dst, from, h.Length, int(bound))
+	defer m.done()
+	if err := r.file.ReadCold(m.record, int64(h.Offset)); err != nil {
 		return entry.Stored{}, err
 	}
-	value, err := r.decode(rec, int64(h.Offset), h.Length, key, v, true)
-	return owned(dst, value), err
+	value, err := r.decode(m.record, int64(h.Offset), h.Length, key, v, true)
+	return m.value(dst, value), err
 }
-
-// owned copies value, which lies in new memory, to dst if cap(dst) is enough.
-func owned(dst []byte, value entry.Stored) entry.Stored {
-	if holds(dst, uint64(len(value.Bytes))) {
-		value.Bytes = append(dst[:0], value.Bytes...)
-	}
-	value.Own = true
-	return value
-}
-
-func holds(dst []byte, n uint64) bool { return cap(dst) > 0 && uint64(cap(dst)) >= n }
 
 // appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
 // verifies it there. So the bytes that the caller writes elsewhere are the very ones that were

@@ -21,6 +21,7 @@ type Remains struct {
 	name string
 	id   checksum.Identity
 	kind filename.Kind
+	end  int64 // nothing is read from here on
 	buf  []byte
 
 	keys   *crypt.Decrypter // nil: the file is plain
@@ -39,15 +40,18 @@ type Limits struct {
 }
 
 // OpenRemains opens a segment, even if its header is damaged. Then life counts: the file's
-// life as it is known from elsewhere; zero = not known. It returns ErrNumber or
-// errs.ErrForeign if the header is whole and of another file or store, and errs.ErrKey if
-// the file is encrypted and its key can't be had.
-func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life) (*Remains, error) {
+// life as it is known from elsewhere; zero = not known. end is the recorded end of the file, behind
+// which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole and of
+// another store, and errs.ErrKey if the file is encrypted and its key can't be had.
+func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life, end int64) (*Remains, error) {
 	f, err := c.open(kind, number, pageio.Options{})
 	if err != nil {
 		return nil, err
 	}
-	r := &Remains{f: f, name: filename.Of(kind, number), id: c.id(kind, number), kind: kind}
+	r := &Remains{f: f, name: filename.Of(kind, number), id: c.id(kind, number), kind: kind, end: f.Size()}
+	if end != 0 {
+		r.end = min(r.end, end)
+	}
 	if err := r.readHeader(&c, number, life); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -83,8 +87,8 @@ func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (
 // Plain reports whether nothing of the file is encrypted.
 func (r *Remains) Plain() bool { return r.keys == nil }
 
-// Size is the length of the file.
-func (r *Remains) Size() int64 { return r.f.Size() }
+// End is how far the file is read.
+func (r *Remains) End() int64 { return r.end }
 
 // Close closes the file.
 func (r *Remains) Close() error { return r.f.Close() }
@@ -150,7 +154,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
 	}, func(from, to int64, number uint64) error {
 		// Frames follow each other: only what was never written is zeros, at the end.
-		if l.Before != 0 && number >= l.Before || to == r.f.Size() && r.zeros(from, to) {
+		if l.Before != 0 && number >= l.Before || to == r.end && r.zeros(from, to) {
 			return nil
 		}
 		if number > l.Durable && r.kind == filename.Journal {
@@ -165,7 +169,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 // each calls found for each frame whose header is whole, and between for what lies
 // between them, with the number of the first frame that is missing there.
 func (r *Remains) each(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
-	size, next := r.f.Size(), max(r.Header.FirstFrame, 1)
+	size, next := r.end, r.Header.FirstFrame()
 	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
 		if at+frame.HeaderSize > size {
 			if from < size {

@@ -231,6 +231,51 @@ func testCopy(t *testing.T, c, target Config) {
 	}
 }
 
+// TestLargeValuesOfAllLengths: values that are written piece by piece, of all lengths around the
+// borders of pieces, buffers and blocks, under keys of lengths that lead to each padding.
+func TestLargeValuesOfAllLengths(t *testing.T) { forms(t, testLargeValuesOfAllLengths) }
+
+func testLargeValuesOfAllLengths(t *testing.T, testConfig func(testing.TB) Config) {
+	c := testConfig(t)
+	for _, border := range []int{entry.PieceSize, pieceBytes, 2 * pieceBytes} {
+		var entries []entry.Entry
+		for n := border - 9; n <= border+9; n++ {
+			for k := 1; k <= 8; k++ {
+				e := entry.Entry{Key: bytes.Repeat([]byte{'k'}, k), Value: value(n, n), Version: 9, Kind: entry.Set}
+				entries = append(entries, e)
+			}
+		}
+		w := must(NewValueWriter(c, 5))(t)
+		handles := make([]entry.Handle, len(entries))
+		for i := range entries {
+			handles[i] = must(w.AddLarge(&entries[i]))(t)
+		}
+		must(w.Finish())(t)
+		r := must(openAny(c, filename.Value, 5, OpenOptions{}))(t)
+		copied := must(NewValueWriter(c, 6))(t)
+		for i := range entries {
+			e := &entries[i]
+			handles[i] = must(copied.Copy(r, int64(handles[i].Offset), entry.RecordSize(e, true)))(t)
+		}
+		must(copied.Finish())(t)
+		closed(t, r)
+		r = must(openAny(c, filename.Value, 6, OpenOptions{}))(t)
+		for i := range entries {
+			e := &entries[i]
+			got, err := plain(r.Stored(handles[i], e.Key, e.Version))
+			if err != nil || !bytes.Equal(got, e.Value) {
+				t.Fatalf("key of %d bytes, value of %d bytes: %d bytes, %v", len(e.Key), len(e.Value), len(got), err)
+			}
+		}
+		closed(t, r)
+		for _, n := range []entry.FileNum{5, 6} {
+			if err := os.Remove(c.path(filename.Value, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // checkAttempt checks that the record at off of segment 6 has another attempt than 0 if its
 // place was written before, so that no nonce comes back.
 func checkAttempt(t *testing.T, c Config, off int64, again bool) {

@@ -20,7 +20,7 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 	for _, noMap := range []bool{false, true} {
 		t.Run(fmt.Sprint(noMap), func(t *testing.T) {
 			c := testConfig(t)
-			w := must(Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 7}))(t)
+			w := must(Create(c, Header{Kind: filename.Journal, Number: 5, Before: frame.Name{Number: 6}}))(t)
 			write := func(i, n int, ahead int64) {
 				t.Helper()
 				e := entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i), Kind: entry.Set}

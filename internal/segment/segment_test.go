@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -208,7 +209,7 @@ func TestReaderOfAGrowingSegment(t *testing.T) { forms(t, testReaderOfAGrowingSe
 func testReaderOfAGrowingSegment(t *testing.T, testConfig func(testing.TB) Config) {
 	for _, noMap := range []bool{false, true} {
 		c := testConfig(t)
-		w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+		w := must(Create(c, Header{Kind: filename.Journal, Number: 3}))(t)
 		r := must(w.OpenReader(4<<20, noMap))(t)
 		const n = 1000
 		offsets := make(chan int64, n)
@@ -247,41 +248,26 @@ func testReaderOfAGrowingSegment(t *testing.T, testConfig func(testing.TB) Confi
 	}
 }
 
-func TestRecycledFile(t *testing.T) { forms(t, testRecycledFile) }
+// TestFileOfAnotherNumber gives a segment the name of another one: its header is none of that
+// file, and neither is a frame.
+func TestFileOfAnotherNumber(t *testing.T) { forms(t, testFileOfAnotherNumber) }
 
-func testRecycledFile(t *testing.T, testConfig func(testing.TB) Config) {
+func testFileOfAnotherNumber(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
-	w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+	w := must(Create(c, Header{Kind: filename.Journal, Number: 3}))(t)
 	for i := range 100 {
 		must(w.Append(journalFrame(i, 500, true)))(t)
 	}
-	if err := w.Close(); err != nil {
+	closed(t, w)
+	if err := os.Rename(w.path, c.path(filename.Journal, 4)); err != nil {
 		t.Fatal(err)
 	}
-	for i, num := range []entry.FileNum{4, 7} {
-		if err := os.Rename(w.path, filepath.Join(c.Dir, "000009.log")); err != nil {
-			t.Fatal(err)
-		}
-		w = must(Recycle(c, Header{Kind: filename.Journal, Number: num, FirstFrame: 50}, "000009.log"))(t)
-		must(w.Append(journalFrame(5, 500, true)))(t)
-		end := w.End()
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r := must(openAny(c, filename.Journal, num, OpenOptions{}))(t)
-		if got := r.Header().Recycled; got != uint32(i+1) {
-			t.Errorf("recycled %d times, want %d", got, i+1)
-		}
-		var damage *errs.Corruption
-		if totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); !errors.As(err, &damage) || damage.Offset != end || totals.Records != 1 {
-			t.Errorf("scan: %+v, %v; want the end of the new life at %d", totals, err, end)
-		}
-		if tail, err := FindTail(c, filename.Journal, num, end, 51); err != nil || tail.Frames != 0 || tail.Used == end {
-			t.Errorf("tail %+v, %v", tail, err)
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+	if _, err := ReadHeader(c, filename.Journal, 4); !errors.Is(err, ErrHeader) {
+		t.Errorf("header: %v", err)
+	}
+	tail, err := FindTail(c, filename.Journal, 4, HeaderSize, 1)
+	if err != nil || tail.Frames != 0 || tail.Used == HeaderSize {
+		t.Errorf("tail %+v, %v", tail, err)
 	}
 }
 
@@ -289,7 +275,7 @@ func TestFindTail(t *testing.T) { forms(t, testFindTail) }
 
 func testFindTail(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
-	w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+	w := must(Create(c, Header{Kind: filename.Journal, Number: 3}))(t)
 	var ends []int64
 	for i := range 10 {
 		f := journalFrame(i, 300<<10, i%2 == 0) // frames cross the window
@@ -317,8 +303,15 @@ func testFindTail(t *testing.T, testConfig func(testing.TB) Config) {
 	}
 }
 
+func closed(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestHeader(t *testing.T) {
-	h := Header{Kind: filename.Journal, Number: 9, Recycled: 2, Base: 3, FirstFrame: 4, Chain: 5, Predecessor: 6, PrevVersion: 7}
+	h := Header{Kind: filename.Journal, Number: 9, Base: 3, Before: frame.Name{File: 6, Number: 3, Sum: 5}, PrevVersion: 7}
 	uuid := [16]byte{9, 8, 7}
 	page := make([]byte, HeaderSize)
 	if err := h.encode(page, uuid, nil); err != nil {
@@ -332,7 +325,7 @@ func TestHeader(t *testing.T) {
 		num  entry.FileNum
 		uuid [16]byte
 		want error
-	}{{filename.Journal, 8, uuid, ErrNumber}, {filename.Value, 9, uuid, ErrHeader}, {filename.Journal, 9, [16]byte{}, errs.ErrForeign}} {
+	}{{filename.Journal, 8, uuid, ErrHeader}, {filename.Value, 9, uuid, ErrHeader}, {filename.Journal, 9, [16]byte{}, errs.ErrForeign}} {
 		if _, err := DecodeHeader(page, c.uuid, c.kind, c.num); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -473,7 +466,7 @@ func FuzzSegment(f *testing.F) {
 				t.Errorf("untyped error %v", err)
 			}
 		}
-		if left, err := OpenRemains(c, filename.Value, 5, crypt.Life{}); err == nil {
+		if left, err := OpenRemains(c, filename.Value, 5, crypt.Life{}, 0); err == nil {
 			_, err = left.Durable()
 			typed(err)
 			typed(left.Each(Limits{}, func(int64, *entry.Record) error { return nil }, func(int64, int64) {}))

@@ -17,7 +17,7 @@ import (
 const maxTail = 8 << 30
 
 // FindTail searches a segment from offset from on, where frame next was expected.
-// The segment's header may be damaged, or that of a recycled file. It returns an
+// The segment's header may be damaged. It returns an
 // *errs.Corruption for a file that is longer than any write makes it.
 func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
 	file, err := c.open(kind, number, pageio.Options{NoMap: true})
@@ -29,7 +29,7 @@ func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, ne
 		return frame.Tail{}, errors.Join(err, file.Close())
 	}
 	id := c.id(kind, number)
-	s := newFrames(file, filename.Of(kind, number), id, Header{FirstFrame: next}, nil, file.Size(), false)
+	s := newFrames(file, filename.Of(kind, number), id, Header{}, nil, file.Size(), false)
 	t, err := frame.FindTail(id, frame.Cursor{Offset: from, Next: next}, s.end, s.bytes)
 	return t, errors.Join(err, file.Close())
 }

@@ -45,7 +45,7 @@ type Stats struct {
 
 // NewValueWriter creates the value segment number.
 func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
-	w, err := Create(c, Header{Kind: filename.Value, Number: number, FirstFrame: 1})
+	w, err := Create(c, Header{Kind: filename.Value, Number: number})
 	if err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
@@ -101,7 +101,9 @@ func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 func (v *ValueWriter) large(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
 	v.payload[0] = head
-	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: size - len(head), value: value})
+	rest := size - len(head) // the value and its padding
+	padded := io.MultiReader(value, bytes.NewReader(zeros[:rest-n]))
+	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: rest, value: padded})
 	v.payload[0] = nil
 	if err != nil {
 		return entry.Handle{}, err
@@ -252,7 +254,7 @@ func (v *ValueWriter) flush() error {
 	}
 	f := Frame{Kind: frame.Group, Payload: v.payload}
 	// Blocks are filled before they are written piece by piece.
-	if end := v.Size(); end >= fillFrom && !v.w.cfg.Once {
+	if end := v.Size(); end >= fillFrom {
 		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
 	}
 	v.payload[0] = v.buf

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
@@ -64,42 +63,8 @@ func Create(c Config, h Header) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return begin(c, h, path, f, 0)
-}
-
-// Recycle renames the file old in c.Dir, a segment of this store and kind that is not
-// in use, to the new segment's name and overwrites its header; h.Recycled is set from
-// the old one. What follows the header stays until frames overwrite it. After an error
-// the old file is still there, or neither of them is.
-func Recycle(c Config, h Header, old string) (*Writer, error) {
-	page, err := readPage(c, filepath.Join(c.Dir, old))
-	if err != nil {
-		return nil, fmt.Errorf("%s can't be used again: %w", old, err)
-	}
-	was, err := DecodeHeader(page, c.UUID, h.Kind, h.Number)
-	if err != nil && !errors.Is(err, ErrNumber) { // the number is its own, of course
-		return nil, fmt.Errorf("%s can't be used again: %w", old, err)
-	}
-	h.Recycled = was.Recycled + 1
-	path := c.path(h.Kind, h.Number)
-	if err := c.FS.Rename(filepath.Join(c.Dir, old), path); err != nil {
-		return nil, err
-	}
-	f, err := c.FS.OpenReadWrite(path)
-	if err != nil {
-		_ = c.FS.Remove(path) // or the next Open does
-		return nil, err
-	}
-	size, err := f.Size()
-	if err != nil {
-		return nil, discard(c, path, f, err)
-	}
-	return begin(c, h, path, f, size)
-}
-
-func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, error) {
 	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
-		allocated: max(size, HeaderSize), next: h.FirstFrame, chain: h.Chain}
+		allocated: HeaderSize, next: h.FirstFrame(), chain: h.Before.Sum}
 	page := make([]byte, HeaderSize)
 	e, life, err := c.encrypter(h.Kind, h.Number)
 	if err == nil {
@@ -107,7 +72,7 @@ func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, er
 		err = w.header.encode(page, c.UUID, e)
 	}
 	if e != nil {
-		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Tag
+		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Before.Tag
 	}
 	if err == nil {
 		_, err = f.WriteAt(page, 0)
@@ -145,7 +110,7 @@ type Frame struct {
 	Ahead        int64         // if beyond the file's end: the offset up to which zeros are written behind the frame
 
 	rest  int       // bytes at the end of the last record that are not in Payload
-	value io.Reader // yields them, save the padding
+	value io.Reader // yields them
 
 	content frame.Content // of an encrypted frame, once it was measured
 	size    int64         // of the whole encrypted frame; 0: it was not measured
@@ -317,15 +282,11 @@ func (w *Writer) fillHeader(f *Frame, size int64) error {
 // entry.PieceSize.
 const pieceBytes = 256 << 10
 
-// writeRest writes a value and its padding, size bytes in all, at off.
+// writeRest writes size bytes of value at off.
 func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 	buf := make([]byte, min(size, pieceBytes))
 	for size > 0 {
 		n, err := io.ReadFull(value, buf[:min(size, len(buf))])
-		if errors.Is(err, io.ErrUnexpectedEOF) && size-n < 8 || errors.Is(err, io.EOF) && size < 8 {
-			clear(buf[n:size])
-			n, err = size, nil
-		}
 		if err != nil {
 			return err
 		}
@@ -415,6 +376,11 @@ func (w *Writer) End() int64 { return w.end.Load() }
 
 // Allocated is the length of the file.
 func (w *Writer) Allocated() int64 { return w.allocated }
+
+// Last is the end of the last frame. There must be one.
+func (w *Writer) Last() frame.End {
+	return frame.End{Name: frame.Name{File: w.header.Number, Life: w.header.Life, Number: w.next - 1, Sum: w.chain, Tag: w.tag}, Offset: w.End()}
+}
 
 // Next is the number of the next frame.
 func (w *Writer) Next() uint64 { return w.next }

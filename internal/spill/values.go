@@ -118,7 +118,7 @@ func (v *values) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own 
 	if e.Raw == 0 {
 		memory = dst
 	}
-	stored, err := r.StoredIn(memory, e.Handle, key, 0)
+	stored, err := r.StoredIn(memory, nil, e.Handle, key, 0)
 	if err != nil || stored.Raw == 0 {
 		return stored.Bytes, stored.Own, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // backupChain is a full backup and its increments, all made alike.
 type backupChain struct {
-	plain   bool // the store was plain, or o.Plain is set
+	plain   bool // the store was plain
 	o       brock.BackupOptions
 	backups [][]byte
 }
@@ -66,7 +66,6 @@ func (p *copier) step() {
 		o.Keys = masterKey(1)
 		must(p.t, brock.EncryptStore(p.t.Context(), o))
 		p.o.Keys = o.Keys
-		p.chains = slices.DeleteFunc(p.chains, func(c *backupChain) bool { return c.o.Plain && len(c.o.Keyspaces) == 0 })
 		p.reopenClosed()
 	case n == 17 && p.o.Keys != nil:
 		o := brock.RotateOptions{Rewrite: p.r.IntN(2) == 0}
@@ -118,42 +117,19 @@ func (p *copier) change() {
 	x.threshold = o.ValueThreshold
 }
 
-// subset draws some keyspaces.
-func (p *copier) subset() (names []string) {
-	for _, x := range p.spaces {
-		if p.r.IntN(2) == 0 {
-			names = append(names, x.name())
-		}
-	}
-	return names
-}
-
 func (p *copier) backup() {
 	var c *backupChain
 	if len(p.chains) > 0 && p.r.IntN(3) > 0 {
 		c = p.chains[p.r.IntN(len(p.chains))]
 	} else {
-		c = &backupChain{o: brock.BackupOptions{Compress: p.r.IntN(2) == 0, Plain: p.r.IntN(2) == 0}}
-		if p.r.IntN(2) == 0 {
-			c.o.Keyspaces = p.subset()
-		}
+		c = &backupChain{o: brock.BackupOptions{Compress: p.r.IntN(2) == 0}}
 	}
-	part := len(c.o.Keyspaces) > 0
-	c.plain = p.o.Keys == nil || c.o.Plain
-	if part && p.o.Keys != nil && !c.o.Plain {
-		c.backups, c.o.Since = nil, nil // such backups are always full
-	}
+	c.plain = p.o.Keys == nil
 	var out bytes.Buffer
-	info, err := p.db.Backup(p.t.Context(), &out, c.o)
-	p.note("backup %d of %q, plain %v: %v", len(c.backups), c.o.Keyspaces, c.o.Plain, err)
-	gone := slices.ContainsFunc(c.o.Keyspaces, func(name string) bool {
-		return !slices.ContainsFunc(p.spaces, func(x *space) bool { return x.name() == name })
-	})
-	if gone {
-		wantErr(p.t, "backup of a dropped keyspace", err, brock.ErrKeyspaceNotFound)
-		p.chains = slices.DeleteFunc(p.chains, func(x *backupChain) bool { return x == c })
-		return
-	}
+	from, end := p.source()
+	info, err := from.Backup(p.t.Context(), &out, c.o)
+	end()
+	p.note("backup %d: %v", len(c.backups), err)
 	must(p.t, err)
 	if !slices.Contains(p.chains, c) {
 		p.chains = append(p.chains, c)
@@ -181,32 +157,35 @@ func (p *copier) backup() {
 	}
 	_, err = brock.Restore(p.t.Context(), bytes.NewReader(all), o)
 	must(p.t, err)
-	spaces := p.spaces
-	if part {
-		spaces = slices.DeleteFunc(slices.Clone(spaces), func(x *space) bool { return !slices.Contains(c.o.Keyspaces, x.name()) })
-	}
-	p.compareCopy("restored", o, spaces, p.kept)
+	p.compareCopy("restored", o, p.spaces, p.kept)
 	if p.r.IntN(3) == 0 {
 		if (o.Keys == nil) != (p.o.Keys == nil) {
 			p.chains = nil // a chain belongs to a store that is plain, or to one that is encrypted
 		}
-		p.goOn(o, spaces)
+		p.goOn(o)
 	}
 }
 
-// goOn leaves the store, and goes on in a copy that has some of its keyspaces.
-func (p *copier) goOn(o brock.Options, spaces []*space) {
+// source returns the store, or a follower of it, to be copied.
+func (p *copier) source() (db *brock.DB, end func()) {
+	if p.r.IntN(2) == 0 {
+		return p.db, func() {}
+	}
+	must(p.t, p.db.Sync(p.t.Context()))
+	o := p.o
+	o.Mode = brock.Follow
+	f, err := brock.Open(o)
+	must(p.t, err)
+	p.note("from a follower")
+	return f, func() { must(p.t, f.Close()) }
+}
+
+// goOn leaves the store, and goes on in a copy.
+func (p *copier) goOn(o brock.Options) {
 	p.note("go on in %s", o.Dir)
-	last := p.db.Version()
 	p.endReaders()
 	must(p.t, p.db.Close())
-	if x := p.spaces[0]; !slices.Contains(spaces, x) {
-		x.m = truth.Store{}
-		x.m.CommitAt(last)
-		x.since = last
-		spaces = append([]*space{x}, spaces...)
-	}
-	p.o, p.spaces = o, slices.Clone(spaces)
+	p.o = o
 	p.reopenClosed()
 }
 
@@ -220,10 +199,12 @@ func (p *copier) copyOptions() brock.Options {
 func (p *copier) checkpoint() {
 	p.note("checkpoint")
 	o := p.copyOptions()
-	must(p.t, p.db.Checkpoint(p.t.Context(), o.Dir))
+	from, end := p.source()
+	must(p.t, from.Checkpoint(p.t.Context(), o.Dir))
+	end()
 	p.compareCopy("checkpoint", o, p.spaces, p.kept)
 	if p.r.IntN(3) == 0 {
-		p.goOn(o, p.spaces)
+		p.goOn(o)
 	}
 }
 

@@ -111,7 +111,7 @@ func (s *anyStore) look(txn *brock.Txn, at uint64, own *ownSpace) {
 			if s.t.Failed() {
 				s.t.Logf("options %.300q to %.300q, prefix %.30q, %+v", w.o.Lower, w.o.Upper, w.o.Prefix, brock.IteratorOptions{
 					Reverse: w.o.Reverse, KeysOnly: w.o.KeysOnly, Prefetch: w.o.Prefetch, Limit: w.o.Limit, AllVersions: w.o.AllVersions, Since: w.o.Since})
-				s.t.Logf("own %v, filter %v, OnDamage %v", own != nil, w.o.Filter != nil, w.o.OnDamage != nil)
+				s.t.Logf("own %v, filter %v", own != nil, w.o.Filter != nil)
 				s.t.Logf("trace %s", strings.Join(w.trace[max(0, len(w.trace)-30):], ", "))
 				return
 			}
@@ -232,12 +232,6 @@ func (s *anyStore) walker(txn *brock.Txn, x *space, at uint64, own *ownSpace) *a
 	}
 	if r.IntN(3) == 0 {
 		o.Prefetch = -1 + r.IntN(8)
-	}
-	if r.IntN(4) == 0 {
-		o.OnDamage = func(c *brock.CorruptionError) bool {
-			s.t.Errorf("OnDamage: %v", c)
-			return true
-		}
 	}
 	w.o = o
 	w.it = txn.In(x.ks).NewIterator(o)

@@ -199,7 +199,7 @@ func (s *anyStore) commit(x *space, writes ...truth.Write) {
 		for _, w := range writes {
 			s.apply(batch.In(x.ks), w)
 		}
-		must(s.t, batch.Commit(s.t.Context()))
+		must2(batch.Commit(s.t.Context(), 0))
 	} else {
 		o := brock.TxnOptions{MaxMemory: []int64{0, 0, 0, 1, 3000}[s.r.IntN(5)]}
 		must(s.t, s.db.UpdateContext(s.t.Context(), o, func(txn *brock.Txn) error {

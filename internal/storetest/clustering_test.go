@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -107,19 +108,10 @@ func (s *clusterStore) scanIn(txn *brock.Txn, time int, reverse bool) int64 {
 // jumped bytes that it was done for are then taken off.
 func (s *clusterStore) clustered() brock.WorkInfo {
 	s.t.Helper()
-	select {
-	case w := <-s.done:
-		must(s.t, w.Err)
-		for begin := time.Now(); s.Metrics().Tree.JumpedBytes != 0; <-time.After(time.Millisecond) {
-			if time.Since(begin) > time.Minute {
-				s.t.Fatalf("jumped bytes are left after a clustering:\n%v", s.Metrics())
-			}
-		}
-		return w
-	case <-time.After(time.Minute):
-		s.t.Fatalf("nothing was clustered:\n%v", s.Metrics())
-		return brock.WorkInfo{}
-	}
+	w := deadline.Receive(s.t, "a clustering", s.done)
+	must(s.t, w.Err)
+	deadline.Wait(s.t, "the jumped bytes are taken off", func() bool { return s.Metrics().Tree.JumpedBytes == 0 })
+	return w
 }
 
 // Scans that jump make the store cluster the values, once. Later scans don't jump, and

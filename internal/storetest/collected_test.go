@@ -139,8 +139,7 @@ var leaving = []struct {
 // iterate leaves an iterator of the first transaction, whose options refer to the owner.
 func (o *owner) iterate() {
 	it := o.txns[0].NewIterator(brock.IteratorOptions{
-		Filter:   func([]byte, byte) bool { o.calls.Add(1); return true },
-		OnDamage: func(*brock.CorruptionError) bool { o.calls.Add(1); return true },
+		Filter: func([]byte, byte) bool { o.calls.Add(1); return true },
 	})
 	it.Rewind()
 	o.iterators = append(o.iterators, it)

@@ -132,7 +132,7 @@ func TestCompressedValuesComeBack(t *testing.T) {
 		}
 		wantEqual(t, "pending items", n, 2*len(sizes))
 		must(t, txn.Commit())
-		must(t, batch.Commit(context.Background()))
+		must2(batch.Commit(context.Background(), 0))
 		must(t, w.Close())
 		for k, v := range want {
 			if strings.HasPrefix(k, fmt.Sprint(round)) {

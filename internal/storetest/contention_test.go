@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
 )
 
 // Many workers add to one durable counter. No call gives up, no addition is lost, and 99
@@ -47,8 +49,12 @@ func TestContendedUpdatesTakeTurns(t *testing.T) {
 // takeTurn calls Update for the key k, conflicts twice by writes of others, and calls fn
 // in the third run, which has its turn.
 func takeTurn(ctx context.Context, db *brock.DB, fn func(*brock.Txn) error) error {
+	return takeTurnAs(ctx, db, brock.TxnOptions{}, fn)
+}
+
+func takeTurnAs(ctx context.Context, db *brock.DB, o brock.TxnOptions, fn func(*brock.Txn) error) error {
 	runs := 0
-	return db.UpdateContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+	return db.UpdateContext(ctx, o, func(txn *brock.Txn) error {
 		get(txn, "k")
 		if runs++; runs > 2 {
 			return fn(txn)
@@ -109,6 +115,52 @@ func TestATurnIsGivenUp(t *testing.T) {
 					t.Errorf("the next call waited for %v, want %v", took, test.wait)
 				}
 				<-time.After(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// A call whose commit takes long, as it waits for a slow disk, loses its turn like one whose function
+// does. So does one that runs again as a keyspace was dropped.
+func TestATurnEndsDuringACommit(t *testing.T) {
+	for _, how := range []string{"slow disk", "dropped keyspace"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				db := openTest(t, brock.Options{Dir: "/store", FS: faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
+					if op.Kind == faultfs.Sync && strings.HasSuffix(op.Path, ".run") && slow.Load() {
+						<-time.After(time.Hour)
+					}
+				}})})
+				ks := keyspace(t, db, "dropped")
+				inTurn, ended := make(chan struct{}), make(chan error, 1)
+				runs := 0
+				go func() {
+					ended <- takeTurnAs(t.Context(), db, brock.TxnOptions{MaxMemory: 1}, func(txn *brock.Txn) error {
+						runs++
+						switch {
+						case runs == 1 && how == "slow disk":
+							slow.Store(true)
+							close(inTurn)
+						case runs == 1:
+							get(txn.In(ks), "k")
+							must(t, ks.Drop(t.Context()))
+						case runs == 2 && how == "dropped keyspace":
+							close(inTurn)
+							<-time.After(time.Hour)
+						}
+						return put(txn, "seen="+get(txn, "k"), "k=mine")
+					})
+				}()
+				<-inTurn
+				began := time.Now()
+				must(t, db.Update(func(txn *brock.Txn) error { return put(txn, "seen="+get(txn, "k"), "k=next") }))
+				if took := time.Since(began); took > 100*time.Millisecond {
+					t.Errorf("the next call waited for %v, want 100 ms at most", took)
+				}
+				slow.Store(false)
+				must(t, <-ended)
+				wantEqual(t, "k in the end", string(must2(db.Get(b("k")))), "mine")
 			})
 		})
 	}

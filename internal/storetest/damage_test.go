@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,8 +111,8 @@ func TestCorruptionErrorNamesKeys(t *testing.T) {
 	}
 	known := 0
 	_ = db.Verify(context.Background(), func(c *brock.CorruptionError) {
-		if strings.HasSuffix(c.File, ".run") && len(c.Keys) == 0 {
-			t.Errorf("%v: concerns nothing", c)
+		if strings.HasSuffix(c.File, ".run") && c.FollowUp != (len(c.Keys) == 0) {
+			t.Errorf("%v: concerns %q, a follow-up %v", c, c.Keys, c.FollowUp)
 		}
 		known += len(c.Keys)
 	})
@@ -122,217 +121,29 @@ func TestCorruptionErrorNamesKeys(t *testing.T) {
 	}
 }
 
-// damagedWant is the value of a key of a damagedStore; "" = it was deleted.
-func damagedWant(i int) string {
-	switch {
-	case i%2 == 1:
-		return string(damagedValue(i, 0))
-	case i%5 == 0:
-		return ""
-	}
-	return string(damagedValue(i, 1))
-}
-
-// damagedScan is a scan of one keyspace behind damage.
-type damagedScan struct {
-	t    *testing.T
-	ks   string
-	told []*brock.CorruptionError
-	got  map[string]string // of keys shown; "?" if the value could not be read
-}
-
-func (s *damagedScan) tell(c *brock.CorruptionError) bool {
-	s.told = append(s.told, c)
-	return true
-}
-
-func (s *damagedScan) run(txn *brock.Txn, o brock.IteratorOptions, seek []byte) {
-	s.t.Helper()
-	s.got = map[string]string{}
-	o.OnDamage = s.tell
-	it := txn.NewIterator(o)
-	last := ""
-	for it.Seek(seek); it.Valid(); it.Next() {
-		key := string(it.Item().KeyCopy(nil))
-		if last != "" && (key > last) == o.Reverse {
-			s.t.Fatalf("%s after %s", key, last)
-		}
-		last = key
-		value, err := it.Item().ValueCopy(nil)
-		s.got[key] = string(value)
-		var c *brock.CorruptionError
-		if errors.As(err, &c) && inKeys(c, s.ks, []byte(key)) {
-			s.got[key] = "?"
-		} else if err != nil {
-			s.t.Fatalf("%s: %v", key, err)
-		}
-	}
-	must(s.t, it.Close())
-}
-
-// check compares what was shown of the keys in [lo, hi) with what must be: all, but for
-// keys that somebody was told of.
-func (s *damagedScan) check(lo, hi int) (missing int) {
-	s.t.Helper()
-	for i := lo; i < hi; i++ {
-		key, want := string(damagedKey(i)), damagedWant(i)
-		got, shown := s.got[key]
-		if got == "?" || shown == (want != "") && got == want {
-			continue
-		}
-		missing++
-		told, stale := false, false
-		for _, c := range s.told {
-			if inKeys(c, s.ks, []byte(key)) {
-				told, stale = true, stale || c.Stale
-			}
-		}
-		if !told || shown && (!stale || got != string(damagedValue(i, 0))) {
-			s.t.Fatalf("%s of %q: shown %v %.20q, want %.20q; told %v, stale %v", key, s.ks, shown, got, want, told, stale)
-		}
-	}
-	return missing
-}
-
-// TestOnDamage: with any page of a run damaged, iterators that go on show all that lies
-// elsewhere, in both directions, from anywhere, and tell of the rest.
-func TestOnDamage(t *testing.T) {
+// TestFollowUpsAreMarked: four bytes of a run that are flipped are one finding. What does not agree as
+// the page can't be read is marked as a follow-up, and names no key.
+func TestFollowUpsAreMarked(t *testing.T) {
 	fsys, o := damagedStore(t)
-	o.Mode = brock.ReadOnly
-	step := 3
-	switch {
-	case *every:
-		step = 1
-	case testing.Short():
-		step = 7
-	}
-	missing, opened := 0, 0
-	for _, name := range filesOf(t, fsys, ".run") {
-		for page := 0; page < len(readFile(t, fsys, name))/4096; page += step {
-			off := page*4096 + (page*977+11)%4096
-			flipAt(t, fsys, name, off)
-			if db, err := brock.Open(o); err == nil { // else it is the directory
-				opened++
-				missing += scanDamaged(t, db)
-				must(t, db.Close())
-			}
-			flipAt(t, fsys, name, off)
-		}
-	}
-	if missing == 0 || opened == 0 {
-		t.Errorf("%d stores opened, %d keys were missing", opened, missing)
-	}
-}
-
-func scanDamaged(t *testing.T, db *brock.DB) (missing int) {
-	for _, ks := range []*brock.Keyspace{nil, must2(db.Keyspace("one")), must2(db.Keyspace("two"))} {
-		must(t, db.View(func(txn *brock.Txn) error {
-			txn = txn.In(ks)
-			s := &damagedScan{t: t}
-			if ks != nil {
-				s.ks = ks.Name()
-			}
-			s.run(txn, brock.IteratorOptions{}, nil)
-			missing += s.check(0, damagedKeys)
-			s.told = nil
-			s.run(txn, brock.IteratorOptions{Reverse: true, Prefetch: 20}, nil)
-			missing += s.check(0, damagedKeys)
-			at := 100 + 37*missing%(damagedKeys-200)
-			s.told = nil
-			s.run(txn, brock.IteratorOptions{Prefetch: 3}, damagedKey(at))
-			s.check(at, damagedKeys)
-			s.told = nil
-			s.run(txn, brock.IteratorOptions{Reverse: true}, damagedKey(at))
-			s.check(0, at+1)
-			s.told = nil
-			s.run(txn, brock.IteratorOptions{Prefix: []byte("key 0012")}, nil)
-			s.check(1200, 1300)
-			return nil
-		}))
-	}
-	return missing
-}
-
-// TestOnDamageEnds: the iterator ends there if OnDamage returns false, or closes it.
-func TestOnDamageEnds(t *testing.T) {
-	fsys, o := damagedStore(t)
-	for _, name := range filesOf(t, fsys, ".run") {
-		flipAt(t, fsys, name, 5000)
+	name := filesOf(t, fsys, ".run")[0]
+	at := len(readFile(t, fsys, name)) / 2
+	for i := range 4 {
+		flipAt(t, fsys, name, at+i)
 	}
 	db := must2(brock.Open(o))
 	defer db.Close()
-	for what, end := range map[string]func(*brock.Txn, *brock.Iterator) bool{
-		"false":   func(*brock.Txn, *brock.Iterator) bool { return false },
-		"close":   func(_ *brock.Txn, it *brock.Iterator) bool { _ = it.Close(); return true },
-		"discard": func(txn *brock.Txn, _ *brock.Iterator) bool { txn.Discard(); return true },
-	} {
-		txn := must2(db.Begin(context.Background(), brock.TxnOptions{Update: true}))
-		must(t, txn.Set([]byte("key 000000"), []byte("own")))
-		var it *brock.Iterator
-		called := 0
-		it = txn.NewIterator(brock.IteratorOptions{OnDamage: func(*brock.CorruptionError) bool {
-			called++
-			return end(txn, it)
-		}})
-		for it.Rewind(); it.Valid(); it.Next() {
+	var damage, follow int
+	_ = db.Verify(t.Context(), func(c *brock.CorruptionError) {
+		switch {
+		case !c.FollowUp:
+			damage++
+		case damage == 0 || c.Keys != nil:
+			t.Errorf("%v follows %d findings, and concerns %q", c, damage, c.Keys)
+		default:
+			follow++
 		}
-		if called != 1 {
-			t.Errorf("%s: called %d times", what, called)
-		}
-		if what == "false" {
-			wantErr(t, what, it.Err(), brock.ErrCorrupt)
-			it.Rewind()
-			it.Seek(damagedKey(damagedKeys - 50))
-			must(t, it.Err())
-			wantEqual(t, what, it.Valid(), true)
-		}
-		_ = it.Close()
-		txn.Discard()
-	}
-}
-
-// TestOnDamageInHistory: a walk over all versions goes on behind damage, and shows each
-// version once.
-func TestOnDamageInHistory(t *testing.T) {
-	fsys := vfs.NewMem()
-	o := brock.Options{Dir: "db", FS: fsys, Keys: drawnKeys(t), KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Versions: 100}},
-		Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
-	db := must2(brock.Open(o))
-	for v := range 30 {
-		must(t, db.Update(func(txn *brock.Txn) error {
-			for i := range 200 {
-				must(t, txn.Set(damagedKey(i), damagedValue(i, v)))
-			}
-			return nil
-		}))
-	}
-	must(t, db.DeleteRange(damagedKey(50), damagedKey(60)))
-	must(t, db.Compact(context.Background()))
-	must(t, db.Close())
-	name := filesOf(t, fsys, ".run")[0]
-	for page := 1; page < 30; page += 7 {
-		flipAt(t, fsys, name, page*4096+77)
-		db := must2(brock.Open(o))
-		var forward, backward []string
-		for _, reverse := range []bool{false, true} {
-			list, told := &forward, 0
-			if reverse {
-				list = &backward
-			}
-			must(t, db.View(func(txn *brock.Txn) error {
-				for item, err := range txn.Items(brock.IteratorOptions{AllVersions: true, Reverse: reverse, OnDamage: func(*brock.CorruptionError) bool { told++; return true }}) {
-					must(t, err)
-					*list = append(*list, fmt.Sprint(string(item.Key()), item.Version()))
-				}
-				return nil
-			}))
-			wantEqual(t, "told", told, 1)
-		}
-		slices.Reverse(backward)
-		if !slices.Equal(forward, backward) || len(forward) < 5500 || len(slices.Compact(slices.Sorted(slices.Values(forward)))) != len(forward) {
-			t.Errorf("page %d: %d forward, %d backward", page, len(forward), len(backward))
-		}
-		must(t, db.Close())
-		flipAt(t, fsys, name, page*4096+77)
+	})
+	if damage != 1 || follow == 0 {
+		t.Errorf("%d findings and %d follow-ups", damage, follow)
 	}
 }

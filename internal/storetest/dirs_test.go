@@ -56,7 +56,7 @@ func (l *line) value(i int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%d.%d ", l.round, i), 80+i%3*50)
 }
 
-// work writes all keys, and has files written, recycled, collected and removed.
+// work writes all keys, and has files written, collected and removed.
 func (l *line) work(t *testing.T, rounds int) {
 	t.Helper()
 	for range rounds {

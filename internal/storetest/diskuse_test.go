@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -149,6 +150,38 @@ func TestDiskUseUnderOverwrites(t *testing.T) {
 			s.shrunk()
 		})
 	}
+}
+
+// TestDiskUseOfALog appends to a log, and deletes its old entries by range. No look at single keys
+// tells of these deletes, and a memtable with the keys of large values fills slowly: the store
+// flushes it all the same, before the dead values take much more than the live ones.
+func TestDiskUseOfALog(t *testing.T) {
+	const keep, each, all = 700, 250, 25_000
+	s := &diskUse{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
+	s.DB = must2(brock.Open(brock.Options{Dir: "/s", FS: s.fs, Durability: brock.Buffered}))
+	defer s.Close()
+	worst := int64(0)
+	for i := range uint64(all) {
+		s.set(i, usageValue)
+		if i%each == 0 && i > keep {
+			must(t, s.DeleteRange(usageKey(0), usageKey(i-keep)))
+			for old := range s.live {
+				if old < i-keep {
+					delete(s.live, old)
+				}
+			}
+		}
+		if i%each == 0 {
+			// Where nothing waits for the disk, and a machine is busy, flushes lag behind.
+			deadline.Wait(t, "the flush", func() bool { return s.Metrics().Tree.Memtables == 1 })
+			worst = max(worst, s.disk())
+		}
+	}
+	t.Logf("at worst %d MB, %d MB are live", worst>>20, s.liveBytes()>>20)
+	if bound := s.liveBytes()*3/2 + 48<<20; worst > bound {
+		t.Errorf("files take %d MB, want at most %d", worst>>20, bound>>20)
+	}
+	s.shrunk()
 }
 
 // TestLiveBytesOfDeletedLargeValues deletes a large value now and then, among many small

@@ -63,6 +63,59 @@ func TestEstimatesOfRealData(t *testing.T) {
 	check()
 }
 
+// What lies beside a range, in the same memtable or chunk, does not count: neighbours may have values
+// of any size, and a range may be a small part of the store.
+func TestEstimatesOfASmallPart(t *testing.T) {
+	db := openTest(t, brock.Options{Durability: brock.Buffered})
+	key := func(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
+	fill := func(name string, n, size int) *brock.Keyspace {
+		ks, err := db.Keyspace(name)
+		must(t, err)
+		w := ks.NewWriter(t.Context())
+		for i := range n {
+			must(t, w.Set(key(i), make([]byte, size)))
+		}
+		must(t, w.Close())
+		return ks
+	}
+	sizes := map[string]int{"counters": 8, "images": 20_000, "pages": 900, "words": 30}
+	counts := map[string]int{"counters": 1000, "images": 300, "pages": 5000, "words": 60_000}
+	spaces := map[string]*brock.Keyspace{}
+	for _, name := range []string{"counters", "images", "words", "pages"} {
+		spaces[name] = fill(name, counts[name], sizes[name])
+	}
+	check := func(where string) {
+		t.Helper()
+		for name, ks := range spaces {
+			for _, part := range []int{1, 7, 100} {
+				n := counts[name] / part
+				entries, bytes := ks.EstimateSize(key(counts[name]-n), nil)
+				want := int64(n) * int64(7+sizes[name])
+				if e := int64(n); entries < e*9/10-3 || entries > e*11/10+3 || bytes < want*4/5-3*want/e || bytes > want*5/4+3*want/e {
+					t.Errorf("%s, the last %d %s: %d entries of %d bytes, want %d", where, n, name, entries, bytes, want)
+				}
+				lo := counts[name] / 2
+				cuts, last := ks.Split(key(lo), key(lo+n/2), 8), lo
+				if n < 100 {
+					continue
+				}
+				for _, cut := range append(cuts, key(lo+n/2)) {
+					var at int
+					if _, err := fmt.Sscanf(string(cut), "%d", &at); err != nil || at-last > n/2/8*3/2+1 {
+						t.Errorf("%s, %d %s in 8 parts: one of %d; %v", where, n/2, name, at-last, err)
+					}
+					last = at
+				}
+			}
+		}
+	}
+	check("in memory")
+	must(t, db.Flush(t.Context()))
+	check("as flushed")
+	must(t, db.Compact(t.Context()))
+	check("in one run")
+}
+
 func TestEstimateAndSplit(t *testing.T) {
 	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 100}})
 	for i := range 100 {

@@ -42,7 +42,7 @@ func (c *everyCall) argument(t testing.TB, method reflect.Method, n int) reflect
 	}
 	switch reflect.Zero(p).Interface().(type) {
 	case []byte:
-		if method.Name == "KeyCopy" || method.Name == "ValueCopy" { // it is written to
+		if method.Name == "KeyCopy" || method.Name == "ValueCopy" || method.Name == "AppendValue" && n == 1 { // it is written to
 			return reflect.ValueOf(make([]byte, 0, 1<<16))
 		}
 		return reflect.ValueOf(bytesOf)

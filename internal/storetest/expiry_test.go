@@ -175,7 +175,8 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options)
 		t.Errorf("%d bytes are left:\n%v", left, db.Metrics())
 	}
 	wantEqual(t, "expired bytes that wait", db.Metrics().Tree.ExpiredBytes, 0)
-	if wait := db.Metrics().Tree.ExpiryWait; wait > 0 {
+	// Deletes that replace what has expired may be history, which ages.
+	if wait := db.Metrics().Tree.ExpiryWait; wait > 0 && o.KeyspaceDefaults.Versions.Age == 0 {
 		t.Errorf("a timer is set to %v, though nothing expires", wait)
 	}
 	must(t, db.View(func(txn *brock.Txn) error {

@@ -174,7 +174,6 @@ func TestFollowRefuses(t *testing.T) {
 		f := follow(t, o)
 		wantErr(t, "set", f.Set(b("k"), b("w")), brock.ErrReadOnly)
 		wantErr(t, "update", f.Update(func(*brock.Txn) error { return nil }), brock.ErrReadOnly)
-		wantErr(t, "checkpoint", f.Checkpoint(t.Context(), p.in("copy")), brock.ErrReadOnly)
 		wantErr(t, "flush", f.Flush(t.Context()), brock.ErrReadOnly)
 		wantErr(t, "sync", f.Sync(t.Context()), brock.ErrReadOnly)
 		_, err = f.Keyspace("none")

@@ -53,10 +53,29 @@ var growths = map[string]growth{
 		}
 	}},
 	"keyspaces": {800, func(t *testing.T, db *brock.DB, n int) map[string]func() {
+		all := make([]*brock.Keyspace, n)
 		for i := range n {
-			must(t, must2(db.Keyspace(fmt.Sprint(i))).Set([]byte("k"), nil))
+			all[i] = must2(db.Keyspace(fmt.Sprint(i)))
+			must(t, all[i].Set([]byte("k"), nil))
 		}
 		return map[string]func(){
+			"a batch over all": func() {
+				batch := db.NewBatch()
+				for range 8 {
+					for _, ks := range all {
+						must(t, batch.In(ks).Set([]byte("k"), nil))
+					}
+				}
+				must2(batch.Commit(context.Background(), 0))
+			},
+			"a transaction over all": func() {
+				must(t, db.Update(func(txn *brock.Txn) error {
+					for _, ks := range all {
+						must2(txn.In(ks).Has([]byte("k")))
+					}
+					return txn.In(all[0]).Set([]byte("k"), nil)
+				}))
+			},
 			"a flush":              flushOne(t, db),
 			"one of them":          func() { must2(must2(db.Keyspace("7")).Get([]byte("k"))) },
 			"one made and dropped": func() { must(t, must2(db.Keyspace("new")).Drop(context.Background())) },

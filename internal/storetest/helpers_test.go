@@ -52,6 +52,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// second is the error of a call that returns a value, too.
+func second[T any](_ T, err error) error { return err }
+
 // must2 returns v, and panics on an error.
 func must2[T any](v T, err error) T {
 	if err != nil {

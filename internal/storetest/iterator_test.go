@@ -540,7 +540,7 @@ func TestWalksOverDeletedLongKeys(t *testing.T) {
 	for i := range n {
 		must(t, batch.Set(key(i), incompressible(i, 3000)))
 	}
-	must(t, batch.Commit(t.Context()))
+	must2(batch.Commit(t.Context(), 0))
 	must(t, db.DeleteRange(key(100), key(n-100)))
 	must(t, db.Set(key(n/2), b("newer")))
 	must(t, db.Compact(t.Context())) // the history stays

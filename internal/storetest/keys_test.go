@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -583,14 +583,7 @@ func TestVerifyWhileAProviderHangs(t *testing.T) {
 			must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
 			verified := make(chan error, 1)
 			go func() { verified <- follower.Verify(ctx, nil) }()
-			select {
-			case err = <-verified:
-			case <-time.After(10 * time.Second):
-				t.Error("Verify waits for the provider")
-				close(gate)
-				<-verified
-				return
-			}
+			err = deadline.Receive(t, "Verify ends while the provider hangs", verified)
 			close(gate)
 			if name == "close" {
 				wantErr(t, "Verify", err, brock.ErrClosed)

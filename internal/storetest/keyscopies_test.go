@@ -21,6 +21,15 @@ func (p place) keyed(name, values string) brock.Options {
 	return o
 }
 
+func wantSameInfo(t testing.TB, got, want *brock.BackupInfo) {
+	t.Helper()
+	a, err := got.MarshalBinary()
+	must(t, err)
+	b, err := want.MarshalBinary()
+	must(t, err)
+	wantEqual(t, "description", string(a), string(b))
+}
+
 // rareIn names the texts of an encrypted store that are in a stream.
 func rareIn(stream []byte) (found []string) {
 	for _, rare := range []string{rareKey, rareValue, rareName} {
@@ -31,8 +40,7 @@ func rareIn(stream []byte) (found []string) {
 	return found
 }
 
-// TestEncryptedBackup makes backups of an encrypted store, whole and of some keyspaces, and
-// restores them with its keys. Nothing of the store is in them in clear.
+// TestEncryptedBackup makes backups of an encrypted store, and restores them with its keys. Nothing of the store is in them in clear.
 func TestEncryptedBackup(t *testing.T) {
 	for _, values := range []string{"", "values"} {
 		t.Run("ValueDir="+values, func(t *testing.T) {
@@ -62,15 +70,7 @@ func TestEncryptedBackup(t *testing.T) {
 					must(t, err)
 					wantSameInfo(t, seen, info)
 				}
-				some, info := backedUp(t, db, brock.BackupOptions{Keyspaces: []string{rareName}})
-				if found := rareIn(some); found != nil {
-					t.Errorf("the stream of a keyspace has %q", found)
-				}
-				copied := restored(t, p.keyed("some", ""), partOf(retained(t, db, 0), rareName), some)
-				secrets(t, copied, 9)
-				_, err = db.Backup(t.Context(), &bytes.Buffer{}, brock.BackupOptions{Since: info, Keyspaces: []string{rareName}})
-				wantErr(t, "an increment of some keyspaces", err, brock.ErrUnsupported)
-				for _, dir := range []string{"store", "new 3", "some"} {
+				for _, dir := range []string{"store", "new 3"} {
 					if found := inClear(t, p.fs, p.in(dir)); found != nil {
 						t.Errorf("%s: %v", dir, found)
 					}
@@ -78,6 +78,33 @@ func TestEncryptedBackup(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBackupBeforeEncryptStore: backups from before EncryptStore and increments from after it are
+// restored together, with the keys.
+func TestBackupBeforeEncryptStore(t *testing.T) {
+	p := place{vfs.NewMem(), "/", nil}
+	o := p.retaining("store", "values")
+	db, err := brock.Open(o)
+	must(t, err)
+	secrets(t, db, 0)
+	full, info := backedUp(t, db, brock.BackupOptions{})
+	restored(t, p.retaining("plain", ""), retained(t, db, 0), full)
+	must(t, db.Close())
+	keyed := o
+	keyed.Keys = masterKey(1)
+	must(t, brock.EncryptStore(t.Context(), keyed))
+	db = opened(t, keyed)
+	secrets(t, db, 1)
+	streams := [][]byte{full}
+	for round := range 2 {
+		inc, next := backedUp(t, db, brock.BackupOptions{Since: info})
+		streams, info = append(streams, inc), next
+		restored(t, p.keyed(fmt.Sprint("new ", round), ""), retained(t, db, 0), streams...)
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+	}
+	_, err = brock.Restore(t.Context(), bytes.NewReader(bytes.Join(streams, nil)), p.retaining("without", ""))
+	wantErr(t, "without keys", err, brock.ErrKey)
 }
 
 // TestEncryptedBackupRefuses restores backups with other keys or none, and cut and changed

@@ -25,7 +25,7 @@ func TestInLeadsToAnyKeyspace(t *testing.T) {
 	batch := db.NewBatch()
 	must(t, errors.Join(batch.In(z).Set(b("b"), b("3")), batch.In(z).In(nil).Delete(b("l"))))
 	wantEqual(t, "writes, whichever keyspace is asked", batch.In(a).Len(), 2)
-	must(t, batch.In(z).Commit(t.Context()))
+	must2(batch.In(z).Commit(t.Context(), 0))
 	wantEqual(t, "contents", contents(t, db), "k=1; a: ; z: b=3 k=2")
 }
 

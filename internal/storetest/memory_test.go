@@ -127,7 +127,8 @@ func largeValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 			if err := b.SetEntry(brock.NewEntry(key, value).WithMeta(7)); err != nil {
 				return err
 			}
-			return b.Commit(t.Context())
+			_, err := b.Commit(t.Context(), 0)
+			return err
 		},
 		func(key []byte) error {
 			w := db.NewWriter(t.Context())
@@ -251,7 +252,7 @@ func rangesOf(size, n, few int) func(t *testing.T, db *brock.DB, short bool) int
 		for i := range n / 2 {
 			must(t, b.DeleteRange(bounds(n/2+i)))
 		}
-		must(t, b.Commit(t.Context()))
+		must2(b.Commit(t.Context(), 0))
 		must(t, db.View(func(txn *brock.Txn) error {
 			for range txn.All() {
 				t.Error("a key was not deleted")
@@ -277,7 +278,7 @@ func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
 		for j := range pairs {
 			must(t, b.Set(fmt.Appendf(nil, "%08d", i*pairs+j), value))
 			if b.Len() == 100 {
-				must(t, b.Commit(t.Context()))
+				must2(b.Commit(t.Context(), 0))
 				b.Reset()
 			}
 		}

@@ -60,6 +60,8 @@ func TestEachHasEveryField(t *testing.T) {
 			*p = 7
 		case *int:
 			*p = 7
+		case *bool:
+			*p = true
 		default:
 			t.Fatalf("%s is a %s", path, v.Type())
 		}
@@ -67,8 +69,12 @@ func TestEachHasEveryField(t *testing.T) {
 		for name, value := range values(&m) {
 			if value != before[name] && !slices.Contains(derived, name) {
 				changed = append(changed, name)
-				if want := "7"; v.Kind() != reflect.String && v.Type() != reflect.TypeFor[brock.Histogram]() && value != want {
-					t.Errorf("%s is 7, and %s is %s", path, name, value)
+				want := "7"
+				if v.Kind() == reflect.Bool {
+					want = "1"
+				}
+				if v.Kind() != reflect.String && v.Type() != reflect.TypeFor[brock.Histogram]() && value != want {
+					t.Errorf("%s is %s, and %s is %s", path, want, name, value)
 				}
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -145,7 +145,7 @@ func TestClosedStore(t *testing.T) {
 		"CompareAndDelete": db.CompareAndDelete(b("a"), 1),
 		"BatchSet":         db.BatchSet([]*brock.Entry{brock.NewEntry(b("a"), nil)}),
 		"Batch.Set":        batch.Set(b("a"), nil),
-		"Batch.Commit":     batch.Commit(ctx),
+		"Batch.Commit":     second(batch.Commit(ctx, 0)),
 		"Writer.Set":       writer.Set(b("a"), nil),
 		"Writer.Close":     writer.Close(),
 		"Sync":             db.Sync(ctx),
@@ -261,13 +261,10 @@ func pinned(db *brock.DB) bool { return db.Metrics().Tree.PinnedVersion != 0 }
 // collect runs the garbage collector until its cleanups have made ok true.
 func collect(t *testing.T, ok func() bool) {
 	t.Helper()
-	for begin := time.Now(); !ok(); {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("nothing was cleaned up")
-		}
+	deadline.Wait(t, "the collector has found what is leaked", func() bool {
 		runtime.GC()
-		runtime.Gosched()
-	}
+		return ok()
+	})
 }
 
 // A transaction or iterator that was never ended releases its pin when the garbage

@@ -10,9 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 )
 
 // wrongCalls call methods with arguments that mean nothing.
@@ -75,11 +75,10 @@ func TestWrongArgumentsUnderEveryCall(t *testing.T) {
 	must(t, db.Close())
 }
 
-// wrongCall makes a call that must neither panic nor take long.
+// wrongCall makes a call that must neither panic nor hang.
 func wrongCall(t *testing.T, name string, call func()) {
 	t.Helper()
-	slow := time.AfterFunc(time.Minute, func() { panic(name + " hangs") })
-	defer slow.Stop()
+	defer deadline.Watch(t, name)()
 	defer func() {
 		if r := recover(); r != nil {
 			t.Errorf("%s: panic: %v", name, r)
@@ -93,6 +92,7 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 	dir := t.TempDir()
 	functions := map[string]func(){
 		"DefaultOptions": func() { brock.DefaultOptions("") },
+		"Replace":        func() { wantErr(t, "Replace of nothing", brock.Replace("", ""), brock.ErrInvalid) },
 		"NewEntry":       func() { brock.NewEntry(nil, nil) },
 		"Open": func() {
 			if db, err := brock.Open(brock.Options{}); err == nil {
@@ -177,7 +177,8 @@ func TestNilContextsAndFunctions(t *testing.T) {
 		"UpdateContext":        db.UpdateContext(never, brock.TxnOptions{}, nothing),
 		"ViewContext, nil":     db.ViewContext(t.Context(), brock.TxnOptions{}, nil),
 		"UpdateContext, nil":   db.UpdateContext(t.Context(), brock.TxnOptions{}, nil),
-		"Batch.Commit":         batch.Commit(never),
+		"Txn.CommitContext":    must2(db.Begin(t.Context(), brock.TxnOptions{})).CommitContext(never),
+		"Batch.Commit":         second(batch.Commit(never, 0)),
 		"Compact":              db.Compact(never),
 		"Flush":                db.Flush(never),
 		"Sync":                 db.Sync(never),
@@ -198,7 +199,7 @@ func TestNilContextsAndFunctions(t *testing.T) {
 		wantErr(t, name, err, brock.ErrInvalid)
 	}
 	// All is as it was, and the batch was not spent.
-	must(t, batch.Commit(t.Context()))
+	must2(batch.Commit(t.Context(), 0))
 	wantEqual(t, "contents", contents(t, db), "a=1 b=; k: ")
 }
 

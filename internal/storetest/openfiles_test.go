@@ -171,7 +171,7 @@ func (s *manyFiles) write(round, stride int) {
 			}
 			at += stride
 		}
-		if err := b.Commit(context.Background()); err != nil {
+		if _, err := b.Commit(context.Background(), 0); err != nil {
 			s.Error(err)
 			return
 		}

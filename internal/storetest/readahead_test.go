@@ -381,7 +381,7 @@ func TestKeysAreReadAhead(t *testing.T) {
 	for i := range n {
 		must(t, batch.Set(diskKey(i), make([]byte, 60)))
 	}
-	must(t, batch.Commit(t.Context()))
+	must2(batch.Commit(t.Context(), 0))
 	must(t, db.Flush(t.Context()))
 	must(t, db.Close())
 	db = openTest(t, o)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -319,6 +321,8 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 		db, err := brock.Open(brock.Options{Dir: dir, FS: faulty})
 		must(t, err)
 		set(t, db, "a=1")
+		must(t, db.Err())
+		wantEqual(t, "Stopped", db.Metrics().Stopped, false)
 		faulty.Inject(faultfs.Fault{Kinds: faultfs.Sync | faultfs.SyncData, Path: ".log", Err: fault})
 		for i := range 3 {
 			err := db.Set(b("a"), b("2"))
@@ -331,6 +335,7 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 				t.Errorf("error %q does not say that writes are stopped", err)
 			}
 		}
+		wantStopped(t, db, fault)
 		must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "a", get(txn, "a"), "1"); return nil }))
 		wantErr(t, "Sync", db.Sync(t.Context()), brock.ErrStopped)
 		wantErr(t, "Close", db.Close(), brock.ErrStopped)
@@ -346,6 +351,38 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 	}
 }
 
+// wantStopped checks that the store says that it has stopped, and why.
+func wantStopped(t *testing.T, db *brock.DB, cause error) {
+	t.Helper()
+	wantErr(t, "DB.Err", db.Err(), brock.ErrStopped)
+	wantErr(t, "DB.Err", db.Err(), cause)
+	wantEqual(t, "Stopped", db.Metrics().Stopped, true)
+}
+
+// TestErrOfAStoreThatWorks asks stores for DB.Err that have not stopped.
+func TestErrOfAStoreThatWorks(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(brock.Options{Dir: dir, FS: mem})
+	must(t, err)
+	set(t, db, "a=1")
+	mem.SetCapacity(1)
+	wantErr(t, "Set on a full disk", db.Set(b("big"), incompressible(1, 1<<20)), brock.ErrNoSpace)
+	must(t, db.Err())
+	mem.SetCapacity(0)
+	wantEqual(t, "no backup", db.Metrics().LastBackup, time.Time{})
+	must2(db.Backup(t.Context(), io.Discard, brock.BackupOptions{}))
+	if m := db.Metrics(); m.LastBackup.IsZero() || m.OpenTime <= 0 {
+		t.Errorf("last backup %v, open time %v", m.LastBackup, m.OpenTime)
+	}
+	must(t, db.Close())
+	wantErr(t, "Err of a closed store", db.Err(), brock.ErrClosed)
+	wantEqual(t, "Stopped once closed", db.Metrics().Stopped, false)
+	db, err = brock.Open(brock.Options{Dir: dir, FS: mem, Mode: brock.ReadOnly})
+	must(t, err)
+	must(t, db.Err())
+	must(t, db.Close())
+}
+
 // After a failed write or sync of the manifest every commit returns ErrStopped, though
 // the journal is sound. What was acknowledged stays readable.
 func TestFailedManifestStopsWrites(t *testing.T) {
@@ -358,6 +395,7 @@ func TestFailedManifestStopsWrites(t *testing.T) {
 		faulty.Inject(faultfs.Fault{Kinds: kinds, Path: "MANIFEST"})
 		_, err = db.Keyspace("k")
 		wantErr(t, "make a keyspace", err, brock.ErrStopped)
+		wantStopped(t, db, faultfs.ErrIO)
 		faulty.Heal()
 		for i := range 3 {
 			err := db.Set(b("a"), b("2"))
@@ -411,13 +449,10 @@ func TestFailedBackgroundSyncIsTold(t *testing.T) {
 	}
 	faulty.Inject(faultfs.Fault{Kinds: faultfs.Syncs &^ faultfs.SyncDir, Path: ".log", Times: faultfs.Always})
 	keyspace(t, db, "new", brock.KeyspaceOptions{}) // background work looks for what is to be done
-	select {
-	case err := <-failed:
-		wantErr(t, "the event", err, brock.ErrStopped)
-		wantErr(t, "the event", err, faultfs.ErrIO)
-	case <-time.After(20 * time.Second):
-		t.Fatal("nobody was told")
-	}
+	err = deadline.Receive(t, "the event", failed)
+	wantErr(t, "the event", err, brock.ErrStopped)
+	wantErr(t, "the event", err, faultfs.ErrIO)
+	wantStopped(t, db, faultfs.ErrIO)
 	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 20000); return nil }))
 	wantErr(t, "Set", db.Set(b("a"), b("1")), brock.ErrStopped)
 	wantErr(t, "Close", db.Close(), brock.ErrStopped)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -279,7 +280,7 @@ func TestRotateKeyResumes(t *testing.T) {
 		db := openEither(t, left[i])
 		if db.Metrics().Tree.OldKeyBytes > 0 {
 			resumed++
-			eventually(t, "all is rewritten", func() bool { return db.Metrics().Tree.OldKeyBytes == 0 && dataKeys(t, left[i], dir) == 1 })
+			deadline.Wait(t, "all is rewritten", func() bool { return db.Metrics().Tree.OldKeyBytes == 0 && dataKeys(t, left[i], dir) == 1 })
 		}
 		if got := contents(t, db); got != want {
 			t.Fatalf("crash %d: %.500q", i, got)
@@ -434,7 +435,7 @@ func TestRotateKeyAcrossATransaction(t *testing.T) {
 		}
 		done := make(chan error)
 		go func() { done <- db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}) }()
-		eventually(t, "the key has changed", func() bool { return dataKeys(t, mem, dir) == 2 })
+		deadline.Wait(t, "the key has changed", func() bool { return dataKeys(t, mem, dir) == 2 })
 		must(t, txn.Set(b("t999"), incompressible(1, 3000)))
 		must(t, ends(txn))
 		txn.Discard()
@@ -513,15 +514,6 @@ func TestRotateKeyAtEveryStepOfAFollower(t *testing.T) {
 }
 
 // eventually waits until background work has done something, for a minute at most.
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for begin := time.Now(); !done(); <-time.After(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("not yet: %s", what)
-		}
-	}
-}
-
 // TestRotateKeyLeavesDamage: a run that can't be read keeps its data key, and is not tried again
 // before the next Open. All else is rewritten, and the store goes on.
 func TestRotateKeyLeavesDamage(t *testing.T) {

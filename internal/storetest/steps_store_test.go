@@ -42,7 +42,8 @@ func (p *player) handle(s step, w words) (mine bool, result string, err error) {
 	case txn != nil && s.verb == "committed":
 		return true, fmt.Sprint(txn.CommitVersion()), nil
 	case batch != nil && s.verb == "commit":
-		return true, "", batch.Commit(ctx)
+		_, err := batch.Commit(ctx, 0)
+		return true, "", err
 	case batch != nil && s.verb == "reset":
 		batch.Reset()
 	case batch != nil && s.verb == "len":

@@ -58,7 +58,7 @@ func (s storeShape) load(tb testing.TB, db *brock.DB) {
 						return
 					}
 				}
-				if err := batch.Commit(context.Background()); err != nil {
+				if _, err := batch.Commit(context.Background(), 0); err != nil {
 					tb.Error(err)
 					return
 				}
@@ -239,4 +239,32 @@ func BenchmarkStoreGet(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkGetLarge: gets of 8 KB, copied to new memory or to that of the caller. Run it with several
+// values of GOGC.
+func BenchmarkGetLarge(b *testing.B) {
+	db := openTest(b, brock.DefaultOptions(b.TempDir()))
+	const pairs = 20000
+	w := db.NewWriter(b.Context())
+	for i := range pairs {
+		must(b, w.Set(fmt.Appendf(nil, "%09d", i), incompressible(i, 8<<10)))
+	}
+	must(b, w.Close())
+	must(b, db.Compact(b.Context()))
+	var key, value []byte
+	next := func(i int) []byte {
+		key = fmt.Appendf(key[:0], "%09d", i*7919%pairs)
+		return key
+	}
+	b.Run("Get", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			value = must2(db.Get(next(i)))
+		}
+	})
+	b.Run("AppendValue", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			value = must2(db.AppendValue(value[:0], next(i)))
+		}
+	})
 }

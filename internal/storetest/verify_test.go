@@ -56,7 +56,7 @@ func TestCompactionReadsByLargeRequests(t *testing.T) {
 		for i := part; i < n; i += 2 {
 			must(t, batch.Set(diskKey(i), make([]byte, 100)))
 		}
-		must(t, batch.Commit(t.Context()))
+		must2(batch.Commit(t.Context(), 0))
 		must(t, db.Flush(t.Context()))
 	}
 	must(t, db.Close())

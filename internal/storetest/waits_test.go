@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -98,7 +99,7 @@ var waiting = []struct {
 	{"DropAll", func(ctx context.Context, db *brock.DB, _ string) error { return db.DropAll(ctx) }},
 	{"Batch.Commit", func(ctx context.Context, db *brock.DB, _ string) error {
 		batch := db.NewBatch()
-		return errors.Join(batch.Set(b("batch"), b("1")), batch.Commit(ctx))
+		return errors.Join(batch.Set(b("batch"), b("1")), second(batch.Commit(ctx, 0)))
 	}},
 	{"UpdateContext", func(ctx context.Context, db *brock.DB, _ string) error {
 		return db.UpdateContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return txn.Set(b("update"), b("1")) })
@@ -130,19 +131,15 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				defer open()
 				held, called := make(chan error, 1), make(chan error, 1)
 				go func() { held <- work.begin(t, db) }()
-				within(t, "the work begins", met)
+				deadline.Receive(t, "the work begins", met)
 				ctx, cancel := context.WithCancel(t.Context())
 				dir := "/new"
 				go func() { called <- c.call(ctx, db, dir) }()
 				<-time.After(2 * time.Millisecond) // so that it waits, most times
 				cancel()
-				select {
-				case err := <-called:
-					if strings.Contains(work.waits, c.name) || err != nil {
-						wantErr(t, c.name, err, context.Canceled)
-					}
-				case <-time.After(20 * time.Second):
-					t.Error("it waits though its context has ended")
+				err := deadline.Receive(t, "its context has ended", called)
+				if strings.Contains(work.waits, c.name) || err != nil {
+					wantErr(t, c.name, err, context.Canceled)
 				}
 				open()
 				must(t, <-held)
@@ -156,15 +153,6 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 
 func writesOf(ext string) func(op faultfs.Op) bool {
 	return func(op faultfs.Op) bool { return op.Kind == faultfs.Write && filepath.Ext(op.Path) == ext }
-}
-
-func within(t *testing.T, what string, happens <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-happens:
-	case <-time.After(20 * time.Second):
-		t.Fatal(what + ": not yet")
-	}
 }
 
 // TestCloseWaitsForCalls: a call that writes files ends when the store is closed, and Close
@@ -181,7 +169,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 			met, open := g.shut(func(op faultfs.Op) bool { return op.Kind&(faultfs.Write|faultfs.Create) != 0 })
 			defer open()
 			go func() { returned <- c.call(t.Context(), db, "/new") }()
-			within(t, "the call begins", met)
+			deadline.Receive(t, "the call begins", met)
 			go func() { closed <- db.Close() }()
 			select {
 			case err := <-closed:
@@ -194,13 +182,8 @@ func TestCloseWaitsForCalls(t *testing.T) {
 				t.Errorf("after Close: %v", op)
 				return false
 			})
-			select {
-			case err := <-returned:
-				if err != nil {
-					wantErr(t, c.name, err, brock.ErrClosed)
-				}
-			case <-time.After(20 * time.Second):
-				t.Error("it goes on after Close")
+			if err := deadline.Receive(t, "the call ends after Close", returned); err != nil {
+				wantErr(t, c.name, err, brock.ErrClosed)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ var ways = map[string]func(s *wayStore, round int){
 	"Batch": func(s *wayStore, round int) {
 		b := s.NewBatch()
 		s.each(round, b.Set)
-		must(s.t, b.Commit(context.Background()))
+		must2(b.Commit(context.Background(), 0))
 	},
 	"BatchSet": func(s *wayStore, round int) {
 		var entries []*brock.Entry

@@ -226,7 +226,7 @@ func (c *Cover) narrow(s *Stretch) {
 
 // Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and
 // without overlap, each with its newest version. Two ranges that touch have different
-// versions. A nil to is no bound; c may be nil. The bounds of a range are valid until fn
+// versions, or are of two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are valid until fn
 // returns. Flatten stops at the first error.
 func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	if c == nil {
@@ -240,20 +240,17 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	}()
 	var version entry.Version // of [lo, hi), which fn was not given yet, as it may grow; 0: no such range
 	for at.set(from); to == nil || bytes.Compare(at.key, to) < 0; {
-		v := c.Newest(at.key)
+		v, end := c.rangeAt(at.key, to)
 		if c.err != nil {
 			return c.err
 		}
-		_, end := c.Stretch()
-		if end == nil || to != nil && bytes.Compare(end, to) > 0 {
-			end = to
-		}
-		if version > 0 && v != version {
+		joins := v == version && (v == 0 || sameKeyspace(lo.key, at.key))
+		if version > 0 && !joins {
 			if err := fn(Tombstone{lo.key, hi.key, version}); err != nil {
 				return err
 			}
 		}
-		if v != version {
+		if !joins {
 			lo.set(at.key)
 		}
 		hi.set(end)
@@ -269,7 +266,32 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	return nil
 }
 
-// EachRange is Flatten from a key on, without versions: ranges that touch are one range.
+// rangeAt returns the newest version at key, and the bound up to which it is the same: at most to, and
+// the end of the keyspace if anything covers key.
+func (c *Cover) rangeAt(key, to []byte) (v entry.Version, end []byte) {
+	v = c.Newest(key)
+	_, end = c.Stretch()
+	if end == nil || to != nil && bytes.Compare(end, to) > 0 {
+		end = to
+	}
+	if v > 0 {
+		end = withinKeyspace(key, end)
+	}
+	return v, end
+}
+
+// withinKeyspace returns hi, or the end of the keyspace of lo if that comes first. A nil hi is no
+// bound.
+func withinKeyspace(lo, hi []byte) []byte {
+	id, ok := entry.KeyspaceOf(lo)
+	if !ok || hi != nil && entry.OneKeyspace(lo, hi) {
+		return hi
+	}
+	return entry.AfterKeyspace(id)
+}
+
+// EachRange is Flatten from a key on, without versions: ranges of a keyspace that touch are one
+// range.
 func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
 	var lo, hi held // a range that fn was not given yet, as it may grow; empty hi: no such range
 	defer func() {
@@ -277,7 +299,7 @@ func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
 		hi.free()
 	}()
 	err := c.Flatten(from, nil, func(t Tombstone) error {
-		if len(hi.key) > 0 && !bytes.Equal(hi.key, t.Lo) {
+		if len(hi.key) > 0 && !(bytes.Equal(hi.key, t.Lo) && sameKeyspace(lo.key, t.Lo)) {
 			if err := fn(lo.key, hi.key); err != nil {
 				return err
 			}

@@ -59,7 +59,8 @@ func (l *list) overlaps(spans []span, lo, hi []byte) bool {
 // add appends a span behind the others, joining it to the last one if it continues
 // that at the same version.
 func (l *list) add(spans []span, s span) []span {
-	if n := len(spans); n > 0 && l.version(spans[n-1]) == l.version(s) && bytes.Equal(l.bytes(spans[n-1].hi), l.bytes(s.lo)) {
+	if n := len(spans); n > 0 && l.version(spans[n-1]) == l.version(s) && bytes.Equal(l.bytes(spans[n-1].hi), l.bytes(s.lo)) &&
+		sameKeyspace(l.bytes(spans[n-1].lo), l.bytes(s.lo)) {
 		spans[n-1].hi = s.hi
 		return spans
 	}

@@ -11,17 +11,27 @@ import (
 )
 
 // Tombstone deletes every entry with a key in [Lo, Hi) and a version less than
-// Version. Bounds are stored keys: neither is empty, and Lo is before Hi.
+// Version. Bounds are stored keys: neither is empty, and Lo is before Hi. All keys between them are
+// of one keyspace: keyspaces retain different versions, and are dropped one by one, so what is
+// needed of a tombstone over two of them could not be said.
 type Tombstone struct {
 	Lo, Hi  []byte
 	Version entry.Version
 }
 
-// Valid reports whether bounds and version are within their limits. A tombstone that
-// is not committed yet has version 0, which is valid.
+// Valid reports whether bounds and version are within their limits, and the bounds in one keyspace.
+// A tombstone that is not committed yet has version 0, which is valid. Files of tombstones are
+// neither written nor read with one that is not valid.
 func (t *Tombstone) Valid() bool {
 	return len(t.Lo) > 0 && len(t.Lo) <= entry.MaxKey && len(t.Hi) <= entry.MaxKey &&
-		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion
+		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion && entry.OneKeyspace(t.Lo, t.Hi)
+}
+
+// sameKeyspace reports whether the keys at and behind two lower bounds are of one keyspace, so that
+// ranges which begin there can be joined.
+func sameKeyspace(a, b []byte) bool {
+	n := entry.PrefixLen(a[0])
+	return len(a) >= n && len(b) >= n && bytes.Equal(a[:n], b[:n])
 }
 
 // Compare orders tombstones by version, then by bounds: the order in which runs

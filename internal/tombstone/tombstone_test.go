@@ -483,3 +483,59 @@ func TestSetsMadeFromOne(t *testing.T) {
 		}
 	}
 }
+
+// TestRangesEndWithTheirKeyspace joins range deletes that touch, at the border of two keyspaces and
+// elsewhere: none that comes out lies in two keyspaces.
+func TestRangesEndWithTheirKeyspace(t *testing.T) {
+	for _, id := range []entry.KeyspaceID{0, 1, 0xf6, 0xf7, 0xf8, 0x1f7, 0x1f8, 1 << 20, entry.MaxKeyspaceID - 1} {
+		key := func(id entry.KeyspaceID, k string) []byte { return append(entry.AppendKeyspace(nil, id), k...) }
+		border := entry.AfterKeyspace(id)
+		if !bytes.Equal(border, key(id+1, "")) && id != 0xf7 && id != 0x1f7 {
+			t.Fatalf("keyspace %d ends at %x, the next one begins at %x", id, border, key(id+1, ""))
+		}
+		touching := New(
+			Tombstone{key(id, "k"), key(id, "m"), 7}, Tombstone{key(id, "m"), border, 7},
+			Tombstone{key(id+1, ""), key(id+1, "a"), 7}, Tombstone{key(id+1, "a"), key(id+1, "b"), 7},
+		)
+		var flat, joined []Tombstone
+		cover := NewForwardCover(entry.MaxVersion, touching)
+		keep := func(to *[]Tombstone) func(Tombstone) error {
+			return func(d Tombstone) error {
+				*to = append(*to, Tombstone{bytes.Clone(d.Lo), bytes.Clone(d.Hi), d.Version})
+				return nil
+			}
+		}
+		if err := cover.Flatten([]byte{0}, nil, keep(&flat)); err != nil {
+			t.Fatal(err)
+		}
+		cover.Close()
+		cover = NewForwardCover(entry.MaxVersion, touching)
+		if err := cover.EachRange([]byte{0}, func(lo, hi []byte) error { return keep(&joined)(Tombstone{lo, hi, 7}) }); err != nil {
+			t.Fatal(err)
+		}
+		cover.Close()
+		want := []Tombstone{{key(id, "k"), border, 7}, {key(id+1, ""), key(id+1, "b"), 7}}
+		for name, got := range map[string][]Tombstone{"Flatten": flat, "EachRange": joined} {
+			if !slices.EqualFunc(got, want, func(a, b Tombstone) bool { return Compare(a, b) == 0 }) {
+				t.Errorf("keyspace %d: %s gives %x, want %x", id, name, got, want)
+			}
+			for _, d := range got {
+				if !d.Valid() {
+					t.Errorf("keyspace %d: %s gives %x, which is not valid", id, name, d)
+				}
+			}
+		}
+		err := Forest(touching.All(), fanout, func(s Span) error {
+			if !s.Valid() {
+				t.Errorf("keyspace %d: level %d has %x", id, s.Level, s.Tombstone)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if over := (Tombstone{key(id, "k"), key(id+1, "b"), 7}); over.Valid() {
+			t.Errorf("%x is valid", over)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -32,6 +33,7 @@ type background struct {
 	cuts       *cuts
 	rekey      func(context.Context) error // removes old data keys
 	copies     *copying
+	follower   *follow.Follower // nil unless the store of another process is followed
 }
 
 // prepare makes the tasks.
@@ -89,7 +91,6 @@ func (b *background) idle(ctx context.Context) error {
 		}
 		again = again || b.clustering.run(ctx)
 	}
-	b.files.RemoveSpares(false)
 	return nil
 }
 
@@ -101,9 +102,6 @@ func (b *background) expire(ctx context.Context) error {
 	}
 	idle := b.expiry.idle()
 	defer b.expiry.await()
-	if due := b.expiry.due(idle); due == 0 || due > b.cfg.unixMilli() {
-		return nil
-	}
 	if at := tableExpiryDue(b.views.Current().Active(), idle); at != 0 && at <= b.cfg.unixMilli() {
 		if err := b.cfg.Exclusive(ctx, b.writer.sealAny); err != nil {
 			return err

@@ -39,8 +39,8 @@ func TestLoadHidesNothing(t *testing.T) {
 		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.Older(), s.tree.budget.Throttle())
 	}
 	for _, info := range s.tree.unflushed.Journal.Segments() {
-		if info.End > 9<<20 {
-			t.Errorf("segment %d has %d bytes", info.Num, info.End)
+		if info.Offset > 9<<20 {
+			t.Errorf("segment %d has %d bytes", info.File, info.Offset)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 	state := func() (memtables, runs int64) {
 		v := s.tree.views.Current()
-		st := garbage.StateOf(v, s.tree.damaged)
+		st := garbage.StateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
 		for _, n := range st.Hidden {
 			runs += int64(n)
 		}
@@ -134,7 +134,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 }
 
 // What is not known of runs is not taken for nothing: of a memtable that was
-// replayed, and where older versions are kept.
+// replayed.
 func TestUnknownIsNotNothing(t *testing.T) {
 	s := spaceStore(t, 1000)
 	s.flush()
@@ -144,7 +144,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	defer s.close()
 	s.flush()
 	v := s.tree.views.Current()
-	if hidden := garbage.StateOf(v, s.tree.damaged).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+	if hidden := garbage.StateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
 		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
@@ -185,15 +185,47 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	s.noLeftovers(mem)
 }
 
-// Where older versions are kept, what is replaced is no garbage.
+// Where older versions are kept, what is replaced is no garbage, but what these replace is. What is
+// retained for a time is garbage afterwards.
 func TestRetainedVersionsAreNotHidden(t *testing.T) {
-	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Retention.Versions = 3 })
+	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Policy.Versions = 3 })
 	defer s.close()
 	for range 3 {
 		s.overwrite(0, 500)
 	}
 	if n := s.tree.budget.Older(); n != 0 {
 		t.Errorf("%d bytes are thought to be garbage", n)
+	}
+	s.overwrite(0, 500)
+	if n := s.tree.budget.Older(); n < 400*spaceValue || n > 600*spaceValue {
+		t.Errorf("%d bytes are thought to be garbage, want about %d", n, 500*spaceValue)
+	}
+}
+
+// What is retained for some time is garbage afterwards, without a look at the files.
+func TestAgedHistoryIsGarbage(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Policy.Age = time.Minute })
+	defer s.close()
+	s.overwrite(0, 500)
+	s.flush()
+	s.overwrite(0, 500)
+	s.flush()
+	hidden := func() (n uint64) {
+		for _, bytes := range garbage.StateOf(s.tree.views.Current(), s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden {
+			n += bytes
+		}
+		return n
+	}
+	if n := hidden(); n != 0 {
+		t.Errorf("%d bytes of a second are hidden, of what is kept for a minute", n)
+	}
+	due := garbage.NextDead(s.tree.views.Current(), &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
+	if want := uint64(s.clock) + 60_001; due != want {
+		t.Errorf("the next is dead at %d, want %d", due, want)
+	}
+	s.clock = int64(due)
+	if n := hidden(); n < 400*spaceValue || n > 600*spaceValue {
+		t.Errorf("%d bytes are hidden after a minute, want about %d", n, 500*spaceValue)
 	}
 }
 
@@ -239,15 +271,15 @@ func TestGarbageSlowsOnce(t *testing.T) {
 }
 
 // Deletes of small ranges do not have a large base written again and again, also
-// where nothing is known of what runs hide: older versions are kept, or the runs
-// are from before Open. The delete of a large range does, once.
+// where nothing is known of what runs hide, as they are from before Open. The delete of a large
+// range does, once; where what it hides is kept for some time, after that time.
 func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 	const keys, size = 8000, 4000
 	for name, age := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
 		t.Run(name, func(t *testing.T) {
 			bases := 0
 			s := newStore(t, vfs.NewMem(), func(s *store) {
-				s.cfg.Retention.Age = age
+				s.cfg.Policy.Age = age
 				s.cfg.OnWork = func(w Work) {
 					if w.Kind == "compaction" && w.EntriesIn >= keys/2 {
 						bases++
@@ -277,8 +309,15 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 			if bases != 0 {
 				t.Errorf("the base was written %d times for 20 keys", bases)
 			}
-			work(delRange("k00500", "z"))
+			work(delRange("k00500", "kz"))
 			work(delRange("k00020", "k00021"))
+			if age > 0 {
+				if bases != 0 {
+					t.Errorf("the base was written %d times for what is kept", bases)
+				}
+				s.clock += 2 * age.Milliseconds()
+				s.must(s.tree.compactor.run(context.Background(), false))
+			}
 			if bases != 1 {
 				t.Errorf("the base was written %d times for most keys", bases)
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -29,10 +28,6 @@ func (b *background) checkpoint(ctx context.Context, dir string) error {
 
 // backup sends a copy of the store, as of one version, to w.
 func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
-	o.Outputs = backup.Outputs{
-		Next: b.files.Next, RunFileBytes: b.cfg.RunFileBytes, SegmentBytes: b.cfg.SegmentBytes,
-		About: func(l *layout.Layout) func([]meta.File, []byte, []byte) []byte { return about(l, nil) },
-	}
 	err = b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {
 		info, err = backup.Write(ctx, s, w, o)
 		return err
@@ -42,11 +37,25 @@ func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) 
 
 // copied calls fn with the store as of one version. Its files stay until fn returns.
 func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Source) error) error {
-	if b.cfg.ReadOnly {
-		return errs.ErrReadOnly
-	}
 	ctx, end := b.life.until(ctx)
 	defer end()
+	err := b.still(ctx, fn)
+	if err != nil && b.views.Closed() && !errors.Is(err, errs.ErrClosed) {
+		err = fmt.Errorf("%w: %w", errs.ErrClosed, err) // its files can't be reached any more
+	}
+	return err
+}
+
+// still is copied without a look at Close.
+func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Source) error) error {
+	if b.cfg.ReadOnly {
+		s, release, err := b.freeze(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return fn(ctx, s)
+	}
 	if err := b.copies.begin(ctx, false); err != nil {
 		return err
 	}
@@ -58,15 +67,11 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 	}
 	defer b.views.Reclaim()
 	defer release()
-	super := b.log.Super()
-	err = fn(ctx, checkpoint.Source{
-		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
-		Layout: l, Milli: milli,
-	})
-	if err != nil && b.views.Closed() && !errors.Is(err, errs.ErrClosed) {
-		err = fmt.Errorf("%w: %w", errs.ErrClosed, err) // its files can't be reached any more
+	s, err := b.source(l, milli)
+	if err != nil {
+		return err
 	}
-	return err
+	return fn(ctx, s)
 }
 
 // cut returns the layout of the store as of one version, and the time at which that was the

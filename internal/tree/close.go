@@ -35,6 +35,5 @@ func (t *Tree) Close() error {
 		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(t.cfg, 0)}}
 	})
 	t.views.Reclaim()
-	t.files.RemoveSpares(true)
 	return err
 }

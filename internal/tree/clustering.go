@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
@@ -96,7 +97,13 @@ var errWritersAreBack = errors.New("clustering gave way to writers")
 func (c *clustering) move(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
 	begun := c.count.journalBytes.Load()
 	patience := int64(c.cfg.MemtableBytes) / policy.IdleSealFraction
-	busy := func() bool { return c.count.journalBytes.Load()-begun > patience }
+	p := pace{reads: c.cfg.Reads, sleep: time.Sleep, now: time.Now}
+	busy := func() bool {
+		if c.cfg.Reads != nil {
+			p.step()
+		}
+		return c.count.journalBytes.Load()-begun > patience
+	}
 	for _, num := range segments {
 		// Read each segment from front to back now, not value by value later. (A collection
 		// may have replaced the segment since the plan was made.)

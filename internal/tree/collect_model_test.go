@@ -126,7 +126,7 @@ func (g *gauntlet) compare(s *store, p *view.Pin, version int, what string) {
 			}
 			continue
 		}
-		got, err := p.Value(e.Key, e, nil)
+		got, err := p.Value(e.Key, e)
 		if err != nil {
 			g.fatalf("%s: %s: %v", what, key, err)
 		}
@@ -334,7 +334,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 		needed[name.String()] = true
 	}
 	for _, j := range s.tree.unflushed.Segments() {
-		needed[filename.Of(filename.Journal, j.Num)] = true
+		needed[filename.Of(filename.Journal, j.File)] = true
 	}
 	names, err := mem.List("/s")
 	s.must(err)

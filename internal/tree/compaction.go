@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -176,7 +177,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
-	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), stale: stillStale(inputs, &out, bottom), drops: drops}
+	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), drops: drops}
 	if err := c.installer.install(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -207,37 +208,40 @@ func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.V
 	}, unread, nil
 }
 
-// stillHidden returns how many bytes of older values the new run hides: those that the inputs
-// hid, less those that the compaction has found.
-func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (hidden int64) {
+// stillReplaced estimates what the new run has replaced in older ones: what the inputs had, less
+// what the compaction has found, which is dead now or counted as history of the new run.
+func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool) []meta.Superseded {
 	if bottom {
-		return 0
+		return []meta.Superseded{}
 	}
+	var still meta.Account
+	var had, found float64
 	for _, r := range inputs {
-		if r.Hidden == view.Unknown {
-			return view.Unknown
+		if r.Replaced == nil {
+			return nil
 		}
-		hidden += r.Hidden
+		for _, s := range r.Replaced {
+			had += float64(s.Separated)
+			still.Add(s)
+		}
+		for _, s := range r.Meta().Superseded {
+			found -= float64(s.Separated)
+		}
+	}
+	for _, s := range out.Run.Superseded {
+		found += float64(s.Separated)
 	}
 	for _, dead := range out.Dead.Lists() {
-		hidden -= int64(dead.Bytes)
+		found += float64(dead.Bytes)
 	}
 	for _, r := range unread {
-		hidden -= int64(r.Meta().SeparatedBytes)
+		found += float64(r.Meta().SeparatedBytes)
 	}
-	return max(hidden, 0)
-}
-
-// stillStale returns how many entries of older runs the new run replaces: those that the inputs
-// replaced, less those that the compaction has dropped.
-func stillStale(inputs []*view.Run, out *compact.Output, bottom bool) (stale int64) {
-	if bottom {
-		return 0
+	list := still.List()
+	for i := range list {
+		list[i].Shrink(1 - min(1, max(0, found)/max(had, 1)))
 	}
-	for _, r := range inputs {
-		stale += r.Stale
-	}
-	return max(stale-int64(out.Dropped), 0)
+	return list
 }
 
 // consecutive returns the runs with these ids, which must follow each other in age. bottom says

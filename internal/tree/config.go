@@ -35,13 +35,13 @@ type Config struct {
 	VerifyReads   bool        // verify what is mapped each time that it is read
 	OpenFiles     int         // file descriptors, at most; 0 = no limit
 	CacheBytes    int64       // of run chunks, where files are not mapped; 0 = a default
-	Retention     Retention   // of the default keyspace
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
 	DiskLimit     int64         // bytes of all files; 0 = none
 	ScrubEvery    time.Duration // in which every file is verified once; 0 = never
 	IdleAfter     time.Duration // silence of writers after which idle compaction begins
+	Reads         func() int64  // how many reads have ended, so that clustering gives way to them; may be nil
 	// Keyring is the file that Ring's keys are from: RotateKey changes it. nil: the store is plain.
 	Keyring *keyring.Keyring
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
@@ -61,9 +61,3 @@ type Config struct {
 
 // unixMilli returns the time for expiry, in Unix milliseconds.
 func (c *Config) unixMilli() uint64 { return uint64(max(c.Now().UnixMilli(), 0)) }
-
-// Retention says which older versions of a key are kept: those that either rule keeps.
-type Retention struct {
-	Versions int           // keep the N newest versions; 0 means 1
-	Age      time.Duration // keep what was visible at some time within this age
-}

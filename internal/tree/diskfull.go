@@ -36,6 +36,9 @@ func (d *diskSpace) poll(context.Context) error {
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.surveyLocked()
+	if d.refusing.Load() {
+		d.tasks.compact.Kick() // time alone may have made garbage
+	}
 	return nil
 }
 

@@ -166,16 +166,10 @@ func (d *diskSpace) survey() {
 func (d *diskSpace) surveyLocked() {
 	v := d.views.Current()
 	left, reserve := d.measureLeft(), d.measureReserve(v)
-	if left >= 0 && left < 2*reserve && d.files.Spares.Tighten(true) {
-		// Remove the files that wait to be used again first.
-		d.files.RemoveSpares(false)
-		left = d.measureLeft()
-	}
 	d.left.Store(left)
 	d.reserve.Store(reserve)
 	known := left >= 0
 	tight := known && left < 2*reserve
-	d.files.Spares.Tighten(tight)
 	d.unflushed.Journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {

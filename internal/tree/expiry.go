@@ -3,6 +3,7 @@ package tree
 import (
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -54,9 +55,11 @@ func (x *expiry) set(due uint64) {
 // due returns when work because of expiry is due, in Unix milliseconds; 0 = never.
 func (x *expiry) due(idle bool) uint64 {
 	v := x.views.Current()
-	due := policy.ExpiryDue(v.Layout, idle)
-	if at := tableExpiryDue(v.Active(), idle); at != 0 && (due == 0 || at < due) {
-		due = at
+	due := policy.ExpiryDue(v.Layout, policy.State{Idle: idle}, x.cfg.Policy)
+	for _, at := range []uint64{tableExpiryDue(v.Active(), idle), garbage.NextDead(v, &x.cfg.Policy, x.cfg.unixMilli())} {
+		if at != 0 && (due == 0 || at < due) {
+			due = at
+		}
 	}
 	return due
 }

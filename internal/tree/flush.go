@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
@@ -130,11 +131,11 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []layout.JournalEnd{f.unflushed.EndAt(sealed.Last, sealed.End)},
+		JournalEnds: []frame.End{sealed.End.End},
 		AddRuns:     files.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
-	change := change{tables: []*view.Table{sealed}, hidden: f.sampler.HiddenBy(sealed), stale: sealed.ReplacedEntries.Load(), drops: drops}
+	change := change{tables: []*view.Table{sealed}, replaced: garbage.ReplacedBy(sealed), drops: drops}
 	if err := f.installer.install(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

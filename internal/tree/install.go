@@ -13,23 +13,24 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // change is what a finished piece of work removes from the View, and what it knows of the run
 // that it adds.
 type change struct {
-	tables []*view.Table  // memtables that were flushed
-	runs   []*view.Run    // runs that were compacted
-	unread []*view.Run    // those of runs that were not read, because nothing of them survives
-	since  *layout.Layout // the layout when a collection began
-	hidden int64          // Hidden of the new run, see view.Run
-	stale  int64          // Stale of the new run
-	drops  uint64         // installer.drops when the work began
+	tables   []*view.Table     // memtables that were flushed
+	runs     []*view.Run       // runs that were compacted
+	unread   []*view.Run       // those of runs that were not read, because nothing of them survives
+	since    *layout.Layout    // the layout when a collection began
+	replaced []meta.Superseded // Replaced of the new run, see view.Run
+	drops    uint64            // installer.drops when the work began
 }
 
 // installer records edits in the manifest, one at a time, and installs the View after each.
@@ -94,7 +95,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		return err
 	}
 	if edit.FlushedTo != 0 {
-		// Before the View releases the files: they may be recycled at once.
+		// Before the View releases the files: where an open file can't be removed, they must be closed.
 		in.unflushed.Forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
@@ -187,7 +188,7 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.Runs {
-		r.Order, r.Hidden, r.Stale = l.Run(r.ID).Order, c.hidden, c.stale
+		r.Order, r.Replaced = l.Run(r.ID).Order, c.replaced
 	}
 	if c.drops != in.drops.Load() { // a keyspace was dropped meanwhile, and the run may have its entries
 		garbage.NoteAllDropped(added.Runs, l)
@@ -245,6 +246,7 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 	}
 	in.views.Install(func(next *view.View) { next.Layout = l })
 	in.tasks.kick()
+	in.expiry.await() // a keyspace may retain less now
 	return nil
 }
 
@@ -258,7 +260,7 @@ func (in *installer) end(scrub layout.Scrub) error {
 	defer in.recording.Unlock()
 	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
 	if segments := in.unflushed.Segments(); len(segments) > 0 {
-		edit.JournalEnds = []layout.JournalEnd{files.EndOf(segments[len(segments)-1])}
+		edit.JournalEnds = []frame.End{segments[len(segments)-1].End}
 	}
 	_, err := in.log.Append(edit)
 	return err

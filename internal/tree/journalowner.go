@@ -3,8 +3,8 @@ package tree
 import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/garbage"
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 )
@@ -21,13 +21,19 @@ func (o journalOwner) NextNum() entry.FileNum { return o.files.Next() }
 
 func (o journalOwner) SegmentLimit() int64 { return o.budget.SegmentLimit() }
 
-func (o journalOwner) Recycle() (name string, ok bool) { return o.files.Spares.Take() }
-
 func (o journalOwner) DiskFull() { o.disk.journalFull() }
+
+// GoOn revokes in the manifest that the last session closed in order, before anything follows
+// the end of the journal that it has recorded.
+func (o journalOwner) GoOn() error {
+	if !o.log.Layout().CleanClose() {
+		return nil
+	}
+	_, err := o.log.Append(&layout.Edit{NextFile: o.files.Last() + 1})
+	return err
+}
 
 // Register records in the manifest that a journal segment has durable frames. Its edit names
 // only the segment's last durable frame. So it needs no installer.recording: other edits may
 // come before or after it, and the commit leader waits for one edit under way at most.
-func (o journalOwner) Register(s journal.SegmentInfo) error {
-	return o.log.Register(layout.JournalEnd{Segment: s.Num, Frame: s.LastFrame, Life: s.Life})
-}
+func (o journalOwner) Register(end frame.End) error { return o.log.Register(end) }

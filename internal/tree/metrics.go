@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -97,7 +98,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	defer hold.Release()
 	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
 	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
-	m.addView(hold.View(), t.cfg.unixMilli())
+	m.addView(hold.View(), &t.cfg.Policy, t.cfg.unixMilli())
 	m.addJournal(t.unflushed.Segments())
 	return m
 }
@@ -127,13 +128,13 @@ func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.L
 func (m *Metrics) addJournal(segments []journal.SegmentInfo) {
 	for _, s := range segments {
 		m.Segments++
-		m.SegmentBytes += s.End
-		m.LiveBytes += s.End
+		m.SegmentBytes += s.Offset
+		m.LiveBytes += s.Offset
 	}
 }
 
 // addView reports what a View holds at some time, in Unix milliseconds.
-func (m *Metrics) addView(v *view.View, now uint64) {
+func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
 	for _, t := range v.Tables {
 		m.Memtables++
 		m.MemtableEntries += int64(t.Len())
@@ -171,6 +172,6 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 		m.SegmentBytes += int64(s.FileBytes)
 		m.DeadBytes += int64(s.DeadBytes())
 	}
-	runs, values := garbage.Live(v)
+	runs, values := garbage.Live(v, o, now)
 	m.LiveBytes += runs + values
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
-	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -66,7 +65,10 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		return nil, rec, err
 	}
 	rec.Lost = lostBehind(&rec.Manifest, first, &result)
-	last := newestVersion(&cfg, layout, first, &result, rec.Lost)
+	last := max(layout.LastVersion(), result.Begin.LastVersion)
+	if rec.Lost != nil { // the manifest may know versions that are lost
+		last = max(newest(first), greatestFloor(layout))
+	}
 	if last > entry.MaxVersion-1<<32 {
 		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
 	}
@@ -83,43 +85,32 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		next.Layout, next.Unclustered = layout, first.Unclustered
 		t.budget.Measure(next)
 	})
-	if t.settling != nil {
-		if t.settling.hold, err = t.views.Hold(); err != nil {
-			return nil, rec, err
-		}
-	}
 	garbage.NoteAllDropped(first.Runs, layout)
 	return t, rec, nil
 }
 
-// newestVersion returns the version that readers see at first.
-func newestVersion(cfg *Config, l *layout.Layout, v *view.View, result *journal.ReplayResult, lost *Lost) entry.Version {
-	last := max(l.LastVersion(), result.Begin.LastVersion)
-	switch {
-	case lost == nil:
-		return last
-	case cfg.ReadOnly: // the manifest may know versions that are lost
-		return max(newest(v), greatestFloor(l))
-	}
-	return max(last, entry.Version(lost.LastVersion)) // so that no version is used twice
-}
-
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
-func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) (err error) {
-	if rec.Lost != nil {
-		t.settling = &settling{views: t.views, files: t.files, log: t.log, lost: rec.Lost}
-		err = t.settling.fork(names, result)
-	} else if err = t.log.Mend(); err == nil {
-		rec.Removed = t.files.RemoveLeftovers(names, t.log.Layout(), *result)
-	}
-	if err != nil {
+func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) error {
+	if err := t.log.Mend(); err != nil {
 		return err
 	}
-	_, known := files.StartOf(t.log.Layout())
+	t.log.Found(result.Begin.End)
+	rec.Removed = t.files.RemoveLeftovers(names, t.log.Layout(), *result)
+	if len(result.Dropped) > 0 {
+		// A segment that was given up must not come back once others continue the chain there.
+		if err := t.cfg.FS.SyncDir(t.cfg.ValueDir); err != nil {
+			return err
+		}
+	}
+	known := files.Known(t.log.Layout())
+	var newest journal.SegmentInfo
+	if n := len(result.Segments); n > 0 {
+		newest = result.Segments[n-1]
+	}
 	t.unflushed.Journal = journal.New(journal.Config{
 		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Ring: t.cfg.Ring, Owner: journalOwner{t.files, t.budget, t.disk, t.log},
 		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(t.cfg.OpenFiles),
-		Registered: known, Newest: files.NewestWithFrames(result.Segments),
+		Registered: known.Proven(), Newest: newest,
 	})
 	// Register what the replay has made durable. If the disk has no room for the edit, the first
 	// Sync tries again.
@@ -144,6 +135,7 @@ func (t *Tree) follow() error {
 		t.follower.Close()
 		return err
 	}
+	t.background.follower = t.follower
 	t.background.prepare()
 	return nil
 }

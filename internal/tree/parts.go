@@ -35,19 +35,19 @@ func newTree(cfg *Config, log *manifest.Log) *Tree {
 // may wait to be used again.
 func (t *Tree) decisions() {
 	cfg := t.cfg
-	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes)
+	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
 	t.files = files.New(files.Config{
 		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
-		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, SegmentBytes: cfg.SegmentBytes, RunFileBytes: cfg.RunFileBytes,
-	}, t.budget)
+		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
+	})
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
 	t.disk.left.Store(-1)
 	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}
-	t.retention = &garbage.Retention{Views: t.views, Versions: cfg.Retention.Versions, Age: cfg.Retention.Age, Now: cfg.Now}
+	t.retention = &garbage.Retention{Views: t.views, Now: cfg.Now, Policy: &cfg.Policy}
 	t.throttle = &throttle{views: t.views, budget: t.budget, disk: t.disk, life: t.life, count: t.count, tell: cfg.OnStall}
 	t.expiry = &expiry{cfg: cfg, views: t.views, life: t.life, tasks: t.tasks}
 	t.longReaders = &view.LongReaders{Views: t.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	t.sampler = garbage.NewSampler(t.views, t.leader, t.budget, cfg.Seed, cfg.Retention.Versions > 1 || cfg.Retention.Age > 0)
+	t.sampler = garbage.NewSampler(t.views, t.leader, t.budget, cfg.Seed)
 }
 
 // work makes the parts that write: first the writer of the commit leader, then background work.

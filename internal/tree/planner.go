@@ -16,8 +16,8 @@ type planner struct {
 // decide returns the plan for a View. ask, unless nil, adds to the state why the plan is
 // asked for, for instance that the store is idle.
 func (p *planner) decide(v *view.View, ask func(*policy.State)) policy.Plan {
-	s := garbage.StateOf(v, p.damaged)
-	s.DiskSpace, s.Dropped, s.Now = p.disk.available(), garbage.DroppedIn(v), p.cfg.unixMilli()
+	s := garbage.StateOf(v, p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
+	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.refusing.Load(), garbage.DroppedIn(v)
 	if ask != nil {
 		ask(&s)
 	}

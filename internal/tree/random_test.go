@@ -115,7 +115,7 @@ func (w *wanderer) walked(p *view.Pin) string {
 		if cover != nil && e.Version < cover.Newest(e.Key) || !e.Live(uint64(w.clock)) {
 			continue
 		}
-		value, err := p.Value(e.Key, e, nil)
+		value, err := p.Value(e.Key, e)
 		w.must(err)
 		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
 	}
@@ -363,7 +363,7 @@ func TestRandomHistories(t *testing.T) {
 			mem := vfs.NewMem()
 			s := newStore(t, mem, func(s *store) {
 				s.cfg.NoMap = seed%3 == 0
-				s.cfg.Retention.Versions = int(seed % 4)
+				s.cfg.Policy.Versions = int(seed % 4)
 				s.cfg.SegmentBytes = []int64{5000, 8 << 20}[seed%2]
 				if seed%5 == 0 {
 					s.cfg.MemtableBytes = 1

@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
@@ -23,85 +22,38 @@ type Lost struct {
 	Commits     int64
 	Edits       int64
 	Bytes       int64
-	Aside       []string
 }
 
-// settling makes a store that was opened up to damage fit to be written. It records all edits
-// in a new manifest. Until SUPER names that one, no file that the old state needs is removed.
-type settling struct {
-	views *view.Set
-	files *files.Opener
-	log   *manifest.Log
-	lost  *Lost
-	last  journal.SegmentInfo // of the journal; zero: it has none
-	hold  *view.Pin           // on all that was there
-}
-
-// fork begins the new manifest, and gives other names to the files that the new state does not
-// need.
-func (s *settling) fork(names []filename.Name, result *journal.ReplayResult) error {
-	begin, err := s.log.Layout().WithoutJournal()
-	if err != nil {
-		return err
-	}
-	if s.lost.Aside, err = s.files.SetAside(names, begin, *result); err != nil {
-		return err
-	}
-	if n := len(result.Segments); n > 0 {
-		s.last = result.Segments[n-1]
-	}
-	return s.log.Fork(begin)
-}
-
-// run flushes, so that the damaged journal is not needed any more, and makes the new manifest the
-// store's.
-func (s *settling) run(flush func() error, record func(func(*layout.Layout) (*layout.Edit, error)) error) error {
-	defer s.hold.Release()
-	if err := flush(); err != nil {
-		return err
-	}
-	// If the journal had no entries, no flush has recorded that it is not needed.
-	if s.last.Num > s.views.Current().Layout.FlushedTo() {
-		err := record(func(*layout.Layout) (*layout.Edit, error) {
-			return &layout.Edit{FlushedTo: s.last.Num, JournalEnds: []layout.JournalEnd{files.EndOf(s.last)}}, nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return s.log.Adopt(func(path string) error {
-		to, err := s.files.CopyAside(path)
-		s.lost.Aside = append(s.lost.Aside, to)
-		return err
-	})
-}
-
-// upTo ends a replay of the journal at the first frame that depends on an edit of the manifest
-// that is lost.
-type upTo struct {
+// sequel ends a replay of the journal at the first frame that depends on something that was not
+// read. Such a frame is of another copy of the store, or edits of the manifest are lost.
+type sequel struct {
 	damaged  bool                        // edits are lost
 	keyspace func(entry.KeyspaceID) bool // reports whether the layout knows the keyspace
-	last     entry.Version               // of the layout or of the frame before
+	layout   entry.Version               // last version of the layout
+	frames   entry.Version               // last version of the frames so far
 }
 
-func newUpTo(l *layout.Layout, damaged bool) *upTo {
+func newSequel(l *layout.Layout, damaged bool) *sequel {
 	known := func(id entry.KeyspaceID) bool { return uint64(id) < l.NextKeyspace() }
-	return &upTo{damaged, known, l.LastVersion()}
+	return &sequel{damaged: damaged, keyspace: known, layout: l.LastVersion()}
 }
 
 // check returns a *journal.Stop if the frame depends on something that was not read.
-func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) error {
-	if !u.damaged || h.Transactions == 0 {
-		return nil
-	}
+func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) error {
 	stop := func(format string, args ...any) error {
 		return &journal.Stop{Damage: errs.NewCorruption(filename.Of(filename.Journal, segment), -1, format, args...)}
 	}
-	// A transaction larger than its memory is in no journal: a lost edit has committed it.
-	if h.FirstVersion > u.last+1 {
-		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, u.last+1)
+	// A transaction larger than its memory is in no journal: an edit has committed it.
+	if last := max(u.layout, u.frames); h.FirstVersion > last+1 {
+		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, last+1)
 	}
-	u.last = max(u.last, h.FirstVersion+entry.Version(h.Transactions)-1)
+	if h.FirstVersion <= u.frames {
+		return stop("frame %d has version %d, after version %d", h.Number, h.FirstVersion, u.frames)
+	}
+	u.frames = h.LastVersion()
+	if !u.damaged {
+		return nil
+	}
 	var r entry.Record
 	for records := h.Walk(payload, 0); records.More(); {
 		if records.Next(&r) != nil {

@@ -17,12 +17,13 @@ import (
 func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum
-	begin, durable := files.StartOf(layout)
-	upTo := newUpTo(layout, rec.Manifest.Damage != nil)
+	damaged := rec.Manifest.Damage != nil
+	sequel, known := newSequel(layout, damaged), files.Known(layout)
+	known.Closed = known.Closed && !damaged // else a lost edit may have begun another session
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Ring: w.cfg.Ring, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), Last: files.LastPossible(layout), ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Ring: w.cfg.Ring, Known: known, ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
-		if err := upTo.check(pos.Segment, &h, payload); err != nil {
+		if err := sequel.check(pos.Segment, &h, payload); err != nil {
 			return err
 		}
 		if pos.Segment != at {
@@ -46,7 +47,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	var files []*view.Segment
 	defer func() { v.Segments = v.Segments.With(files...) }()
 	for _, s := range result.Segments {
-		f, err := w.files.OpenSegment(filename.Journal, s.Num, segment.OpenOptions{End: s.End, Life: s.Life})
+		f, err := w.files.OpenSegment(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, Life: s.Life})
 		if err != nil {
 			return result, err
 		}

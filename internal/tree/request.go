@@ -91,7 +91,6 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 		return 0, waiting
 	}
 	b.views.Reclaim()
-	b.files.RemoveSpares(false)
 	b.disk.survey()
 	after, closed := b.fileBytes()
 	if closed != nil {
@@ -148,7 +147,7 @@ func (b *background) fileBytes() (int64, error) {
 	}
 	defer hold.Release()
 	var m Metrics
-	m.addView(hold.View(), 0)
+	m.addView(hold.View(), &b.cfg.Policy, 0)
 	m.addJournal(b.unflushed.Segments())
 	return m.RunBytes + m.SegmentBytes + m.RemapBytes, nil
 }

@@ -56,10 +56,56 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 	case r.cfg.Keyring == nil:
 		return fmt.Errorf("%w: the store is not encrypted; EncryptStore makes an encrypted one of it", errs.ErrUnsupported)
 	}
+	if !o.Master && r.cfg.Keyring.Full() {
+		if err := r.makeRoom(ctx, o.Rewrite); err != nil {
+			return err
+		}
+	}
 	if err := r.change(ctx, o); err != nil || o.Master || !o.Rewrite {
 		return err
 	}
 	return r.rewrite(ctx)
+}
+
+// makeRoom removes the data keys that nothing is under from a full keyring. If all are needed and
+// it may rewrite, it first rewrites what is under older keys under the current one: else a full
+// keyring could never get another key.
+func (r *rotator) makeRoom(ctx context.Context, rewrite bool) error {
+	if err := r.pruneAlone(ctx); err != nil || !rewrite || !r.cfg.Keyring.Full() {
+		return err
+	}
+	err := r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID, Rewrite: true}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.rewrite(ctx)
+}
+
+// pruneAlone removes the data keys that nothing is under. It waits until no copy is under way.
+func (r *rotator) pruneAlone(ctx context.Context) error {
+	if err := r.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer r.turn.Leave()
+	if err := r.copies.begin(ctx, true); err != nil {
+		return err
+	}
+	defer r.copies.end(true)
+	if err := r.life.stopped(); err != nil {
+		return err
+	}
+	return r.renewAndPrune(ctx)
+}
+
+// renewAndPrune leaves no slot of SUPER and no frame of the manifest under an older key, as after
+// a change that has failed in its middle, and then removes the data keys that nothing is under.
+func (r *rotator) renewAndPrune(ctx context.Context) error {
+	if err := r.log.Renew(); err != nil {
+		return err
+	}
+	return r.prune(ctx, r.cfg.Ring.Current())
 }
 
 // change makes a new data key current or, for a change of the master key, wraps the existing
@@ -110,7 +156,6 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.cfg.Exclusive(ctx, r.writer.sealAny); err != nil {
 		return err
 	}
-	r.files.RemoveSpares(false)
 	return r.prune(ctx, before)
 }
 
@@ -210,12 +255,7 @@ func (r *rotator) finishAlone(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	// Slots of SUPER and spare segments may be under old keys, too.
-	if err := r.log.Renew(); err != nil {
-		return err
-	}
-	r.files.RemoveSpares(false)
-	if err := r.prune(ctx, r.cfg.Ring.Current()); err != nil {
+	if err := r.renewAndPrune(ctx); err != nil {
 		return err
 	}
 	defer r.views.Wake()
@@ -265,7 +305,7 @@ func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
 		needed[life.Key] = true
 	}
 	for _, end := range l.JournalEnds() {
-		if end.Segment > l.FlushedTo() { // flushed segments are not replayed
+		if end.File > l.FlushedTo() { // flushed segments are not replayed
 			needed[end.Life.Key] = true
 		}
 	}

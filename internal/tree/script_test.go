@@ -80,8 +80,8 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		p.store = newStore(t, p.mem, func(s *store) {
 			s.cfg.MemtableBytes = c.Int(t, "memtable", s.cfg.MemtableBytes)
 			s.cfg.SegmentBytes = int64(c.Int(t, "segment", int(s.cfg.SegmentBytes)))
-			s.cfg.Retention.Versions = c.Int(t, "versions", 0)
-			s.cfg.Retention.Age = time.Duration(c.Int(t, "age", 0)) * time.Millisecond
+			s.cfg.Policy.Versions = c.Int(t, "versions", 0)
+			s.cfg.Policy.Age = time.Duration(c.Int(t, "age", 0)) * time.Millisecond
 			s.cfg.Policy.GarbageShare = c.Int(t, "garbage", 0)
 			s.cfg.NoMap = c.Has("nomap")
 		})
@@ -273,7 +273,7 @@ func (p *player) history(pin *view.Pin) string {
 		case e.Kind == entry.Delete:
 			out.WriteString("deleted")
 		default:
-			value, err := pin.Value(e.Key, e, nil)
+			value, err := pin.Value(e.Key, e)
 			p.store.must(err)
 			out.WriteString(shown(string(e.Key), value))
 			if e.Expires != 0 {

@@ -256,7 +256,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
-	if err = t.installer.install(edit, &out, change{hidden: view.Unknown}); err == nil {
+	if err = t.installer.install(edit, &out, change{}); err == nil {
 		t.views.Learn(leaves)
 	}
 	// After a failed edit the manifest may name the files: the next Open finds out.

@@ -108,12 +108,16 @@ const testThreshold = 64
 func (s *store) commit(sync bool, ops ...op) error {
 	v := s.last + 1
 	var payload []byte
+	ranges := 0
 	for _, o := range ops {
+		if o.kind == entry.RangeDelete {
+			ranges++
+		}
 		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind, Expires: o.expires}
 		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && o.kind != entry.RangeDelete && len(o.value) >= testThreshold)
 	}
 	payload = entry.Pad(payload)
-	if err := s.tree.Prepare(len(payload)); err != nil {
+	if err := s.tree.Prepare([][]byte{payload}, len(ops), ranges); err != nil {
 		return err
 	}
 	at, err := s.tree.unflushed.Journal.Append(v, [][]byte{payload})
@@ -197,7 +201,7 @@ func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Ver
 	if !found || !e.Live(uint64(s.clock)) {
 		return nil, 0, false
 	}
-	value, err = p.Value([]byte(key), &e, nil)
+	value, err = p.Value([]byte(key), &e)
 	s.must(err)
 	return value, e.Version, true
 }

@@ -16,7 +16,7 @@
 //  4. installer.recording, held over the sync of an edit
 //  5. diskSpace.mu, held over a survey
 //  6. searcher.mu
-//  7. the mutex of view.Set, and those of damaged, unflushed, cuts and spares, which are held
+//  7. the mutex of view.Set, and those of damaged, unflushed and cuts, which are held
 //     over assignments only
 //
 // The leader's own edit (journalOwner.Register) takes none of them. Readers take no lock:
@@ -82,19 +82,10 @@ type Tree struct {
 	keyspaces  *keyspaces
 	spills     *spills
 	follower   *follow.Follower // nil unless the store of another process is followed
-	settling   *settling        // what Settle has to do; nil: the store was not damaged
 }
 
 // Start lets background work begin. Call it when Config.Exclusive can be called.
 func (t *Tree) Start() { t.background.start() }
-
-// Settle makes a store that was opened up to damage (Config.UpTo) fit to be written: it
-// flushes everything into runs, so that the damaged journal is not needed, and records that.
-// Call it once, after Start and before the first write. Until it has returned nil, another
-// Open finds the store as it was.
-func (t *Tree) Settle(ctx context.Context) error {
-	return t.settling.run(func() error { return t.Flush(ctx) }, t.installer.record)
-}
 
 // Keys returns the provider of master keys that RotateKey has set last, or else that of Open; nil
 // for a plain store.
@@ -117,8 +108,11 @@ func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
 // The calls of the commit leader. For each group it calls Prepare, Apply for each
 // transaction, and Publish, in this order, on one goroutine at a time.
 
-// Prepare makes room for n bytes of records in the active memtable.
-func (t *Tree) Prepare(n int) error { return t.writer.prepare(n) }
+// Prepare makes room in the active memtable for payloads of so many records, ranges of them range
+// deletes.
+func (t *Tree) Prepare(payloads [][]byte, records, ranges int) error {
+	return t.writer.prepare(payloads, records, ranges)
+}
 
 // Apply adds the records of the transaction with version v, which begin at this place of
 // the journal, to the memtable. Readers see them once they are published.

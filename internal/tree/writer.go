@@ -36,27 +36,51 @@ type writer struct {
 }
 
 func newTable(cfg *Config, limit int64) *view.Table {
-	return view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: int(limit)})
+	t := view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: int(limit)})
+	t.Begun = cfg.Now()
+	return t
 }
 
-// prepare makes room for n bytes of records: if the active memtable is full, it seals that with
-// its journal segments, and begins a new one. It also seals a memtable that hides much garbage,
-// unless another already waits for its flush. After a failure of the manifest it returns an
+// prepare makes room for payloads: if the active memtable is full, it seals that with its journal
+// segments, and begins a new one. It also seals a memtable that hides much garbage, unless another
+// already waits for its flush. All memory that apply needs is allocated here: once the group is in
+// the journal, it is too late to refuse it. After a failure of the manifest prepare returns an
 // error, since flushes could not be recorded any more.
-func (w *writer) prepare(n int) error {
+func (w *writer) prepare(payloads [][]byte, records, ranges int) error {
 	if err := w.log.Err(); err != nil {
 		return err
 	}
 	v := w.views.Current()
-	active := v.Active()
-	if active.Empty() {
-		return nil
+	if active := v.Active(); !active.Empty() {
+		n := int64(memtable.Overhead * records)
+		for _, p := range payloads {
+			n += int64(len(p))
+		}
+		if w.full(active, n) || len(v.Tables) == 1 && w.hides(active) {
+			if err := w.seal(); err != nil {
+				return err
+			}
+		}
 	}
-	older := uint64(active.Replaced.Load() + active.Outdated.Load())
-	if w.full(active, int64(n)) || len(v.Tables) == 1 && older >= w.budget.SealAfter() {
-		return w.seal()
+	return w.views.Current().Active().Reserve(payloads, records, ranges)
+}
+
+// hides reports whether a memtable has replaced so much that it is sealed, so that this becomes
+// known. What is retained counts once the memtable is older than that lasts: the times of versions
+// are known as of the edits that flushes make.
+func (w *writer) hides(m *view.Table) bool {
+	older, retained, age := m.Replaced.Bytes()
+	outdated, more, younger := m.Outdated.Bytes()
+	older += outdated
+	if retained += more; retained > 0 {
+		if age == 0 || younger > 0 && younger < age {
+			age = younger
+		}
+		if w.cfg.Now().Sub(m.Begun) >= age {
+			older += retained
+		}
 	}
-	return nil
+	return uint64(max(older, m.Ranged.Load())) >= w.budget.SealAfter()
 }
 
 // full reports whether a memtable is to be sealed before n more bytes of records.

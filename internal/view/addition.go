@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/memtable"
 )
 
 // Addition adds the records of one payload to a memtable: call Record for each, then Finish.
@@ -49,6 +50,40 @@ func (a *Addition) Record(r *entry.Record) error {
 	}
 	a.inline += int64(len(e.Key) + len(e.Value))
 	return a.To.Add(hash.Sum(a.Seed, r.Key), &e)
+}
+
+// Reserve makes room in the memtable for what Record will add of payloads of so many records,
+// ranges of them range deletes: then Record needs no memory that the system could refuse. The
+// payloads hold no versions yet. Only the writer of the table calls it.
+func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
+	bytes := 0
+	for _, p := range payloads {
+		bytes += len(p)
+	}
+	if t.HasRoom(bytes, records, ranges) {
+		return nil
+	}
+	var n memtable.Needs
+	for _, p := range payloads {
+		for len(p) > 0 {
+			size, kept := entry.RawSize(p)
+			// Encryption makes a record longer, so a value that is separated now stays so.
+			if size < layout.Granule {
+				kept = size
+			}
+			if ranges == 0 && n.CountBytes(kept) {
+				p = p[size:]
+				continue
+			}
+			r, err := entry.DecodeRecord(p)
+			if err != nil {
+				return err
+			}
+			n.Count(r.Kind, r.Key, r.Value, r.Own && r.Size >= layout.Granule)
+			p = p[r.Size:]
+		}
+	}
+	return t.Table.Reserve(&n)
 }
 
 // Finish adds what was counted to the table's counters.

@@ -7,10 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run"
-	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Explain sets the Keys of an err that is an *errs.Corruption: the keys that the damage
@@ -21,7 +19,7 @@ func (v *View) Explain(err error) {
 		return
 	}
 	var c *errs.Corruption
-	if !errors.As(err, &c) || c.Keys != nil {
+	if !errors.As(err, &c) || c.Keys != nil || c.FollowUp {
 		return
 	}
 	lo, hi, ok := errs.Concerned(c)
@@ -69,30 +67,6 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 		}
 	}
 	return nil, nil, false
-}
-
-// Rescuer is Iterator, but it goes on behind damage in runs: it walks all entries that can
-// be read. Before it passes a damaged place it calls tell. If tell returns false, the
-// damage becomes the iterator's error. The Cover is that of Pin.Cover, of the range
-// tombstones that can be read.
-func (p *Pin) Rescuer(emptied bool, tell func(*errs.Corruption) bool) (iterator.Iterator, *tombstone.Cover) {
-	v := p.view
-	sources, covers := v.tableIterators(nil), v.tableTombstones(nil, emptied)
-	for i, r := range v.Runs {
-		sources = append(sources, r.Rescuer(func(c *errs.Corruption) bool {
-			c.Stale = i < len(v.Runs)-1
-			v.Explain(c)
-			return tell(c)
-		}))
-		if d := r.Tombstones(); !d.Empty() {
-			covers = append(covers, d.Rescued(func(c *errs.Corruption) bool {
-				c.Stale = true
-				v.Explain(c)
-				return tell(c)
-			}))
-		}
-	}
-	return iterator.Merge(sources), tombstone.NewCover(p.version, covers...)
 }
 
 // keyRanges are the keys of each keyspace that lie in a range of stored keys.

@@ -16,7 +16,7 @@ func (v *View) Entries(lo, hi []byte) (n int) {
 		n += m.Between(lo, hi)
 	}
 	for _, r := range v.Runs {
-		in, _, _ := r.Size(lo, hi)
+		in, _, _ := r.Size(lo, hi, false)
 		n += int(in)
 	}
 	return n
@@ -29,14 +29,11 @@ func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 	var fault error // ignored: the results are what was counted before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	for _, m := range p.view.Tables {
-		n, _ := m.Table.Size(lo, hi)
-		part := float64(n) / float64(max(m.Len(), 1))
-		entries += n
-		bytes += uint64(part * float64(m.InlineBytes.Load()))
-		separated += uint64(part * float64(m.SeparatedBytes.Load()))
+		e, b, s := m.Size(lo, hi)
+		entries, bytes, separated = entries+e, bytes+b, separated+s
 	}
 	for _, r := range p.view.Runs {
-		e, b, s := r.Size(lo, hi)
+		e, b, s := r.Size(lo, hi, true)
 		entries, bytes, separated = entries+e, bytes+b, separated+s
 	}
 	return entries, bytes, separated
@@ -52,7 +49,7 @@ const (
 // of about the same size; a nil bound is open. It makes fewer parts if there are few
 // entries, or if keys are so long that it can't look at enough of them.
 func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
-	entries, size, _ := p.Size(nil, nil)
+	entries, size, _ := p.Size(lo, hi)
 	most := mostSampled / int(size/max(entries, 1)+1)
 	n = min(n, int(min(entries, mostSamples))+1, max(most, samples))
 	if n < 2 {
@@ -67,28 +64,30 @@ func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
 	return slices.CompactFunc(cuts, bytes.Equal)
 }
 
-// sample returns about n keys of [lo, hi). Each table and run gives keys in proportion to
-// its number of entries, so all keys of the sample have the same weight.
+// sample returns about n keys of [lo, hi). Each table and run gives keys in proportion to the
+// number of entries that it has there, so all keys of the sample have the same weight.
 func (p *Pin) sample(lo, hi []byte, n int) (keys [][]byte) {
 	var fault error // ignored: keys is what was found before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	type source interface {
+		Split(lo, hi []byte, n int) [][]byte
+	}
+	var sources []source
+	var has []uint64
 	total := uint64(1)
 	for _, m := range p.view.Tables {
-		total += uint64(m.Len())
+		in, _, _ := m.Size(lo, hi)
+		sources, has = append(sources, m), append(has, in)
 	}
 	for _, r := range p.view.Runs {
-		total += r.Meta().Entries
+		in, _, _ := r.Size(lo, hi, false)
+		sources, has = append(sources, r), append(has, in)
 	}
-	share := func(entries uint64) int { return int(uint64(n)*entries/total) + 1 }
-	for _, m := range p.view.Tables {
-		keys = append(keys, m.Split(lo, hi, share(uint64(m.Len())))...)
+	for _, in := range has {
+		total += in
 	}
-	for _, r := range p.view.Runs {
-		for _, key := range r.Split(share(r.Meta().Entries)) {
-			if bytes.Compare(key, lo) > 0 && (hi == nil || bytes.Compare(key, hi) < 0) {
-				keys = append(keys, key)
-			}
-		}
+	for i, s := range sources {
+		keys = append(keys, s.Split(lo, hi, int(uint64(n)*has[i]/total)+1)...)
 	}
 	return keys
 }
@@ -116,7 +115,7 @@ func (v *View) unhidden(lo, hi []byte, at entry.Version) (n int64) {
 		}
 		for _, r := range v.Runs {
 			if !covered {
-				_, inline, separated := r.Size(lo, next)
+				_, inline, separated := r.Size(lo, next, false)
 				n += int64(inline + separated)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -27,6 +28,7 @@ type Pin struct {
 	version entry.Version
 	floors  map[entry.KeyspaceID]entry.Version // at the time of Acquire(at > 0); else nil
 	shares  atomic.Int32                       // calls of Release that are to come before the one that counts
+	lent    lent                               // memory of values that Value has returned
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -67,6 +69,7 @@ func (s *Set) pin() *Pin {
 		return p
 	}
 	p := &Pin{slot: s.readers.take(), set: s}
+	p.lent.all = &s.lent
 	// The slot of a Pin is given back when the garbage collector frees the Pin: one that
 	// the pool has dropped, or one that was never released. Until then a leaked Pin
 	// keeps its View. So nothing that a Set leads to may refer to what a Pin is part of:
@@ -148,9 +151,19 @@ func (p *Pin) Release() {
 	p.shares.Store(0)
 	s := p.set
 	p.view, p.floors = nil, nil
+	if p.lent.last != nil || p.lent.full.Load() {
+		p.lent.giveBack()
+	}
 	s.leave(p.slot)
 	s.pins.Put(p)
 }
+
+// LentAll reports whether the Pin has no more memory to lend, so that Value makes garbage.
+func (p *Pin) LentAll() bool { return p.lent.full.Load() }
+
+// Unlend leaves memory that the Pin has lent to those who use it, and no other reader gets it
+// again. Call it before the Release of a leaked reader.
+func (p *Pin) Unlend() { p.lent.leave() }
 
 // Keep is the Release of a leaked reader whose caller may still use memory of the View. It
 // gives up the version, but holds the View for good.
@@ -239,18 +252,22 @@ func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (f
 	return p.view.get(key, h, at, dst)
 }
 
-// Value returns the value of e, an entry that this Pin found under key. It is never nil.
-// It lies in the Pin's memory, valid until Release, unless it has to be decoded (e.Raw is
-// its length then), decrypted or read from disk. Then it lies in dst if cap(dst) is
-// enough, else in new memory.
-func (p *Pin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	v, _, err := p.OwnValue(key, e, dst)
+// Value returns the value of e, an entry that this Pin found under key. It is never nil, and
+// valid until Release.
+func (p *Pin) Value(key []byte, e *entry.Entry) ([]byte, error) {
+	v, _, err := p.value(key, e, nil, &p.lent)
 	return v, err
 }
 
-// OwnValue is Value, and reports whether the value lies in dst or new memory (own) or in
-// the Pin's memory.
+// OwnValue is Value, but for a value that has to be decoded (e.Raw is its length then),
+// decrypted or read from the disk. Then own is true, and the value lies in dst if cap(dst) is
+// enough, else in new memory.
 func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
+	return p.value(key, e, dst, nil)
+}
+
+// value is Value with memory that is lent, or OwnValue without.
+func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value []byte, own bool, err error) {
 	if !e.Separated {
 		if e.Value == nil {
 			return []byte{}, false, nil
@@ -261,22 +278,36 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	if err != nil {
 		return nil, false, p.view.explained(err, key)
 	}
-	// dst takes the decoded value, so the compressed bytes must be read elsewhere.
-	var memory []byte
-	if e.Raw == 0 {
-		memory = dst
+	if e.Raw != 0 {
+		if value, err = p.decoded(f, h, key, e, dst, from); err != nil {
+			return nil, false, p.view.explained(err, key)
+		}
+		return value, from == nil, nil
 	}
-	v, err := f.stored(memory, h, key, e)
-	switch {
-	case err != nil:
+	var lender segment.Lender
+	if from != nil {
+		lender = from
+	}
+	v, err := f.stored(dst, lender, h, key, e)
+	if err != nil {
 		return nil, false, p.view.explained(err, key)
-	case v.Raw == 0:
-		return v.Bytes, v.Own, nil
 	}
-	if value, err = f.Decode(p.set.cfg.Coder, dst, v, h.Offset); err != nil {
-		return nil, true, p.view.explained(err, key)
+	return v.Bytes, v.Own, nil
+}
+
+// decoded returns the compressed value of e, whose record is at h of f.
+func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from *lent) ([]byte, error) {
+	// What the record holds is needed no longer than here.
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	v, err := f.stored(nil, s, h, key, e)
+	if err != nil {
+		return nil, err
 	}
-	return value, true, nil
+	if from != nil {
+		dst = from.Room(int(e.Raw))
+	}
+	return f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
 }
 
 // touch asks the processor to prefetch the beginning of e's separated value. It does not

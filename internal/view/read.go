@@ -59,7 +59,7 @@ func (v *View) Stored(dst, key []byte, e *entry.Entry) (entry.Stored, error) {
 	if err != nil {
 		return entry.Stored{}, err
 	}
-	return f.stored(dst, h, key, e)
+	return f.stored(dst, nil, h, key, e)
 }
 
 // Move copies the record of e's separated value to a new segment, and returns the handle of
@@ -90,7 +90,8 @@ func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 
 // Iterator merges all entries of the View. A pageio.Guard must be on while it moves.
 func (v *View) Iterator() iterator.Iterator {
-	sources := v.tableIterators(make([]iterator.Iterator, 0, len(v.Tables)+len(v.Runs)))
+	var few [8]iterator.Iterator // Merge keeps none of it
+	sources := v.tableIterators(few[:0])
 	for _, r := range v.Runs {
 		sources = append(sources, r.Iterator())
 	}

@@ -20,18 +20,14 @@ type Run struct {
 	Order   uint64       // age: greater is newer
 	Dropped atomic.Int64 // estimate: its bytes in keyspaces that were dropped since it was made
 
-	Hidden int64 // estimate: bytes of separated values that its entries replace in older runs
-	Stale  int64 // estimate: entries in older runs that its entries replace, as far as is known
-	Ranged int64 // estimate: bytes in older runs that its range tombstones hide
+	Replaced []meta.Superseded // estimate: what its entries have replaced in older runs; nil = unknown
+	Ranged   int64             // estimate: bytes in older runs that its range tombstones hide
 }
-
-// Unknown is the Hidden of a run for which it could not be estimated.
-const Unknown = int64(-1)
 
 // NewRun makes r part of a View. The function release is called once no View
 // holds the run any more: it closes r and, if the run was retired, removes its files.
 func NewRun(r *run.Reader, id layout.RunID, order uint64, release func(retired bool)) *Run {
-	s := &Run{Reader: r, ID: id, Order: order, Hidden: Unknown}
+	s := &Run{Reader: r, ID: id, Order: order}
 	s.release = release
 	return s
 }
@@ -48,7 +44,7 @@ func (r *Run) Warm() (err error) {
 func (r *Run) BytesIn(lo, hi []byte) (n int64) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	_, size, separated := r.Size(lo, hi)
+	_, size, separated := r.Size(lo, hi, false)
 	return int64(size + separated)
 }
 

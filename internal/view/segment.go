@@ -46,9 +46,10 @@ func (f *Segment) size() int64 {
 	return f.End()
 }
 
-// stored reads the value of e, whose record is at h. For dst see segment.Reader.StoredIn.
-func (f *Segment) stored(dst []byte, h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
-	v, err := f.StoredIn(dst, h, key, e.Version)
+// stored reads the value of e, whose record is at h. For dst and from see
+// segment.Reader.StoredIn.
+func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
+	v, err := f.StoredIn(dst, from, h, key, e.Version)
 	if err == nil && v.Raw != e.Raw {
 		return entry.Stored{}, errs.NewCorruption(filename.Of(f.Header().Kind, f.Num), int64(h.Offset),
 			"compressed value of %d bytes, want %d", v.Raw, e.Raw)

@@ -34,8 +34,9 @@ type Set struct {
 	published atomic.Uint64 // newest visible version
 	closed    atomic.Bool
 	readers   readers
-	pins      sync.Pool  // *Pin with a slot, idle
-	tidy      *jobs.Task // Reclaim; nil without Jobs
+	pins      sync.Pool    // *Pin with a slot, idle
+	lent      atomic.Int64 // bytes that all Pins lend
+	tidy      *jobs.Task   // Reclaim; nil without Jobs
 
 	releasing sync.Mutex // held while Reclaim calls release functions; locked before mu
 

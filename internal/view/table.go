@@ -2,6 +2,7 @@ package view
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/journal"
@@ -16,18 +17,17 @@ type Table struct {
 	Last entry.FileNum // newest of its journal segments; 0 while it has none
 	End  journal.Point // where they end; set when the table is sealed
 
+	Begun time.Time // when it became the active one
+
 	Separated      atomic.Int64  // entries whose values stayed in the journal
 	SeparatedBytes atomic.Int64  // bytes of these values
 	InlineBytes    atomic.Int64  // bytes of all keys and of the inline values
 	LeastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
 
-	// Estimates: bytes of separated values that entries of this table replace, by a sample,
-	// and of everything that its range tombstones hide:
-	Replaced atomic.Int64 // in older memtables and runs
-	Outdated atomic.Int64 // in this one
-	Replayed bool         // entries were replayed from the journal, which are not in the sample
-
-	ReplacedEntries atomic.Int64 // estimate: entries that they replace there, with inline values too
+	Outdated Replaced     // by samples: what its entries have replaced in this table
+	Replaced Replaced     // and in older ones and runs
+	Ranged   atomic.Int64 // bytes of its separated values that its range tombstones hide: a guess
+	Replayed bool         // entries were replayed from the journal, which are not in the samples
 }
 
 // NewTable returns an empty table. Its memory is given back when no View holds it.

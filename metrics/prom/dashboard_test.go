@@ -31,10 +31,10 @@ var (
 	variable   = regexp.MustCompile(`\$(\w+)`)
 )
 
-// TestDashboardNames holds each expression against what the collector has: a metric that
-// is renamed or misspelt would leave an empty panel.
-func TestDashboardNames(t *testing.T) {
-	known := make(map[string]string) // name and kind
+// kinds returns the names of all series that the collector serves, each with "counter" or
+// "gauge".
+func kinds() map[string]string {
+	known := make(map[string]string)
 	var m brock.Metrics
 	m.Each(func(name, unit, _ string, kind brock.MetricKind, _ float64) {
 		known[Name(name, unit, kind)] = map[brock.MetricKind]string{brock.CounterMetric: "counter", brock.GaugeMetric: "gauge"}[kind]
@@ -44,6 +44,13 @@ func TestDashboardNames(t *testing.T) {
 			known[Name(name, unit, brock.GaugeMetric)+suffix] = "counter"
 		}
 	})
+	return known
+}
+
+// TestDashboardNames holds each expression against what the collector has: a metric that
+// is renamed or misspelt would leave an empty panel.
+func TestDashboardNames(t *testing.T) {
+	known := kinds()
 	text, err := os.ReadFile("dashboard.json")
 	if err != nil {
 		t.Fatal(err)

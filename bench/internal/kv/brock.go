@@ -117,7 +117,8 @@ func (s *brockStore) Apply(changes []Change) error {
 			return err
 		}
 	}
-	return b.Commit(context.Background())
+	_, err := b.Commit(context.Background(), brock.DefaultDurability)
+	return err
 }
 
 func (s *brockStore) Flush() error { return s.db.Flush(context.Background()) }

@@ -78,6 +78,9 @@ func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	copy(it.key, prefix)
 }
 
+// mostStack is how many entries between two fences Reset keeps memory for: 4 KB.
+const mostStack = 1 << 10
+
 // longPrefix is the length in bytes from which a prefix is copied only for a key that is longer
 // than it. A chunk has few keys of such a length, and often only one, which is the prefix.
 const longPrefix = 64 << 10

@@ -95,6 +95,15 @@ func (it *Cursor) Close() {
 	}
 }
 
+// Reset makes it a zero Cursor, which has memory for Prev.
+func (it *Cursor) Reset() {
+	stack := it.stack[:0]
+	if cap(stack) > mostStack {
+		stack = nil
+	}
+	*it = Cursor{stack: stack}
+}
+
 // within compares the prefix of the chunk's keys with the bound until. If order is less than 0,
 // all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
 // whose suffixes are less than suffix.

@@ -27,6 +27,7 @@ type Run struct {
 	MaxVersion     entry.Version
 	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
 	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
+	Superseded     []Superseded     // what other entries of the run have replaced; nil if it was not recorded
 	Refs           []Ref            // ascending by segment
 	Stamp          entry.Version    // version of all entries, whose files say 0; 0 = entries have their own
 }

@@ -4,6 +4,7 @@ package human
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,17 @@ func Count(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// Things returns a number of things, as "1 file" or "2,000 entries".
+func Things(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	if stem, ok := strings.CutSuffix(thing, "y"); ok {
+		return Count(n) + " " + stem + "ies"
+	}
+	return Count(n) + " " + thing + "s"
 }
 
 // Duration returns a time to three digits, as "1.23 s" or "45.6 ms".

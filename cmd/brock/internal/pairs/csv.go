@@ -14,21 +14,16 @@ import (
 type commas struct {
 	r    *csv.Reader
 	name string
-	mark int64 // length of the byte order mark
+	from int64 // offset at which r begins
 	span Span
 }
 
-func newCommas(r io.Reader, name string) *commas {
-	b := bufio.NewReaderSize(r, 1<<20)
-	mark := int64(0)
-	if head, err := b.Peek(len(byteOrderMark)); err == nil && bytes.Equal(head, byteOrderMark) {
-		n, _ := b.Discard(len(byteOrderMark)) // it is in the buffer
-		mark = int64(n)
-	}
+// newCommas reads from b, which stands at an offset of the file.
+func newCommas(b *bufio.Reader, at int64, name string) *commas {
 	c := csv.NewReader(b)
 	c.FieldsPerRecord = -1
 	c.ReuseRecord = true
-	return &commas{r: c, name: name, mark: mark}
+	return &commas{r: c, name: name, from: at, span: Span{Offset: at}}
 }
 
 func (c *commas) row() ([]string, error) {
@@ -42,7 +37,7 @@ func (c *commas) row() ([]string, error) {
 	}
 	line, _ := c.r.FieldPos(0)
 	c.span = Span{Offset: c.span.Offset + c.span.Size, Line: line}
-	c.span.Size = c.mark + c.r.InputOffset() - c.span.Offset
+	c.span.Size = c.from + c.r.InputOffset() - c.span.Offset
 	return fields, nil
 }
 

@@ -1,11 +1,16 @@
 package pairs
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
 )
 
 // directory is a tree of files. Each regular file is a pair: its path with
@@ -13,22 +18,9 @@ import (
 // are left out.
 type directory struct {
 	root  *os.Root
-	files []treeFile
+	files []string // paths
 	bytes int64
 }
-
-type treeFile struct {
-	path string
-	stamp
-}
-
-// stamp tells whether a file was written to.
-type stamp struct {
-	size    int64
-	written time.Time
-}
-
-func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime()} }
 
 func openDirectory(path string) (*directory, error) {
 	root, err := os.OpenRoot(path)
@@ -40,16 +32,25 @@ func openDirectory(path string) (*directory, error) {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
+		if e.Name() == filename.Of(filename.Super, 0) {
+			store := filepath.Join(path, filepath.Dir(p))
+			if _, err := manifest.ReadSuper(vfs.OS(), store); !errors.Is(err, errs.ErrForeign) {
+				return &SyntaxError{File: store, Reason: "it is a Brock store; brock dump writes its pairs to a file"}
+			}
+		}
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
-		d.files = append(d.files, treeFile{p, stampOf(info)})
+		d.files = append(d.files, p)
 		d.bytes += info.Size()
 		return nil
 	})
 	if err != nil {
 		_ = root.Close()
+		if errors.Is(err, ErrInput) {
+			return nil, err
+		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return d, nil
@@ -60,27 +61,25 @@ func (d *directory) Headerless() bool { return false }
 
 func (d *directory) Each(fn func(Pair, Place) error) error {
 	for _, f := range d.files {
-		content, err := d.root.ReadFile(filepath.FromSlash(f.path))
+		content, err := d.root.ReadFile(filepath.FromSlash(f))
 		if err != nil {
 			return err
 		}
-		if err := fn(Pair{Key: []byte(f.path), Value: content}, Place{File: f.path, stamp: f.stamp}); err != nil {
+		if err := fn(Pair{Key: []byte(f), Value: content}, Place{Span{Size: int64(len(content))}, f}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *directory) Again(key []byte, at Place) ([]byte, error) {
-	path := filepath.FromSlash(string(key))
-	info, err := d.root.Stat(path)
-	if err != nil {
-		return nil, err
+func (d *directory) Again() Rereader { return d }
+
+func (d *directory) Value(key []byte, _ Place) ([]byte, error) {
+	content, err := d.root.ReadFile(filepath.FromSlash(string(key)))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrChanged
 	}
-	if stampOf(info) != at.stamp {
-		return nil, fmt.Errorf("%s: %w", key, ErrChanged)
-	}
-	return d.root.ReadFile(path)
+	return content, err
 }
 
 func (d *directory) Close() error { return d.root.Close() }

@@ -21,11 +21,10 @@ type lines struct {
 	long []byte // a line that exceeds the buffer
 }
 
-func newLines(r io.Reader, name string) *lines {
-	return &lines{r: bufio.NewReaderSize(r, 1<<20), name: name}
+// newLines reads from b, which stands at an offset of the file.
+func newLines(b *bufio.Reader, at int64, name string) *lines {
+	return &lines{r: b, name: name, span: Span{Offset: at}}
 }
-
-var byteOrderMark = []byte("\uFEFF")
 
 // next returns the next line without its end, valid until the next call, or io.EOF.
 func (l *lines) next() ([]byte, error) {
@@ -38,9 +37,6 @@ func (l *lines) next() ([]byte, error) {
 	l.span.Size = int64(len(line))
 	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 		return nil, err
-	}
-	if l.span.Offset == 0 {
-		line = bytes.TrimPrefix(line, byteOrderMark)
 	}
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
 }

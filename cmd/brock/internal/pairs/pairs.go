@@ -5,6 +5,7 @@ package pairs
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -83,15 +84,33 @@ type Span struct {
 	Line         int // where it begins, counted from 1
 }
 
-// NewReader returns a Reader of r; name is for messages.
+// NewReader returns a Reader of r; name is for messages. It takes 1 MB of memory.
 func NewReader(f Form, r io.Reader, name string) Reader {
+	b := bufio.NewReaderSize(r, 1<<20)
+	return newReader(f, b, skipMark(b), name)
+}
+
+// newReader returns a Reader of b, which stands at an offset of the file.
+func newReader(f Form, b *bufio.Reader, at int64, name string) Reader {
 	switch f.Format {
 	case CSV:
-		return newTable(newCommas(r, name), f, name)
+		return newTable(newCommas(b, at, name), f, name)
 	case TSV:
-		return newTable(newTabs(r, name), f, name)
+		return newTable(newTabs(b, at, name), f, name)
 	}
-	return &jsonReader{lines: newLines(r, name), key: f.Key}
+	return &jsonReader{lines: newLines(b, at, name), key: f.Key}
+}
+
+// byteOrderMark is what some editors put before the text of a file.
+var byteOrderMark = []byte("\uFEFF")
+
+// skipMark passes the byte order mark, if there is one. It returns its length.
+func skipMark(b *bufio.Reader) int64 {
+	if head, err := b.Peek(len(byteOrderMark)); err != nil || !bytes.Equal(head, byteOrderMark) {
+		return 0
+	}
+	n, _ := b.Discard(len(byteOrderMark)) // it is in the buffer
+	return int64(n)
 }
 
 // Writer writes pairs; one with a nil value is, in JSON, a key alone. Flush ends it.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func readAll(f Format, text string) (all []Pair, err error) {
@@ -96,6 +96,7 @@ func TestAgain(t *testing.T) {
 		"x.csv":   "\uFEFFa,1\r\n\n\"b\",\"2\n\"\nc,3,4\n",
 		"y.csv":   "attributes,value,key\nbase64,MQ==,YQ==\n,\"2\n\",b\n",
 		"x.tsv":   "value\tkey\n1\ta\n\n2\tb\n",
+		"y.tsv":   "a\t1\n\uFEFFb\t2\nkey\tvalue\nc\t3\t4\n",
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -110,21 +111,64 @@ func TestAgain(t *testing.T) {
 		if err := s.Each(func(p Pair, at Place) error { all, places = append(all, p), append(places, at); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		for i, p := range all {
-			if got, err := s.Again(p.Key, places[i]); err != nil || !bytes.Equal(got, p.Value) {
+		again := s.Again()
+		for i, p := range slices.Backward(all) {
+			if got, err := again.Value(p.Key, places[i]); err != nil || !bytes.Equal(got, p.Value) {
 				t.Errorf("%s: %q has %q, read again %q, %v", name, p.Key, p.Value, got, err)
 			}
 		}
 		if len(all) < 2 || string(all[0].Key) != "a" || string(all[0].Value) != "1" || places[1].Line < 2 {
 			t.Errorf("%s: %v at %v", name, all, places)
 		}
-		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
+		for _, changed := range []string{strings.Repeat("\"\n", 50), strings.Repeat("\n", 100), text[:places[1].Offset+1]} {
+			if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := again.Value(all[1].Key, places[1]); !errors.Is(err, ErrChanged) {
+				t.Errorf("%s is %q now: %v", name, changed, err)
+			}
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Again(all[0].Key, places[0]); !errors.Is(err, ErrChanged) {
-			t.Errorf("%s was written to: %v", name, err)
+		if got, err := again.Value(all[1].Key, places[1]); err != nil || !bytes.Equal(got, all[1].Value) {
+			t.Errorf("%s is again as it was: %q, %v", name, got, err)
 		}
 		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAgainReadsOnePair: what a pair costs is not what a buffer for the whole file costs.
+func TestAgainReadsOnePair(t *testing.T) {
+	for name, line := range map[string]string{"x.jsonl": "{\"key\":\"a\",\"value\":\"b\"}\n", "x.csv": "a,b\n", "x.tsv": "a\tb\n"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(path, Form{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		err = s.Each(func(p Pair, at Place) error {
+			const calls = 1000
+			var before, after runtime.MemStats
+			again := s.Again()
+			runtime.ReadMemStats(&before)
+			for range calls {
+				if _, err := again.Value(p.Key, at); err != nil {
+					return err
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if bytes := (after.TotalAlloc - before.TotalAlloc) / calls; bytes > 1<<10 {
+				t.Errorf("%s: %d bytes are allocated for a pair", name, bytes)
+			}
+			return nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +194,7 @@ func TestDirectory(t *testing.T) {
 	defer s.Close()
 	var got []string
 	if err := s.Each(func(p Pair, at Place) error {
-		again, err := s.Again(p.Key, at)
+		again, err := s.Again().Value(p.Key, at)
 		got = append(got, string(p.Key), string(p.Value), string(again))
 		return err
 	}); err != nil {

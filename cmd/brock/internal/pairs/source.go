@@ -1,11 +1,13 @@
 package pairs
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"slices"
 )
 
 // Source is where pairs come from: a file or a directory.
@@ -16,17 +18,23 @@ type Source interface {
 	Each(fn func(p Pair, at Place) error) error
 	// Headerless reports whether Each took the first line of a table for a pair.
 	Headerless() bool
-	// Again reads the value of a pair a second time. It returns ErrChanged if the file was
-	// written to since Each has read it.
-	Again(key []byte, at Place) ([]byte, error)
+	// Again returns what reads values a second time, after Each.
+	Again() Rereader
 	Close() error
 }
 
-// Place is where in a source a pair lies.
+// Rereader reads values of a Source that Each has read before. One goroutine at a time uses it.
+type Rereader interface {
+	// Value returns the value of a pair, valid until the next call. If the file was written to since
+	// Each has read it, that may be another value, or ErrChanged.
+	Value(key []byte, at Place) ([]byte, error)
+}
+
+// Place is where in a source a pair lies. Its Span says which bytes of File are the pair; a file of
+// a directory is a pair as a whole.
 type Place struct {
 	Span
-	File  string
-	stamp stamp
+	File string
 }
 
 // Refuse returns a *SyntaxError for the pair that lies there.
@@ -52,7 +60,7 @@ func Open(path string, f Form) (Source, error) {
 	if f.Format == "" {
 		format, ok := FormatOf(path)
 		if !ok {
-			return nil, &SyntaxError{File: path, Reason: "no directory, and its name does not end in .jsonl, .csv or .tsv"}
+			return nil, &SyntaxError{File: path, Reason: "not a directory, and its name does not end in .jsonl, .csv or .tsv (--format names the format)"}
 		}
 		f.Format = format
 	}
@@ -63,10 +71,10 @@ func Open(path string, f Form) (Source, error) {
 	if info, err = file.Stat(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &fileSource{file: file, name: path, form: f, stamp: stampOf(info)}, nil
+	return &fileSource{file: file, name: path, form: f, size: info.Size()}, nil
 }
 
-// Stream returns a Source that can be read once only: Again returns an error.
+// Stream returns a Source that can be read once only: a second time returns an error.
 func Stream(r io.Reader, f Form, name string) Source {
 	if f.Format == "" {
 		f.Format = JSONL
@@ -85,55 +93,85 @@ func (s *stream) Bytes() int64     { return 0 }
 func (s *stream) Headerless() bool { return s.bare }
 func (s *stream) Close() error     { return nil }
 
-func (s *stream) Again([]byte, Place) ([]byte, error) {
+func (s *stream) Again() Rereader { return s }
+
+func (s *stream) Value([]byte, Place) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %w", s.name, errors.ErrUnsupported)
 }
 
 func (s *stream) Each(fn func(Pair, Place) error) error {
 	r := NewReader(s.form, s.r, s.name)
-	err := each(r, func(p Pair) error { return fn(p, Place{Span: r.Span(), File: s.name}) })
+	err := each(r, func(p Pair) error { return fn(p, Place{r.Span(), s.name}) })
 	if t, ok := r.(*table); ok {
-		_, s.bare = t.header()
+		s.bare = t.bare()
 	}
 	return err
 }
 
 // fileSource is a file of many pairs.
 type fileSource struct {
-	file   *os.File
-	name   string
-	form   Form
-	stamp  stamp
-	header string // of a table
-	bare   bool   // a table without one
+	file *os.File
+	name string
+	form Form
+	size int64
+	head columns // of a table
+	bare bool    // a table without a header
 }
 
-func (s *fileSource) Bytes() int64     { return s.stamp.size }
+func (s *fileSource) Bytes() int64     { return s.size }
 func (s *fileSource) Headerless() bool { return s.bare }
 
 func (s *fileSource) Each(fn func(Pair, Place) error) error {
 	r := NewReader(s.form, s.file, s.name)
-	err := each(r, func(p Pair) error { return fn(p, Place{Span: r.Span(), File: s.name, stamp: s.stamp}) })
+	err := each(r, func(p Pair) error { return fn(p, Place{r.Span(), s.name}) })
 	if t, ok := r.(*table); ok {
-		s.header, s.bare = t.header()
+		s.head, s.bare = t.columns, t.bare()
 	}
 	return err
 }
 
-func (s *fileSource) Again(_ []byte, at Place) ([]byte, error) {
-	info, err := s.file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if stampOf(info) != at.stamp {
-		return nil, fmt.Errorf("%s: %w", s.name, ErrChanged)
-	}
-	part := io.NewSectionReader(s.file, at.Offset, at.Size)
-	p, err := NewReader(s.form, io.MultiReader(strings.NewReader(s.header), part), s.name).Next()
-	return p.Value, err
+func (s *fileSource) Close() error { return s.file.Close() }
+
+// Again returns a Rereader that holds the longest pair in memory.
+func (s *fileSource) Again() Rereader {
+	a := &fileAgain{fileSource: s}
+	a.begin()
+	return a
 }
 
-func (s *fileSource) Close() error { return s.file.Close() }
+// fileAgain reads pairs of a file in any order.
+type fileAgain struct {
+	*fileSource
+	part []byte // of the file: one pair
+	left bytes.Reader
+	text *bufio.Reader // of left
+	pair Reader        // of text: reads one part after another
+}
+
+// begin makes a Reader that has read the header, if there is one.
+func (a *fileAgain) begin() {
+	a.text = bufio.NewReaderSize(&a.left, 4<<10) // encoding/csv takes no smaller one as it is
+	a.pair = newReader(a.form, a.text, 0, a.name)
+	if t, ok := a.pair.(*table); ok {
+		t.began, t.columns = true, a.head
+	}
+}
+
+func (a *fileAgain) Value(_ []byte, at Place) ([]byte, error) {
+	a.part = slices.Grow(a.part[:0], int(at.Size))[:at.Size]
+	if _, err := a.file.ReadAt(a.part, at.Offset); err == io.EOF {
+		return nil, ErrChanged
+	} else if err != nil {
+		return nil, err
+	}
+	a.left.Reset(a.part)
+	p, err := a.pair.Next()
+	if err != nil || a.left.Len()+a.text.Buffered() > 0 {
+		a.begin() // without what is left
+		return nil, ErrChanged
+	}
+	return p.Value, nil
+}
 
 // each calls fn with each pair of a Reader.
 func each(r Reader, fn func(Pair) error) error {

@@ -29,24 +29,23 @@ type rows interface {
 // table reads pairs from rows.
 type table struct {
 	rows
-	name    string
-	form    Form
-	began   bool
-	columns []string // of the header; nil without
-	ours    bool     // the columns are a Writer's
-	key     int      // which column has the key; of others the first one
+	name  string
+	form  Form
+	began bool
+	columns
+}
+
+// columns is what the header of a table says.
+type columns struct {
+	names []string // nil: there is no header
+	ours  bool     // the names are a Writer's
+	key   int      // which column has the key; of others the first one
 }
 
 func newTable(r rows, f Form, name string) *table { return &table{rows: r, form: f, name: name} }
 
-// header is the line that names the columns, to read a part of the file by; bare: there
-// is none.
-func (t *table) header() (line string, bare bool) {
-	if t.columns == nil {
-		return "", t.began
-	}
-	return t.join(t.columns) + "\n", false
-}
+// bare reports whether the table has no header.
+func (t *table) bare() bool { return t.began && t.names == nil }
 
 func (t *table) Next() (Pair, error) {
 	fields, err := t.row()
@@ -57,7 +56,7 @@ func (t *table) Next() (Pair, error) {
 		t.began = true
 		named := slices.Contains(fields, keyColumn) && slices.Contains(fields, valueColumn)
 		if named || t.form.Header || t.form.Key != "" {
-			t.columns, t.ours = slices.Clone(fields), named && t.form.Key == ""
+			t.names, t.ours = slices.Clone(fields), named && t.form.Key == ""
 			if t.key = max(slices.Index(fields, t.form.Key), 0); t.form.Key != "" && fields[t.key] != t.form.Key {
 				return Pair{}, &SyntaxError{File: t.name, Line: t.Span().Line,
 					Reason: fmt.Sprintf("no column %q; the columns are %q", t.form.Key, fields)}
@@ -74,8 +73,8 @@ func (t *table) Next() (Pair, error) {
 
 func (t *table) pair(fields []string) (p Pair, err error) {
 	switch {
-	case t.columns != nil && len(fields) != len(t.columns):
-		return p, fmt.Errorf("%d fields, want %d as in the header", len(fields), len(t.columns))
+	case t.names != nil && len(fields) != len(t.names):
+		return p, fmt.Errorf("number of fields: %d, want %d as in the header", len(fields), len(t.names))
 	case t.ours:
 		p, err = t.named(fields)
 	case t.form.Key != "":
@@ -97,7 +96,7 @@ func (t *table) pair(fields []string) (p Pair, err error) {
 // named reads a row by the names of the header.
 func (t *table) named(fields []string) (p Pair, err error) {
 	attributes := ""
-	for i, name := range t.columns {
+	for i, name := range t.names {
 		switch name {
 		case keyColumn:
 			p.Key = []byte(fields[i])
@@ -114,16 +113,16 @@ func (t *table) named(fields []string) (p Pair, err error) {
 
 // object returns a row as a JSON object of its columns.
 func (t *table) object(fields []string) ([]byte, error) {
-	b := []byte{'{'}
+	var b []byte
 	for i, f := range fields {
-		if !utf8.ValidString(f) || !utf8.ValidString(t.columns[i]) {
+		if !utf8.ValidString(f) || !utf8.ValidString(t.names[i]) {
 			return nil, errors.New("not UTF-8, which a JSON object needs")
 		}
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, quote([]byte(t.columns[i]))...), ':'), quote([]byte(f))...)
+		b = append(b, ","...)
+		b = appendQuoted(b, t.names[i])
+		b = appendQuoted(append(b, ':'), f)
 	}
+	b[0] = '{' // in the place of the first comma: a row has one field or more
 	return append(b, '}'), nil
 }
 

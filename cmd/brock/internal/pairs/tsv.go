@@ -3,7 +3,6 @@ package pairs
 import (
 	"bufio"
 	"bytes"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,7 +12,9 @@ type tabs struct {
 	*lines
 }
 
-func newTabs(r io.Reader, name string) *tabs { return &tabs{newLines(r, name)} }
+func newTabs(b *bufio.Reader, at int64, name string) *tabs {
+	return &tabs{newLines(b, at, name)}
+}
 
 func (t *tabs) row() ([]string, error) {
 	for {

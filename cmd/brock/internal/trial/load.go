@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -39,7 +40,9 @@ func (t *trial) load() (_ fmt.Stringer, err error) {
 	if err := t.copySource(); err != nil {
 		return nil, err
 	}
-	l := loaded{Took: time.Since(begin), Pairs: len(t.records), Bytes: t.bytes}
+	took := time.Since(begin)
+	t.sortRecords()
+	l := loaded{Took: took, Pairs: len(t.records), Bytes: t.bytes}
 	if len(t.records) == 0 {
 		return nil, fmt.Errorf("%w: there is nothing in it", pairs.ErrInput)
 	}
@@ -59,7 +62,6 @@ func (t *trial) copySource() error {
 	w := t.db.NewWriter(t.ctx)
 	work := t.Progress.Start("load", t.Source.Bytes())
 	defer work.End()
-	index := make(map[string]int) // of a key in t.records: the last of two counts
 	err := t.Source.Each(func(p pairs.Pair, at pairs.Place) error {
 		if strings.HasPrefix(string(p.Key), reserved) {
 			return at.Refuse(fmt.Sprintf("the key begins with %q, which the trial needs for itself", reserved))
@@ -67,24 +69,24 @@ func (t *trial) copySource() error {
 		if p.Section != nil {
 			return at.Refuse("a dump of many keyspaces; try takes pairs of one (brock dump --keyspace)")
 		}
-		r := record{key: p.Key, at: at, size: len(p.Value), hash: maphash.Bytes(t.hash, p.Value)}
-		if i, again := index[string(p.Key)]; again {
-			t.records[i] = r
-		} else {
-			index[string(p.Key)] = len(t.records)
-			t.records = append(t.records, r)
-		}
-		work.Add(int64(len(p.Value)))
+		t.records = append(t.records, record{key: p.Key, at: at, size: len(p.Value), hash: maphash.Bytes(t.hash, p.Value)})
+		work.Add(at.Size)
 		err := w.SetEntry(p.Entry())
 		if errors.Is(err, brock.ErrInvalid) { // as for a key that is too large
 			return at.Refuse(strings.TrimPrefix(err.Error(), "brock: "))
 		}
 		return err
 	})
-	for _, r := range t.records {
-		t.bytes += int64(len(r.key) + r.size)
+	return errors.Join(err, w.Close())
+}
+
+// sortRecords sorts what was loaded by its keys. Of two records of a key the last one counts.
+func (t *trial) sortRecords() {
+	slices.SortFunc(t.records, func(a, b record) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(b.at.Offset, a.at.Offset))
+	})
+	t.records = slices.CompactFunc(t.records, func(a, b record) bool { return bytes.Equal(a.key, b.key) })
+	for i := range t.records {
+		t.bytes += int64(len(t.records[i].key) + t.records[i].size)
 	}
-	err = errors.Join(err, w.Close())
-	slices.SortFunc(t.records, func(a, b record) int { return bytes.Compare(a.key, b.key) })
-	return err
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,32 +58,57 @@ func (t *trial) read() (fmt.Stringer, error) {
 	return compared{c.pairs.Load(), c.bytes.Load(), c.changed.Load(), time.Duration(c.spent.Load()), readers}, nil
 }
 
+// A reader takes this many pairs at a time, and reads values of this many bytes in one transaction,
+// which holds them until its end.
+const (
+	pairsAtOnce = 64
+	bytesAtOnce = 1 << 20
+)
+
 // compare is one reader.
 func (t *trial) compare(c *comparison) error {
-	for i := c.next.Add(1) - 1; i < int64(len(c.order)); i = c.next.Add(1) - 1 {
-		if err := t.ctx.Err(); err != nil {
-			return err
+	again := t.Source.Again()
+	for {
+		end := int(c.next.Add(pairsAtOnce))
+		begin := end - pairsAtOnce
+		if begin >= len(c.order) {
+			return nil
 		}
-		r := &t.records[c.order[i]]
-		want, err := t.Source.Again(r.key, r.at)
-		if errors.Is(err, pairs.ErrChanged) {
-			c.changed.Add(1)
-			continue
+		for left := c.order[begin:min(end, len(c.order))]; len(left) > 0; {
+			err := t.db.ViewContext(t.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+				for size := 0; len(left) > 0 && size < bytesAtOnce; left = left[1:] {
+					r := &t.records[left[0]]
+					size += r.size
+					if err := t.compareOne(c, txn, r, again); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		begin := time.Now()
-		err = t.db.View(func(txn *brock.Txn) error { return checkValue(txn, r.key, want) })
-		c.spent.Add(int64(time.Since(begin)))
-		if err != nil {
-			return err
-		}
-		c.pairs.Add(1)
-		c.bytes.Add(int64(len(r.key) + len(want)))
-		c.work.Add(int64(len(r.key) + len(want)))
 	}
-	return nil
+}
+
+// compareOne compares the value of a pair with what the source says again.
+func (t *trial) compareOne(c *comparison, txn *brock.Txn, r *record, again pairs.Rereader) error {
+	want, err := again.Value(r.key, r.at)
+	if errors.Is(err, pairs.ErrChanged) || err == nil && maphash.Bytes(t.hash, want) != r.hash {
+		c.changed.Add(1)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	err = checkValue(txn, r.key, want)
+	c.spent.Add(int64(time.Since(begin)))
+	c.pairs.Add(1)
+	c.bytes.Add(int64(len(r.key) + len(want)))
+	c.work.Add(int64(len(r.key) + len(want)))
+	return err
 }
 
 // checkValue checks that key has the value and that its neighbour has none.
@@ -100,7 +127,7 @@ func checkValue(txn *brock.Txn, key, want []byte) error {
 	if !bytes.Equal(got, want) {
 		return wrong("the value of %q is not what it should be", key)
 	}
-	found, err := txn.Has(append(item.KeyCopy(nil), 0, 255))
+	found, err := txn.Has(slices.Concat(item.Key(), []byte{0, 255}))
 	if found {
 		return wrong("a key after %q was never written", key)
 	}

@@ -176,7 +176,7 @@ func TestWriteEndsWithItsReader(t *testing.T) {
 		_, _ = io.CopyN(io.Discard, r, 100)
 		_ = r.Close()
 	}()
-	if err := Write(t.Context(), dir, 0, 1, w); !errors.Is(err, io.ErrClosedPipe) {
+	if err := Write(t.Context(), brock.Options{Dir: dir}, 0, 1, w); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 }

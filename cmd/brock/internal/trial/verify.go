@@ -16,8 +16,8 @@ type verified struct {
 }
 
 func (v verified) String() string {
-	return fmt.Sprintf("all checksums and cross-references of %d files, %s; every pair again",
-		v.Files, human.ByteRate(v.Bytes, v.Checksums))
+	return fmt.Sprintf("all checksums and cross-references of %s, %s; every pair again",
+		human.Things(int64(v.Files), "file"), human.ByteRate(v.Bytes, v.Checksums))
 }
 
 // verify checks the files, and that the pairs of the source survived it all.

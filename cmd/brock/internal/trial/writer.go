@@ -21,14 +21,13 @@ const (
 // Write opens a store and writes the transactions of a round with synced commits
 // until it is killed, or cannot write to acks any more. It flushes and merges
 // far more often than a store does by itself, to be killed in the midst of that.
-func Write(ctx context.Context, dir string, round int, seed uint64, acks io.Writer) error {
+func Write(ctx context.Context, o brock.Options, round int, seed uint64, acks io.Writer) error {
 	if _, err := fmt.Fprintln(acks, opening); err != nil {
 		return err
 	}
-	db, err := brock.OpenContext(ctx, brock.Options{
-		Dir: dir, MustExist: true, MemoryLimit: 16 << 20,
-		Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20},
-	})
+	o.MustExist, o.MemoryLimit = true, 16<<20
+	o.Tuning = brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20}
+	db, err := brock.OpenContext(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,83 @@
+package checkpoint
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/brockdb/brock/vfs"
+)
+
+// Frozen is a file system for a copy of a store that this process doesn't write. It has files of
+// the store that are held open, so that they can be read after the writer has removed them, and up
+// to where they ended when they were held. Files that are created are in memory only. It changes
+// nothing on the disk. Hold is called before the others, which may run together.
+type Frozen struct {
+	vfs.FS
+	made *vfs.Mem
+	held map[string]frozenFile // by path
+}
+
+// Freeze returns a Frozen that holds no file yet.
+func Freeze(fsys vfs.FS) *Frozen {
+	return &Frozen{FS: fsys, made: vfs.NewMem(), held: make(map[string]frozenFile)}
+}
+
+// Hold opens a file, and keeps it open until Release. A size of 0 or more is where the file ends.
+func (f *Frozen) Hold(path string, size int64) error {
+	file, err := f.FS.Open(path)
+	if err != nil {
+		return err
+	}
+	f.held[path] = frozenFile{file, size}
+	return nil
+}
+
+// Release closes the files that are held.
+func (f *Frozen) Release() {
+	for _, file := range f.held {
+		_ = file.File.Close() // nothing was written to it
+	}
+	clear(f.held)
+}
+
+// Create makes a file in memory.
+func (f *Frozen) Create(path string) (vfs.File, error) {
+	if err := f.made.MkdirAll(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	return f.made.Create(path)
+}
+
+// Remove removes a file in memory.
+func (f *Frozen) Remove(path string) error { return f.made.Remove(path) }
+
+// SyncDir does nothing: no file is made in the directory.
+func (f *Frozen) SyncDir(string) error { return nil }
+
+// Open opens a file that is held, or in memory, or on the disk.
+func (f *Frozen) Open(path string) (vfs.File, error) {
+	if file, ok := f.held[path]; ok {
+		return file, nil
+	}
+	if file, err := f.made.Open(path); err == nil {
+		return file, nil
+	}
+	return f.FS.Open(path)
+}
+
+// frozenFile is a file that is held open. It can't be mapped.
+type frozenFile struct {
+	vfs.File
+	size int64 // where it ends; less than 0: where it ends on the disk
+}
+
+func (f frozenFile) Close() error { return nil }
+
+func (f frozenFile) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
+
+func (f frozenFile) Size() (int64, error) {
+	if f.size >= 0 {
+		return f.size, nil
+	}
+	return f.File.Size()
+}

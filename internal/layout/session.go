@@ -1,0 +1,40 @@
+package layout
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/frame"
+)
+
+// Session is one opening of the store for writing that has recorded an edit. Two copies of a store
+// that both go on have different ones from there on, however alike their other numbers are.
+type Session struct {
+	Number uint64    // the first session of a store has 1, each further one the next number
+	ID     uint64    // random
+	Found  frame.End // where the journal ended that it found: its own segments follow; zero: there was none
+}
+
+// maxSessions is how many sessions a layout knows, the newest ones.
+const maxSessions = 64
+
+// Sessions are the newest sessions of a store, ascending.
+type Sessions []Session
+
+// Continue reports whether the store of s is a later state of the one of from. It is false if
+// they don't tell, as there were more than 64 sessions between. Any store continues one without
+// sessions, as earlier releases have written it.
+func (s Sessions) Continue(from Sessions) bool {
+	if len(from) == 0 {
+		return true
+	}
+	last := from[len(from)-1].Number
+	knowsLast := false
+	for _, now := range s {
+		i := slices.IndexFunc(from, func(old Session) bool { return old.Number == now.Number })
+		if i >= 0 && from[i].ID != now.ID {
+			return false
+		}
+		knowsLast = knowsLast || now.Number == last
+	}
+	return knowsLast
+}

@@ -1,0 +1,71 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Exchanger is an FS that can exchange two names, as that of the operating system can on Linux and
+// macOS, and Mem.
+type Exchanger interface {
+	FS
+	// Exchange gives two files or directories of one directory each other's name. No crash leaves
+	// anything between. It returns fs.ErrInvalid for names in two directories, and
+	// errors.ErrUnsupported where the file system can't do that; then nothing has changed.
+	Exchange(a, b string) error
+}
+
+// Exchange implements Exchanger.
+func (f osFS) Exchange(a, b string) error {
+	if filepath.Dir(filepath.Clean(a)) != filepath.Dir(filepath.Clean(b)) {
+		return pathError("exchange", a, fs.ErrInvalid)
+	}
+	from, err := f.place("exchange", a)
+	if err != nil {
+		return err
+	}
+	to, err := f.place("exchange", b)
+	if err != nil {
+		return err
+	}
+	return exchange(from, to)
+}
+
+// Exchange implements Exchanger.
+func (m *Mem) Exchange(a, b string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, from, err := m.dirOf("exchange", a)
+	if err != nil {
+		return err
+	}
+	other, to, err := m.dirOf("exchange", b)
+	if err != nil {
+		return err
+	}
+	if dir != other {
+		return pathError("exchange", a, fs.ErrInvalid)
+	}
+	x, y := dir.entries[from], dir.entries[to]
+	if x == (memNode{}) || y == (memNode{}) {
+		return pathError("exchange", a, m.absent())
+	}
+	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
+	seq := m.next()
+	dir.put(seq, from, y)
+	dir.put(seq, to, x)
+	return nil
+}
+
+// exchangeError is the error of the system's call for an exchange.
+func exchangeError(a, b place, err error, unsupported bool) error {
+	switch {
+	case unsupported:
+		return pathError("exchange", a.path, errors.ErrUnsupported)
+	case err != nil:
+		return &os.LinkError{Op: "exchange", Old: a.path, New: b.path, Err: err}
+	}
+	return nil
+}

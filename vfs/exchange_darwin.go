@@ -1,0 +1,12 @@
+package vfs
+
+import "golang.org/x/sys/unix"
+
+func exchange(a, b place) error {
+	err := a.at(func(x int, old string) error {
+		return b.at(func(y int, new string) error {
+			return unix.RenameatxNp(x, old, y, new, unix.RENAME_SWAP)
+		})
+	})
+	return exchangeError(a, b, err, err == unix.ENOTSUP || err == unix.EINVAL)
+}
