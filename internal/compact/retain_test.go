@@ -258,9 +258,13 @@ func (c *collected) AddTombstone(d tombstone.Tombstone) error {
 }
 
 func (c *collected) AddHistory(list []tombstone.Tombstone) error {
-	*c = append(*c, list...)
+	for _, d := range list {
+		_ = c.AddTombstone(d)
+	}
 	return nil
 }
+
+func (c *collected) AddNewest(tombstone.Tombstone) error { return nil }
 
 // written are the tombstones that a run has after a compaction by rules.
 func written(t *testing.T, rules Rules) []tombstone.Tombstone {

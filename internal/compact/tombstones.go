@@ -2,10 +2,13 @@ package compact
 
 import (
 	"bytes"
-	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
@@ -14,27 +17,65 @@ import (
 type tombstoneWriter interface {
 	AddTombstone(t tombstone.Tombstone) error
 	AddHistory(list []tombstone.Tombstone) error
+	AddNewest(t tombstone.Tombstone) error
 }
 
 // writeTombstones adds the tombstones that are still needed to w. Where all readers see several
 // of them, the newest is enough. If that has nothing older left to hide, it stays only as long
 // as the check of a commit may ask for it (Rules.Checked).
 func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
-	for at := []byte{0}; ; {
-		var err error
-		if at, err = r.nextTombstone(at); at == nil || err != nil {
-			return cmp.Or(err, r.writeHistory(w, a))
-		}
-		id, ok := entry.KeyspaceOf(at)
-		var end []byte
-		if ok {
-			end = entry.AfterKeyspace(id)
-		}
-		if err := r.writeFlat(w, at, end, id, ok); err != nil {
+	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
+		return r.flatten(lo, hi, h.Watermark, func(t tombstone.Tombstone) error {
+			if t.Version <= r.Checked && !r.hidesOlder(t) {
+				return nil
+			}
+			return w.AddTombstone(t)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	forests, err := r.writeHistory(w, a)
+	if err != nil || forests < 2 {
+		return err
+	}
+	return r.eachKeyspace(func(lo, hi []byte, h History) error {
+		return r.flatten(lo, hi, entry.MaxVersion, func(t tombstone.Tombstone) error {
+			if t.Version <= h.Watermark {
+				return nil
+			}
+			return w.AddNewest(t)
+		})
+	})
+}
+
+// eachKeyspace calls fn for the keys from lo to hi of each keyspace that has tombstones and was not
+// dropped. lo is the first key that one covers; a nil hi is no bound.
+func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
+	for at := []byte{0}; at != nil; {
+		lo, err := r.nextTombstone(at)
+		if lo == nil || err != nil {
 			return err
 		}
-		at = end
+		at = nil
+		id, known := entry.KeyspaceOf(lo)
+		if known {
+			at = entry.AfterKeyspace(id)
+		}
+		if r.dropped(lo) {
+			continue
+		}
+		if err := fn(lo, at, r.Of(id)); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// dropped reports whether the keyspace of a key was dropped.
+func (r *Rules) dropped(key []byte) bool {
+	id, known := entry.KeyspaceOf(key)
+	return known && r.Dropped != nil && r.Dropped(id)
 }
 
 // nextTombstone returns the first key from at on that a tombstone covers; nil if there is none.
@@ -51,19 +92,11 @@ func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// writeFlat writes what all readers of a keyspace see of its tombstones in [lo, hi).
-func (r *Rules) writeFlat(w tombstoneWriter, lo, hi []byte, id entry.KeyspaceID, known bool) error {
-	if known && r.Dropped != nil && r.Dropped(id) {
-		return nil
-	}
-	cover := tombstone.NewForwardCover(r.Of(id).Watermark, r.Tombstones...)
+// flatten calls fn for what a reader of version at sees of the tombstones in [lo, hi).
+func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(tombstone.Tombstone) error) error {
+	cover := tombstone.NewForwardCover(at, r.Tombstones...)
 	defer cover.Close()
-	return cover.Flatten(lo, hi, func(t tombstone.Tombstone) error {
-		if t.Version <= r.Checked && !r.hidesOlder(t) {
-			return nil
-		}
-		return w.AddTombstone(t)
-	})
+	return cover.Flatten(lo, hi, fn)
 }
 
 // hidesOlder reports whether older runs may have entries that t deletes.
@@ -77,32 +110,100 @@ func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
 }
 
 // writeHistory adds the tombstones that are newer than the watermark, so that some readers don't
-// see them.
-func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) error {
+// see them. It returns the number of forests that they take.
+func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	least := r.Watermark
 	for _, h := range r.Keyspaces {
 		least = min(least, h.Watermark)
 	}
-	var history []tombstone.Tombstone
-	var kept keeper
-	for _, s := range r.Tombstones {
-		err := s.Since(least, func(t tombstone.Tombstone) error {
-			id, ok := entry.KeyspaceOf(t.Lo)
-			if t.Version > r.Of(id).Watermark && !(ok && r.Dropped != nil && r.Dropped(id)) {
-				if r.Bottom && t.Version > r.Checked {
-					a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
-				}
-				history = append(history, tombstone.Tombstone{Lo: kept.keep(t.Lo), Hi: kept.keep(t.Hi), Version: t.Version})
+	from := make([]tombstone.Sequence, len(r.Tombstones))
+	for i, s := range r.Tombstones {
+		if t, ok := s.(run.Tombstones); ok {
+			if err := t.Flat(least, r.checkFlat); err != nil {
+				return 0, err
 			}
+		}
+		from[i] = s.Ordered(least)
+	}
+	f := forest{to: w}
+	defer f.bounds.Free()
+	err := tombstone.Merge(from, func(t tombstone.Tombstone) error {
+		id, _ := entry.KeyspaceOf(t.Lo)
+		if t.Version <= r.Of(id).Watermark || r.dropped(t.Lo) || f.ends(t) {
 			return nil
-		})
-		if err != nil {
+		}
+		if r.Bottom && t.Version > r.Checked {
+			a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
+		}
+		return f.add(t)
+	})
+	if err == nil {
+		err = f.write()
+	}
+	return f.written, err
+}
+
+// checkFlat returns an error for a flat tombstone of a run that not all readers see. It would be
+// lost: it is neither in the history, nor seen as of the watermark. As watermarks never fall, there
+// is none.
+func (r *Rules) checkFlat(t tombstone.Tombstone) error {
+	id, _ := entry.KeyspaceOf(t.Lo)
+	if w := r.Of(id).Watermark; t.Version > w {
+		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
+	}
+	return nil
+}
+
+// forestBytes is how much memory a forest takes that is being made. More tombstones go to several
+// forests: a compaction has a bound of memory, however long the history is.
+const forestBytes = 4 << 20
+
+// tombstoneBytes is the memory of a tombstone in a forest beside its bounds: of itself, and of its
+// spans on each level.
+const tombstoneBytes = 256
+
+// forest gathers tombstones of a history, in the order of tombstone.Compare.
+type forest struct {
+	to      tombstoneWriter
+	list    []tombstone.Tombstone
+	bounds  offheap.Buffer // of list
+	used    []byte         // of bounds
+	written int            // forests
+}
+
+// ends reports whether the tombstone that was added last is t.
+func (f *forest) ends(t tombstone.Tombstone) bool {
+	n := len(f.list)
+	return n > 0 && tombstone.Compare(f.list[n-1], t) == 0
+}
+
+// add adds a copy of t.
+func (f *forest) add(t tombstone.Tombstone) error {
+	n := len(t.Lo) + len(t.Hi)
+	if len(f.used)+n+(len(f.list)+1)*tombstoneBytes > forestBytes {
+		if err := f.write(); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(history, tombstone.Compare)
-	history = slices.CompactFunc(history, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
-	return w.AddHistory(history)
+	if len(f.list) == 0 { // bounds that are in use must not move
+		f.used = f.bounds.Grow(nil, max(forestBytes, n))
+	}
+	lo := len(f.used)
+	hi, end := lo+len(t.Lo), lo+n
+	f.used = append(append(f.used, t.Lo...), t.Hi...)
+	f.list = append(f.list, tombstone.Tombstone{Lo: f.used[lo:hi:hi], Hi: f.used[hi:end:end], Version: t.Version})
+	return nil
+}
+
+// write writes what was added as one forest.
+func (f *forest) write() error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	f.written++
+	err := f.to.AddHistory(f.list)
+	f.list, f.used = f.list[:0], nil
+	return err
 }
 
 // WriteRanges adds what ranges cover to w, by tombstones of version 0: the version of the run is
@@ -113,18 +214,4 @@ func WriteRanges(w tombstoneWriter, ranges ...tombstone.Source) error {
 	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
 		return w.AddTombstone(tombstone.Tombstone{Lo: lo, Hi: hi})
 	})
-}
-
-// keeper keeps copies of keys, many in one block of memory.
-type keeper struct{ room []byte }
-
-const keeperBlock = 64 << 10
-
-func (k *keeper) keep(key []byte) []byte {
-	if len(key) > cap(k.room)-len(k.room) {
-		k.room = make([]byte, 0, max(keeperBlock, len(key)))
-	}
-	from := len(k.room)
-	k.room = append(k.room, key...)
-	return k.room[from:len(k.room):len(k.room)]
 }

@@ -2,6 +2,8 @@ package compact
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -34,6 +36,64 @@ func TestTombstonesThatHideNothingGo(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %s stay, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// forests is a tombstoneWriter that counts.
+type forests struct {
+	collected
+	sizes  []int // bytes of each, as forestBytes counts them
+	newest collected
+}
+
+func (f *forests) AddHistory(list []tombstone.Tombstone) error {
+	n := 0
+	for _, d := range list {
+		n += len(d.Lo) + len(d.Hi) + tombstoneBytes
+	}
+	f.sizes = append(f.sizes, n)
+	return f.collected.AddHistory(list)
+}
+
+func (f *forests) AddNewest(d tombstone.Tombstone) error { return f.newest.AddTombstone(d) }
+
+// A long history goes to forests of bounded size, in the order of versions and each range delete
+// once, and readers of all of it get the newest at each place.
+func TestLongHistoryTakesSeveralForests(t *testing.T) {
+	long := strings.Repeat("b", 2000)
+	key := func(i int) []byte { return fmt.Appendf(nil, "\x00%04d%s", i, long) }
+	var lists [3][]tombstone.Tombstone
+	var all []tombstone.Tombstone
+	for i := range 3000 {
+		lo := i * 7 % 1000
+		d := tombstone.Tombstone{Lo: key(lo), Hi: key(lo + 1 + i%5), Version: entry.Version(11 + i/2)}
+		all = append(all, d)
+		lists[i%3] = append(lists[i%3], d)
+	}
+	// Two inputs may have the same one.
+	lists[0] = append(lists[0], lists[1][:10]...)
+	rules := Rules{Watermark: 10}
+	for _, l := range lists {
+		rules.Tombstones = append(rules.Tombstones, tombstone.New(l...))
+	}
+	var got forests
+	if err := rules.writeTombstones(&got, new(meta.Account)); err != nil {
+		t.Fatal(err)
+	}
+	want := tombstone.New(all...)
+	if !slices.EqualFunc(got.collected, want.All(), func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 }) {
+		t.Errorf("%d range deletes, want %d", len(got.collected), want.Len())
+	}
+	if len(got.sizes) < 3 || slices.Max(got.sizes) > forestBytes {
+		t.Errorf("forests of %d bytes, at most %d are allowed", got.sizes, forestBytes)
+	}
+	newest := tombstone.New(got.newest...)
+	for i := range 1010 {
+		for _, k := range [][]byte{key(i), append(key(i), 0)} {
+			if a, b := newest.Newest(k, entry.MaxVersion), want.Newest(k, entry.MaxVersion); a != b {
+				t.Fatalf("newest over key %d: %d, want %d", i, a, b)
+			}
 		}
 	}
 }

@@ -22,15 +22,18 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	now := t.Now().UnixMilli()
 	l := t.Views.Current().Layout
 	visible := t.Views.Visible()
-	history := func(id entry.KeyspaceID) compact.History {
+	// A watermark never falls, also if the clock goes back or a keyspace retains more than before:
+	// what was made for one is read by later ones.
+	history := func(id entry.KeyspaceID, floor entry.Version) compact.History {
 		r, _ := t.Policy.RetentionOf(l, id)
-		if r.Age <= 0 {
-			return compact.History{Watermark: visible, Versions: r.Versions}
+		oldest := visible
+		if r.Age > 0 {
+			// Of the millisecond itself only the last version is known, and others were visible in it.
+			oldest = min(visible, l.VersionAt(now-r.Age.Milliseconds()-1))
 		}
-		// Of the millisecond itself only the last version is known, and others were visible in it.
-		return compact.History{Watermark: min(visible, l.VersionAt(now-r.Age.Milliseconds()-1)), Versions: r.Versions}
+		return compact.History{Watermark: max(oldest, floor), Versions: r.Versions}
 	}
-	main := history(entry.DefaultKeyspace)
+	main := history(entry.DefaultKeyspace, l.Floor())
 	r := compact.Rules{
 		Watermark: main.Watermark,
 		Versions:  main.Versions,
@@ -41,7 +44,7 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	}
 	floors := []layout.KeyspaceFloor{{ID: entry.DefaultKeyspace, Version: r.Watermark}}
 	for _, k := range l.Keyspaces() {
-		h := history(k.ID)
+		h := history(k.ID, k.Floor())
 		floors = append(floors, layout.KeyspaceFloor{ID: k.ID, Version: h.Watermark})
 		r.Keyspaces[k.ID] = h
 	}

@@ -118,7 +118,7 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 		d.U32(at, "  kind", "  checksum")
 		d.U64(at+8, "  offset", "  words")
 	case secRanges:
-		d.U64(at, "  flat spans", "  tombstones in nodes")
+		d.U64(at, "  flat spans", "  tombstones in forests", "  forests")
 	case secFilters:
 		d.U32(at, "  kind", "  number")
 		for i := range dir.parts {

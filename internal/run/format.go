@@ -7,6 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // The directory of a run file: its chunks, their bounds, the filters, and what the last file
@@ -19,7 +20,7 @@ const (
 	secChunks  = 16
 	secBounds  = 17
 	secFilter  = 18
-	secRanges  = 20 // number of range tombstones
+	secRanges  = 25 // number of range tombstones
 	secFilters = 22
 	secAbout   = 23 // the store, see WriterConfig.About
 	secTags    = 24 // of the pages of filters, if the file is encrypted
@@ -245,10 +246,11 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 // Each such entry is a span: its key ends with the upper bound, its value is the lower
 // one. So the first entry behind a key is the span that covers it, if any does.
 const (
-	tagFlat = 0xfd // flat span: readers need only this one tombstone at its place
-	tagNode = 0xff // span of a node: readers may need several tombstones at its place
+	tagFlat   = 0xfd // flat span: readers need only this one tombstone at its place
+	tagNode   = 0xfe // span of a node: readers may need several tombstones at its place
+	tagNewest = 0xff // the newest of the spans of several forests
 
-	nodeFanout = 16 // node i of level k has the 16^k tombstones from i·16^k on
+	nodeFanout = 16 // node i of level k has the 16^k tombstones of its forest from i·16^k on
 )
 
 // isTombstones reports whether a chunk with this first key, or an entry with this key, is one
@@ -258,30 +260,61 @@ func isTombstones(first []byte) bool { return first[0] >= tagFlat }
 // flatPrefix appends the prefix of the keys of flat spans to dst.
 func flatPrefix(dst []byte) []byte { return append(dst, tagFlat) }
 
-// nodePrefix appends the prefix of the keys of a node's spans to dst.
-func nodePrefix(dst []byte, level, node int) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, tagNode, byte(level)), uint32(node))
+// forestPrefix appends what the prefixes of all nodes of a forest begin with to dst.
+func forestPrefix(dst []byte, forest int) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, tagNode), uint32(forest))
+}
+
+// leavesPrefix appends what the prefixes of a forest's nodes of level 0 begin with to dst: these
+// are its tombstones.
+func leavesPrefix(dst []byte, forest int) []byte { return append(forestPrefix(dst, forest), 0) }
+
+// nodePrefixLen is the length of the prefix of the keys of a node's spans.
+const nodePrefixLen = 1 + 4 + 1 + 4
+
+// nodePrefix appends that prefix to dst.
+func nodePrefix(dst []byte, forest, level, node int) []byte {
+	return binary.BigEndian.AppendUint32(append(forestPrefix(dst, forest), byte(level)), uint32(node))
+}
+
+// nodeOf returns level and number of the node that a key of tagNode is of. The key has a whole
+// prefix.
+func nodeOf(key []byte) (level, node int) {
+	return int(key[5]), int(binary.BigEndian.Uint32(key[6:]))
+}
+
+// newestPrefix appends the prefix of the spans that a reader of all the history asks to dst.
+func (r *ranges) newestPrefix(dst []byte) []byte {
+	if r.forests > 1 {
+		return append(dst, tagNewest)
+	}
+	return nodePrefix(dst, 0, tombstone.Top, 0)
 }
 
 // ranges counts the tombstones of a run. The directory of the last file has it.
 type ranges struct {
 	flat    uint64 // spans
-	history uint64 // tombstones in nodes
+	history uint64 // tombstones in forests
+	forests uint64
 }
 
-const rangesSize = 16
+const rangesSize = 24
 
 func (r *ranges) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, r.flat), r.history)
+	for _, n := range [...]uint64{r.flat, r.history, r.forests} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return b
 }
 
 func (r *ranges) decode(p []byte) error {
 	if len(p) < rangesSize {
 		return fmt.Errorf("range tombstones in %d bytes", len(p))
 	}
-	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])}
-	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<31 {
-		return fmt.Errorf("%d and %d range tombstones", r.flat, r.history)
+	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:])}
+	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<40 ||
+		(r.history == 0) != (r.forests == 0) || r.forests > min(r.history, 1<<31) {
+		return fmt.Errorf("%d and %d range tombstones in %d forests", r.flat, r.history, r.forests)
 	}
 	return nil
 }

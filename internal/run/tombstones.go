@@ -2,8 +2,10 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -27,20 +29,38 @@ func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
 	return nil
 }
 
-// AddHistory adds range tombstones that may overlap, as readers may need several of them at one
-// place. Each must be newer than the flat tombstones at its place. The list is in the order of
-// tombstone.Compare. Call it at most once, and then only Finish.
+// AddHistory adds a forest of range tombstones that may overlap, as readers may need several of
+// them at one place. Forests are added after the flat tombstones, each newer than the flat ones at
+// its place. The list is in the order of tombstone.Compare, and begins behind the end of the
+// forest before. It is in memory, so a long history goes to several forests; with more than one,
+// AddNewest has to follow.
 func (w *Writer) AddHistory(list []tombstone.Tombstone) error {
-	if !slices.IsSortedFunc(list, tombstone.Compare) {
+	if len(list) == 0 {
+		return nil
+	}
+	forest := int(w.ranges.forests)
+	if !slices.IsSortedFunc(list, tombstone.Compare) || forest > 0 && list[0].Version < w.last {
 		return w.fail(fmt.Errorf("write run: %w: tombstones out of order", errs.ErrInvalid))
 	}
+	w.ranges.forests++
+	w.last = list[len(list)-1].Version
 	return tombstone.Forest(list, nodeFanout, func(s tombstone.Span) error {
 		if s.Level == 0 {
 			w.countTombstone(s.Tombstone)
 			w.ranges.history++
 		}
-		return w.addSpan(nodePrefix(w.key[:0], s.Level, s.Node), s.Tombstone)
+		return w.addSpan(nodePrefix(w.key[:0], forest, s.Level, s.Node), s.Tombstone)
 	})
+}
+
+// AddNewest adds a span of what a reader sees that sees all of several forests: at each place the
+// newest tombstone. Spans are added in the order of keys and must not overlap.
+func (w *Writer) AddNewest(t tombstone.Tombstone) error {
+	if w.ranges.forests < 2 {
+		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
+	}
+	w.newest = true
+	return w.addSpan(append(w.key[:0], tagNewest), t)
 }
 
 // addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
@@ -226,79 +246,154 @@ func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Vers
 	return 0, s.Err()
 }
 
-// history is Find for the nodes.
+// history is Find for the forests.
 func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tombstone.Stretch) (v entry.Version, err error) {
-	if at >= t.spans.newest {
-		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
+	forest, n := int(t.spans.ranges.forests), 0
+	if at < t.spans.newest {
+		if forest, n, err = s.upTo(t, at); err != nil {
+			return 0, err
+		}
 	}
-	// The first n tombstones are those up to at. They are the nodes that the digits of n
-	// stand for; the newest are asked first, and the first that covers the key counts.
-	n, err := s.upTo(t, at)
-	if err == nil && uint64(n) == t.spans.ranges.history {
-		// at sees all of the history, and only a flat tombstone elsewhere is newer. The top
-		// node must be asked: if there are 16^k tombstones, they have no node of level k.
-		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
+	if forest == int(t.spans.ranges.forests) {
+		return s.find(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
 	}
-	for level := 0; n > 0 && err == nil; level++ {
+	// The first n tombstones of a forest are the nodes that the digits of n stand for. The newest
+	// are asked first, and the first that covers the key counts.
+	for level := 0; n > 0; level++ {
 		for n%nodeFanout != 0 {
 			n--
-			if v, err = s.find(nodePrefix(s.prefix[:0], level, n), key, around); v > 0 || err != nil {
+			if v, err = s.find(nodePrefix(s.prefix[:0], forest, level, n), key, around); v > 0 || err != nil {
 				return v, err
 			}
 		}
 		n /= nodeFanout
 	}
-	return 0, err
+	for v == 0 && err == nil && forest > 0 {
+		forest--
+		v, err = s.find(nodePrefix(s.prefix[:0], forest, tombstone.Top, 0), key, around)
+	}
+	return v, err
 }
 
-// upTo returns how many tombstones of the history have a version up to at.
-func (s *search) upTo(t Tombstones, at entry.Version) (int, error) {
-	lo, hi := 0, int(t.spans.ranges.history)
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		s.key = nodePrefix(s.key[:0], 0, mid)
-		if !s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key) {
-			if err := s.Err(); err != nil {
-				return 0, err
+// upTo returns of which forest a reader of version at sees only a part, and the number of
+// tombstones in that part. Of the forests before, it sees all, and of those behind, nothing.
+func (s *search) upTo(t Tombstones, at entry.Version) (forest, n int, err error) {
+	// newer moves to tombstone n of a forest, and reports whether it is newer than at.
+	newer := func(forest, n int) bool {
+		s.key = nodePrefix(s.key[:0], forest, 0, n)
+		if err == nil && (!s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key)) {
+			if err = s.Err(); err == nil {
+				err = t.corrupt("%d of forest %d is missing", n, forest)
 			}
-			return 0, t.corrupt("%d of %d is missing", mid, t.spans.ranges.history)
 		}
-		if s.Entry().Version <= at {
-			lo = mid + 1
+		return err != nil || s.Entry().Version > at
+	}
+	forests := int(t.spans.ranges.forests)
+	if forest = sort.Search(forests, func(i int) bool { return newer(i, 0) }) - 1; forest < 0 || err != nil {
+		return 0, 0, err
+	}
+	// The last entry of level 0 tells how many there are.
+	s.key = append(forestPrefix(s.key[:0], forest), 1)
+	if !s.SeekLT(s.key) || len(s.Entry().Key) < nodePrefixLen {
+		return 0, 0, cmp.Or(s.Err(), t.corrupt("forest %d has no end", forest))
+	}
+	_, last := nodeOf(s.Entry().Key)
+	n = sort.Search(last+1, func(i int) bool { return newer(forest, i) })
+	if n > last {
+		// There may be 16^k of them, which have no node of level k: the node of all must be asked.
+		return forest + 1, 0, err
+	}
+	return forest, n, err
+}
+
+// Ordered walks the tombstones of the forests that are newer than v. No other method of a Copier
+// may be called before its end.
+func (t Tombstones) Ordered(v entry.Version) tombstone.Sequence {
+	if t.Empty() || t.spans.newest <= v || t.spans.ranges.history == 0 {
+		return (*tombstone.Set)(nil).Ordered(0)
+	}
+	return &ordered{search: t.search(), of: t, after: v}
+}
+
+// ordered walks the tombstones of forests: their nodes of level 0.
+type ordered struct {
+	*search
+	of     Tombstones
+	after  entry.Version
+	forest int
+	inside bool // of forest
+}
+
+// Next is the method of a tombstone.Sequence.
+func (o *ordered) Next() (d tombstone.Tombstone, ok bool, err error) {
+	var prefix [6]byte
+	for o.search != nil {
+		leaves := leavesPrefix(prefix[:0], o.forest)
+		if !o.inside {
+			o.inside, ok = true, o.SeekGE(leaves)
 		} else {
-			hi = mid
+			ok = o.search.Next()
+		}
+		switch {
+		case o.Err() != nil || o.forest == int(o.of.spans.ranges.forests):
+			err = o.Err()
+			o.of.release(o.search)
+			o.search = nil
+			return d, false, err
+		case !ok || !bytes.HasPrefix(o.Entry().Key, leaves):
+			o.forest, o.inside = o.forest+1, false
+			continue
+		case o.Entry().Version <= o.after:
+			continue
+		}
+		if d, ok = spanOf(o.Entry()); !ok {
+			err = o.of.corrupt("bad bounds")
+		}
+		return d, ok, err
+	}
+	return d, false, nil
+}
+
+// Since calls fn for the tombstones that are newer than v, in any order, until it returns an error.
+// The bounds are valid until fn returns.
+func (t Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) error {
+	if err := t.Flat(v, fn); err != nil {
+		return err
+	}
+	from := t.Ordered(v)
+	for {
+		d, ok, err := from.Next()
+		if !ok || err != nil {
+			return err
+		}
+		if err := fn(d); err != nil {
+			return err
 		}
 	}
-	return lo, nil
 }
 
-// Since is the method of a tombstone.Source.
-func (t Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) error {
-	if t.Empty() || t.spans.newest <= v {
+// Flat is Since for flat tombstones.
+func (t Tombstones) Flat(v entry.Version, fn func(tombstone.Tombstone) error) error {
+	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 {
 		return nil
 	}
 	s := t.search()
 	defer t.release(s)
-	// The tombstones of the history are its nodes of level 0.
-	for _, prefix := range [][]byte{flatPrefix(nil), nodePrefix(nil, 0, 0)[:2]} {
-		for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
-			e := s.Entry()
-			if e.Version <= v {
-				continue
-			}
-			d, ok := spanOf(e)
-			if !ok {
-				return t.corrupt("bad bounds")
-			}
-			if err := fn(d); err != nil {
-				return err
-			}
+	prefix := flatPrefix(nil)
+	for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
+		e := s.Entry()
+		if e.Version <= v {
+			continue
 		}
-		if s.Err() != nil {
-			return s.Err()
+		d, ok := spanOf(e)
+		if !ok {
+			return t.corrupt("bad bounds")
+		}
+		if err := fn(d); err != nil {
+			return err
 		}
 	}
-	return nil
+	return s.Err()
 }
 
 // Some calls fn for a sample of at most n tombstones, spread evenly. Each of them stands for
@@ -318,7 +413,7 @@ func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
 	}
 	first := flatPrefix(nil)
 	if t.spans.ranges.flat == 0 {
-		first = nodePrefix(nil, 0, 0)[:2]
+		first = leavesPrefix(nil, 0)
 	}
 	s := t.search()
 	defer t.release(s)
@@ -346,10 +441,10 @@ func spanOf(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
 
 // prefixLen returns the length of the prefix of a span's key.
 func prefixLen(key []byte) int {
-	if len(key) > 0 && key[0] == tagFlat {
-		return 1
+	if len(key) > 0 && key[0] == tagNode {
+		return nodePrefixLen
 	}
-	return 6 // tag, level, node
+	return 1
 }
 
 func (t Tombstones) corrupt(format string, args ...any) error {
@@ -366,7 +461,7 @@ func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, erro
 	defer t.release(s)
 	prefixes := [][]byte{flatPrefix(nil)}
 	if t.spans.ranges.history > 0 {
-		prefixes = append(prefixes, nodePrefix(nil, tombstone.Top, 0))
+		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
 	}
 	for _, prefix := range prefixes {
 		if changed, err := s.changedSince(prefix, lo, hi, since); changed || err != nil {
@@ -428,11 +523,16 @@ func (t Tombstones) verify(report func(*errs.Corruption)) {
 			return
 		}
 		last = append(last[:0], e.Key...)
-		switch {
-		case e.Key[0] == tagFlat:
+		switch e.Key[0] {
+		case tagFlat:
 			have.flat++
-		case e.Key[1] == 0:
-			have.history++
+		case tagNode:
+			if level, node := nodeOf(e.Key); level == 0 {
+				have.history++
+				if node == 0 {
+					have.forests++
+				}
+			}
 		}
 	}
 	if s.Err() == nil && have != t.spans.ranges {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -30,8 +31,25 @@ func addTombstones(t testing.TB, w *Writer, list []tombstone.Tombstone) {
 			t.Fatal(err)
 		}
 	}
+	addHistory(t, w, history, []int{0, 16, 5, 2}[len(history)%4])
+}
+
+// addHistory adds tombstones in forests of size each; 0 = in one.
+func addHistory(t testing.TB, w *Writer, history []tombstone.Tombstone, size int) {
+	t.Helper()
 	slices.SortFunc(history, tombstone.Compare)
-	if err := w.AddHistory(history); err != nil {
+	n := 0
+	for list := range slices.Chunk(history, cmp.Or(size, len(history)+1)) {
+		if err := w.AddHistory(list); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n < 2 {
+		return
+	}
+	err := tombstone.NewCover(entry.MaxVersion, tombstone.New(history...)).Flatten([]byte{0}, nil, w.AddNewest)
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,6 +151,20 @@ func TestWriterRefusesBadTombstones(t *testing.T) {
 		},
 		"versions": func(w *Writer) error {
 			return w.AddHistory([]tombstone.Tombstone{d("a", "b", 2), d("a", "b", 1)})
+		},
+		"versions of two forests": func(w *Writer) error {
+			_ = w.AddHistory([]tombstone.Tombstone{d("a", "b", 2)})
+			return w.AddHistory([]tombstone.Tombstone{d("a", "b", 1)})
+		},
+		"two forests without their newest": func(w *Writer) error {
+			_ = w.AddHistory([]tombstone.Tombstone{d("a", "b", 2)})
+			_ = w.AddHistory([]tombstone.Tombstone{d("a", "b", 3)})
+			_, err := w.Finish()
+			return err
+		},
+		"the newest of one forest": func(w *Writer) error {
+			_ = w.AddHistory([]tombstone.Tombstone{d("a", "b", 2)})
+			return w.AddNewest(d("a", "b", 2))
 		},
 		"an entry behind them": func(w *Writer) error {
 			_ = w.AddTombstone(d("c", "d", 1))
@@ -252,6 +284,23 @@ func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *tombstone.Set,
 			}
 		}
 	}
+	for at := entry.Version(allSee); at < set.MaxVersion(); at += 1 + set.MaxVersion()/10 {
+		var want []tombstone.Tombstone
+		for _, d := range set.All() {
+			if d.Version > at && d.Version != flatVersion {
+				want = append(want, d)
+			}
+		}
+		from := r.Tombstones().Ordered(at)
+		for _, d := range want {
+			if got, ok, err := from.Next(); !ok || err != nil || tombstone.Compare(got, d) != 0 {
+				t.Fatalf("newer than %d: %v, %v, %v, want %v", at, got, ok, err, d)
+			}
+		}
+		if got, ok, err := from.Next(); ok || err != nil {
+			t.Fatalf("newer than %d: %v behind the end, %v", at, got, err)
+		}
+	}
 	sum := int64(0)
 	r.Tombstones().Some(4, func(_ tombstone.Tombstone, each int64) { sum += each })
 	if n := int64(set.Len()); sum > n || sum < n/4 {
@@ -265,6 +314,9 @@ func TestFlatTombstoneNewerThanTheHistory(t *testing.T) {
 	forms(t, testFlatTombstoneNewerThanTheHistory)
 }
 
+// flatVersion is that of a flat tombstone that is newer than a history.
+const flatVersion = 10_000
+
 func testFlatTombstoneNewerThanTheHistory(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
 	const keys = 20
@@ -272,7 +324,7 @@ func testFlatTombstoneNewerThanTheHistory(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		dir := t.TempDir()
 		w := NewWriter(writerConfig(dir))
-		flat := tombstone.Tombstone{Lo: key(keys), Hi: key(keys + 1), Version: 10_000}
+		flat := tombstone.Tombstone{Lo: key(keys), Hi: key(keys + 1), Version: flatVersion}
 		if err := w.AddTombstone(flat); err != nil {
 			t.Fatal(err)
 		}
@@ -281,9 +333,7 @@ func testFlatTombstoneNewerThanTheHistory(t *testing.T) {
 			lo := rng.IntN(keys)
 			history = append(history, tombstone.Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(keys-lo)), Version: entry.Version(allSee + 1 + i)})
 		}
-		if err := w.AddHistory(history); err != nil {
-			t.Fatal(err)
-		}
+		addHistory(t, w, history, []int{0, 1 + n/2, 16, 17}[n%4])
 		m, err := w.Finish()
 		if err != nil {
 			t.Fatal(err)

@@ -71,10 +71,12 @@ type Writer struct {
 	dirBytes int64 // estimate of the directory's size
 	created  []string
 
-	ranged     bool     // this chunk and all later ones have range tombstones
-	ranges     ranges   // tombstones added
-	tombstones meta.Run // their bounds, versions and number
-	key        []byte   // scratch: of a span
+	ranged     bool          // this chunk and all later ones have range tombstones
+	ranges     ranges        // tombstones added
+	tombstones meta.Run      // their bounds, versions and number
+	last       entry.Version // of the last forest
+	newest     bool          // AddNewest was called
+	key        []byte        // scratch: of a span
 }
 
 // NewWriter returns a Writer; it creates no file before there is something to write.
@@ -285,6 +287,9 @@ func (w *Writer) Finish() (meta.Run, error) {
 		if err := w.flush(); err != nil {
 			return meta.Run{}, err
 		}
+	}
+	if w.ranges.forests > 1 && !w.newest {
+		return meta.Run{}, w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
 	}
 	w.done = true
 	if w.file == nil {

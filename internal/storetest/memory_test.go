@@ -37,6 +37,7 @@ var memoryShapes = []memoryShape{
 	{"large values", 16 << 20, memoryAbove, largeValues},
 	{"values of a share of the memory", 16 << 20, memoryAbove, sharedValues},
 	{"range deletes", 16 << 20, memoryAbove, manyRanges},
+	{"range deletes that history keeps", 16 << 20, memoryAbove, retainedRanges},
 	{"range deletes that a reader doesn't see", 16 << 20, memoryAbove, unseenRanges},
 	{"range deletes with bounds of 64 KB", 16 << 20, memoryAbove, rangesOf(64<<10, 900, 60)},
 	{"range deletes with bounds of 1 MB", 16 << 20, memoryAbove + longBounds, rangesOf(1<<20, 60, 5)},

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 )
@@ -67,6 +69,30 @@ func manyRanges(t *testing.T, db *brock.DB, short bool) (held int64) {
 			}
 			return nil
 		}))
+		must(t, db.Compact(t.Context()))
+	}
+	return 0
+}
+
+// retainedRanges deletes ranges of a keyspace that retains them all: each compaction writes them
+// with their history.
+func retainedRanges(t *testing.T, db *brock.DB, short bool) (held int64) {
+	n := 50_000
+	if short {
+		n = 10_000
+	}
+	ks := keyspace(t, db, "retaining", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}})
+	pad := strings.Repeat("p", 200)
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08d%s", i, pad) }
+	b := db.NewBatch()
+	for i := range n {
+		must(t, b.In(ks).DeleteRange(key(2*i), key(2*i+1)))
+		if b.Len() == 100 {
+			must2(b.Commit(t.Context(), 0))
+			b.Reset()
+		}
+	}
+	for range 2 {
 		must(t, db.Compact(t.Context()))
 	}
 	return 0

@@ -49,9 +49,9 @@ type Source interface {
 	// Find returns the newest version, up to at, of a tombstone that covers key; 0 if
 	// there is none. It limits s, unless that is nil, to keys for which it returns the same.
 	Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error)
-	// Since calls fn for the tombstones that are newer than v, in any order, until it
-	// returns an error. The bounds are valid as long as the Source is.
-	Since(v entry.Version, fn func(Tombstone) error) error
+	// Ordered walks the tombstones that are newer than v, but for those that readers need
+	// alone at their place: the flat ones of a run.
+	Ordered(v entry.Version) Sequence
 }
 
 // Stretch is a range of keys around one key. It keeps copies of its bounds; without

@@ -1,0 +1,34 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// TestRetentionRaisedBehindARangeDelete raises a keyspace's retention when a range delete is in a
+// run already, as one that all readers see. Later compactions would find readers of older versions
+// than it again, if watermarks could fall.
+func TestRetentionRaisedBehindARangeDelete(t *testing.T) {
+	db, err := brock.Open(brock.Options{Dir: dir, FS: vfs.NewMem(), Maintenance: brock.Maintenance{IdleAfter: time.Hour}})
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	ks := keyspace(t, db, "k", brock.KeyspaceOptions{})
+	for n := range 10 {
+		must(t, ks.Set(fmt.Appendf(nil, "key %d", n), b("old")))
+	}
+	must(t, db.Flush(t.Context()))
+	must(t, ks.DeleteRange(b("key 2"), b("key 8")))
+	must(t, db.Flush(t.Context()))
+	must(t, ks.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Age: 24 * time.Hour}}))
+	for range 2 {
+		must(t, db.Compact(t.Context()))
+		must(t, db.View(func(txn *brock.Txn) error {
+			wantEqual(t, "keys", keysOf(txn.In(ks)), "key 0 key 1 key 8 key 9")
+			return nil
+		}))
+	}
+}
