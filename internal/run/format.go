@@ -269,10 +269,13 @@ func forestPrefix(dst []byte, forest int) []byte {
 // are its tombstones.
 func leavesPrefix(dst []byte, forest int) []byte { return append(forestPrefix(dst, forest), 0) }
 
-// nodePrefixLen is the length of the prefix of the keys of a node's spans.
-const nodePrefixLen = 1 + 4 + 1 + 4
+// Lengths of prefixes.
+const (
+	leavesPrefixLen = 1 + 4 + 1
+	nodePrefixLen   = leavesPrefixLen + 4
+)
 
-// nodePrefix appends that prefix to dst.
+// nodePrefix appends the prefix of the keys of a node's spans to dst.
 func nodePrefix(dst []byte, forest, level, node int) []byte {
 	return binary.BigEndian.AppendUint32(append(forestPrefix(dst, forest), byte(level)), uint32(node))
 }

@@ -306,50 +306,56 @@ func (s *search) upTo(t Tombstones, at entry.Version) (forest, n int, err error)
 	return forest, n, err
 }
 
-// Ordered walks the tombstones of the forests that are newer than v. No other method of a Copier
-// may be called before its end.
+// Ordered walks the tombstones that are newer than v: those of the forests, or of a run with a
+// stamp the flat ones, which have one version. No other method of a Copier may be called before its
+// end.
 func (t Tombstones) Ordered(v entry.Version) tombstone.Sequence {
-	if t.Empty() || t.spans.newest <= v || t.spans.ranges.history == 0 {
+	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
 		return (*tombstone.Set)(nil).Ordered(0)
 	}
 	return &ordered{search: t.search(), of: t, after: v}
 }
 
-// ordered walks the tombstones of forests: their nodes of level 0.
+// stamped reports whether all tombstones have one version.
+func (t Tombstones) stamped() bool { return t.spans.of.meta.Stamp > 0 }
+
+// ordered walks the tombstones of forests, which are their nodes of level 0, or all flat ones.
 type ordered struct {
-	*search
-	of     Tombstones
-	after  entry.Version
-	forest int
-	inside bool // of forest
+	*search // nil at the end
+	of      Tombstones
+	after   entry.Version
+	forest  int
+	inside  bool // of forest, or of the flat ones
 }
 
 // Next is the method of a tombstone.Sequence.
 func (o *ordered) Next() (d tombstone.Tombstone, ok bool, err error) {
-	var prefix [6]byte
+	var room [leavesPrefixLen]byte
 	for o.search != nil {
-		leaves := leavesPrefix(prefix[:0], o.forest)
-		if !o.inside {
-			o.inside, ok = true, o.SeekGE(leaves)
-		} else {
-			ok = o.search.Next()
+		prefix, last := flatPrefix(room[:0]), 0
+		if !o.of.stamped() {
+			prefix, last = leavesPrefix(room[:0], o.forest), int(o.of.spans.ranges.forests)-1
 		}
+		if o.inside {
+			ok = o.search.Next()
+		} else {
+			o.inside, ok = true, o.SeekGE(prefix)
+		}
+		ok = ok && bytes.HasPrefix(o.Entry().Key, prefix)
 		switch {
-		case o.Err() != nil || o.forest == int(o.of.spans.ranges.forests):
+		case o.Err() != nil || !ok && o.forest == last:
 			err = o.Err()
 			o.of.release(o.search)
 			o.search = nil
 			return d, false, err
-		case !ok || !bytes.HasPrefix(o.Entry().Key, leaves):
+		case !ok:
 			o.forest, o.inside = o.forest+1, false
-			continue
-		case o.Entry().Version <= o.after:
-			continue
+		case o.Entry().Version > o.after:
+			if d, ok = spanOf(o.Entry()); !ok {
+				err = o.of.corrupt("bad bounds")
+			}
+			return d, ok, err
 		}
-		if d, ok = spanOf(o.Entry()); !ok {
-			err = o.of.corrupt("bad bounds")
-		}
-		return d, ok, err
 	}
 	return d, false, nil
 }
@@ -372,9 +378,9 @@ func (t Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) e
 	}
 }
 
-// Flat is Since for flat tombstones.
+// Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
 func (t Tombstones) Flat(v entry.Version, fn func(tombstone.Tombstone) error) error {
-	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 {
+	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 || t.stamped() {
 		return nil
 	}
 	s := t.search()

@@ -49,8 +49,8 @@ type Source interface {
 	// Find returns the newest version, up to at, of a tombstone that covers key; 0 if
 	// there is none. It limits s, unless that is nil, to keys for which it returns the same.
 	Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error)
-	// Ordered walks the tombstones that are newer than v, but for those that readers need
-	// alone at their place: the flat ones of a run.
+	// Ordered walks the tombstones that are newer than v. Those of a run that all readers see,
+	// at each place the newest, are left out.
 	Ordered(v entry.Version) Sequence
 }
 
