@@ -68,7 +68,13 @@ func TestReplace(t *testing.T) {
 	}
 	must(t, db.Close())
 
+	follower, err := Open(Options{Dir: dir, Mode: Follow})
+	must(t, err)
+	defer follower.Close()
 	must(t, Replace(dir, fresh))
+	if _, err := follower.Refresh(t.Context()); err != nil {
+		t.Errorf("a follower of the old store, which is still there: %v", err)
+	}
 	if is, was := storeIn(t, nil, dir), storeIn(t, nil, fresh); is != "new" || was != "old" {
 		t.Errorf("%s is in the place, %s beside it", is, was)
 	}
@@ -76,6 +82,14 @@ func TestReplace(t *testing.T) {
 	must(t, Replace("store", "./new"))
 	if is := storeIn(t, nil, dir); is != "old" {
 		t.Errorf("by relative names: %s", is)
+	}
+	must(t, Replace("store", "./new"))
+	must(t, os.RemoveAll("new"))
+	if _, err := follower.Refresh(t.Context()); !errors.Is(err, ErrNotExist) {
+		t.Errorf("a follower of the old store, which is gone: %v", err)
+	}
+	if value, err := follower.Get([]byte("which")); string(value) != "old" {
+		t.Errorf("a follower has %q, %v", value, err)
 	}
 }
 
