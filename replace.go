@@ -13,8 +13,9 @@ import (
 // Restore has made there, and the one of dir under the name fresh. Nobody may have one of them open.
 // Both directories must have the same parent. The exchange is one step: after a crash dir has either
 // the one store or the other, whole. It is durable when Replace returns nil. The old store is not
-// touched otherwise: remove it, as by os.RemoveAll, once you don't need it any more. Value
-// directories (Options.ValueDir) stay where they are.
+// touched otherwise: remove it, as by os.RemoveAll, once you don't need it any more. A follower of dir
+// stays with the old store: open it anew. Value directories (Options.ValueDir) stay where they are:
+// open dir with that of the new store.
 //
 // It returns ErrNotExist if one of the directories has no store, ErrLocked if a process has one of
 // them open, ErrInvalid for directories with two parents, and ErrUnsupported where the system can't

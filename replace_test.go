@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -68,7 +69,13 @@ func TestReplace(t *testing.T) {
 	}
 	must(t, db.Close())
 
+	follower, err := Open(Options{Dir: dir, Mode: Follow})
+	must(t, err)
+	defer follower.Close()
 	must(t, Replace(dir, fresh))
+	if _, err := follower.Refresh(t.Context()); err != nil {
+		t.Errorf("a follower of the old store, which is still there: %v", err)
+	}
 	if is, was := storeIn(t, nil, dir), storeIn(t, nil, fresh); is != "new" || was != "old" {
 		t.Errorf("%s is in the place, %s beside it", is, was)
 	}
@@ -77,27 +84,32 @@ func TestReplace(t *testing.T) {
 	if is := storeIn(t, nil, dir); is != "old" {
 		t.Errorf("by relative names: %s", is)
 	}
+	must(t, Replace("store", "./new"))
+	must(t, os.RemoveAll("new"))
+	if _, err := follower.Refresh(t.Context()); !errors.Is(err, ErrNotExist) {
+		t.Errorf("a follower of the old store, which is gone: %v", err)
+	}
+	if value, err := follower.Get([]byte("which")); string(value) != "old" {
+		t.Errorf("a follower has %q, %v", value, err)
+	}
 }
 
-// crashing copies what crashes leave right after an exchange.
+// crashing copies what crashes leave after each change of a directory.
 type crashing struct {
 	*vfs.Mem
 	clones []*vfs.Mem
 }
 
-func (c *crashing) Exchange(a, b string) error {
-	c.crash()
-	err := c.Mem.Exchange(a, b)
-	c.crash()
-	return err
-}
+func (c *crashing) Exchange(a, b string) error { return c.around(c.Mem.Exchange(a, b)) }
+func (c *crashing) SyncDir(dir string) error   { return c.around(c.Mem.SyncDir(dir)) }
+func (c *crashing) Remove(name string) error   { return c.around(c.Mem.Remove(name)) }
+func (c *crashing) MkdirAll(dir string) error  { return c.around(c.Mem.MkdirAll(dir)) }
 
-func (c *crashing) crash() {
-	for seed := range uint64(20) {
-		for _, mode := range []vfs.CrashMode{vfs.Lost, vfs.All, vfs.Prefix} {
-			c.clones = append(c.clones, c.CrashClone(vfs.CrashOptions{Mode: mode, Seed: seed}))
-		}
+func (c *crashing) around(err error) error {
+	for _, mode := range []vfs.CrashMode{vfs.Lost, vfs.All, vfs.Prefix, vfs.Chaos, vfs.Chaos} {
+		c.clones = append(c.clones, c.CrashClone(vfs.CrashOptions{Mode: mode, Seed: uint64(len(c.clones))}))
 	}
+	return err
 }
 
 // TestReplaceCrashes: after a crash one of the stores is in the place, and the other one beside
@@ -108,8 +120,10 @@ func TestReplaceCrashes(t *testing.T) {
 	must(t, fs.SyncDir("/"))
 	storeOf(t, fs.Mem, "/data/store", "old")
 	storeOf(t, fs.Mem, "/data/new", "new")
-	must(t, fs.SyncDir("/data"))
-	must(t, replace(fs, "/data/store", "/data/new"))
+	fs.clones = nil
+	for range 21 { // an odd number
+		must(t, replace(fs, "/data/store", "/data/new"))
+	}
 	found := map[string]int{}
 	for _, m := range fs.clones {
 		is, beside := storeIn(t, m, "/data/store"), storeIn(t, m, "/data/new")
@@ -123,5 +137,53 @@ func TestReplaceCrashes(t *testing.T) {
 	}
 	if is := storeIn(t, fs.CrashClone(vfs.CrashOptions{Mode: vfs.Lost}), "/data/store"); is != "new" {
 		t.Errorf("durable is %s", is)
+	}
+}
+
+// inPlace is restoreInPlace of docs/guide.md on any file system.
+func inPlace(t *testing.T, fs vfs.FS, backup []byte, dir string) {
+	t.Helper()
+	fresh := dir + ".restored"
+	remove := func() {
+		names, err := fs.List(fresh)
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		must(t, err)
+		for _, name := range names {
+			must(t, fs.Remove(fresh+"/"+name))
+		}
+		must(t, fs.Remove(fresh))
+	}
+	remove()
+	_, err := Restore(t.Context(), bytes.NewReader(backup), Options{Dir: fresh, FS: fs})
+	must(t, err)
+	must(t, replace(fs, dir, fresh))
+	remove()
+}
+
+// TestRestoreInPlaceCrashes: after a crash at any moment the directory has one of the stores, whole,
+// and the program can do all of it again.
+func TestRestoreInPlaceCrashes(t *testing.T) {
+	other := vfs.NewMem()
+	storeOf(t, other, "/new", "new")
+	db, err := Open(Options{Dir: "/new", FS: other})
+	must(t, err)
+	defer db.Close()
+	var backup bytes.Buffer
+	_, err = db.Backup(t.Context(), &backup, BackupOptions{})
+	must(t, err)
+	fs := &crashing{Mem: vfs.NewMem()}
+	must(t, fs.MkdirAll("/data"))
+	must(t, fs.SyncDir("/"))
+	storeOf(t, fs.Mem, "/data/store", "old")
+	fs.clones = nil
+	inPlace(t, fs, backup.Bytes(), "/data/store")
+	for _, m := range fs.clones {
+		storeIn(t, m, "/data/store")
+		inPlace(t, m, backup.Bytes(), "/data/store")
+		if is := storeIn(t, m, "/data/store"); is != "new" {
+			t.Errorf("done again: %s", is)
+		}
 	}
 }

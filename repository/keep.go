@@ -21,8 +21,16 @@ type Keep struct {
 
 // valid refuses a number below 0, which would keep only the newest backup.
 func (k Keep) valid() error {
-	if min(k.Last, k.Hourly, k.Daily, k.Weekly, k.Monthly, k.Yearly) < 0 || k.Within < 0 {
-		return fmt.Errorf("%w: a rule below 0", brock.ErrInvalid)
+	for _, rule := range []struct {
+		name string
+		n    int64
+	}{
+		{"Last", int64(k.Last)}, {"Within", int64(k.Within)}, {"Hourly", int64(k.Hourly)}, {"Daily", int64(k.Daily)},
+		{"Weekly", int64(k.Weekly)}, {"Monthly", int64(k.Monthly)}, {"Yearly", int64(k.Yearly)},
+	} {
+		if rule.n < 0 {
+			return &brock.OptionError{Field: "Keep." + rule.name, Reason: "is negative"}
+		}
 	}
 	return nil
 }

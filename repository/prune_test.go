@@ -63,7 +63,8 @@ func TestPrune(t *testing.T) {
 	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{Remove: []string{"nothing"}}); !errors.Is(err, repository.ErrNoBackup) {
 		t.Errorf("no such backup: %v", err)
 	}
-	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1, Daily: -1}, repository.PruneOptions{}); !errors.Is(err, brock.ErrInvalid) {
+	var option *brock.OptionError
+	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1, Daily: -1}, repository.PruneOptions{}); !errors.As(err, &option) || option.Field != "Keep.Daily" {
 		t.Errorf("a rule below 0: %v", err)
 	}
 	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{Store: "00"}); !errors.Is(err, repository.ErrNoBackup) {

@@ -52,7 +52,7 @@ func (m *Mem) Exchange(a, b string) error {
 	if x == (memNode{}) || y == (memNode{}) {
 		return pathError("exchange", a, m.absent())
 	}
-	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
+	// Two changes with one number: a crash leaves both or none.
 	seq := m.next()
 	dir.put(seq, from, y)
 	dir.put(seq, to, x)

@@ -141,21 +141,53 @@ func (c *crash) dir(d *memDir) *memDir {
 			}
 		}
 	case Chaos:
-		// Names change apart from each other: each is left in one of its states.
-		states := map[string][]memNode{} // what each changed name meant, oldest first
+		// Names change apart from each other, but for those that were exchanged: no crash leaves
+		// half of that.
+		first := exchanged(d.pending)
+		moments := map[string][]uint64{} // when names that change together did, oldest first
 		for _, p := range d.pending {
-			if states[p.name] == nil {
-				states[p.name] = []memNode{d.durable[p.name]}
+			of := first[p.name]
+			if n := len(moments[of]); n == 0 || moments[of][n-1] != p.seq {
+				moments[of] = append(moments[of], p.seq)
 			}
-			states[p.name] = append(states[p.name], p.node)
 		}
-		for _, name := range slices.Sorted(maps.Keys(states)) {
-			setName(left, name, states[name][c.upTo(len(states[name])-1)])
+		last := map[string]uint64{} // the last moment that is left
+		for _, of := range slices.Sorted(maps.Keys(moments)) {
+			if n := c.upTo(len(moments[of])); n > 0 {
+				last[of] = moments[of][n-1]
+			}
+		}
+		for _, p := range d.pending {
+			if p.seq <= last[first[p.name]] {
+				setName(left, p.name, p.node)
+			}
 		}
 	}
 	to.durable = c.names(left)
 	to.entries = maps.Clone(to.durable)
 	return to
+}
+
+// exchanged returns, for each name that changes, the first one of those that it was exchanged with:
+// an exchange is two changes with one number, which both leave something, as a rename does not. Other
+// names are their own.
+func exchanged(pending []nameChange) (first map[string]string) {
+	first = map[string]string{}
+	for i, p := range pending {
+		if first[p.name] == "" {
+			first[p.name] = p.name
+		}
+		if i == 0 || p.seq != pending[i-1].seq || p.node == (memNode{}) {
+			continue
+		}
+		a, b := first[p.name], first[pending[i-1].name]
+		for name, of := range first {
+			if of == a || of == b {
+				first[name] = min(a, b)
+			}
+		}
+	}
+	return first
 }
 
 // names copies what the names mean, in order, so that a seed always meets the

@@ -12,8 +12,8 @@ import (
 func lossText(l *brock.Loss) string {
 	text := fmt.Sprintf("this is version %d, from before the damage; the store had reached version %d or a later one. ", l.Version, l.LastVersion)
 	if l.Commits+l.Edits > 0 {
-		text += fmt.Sprintf("Behind the damage are %s commits and %s changes of the list of files, in %s, which are left out. ",
-			human.Count(l.Commits), human.Count(l.Edits), human.Bytes(l.Bytes))
+		text += fmt.Sprintf("Behind the damage are %s and %s of the list of files, in %s, which are left out. ",
+			human.Things(l.Commits, "commit"), human.Things(l.Edits, "change"), human.Bytes(l.Bytes))
 	}
 	return text + "The damage: " + message(l.Damage)
 }

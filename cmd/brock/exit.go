@@ -46,11 +46,14 @@ func parseError(err *kong.ParseError) error {
 		name, hint, _ := strings.Cut(rest, ", ")
 		return wrongUsage("%s", strings.TrimSuffix(fmt.Sprintf("no command %q, %s", name, hint), ", "))
 	}
+	text = strings.Replace(text, `must be one of "",`, "must be one of ", 1)
+	text = dashed.ReplaceAllString(text, "$1: a value that begins with - is written $1=$2")
 	text = numberExpected.ReplaceAllString(text, "$1: $3 is not a whole number")
 	return wrongUsage("%s", durationExpected.ReplaceAllString(text, "$1: $2 is not a time such as 1h30m"))
 }
 
 var (
+	dashed           = regexp.MustCompile(`^(\S+): expected \S+ value but got "(-[^"]*)" .*$`)
 	numberExpected   = regexp.MustCompile(`^(\S+): expected (a valid \d+ bit u?int|u?int value) but got ("[^"]*")$`)
 	durationExpected = regexp.MustCompile(`^(\S+): expected duration but got ("[^"]*"): .*$`)
 )

@@ -191,6 +191,8 @@ func (s *store) refused(err error) error {
 	switch {
 	case errors.Is(err, brock.ErrNotExist), errors.Is(unread, brock.ErrForeign):
 		return absentStore(s.Dir, err)
+	case errors.Is(err, brock.ErrForeign) && errors.Is(unread, brock.ErrNotExist):
+		return otherFiles{s.Dir, err}
 	case errors.Is(err, brock.ErrKey) && s.KeyFile != "" && unread == nil && !super.Encrypted():
 		return plain{s.Dir, err}
 	case errors.Is(err, manifest.ErrElsewhere):
@@ -224,6 +226,17 @@ func (e noStore) Error() string {
 	return "no store in " + e.dir
 }
 func (e noStore) Unwrap() error { return e.error }
+
+// otherFiles is brock.ErrForeign for a directory that has files, and none of a store.
+type otherFiles struct {
+	dir string
+	error
+}
+
+func (e otherFiles) Error() string {
+	return e.dir + ": not a Brock store, and not empty, as a new one wants it"
+}
+func (e otherFiles) Unwrap() error { return e.error }
 
 // encrypted is brock.ErrKey for a store or file that is encrypted, when no key file was named.
 type encrypted struct {

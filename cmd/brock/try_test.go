@@ -38,13 +38,13 @@ func TestTry(t *testing.T) {
 				Dir    string
 				Steps  []struct {
 					Name   string
-					Result struct{ Pairs, AcknowledgedCommits, KilledInRecovery, Audits int }
+					Result struct{ Pairs, Nanoseconds, AcknowledgedCommits, KilledInRecovery, Audits int }
 				}
 			}
 			if err := json.Unmarshal([]byte(out), &r); err != nil {
 				t.Fatal(err)
 			}
-			if len(r.Steps) != 8 || !r.Passed || r.Steps[0].Result.Pairs != test.pairs || r.Steps[1].Result.Pairs != test.pairs ||
+			if len(r.Steps) != 8 || !r.Passed || r.Steps[0].Result.Pairs != test.pairs || r.Steps[1].Result.Pairs != test.pairs || r.Steps[1].Result.Nanoseconds == 0 ||
 				r.Steps[3].Result.Audits == 0 || r.Steps[5].Result.AcknowledgedCommits == 0 || r.Steps[5].Result.KilledInRecovery != 1 {
 				t.Error(out)
 			}

@@ -60,7 +60,7 @@ func TestDiskThatFillsUp(t *testing.T) {
 				}
 			}
 			r.recovers()
-			if restless := r.works.rest(r.o.Maintenance.IdleAfter, false); restless != "" {
+			if restless := r.works.rest(t, r.o.Maintenance.IdleAfter, false); restless != "" {
 				r.errorf("work goes on and on, %d pieces so far: %v", r.works.Load(), r.db.Metrics())
 			}
 			t.Logf("%d writes refused, %d crashes, %d times opened again, %d waits for space", r.refused, r.crashes, r.reopened, r.waited)

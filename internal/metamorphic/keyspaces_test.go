@@ -494,7 +494,7 @@ func (p *keyspaceProgram) run(ops int) {
 	}
 	p.endAll()
 	if i := p.o.Maintenance.IdleAfter; p.seed%4 == 0 && i > 0 {
-		if restless := p.works.rest(i, true); restless != "" {
+		if restless := p.works.rest(p.t, i, true); restless != "" {
 			p.fatalf("work goes on and on, %d pieces so far: %v\n%s", p.works.Load(), p.db.Metrics(), restless)
 		}
 	}

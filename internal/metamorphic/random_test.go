@@ -97,7 +97,7 @@ func (w *world) rest() {
 	if i == 0 || w.rng.IntN(2) == 0 {
 		return
 	}
-	if restless := w.works.rest(i, true); restless != "" {
+	if restless := w.works.rest(w.t, i, true); restless != "" {
 		w.fatalf("work goes on and on, %d pieces so far: %v\n%s", w.works.Load(), w.db.Metrics(), restless)
 	}
 }

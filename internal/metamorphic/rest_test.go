@@ -4,9 +4,11 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 )
 
 // works counts pieces of background work, failed ones too.
@@ -21,16 +23,15 @@ func (n *works) count(e *brock.Events) {
 const (
 	restLook  = 2 * time.Millisecond
 	restAfter = 20 // times IdleAfter without any work is rest
-	restLate  = 20 * time.Second
 )
 
 // rest waits until no background work was done for restAfter, and reports the work if
 // it never ends. Nobody writes. If the store is the only one in this process, no
 // goroutine may do background work then.
-func (n *works) rest(idleAfter time.Duration, alone bool) (restless string) {
+func (n *works) rest(t testing.TB, idleAfter time.Duration, alone bool) (restless string) {
 	begin := time.Now()
 	since, before := begin, n.Load()
-	for time.Since(begin) < restLate {
+	for limit := deadline.Patience(t); time.Since(begin) < limit; {
 		<-time.After(restLook)
 		if now := n.Load(); now != before || alone && working() {
 			since, before = time.Now(), now

@@ -3,6 +3,8 @@ package run
 import (
 	"bytes"
 
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -20,7 +22,7 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 			if c.Place.File != file || off >= 0 && (off < c.Place.Offset || off >= c.Place.Offset+int64(c.Layout.Size())) {
 				continue
 			}
-			from, to := part.keysOf(i)
+			from, to := part.keysLost(i, off)
 			if !found || bytes.Compare(from, lo) < 0 {
 				lo = from
 			}
@@ -32,6 +34,36 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 	}
 	if !found { // directory, filter or footer
 		return Bounds(&r.meta)
+	}
+	return lo, hi
+}
+
+// keysLost is keysOf for damage at offset off of the file of chunk i. Where that is damage of pages
+// with entries, the range is as far as the entries before and behind that a checksum proves. These
+// are in it: older versions of their keys may be lost.
+func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
+	lo, hi = r.keysOf(i)
+	c := &r.chunks[i]
+	if r.of != nil || off < 0 {
+		return lo, hi
+	}
+	var prefix []byte
+	if first := r.keys.from(i); c.Prefix <= len(first) {
+		prefix = first[:c.Prefix]
+	}
+	rest := chunk.Rescue(c, prefix, r.fileOf(i).ReadFull)
+	gap, ok := rest.GapAt(int(off - c.Place.Offset))
+	if !ok {
+		return lo, hi
+	}
+	var before, behind entry.Entry
+	if gap.Before > 0 {
+		rest.Entry(gap.Before-1, &before)
+		lo = before.Key
+	}
+	if gap.Before < rest.Len() {
+		rest.Entry(gap.Before, &behind)
+		hi = append(behind.Key, 0)
 	}
 	return lo, hi
 }

@@ -24,12 +24,11 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 			if to-from >= most {
 				return to, false
 			}
-			l, err := it.load(i)
-			if err == nil {
-				err = l.VerifyAll()
-			}
-			if err != nil {
-				reportError(c.Place.File, uint64(c.Place.Offset), err, report)
+			failed := func(err error) { reportError(c.Place.File, uint64(c.Place.Offset), err, report) }
+			if l, err := it.load(i); err != nil {
+				failed(err)
+			} else {
+				l.VerifyAll(failed)
 			}
 			to = c.Place.Offset + int64(c.Layout.Size())
 		}

@@ -23,29 +23,31 @@ import (
 // for every entry that is found; the entry is valid until each returns. When ctx ends, Verify
 // returns after the current chunk.
 func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
-	damaged := false
-	found := func(c *errs.Corruption) {
-		damaged = true
+	found := 0
+	count := func(c *errs.Corruption) {
+		found++
 		report(c)
 	}
 	for i := range r.files {
-		r.verifyFile(i, found)
+		r.verifyFile(i, count)
 	}
-	v := newVerifier(r, found)
+	v := newVerifier(r, count)
 	defer v.copies.Close()
 	v.each = each
 	for i := range r.chunks {
 		if ctx.Err() != nil {
 			return
 		}
+		before := found
 		v.chunk(i)
+		v.lacks = found > before
 	}
-	r.Tombstones().verify(found)
+	r.Tombstones().verify(count)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
 		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
-		c.FollowUp = damaged
+		c.FollowUp = found > 0
 		report(c)
 	}
 }
@@ -58,6 +60,7 @@ type verifier struct {
 	report func(*errs.Corruption)
 	each   func(*entry.Entry)         // may be nil
 	last   entry.Entry                // the entry before, also that of the chunk before; without its value
+	lacks  bool                       // the chunk before is damaged: last may not be its last entry
 	refs   map[entry.FileNum]meta.Ref // of the entries met
 	asked  *blocks.Part               // the encrypted filter that was decrypted to words
 	words  filter.Filter
@@ -84,7 +87,7 @@ func (v *verifier) chunk(i int) {
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
-		if first && (!v.bound(i).fits(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+		if first && (!v.lacks && !v.bound(i).fits(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
 		first = false

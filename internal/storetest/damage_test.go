@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,5 +146,60 @@ func TestFollowUpsAreMarked(t *testing.T) {
 	})
 	if damage != 1 || follow == 0 {
 		t.Errorf("%d findings and %d follow-ups", damage, follow)
+	}
+}
+
+// TestDamageOfAPageConcernsItsKeys: of a damaged page the keys around are named, not all of its chunk's,
+// which may be a whole keyspace. Each page is named, though one read fails at the first of them. The
+// chunk behind is sound.
+func TestDamageOfAPageConcernsItsKeys(t *testing.T) {
+	const n, pages = 4000, 3
+	fsys := vfs.NewMem()
+	o := brock.Options{Dir: "db", FS: fsys, Keys: drawnKeys(t), Maintenance: brock.Maintenance{IdleAfter: time.Hour, ScrubEvery: -1}}
+	db := must2(brock.Open(o))
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		ks := keyspace(t, db, name)
+		must(t, db.Update(func(txn *brock.Txn) error {
+			for i := range n {
+				must(t, txn.In(ks).Set(damagedKey(i), bytes.Repeat([]byte{byte(i)}, 100)))
+			}
+			return nil
+		}))
+	}
+	must(t, db.Compact(t.Context()))
+	must(t, db.Close())
+	run := filesOf(t, fsys, ".run")[0]
+	for i := range pages {
+		for off := range 4 {
+			flipAt(t, fsys, run, 200<<10+i*40<<10+off)
+		}
+	}
+	db = must2(brock.Open(o))
+	defer db.Close()
+	var found []*brock.CorruptionError
+	_ = db.Verify(t.Context(), func(c *brock.CorruptionError) {
+		if !c.FollowUp {
+			found = append(found, c)
+		}
+	})
+	if len(found) != pages {
+		t.Errorf("%d findings: %v", len(found), found)
+	}
+	for _, name := range names {
+		ks, concerned := keyspace(t, db, name), 0
+		for i := range n {
+			_, err := ks.Get(damagedKey(i))
+			named := slices.ContainsFunc(found, func(c *brock.CorruptionError) bool { return inKeys(c, name, damagedKey(i)) })
+			if err != nil && !named {
+				t.Errorf("key %d of %s is lost, and not named: %v", i, name, err)
+			}
+			if named {
+				concerned++
+			}
+		}
+		if concerned > pages*100 {
+			t.Errorf("%d keys of %s are named for %d pages", concerned, name, pages)
+		}
 	}
 }

@@ -28,11 +28,11 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 		c.trailer.Store(nil)
 	}
 	t, err := c.Trailer()
-	if err == nil {
-		err = c.VerifyAll()
-	}
 	if err != nil {
 		fail(err)
+		return
+	}
+	if !c.VerifyAll(fail) {
 		return
 	}
 	var head [HeaderSize]byte

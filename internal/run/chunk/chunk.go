@@ -220,9 +220,25 @@ func (c *Chunk) verifyPage(p int, t *Trailer) error {
 	return nil
 }
 
-// VerifyAll checks every byte of the chunk, whatever was checked before. Of an encrypted
-// file it decrypts Data in place, but for pages that were decrypted before.
-func (c *Chunk) VerifyAll() error { return c.verifyPages(0, c.pages()) }
+// VerifyAll checks every byte of the chunk, whatever was checked before, and calls report for
+// what is damaged: once for pages that follow each other. Of an encrypted file it decrypts Data in
+// place, but for pages that were decrypted before. It returns false if it has called report.
+func (c *Chunk) VerifyAll(report func(error)) (ok bool) {
+	if c.verifyPages(0, c.pages()) == nil {
+		return true
+	}
+	ok = true
+	damaged := false // the page before
+	for p := range c.pages() {
+		err := c.verifyPages(p, 1)
+		if err != nil && !damaged {
+			ok = false
+			report(err)
+		}
+		damaged = err != nil
+	}
+	return ok
+}
 
 // version completes the version in the header word of a short entry.
 func (l *Layout) version(w uint64) entry.Version {

@@ -131,6 +131,23 @@ func (r *Rest) walk(t *Trailer) {
 	}
 }
 
+// GapAt returns the gap that has bytes of the page, or the entry, that begins at off of the chunk.
+func (r *Rest) GapAt(off int) (g Gap, ok bool) {
+	for _, g := range r.Gaps {
+		from, to := HeaderSize, r.chunk.End
+		if g.Before > 0 {
+			_, from = r.Span(g.Before - 1)
+		}
+		if g.Before < r.Len() {
+			to, _ = r.Span(g.Before)
+		}
+		if from < off+PageSize && off < to {
+			return g, true
+		}
+	}
+	return Gap{}, false
+}
+
 // Len is the number of entries.
 func (r *Rest) Len() int { return len(r.at) }
 

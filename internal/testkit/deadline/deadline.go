@@ -24,9 +24,9 @@ func Near(t *testing.T) bool {
 	return true
 }
 
-// patience is how long to wait for what has to happen: until nine tenths of the time of go test
+// Patience is how long to wait for what has to happen: until nine tenths of the time of go test
 // have passed, and for a minute at least.
-func patience(tb testing.TB) time.Duration {
+func Patience(tb testing.TB) time.Duration {
 	t, ok := tb.(interface{ Deadline() (time.Time, bool) })
 	if !ok { // a benchmark or a fuzz target
 		return time.Hour
@@ -41,7 +41,7 @@ func patience(tb testing.TB) time.Duration {
 // Wait waits until done reports true. It asks again and again.
 func Wait(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for begin, limit := time.Now(), patience(t); !done(); <-time.After(time.Millisecond) {
+	for begin, limit := time.Now(), Patience(t); !done(); <-time.After(time.Millisecond) {
 		if time.Since(begin) > limit {
 			t.Fatalf("not yet, after %v: %s\n%s", limit, what, stacks())
 		}
@@ -51,7 +51,7 @@ func Wait(t testing.TB, what string, done func() bool) {
 // Receive waits for a value of the channel, or for its end, and returns it.
 func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
-	limit := patience(t)
+	limit := Patience(t)
 	select {
 	case v = <-from:
 	case <-time.After(limit):
@@ -63,7 +63,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 // Watch ends the process, with the stacks of all goroutines, if stop is not called in time. It
 // says what hangs, which go test alone does not know.
 func Watch(t testing.TB, what string) (stop func()) {
-	watch := time.AfterFunc(patience(t), func() { panic(what + " hangs\n" + stacks()) })
+	watch := time.AfterFunc(Patience(t), func() { panic(what + " hangs\n" + stacks()) })
 	return func() { watch.Stop() }
 }
 

@@ -37,6 +37,9 @@ func Things(n int64, thing string) string {
 	if stem, ok := strings.CutSuffix(thing, "y"); ok {
 		return Count(n) + " " + stem + "ies"
 	}
+	if last := thing[len(thing)-1]; last == 's' || last == 'x' {
+		thing += "e"
+	}
 	return Count(n) + " " + thing + "s"
 }
 

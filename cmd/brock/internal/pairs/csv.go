@@ -16,6 +16,9 @@ type commas struct {
 	name string
 	from int64 // offset at which r begins
 	span Span
+
+	joined strings.Builder
+	w      *csv.Writer // to joined; one for all rows, as each has a buffer
 }
 
 // newCommas reads from b, which stands at an offset of the file.
@@ -23,7 +26,9 @@ func newCommas(b *bufio.Reader, at int64, name string) *commas {
 	c := csv.NewReader(b)
 	c.FieldsPerRecord = -1
 	c.ReuseRecord = true
-	return &commas{r: c, name: name, from: at, span: Span{Offset: at}}
+	rows := &commas{r: c, name: name, from: at, span: Span{Offset: at}}
+	rows.w = csv.NewWriter(&rows.joined)
+	return rows
 }
 
 func (c *commas) row() ([]string, error) {
@@ -42,11 +47,10 @@ func (c *commas) row() ([]string, error) {
 }
 
 func (c *commas) join(fields []string) string {
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	_ = w.Write(fields) // a Builder can't fail
-	w.Flush()
-	return strings.TrimSuffix(b.String(), "\n")
+	c.joined.Reset()
+	_ = c.w.Write(fields) // a Builder can't fail
+	c.w.Flush()
+	return strings.TrimSuffix(c.joined.String(), "\n")
 }
 
 func (c *commas) Span() Span { return c.span }

@@ -120,6 +120,8 @@ func TestAgain(t *testing.T) {
 		if len(all) < 2 || string(all[0].Key) != "a" || string(all[0].Value) != "1" || places[1].Line < 2 {
 			t.Errorf("%s: %v at %v", name, all, places)
 		}
+		// The text is in memory by now. What a reader of a larger file meets:
+		s.(*fileSource).again = s.(*fileSource).file
 		for _, changed := range []string{strings.Repeat("\"\n", 50), strings.Repeat("\n", 100), text[:places[1].Offset+1]} {
 			if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 )
 
 // Source is where pairs come from: a file or a directory.
@@ -116,7 +117,14 @@ type fileSource struct {
 	size int64
 	head columns // of a table
 	bare bool    // a table without a header
+
+	reread sync.Once
+	again  io.ReaderAt // what is read again: the file, or its text in memory
 }
+
+// inMemory is the size of a file, in bytes, up to which all of it is in memory to be read again: a
+// system call for each row would take as long as all else.
+const inMemory = 256 << 20
 
 func (s *fileSource) Bytes() int64     { return s.size }
 func (s *fileSource) Headerless() bool { return s.bare }
@@ -132,8 +140,19 @@ func (s *fileSource) Each(fn func(Pair, Place) error) error {
 
 func (s *fileSource) Close() error { return s.file.Close() }
 
-// Again returns a Rereader that holds the longest pair in memory.
+// Again returns a Rereader that holds the longest pair in memory. All of them share the text of a
+// small file, which the first one reads.
 func (s *fileSource) Again() Rereader {
+	s.reread.Do(func() {
+		s.again = s.file
+		if s.size > inMemory {
+			return
+		}
+		text := make([]byte, s.size)
+		if _, err := s.file.ReadAt(text, 0); err == nil {
+			s.again = bytes.NewReader(text)
+		}
+	})
 	a := &fileAgain{fileSource: s}
 	a.begin()
 	return a
@@ -159,7 +178,7 @@ func (a *fileAgain) begin() {
 
 func (a *fileAgain) Value(_ []byte, at Place) ([]byte, error) {
 	a.part = slices.Grow(a.part[:0], int(at.Size))[:at.Size]
-	if _, err := a.file.ReadAt(a.part, at.Offset); err == io.EOF {
+	if _, err := a.again.ReadAt(a.part, at.Offset); err == io.EOF {
 		return nil, ErrChanged
 	} else if err != nil {
 		return nil, err

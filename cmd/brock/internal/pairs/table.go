@@ -113,7 +113,11 @@ func (t *table) named(fields []string) (p Pair, err error) {
 
 // object returns a row as a JSON object of its columns.
 func (t *table) object(fields []string) ([]byte, error) {
-	var b []byte
+	size := len("}")
+	for i, f := range fields {
+		size += len(t.names[i]) + len(f) + len(`,"":""`)
+	}
+	b := make([]byte, 0, size)
 	for i, f := range fields {
 		if !utf8.ValidString(f) || !utf8.ValidString(t.names[i]) {
 			return nil, errors.New("not UTF-8, which a JSON object needs")

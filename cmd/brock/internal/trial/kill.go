@@ -20,11 +20,11 @@ type killed struct {
 }
 
 func (k killed) String() string {
-	return fmt.Sprintf("%d processes killed while they wrote, %d while they recovered:%s"+
+	return fmt.Sprintf("%s killed while they wrote, %d while they recovered:%s"+
 		"all %s synced commits that they acknowledged are there, none in half%s"+
 		"(and %d whole ones that they had no time to acknowledge);%s"+
 		"reopened in %s, read-only in %s at most",
-		k.Writing, k.InRecovery, indent, human.Count(int64(k.Acknowledged)), indent, k.Unannounced, indent,
+		human.Things(int64(k.Writing), "process"), k.InRecovery, indent, human.Count(int64(k.Acknowledged)), indent, k.Unannounced, indent,
 		human.Duration(k.Open), human.Duration(k.ReadOnly))
 }
 

@@ -21,14 +21,15 @@ import (
 type compared struct {
 	Pairs   int64         `json:"pairs"`
 	Bytes   int64         `json:"bytes"`
-	Changed int64         `json:"changedSources"` // files that were written to meanwhile, and left out
-	Spent   time.Duration `json:"storeNanoseconds"`
+	Changed int64         `json:"changedSources"`   // files that were written to meanwhile, and left out
+	Took    time.Duration `json:"nanoseconds"`      // to read both, and to compare
+	Spent   time.Duration `json:"storeNanoseconds"` // of all readers
 	Readers int           `json:"readers"`
 }
 
 func (c compared) String() string {
-	s := fmt.Sprintf("%s pairs in random order, byte for byte as in the source: %s",
-		human.Count(c.Pairs), human.Rate(c.Pairs, "gets", c.Spent/time.Duration(c.Readers)))
+	s := fmt.Sprintf("%s pairs in random order, byte for byte as in the source:%s%s; the store alone %s",
+		human.Count(c.Pairs), indent, human.Rate(c.Pairs, "pairs", c.Took), human.Rate(c.Pairs, "gets", c.Spent/time.Duration(c.Readers)))
 	if c.Changed > 0 {
 		s += fmt.Sprintf("; %s changed meanwhile and were left out", human.Count(c.Changed))
 	}
@@ -51,11 +52,12 @@ func (t *trial) read() (fmt.Stringer, error) {
 		work:  t.Progress.Start("read", t.bytes),
 	}
 	defer c.work.End()
+	begin := time.Now()
 	readers := runtime.GOMAXPROCS(0)
 	if err := together(readers, func(int) error { return t.compare(c) }); err != nil {
 		return nil, err
 	}
-	return compared{c.pairs.Load(), c.bytes.Load(), c.changed.Load(), time.Duration(c.spent.Load()), readers}, nil
+	return compared{c.pairs.Load(), c.bytes.Load(), c.changed.Load(), time.Since(begin), time.Duration(c.spent.Load()), readers}, nil
 }
 
 // A reader takes this many pairs at a time, and reads values of this many bytes in one transaction,

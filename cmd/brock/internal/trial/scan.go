@@ -28,8 +28,8 @@ type passes struct {
 }
 
 func (s scanned) String() string {
-	return fmt.Sprintf("all, backward, and by %d prefixes:%skeys only %s; with values %s, %s",
-		s.Prefixes, indent, human.Rate(s.Keys.Pairs, "keys", s.Keys.Took), human.Rate(s.Values.Pairs, "pairs", s.Values.Took), human.ByteRate(s.Values.Bytes, s.Values.Took))
+	return fmt.Sprintf("all, backward, and by %s:%skeys only %s; with values %s, %s",
+		human.Things(int64(s.Prefixes), "prefix"), indent, human.Rate(s.Keys.Pairs, "keys", s.Keys.Took), human.Rate(s.Values.Pairs, "pairs", s.Values.Took), human.ByteRate(s.Values.Bytes, s.Values.Took))
 }
 
 // scan walks everything, in both directions, and each prefix, with and without
