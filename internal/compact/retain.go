@@ -16,9 +16,13 @@ type Rules struct {
 	// retained age are at or above it. A reader of an older version has an older View, whose
 	// files stay.
 	Watermark entry.Version
+	// Floor is a version below which no reader may ask for any more. It never falls. The Watermark
+	// does if the clock goes back, or a keyspace retains more than before: then entries stay that
+	// would have gone, but range deletes up to the Floor were laid over each other already.
+	Floor entry.Version
 	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
 	Versions int
-	// Keyspaces have a Watermark and Versions of their own; nil: none has.
+	// Keyspaces have a Watermark, Floor and Versions of their own; nil: none has.
 	Keyspaces map[entry.KeyspaceID]History
 	// Dropped reports whether a keyspace was dropped: then its entries and tombstones are
 	// garbage. A reader that began before the drop has an older View. nil: none was dropped.
@@ -42,8 +46,12 @@ type Rules struct {
 // History says which old versions of one keyspace stay; Rules has the same for all others.
 type History struct {
 	Watermark entry.Version
+	Floor     entry.Version
 	Versions  int
 }
+
+// seen is the newest version of range deletes that all readers see.
+func (h History) seen() entry.Version { return max(h.Watermark, h.Floor) }
 
 // verdict says what happens to an entry.
 type verdict uint8
@@ -197,7 +205,7 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h
 	}
-	return History{r.Watermark, r.Versions}
+	return History{r.Watermark, r.Floor, r.Versions}
 }
 
 // count adds the entry judged last, which stays, to the account of what was superseded, if it was.

@@ -25,8 +25,11 @@ type tombstoneWriter interface {
 // as the check of a commit may ask for it (Rules.Checked).
 func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, h.Watermark, func(t tombstone.Tombstone) error {
-			if t.Version <= r.Checked && !r.hidesOlder(t) {
+		return r.flatten(lo, hi, h.seen(), func(t tombstone.Tombstone) error {
+			switch {
+			case t.Version > h.Watermark: // entries that it hides stay, too
+				r.retain(a, &t)
+			case t.Version <= r.Checked && !r.hidesOlder(t):
 				return nil
 			}
 			return w.AddTombstone(t)
@@ -41,7 +44,7 @@ func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	}
 	return r.eachKeyspace(func(lo, hi []byte, h History) error {
 		return r.flatten(lo, hi, entry.MaxVersion, func(t tombstone.Tombstone) error {
-			if t.Version <= h.Watermark {
+			if t.Version <= h.seen() {
 				return nil
 			}
 			return w.AddNewest(t)
@@ -109,12 +112,12 @@ func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
 	})
 }
 
-// writeHistory adds the tombstones that are newer than the watermark, so that some readers don't
+// writeHistory adds the tombstones that are newer than what all readers see, so that some readers don't
 // see them. It returns the number of forests that they take.
 func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
-	least := r.Watermark
+	least := max(r.Watermark, r.Floor)
 	for _, h := range r.Keyspaces {
-		least = min(least, h.Watermark)
+		least = min(least, h.seen())
 	}
 	from := make([]tombstone.Sequence, len(r.Tombstones))
 	for i, s := range r.Tombstones {
@@ -129,12 +132,10 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	defer f.bounds.Free()
 	err := tombstone.Merge(from, func(t tombstone.Tombstone) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
-		if t.Version <= r.Of(id).Watermark || r.dropped(t.Lo) || f.ends(t) {
+		if t.Version <= r.Of(id).seen() || r.dropped(t.Lo) || f.ends(t) {
 			return nil
 		}
-		if r.Bottom && t.Version > r.Checked {
-			a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
-		}
+		r.retain(a, &t)
 		return f.add(t)
 	})
 	if err == nil {
@@ -143,12 +144,21 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	return f.written, err
 }
 
+// retain adds a tombstone that is newer than the watermark to the account, if only history needs
+// it.
+func (r *Rules) retain(a *meta.Account, t *tombstone.Tombstone) {
+	if r.Bottom && t.Version > r.Checked {
+		id, _ := entry.KeyspaceOf(t.Lo)
+		a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
+	}
+}
+
 // checkFlat returns an error for a flat tombstone of a run that not all readers see. It would be
-// lost: it is neither in the history, nor seen as of the watermark. As watermarks never fall, there
-// is none.
+// lost: it is neither in the history, nor in what all readers see. As floors never fall, there is
+// none.
 func (r *Rules) checkFlat(t tombstone.Tombstone) error {
 	id, _ := entry.KeyspaceOf(t.Lo)
-	if w := r.Of(id).Watermark; t.Version > w {
+	if w := r.Of(id).seen(); t.Version > w {
 		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
 	}
 	return nil

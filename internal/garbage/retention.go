@@ -22,8 +22,6 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	now := t.Now().UnixMilli()
 	l := t.Views.Current().Layout
 	visible := t.Views.Visible()
-	// A watermark never falls, also if the clock goes back or a keyspace retains more than before:
-	// what was made for one is read by later ones.
 	history := func(id entry.KeyspaceID, floor entry.Version) compact.History {
 		r, _ := t.Policy.RetentionOf(l, id)
 		oldest := visible
@@ -31,11 +29,12 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 			// Of the millisecond itself only the last version is known, and others were visible in it.
 			oldest = min(visible, l.VersionAt(now-r.Age.Milliseconds()-1))
 		}
-		return compact.History{Watermark: max(oldest, floor), Versions: r.Versions}
+		return compact.History{Watermark: oldest, Floor: floor, Versions: r.Versions}
 	}
 	main := history(entry.DefaultKeyspace, l.Floor())
 	r := compact.Rules{
 		Watermark: main.Watermark,
+		Floor:     main.Floor,
 		Versions:  main.Versions,
 		Bottom:    bottom,
 		Now:       uint64(max(now, 0)),

@@ -13,9 +13,7 @@ type unreadable struct{}
 
 func (unreadable) Versions() (least, greatest entry.Version) { return 1, 4 }
 
-func (unreadable) Since(entry.Version, func(tombstone.Tombstone) error) error {
-	return errors.New("unreadable")
-}
+func (unreadable) Ordered(entry.Version) tombstone.Sequence { return nil }
 
 func (unreadable) Find([]byte, entry.Version, *tombstone.Stretch) (entry.Version, error) {
 	return 0, errors.New("unreadable")

@@ -49,7 +49,7 @@ type unreadable struct{ n int }
 
 func (f *unreadable) Versions() (least, greatest entry.Version) { return 2, 2 }
 
-func (f *unreadable) Since(entry.Version, func(tombstone.Tombstone) error) error { return nil }
+func (f *unreadable) Ordered(entry.Version) tombstone.Sequence { return nil }
 
 func (f *unreadable) Find(key []byte, _ entry.Version, s *tombstone.Stretch) (entry.Version, error) {
 	if f.n--; f.n < 0 {

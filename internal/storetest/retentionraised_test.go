@@ -24,11 +24,22 @@ func TestRetentionRaisedBehindARangeDelete(t *testing.T) {
 	must(t, ks.DeleteRange(b("key 2"), b("key 8")))
 	must(t, db.Flush(t.Context()))
 	must(t, ks.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Age: 24 * time.Hour}}))
-	for range 2 {
+	for range 3 {
 		must(t, db.Compact(t.Context()))
 		must(t, db.View(func(txn *brock.Txn) error {
 			wantEqual(t, "keys", keysOf(txn.In(ks)), "key 0 key 1 key 8 key 9")
 			return nil
 		}))
 	}
+	// What was there when the retention was raised stays, too.
+	versions := 0
+	must(t, db.View(func(txn *brock.Txn) error {
+		it := txn.In(ks).NewIterator(brock.IteratorOptions{AllVersions: true})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			versions++
+		}
+		return it.Err()
+	}))
+	wantEqual(t, "versions, deletes included", versions, 16)
 }
