@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -55,22 +56,30 @@ func newSound(t *testing.T, seed uint64) *sound {
 	return s
 }
 
-// session opens the store, writes and ends: in order, by a kill or by a power cut.
+// session opens the store, writes and ends: in order, by a kill or by a power cut. Sometimes a copy
+// takes the place of the store.
 func (s *sound) session(t *testing.T) {
 	s.open(t)
 	for range 5 + s.rng.IntN(40) {
 		s.step(t)
 	}
-	switch end := s.rng.IntN(4); end {
+	end := s.rng.IntN(8)
+	mem := s.mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashMode(s.rng.IntN(int(vfs.Chaos) + 1)), Seed: s.rng.Uint64()})
+	copied := s.o
+	copied.Dir, copied.ValueDir = s.o.Dir+"+", ""
+	switch end {
 	case 0, 1:
-		must(t, s.db.Close())
-	default:
-		mode := []vfs.CrashMode{vfs.All, vfs.Prefix}[end-2]
-		mem := s.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: s.rng.Uint64()})
-		must(t, s.db.Close())
-		s.mem = mem
-		s.o.FS = mem
+		s.mem, s.o.FS = mem, mem
+	case 2:
+		must(t, s.db.Checkpoint(t.Context(), copied.Dir))
+		s.o = copied
+	case 3:
+		var stream bytes.Buffer
+		must2(s.db.Backup(t.Context(), &stream, brock.BackupOptions{}))
+		must2(brock.Restore(t.Context(), &stream, copied))
+		s.o = copied
 	}
+	must(t, s.db.Close())
 }
 
 func (s *sound) open(t *testing.T) {
