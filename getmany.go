@@ -14,13 +14,6 @@ const getManyBatch = 64
 // until GetMany has ended: it looks up 64 of them at a time.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
-		if len(keys) == 0 {
-			return
-		}
-		if err := t.usable(); err != nil {
-			yield(nil, err)
-			return
-		}
 		var items []*Item
 		for batch := range slices.Chunk(keys, getManyBatch) {
 			// All values of a batch are on their way before the first is yielded.
@@ -41,6 +34,10 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 
 // look appends the items of keys, up to the first error, and asks the disk for their values.
 func (t *Txn) look(items []*Item, keys [][]byte) ([]*Item, error) {
+	// The user may have ended the transaction since the last batch: then its pin is another's.
+	if err := t.usable(); err != nil {
+		return items, err
+	}
 	values := t.values()
 	reads := values.Pin.Reads()
 	for _, key := range keys {

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tree"
@@ -353,6 +354,15 @@ func (t *transaction) lend(b []byte) []byte {
 	return t.lent.lend(b)
 }
 
+// poison overwrites what lend has returned. Iterators on other goroutines may call lend meanwhile.
+func (t *transaction) poison() {
+	if invariant.Poisons {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.lent.poison()
+	}
+}
+
 // Set writes a pair. Key and value are copied. It returns ErrReadOnly in a read-only
 // transaction, and ErrInvalid for a key or value that can't be stored: then the transaction is
 // as before the call, and can be used. After any other error, such as ErrNoSpace when writes go
@@ -504,7 +514,7 @@ func (t *transaction) end(state uint32) {
 	t.closeIterators()
 	// Counters are shared by all transactions: each adds to them once, at its end.
 	t.db.counters.addReads(int64(t.gets), int64(t.iterators), uint32(t.phase))
-	t.lent.poison()
+	t.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
 		w.recycle()

@@ -64,7 +64,7 @@ func (w *writes) checkSince(r *Request) error {
 		if n++; n > mostArrivals || hi != nil {
 			return errStale
 		}
-		return r.Check.Reads.Refuse(lo, hi)
+		return r.Check.Reads.Refuse(lo)
 	}
 	for _, before := range w.before {
 		for rest := before.Payload; len(rest) > 0; {

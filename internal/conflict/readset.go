@@ -161,29 +161,17 @@ func (s *ReadSet) Prepare() {
 	s.orderKeys()
 }
 
-// Refuse returns a Refusal if any of [lo, hi) was read, by itself or in a range; without
-// hi, if lo was.
-func (s *ReadSet) Refuse(lo, hi []byte) error {
-	switch {
-	case !s.Touches(lo, hi):
-		return nil
-	case hi == nil:
-		return RefuseKey(lo)
+// Refuse returns a Refusal if k was read, by itself or in a range.
+func (s *ReadSet) Refuse(k []byte) error {
+	if s.Touches(k) {
+		return RefuseKey(k)
 	}
-	return RefuseRange(lo, hi)
+	return nil
 }
 
-// Touches reports whether any of [lo, hi) was read, by itself or in a range;
-// without hi, whether lo was. It looks keys up, but walks all for a range.
-func (s *ReadSet) Touches(lo, hi []byte) bool {
-	if hi == nil {
-		return s.touchesKey(lo) || s.touchesRange(lo)
-	}
-	// A range that was read meets [lo, hi) if it begins in there, or has lo in it.
-	in := func(k []byte) bool { return bytes.Compare(lo, k) <= 0 && bytes.Compare(k, hi) < 0 }
-	return slices.ContainsFunc(s.keys, func(o key) bool { return in(s.text(o.at)) }) ||
-		slices.ContainsFunc(s.ranges, func(r span) bool { return in(s.text(r.lo)) }) || s.touchesRange(lo)
-}
+// Touches reports whether k was read, by itself or in a range. Of ranges of keys nothing is
+// asked: that would take a walk of all that was read.
+func (s *ReadSet) Touches(k []byte) bool { return s.touchesKey(k) || s.touchesRange(k) }
 
 func (s *ReadSet) touchesKey(k []byte) bool {
 	if len(s.keys) == 0 {

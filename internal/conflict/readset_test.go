@@ -142,7 +142,7 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 				s.AddRange(lo, hi)
 				ranges = append(ranges, [2][]byte{lo, hi})
 			case 1: // questions in between must not harm what is added later
-				s.Touches(word(), nil)
+				s.Touches(word())
 			default:
 				k := word()
 				addKey(&s, string(k))
@@ -170,8 +170,8 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 			t.Fatalf("Check = %v, want a conflict: %v", err, want)
 		}
 		for range 50 {
-			if k := word(); s.Touches(k, nil) != touched(k) {
-				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k, nil), keys, ranges)
+			if k := word(); s.Touches(k) != touched(k) {
+				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k), keys, ranges)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func BenchmarkTouches(b *testing.B) {
 			}
 			key := []byte("vsz=00016-k=9999999999")
 			for b.Loop() {
-				if s.Touches(key, nil) {
+				if s.Touches(key) {
 					b.Fatal("touched")
 				}
 			}
@@ -234,8 +234,8 @@ func TestCoarseReadSet(t *testing.T) {
 		}
 		touched := func(k string) {
 			store := &changes{versions: map[string]entry.Version{k: 7}}
-			if err := s.Check(store, 6); !s.Touches([]byte(k), nil) || !is(err, true) {
-				t.Fatalf("seed %d: %q was read: touched %v, %v", seed, k, s.Touches([]byte(k), nil), err)
+			if err := s.Check(store, 6); !s.Touches([]byte(k)) || !is(err, true) {
+				t.Fatalf("seed %d: %q was read: touched %v, %v", seed, k, s.Touches([]byte(k)), err)
 			}
 			if err := s.Check(store, 7); err != nil {
 				t.Fatalf("seed %d: %q has not changed, and is a conflict", seed, k)
@@ -251,7 +251,7 @@ func TestCoarseReadSet(t *testing.T) {
 			}
 		}
 		for k, read := range map[string]bool{"": false, "!": false, "~": len(ranges) > 0} {
-			if !read && s.Touches([]byte(k), nil) {
+			if !read && s.Touches([]byte(k)) {
 				t.Errorf("seed %d: %q lies before all that was read", seed, k)
 			}
 		}
@@ -271,13 +271,13 @@ func TestRepeatsMakeNoRanges(t *testing.T) {
 		}
 	}
 	for i := range 50 {
-		if read, not := fmt.Sprintf("%02d", i*2), fmt.Sprintf("%02d", i*2+1); !s.Touches([]byte(read), nil) || s.Touches([]byte(not), nil) {
-			t.Errorf("%s was read, %s was not: %v, %v", read, not, s.Touches([]byte(read), nil), s.Touches([]byte(not), nil))
+		if read, not := fmt.Sprintf("%02d", i*2), fmt.Sprintf("%02d", i*2+1); !s.Touches([]byte(read)) || s.Touches([]byte(not)) {
+			t.Errorf("%s was read, %s was not: %v, %v", read, not, s.Touches([]byte(read)), s.Touches([]byte(not)))
 		}
 	}
 	for i := range 9 {
 		lo := fmt.Sprintf("x%d", i)
-		if !s.Touches([]byte(lo+"4"), nil) || s.Touches([]byte(lo+"5"), nil) {
+		if !s.Touches([]byte(lo+"4")) || s.Touches([]byte(lo+"5")) {
 			t.Errorf("[%s, %s5) was read", lo, lo)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
@@ -17,11 +18,14 @@ import (
 func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, unread []*view.Run, since *layout.Layout) (lists []layout.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var dead layout.Deaths
+	isNew := make(map[entry.FileNum]bool)
+	for _, s := range edit.AddSegments {
+		isNew[s.Num] = true
+	}
 	for _, list := range out.Dead.Lists() {
-		isNew := slices.ContainsFunc(edit.AddSegments, func(s layout.Segment) bool { return s.Num == list.Segment })
 		s := l.Segment(list.Segment)
 		switch {
-		case s == nil && !isNew: // it goes as a whole
+		case s == nil && !isNew[list.Segment]: // it goes as a whole
 			continue
 		case s != nil && s.State().Status == layout.Relocated:
 			if list, err = current.Segments.Find(list.Segment).Moved.Dead(list); err != nil {
@@ -57,6 +61,10 @@ func DropUnreferenced(edit *layout.Edit, l *layout.Layout) error {
 		return err
 	}
 	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
-	edit.Dead = slices.DeleteFunc(edit.Dead, func(d layout.Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
+	dropped := make(map[entry.FileNum]bool)
+	for _, num := range edit.DropSegments {
+		dropped[num] = true
+	}
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d layout.Dead) bool { return dropped[d.Segment] })
 	return nil
 }

@@ -125,7 +125,8 @@ func (f *Opener) openGrowing(kind filename.Kind, num entry.FileNum, o segment.Op
 }
 
 func (n *following) remaps() error {
-	var found []*view.Segment
+	var found, opened []*view.Segment
+	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
 	for _, s := range n.next.Layout.Segments() {
 		st := s.State()
 		if st.Status != layout.Relocated {
@@ -143,7 +144,7 @@ func (n *following) remaps() error {
 			if r, err = n.files.OpenRemap(st, target); err != nil {
 				return Missing(err, "a remap that the manifest names")
 			}
-			n.opened.Segments = n.opened.Segments.With(r)
+			opened = append(opened, r)
 		}
 		found = append(found, r)
 	}

@@ -84,7 +84,9 @@ func (s *Sampler) retention(key []byte, by entry.Version) (r policy.Retention, l
 
 // look finds what a record replaces, and counts it `times` times, as the sample stands for
 // other records, too. In a keyspace that keeps N versions, a set replaces the N-th older one, and
-// anything else all of them. What can't be read is not counted: a reader of it gets the error.
+// anything else all of them. Beyond policy.SampleMostLooks versions it doesn't look: what is replaced
+// there is little beside what is kept. What can't be read is not counted: a reader of it gets the
+// error.
 func (s *Sampler) look(r *entry.Record, times float64) {
 	h := hash.Sum(s.seed, r.Key)
 	retention, line := s.retention(r.Key, r.Version)
@@ -99,7 +101,7 @@ func (s *Sampler) look(r *entry.Record, times float64) {
 		if last || r.Kind != entry.Set {
 			s.count(to, line, &e, times, retention.Age)
 		}
-		if last || e.Kind == entry.SetLatest {
+		if last || e.Kind == entry.SetLatest || s.looks == policy.SampleMostLooks {
 			return
 		}
 		if before = e.Version - 1; r.Kind == entry.Set && retention.Age > 0 {

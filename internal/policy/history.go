@@ -91,7 +91,7 @@ func (o *Options) NextDead(l *layout.Layout, list []meta.Superseded, now uint64)
 // share of its age beyond that, so that a run is rewritten some dozen times within the age at most.
 func (o *Options) aging(l *layout.Layout, r *layout.Run) (steps []entry.Expiring) {
 	list := r.Superseded
-	if most := o.longest(l); list == nil && most.Age > 0 {
+	if list == nil && o.longest(l).Age > 0 {
 		// An earlier release has not counted it. A compaction does, once all of it has aged.
 		list = []meta.Superseded{{Keyspace: meta.AnyKeyspace, Version: r.MaxVersion}}
 	}

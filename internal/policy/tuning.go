@@ -164,6 +164,7 @@ const (
 	SampleDeleteBytes = 1 << 10     // a delete counts as 1 KB more than its record,
 	ShortAge          = time.Second // history of less counts as garbage at once: when it began is known by edits only
 	SampleLargest     = 128         // or as 1/128 of the largest value lately written, if that is more
+	SampleMostLooks   = 1 << 10     // versions of a key that one look passes, while all commits wait
 )
 
 // Disk space. A larger reserve leaves more for work that frees space, and less for

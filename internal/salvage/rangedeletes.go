@@ -2,7 +2,6 @@ package salvage
 
 import (
 	"bytes"
-	"errors"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run"
@@ -10,19 +9,17 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// rangeDeletes collects range deletes in bounded memory. What exceeds it goes to runs in the
-// target's directory, which have the newest range delete at each place only: older ones delete
-// nothing more, as the new store has one version of each key.
+// rangeDeletes collects range deletes in bounded memory. What exceeds it goes to runs, which have
+// the newest range delete at each place only: older ones delete nothing more, as the new store has
+// one version of each key.
 type rangeDeletes struct {
-	to    *maker
+	levels
 	limit int64
 	set   *tombstone.Set
-	runs  []meta.Run
-	open  []*run.Reader
 }
 
 func newRangeDeletes(to *maker, limit int64) *rangeDeletes {
-	return &rangeDeletes{to: to, limit: max(limit, 1<<20)}
+	return &rangeDeletes{levels: levels{to: to}, limit: max(limit, 1<<20)}
 }
 
 // add adds a copy of t.
@@ -31,65 +28,46 @@ func (d *rangeDeletes) add(t tombstone.Tombstone) error {
 	if int64(d.set.Bytes()+d.set.Memory()) < d.limit {
 		return nil
 	}
-	if err := d.write(d.set); err != nil {
-		return err
-	}
-	d.set = nil
-	if len(d.runs) < fanIn {
-		return nil
-	}
-	return d.compact()
-}
-
-// compact makes one run of all.
-func (d *rangeDeletes) compact() error {
-	sources, err := d.sources()
+	m, err := d.write(d.set)
 	if err != nil {
 		return err
 	}
-	old := d.runs
-	d.runs = nil
-	err = d.write(sources...)
-	d.close()
-	return errors.Join(err, d.to.removeRuns(old))
+	d.set = nil
+	return d.push(0, m, d.join)
+}
+
+// join makes one run of several.
+func (d *rangeDeletes) join(list []meta.Run) (m meta.Run, err error) {
+	sources, err := d.tombstones(list)
+	if err != nil {
+		return m, err
+	}
+	return d.write(sources...)
 }
 
 // write writes a run of the newest range deletes of sources.
-func (d *rangeDeletes) write(sources ...tombstone.Source) error {
+func (d *rangeDeletes) write(sources ...tombstone.Source) (meta.Run, error) {
 	cover := tombstone.NewForwardCover(entry.MaxVersion, sources...)
 	defer cover.Close()
-	m, err := d.to.writeRun(func(w *run.Writer) error {
+	return d.to.writeRun(func(w *run.Writer) error {
 		return cover.Flatten([]byte{0}, nil, w.AddTombstone)
 	})
-	if err == nil {
-		d.runs = append(d.runs, m)
-	}
-	return err
 }
 
 // sources opens all that was added. It is valid until close.
 func (d *rangeDeletes) sources() ([]tombstone.Source, error) {
-	all := []tombstone.Source{d.set}
-	for _, m := range d.runs {
-		r, err := d.to.openRun(m)
+	sources, err := d.tombstones(d.all())
+	return append(sources, d.set), err
+}
+
+// tombstones opens runs. They are valid until close.
+func (d *rangeDeletes) tombstones(list []meta.Run) (sources []tombstone.Source, err error) {
+	for _, m := range list {
+		r, err := d.reader(m)
 		if err != nil {
 			return nil, err
 		}
-		d.open = append(d.open, r)
-		all = append(all, r.Tombstones())
+		sources = append(sources, r.Tombstones())
 	}
-	return all, nil
-}
-
-func (d *rangeDeletes) close() {
-	for _, r := range d.open {
-		_ = r.Close()
-	}
-	d.open = nil
-}
-
-// remove removes the runs.
-func (d *rangeDeletes) remove() error {
-	d.close()
-	return d.to.removeRuns(d.runs)
+	return sources, nil
 }

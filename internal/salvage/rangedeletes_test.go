@@ -67,3 +67,41 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		}
 	}
 }
+
+// removals adds up the lengths of files that are removed.
+type removals struct {
+	vfs.FS
+	bytes int64
+}
+
+func (r *removals) Remove(path string) error {
+	info, err := r.Stat(path)
+	r.bytes += info.Size
+	return errors.Join(err, r.FS.Remove(path))
+}
+
+// TestRangeDeletesAreRewrittenOncePerLevel adds n range deletes apart from each other, and four times
+// as many: what runs were written for, and removed again, is not sixteen times as much.
+func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
+	rewritten := func(n int) int64 {
+		fs := &removals{FS: vfs.NewMem()}
+		if err := fs.MkdirAll("/to"); err != nil {
+			t.Fatal(err)
+		}
+		d := newRangeDeletes(&maker{Target: Target{FS: fs, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d.limit = 20_000
+		for i := range n {
+			lo := fmt.Appendf(make([]byte, 1, 300), "%0290d", i)
+			if err := d.add(tombstone.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.remove(); err != nil {
+			t.Fatal(err)
+		}
+		return fs.bytes
+	}
+	if few, many := rewritten(3000), rewritten(12_000); many > 7*few {
+		t.Errorf("%d bytes are rewritten, for four times as many %d", few, many)
+	}
+}

@@ -9,19 +9,14 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// sorter sorts entries in bounded memory. Entries that exceed it go to runs in the target's
-// directory; ten runs of a level are compacted into one of the next. Of entries with the same key
-// and version, the one that was added last counts.
+// sorter sorts entries in bounded memory. Entries that exceed it go to runs. Of entries with the
+// same key and version, the one that was added last counts.
 type sorter struct {
-	to     *maker
-	limit  int64
-	list   []entry.Entry
-	bytes  int64
-	levels [][]meta.Run // level 0 is the newest; in each level the newest run is last
-	open   []*run.Reader
+	levels
+	limit int64
+	list  []entry.Entry
+	bytes int64
 }
-
-const fanIn = 10
 
 // ordered is the part of iterator.Iterator that a merge needs.
 type ordered interface {
@@ -44,7 +39,9 @@ func (m *inMemory) Entry() *entry.Entry { return &m.list[m.at] }
 func (m *inMemory) Err() error          { return nil }
 func (m *inMemory) Close()              {}
 
-func newSorter(to *maker, limit int64) *sorter { return &sorter{to: to, limit: max(limit, 1<<20)} }
+func newSorter(to *maker, limit int64) *sorter {
+	return &sorter{levels: levels{to: to}, limit: max(limit, 1<<20)}
+}
 
 // add adds a copy of e.
 func (s *sorter) add(e *entry.Entry) error {
@@ -88,30 +85,21 @@ func (s *sorter) flush() error {
 	}
 	clear(s.list)
 	s.list, s.bytes = s.list[:0], 0
-	return s.push(0, m)
+	return s.push(0, m, s.join)
 }
 
 func (s *sorter) write(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
 	return s.to.writeRun(func(w *run.Writer) error { return fill(w.Add) })
 }
 
-// push adds a run to a level, and makes one run of the level once it has enough.
-func (s *sorter) push(level int, m meta.Run) error {
-	if level == len(s.levels) {
-		s.levels = append(s.levels, nil)
-	}
-	s.levels[level] = append(s.levels[level], m)
-	if len(s.levels[level]) < fanIn {
-		return nil
-	}
-	list := s.levels[level]
+// join makes one run of several.
+func (s *sorter) join(list []meta.Run) (m meta.Run, err error) {
 	it, err := s.merged(list)
 	if err != nil {
-		return err
+		return m, err
 	}
-	defer s.close()
 	defer it.Close()
-	m, err = s.write(func(add func(*entry.Entry) error) error {
+	return s.write(func(add func(*entry.Entry) error) error {
 		for ok := it.First(); ok; ok = it.Next() {
 			if err := add(it.Entry()); err != nil {
 				return err
@@ -119,14 +107,6 @@ func (s *sorter) push(level int, m meta.Run) error {
 		}
 		return it.Err()
 	})
-	if err != nil {
-		return err
-	}
-	s.levels[level] = nil
-	if err := s.to.removeRuns(list); err != nil {
-		return err
-	}
-	return s.push(level+1, m)
 }
 
 // merged returns an iterator over runs. Of entries with the same key and version, that of the
@@ -134,11 +114,10 @@ func (s *sorter) push(level int, m meta.Run) error {
 func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	var sources []iterator.Iterator
 	for _, m := range slices.Backward(list) {
-		r, err := s.to.openRun(m)
+		r, err := s.reader(m)
 		if err != nil {
 			return nil, err
 		}
-		s.open = append(s.open, r)
 		sources = append(sources, r.Copier())
 	}
 	return iterator.Merge(sources), nil
@@ -146,35 +125,12 @@ func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 
 // iterator returns an iterator over all entries that were added. It is valid until remove.
 func (s *sorter) iterator() (ordered, error) {
-	if len(s.levels) == 0 {
+	if len(s.runs) == 0 {
 		s.sort()
 		return &inMemory{list: s.list, at: -1}, nil
 	}
 	if err := s.flush(); err != nil {
 		return nil, err
 	}
-	var all []meta.Run
-	for _, list := range slices.Backward(s.levels) {
-		all = append(all, list...)
-	}
-	return s.merged(all)
-}
-
-func (s *sorter) close() {
-	for _, r := range s.open {
-		_ = r.Close()
-	}
-	s.open = nil
-}
-
-// remove removes the runs.
-func (s *sorter) remove() error {
-	s.close()
-	for _, list := range s.levels {
-		if err := s.to.removeRuns(list); err != nil {
-			return err
-		}
-	}
-	s.levels, s.list = nil, nil
-	return nil
+	return s.merged(s.all())
 }

@@ -43,6 +43,8 @@ type survey struct {
 	stamps    map[filename.Name]entry.Version
 	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
 	keyspaces map[entry.KeyspaceID]layout.Keyspace
+	ids       []entry.KeyspaceID // of keyspaces and of the default one, ascending
+	names     map[string]bool    // of keyspaces, those that one had before, too; nil: name has not made it
 	dropped   map[entry.KeyspaceID]bool
 	nextID    uint64        // ID of the next new keyspace
 	version   entry.Version // the newest version that is known
@@ -190,6 +192,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 		v.readAbout()
 	}
 	v.rename()
+	v.ids = append([]entry.KeyspaceID{entry.DefaultKeyspace}, slices.Sorted(maps.Keys(v.keyspaces))...)
 	return nil
 }
 
@@ -353,21 +356,24 @@ func (v *survey) forgotten(key []byte) bool {
 }
 
 // loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
-// and included; nil is no bound.
+// and included; nil is no bound. It looks at no keyspace beyond them: there may be many damages.
 func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
-	c.Keys = append(c.Keys, v.keys(entry.DefaultKeyspace, "", lower, upper)...)
-	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
-		c.Keys = append(c.Keys, v.keys(id, v.keyspaces[id].Name, lower, upper)...)
+	from := 0
+	if id, ok := entry.KeyspaceOf(lower); ok {
+		from, _ = slices.BinarySearch(v.ids, id)
+	}
+	for _, id := range v.ids[from:] {
+		prefix := entry.AppendKeyspace(nil, id)
+		if upper != nil && bytes.Compare(upper, prefix) < 0 {
+			break
+		}
+		c.Keys = append(c.Keys, keyRange(prefix, v.keyspaces[id].Name, lower, upper))
 	}
 	v.lose(c)
 }
 
-// keys returns the part of a range of stored keys that lies in one keyspace, or nil.
-func (v *survey) keys(id entry.KeyspaceID, name string, lower, upper []byte) []errs.KeyRange {
-	prefix, after := entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id)
-	if upper != nil && bytes.Compare(upper, prefix) < 0 || lower != nil && bytes.Compare(lower, after) >= 0 {
-		return nil
-	}
+// keyRange returns the part of a range of stored keys that lies in the keyspace with a prefix.
+func keyRange(prefix []byte, name string, lower, upper []byte) errs.KeyRange {
 	r := errs.KeyRange{Keyspace: name}
 	if key, found := bytes.CutPrefix(lower, prefix); found && len(key) > 0 {
 		r.Lower = bytes.Clone(key)
@@ -375,7 +381,7 @@ func (v *survey) keys(id entry.KeyspaceID, name string, lower, upper []byte) []e
 	if key, found := bytes.CutPrefix(upper, prefix); found {
 		r.Upper = append(bytes.Clone(key), 0)
 	}
-	return []errs.KeyRange{r}
+	return r
 }
 
 // damaged returns a report of damage to a file.
@@ -393,13 +399,16 @@ func (v *survey) name(id entry.KeyspaceID) string {
 	if k, found := v.keyspaces[id]; found {
 		return k.Name
 	}
-	taken := map[string]bool{}
-	for _, k := range v.keyspaces {
-		taken[k.Name] = true
+	if v.names == nil {
+		v.names = make(map[string]bool, len(v.keyspaces))
+		for _, k := range v.keyspaces {
+			v.names[k.Name] = true
+		}
 	}
 	name := fmt.Sprintf("salvaged-%d", id)
-	for taken[name] {
+	for v.names[name] {
 		name += "-"
 	}
+	v.names[name] = true
 	return name
 }

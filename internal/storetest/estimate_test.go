@@ -142,3 +142,25 @@ func TestSplitCutsBehindTheFirstKey(t *testing.T) {
 	must(t, db.Set(b("l"), b("w")))
 	wantEqual(t, "Split of two keys", fmt.Sprintf("%s", db.Split(b("k"), nil, 7)), "[l]")
 }
+
+// A few small entries among large ones are cut into as many parts as are asked for.
+func TestSplitOfASmallPartBesideLargeValues(t *testing.T) {
+	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 32 << 10}})
+	for i := range 40 {
+		must(t, db.Set(fmt.Appendf(nil, "a%02d", i), incompressible(i, 16_000)))
+		must(t, db.Set(fmt.Appendf(nil, "m%02d", i/2), b("small")))
+		must(t, db.Set(fmt.Appendf(nil, "z%02d", i), incompressible(i, 16_000)))
+	}
+	check := func(where string) {
+		t.Helper()
+		n, _ := db.EstimateSize(b("m"), b("n"))
+		wantEqual(t, "entries "+where, n >= 20 && n <= 40, true)
+		wantEqual(t, "Split "+where, fmt.Sprintf("%s", db.Split(b("m"), b("n"), 4)), "[m05 m10 m15]")
+		wantEqual(t, "Split of ten keys "+where, fmt.Sprintf("%s", db.Split(b("m05"), b("m15"), 2)), "[m10]")
+	}
+	check("in memory")
+	must(t, db.Flush(t.Context()))
+	check("as flushed")
+	must(t, db.Compact(t.Context()))
+	check("in one run")
+}

@@ -199,3 +199,73 @@ func TestLentValuesOfLeakedTransactionsStay(t *testing.T) {
 		t.Error("the value of a leaked transaction has changed")
 	}
 }
+
+// A transaction may end while its iterators read values on other goroutines: each value is whole, or
+// an error is returned.
+func TestTransactionsEndWhileIteratorsReadValues(t *testing.T) {
+	const values = 300
+	db, pair := lentStore(t, values)
+	for round := range 20 {
+		txn := db.NewTransaction(false)
+		var readers sync.WaitGroup
+		begun := make(chan bool, 4)
+		for range cap(begun) {
+			it := txn.NewIterator(brock.IteratorOptions{})
+			readers.Go(func() {
+				defer it.Close()
+				for n := range values {
+					if n == round {
+						begun <- true
+					}
+					if n == 0 {
+						it.Rewind()
+					} else {
+						it.Next()
+					}
+					// ValueCopy: what Value returns is not valid any more once the transaction ends.
+					got, err := it.Item().ValueCopy(nil)
+					if errors.Is(err, brock.ErrTxnDone) || !it.Valid() {
+						return
+					}
+					if _, want := pair(n); err != nil || !bytes.Equal(got, want) {
+						t.Errorf("value %d: other bytes, %v", n, err)
+					}
+					if _, err := it.Item().Value(); err != nil && !errors.Is(err, brock.ErrTxnDone) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		<-begun
+		txn.Discard()
+		for i := range 20 {
+			key, want := pair(i)
+			if got := must2(db.Get(key)); !bytes.Equal(got, want) {
+				t.Errorf("value %d: other bytes", i)
+			}
+		}
+		readers.Wait()
+	}
+}
+
+// GetMany looks nothing up once its transaction has ended, as the pin is another reader's by then.
+func TestGetManyOfATransactionThatEnds(t *testing.T) {
+	const values = 300
+	db, pair := lentStore(t, values)
+	var keys [][]byte
+	for i := range values {
+		key, _ := pair(i)
+		keys = append(keys, key)
+	}
+	txn, n := db.NewTransaction(false), 0
+	for item, err := range txn.GetMany(keys) {
+		txn.Discard()
+		if n++; err == nil {
+			_, err = item.Value()
+		}
+		wantErr(t, "an item of an ended transaction", err, brock.ErrTxnDone)
+	}
+	if n == 0 || n == values {
+		t.Errorf("%d items", n)
+	}
+}

@@ -197,9 +197,15 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	for _, r := range c.runs {
 		r.Retire()
 	}
+	replaced := make(map[entry.FileNum]bool) // a clustering replaces all segments
+	for _, num := range edit.DropSegments {
+		replaced[num] = true
+	}
+	for _, s := range edit.States {
+		replaced[s.Num] = true
+	}
 	gone := func(num entry.FileNum) bool {
-		return num <= l.FlushedTo() && l.Segment(num) == nil || slices.Contains(edit.DropSegments, num) ||
-			slices.ContainsFunc(edit.States, func(s layout.SegmentState) bool { return s.Num == num })
+		return replaced[num] || num <= l.FlushedTo() && l.Segment(num) == nil
 	}
 	for _, f := range next.Segments.Files {
 		if gone(f.Num) {
@@ -207,14 +213,16 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 		}
 	}
 	next.Segments = next.Segments.Without(gone)
+	var wanted []*view.Segment
 	for _, f := range slices.Concat(added.Files, added.Remaps) {
 		if l.Segment(f.Num) == nil {
 			f.Retire()
 			unwanted = append(unwanted, f)
 		} else {
-			next.Segments = next.Segments.With(f)
+			wanted = append(wanted, f)
 		}
 	}
+	next.Segments = next.Segments.With(wanted...)
 	next.Layout = l
 	in.budget.Measure(next)
 	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.List()}, in.cfg.Policy)

@@ -274,7 +274,7 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 		return nil
 	}
 	if c.Isolation == conflict.Serializable {
-		return s.eachSince(c.Reads.Refuse)
+		return s.read(c.Reads)
 	}
 	return s.eachSince(func(lo, hi []byte) error {
 		switch wrote, err := s.Writes(lo, hi); {
@@ -285,6 +285,35 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 		}
 		return conflict.RefuseRange(lo, hi)
 	})
+}
+
+// read returns a conflict.Refusal if something of reads has changed since Prepare. Ranges that were
+// deleted are laid over each other first: to look each one up would take a walk of all reads.
+func (s *spilled) read(reads *conflict.ReadSet) error {
+	var ranges *tombstone.Set
+	err := s.eachSince(func(lo, hi []byte) error {
+		if hi == nil {
+			return reads.Refuse(lo)
+		}
+		ranges = ranges.With(tombstone.Tombstone{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Version: entry.MaxVersion})
+		return nil
+	})
+	if err != nil || ranges == nil {
+		return err
+	}
+	return reads.Check(deleted{ranges}, s.checked)
+}
+
+// deleted is the conflict.Changes of ranges that were deleted.
+type deleted struct{ ranges *tombstone.Set }
+
+func (d deleted) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
+	v := d.ranges.Newest(key, entry.MaxVersion)
+	return v, v > 0, nil
+}
+
+func (d deleted) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	return d.ranges.ChangedSince(lo, hi, since), nil
 }
 
 // eachSince is view.Pin.EachSince, for what was committed since Prepare. It runs in the

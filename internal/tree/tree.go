@@ -168,7 +168,7 @@ func (t *Tree) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo en
 		if n++; n > reads.Len() || hi != nil {
 			return errTooMany
 		}
-		return reads.Refuse(lo, hi)
+		return reads.Refuse(lo)
 	})
 	if err == errTooMany || err == nil && !all {
 		p.SortSince(since)

@@ -26,17 +26,37 @@ func (v *View) Entries(lo, hi []byte) (n int) {
 // inline values, and the bytes of separated values. A nil bound is open. Versions that are
 // no longer visible count until a compaction drops them.
 func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
+	_, sum := p.parts(lo, hi)
+	return sum.entries, sum.bytes, sum.separated
+}
+
+// part is what a memtable or a run has of a range.
+type part struct {
+	of                        splitter
+	entries, bytes, separated uint64
+}
+
+type splitter interface {
+	Split(lo, hi []byte, n int) [][]byte
+}
+
+// parts returns what each memtable and run has of [lo, hi), and the sum.
+func (p *Pin) parts(lo, hi []byte) (list []part, sum part) {
 	var fault error // ignored: the results are what was counted before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	add := func(of splitter, entries, bytes, separated uint64) {
+		list = append(list, part{of, entries, bytes, separated})
+		sum.entries, sum.bytes, sum.separated = sum.entries+entries, sum.bytes+bytes, sum.separated+separated
+	}
 	for _, m := range p.view.Tables {
-		e, b, s := m.Size(lo, hi)
-		entries, bytes, separated = entries+e, bytes+b, separated+s
+		entries, bytes, separated := m.Size(lo, hi)
+		add(m, entries, bytes, separated)
 	}
 	for _, r := range p.view.Runs {
-		e, b, s := r.Size(lo, hi, true)
-		entries, bytes, separated = entries+e, bytes+b, separated+s
+		entries, bytes, separated := r.Size(lo, hi, true)
+		add(r, entries, bytes, separated)
 	}
-	return entries, bytes, separated
+	return list, sum
 }
 
 const (
@@ -49,13 +69,13 @@ const (
 // of about the same size; a nil bound is open. It makes fewer parts if there are few
 // entries, or if keys are so long that it can't look at enough of them.
 func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
-	entries, size, _ := p.Size(lo, hi)
-	most := mostSampled / int(size/max(entries, 1)+1)
-	n = min(n, int(min(entries, mostSamples))+1, max(most, samples))
+	list, sum := p.parts(lo, hi)
+	most := mostSampled / int(sum.bytes/max(sum.entries, 1)+1)
+	n = min(n, int(min(sum.entries, mostSamples))+1, max(most, samples))
 	if n < 2 {
 		return nil
 	}
-	keys := p.sample(lo, hi, min(n*samples, mostSamples, max(most, n)))
+	keys := sample(list, sum.entries, lo, hi, min(n*samples, mostSamples, max(most, n)))
 	slices.SortFunc(keys, bytes.Compare)
 	var cuts [][]byte
 	for i := 1; i < n && len(keys) > 0; i++ {
@@ -66,28 +86,11 @@ func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
 
 // sample returns about n keys of [lo, hi). Each table and run gives keys in proportion to the
 // number of entries that it has there, so all keys of the sample have the same weight.
-func (p *Pin) sample(lo, hi []byte, n int) (keys [][]byte) {
+func sample(list []part, total uint64, lo, hi []byte, n int) (keys [][]byte) {
 	var fault error // ignored: keys is what was found before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	type source interface {
-		Split(lo, hi []byte, n int) [][]byte
-	}
-	var sources []source
-	var has []uint64
-	total := uint64(1)
-	for _, m := range p.view.Tables {
-		in, _, _ := m.Size(lo, hi)
-		sources, has = append(sources, m), append(has, in)
-	}
-	for _, r := range p.view.Runs {
-		in, _, _ := r.Size(lo, hi, false)
-		sources, has = append(sources, r), append(has, in)
-	}
-	for _, in := range has {
-		total += in
-	}
-	for i, s := range sources {
-		keys = append(keys, s.Split(lo, hi, int(uint64(n)*has[i]/total)+1)...)
+	for _, p := range list {
+		keys = append(keys, p.of.Split(lo, hi, int(uint64(n)*p.entries/(total+1))+1)...)
 	}
 	return keys
 }
