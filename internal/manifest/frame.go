@@ -53,7 +53,7 @@ func encodeFileHeader(uuid [16]byte, num entry.FileNum, previous frame.Name, ver
 type header struct {
 	chain     uint32 // of the first frame
 	encrypted bool
-	previous  frame.Name // last frame of the manifest before, without its tag; no number: not recorded
+	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
 }
 
 func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
@@ -135,7 +135,7 @@ type reader struct {
 	buf  []byte
 
 	before   crypt.Tag  // in an encrypted file: tag of the frame before, as the last frame that was read has it
-	previous frame.Name // last frame of the manifest before; no number: not recorded
+	previous frame.Name // last frame of the manifest before; zero: there was none
 }
 
 // bytes reads the n bytes at off, which are within the file; they are valid until the
