@@ -139,9 +139,10 @@ func (f file) WriteVec(bufs [][]byte, off int64) (int, error) {
 }
 
 // written marks the error of a write of which n bytes were done. One that has only been
-// interrupted, again and again, has done nothing else.
+// interrupted, again and again, has done nothing else. One for which the system had no memory may
+// have done a part, as on a full disk.
 func written(n int, err error) error {
-	if n == 0 && vfs.IsInterrupted(err) {
+	if n == 0 && vfs.IsInterrupted(err) || vfs.IsOutOfMemory(err) {
 		return unchanged(err)
 	}
 	return unknown(err)
