@@ -41,7 +41,7 @@ func (l *keyspaces) load(db *DB) {
 	for _, k := range db.tree.Keyspaces() {
 		ks := l.find(k.Name)
 		if ks == nil || ks.state.ID != k.ID {
-			ks = db.newKeyspace(&k)
+			ks = newKeyspace(db, &k)
 		} else {
 			ks.state.keep(loadedOptions(&k.Options), &db.encoding)
 		}
@@ -51,7 +51,7 @@ func (l *keyspaces) load(db *DB) {
 	l.named.Store(&next)
 }
 
-func (db *DB) newKeyspace(k *layout.Keyspace) *Keyspace {
+func newKeyspace(db *DB, k *layout.Keyspace) *Keyspace {
 	return &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
 }
 
@@ -129,7 +129,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	ks = db.newKeyspace(&k)
+	ks = newKeyspace(db, &k)
 	db.keyspaces.add(ks)
 	return ks, nil
 }
