@@ -75,8 +75,10 @@ func (s files) OpenDirs(names ...string) (vfs.Dirs, error) {
 
 type dirs struct {
 	files
-	io.Closer
+	held io.Closer
 }
+
+func (d dirs) Close() error { return unchanged(d.held.Close()) }
 
 // SyncDir has to open the directory on some systems. Then nothing was synced, and
 // nothing was lost, if there was no descriptor. After any other failure, a name that

@@ -182,7 +182,7 @@ func (r *replay) list(after entry.FileNum) error {
 }
 
 // registeredAs returns segment.ErrHeader if the segment is plain and the journal isn't, or if
-// the manifest knows another life of it: that of a copy of the store, or one from before.
+// the manifest knows another life of it: that of a copy of the store.
 func (r *replay) registeredAs(c *candidate) error {
 	if r.c.Ring != nil && c.header.Life.IsZero() {
 		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
