@@ -250,6 +250,13 @@ func (l *Log) Found(end frame.End) {
 	}
 }
 
+// Begun reports whether an edit has recorded this session.
+func (l *Log) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session == nil
+}
+
 // rewriteLast writes the last frame again, as it is. If the sync after its first
 // write failed, the system may take the pages for written, and another sync would
 // not write them (docs/adr, 15). The frames before it are durable: each was synced
