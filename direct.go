@@ -24,6 +24,15 @@ type direct struct {
 
 var directPool = sync.Pool{New: func() any { return new(direct) }}
 
+// keptKey is the longest memory of a key that the pool keeps, in bytes.
+const keptKey = 4 << 10
+
+func (d *direct) recycle() {
+	if cap(d.key) <= keptKey {
+		directPool.Put(d)
+	}
+}
+
 // Get returns a copy of key's newest value, or ErrKeyNotFound. The copy belongs to the
 // caller. To read many values of 64 KB or more, use Item.ValueCopy with the same memory
 // again, or Item.ValueFunc: then time goes into no allocation, nor into the collection
@@ -114,7 +123,7 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	db := k.db
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
-	defer directPool.Put(d)
+	defer d.recycle()
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)

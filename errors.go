@@ -49,7 +49,7 @@ var (
 	errManaged        = fmt.Errorf("brock: Update commits the transaction, and View has nothing to commit: %w", ErrInvalid)
 	errNegativeTTL    = fmt.Errorf("brock: negative time to live: %w", ErrInvalid)
 	errIteratorClosed = fmt.Errorf("brock: iterator is closed: %w", ErrInvalid)
-	errNestedMove     = fmt.Errorf("brock: Filter moves its own iterator: %w", ErrInvalid)
+	errNestedMove     = fmt.Errorf("brock: a Filter moves or closes its own iterator, or ends its transaction: %w", ErrInvalid)
 )
 
 // The greatest lengths of a key and a value, in bytes. A key has at least one byte.

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
@@ -78,21 +77,11 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 func (l *keyspaces) refresh(db *DB) {
 	l.turn.Always()
 	defer l.turn.Leave()
-	gone := make(map[entry.KeyspaceID]*Keyspace)
-	for ks := range l.all() {
-		gone[ks.state.ID] = ks
-	}
-	for _, k := range db.tree.Keyspaces() {
-		known := gone[k.ID]
-		if known == nil || known.state.Name != k.Name {
-			l.add(db, &k)
-			continue
+	before := l.list()
+	l.load(db)
+	for _, ks := range before {
+		if l.find(ks.state.Name) != ks { // another one may have the name now
+			ks.state.Dropped.Store(true)
 		}
-		known.state.keep(loadedOptions(&k.Options), &db.encoding)
-		delete(gone, k.ID)
-	}
-	for _, ks := range gone {
-		ks.state.Dropped.Store(true)
-		l.byName.CompareAndDelete(ks.state.Name, ks) // another one may have the name now
 	}
 }

@@ -22,7 +22,7 @@ type IteratorOptions struct {
 	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater
-	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read; a move of the iterator from within it ends with ErrInvalid
+	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read; it must not move or close the iterator, nor end an update transaction: that changes nothing, and the move that has called it ends with ErrInvalid
 }
 
 // DefaultIteratorOptions is the zero IteratorOptions. Programs written for Badger
@@ -138,7 +138,7 @@ func (it *Iterator) bounds() (lo, hi []byte) {
 // Seek moves to the item of key or, without one, to the next item in the direction
 // of travel. With an empty key it is Rewind.
 func (it *Iterator) Seek(key []byte) {
-	if len(key) == 0 || it.txn == nil || it.closed.Load() || it.asking {
+	if len(key) == 0 || it.txn == nil || it.closed.Load() || it.nested() {
 		it.Rewind()
 		return
 	}
@@ -237,9 +237,8 @@ func (it *Iterator) leaveAsked() {
 	it.item.asked = false
 	// If the iterator has ended, the move that follows returns the error.
 	if it.valid && !it.asking && it.item.e.Separated && it.open() {
-		if it.scan.Asked(); it.open() { // else a filter has closed it
-			it.item.place(it.txn, it.scan.Entry())
-		}
+		it.scan.Asked()
+		it.item.place(it.txn, it.scan.Entry())
 	}
 }
 
@@ -264,7 +263,6 @@ func (it *Iterator) land(ok bool) {
 		ok, it.item.e = false, nil
 	case ok:
 		it.item.place(it.txn, it.scan.Entry())
-	case it.closed.Load():
 	default:
 		// The scan has read all keys up to its bound, so these are covered, too.
 		it.err = it.scan.Err()
@@ -278,8 +276,8 @@ func (it *Iterator) land(ok bool) {
 }
 
 // accepts calls the user's filter. Meanwhile the scan is in the middle of a move, and must not
-// begin another. After a filter that has tried to, the rest of the move is not filtered: it
-// ends at once.
+// begin another, nor end. After a filter that has tried to, the rest of the move is not filtered:
+// it ends at once.
 func (it *Iterator) accepts(key []byte, meta byte) bool {
 	if it.err == errNestedMove {
 		return true
@@ -289,11 +287,11 @@ func (it *Iterator) accepts(key []byte, meta byte) bool {
 	return it.filter(key, meta) || it.err == errNestedMove
 }
 
-// nested reports whether the filter asks for a move. That is an error, which ends the move
-// that has called the filter. The iterator is at no item from now on: a filter that moves until
-// Valid is false must come to an end.
+// nested reports whether the filter asks for a move or the end of the iterator. That is an error,
+// which ends the move that has called the filter. The iterator is at no item from now on: a filter
+// that moves until Valid is false must come to an end.
 func (it *Iterator) nested() bool {
-	if it.asking && !it.closed.Load() {
+	if it.asking {
 		it.err, it.valid = errNestedMove, false
 	}
 	return it.asking
@@ -369,8 +367,12 @@ func (it *Iterator) Item() *Item { return &it.item }
 // the end of the walk.
 func (it *Iterator) Err() error { return it.err }
 
-// Close ends the iterator and returns Err. It may be called twice.
+// Close ends the iterator and returns Err. It may be called twice. A Filter that closes its own
+// iterator gets ErrInvalid, and the iterator stays open.
 func (it *Iterator) Close() error {
+	if it.nested() {
+		return it.err
+	}
 	err := it.err
 	it.release()
 	return err

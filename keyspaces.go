@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
@@ -28,39 +28,64 @@ var (
 	errTwoOptions      = fmt.Errorf("brock: more than one KeyspaceOptions: %w", ErrInvalid)
 )
 
-// keyspaces are the named keyspaces of a store. Lookups take no lock.
+// keyspaces are the named keyspaces of a store. Readers take no lock: they see one list or the next.
 type keyspaces struct {
-	turn   jobs.Turn // held while a keyspace is made, changed or dropped, which syncs
-	byName sync.Map  // string to *Keyspace; only who has the turn stores and deletes
+	turn  jobs.Turn                   // held while a keyspace is made, changed or dropped, which syncs
+	named atomic.Pointer[[]*Keyspace] // in the order of names; the list is never changed, only replaced
 }
 
-// load fills the list with the keyspaces that the tree has.
+// load makes the list of the keyspaces that the tree has. Those that are on the list stay, with the
+// options that the tree knows. Who calls it has the turn, or is alone.
 func (l *keyspaces) load(db *DB) {
-	l.turn = jobs.NewTurn()
+	var next []*Keyspace
 	for _, k := range db.tree.Keyspaces() {
-		l.add(db, &k)
+		ks := l.find(k.Name)
+		if ks == nil || ks.state.ID != k.ID {
+			ks = newKeyspace(db, &k)
+		} else {
+			ks.state.keep(loadedOptions(&k.Options), &db.encoding)
+		}
+		next = append(next, ks)
 	}
+	slices.SortFunc(next, byName)
+	l.named.Store(&next)
 }
 
-func (l *keyspaces) add(db *DB, k *layout.Keyspace) *Keyspace {
-	ks := &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
-	l.byName.Store(k.Name, ks)
-	return ks
+func newKeyspace(db *DB, k *layout.Keyspace) *Keyspace {
+	return &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
 }
 
-// find returns the keyspace of this name, also if it is just being dropped; nil if there is none.
-func (l *keyspaces) find(name string) *Keyspace {
-	if ks, ok := l.byName.Load(name); ok {
-		return ks.(*Keyspace)
+// list returns the keyspaces in the order of their names.
+func (l *keyspaces) list() []*Keyspace {
+	if p := l.named.Load(); p != nil {
+		return *p
 	}
 	return nil
 }
 
-// all yields the keyspaces in no order.
-func (l *keyspaces) all() iter.Seq[*Keyspace] {
-	return func(yield func(*Keyspace) bool) {
-		l.byName.Range(func(_, ks any) bool { return yield(ks.(*Keyspace)) })
+func byName(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) }
+
+// find returns the keyspace of this name, also if it is just being dropped; nil if there is none.
+func (l *keyspaces) find(name string) *Keyspace {
+	list := l.list()
+	i, found := slices.BinarySearchFunc(list, name, func(ks *Keyspace, name string) int { return cmp.Compare(ks.Name(), name) })
+	if !found {
+		return nil
 	}
+	return list[i]
+}
+
+// add puts ks on the list.
+func (l *keyspaces) add(ks *Keyspace) {
+	i, _ := slices.BinarySearchFunc(l.list(), ks, byName)
+	next := slices.Insert(slices.Clone(l.list()), i, ks)
+	l.named.Store(&next)
+}
+
+// remove takes ks off the list.
+func (l *keyspaces) remove(ks *Keyspace) {
+	next := slices.DeleteFunc(slices.Clone(l.list()), func(k *Keyspace) bool { return k.state == ks.state })
+	l.named.Store(&next)
 }
 
 // Keyspace returns the keyspace of this name: 1 to MaxKeyspaceName bytes of any kind.
@@ -104,7 +129,9 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return db.keyspaces.add(db, &k), nil
+	ks = newKeyspace(db, &k)
+	db.keyspaces.add(ks)
+	return ks, nil
 }
 
 // chosenOptions returns the options that a caller has given, defaults filled in.
@@ -124,10 +151,6 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
 		slices.Values(db.keyspaces.list())(yield)
 	}
-}
-
-func (l *keyspaces) list() []*Keyspace {
-	return slices.SortedFunc(l.all(), func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
 // SetOptions changes the options, durably: how later writes are kept, and which
@@ -204,6 +227,6 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.state.Dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
-	db.keyspaces.byName.Delete(k.state.Name)
+	db.keyspaces.remove(k)
 	return nil
 }

@@ -79,7 +79,7 @@ func (db *DB) DropAll(ctx context.Context) error {
 	if err := b.DeleteRange(nil, nil); err != nil {
 		return err
 	}
-	for k := range db.keyspaces.all() {
+	for _, k := range db.keyspaces.list() {
 		if err := b.In(k).DeleteRange(nil, nil); err != nil {
 			return err
 		}

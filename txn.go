@@ -430,7 +430,7 @@ func (t *transaction) wrote(err error) error {
 // the commit began. Once the commit has begun, Commit waits for it.
 //
 // In a function given to View or Update, Commit returns ErrInvalid and does nothing: Update
-// commits when the function has returned.
+// commits when the function has returned. So it does in the Filter of an iterator of an update.
 func (t *Txn) Commit() error { return t.CommitContext(t.Context()) }
 
 // CommitContext is Commit with a context of its own: it waits for its turn no longer than ctx
@@ -444,6 +444,9 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 	}
 	if t.managed && t.state.Load() == txnOpen {
 		return errManaged
+	}
+	if t.nested() {
+		return errNestedMove
 	}
 	return t.commit(ctx)
 }
@@ -491,11 +494,23 @@ func (t *transaction) check() conflict.Check {
 // Discard ends the transaction, drops its writes and closes its iterators. It may be
 // called at any time, also after Commit and more than once. After a Discard in a function
 // given to Update, Update commits nothing and returns ErrTxnDone. For a nil Txn, which Begin
-// returns with an error, it does nothing.
+// returns with an error, it does nothing; nor does it in the Filter of an iterator of an update.
 func (t *Txn) Discard() {
-	if t != nil && t.transaction != nil {
+	if t != nil && t.transaction != nil && !t.nested() {
 		t.discard()
 	}
+}
+
+// nested reports whether a Filter asks for the end of an update, whose iterators can't end in the
+// middle of a move. Those of a read-only transaction hold what they read by themselves.
+func (t *transaction) nested() (nested bool) {
+	if t.state.Load() != txnOpen || t.writes == nil {
+		return false
+	}
+	for it := t.open; it != nil; it = it.next {
+		nested = it.nested() || nested
+	}
+	return nested
 }
 
 func (t *transaction) discard() {

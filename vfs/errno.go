@@ -18,3 +18,6 @@ func IsInterrupted(err error) bool {
 func IsOutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
+
+// IsOutOfMemory reports whether err says that the system had no memory for a call.
+func IsOutOfMemory(err error) bool { return errors.Is(err, syscall.ENOMEM) }

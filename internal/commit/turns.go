@@ -34,7 +34,8 @@ type Turns struct {
 // turnLimit is how long a call of Update has its turn, while others wait: its function, and then its
 // commit. After that it loses the turn; it goes on, but its commit may conflict again. One that is
 // in a group already does not: those that begin now are decided after it. Only the end of the turn
-// stops the timer, so that nothing that takes long holds up others.
+// stops the timer, so that nothing that takes long holds up others. A conflict over a key of which
+// it has the turn doesn't end the turn.
 const turnLimit = 100 * time.Millisecond
 
 // line is the turns that wait for a key or a range, least number first.
@@ -87,11 +88,16 @@ func (t *Turn) stand(because *conflict.Refusal) (begun <-chan struct{}) {
 		t.number = s.given
 		s.some.Add(1)
 	}
+	l := s.lineLocked(because)
+	stands := slices.Contains(t.lines, l)
+	if stands && t.has {
+		return t.begun // its turn has not helped, and goes on: a new one would hold up the others again
+	}
 	// In another line it keeps its number, which prevents deadlock. If the first in the new
 	// line has a greater number, t goes before it, and that one's commits yield.
 	t.pauseLocked()
 	t.begun = make(chan struct{})
-	if l := s.lineLocked(because); !slices.Contains(t.lines, l) {
+	if !stands {
 		i, _ := slices.BinarySearchFunc(l.turns, t.number, func(o *Turn, n uint64) int { return cmp.Compare(o.number, n) })
 		l.turns = slices.Insert(l.turns, i, t)
 		t.lines = append(t.lines, l)

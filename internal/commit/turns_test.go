@@ -80,6 +80,23 @@ func TestTurnsHaveALimit(t *testing.T) {
 		}
 		slow.End()
 		refused.End()
+
+		// One that conflicts again and again in its turn, with writes that take no turns, has no
+		// other one.
+		begin = time.Now()
+		conflicts := next(0)
+		again := make(chan struct{})
+		go func() {
+			defer close(again)
+			for range 10 {
+				<-time.After(turnLimit * 3 / 5)
+				_ = conflicts.Wait(t.Context(), key("k"))
+			}
+			conflicts.End()
+		}()
+		waits := next(turnLimit)
+		waits.End()
+		<-again
 	})
 }
 

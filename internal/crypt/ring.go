@@ -89,13 +89,6 @@ func (r *Ring) Put(k DataKey) {
 	r.keys[k.ID] = &k
 }
 
-// Has reports whether k is the data key that the Ring has under this ID. It asks for that key if it
-// isn't there yet.
-func (r *Ring) Has(k DataKey) (bool, error) {
-	known, err := r.key(k.ID)
-	return err == nil && *known == k, err
-}
-
 // key returns a data key that is there, or asks for it.
 func (r *Ring) key(id ID) (*DataKey, error) {
 	for {

@@ -21,12 +21,12 @@ const (
 	// Final: a write or sync of which nobody knows what it has done, damage, and
 	// whatever else doesn't pass. What needs the file stops.
 	Final Class = iota
-	// Refused: the call has changed nothing. It is made again later: by the caller of
-	// the store, or in the background with longer and longer pauses.
+	// Refused: the call has changed nothing; what a write has left must be taken back. The call
+	// is made again later: by the caller of the store, or in the background with longer and
+	// longer pauses.
 	Refused
-	// Full: the disk is full. What a write has left must be taken back, then as Refused;
-	// work in the background waits for disk space. A sync that fails so is Final, if
-	// anything relies on the file.
+	// Full: the disk is full. As Refused, but work in the background waits for disk space. A
+	// sync that fails so is Final, if anything relies on the file.
 	Full
 )
 

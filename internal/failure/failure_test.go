@@ -45,7 +45,7 @@ var calls = map[faultfs.Kind]func(s vfs.FS, f vfs.File) error{
 func TestClassOfEachCall(t *testing.T) {
 	const changing = faultfs.Write | faultfs.Truncate | faultfs.Syncs | faultfs.Close
 	for kind, call := range calls {
-		for _, err := range []error{faultfs.ErrIO, syscall.EMFILE, syscall.EINTR, syscall.EAGAIN, faultfs.ErrNoSpace, fs.ErrNotExist, fs.ErrPermission} {
+		for _, err := range []error{faultfs.ErrIO, syscall.EMFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, faultfs.ErrNoSpace, fs.ErrNotExist, fs.ErrPermission} {
 			faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
 			s := FS(faulty)
 			f := prepare(t, s)
@@ -55,7 +55,7 @@ func TestClassOfEachCall(t *testing.T) {
 			switch {
 			case errors.Is(err, faultfs.ErrNoSpace):
 				want = Full
-			case kind == faultfs.Write && vfs.IsInterrupted(err):
+			case kind == faultfs.Write && (vfs.IsInterrupted(err) || vfs.IsOutOfMemory(err)):
 			case kind == faultfs.SyncDir && vfs.IsOutOfFiles(err):
 			case kind&changing != 0, err == fs.ErrNotExist:
 				want = Final

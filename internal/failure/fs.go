@@ -75,8 +75,10 @@ func (s files) OpenDirs(names ...string) (vfs.Dirs, error) {
 
 type dirs struct {
 	files
-	io.Closer
+	held io.Closer
 }
+
+func (d dirs) Close() error { return unchanged(d.held.Close()) }
 
 // SyncDir has to open the directory on some systems. Then nothing was synced, and
 // nothing was lost, if there was no descriptor. After any other failure, a name that
@@ -139,9 +141,10 @@ func (f file) WriteVec(bufs [][]byte, off int64) (int, error) {
 }
 
 // written marks the error of a write of which n bytes were done. One that has only been
-// interrupted, again and again, has done nothing else.
+// interrupted, again and again, has done nothing else. One for which the system had no memory may
+// have done a part, as on a full disk.
 func written(n int, err error) error {
-	if n == 0 && vfs.IsInterrupted(err) {
+	if n == 0 && vfs.IsInterrupted(err) || vfs.IsOutOfMemory(err) {
 		return unchanged(err)
 	}
 	return unknown(err)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -76,6 +77,10 @@ func Known(l *layout.Layout) journal.Known {
 	k.Begin = journal.Point{End: frame.End{Name: frame.Name{File: l.FlushedTo()}}, LastVersion: l.LastVersion()}
 	for _, s := range l.Sessions() {
 		k.Found = append(k.Found, s.Found)
+		// The session has made durable what it found before it recorded that.
+		if s.Found.File > l.FlushedTo() {
+			k.Durable = append(k.Durable, s.Found)
+		}
 	}
 	for _, e := range l.JournalEnds() {
 		if e.File == l.FlushedTo() {
@@ -84,6 +89,7 @@ func Known(l *layout.Layout) journal.Known {
 			k.Durable = append(k.Durable, e)
 		}
 	}
+	slices.SortFunc(k.Durable, func(a, b frame.End) int { return cmp.Compare(a.Number, b.Number) })
 	return k
 }
 

@@ -58,6 +58,8 @@ type Follower struct {
 	checked int64           // bytes added since memory was looked at
 	frames  entry.Version   // last version of the journal's frames that were read
 	apart   entry.Version   // greatest version before a frame that no frame has: the manifest must know it
+	session uint64          // the last one that the current View knows: it has written nothing of a later one
+	shown   frame.Name      // the last frame of the journal that the current View has
 }
 
 // table is a memtable with the entries of some journal segments.
@@ -184,6 +186,9 @@ func (f *Follower) refresh() error {
 	l := f.c.Log.Layout()
 	if err := f.journal.Same(files.Known(l)); err != nil {
 		return err
+	}
+	if !l.Sessions().Found(f.session, f.shown) {
+		return fmt.Errorf("%w: the journal was shown up to {%v}, and another session has found it without that", errs.ErrForeign, f.shown)
 	}
 	f.fit(l)
 	if err := f.read(l); err != nil {
@@ -339,9 +344,9 @@ func (f *Follower) still(l *layout.Layout) error {
 	return nil
 }
 
-// sameData reports whether two layouts have the same entries and keyspaces.
+// sameData reports whether two layouts have the same entries and keyspaces, and no session is new.
 func sameData(a, b *layout.Layout) bool {
-	return a == b || a.FlushedTo() == b.FlushedTo() &&
+	return a == b || a.FlushedTo() == b.FlushedTo() && a.Sessions().Last() == b.Sessions().Last() &&
 		slices.EqualFunc(a.Runs(), b.Runs(), func(a, b *layout.Run) bool { return a.ID == b.ID }) &&
 		slices.EqualFunc(a.Keyspaces(), b.Keyspaces(), func(a, b layout.Keyspace) bool { return a.ID == b.ID && a.Name == b.Name })
 }
@@ -361,6 +366,7 @@ func (f *Follower) install(next *view.View) {
 	f.c.Views.Floors.Follow(next.Layout)
 	f.c.Views.Replace(next)
 	f.opened = view.View{}
+	f.session, f.shown = next.Layout.Sessions().Last(), f.journal.End().Name
 	f.c.Views.Publish(f.last(next.Layout))
 	f.c.Views.Reclaim()
 }

@@ -63,7 +63,7 @@ func (f *Follower) Follow(k Known) error {
 		return err
 	}
 	durable := k.Proven()
-	if f.fresh && f.point.Number < k.last() {
+	if f.fresh && !f.closed() {
 		// Frames behind the end prove that one is damaged, unless it was written
 		// meanwhile: then it is whole now.
 		proof, err := f.proof()
@@ -119,7 +119,7 @@ func (f *Follower) advance() error {
 		}
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
-	for next := f.next(); next != nil && f.point.Number < f.c.Known.last(); next = f.next() {
+	for next := f.next(); next != nil; next = f.next() {
 		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
 		if err := f.goOn(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	}
 	frames := s.frames(rd)
 	defer func() { f.shown(frames, s) }() // also what came before an error
-	for frames.At().Offset < end && frames.At().Next <= f.c.Known.last() {
+	for frames.At().Offset < end && !f.ends.has(frames.At().End(s.File, s.Life).Name) {
 		found, err := frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
 			f.broken = err
@@ -219,10 +219,8 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err er
 	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= f.c.Known.Version {
 		return at.Offset, nil
 	}
-	for _, c := range f.found {
-		if c.bad == nil && c.continues(at.End(s.File, s.Life).Name) {
-			return at.Offset, nil
-		}
+	if f.ends.has(at.End(s.File, s.Life).Name) {
+		return at.Offset, nil
 	}
 	return end, nil
 }
@@ -231,10 +229,10 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err er
 func (f *Follower) proof() (durable uint64, err error) {
 	for _, c := range f.found {
 		from := int64(segment.HeaderSize)
-		if c.num < f.point.File {
+		switch {
+		case c.num < f.point.File, c.num == f.point.File && f.ends.has(f.point.Name):
 			continue
-		}
-		if c.num == f.point.File {
+		case c.num == f.point.File:
 			from = f.point.Offset
 		}
 		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.Number+1)

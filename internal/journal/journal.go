@@ -55,8 +55,8 @@ type Owner interface {
 	// SegmentLimit returns the length in bytes at which a segment that begins now
 	// is full. A longer group has a segment of its own.
 	SegmentLimit() int64
-	// GoOn makes the manifest say that the journal goes on, if it says that it was closed. A
-	// full disk may refuse that.
+	// GoOn makes the manifest say that another session goes on with the journal. A full disk may
+	// refuse that.
 	GoOn() error
 	// Register makes the manifest say that the frames up to end are durable. A full disk
 	// may refuse that.
@@ -80,7 +80,7 @@ type Journal struct {
 	durable    atomic.Uint64         // greatest number of a frame known to be durable
 	registered atomic.Uint64         // greatest number of a frame that is registered
 	before     Point                 // point before the last frame, for Retract
-	goesOn     bool                  // the manifest doesn't say that the journal was closed
+	goesOn     bool                  // the manifest says that this session goes on with it
 	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
 	lean       atomic.Bool           // no file is filled ahead
 	written    atomic.Int64          // see Written

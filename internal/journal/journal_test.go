@@ -73,7 +73,7 @@ func (h *history) open(p Point) {
 }
 
 // group makes group i: its content differs from that of every other, and from
-// what another life of the journal wrote as group i.
+// what a copy of the journal wrote as group i.
 func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
 	var b strings.Builder
 	for k, n := range sizes {

@@ -36,18 +36,10 @@ type ReplayConfig struct {
 type Known struct {
 	Begin   Point         // after the last segment whose records are in runs; zero: the journal's beginning
 	Found   []frame.End   // where sessions of the writer have found the journal's end; what they wrote is in later segments
-	Durable []frame.End   // of each segment behind Begin that is registered: a frame that is durable; ascending
+	Durable []frame.End   // frames behind Begin that are durable: one of each registered segment, and those of Found; ascending
 	Last    entry.FileNum // files with a greater number are no segments of this journal; 0 = no bound
 	Version entry.Version // a version that was published before the manifest said so
-	Closed  bool          // the journal ends with the last of these frames: it was closed in order
-}
-
-// last is the greatest number that a frame of the journal can have.
-func (k *Known) last() uint64 {
-	if k.Closed {
-		return k.Proven()
-	}
-	return none
+	Closed  bool          // the journal ends with the last one of Durable: it was closed in order
 }
 
 // Proven is the number of the last frame that is known to be durable.
@@ -92,6 +84,7 @@ type replay struct {
 	files   segment.Config
 	fn      func(pos entry.Position, payload []byte, h frame.Header) error
 	found   []*candidate // ascending by number
+	ends    ends
 	point   Point
 	met     int     // how many of Known.Durable are behind point
 	broken  error   // what is wrong where the part that counts ends, or nil
@@ -145,7 +138,7 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 // read reads the chain, and judges what is behind it.
 func (r *replay) read() error {
 	sure := r.foresee()
-	for next := r.next(); next != nil && r.stop == nil && r.point.Number < r.c.Known.last(); next = r.next() {
+	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
 		if err := r.visit(next); err != nil {
 			return err
 		}
@@ -184,11 +177,12 @@ func (r *replay) list(after entry.FileNum) error {
 		r.found = append(r.found, cand)
 	}
 	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.num, b.num) })
+	r.ends = newEnds(&r.c.Known, r.found)
 	return nil
 }
 
 // registeredAs returns segment.ErrHeader if the segment is plain and the journal isn't, or if
-// the manifest knows another life of it: that of a copy of the store, or one from before.
+// the manifest knows another life of it: that of a copy of the store.
 func (r *replay) registeredAs(c *candidate) error {
 	if r.c.Ring != nil && c.header.Life.IsZero() {
 		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
@@ -201,25 +195,21 @@ func (r *replay) registeredAs(c *candidate) error {
 	return nil
 }
 
-// next is the segment that continues the chain exactly at point. If there are two,
-// an earlier recovery gave up the older one, and the newer one counts, even if it has no frame:
-// what was given up never comes back.
+// next is the segment that continues the chain exactly at point; nil if there is none, or if the
+// journal was closed there.
 func (r *replay) next() *candidate {
-	for _, c := range slices.Backward(r.found) {
-		if !c.visited && c.bad == nil && c.continues(r.point.Name) {
-			return c
-		}
+	if r.closed() {
+		return nil
 	}
-	return nil
+	return r.ends[endName(r.point.Name)]
 }
 
-// continues reports whether the segment begins behind the frame of this name.
-func (c *candidate) continues(n frame.Name) bool {
-	n.Life = crypt.Life{} // the tag stands for it
-	return c.header.Before == n
+// closed reports whether point is the end of a journal that was closed.
+func (r *replay) closed() bool {
+	return r.c.Known.Closed && r.point.Number == r.c.Known.Proven()
 }
 
-// visit replays the frames of one segment up to the first that is not whole. A segment without
+// visit replays the frames of one segment up to its end, see ends. A segment without
 // frames is no link of the chain: nothing proves that its header is durable, so nothing may be
 // built on it.
 func (r *replay) visit(c *candidate) error {
@@ -234,7 +224,7 @@ func (r *replay) visit(c *candidate) error {
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
-	for at.Next <= r.c.Known.last() {
+	for !r.ends.has(at.End(c.num, c.header.Life).Name) {
 		f, err := s.Next()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
@@ -276,10 +266,10 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 // Another copy of the store has a frame of this number, too.
 func (r *replay) meet(found frame.Name, offset int64) error {
 	known := r.c.Known.Durable
-	for r.met < len(known) && known[r.met].Number < found.Number {
+	for r.met < len(known) && (known[r.met].Number < found.Number || known[r.met].Name == found) {
 		r.met++
 	}
-	if r.met == len(known) || known[r.met].Number > found.Number || known[r.met].Name == found {
+	if r.met == len(known) || known[r.met].Number > found.Number {
 		return nil
 	}
 	return errs.NewCorruption(filename.Of(filename.Journal, found.File), offset, "this is {%v}, and the manifest knows {%v}: it is not of this store", found, known[r.met].Name)
@@ -294,15 +284,15 @@ func (r *replay) tell(num entry.FileNum, f *segment.Found) (err error) {
 
 // judge decides whether the chain ends at a torn tail, and counts what is cut.
 func (r *replay) judge() error {
-	if r.stop == nil && r.point.Number == r.c.Known.last() {
+	if r.stop == nil && r.closed() {
 		return r.judgeClosed()
 	}
 	durable, lost := r.c.Known.Proven(), new(Lost)
 	// Frames behind the end of the chain count for nothing, but each says how many
 	// frames had been durable when it was written.
 	for _, c := range r.found {
-		if c.visited && c.num != r.point.File {
-			continue // a later segment continues the chain at its end, which decides it
+		if c.visited && (c.num != r.point.File || r.ends.has(r.point.Name)) {
+			continue // what lies behind its end is none of its frames
 		}
 		from := int64(segment.HeaderSize)
 		if c.visited {
@@ -337,8 +327,8 @@ func (r *replay) judge() error {
 }
 
 // judgeClosed returns an error if a segment has frames from behind the recorded end of a journal
-// that was closed: it is another store's, or the manifest is an old one. Before the next session began one, it would have told the manifest. What lies behind
-// the end in the last segment was never read, and is not now.
+// that was closed: it is another store's, or the manifest is an old one. Before the next session
+// began one, it would have told the manifest.
 func (r *replay) judgeClosed() error {
 	for _, c := range r.found {
 		if c.visited {

@@ -27,20 +27,16 @@ func dumpCopy(d *dump.Writer, b []byte, off int) {
 		return
 	}
 	n := min(binary.LittleEndian.Uint32(b[off+40:]), maxKeys)
-	header := keyHeader
-	if binary.LittleEndian.Uint16(b[off+8:]) == unchecked {
-		header = checkAt
-	}
 	off += headerSize
-	for i := uint32(0); i < n && off+header <= len(b); i++ {
+	for i := uint32(0); i < n && off+keyHeader <= len(b); i++ {
 		size := int(min(binary.LittleEndian.Uint32(b[off+20:]), maxWrapped))
 		d.Field(off, 16, "id", "")
 		d.Field(off+16, 1, "cipher", "%d", b[off+16])
 		d.Field(off+17, 3, "reserved", "")
 		d.U32(off+20, "length of what is wrapped")
 		d.U64(off+24, "created")
-		d.Field(off+checkAt, header-checkAt, "check", "")
-		d.Field(off+header, size, "wrapped", "")
-		off += header + (size+7)&^7
+		d.Field(off+32, 16, "check", "")
+		d.Field(off+keyHeader, size, "wrapped", "")
+		off += keyHeader + (size+7)&^7
 	}
 }

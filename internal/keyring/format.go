@@ -17,11 +17,9 @@ import (
 const (
 	magic      = "BROCKKEY"
 	version    = 2
-	unchecked  = 1 // version of a keyring without check values
 	headerSize = 48
 	sumAt      = 44
-	checkAt    = 32
-	keyHeader  = checkAt + 16 // of a data key, before what is wrapped
+	keyHeader  = 48 // of a data key, before what is wrapped
 
 	maxKeys    = 64
 	maxWrapped = 16 << 10
@@ -36,7 +34,7 @@ type Key struct {
 	ID      crypt.ID
 	Cipher  crypt.Cipher
 	Created int64       // Unix milliseconds
-	Check   crypt.Check // of the key; zeros: a keyring of version 1 had it
+	Check   crypt.Check // of the key
 	Wrapped []byte      // what the provider made of the key
 }
 
@@ -147,36 +145,29 @@ func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*C
 	if c.Number != number {
 		return nil, errs.NewCorruption(name, offset, "the copy is of the file with the number %d", c.Number)
 	}
-	header := keyHeader
-	switch v := binary.LittleEndian.Uint16(p[8:]); v {
-	case version:
-	case unchecked:
-		header = checkAt
-	default:
-		return nil, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, unchecked, version)
+	if v := binary.LittleEndian.Uint16(p[8:]); v != version {
+		return nil, fmt.Errorf("%w: %s has version %d, this release reads %d", errs.ErrFormat, name, v, version)
 	}
-	if err := c.decodeKeys(p, header); err != nil {
+	if err := c.decodeKeys(p); err != nil {
 		return nil, errs.NewCorruption(name, offset, "%v", err)
 	}
 	return c, nil
 }
 
-// decodeKeys reads the keys of the copy p, whose checksum is right. Each has a header of so many
-// bytes.
-func (c *Content) decodeKeys(p []byte, header int) error {
+// decodeKeys reads the keys of the copy p, whose checksum is right.
+func (c *Content) decodeKeys(p []byte) error {
 	n := binary.LittleEndian.Uint32(p[40:])
 	if n > maxKeys {
 		return fmt.Errorf("it has %d data keys, more than %d", n, maxKeys)
 	}
 	p = p[headerSize:]
 	for i := range n {
-		if len(p) < header {
+		if len(p) < keyHeader {
 			return fmt.Errorf("it ends in the header of data key %d", i)
 		}
-		k := Key{ID: crypt.ID(p), Cipher: crypt.Cipher(p[16]), Created: int64(binary.LittleEndian.Uint64(p[24:]))}
+		k := Key{ID: crypt.ID(p), Cipher: crypt.Cipher(p[16]), Created: int64(binary.LittleEndian.Uint64(p[24:])), Check: crypt.Check(p[32:])}
 		size := binary.LittleEndian.Uint32(p[20:])
-		copy(k.Check[:], p[checkAt:header])
-		p = p[header:]
+		p = p[keyHeader:]
 		if size > maxWrapped || int(size+7)&^7 > len(p) {
 			return fmt.Errorf("data key %d has %d bytes, %d are left", i, size, len(p))
 		}

@@ -209,14 +209,12 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	d := crypt.DataKey{ID: id, Cipher: w.Cipher, Key: [crypt.KeySize]byte(key)}
 	// A provider may err. What it answers is relied on for all that is under the key, and is
 	// wrapped again, so a wrong answer must end here, where it can be asked again.
-	if w.Check != (crypt.Check{}) {
-		check, err := d.Check(c.UUID)
-		if err != nil {
-			return crypt.DataKey{}, err
-		}
-		if check != w.Check {
-			return crypt.DataKey{}, fmt.Errorf("%w: the provider unwrapped another key than data key %x", errs.ErrKey, id)
-		}
+	check, err := d.Check(c.UUID)
+	if err != nil {
+		return crypt.DataKey{}, err
+	}
+	if check != w.Check {
+		return crypt.DataKey{}, fmt.Errorf("%w: the provider unwrapped another key than data key %x", errs.ErrKey, id)
 	}
 	return d, nil
 }
@@ -240,19 +238,6 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
 	_, err = one.unwrap(ctx, p, d.ID)
 	return w, err
-}
-
-// confirm returns an error if d, which was just unwrapped, can't be the data key. Without a check
-// value it is compared with the key in memory, or with a second answer of the provider.
-func (k *Keyring) confirm(d crypt.DataKey, w *Key) error {
-	if w.Check != (crypt.Check{}) {
-		return nil // unwrap has compared it
-	}
-	same, err := k.ring.Has(d)
-	if err == nil && !same {
-		err = fmt.Errorf("%w: the provider unwrapped data key %x in two ways", errs.ErrKey, d.ID)
-	}
-	return err
 }
 
 // Add writes the keyring with a new data key: it is durable on return, and not current yet.
@@ -331,9 +316,6 @@ func (k *Keyring) rewrapped(ctx context.Context, p Provider) (*Content, error) {
 	}
 	for i := range c.Keys {
 		d, err := now.unwrap(ctx, old, c.Keys[i].ID)
-		if err == nil {
-			err = k.confirm(d, &now.Keys[i])
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -38,3 +38,22 @@ func (s Sessions) Continue(from Sessions) bool {
 	}
 	return knowsLast
 }
+
+// Last is the number of the newest session; 0: there was none.
+func (s Sessions) Last() uint64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)-1].Number
+}
+
+// Found reports whether a journal that had this last frame while the session n was the newest one
+// is the journal that the next session has found. It is, if there is no next session.
+func (s Sessions) Found(n uint64, last frame.Name) bool {
+	i := slices.IndexFunc(s, func(x Session) bool { return x.Number > n })
+	if i < 0 || last.Number == 0 {
+		return true
+	}
+	found := s[i].Found.Name
+	return found.Number > last.Number || found == last
+}

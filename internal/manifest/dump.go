@@ -45,7 +45,7 @@ func dumpEncryptedSlot(d *dump.Writer, off int) {
 }
 
 func dumpSlotName(d *dump.Writer, off int) {
-	d.U32(off, "durable frame is named", "its checksum")
+	d.U32(off, "reserved", "checksum of the durable frame")
 	d.Field(off+8, crypt.TagSize, "its tag", "")
 }
 

@@ -53,7 +53,7 @@ func encodeFileHeader(uuid [16]byte, num entry.FileNum, previous frame.Name, ver
 type header struct {
 	chain     uint32 // of the first frame
 	encrypted bool
-	previous  frame.Name // last frame of the manifest before, without its tag; no number: not recorded
+	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
 }
 
 func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
@@ -135,7 +135,7 @@ type reader struct {
 	buf  []byte
 
 	before   crypt.Tag  // in an encrypted file: tag of the frame before, as the last frame that was read has it
-	previous frame.Name // last frame of the manifest before; no number: not recorded
+	previous frame.Name // last frame of the manifest before; zero: there was none
 }
 
 // bytes reads the n bytes at off, which are within the file; they are valid until the
@@ -232,8 +232,8 @@ func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame
 		if at.Next == 1 && r.previous.Number != 0 { // only this frame has the tag of the one before
 			r.previous.Tag, at.Tag = r.before, r.before
 		}
-		// A manifest is never written over, so a whole frame of another chain is
-		// no rest of an earlier life, as it may be in a journal.
+		// No file is written over, so a whole frame of another chain is no rest of what was
+		// there before.
 		if !at.Continues(&h) || r.before != at.Tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
 			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
 		}

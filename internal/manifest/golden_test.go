@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) { testGolden(t, "", nil) }
 func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
 		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3, Session: 0x5e55, Before: 0x5e54,
-		Named: 1, Sum: 0x50c0ffee}
+		Sum: 0x50c0ffee}
 	version := uint16(fileVersion)
 	previous := frame.Name{File: 1, Number: 9, Sum: 0xfeed}
 	if ring != nil {

@@ -38,7 +38,7 @@ type Log struct {
 	now     slot                  // the slot of SUPER that counted at Load; no bytes once it was written again
 	file    vfs.File              // nil if read-only, not mended yet, or closed
 	end     frame.Cursor          // where the good frames end
-	before  frame.Name            // the last frame of the manifest before; no number: not recorded
+	before  frame.Name            // the last frame of the manifest before; zero: there was none
 	last    int64                 // offset of the last frame that was read
 	secured frame.Cursor          // the end up to which Refresh has made the file durable
 	limit   int64                 // length in bytes at which a new manifest begins
@@ -248,6 +248,13 @@ func (l *Log) Found(end frame.End) {
 	if l.session != nil {
 		l.session.Found = end
 	}
+}
+
+// Begun reports whether an edit has recorded this session.
+func (l *Log) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session == nil
 }
 
 // rewriteLast writes the last frame again, as it is. If the sync after its first
@@ -522,7 +529,7 @@ func (l *Log) Renew() error {
 func (l *Log) renewLocked() error {
 	old := l.super.Manifest
 	num := old + 1
-	last := l.end.End(old, crypt.Life{}).Name
+	last := manifestFrame(old, l.end)
 	f, enc, end, err := writeManifest(l.o, &l.super, num, last, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {

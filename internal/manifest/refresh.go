@@ -101,18 +101,19 @@ func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	if err != nil {
 		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
 	}
-	if h.Sum != end.Chain || h.Number != end.Next-1 { // it continues other frames, or is another one
+	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
+	if r.enc != nil {
+		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
+		tag, err := r.bytes(end.Offset-crypt.TagSize, crypt.TagSize)
+		if err != nil {
+			return err
+		}
+		found.Tag = crypt.Tag(tag)
+	}
+	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
 		return errOtherCopy(name)
 	}
-	if r.enc == nil {
-		return nil
-	}
-	// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
-	tag, err := r.bytes(end.Offset-crypt.TagSize, crypt.TagSize)
-	if err == nil && crypt.Tag(tag) != end.Tag {
-		err = errOtherCopy(name)
-	}
-	return err
+	return nil
 }
 
 // reload reads the manifest that SUPER names now.
@@ -122,8 +123,8 @@ func (l *Log) reload() error {
 		return err
 	}
 	// The old manifest may have got more frames before the new one was begun.
-	end := l.end.End(l.super.Manifest, crypt.Life{}).Name
-	if p := now.before; p.File == end.File && p.Number != 0 && (p.Number < end.Number || p.Number == end.Number && p != end) {
+	end := manifestFrame(l.super.Manifest, l.end)
+	if p := now.before; p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end) {
 		return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
 	}
 	for _, r := range now.layout.Runs() {

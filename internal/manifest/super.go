@@ -49,23 +49,36 @@ type Super struct {
 	Created      int64         // Unix milliseconds
 	Manifest     entry.FileNum // 0 in the SUPER of a value directory
 	Epoch        uint64        // counts the writes of SUPER; the slot with the greater one counts
-	Durable      uint64        // number of a frame of the manifest that is durable; 0 = not recorded
+	Durable      uint64        // number of a frame of the manifest that is durable; 0 = there is no manifest
 	Session      uint64        // random, of the last session with a value directory; 0 = the store has none
 	Before       uint64        // session that the value directory may still name; 0 = its SUPER may not be made yet
-	Named        uint32        // 1: Sum and Tag are those of the frame Durable; 0: not recorded
-	Sum          uint32        // header checksum of that frame
-	Tag          crypt.Tag     // of that frame; zeros: it is plain
+	_            uint32
+	Sum          uint32    // header checksum of that frame
+	Tag          crypt.Tag // of that frame; zeros: it is plain
 }
 
 // record notes that the frame before end is durable.
 func (s *Super) record(end frame.Cursor) {
-	s.Durable, s.Named, s.Sum, s.Tag = end.Next-1, 1, end.Chain, end.Tag
+	n := manifestFrame(s.Manifest, end)
+	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
+}
+
+// durable names the frame that is durable.
+func (s *Super) durable() frame.Name {
+	return frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
+}
+
+// manifestFrame names the frame of a manifest before a place. Each frame has a life of its own, of
+// which the tag depends.
+func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
+	return at.End(num, crypt.Life{}).Name
 }
 
 // agrees reports whether the frame before at can be one of the manifest that s means: if it has the
 // number of the frame that was durable, it must be that frame, and not one of another copy.
 func (s *Super) agrees(at frame.Cursor) bool {
-	return s.Named == 0 || at.Next-1 != s.Durable || at.Chain == s.Sum && at.Tag == s.Tag
+	found := manifestFrame(s.Manifest, at)
+	return found.Number == 0 || found.Number != s.Durable || found == s.durable()
 }
 
 // Encrypted reports whether the store is encrypted.

@@ -20,9 +20,9 @@ func TestTornTailRule(t *testing.T) {
 	o.ReadOnly = true
 	const path = "db/MANIFEST-000001"
 	whole := get(t, fsys, path)
-	starts := []int64{0} // by frame number
-	_, err := scan(bytes.NewReader(whole), int64(len(whole)), &Super{UUID: testStore.UUID, Manifest: 1}, nil, func(off int64, _ *frame.Header, _ []byte) error {
-		starts = append(starts, off)
+	starts, sums := []int64{0}, []uint32{0} // by frame number
+	_, err := scan(bytes.NewReader(whole), int64(len(whole)), &Super{UUID: testStore.UUID, Manifest: 1}, nil, func(off int64, h *frame.Header, _ []byte) error {
+		starts, sums = append(starts, off), append(sums, h.Sum)
 		return nil
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func TestTornTailRule(t *testing.T) {
 					proven = max(proven, n-1) // frame n was written after the sync of frame n-1
 				}
 				put(t, fsys, path, out)
-				s := Super{Major: FormatMajor, UUID: testStore.UUID, Manifest: 1, Epoch: 2, Durable: uint64(recorded)}
+				s := Super{Major: FormatMajor, UUID: testStore.UUID, Manifest: 1, Epoch: 2, Durable: uint64(recorded), Sum: sums[recorded]}
 				put(t, fsys, "db/SUPER", append(plainSlot(&s, 0), plainSlot(&s, slotSize)...))
 				what := fmt.Sprintf("frame %d of %d, %s, %d recorded", k, n, name, recorded)
 				l, err := Open(o)

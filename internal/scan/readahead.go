@@ -112,7 +112,7 @@ func (r *readahead) resize(n int) {
 func (r *readahead) begin(ok, turned bool) bool {
 	r.head, r.count, r.bytes, r.passed, r.turned, r.more = 0, 0, 0, 0, turned, ok
 	r.fill()
-	return r.count > 0 && !r.scan.closed
+	return r.count > 0
 }
 
 // move goes on to the next entry in the direction turned.
@@ -125,7 +125,7 @@ func (r *readahead) move(turned bool) bool {
 	if r.low() {
 		r.fill()
 	}
-	return r.count > 0 && !r.scan.closed
+	return r.count > 0
 }
 
 // low reports whether it is time to fill the ring: half a ring at a time, so that a refill
@@ -188,10 +188,8 @@ func (r *readahead) fill() {
 		}
 		r.more = r.scan.move(r.turned)
 	}
-	if !r.scan.closed { // by the filter
-		r.far = 2*uint64(r.ask(first)) > r.bytes-before
-		r.scan.waited = r.scan.waited || r.far
-	}
+	r.far = 2*uint64(r.ask(first)) > r.bytes-before
+	r.scan.waited = r.scan.waited || r.far
 }
 
 // room is how many entries r may hold: none beyond the limit, unless the user has passed

@@ -46,10 +46,8 @@ type Scan struct {
 	shown     *Span // nil without a filter
 	prefix    int
 	all       bool
-	turned    bool // the last move went backward, in keys
-	direct    bool // nothing stands between walk and user: no filter, no readahead
-	filtering bool // the filter is being called
-	closed    bool
+	turned    bool  // the last move went backward, in keys
+	direct    bool  // nothing stands between walk and user: no filter, no readahead
 	far       int32 // values that lay far from the one before; a negative count delays reading ahead
 	asked     int   // values that were asked for since the seek
 	waited    bool  // the disk was waited for since the seek
@@ -168,25 +166,21 @@ func (s *Scan) seek(key []byte, turned bool) bool {
 func (s *Scan) move(turned bool) bool { return s.accepted(s.walk.move(turned), turned) }
 
 // accepted moves on while the filter refuses the entry that the walk is at. The filter is the
-// user's code: it may end the transaction.
+// user's code; who hands it to Begin sees to it that it calls no method of the scan.
 func (s *Scan) accepted(ok, turned bool) bool {
 	if s.filter == nil {
 		return ok
 	}
 	for ok {
 		e := s.walk.entry
-		// Before the call: the filter may end the scan, or panic.
+		// Before the call: the filter may panic.
 		if s.shown != nil {
 			s.shown.Extend(e.Key, turned)
 		}
-		// Close must not give readahead back while a refill of it is on the stack.
-		s.filtering = true
-		accepted := s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta)
-		s.filtering = false
-		if accepted {
-			return !s.closed
+		if s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta) {
+			return true
 		}
-		ok = !s.closed && s.walk.move(turned)
+		ok = s.walk.move(turned)
 	}
 	// A filter that is not called although the scan reads ahead shows that nothing follows.
 	if s.shown != nil {
@@ -225,14 +219,11 @@ func (s *Scan) Values() Values {
 }
 
 // Close ends the scan, but for its source, and returns how many bytes of values it
-// has jumped to. The filter may call it.
+// has jumped to.
 func (s *Scan) Close() (jumped uint64) {
-	s.closed = true
 	s.note()
 	if r := s.readahead; r != nil {
-		if !s.filtering { // else a move of it is going on
-			r.leave()
-		}
+		r.leave()
 		s.readahead = nil
 	}
 	return s.locality.jumped
@@ -242,10 +233,10 @@ func (s *Scan) Close() (jumped uint64) {
 func (s *Scan) Source() iterator.Iterator { return s.walk.src }
 
 // Free closes the source of a scan that was closed, and gives its memory to other scans: nothing
-// may be called any more, but for the move whose filter has called it.
+// may be called any more.
 func (s *Scan) Free() {
 	s.walk.src.Close()
-	if s.filtering || invariant.Enabled { // else a scan that is used after Free is found out
+	if invariant.Enabled { // else a scan that is used after Free is found out
 		return
 	}
 	*s = Scan{}

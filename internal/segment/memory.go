@@ -50,9 +50,13 @@ func (m *memory) value(dst []byte, v entry.Stored) entry.Stored {
 	return v
 }
 
+// keptRecord is the longest memory that records keeps: a longer record has a long key, as its value
+// is shorter than a piece.
+const keptRecord = 2 * entry.PieceSize
+
 // done ends the use of memory that the value has left.
 func (m *memory) done() {
-	if m.pooled != nil {
+	if m.pooled != nil && cap(*m.pooled) <= keptRecord {
 		records.Put(m.pooled)
 	}
 }

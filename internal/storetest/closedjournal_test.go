@@ -134,29 +134,71 @@ func (f countingFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // The journal file of a store that was closed is lengthened by 4 GiB of zeros. Open reads no more
-// of it than before.
+// of it than before; nor if a session has changed the store meanwhile, and was killed.
 func TestLengthenedJournalOfAClosedStore(t *testing.T) {
-	for _, mode := range []brock.OpenMode{brock.ReadOnly, brock.ReadWrite} {
-		store := t.TempDir()
-		o := brock.Options{Dir: store, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
-		db := openTest(t, o)
-		set(t, db, "a=1")
-		must(t, db.Close())
-		logs := must2(filepath.Glob(filepath.Join(store, "*.log")))
-		if len(logs) != 1 {
-			t.Fatalf("%v", logs)
+	for _, killed := range []bool{false, true} {
+		for _, mode := range []brock.OpenMode{brock.ReadOnly, brock.Follow, brock.ReadWrite} {
+			store := t.TempDir()
+			o := brock.Options{Dir: store, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
+			db := openTest(t, o)
+			set(t, db, "a=1")
+			must(t, db.Close())
+			if killed {
+				db = openTest(t, o)
+				must2(db.Keyspace("made since"))
+				o.Dir = t.TempDir()
+				must(t, os.CopyFS(o.Dir, os.DirFS(store)))
+				must(t, db.Close())
+			}
+			logs := must2(filepath.Glob(filepath.Join(o.Dir, "*.log")))
+			if len(logs) != 1 {
+				t.Fatalf("%v", logs)
+			}
+			if err := os.Truncate(logs[0], 4<<30); err != nil {
+				t.Skip("the file system has no sparse files:", err)
+			}
+			o.FS, o.Mode = countingFS{vfs.OS(), new(atomic.Int64)}, mode
+			db = must2(brock.Open(o))
+			if n := o.FS.(countingFS).bytes.Load(); n == 0 || n > 4<<20 {
+				t.Errorf("killed %v, mode %v: %d bytes were read", killed, mode, n)
+			}
+			if v, err := db.Get([]byte("a")); string(v) != "1" || err != nil {
+				t.Errorf("killed %v, mode %v: %q, %v", killed, mode, v, err)
+			}
+			must(t, db.Close())
 		}
-		if err := os.Truncate(logs[0], 4<<30); err != nil {
-			t.Skip("the file system has no sparse files:", err)
+	}
+}
+
+// A store was killed, and a session has read its journal to the end and recorded that. From then on
+// the last commit is missed if it gets damaged, though nothing was committed after it.
+func TestLastCommitBeforeASessionIsMissed(t *testing.T) {
+	mem := vfs.NewMem()
+	o := brock.Options{Dir: dir, FS: mem, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
+	db := must2(brock.Open(o))
+	set(t, db, "a=1")
+	set(t, db, "b=2")
+	o.FS = mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+	must(t, db.Close())
+
+	db = must2(brock.Open(o))
+	must2(db.Keyspace("made since"))
+	mem = o.FS.(*vfs.Mem).CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+	must(t, db.Close())
+
+	for _, name := range must2(mem.List(dir)) {
+		if !strings.HasSuffix(name, ".log") {
+			continue
 		}
-		o.FS, o.Mode = countingFS{vfs.OS(), new(atomic.Int64)}, mode
-		db = must2(brock.Open(o))
-		if n := o.FS.(countingFS).bytes.Load(); n == 0 || n > 4<<20 {
-			t.Errorf("mode %v: %d bytes were read", mode, n)
-		}
-		if v, err := db.Get([]byte("a")); string(v) != "1" || err != nil {
-			t.Errorf("mode %v: %q, %v", mode, v, err)
-		}
+		data := must2(readName(mem, name))
+		data[bytes.LastIndexByte(data, '2')] ^= 1
+		must(t, mem.Remove(filepath.Join(dir, name)))
+		write(t, mem, name, data)
+	}
+	o.FS = mem
+	db, err := brock.Open(o)
+	if !errors.Is(err, brock.ErrCorrupt) {
+		t.Errorf("opened without the last commit: %v", err)
 		must(t, db.Close())
 	}
 }

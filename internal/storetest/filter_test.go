@@ -7,28 +7,31 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// A filter may end its iterator or transaction, and the walk ends with it: without
-// readahead, with Prefetch, and with readahead that the iterator has begun itself.
-func TestFilterEndsTheWalk(t *testing.T) {
+// A filter that closes its iterator, or ends the update that this belongs to, changes nothing: the
+// move that has called it ends with ErrInvalid, at no item, and all goes on with the next seek.
+// Without readahead, with Prefetch, and with readahead that the iterator has begun itself.
+func TestFilterEndsNothing(t *testing.T) {
 	db := openTest(t, brock.Options{})
+	const keys = 300
 	must(t, db.Update(func(txn *brock.Txn) error {
-		for i := range 300 { // values lie far from each other, so that readahead begins
+		for i := range keys { // values lie far from each other, so that readahead begins
 			must(t, txn.Set(fmt.Appendf(nil, "k%03d", i), fmt.Appendf(nil, "%20000d", i)))
 		}
 		return nil
 	}))
 	must(t, db.Flush(t.Context()))
 	for name, end := range map[string]func(*brock.Txn, *brock.Iterator){
-		"close":   func(_ *brock.Txn, it *brock.Iterator) { it.Close() },
+		"close":   func(_ *brock.Txn, it *brock.Iterator) { wantErr(t, "Close", it.Close(), brock.ErrInvalid) },
 		"discard": func(txn *brock.Txn, _ *brock.Iterator) { txn.Discard() },
 		"commit": func(txn *brock.Txn, _ *brock.Iterator) {
 			must(t, txn.Set(b("z"), b("v")))
-			must(t, txn.Commit())
+			wantErr(t, "Commit", txn.Commit(), brock.ErrInvalid)
 		},
 	} {
-		for _, prefetch := range []int{0, 4} {
+		for _, prefetch := range []int{-1, 0, 4} {
 			for _, reverse := range []bool{false, true} {
 				for _, last := range []int{1, 2, 20, 60, 100} {
+					what := fmt.Sprintf("%s, prefetch %d, reverse %v, at %d", name, prefetch, reverse, last)
 					txn := db.NewTransaction(true)
 					n := 0
 					var it *brock.Iterator
@@ -44,11 +47,16 @@ func TestFilterEndsTheWalk(t *testing.T) {
 							it.Item().Value()
 						}
 					}
-					if n < last || n > last+4 || shown > last+1 {
-						t.Errorf("%s, prefetch %d, reverse %v: %d were filtered and %d shown, ended at %d", name, prefetch, reverse, n, shown, last)
+					wantErr(t, what, it.Err(), brock.ErrInvalid)
+					wantEqual(t, what+": filtered", n, last)
+					shown = 0
+					for it.Rewind(); it.Valid(); it.Next() {
+						shown++
 					}
-					it.Close()
-					txn.Discard()
+					must(t, it.Close())
+					wantEqual(t, what+": shown by the next walk", shown, keys)
+					must(t, txn.Set(b("zz"), b("v")))
+					must(t, txn.Commit())
 				}
 			}
 		}

@@ -73,6 +73,42 @@ func TestFollowerMeetsAFork(t *testing.T) {
 	}
 }
 
+// TestFollowerMeetsALongFork: as above, but nothing of what the follower knows is left to compare
+// with: the copy has rewritten all files, and gone on through several manifests. Its first session
+// has found the journal without the commits that were shown.
+func TestFollowerMeetsALongFork(t *testing.T) {
+	mem := vfs.NewMem()
+	o := keyedOptions(mem, dir)
+	o.Maintenance.IdleAfter = time.Hour
+	db := must2(brock.Open(o))
+	must(t, db.Set(b("common"), b("1")))
+	other := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	must(t, db.Flush(t.Context()))
+	must(t, db.Set(b("mine"), b("acknowledged")))
+	followed := o
+	followed.Mode = brock.Follow
+	follower := must2(brock.Open(followed))
+	defer follower.Close()
+	must(t, db.Close())
+
+	o.FS = other
+	for range 3 {
+		db = must2(brock.Open(o))
+		for range 3 { // takes numbers of files
+			must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+		}
+		for range 10 { // frames of more numbers than were shown
+			must(t, db.Set(b("other"), b("of another past")))
+		}
+		must(t, db.Flush(t.Context()))
+		must(t, db.Close())
+	}
+	takeOver(t, mem, other)
+	_, err := follower.Refresh(t.Context())
+	wantErr(t, "Refresh", err, brock.ErrForeign)
+	wantEqual(t, "what was shown", string(must2(follower.Get(b("mine")))), "acknowledged")
+}
+
 // takeOver makes the files of the store in mem those of the store in other.
 func takeOver(t *testing.T, mem, other *vfs.Mem) {
 	t.Helper()

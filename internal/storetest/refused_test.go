@@ -33,6 +33,9 @@ func TestRefusedCallsStopNothing(t *testing.T) {
 		"files can't be renamed or removed":    {Kinds: faultfs.Rename | faultfs.Remove, Err: sharing},
 		"files can't be opened for writing":    {Kinds: faultfs.Create | faultfs.OpenReadWrite, Err: syscall.EACCES},
 		"files can't be mapped":                {Kinds: faultfs.Map, Err: syscall.ENOMEM},
+		"no memory for journal writes":         {Kinds: faultfs.Write, Path: ".log", Err: syscall.ENOMEM, Short: true},
+		"no memory for manifest writes":        {Kinds: faultfs.Write, Path: "MANIFEST", Err: syscall.ENOMEM, Short: true},
+		"no memory for writes":                 {Kinds: faultfs.Write, Err: syscall.ENOMEM, Short: true},
 		"reads fail":                           {Kinds: faultfs.Read, Err: faultfs.ErrIO},
 		"sizes and names can't be asked for":   {Kinds: faultfs.Size | faultfs.Stat | faultfs.List | faultfs.Free, Err: faultfs.ErrIO},
 		"journal writes are interrupted":       {Kinds: faultfs.Write, Path: ".log", Err: syscall.EINTR},
@@ -80,7 +83,7 @@ func refusedRun(t *testing.T, keys brock.KeyProvider, fault faultfs.Fault) {
 	for range 150 {
 		must(t, write())
 	}
-	must(t, db.Flush(t.Context())) // leaves a file that the journal may use again
+	must(t, db.Flush(t.Context()))
 	fs.Inject(fault)
 	for i, begin := 0, time.Now(); i < 300 && time.Since(begin) < 200*time.Millisecond; i++ { // with memory full each commit waits
 		passes("set", write())

@@ -23,10 +23,10 @@ func (o journalOwner) SegmentLimit() int64 { return o.budget.SegmentLimit() }
 
 func (o journalOwner) DiskFull() { o.disk.journalFull() }
 
-// GoOn revokes in the manifest that the last session closed in order, before anything follows
-// the end of the journal that it has recorded.
+// GoOn records this session in the manifest, before anything follows the end of the journal that it
+// has found. That also revokes that the session before closed in order.
 func (o journalOwner) GoOn() error {
-	if !o.log.Layout().CleanClose() {
+	if o.log.Begun() {
 		return nil
 	}
 	_, err := o.log.Append(&layout.Edit{NextFile: o.files.Last() + 1})
