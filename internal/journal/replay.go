@@ -257,9 +257,35 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	}
 	c.visited = true
 	end := at.End(c.num, c.header.Life)
+	if err := r.surplus(end.Name, s); err != nil && !r.c.UpTo {
+		return err
+	} else if err != nil {
+		r.stop = &Stop{err}
+	}
 	r.point = Point{end, max(r.point.LastVersion, t.Max)}
 	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: sealed, Totals: t})
 	return nil
+}
+
+// surplus returns an error if a frame behind the end of a segment had been durable. Then the segment
+// that names this end is that of a copy of the store that went on from there. The end that a
+// session has found is sure: whatever lies behind it was given up.
+func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
+	next := r.ends[endName(end)]
+	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
+		return nil
+	}
+	for {
+		f, err := s.Next()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, frame.ErrFrame):
+			return nil
+		case err != nil:
+			return err
+		case f.Header.Durable() > end.Number:
+			return errs.NewCorruption(filename.Of(filename.Journal, next.num), 0, "it continues {%v}, behind which there are frames that had been durable: one of them is not of this store", end)
+		}
+	}
 }
 
 // meet compares a frame that was read with the one that the manifest knows by this number.
