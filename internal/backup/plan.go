@@ -74,7 +74,7 @@ func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
 	}
-	file, err := s.FS.Open(s.path(name))
+	file, err := s.FS.Open(s.open.Path(name))
 	if err != nil {
 		return f, files.Missing(err, "a file that the manifest names")
 	}
@@ -127,12 +127,4 @@ func readPart(f vfs.File, b []byte, at int64) error {
 		return errs.NewCorruption(filepath.Base(f.Name()), at, "file ends after %d of %d bytes", n, len(b))
 	}
 	return err
-}
-
-// path returns the path of a file of the store.
-func (s *sender) path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(s.ValueDir, name.String())
-	}
-	return filepath.Join(s.Dir, name.String())
 }

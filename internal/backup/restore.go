@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
@@ -86,10 +85,7 @@ func (w *restorer) keys(c *keyring.Content, r *crypt.Ring) error {
 }
 
 func (w *restorer) path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(w.options.ValueDir, name.String())
-	}
-	return filepath.Join(w.options.Dir, name.String())
+	return name.In(w.options.Dir, w.options.ValueDir)
 }
 
 func (w *restorer) file(f File) (err error) {

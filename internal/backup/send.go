@@ -95,7 +95,7 @@ func (s *sender) sendRun(m *layout.Run) (err error) {
 	defer func() {
 		r.Discard()
 		for _, f := range m.Files {
-			s.steady.Forget(s.path(filename.New(filename.Run, f.Num)))
+			s.steady.Forget(s.open.Path(filename.New(filename.Run, f.Num)))
 		}
 	}()
 	var found *errs.Corruption
@@ -126,7 +126,7 @@ func (s *sender) sendSegment(g *layout.Segment) error {
 	if s.kept[name] {
 		return s.begin(name)
 	}
-	defer s.steady.Forget(s.path(name))
+	defer s.steady.Forget(s.open.Path(name))
 	if relocated {
 		return s.sendFile(name, func() (int64, bool, error) {
 			m, err := segment.OpenRemap(s.open.Segments(), name.Number, g.State().Life, true) // verifies all of it
@@ -151,7 +151,7 @@ func (s *sender) sendSegment(g *layout.Segment) error {
 // sendFile sends a file. Each call of verify verifies some more of it, and returns the offset up
 // to which it was verified, and whether that is all.
 func (s *sender) sendFile(name filename.Name, verify func() (to int64, done bool, err error)) (err error) {
-	if s.file, err = s.steady.Open(s.path(name)); err != nil {
+	if s.file, err = s.steady.Open(s.open.Path(name)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.file.Close()) }()

@@ -116,11 +116,3 @@ func (w *writer) copyKeys() error {
 	}
 	return w.Keys.Write(w.to, w.dir)
 }
-
-// source returns the path of a file of the store.
-func (w *writer) source(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(w.ValueDir, name.String())
-	}
-	return filepath.Join(w.Dir, name.String())
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -14,7 +13,7 @@ import (
 // transfer gives the copy a file of the store: by a hard link, else by a clone (blocks that are
 // shared until one is written), else by copying the bytes.
 func (w *writer) transfer(ctx context.Context, name filename.Name) error {
-	from, to := w.source(name), filepath.Join(w.dir, name.String())
+	from, to := name.In(w.Dir, w.ValueDir), name.In(w.dir, w.dir)
 	share := w.share && !w.Lone[name]
 	if share {
 		linked, err := w.link(from, to)

@@ -6,7 +6,6 @@ package files
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/crypt"
@@ -80,12 +79,7 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
 // Path returns the path of a file of the store.
-func (f *Opener) Path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(f.cfg.ValueDir, name.String())
-	}
-	return filepath.Join(f.cfg.Dir, name.String())
-}
+func (f *Opener) Path(name filename.Name) string { return name.In(f.cfg.Dir, f.cfg.ValueDir) }
 
 // List returns the names of the store's own files.
 func (f *Opener) List() ([]filename.Name, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/checkpoint"
@@ -103,23 +102,16 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 // hold opens all files, before the writer removes them.
 func (f *frozen) hold(unflushed []journal.SegmentInfo) error {
 	for _, name := range f.layout.Files() {
-		if err := f.fs.Hold(f.path(name), -1); err != nil {
+		if err := f.fs.Hold(f.files.Path(name), -1); err != nil {
 			return err
 		}
 	}
 	for _, s := range unflushed {
-		if err := f.fs.Hold(f.path(filename.New(filename.Journal, s.File)), s.Offset); err != nil {
+		if err := f.fs.Hold(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (f *frozen) path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(f.cfg.ValueDir, name.String())
-	}
-	return filepath.Join(f.cfg.Dir, name.String())
 }
 
 // flush adds a memtable to the layout: a run in memory, and each journal segment that has live
