@@ -16,18 +16,8 @@ import (
 // sizes returns the length of each file that a layout names; -1 if the layout doesn't say.
 func sizes(l *layout.Layout) map[filename.Name]int64 {
 	m := make(map[filename.Name]int64)
-	for _, name := range l.Files() {
-		m[name] = -1
-	}
-	for _, r := range l.Runs() {
-		for _, f := range r.Files {
-			m[filename.New(filename.Run, f.Num)] = int64(f.Size)
-		}
-	}
-	for _, s := range l.Segments() {
-		if s.State().Status == layout.Live {
-			m[filename.New(s.Kind, s.Num)] = int64(s.FileBytes)
-		}
+	for f := range l.Files() {
+		m[f.Name] = f.Size
 	}
 	return m
 }

@@ -83,7 +83,8 @@ func (w *writer) open(base vfs.FS, dirs []string) (vfs.Dirs, error) {
 
 // write fills the directory.
 func (w *writer) write(ctx context.Context) error {
-	for _, name := range w.Layout.Files() {
+	for f := range w.Layout.Files() {
+		name := f.Name
 		if err := errs.Ended(ctx); err != nil {
 			return err
 		}

@@ -93,7 +93,10 @@ func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layo
 // Files lists all files of the store but the lock. The manifest and then SUPER are last: files
 // that are written in this order are no store until all of them are there.
 func (c *Copy) Files() []filename.Name {
-	list := c.layout.Files()
+	var list []filename.Name
+	for f := range c.layout.Files() {
+		list = append(list, f.Name)
+	}
 	if c.keys != nil {
 		list = append(list, filename.New(filename.Keyring, c.keys.Content().Number))
 	}

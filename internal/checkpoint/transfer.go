@@ -94,7 +94,8 @@ func (w *writer) verify(ctx context.Context) error {
 		return err
 	}
 	defer c.view.Close()
-	for _, name := range w.Layout.Files() {
+	for f := range w.Layout.Files() {
+		name := f.Name
 		if !w.copied[name] {
 			continue
 		}

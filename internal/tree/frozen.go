@@ -90,9 +90,9 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 	if s, err = b.source(asOf, milli); err != nil {
 		return s, nil, err
 	}
-	for life := range asOf.Lives() {
-		if s.Keys != nil && !s.Keys.Has(life.Key) {
-			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, life.Key, fs.ErrNotExist)
+	for f := range asOf.Files() {
+		if s.Keys != nil && !s.Keys.Has(f.Life.Key) {
+			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, f.Life.Key, fs.ErrNotExist)
 		}
 	}
 	s.FS, s.Lone = f.fs, f.lone
@@ -101,8 +101,8 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 
 // hold opens all files, before the writer removes them.
 func (f *frozen) hold(unflushed []journal.SegmentInfo) error {
-	for _, name := range f.layout.Files() {
-		if err := f.fs.Hold(f.files.Path(name), -1); err != nil {
+	for file := range f.layout.Files() {
+		if err := f.fs.Hold(f.files.Path(file.Name), -1); err != nil {
 			return err
 		}
 	}

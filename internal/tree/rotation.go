@@ -301,8 +301,8 @@ func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
 	}
 	l := r.views.Current().Layout
 	needed := map[crypt.ID]bool{before: true}
-	for life := range l.Lives() {
-		needed[life.Key] = true
+	for f := range l.Files() {
+		needed[f.Life.Key] = true
 	}
 	for _, end := range l.JournalEnds() {
 		if end.File > l.FlushedTo() { // flushed segments are not replayed
