@@ -2,15 +2,12 @@ package backup
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Info describes a stream: what the next increment has to know.
@@ -31,6 +28,17 @@ func (i *Info) StoreBytes() (n int64) {
 		n += f.Size
 	}
 	return n
+}
+
+// byName returns the files by name; none if i is nil.
+func (i *Info) byName() map[filename.Name]File {
+	m := make(map[filename.Name]File)
+	if i != nil {
+		for _, f := range i.Files {
+			m[f.Name] = f
+		}
+	}
+	return m
 }
 
 const (
@@ -141,20 +149,4 @@ func (w *words) fixed(n int) []byte {
 	}
 	defer func() { w.p = w.p[n:] }()
 	return w.p[:n]
-}
-
-// decodeLayout returns errs.ErrFormat for a layout of a later release.
-func decodeLayout(edit []byte) (*layout.Layout, error) {
-	e, err := manifest.DecodeEdit(edit)
-	if errors.Is(err, errs.ErrFormat) {
-		return nil, err
-	}
-	var l *layout.Layout
-	if err == nil {
-		l, err = layout.New().Apply(e)
-	}
-	if err != nil {
-		return nil, errStream("layout: " + err.Error())
-	}
-	return l, nil
 }

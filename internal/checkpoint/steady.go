@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -128,10 +129,7 @@ func (f *steadyFile) partLocked(number int64) ([]byte, error) {
 		p.bytes = make([]byte, length)
 	}
 	p.bytes = p.bytes[:length]
-	if n, err := f.File.ReadAt(p.bytes, number*partBytes); n < length {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errs.NewCorruption(w.name, number*partBytes, "file ends after %d of %d bytes", n, length)
-		}
+	if err := pageio.ReadFull(f.File, p.bytes, number*partBytes); err != nil {
 		return nil, err
 	}
 	sum := maphash.Bytes(s.seed, p.bytes) | 1

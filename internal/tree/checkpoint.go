@@ -21,14 +21,14 @@ func (b *background) checkpoint(ctx context.Context, dir string) error {
 	if err := manifest.Absent(b.cfg.Base, dir); err != nil {
 		return err
 	}
-	return b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {
+	return b.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
 		return checkpoint.Write(ctx, s, checkpoint.Target{FS: b.cfg.Base, Dir: dir, NoLinks: b.cfg.NoLinks})
 	})
 }
 
 // backup sends a copy of the store, as of one version, to w.
 func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
-	err = b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {
+	err = b.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
 		info, err = backup.Write(ctx, s, w, o)
 		return err
 	})
@@ -36,7 +36,7 @@ func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) 
 }
 
 // copied calls fn with the store as of one version. Its files stay until fn returns.
-func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Source) error) error {
+func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
 	ctx, end := b.life.until(ctx)
 	defer end()
 	err := b.still(ctx, fn)
@@ -47,7 +47,7 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 }
 
 // still is copied without a look at Close.
-func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Source) error) error {
+func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
 	if b.cfg.ReadOnly {
 		s, release, err := b.freeze(ctx)
 		if err != nil {

@@ -35,7 +35,7 @@ type frozen struct {
 
 // freeze returns the store as of its newest version. Call release when the files are not needed
 // any more.
-func (b *background) freeze(ctx context.Context) (s checkpoint.Source, release func(), err error) {
+func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	make := func(unflushed []journal.SegmentInfo) error {
 		s, release, err = b.freezeNow(ctx, unflushed)
 		return err
@@ -50,7 +50,7 @@ func (b *background) freeze(ctx context.Context) (s checkpoint.Source, release f
 
 // freezeNow is freeze while the memtables and the journal stay as they are. It returns
 // fs.ErrNotExist if the writer has removed a file meanwhile.
-func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Source, release func(), err error) {
+func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
 	hold, err := b.views.Hold()
 	if err != nil {
 		return s, nil, err
@@ -159,9 +159,9 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 }
 
 // source returns the store with a layout.
-func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Source, err error) {
+func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
 	super := b.log.Super()
-	s = checkpoint.Source{
+	s = checkpoint.Fileset{
 		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
 		Layout: l, Milli: milli,
 	}
