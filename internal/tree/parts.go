@@ -37,7 +37,7 @@ func (t *Tree) decisions() {
 	cfg := t.cfg
 	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
 	t.files = files.New(files.Config{
-		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
+		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
 		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
 	})
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
