@@ -51,6 +51,10 @@ func (f *File) Name() string { return f.name }
 // Size is the size that Open was given.
 func (f *File) Size() int64 { return f.size }
 
+// Held returns the file that is open. Where Files has no limit it stays open until Close, and can be
+// read after its name was removed.
+func (f *File) Held() vfs.File { return f.descriptor.Load().File }
+
 // Mapped returns the mapping of the first Size bytes, or nil. Touch it only under Guard, and
 // never beyond the end of what was written.
 func (f *File) Mapped() []byte { return f.data }

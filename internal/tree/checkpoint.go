@@ -53,6 +53,7 @@ func (b *background) still(ctx context.Context, fn func(ctx context.Context, s c
 		if err != nil {
 			return err
 		}
+		defer b.views.Reclaim()
 		defer release()
 		return fn(ctx, s)
 	}

@@ -49,19 +49,18 @@ func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release 
 }
 
 // freezeNow is freeze while the memtables and the journal stay as they are. It returns
-// fs.ErrNotExist if the writer has removed a file meanwhile.
+// fs.ErrNotExist if the writer has removed a data key meanwhile.
 func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
 	hold, err := b.views.Hold()
 	if err != nil {
 		return s, nil, err
 	}
-	defer hold.Release()
-	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
 	defer func() {
 		if err != nil {
-			f.fs.Release()
+			hold.Release()
 		}
 	}()
+	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
 	f.files = files.New(files.Config{
 		FS: f.fs, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: b.cfg.UUID, Ring: b.cfg.Ring, Seed: b.cfg.Seed, Memory: b.cfg.Memory, RunFileBytes: b.cfg.RunFileBytes,
 	})
@@ -72,9 +71,7 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 	}
 	f.files.CountFrom(names, f.layout)
 	if b.follower != nil {
-		if err := f.hold(unflushed); err != nil {
-			return s, nil, err
-		}
+		f.hold(unflushed)
 	}
 	visible := b.views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
@@ -96,22 +93,28 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 		}
 	}
 	s.FS, s.Lone = f.fs, f.lone
-	return s, f.fs.Release, nil
+	_, release = hold.Narrow(func(part *view.View) { part.Tables = nil })
+	return s, release, nil
 }
 
-// hold opens all files, before the writer removes them.
-func (f *frozen) hold(unflushed []journal.SegmentInfo) error {
-	for file := range f.layout.Files() {
-		if err := f.fs.Hold(f.files.Path(file.Name), -1); err != nil {
-			return err
+// hold has the copy read the files that the View has open: the writer may remove their names. So a
+// copy needs no descriptors of its own.
+func (f *frozen) hold(unflushed []journal.SegmentInfo) {
+	for _, r := range f.view.Runs {
+		for _, file := range r.Held() {
+			f.fs.Hold(file)
+		}
+	}
+	for _, s := range f.view.Segments.Files {
+		if s.Moved != nil {
+			f.fs.Hold(s.Moved.Held())
+		} else {
+			f.fs.Hold(s.Held())
 		}
 	}
 	for _, s := range unflushed {
-		if err := f.fs.Hold(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset); err != nil {
-			return err
-		}
+		f.fs.End(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
-	return nil
 }
 
 // flush adds a memtable to the layout: a run in memory, and each journal segment that has live
