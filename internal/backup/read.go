@@ -79,8 +79,8 @@ type incoming struct {
 	edit   []byte                  // the edit of the layout, as far as it was read
 	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
-	wanted map[filename.Name]int64 // lengths of the files that the layout names and that were not read yet
-	there  map[filename.Name]bool  // files that are in the stream, if the layout can't be read
+	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
+	there  map[filename.Name]bool  // files that are in the stream so far
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
@@ -272,22 +272,18 @@ func (d *reader) file() error {
 	if err != nil {
 		return errStream(err.Error())
 	}
-	size, ok := d.wanted[f.Name]
-	if d.layout == nil { // it can't be read
-		size, ok = -1, !d.there[f.Name]
-		d.there[f.Name] = true
-	}
+	size, named := d.wanted[f.Name]
 	switch {
-	case !ok:
+	case d.there[f.Name] || !named && d.layout != nil:
 		return errStream(f.Name.String() + " is not in the layout, or twice in the stream")
-	case size >= 0 && size != f.Size:
+	case named && size >= 0 && size != f.Size:
 		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
 	case f.Size > 1<<62-d.bytes:
 		return errStream(f.Name.String() + " is too long")
 	case kept && d.had != nil && d.had[f.Name] != f:
 		return errStream(f.Name.String() + " is not in the backup before")
 	}
-	delete(d.wanted, f.Name)
+	d.there[f.Name] = true
 	d.info.Files = append(d.info.Files, f)
 	d.bytes += f.Size
 	if kept {
@@ -357,8 +353,8 @@ func (d *reader) ended(at int64) error {
 	case got != want:
 		return errs.NewCorruption(streamName, at, "end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
 			want.files, want.bytes, want.records, want.digest[:4], got.files, got.bytes, got.records, got.digest[:4])
-	case len(d.wanted) > 0:
-		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted))
+	case len(d.there) < len(d.wanted):
+		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted)-len(d.there))
 	}
 	d.info.Bytes = d.off
 	return d.to.end(d.info)
