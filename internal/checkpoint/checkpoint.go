@@ -80,27 +80,22 @@ func Write(ctx context.Context, s Fileset, t Target) error {
 	w := &writer{from: s, to: s, share: !t.NoLinks}
 	w.to.Dir = filepath.Clean(t.Dir)
 	w.to.ValueDir = w.to.Dir
-	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: w.to.Dir}, func(dirs ...string) (vfs.Dirs, error) {
-		return w.open(t.FS, dirs)
+	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: w.to.Dir}, func(dirs ...string) (held vfs.Dirs, err error) {
+		// Together with those of the source, so that files can be linked; alone if that is not supported.
+		if w.share {
+			held, err = s.FS.OpenDirs(dirs...)
+			w.share = !errors.Is(err, errors.ErrUnsupported)
+		}
+		if !w.share {
+			held, err = t.FS.OpenDirs(dirs...)
+		}
+		return held, err
 	})
 	if err != nil {
 		return err
 	}
 	w.to.FS = claim.FS
 	return claim.Close(w.write(ctx))
-}
-
-// open opens the directory together with those of the source, so that files can be linked, or
-// alone if that is not supported.
-func (w *writer) open(base vfs.FS, dirs []string) (vfs.Dirs, error) {
-	if w.share {
-		held, err := w.from.FS.OpenDirs(dirs...)
-		if !errors.Is(err, errors.ErrUnsupported) {
-			return held, err
-		}
-		w.share = false
-	}
-	return base.OpenDirs(dirs...)
 }
 
 // write fills the directory. It checks every checksum of the files that were copied, as the copy

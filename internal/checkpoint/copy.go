@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -17,14 +16,8 @@ import (
 // Copy is a store that Write has made and that nobody writes to. It verifies the files of the
 // store one by one.
 type Copy struct {
-	UUID    [16]byte
-	Version uint64 // of the newest commit
-
-	fs     vfs.FS
-	dir    string
+	Fileset
 	log    *manifest.Log
-	keys   *keyring.Keyring // nil: the store is plain
-	layout *layout.Layout
 	verify *Verifier
 }
 
@@ -33,22 +26,26 @@ type Copy struct {
 // keys don't fit.
 func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provider) (*Copy, error) {
 	o := manifest.Options{FS: fsys, Dir: dir, ReadOnly: true}
-	var ring *keyring.Keyring
+	var content *keyring.Content
 	if keys != nil {
-		o.Keys = func(uuid [16]byte, _ bool) (_ *crypt.Ring, err error) {
-			if ring, err = keyring.Open(keyring.Options{FS: fsys, Dir: dir, UUID: uuid, Keys: keyring.Within(ctx, keys)}); err != nil {
+		o.Keys = func(uuid [16]byte, _ bool) (*crypt.Ring, error) {
+			k, err := keyring.Open(keyring.Options{FS: fsys, Dir: dir, UUID: uuid, Keys: keyring.Within(ctx, keys)})
+			if err != nil {
 				return nil, err
 			}
-			return ring.Ring(), nil
+			content = k.Content()
+			return k.Ring(), nil
 		}
 	}
 	log, err := manifest.Load(o)
 	if err != nil {
 		return nil, err
 	}
-	super, l := log.Super(), log.Layout()
-	c := &Copy{UUID: super.UUID, Version: uint64(l.LastVersion()), fs: fsys, dir: dir, log: log, keys: ring, layout: l}
-	c.verify = NewVerifier(Fileset{FS: fsys, Dir: dir, ValueDir: dir, UUID: super.UUID, Ring: log.Ring(), Seed: super.Seed, Layout: l})
+	super := log.Super()
+	c := &Copy{log: log, Fileset: Fileset{
+		FS: fsys, Dir: dir, ValueDir: dir, UUID: super.UUID, Ring: log.Ring(), Keys: content, Seed: super.Seed, Created: super.Created, Layout: log.Layout(),
+	}}
+	c.verify = NewVerifier(c.Fileset)
 	if err := c.verify.Open(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -58,11 +55,11 @@ func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provide
 // Files lists all files of the store but the lock. The manifest and then SUPER are last: files
 // that are written in this order are no store until all of them are there.
 func (c *Copy) Files() (list []filename.Name) {
-	for f := range c.layout.Files() {
+	for f := range c.Layout.Files() {
 		list = append(list, f.Name)
 	}
-	if c.keys != nil {
-		list = append(list, filename.New(filename.Keyring, c.keys.Content().Number))
+	if c.Keys != nil {
+		list = append(list, filename.New(filename.Keyring, c.Keys.Number))
 	}
 	return append(list, filename.New(filename.Manifest, c.log.Super().Manifest), filename.New(filename.Super, 0))
 }
@@ -72,7 +69,7 @@ func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
 	var found *errs.Corruption
 	switch name.Kind {
 	case filename.Keyring:
-		return keyring.Verify(c.fs, c.dir, c.UUID, name.Number)
+		return keyring.Verify(c.FS, c.Dir, c.UUID, name.Number)
 	case filename.Manifest, filename.Super:
 		err := c.log.Verify(func(d *errs.Corruption) { found = d })
 		if found != nil {
@@ -80,7 +77,7 @@ func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
 		}
 		return err
 	}
-	for f := range c.layout.Files() {
+	for f := range c.Layout.Files() {
 		if f.Name == name {
 			return c.verify.File(f, func(int64) error { return errs.Ended(ctx) })
 		}
