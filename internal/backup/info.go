@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -70,9 +71,15 @@ func (i *Info) Encode() []byte {
 // DecodeInfo decodes what Encode has returned. For other bytes it returns errs.ErrForeign,
 // errs.ErrFormat or an *errs.Corruption. It keeps no part of p.
 func DecodeInfo(p []byte) (*Info, error) {
-	end, err := checkInfo(p)
-	if err != nil {
-		return nil, err
+	if !bytes.HasPrefix(p, []byte(infoMagic)) {
+		return nil, foreign("these bytes don't describe a backup")
+	}
+	end := len(p) - sumSize
+	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
+		return nil, damaged("checksum")
+	}
+	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
+		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
 	}
 	at := p[len(infoMagic)+2 : end]
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
@@ -109,21 +116,6 @@ func (i *Info) decodeFiles(w *words) error {
 
 func damaged(reason errStream) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
-}
-
-// checkInfo checks the checksum of a description, and returns its offset.
-func checkInfo(p []byte) (end int, err error) {
-	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
-		return 0, foreign("these bytes don't describe a backup")
-	}
-	end = len(p) - sumSize
-	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
-		return 0, damaged("checksum")
-	}
-	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
-		return 0, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
-	}
-	return end, nil
 }
 
 // words reads numbers; short says that there were too few bytes.

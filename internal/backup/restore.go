@@ -69,12 +69,8 @@ func (w *restorer) begin(h *header) error {
 	return nil
 }
 
-func (w *restorer) path(name filename.Name) string {
-	return name.In(w.options.Dir, w.options.ValueDir)
-}
-
 func (w *restorer) file(f File) (err error) {
-	path := w.path(f.Name)
+	path := f.Name.In(w.options.Dir, w.options.ValueDir)
 	if w.have[f.Name] { // the stream before had another file of this name
 		if err := w.options.FS.Remove(path); err != nil {
 			return err
@@ -127,7 +123,7 @@ func (w *restorer) end(i *Info) error {
 		if _, there := now[name]; there {
 			continue
 		}
-		if err := w.options.FS.Remove(w.path(name)); err != nil {
+		if err := w.options.FS.Remove(name.In(w.options.Dir, w.options.ValueDir)); err != nil {
 			return err
 		}
 		delete(w.have, name)

@@ -35,7 +35,6 @@ const (
 
 // witness has the hashes of the parts of one file that were read so far.
 type witness struct {
-	name string
 	size int64
 	sums []uint64 // of each part, with bit 0 set; 0: it was not read yet
 }
@@ -66,7 +65,7 @@ func (s *Steady) Open(name string) (vfs.File, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		w = &witness{name: filepath.Base(name), size: size, sums: make([]uint64, (size+partBytes-1)/partBytes)}
+		w = &witness{size: size, sums: make([]uint64, (size+partBytes-1)/partBytes)}
 		s.files[name] = w
 	}
 	return &steadyFile{File: f, steady: s, witness: w}, nil
@@ -137,7 +136,7 @@ func (f *steadyFile) partLocked(number int64) ([]byte, error) {
 		w.sums[number] = sum
 	}
 	if w.sums[number] != sum {
-		return nil, errs.NewCorruption(w.name, number*partBytes, "other bytes than a moment ago")
+		return nil, errs.NewCorruption(filepath.Base(f.Name()), number*partBytes, "other bytes than a moment ago")
 	}
 	p.of, p.number = w, number
 	return p.bytes, nil
