@@ -52,11 +52,11 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
 	take := b.freeze
 	if !b.cfg.ReadOnly {
-		if err := b.copies.begin(ctx, false); err != nil {
+		if err := b.copies.begin(ctx); err != nil {
 			return err
 		}
 		defer b.tasks.kick() // tryFinish may wait for the end of this copy
-		defer b.copies.end(false)
+		defer b.copies.end()
 		take = b.cut
 	}
 	s, release, err := take(ctx)
