@@ -95,8 +95,8 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // disk until Backup returns.
 //
 // A store that this process only reads can be backed up, too. With Mode Follow the backup has
-// every commit that was durable before the call; of Buffered commits, see Refresh. It has a
-// descriptor open for each file, and flushes the memtables to memory.
+// every commit that was durable before the call; of Buffered commits, see Refresh. It reads the
+// files that the follower has open, and flushes the memtables to memory.
 //
 // It returns ErrUnsupported for a store that was opened up to its damage (Options.Recover),
 // ErrForeign if o.Since is of another store, ErrInvalid if o.Since is of a later version, a

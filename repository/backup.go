@@ -87,7 +87,7 @@ type run struct {
 }
 
 func (b *run) all(ctx context.Context) error {
-	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Version), Time: b.began.UTC()}
+	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Layout.LastVersion()), Time: b.began.UTC()}
 	last, err := newest(ctx, b.to, b.index.Store)
 	if err != nil {
 		return err

@@ -36,9 +36,9 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 // source is a store that is always the same: one run, and one value segment that has one
 // value of each of these lengths.
-func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Source {
+func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Fileset {
 	t.Helper()
-	s := checkpoint.Source{FS: vfs.NewMem(), Dir: "/store", ValueDir: "/store", UUID: [16]byte{1, 2, 3}, Seed: 7, Created: 1_700_000_000_000, Milli: 1_700_000_000_001}
+	s := checkpoint.Fileset{FS: vfs.NewMem(), Dir: "/store", ValueDir: "/store", UUID: [16]byte{1, 2, 3}, Seed: 7, Created: 1_700_000_000_000, Milli: 1_700_000_000_001}
 	if err := s.FS.MkdirAll(s.Dir); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Sour
 	return s
 }
 
-func stream(t testing.TB, s checkpoint.Source, o Options) ([]byte, *Info) {
+func stream(t testing.TB, s checkpoint.Fileset, o Options) ([]byte, *Info) {
 	t.Helper()
 	var b bytes.Buffer
 	info := must(Write(t.Context(), s, &b, o))(t)

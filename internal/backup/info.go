@@ -1,16 +1,14 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Info describes a stream: what the next increment has to know.
@@ -31,6 +29,17 @@ func (i *Info) StoreBytes() (n int64) {
 		n += f.Size
 	}
 	return n
+}
+
+// byName returns the files by name; none if i is nil.
+func (i *Info) byName() map[filename.Name]File {
+	m := make(map[filename.Name]File)
+	if i != nil {
+		for _, f := range i.Files {
+			m[f.Name] = f
+		}
+	}
+	return m
 }
 
 const (
@@ -62,9 +71,15 @@ func (i *Info) Encode() []byte {
 // DecodeInfo decodes what Encode has returned. For other bytes it returns errs.ErrForeign,
 // errs.ErrFormat or an *errs.Corruption. It keeps no part of p.
 func DecodeInfo(p []byte) (*Info, error) {
-	end, err := checkInfo(p)
-	if err != nil {
-		return nil, err
+	if !bytes.HasPrefix(p, []byte(infoMagic)) {
+		return nil, foreign("these bytes don't describe a backup")
+	}
+	end := len(p) - sumSize
+	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
+		return nil, damaged("checksum")
+	}
+	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
+		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
 	}
 	at := p[len(infoMagic)+2 : end]
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
@@ -103,21 +118,6 @@ func damaged(reason errStream) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
 }
 
-// checkInfo checks the checksum of a description, and returns its offset.
-func checkInfo(p []byte) (end int, err error) {
-	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
-		return 0, foreign("these bytes don't describe a backup")
-	}
-	end = len(p) - sumSize
-	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
-		return 0, damaged("checksum")
-	}
-	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
-		return 0, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
-	}
-	return end, nil
-}
-
 // words reads numbers; short says that there were too few bytes.
 type words struct {
 	p     []byte
@@ -141,20 +141,4 @@ func (w *words) fixed(n int) []byte {
 	}
 	defer func() { w.p = w.p[n:] }()
 	return w.p[:n]
-}
-
-// decodeLayout returns errs.ErrFormat for a layout of a later release.
-func decodeLayout(edit []byte) (*layout.Layout, error) {
-	e, err := manifest.DecodeEdit(edit)
-	if errors.Is(err, errs.ErrFormat) {
-		return nil, err
-	}
-	var l *layout.Layout
-	if err == nil {
-		l, err = layout.New().Apply(e)
-	}
-	if err != nil {
-		return nil, errStream("layout: " + err.Error())
-	}
-	return l, nil
 }

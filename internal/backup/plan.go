@@ -2,66 +2,35 @@ package backup
 
 import (
 	"errors"
-	"io"
-	"path/filepath"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
-// sizes returns the length of each file that a layout names; -1 if the layout doesn't say.
-func sizes(l *layout.Layout) map[filename.Name]int64 {
-	m := make(map[filename.Name]int64)
-	for _, name := range l.Files() {
-		m[name] = -1
-	}
-	for _, r := range l.Runs() {
-		for _, f := range r.Files {
-			m[filename.New(filename.Run, f.Num)] = int64(f.Size)
-		}
-	}
-	for _, s := range l.Segments() {
-		if s.State().Status == layout.Live {
-			m[filename.New(s.Kind, s.Num)] = int64(s.FileBytes)
-		}
-	}
-	return m
+// planned is a file of the layout, and what a stream says of it.
+type planned struct {
+	layout.File
+	sent File
+	kept bool // a stream before has its bytes
 }
 
-// plan says what is sent of each file of the layout.
-type plan struct {
-	files map[filename.Name]File
-	kept  map[filename.Name]bool // files whose bytes a stream before has
-	total int64                  // bytes of the other files
-}
-
-// makePlan describes each file of the layout. Bytes behind the length that the layout says, such
+// plan describes each file of the layout. Bytes behind the length that the layout says, such
 // as those that a crash has left at the end of a segment, are not in the backup.
-func (s *sender) makePlan(since *Info) (*plan, error) {
-	had := make(map[filename.Name]File)
-	if since != nil {
-		for _, f := range since.Files {
-			had[f.Name] = f
-		}
-	}
-	p := &plan{files: make(map[filename.Name]File), kept: make(map[filename.Name]bool)}
-	for name, size := range sizes(s.Layout) {
-		f, err := s.describe(name, size)
+func (s *sender) plan(since *Info) error {
+	had := since.byName()
+	for f := range s.Layout.Files() {
+		sent, err := s.describe(f)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		p.files[name] = f
-		if before, ok := had[name]; ok && before == f {
-			p.kept[name] = true
-		} else {
-			p.total += f.Size
-		}
+		s.files = append(s.files, &planned{f, sent, had[f.Name] == sent})
 	}
-	return p, nil
+	return nil
 }
 
 // printBytes is how many bytes of a file's beginning and of its end are in its fingerprint.
@@ -70,69 +39,49 @@ const printBytes = 4096
 // describe makes the fingerprint of a file. It reads the beginning and the end, where header and
 // footer, seal or checksum depend on the whole file. A segment that a crash has left without a
 // seal is read whole.
-func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
+func (s *sender) describe(l layout.File) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
 	}
-	file, err := s.FS.Open(s.path(name))
+	file, err := s.FS.Open(s.verify.Files.Path(l.Name))
 	if err != nil {
 		return f, files.Missing(err, "a file that the manifest names")
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if size < 0 {
-		if size, err = file.Size(); err != nil {
+	f = File{Name: l.Name, Size: l.Size}
+	if f.Size < 0 {
+		if f.Size, err = file.Size(); err != nil {
 			return f, err
 		}
 	}
-	f = File{Name: name, Size: size}
-	f.Print, err = s.printOf(file, name, size)
+	f.Print, err = s.printOf(file, &f)
 	return f, err
 }
 
-// printOf returns the fingerprint of a file of size bytes.
-func (s *sender) printOf(f vfs.File, name filename.Name, size int64) (uint32, error) {
-	b := make([]byte, min(size, printBytes))
-	if err := readPart(f, b, 0); err != nil {
+// printOf returns the fingerprint of a file, of which it reads as many bytes as the stream has.
+func (s *sender) printOf(f vfs.File, as *File) (uint32, error) {
+	b := make([]byte, min(as.Size, printBytes))
+	if err := pageio.ReadFull(f, b, 0); err != nil {
 		return 0, err
 	}
 	sum := checksum.Extend(0, b)
-	if err := readPart(f, b, size-int64(len(b))); err != nil {
+	if err := pageio.ReadFull(f, b, as.Size-int64(len(b))); err != nil {
 		return 0, err
 	}
-	segments := s.open.Segments()
-	if name.Kind != filename.Journal || segments.EndsSealed(name.Kind, name.Number, b, size) {
+	segments := s.verify.Files.Segments()
+	if as.Name.Kind != filename.Journal || segments.EndsSealed(as.Name.Kind, as.Name.Number, b, as.Size) {
 		return checksum.Extend(sum, b), nil
 	}
-	sum, b = 0, make([]byte, min(size, pieceBytes))
-	for at := int64(0); at < size; at += int64(len(b)) {
+	sum, b = 0, make([]byte, min(as.Size, pieceBytes))
+	for at := int64(0); at < as.Size; at += int64(len(b)) {
 		if err := errs.Ended(s.ctx); err != nil {
 			return 0, err
 		}
-		b = b[:min(int64(len(b)), size-at)]
-		if err := readPart(f, b, at); err != nil {
+		b = b[:min(int64(len(b)), as.Size-at)]
+		if err := pageio.ReadFull(f, b, at); err != nil {
 			return 0, err
 		}
 		sum = checksum.Extend(sum, b)
 	}
 	return sum, nil
-}
-
-// readPart reads len(b) bytes of a file. It returns *errs.Corruption if the file is shorter.
-func readPart(f vfs.File, b []byte, at int64) error {
-	n, err := f.ReadAt(b, at)
-	switch {
-	case n == len(b):
-		return nil
-	case err == nil || errors.Is(err, io.EOF):
-		return errs.NewCorruption(filepath.Base(f.Name()), at, "file ends after %d of %d bytes", n, len(b))
-	}
-	return err
-}
-
-// path returns the path of a file of the store.
-func (s *sender) path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(s.ValueDir, name.String())
-	}
-	return filepath.Join(s.Dir, name.String())
 }

@@ -16,30 +16,29 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // sink takes the contents of streams. The bytes are verified. A file counts only when the end
 // of its stream was read.
 type sink interface {
 	begin(h *header) error
-	keys(c *keyring.Content, r *crypt.Ring) error // of an encrypted store; r is nil without a provider
-	file(f File) error                            // a file begins; not called if a stream before has its bytes
-	data(p []byte) error                          // its next bytes, which belong to the reader
-	zeros(n int64) error                          // its next n bytes are zeros
-	closeFile() error                             // the file is complete
-	end(i *Info, l *layout.Layout) error          // the stream is complete; l is nil if it can't be read
+	file(f File) error   // a file begins; not called if a stream before has its bytes
+	data(p []byte) error // its next bytes, which belong to the reader
+	zeros(n int64) error // its next n bytes are zeros
+	closeFile() error    // the file is complete
+	end(i *Info) error   // the stream is complete
 }
 
 // nothing is the sink of Verify, which keeps nothing.
 type nothing struct{}
 
-func (nothing) begin(*header) error                      { return nil }
-func (nothing) keys(*keyring.Content, *crypt.Ring) error { return nil }
-func (nothing) file(File) error                          { return nil }
-func (nothing) data([]byte) error                        { return nil }
-func (nothing) zeros(int64) error                        { return nil }
-func (nothing) closeFile() error                         { return nil }
-func (nothing) end(*Info, *layout.Layout) error          { return nil }
+func (nothing) begin(*header) error { return nil }
+func (nothing) file(File) error     { return nil }
+func (nothing) data([]byte) error   { return nil }
+func (nothing) zeros(int64) error   { return nil }
+func (nothing) closeFile() error    { return nil }
+func (nothing) end(*Info) error     { return nil }
 
 // Verify reads streams to the end of r, each of which must follow the one before, and
 // describes the last one. The first may be an increment. It returns errs.ErrForeign or
@@ -47,7 +46,7 @@ func (nothing) end(*Info, *layout.Layout) error          { return nil }
 // and *errs.Corruption for one that is damaged or cut. keys may be nil, also for an encrypted
 // one, of which it then doesn't look at the layout. errs.ErrKey says that they don't fit.
 func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, error) {
-	return readAll(ctx, r, keys, nothing{})
+	return newReader(ctx, r, keys, nothing{}).all()
 }
 
 // reader decodes the streams of r.
@@ -56,25 +55,32 @@ type reader struct {
 	r        *bufio.Reader
 	provider keyring.Provider // may be nil
 	to       sink
+	coder    codec.Coder
+	stored   []byte
+	plain    []byte
 
+	incoming
+}
+
+// incoming is what a reader knows of the stream that it reads, or has read last.
+type incoming struct {
 	header  *header
 	id      checksum.Identity
-	off     int64 // in this stream
+	off     int64
 	digest  hash.Hash
 	records uint64
-	coder   codec.Coder
-	stored  []byte
-	plain   []byte
 
 	keys     []byte           // the keyring, as far as it was read
 	unlocked bool             // the keyring is whole, or there is none
+	content  *keyring.Content // nil: the store is plain
+	ring     *crypt.Ring      // nil: it is plain, or there is no provider
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
 	edit   []byte                  // the edit of the layout, as far as it was read
 	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
-	wanted map[filename.Name]int64 // lengths of the files that the layout names and that were not read yet
-	there  map[filename.Name]bool  // files that are in the stream, if the layout can't be read
+	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
+	there  map[filename.Name]bool  // files that are in the stream so far
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
@@ -85,11 +91,19 @@ type reader struct {
 // readBuffer is how many bytes are read at once.
 const readBuffer = 1 << 20
 
-func readAll(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) (*Info, error) {
-	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
+func newReader(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) *reader {
+	return &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
+}
+
+// all reads all streams, and describes the last one.
+func (d *reader) all() (*Info, error) {
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
-			return d.info, d.fits()
+			if d.header.life.IsZero() && d.provider != nil {
+				err = fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
+				return nil, err
+			}
+			return d.info, nil
 		}
 		if err := d.begin(); err != nil {
 			return nil, err
@@ -126,26 +140,16 @@ func (d *reader) begin() error {
 	if err := d.follows(h); err != nil {
 		return err
 	}
-	if err := d.fit(h); err != nil {
-		return err
-	}
 	if err := d.to.begin(h); err != nil {
 		return err
 	}
-	d.had = nil
+	next := incoming{header: h, id: h.identity(), off: d.off, digest: sha256.New(), there: map[filename.Name]bool{}}
+	next.digest.Write(p)
 	if d.info != nil || h.follows == (Digest{}) {
-		d.had = make(map[filename.Name]File)
+		next.had = d.info.byName()
 	}
-	if d.info != nil {
-		for _, f := range d.info.Files {
-			d.had[f.Name] = f
-		}
-	}
-	d.header, d.id, d.digest, d.records = h, h.identity(), sha256.New(), 0
-	d.digest.Write(p)
-	d.keys, d.unlocked, d.dec, d.listed, d.there = nil, false, nil, false, map[filename.Name]bool{}
-	d.edit, d.layout, d.wanted, d.bytes, d.inside = nil, nil, nil, 0, false
-	d.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
+	next.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
+	d.incoming = next
 	return nil
 }
 
@@ -160,6 +164,9 @@ func (d *reader) follows(h *header) error {
 		return fmt.Errorf("%w: a full backup follows another one: restore it alone", errs.ErrInvalid)
 	case h.follows != last.Digest:
 		return fmt.Errorf("%w: the increment of version %d doesn't follow the backup of version %d: one between them is missing, or the order is another", errs.ErrInvalid, h.version, last.Version)
+	// The opposite is allowed: EncryptStore came between them.
+	case h.life.IsZero() && !d.header.life.IsZero():
+		return fmt.Errorf("%w: a plain backup follows an encrypted one", errs.ErrKey)
 	}
 	return nil
 }
@@ -265,22 +272,18 @@ func (d *reader) file() error {
 	if err != nil {
 		return errStream(err.Error())
 	}
-	size, ok := d.wanted[f.Name]
-	if d.layout == nil { // it can't be read
-		size, ok = -1, !d.there[f.Name]
-		d.there[f.Name] = true
-	}
-	switch before, known := d.had[f.Name]; {
-	case !ok:
+	size, named := d.wanted[f.Name]
+	switch {
+	case d.there[f.Name] || !named && d.layout != nil:
 		return errStream(f.Name.String() + " is not in the layout, or twice in the stream")
-	case size >= 0 && size != f.Size:
+	case named && size >= 0 && size != f.Size:
 		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
 	case f.Size > 1<<62-d.bytes:
 		return errStream(f.Name.String() + " is too long")
-	case kept && d.had != nil && (!known || before != f):
+	case kept && d.had != nil && d.had[f.Name] != f:
 		return errStream(f.Name.String() + " is not in the backup before")
 	}
-	delete(d.wanted, f.Name)
+	d.there[f.Name] = true
 	d.info.Files = append(d.info.Files, f)
 	d.bytes += f.Size
 	if kept {
@@ -319,13 +322,23 @@ func (d *reader) decodeLayout() (err error) {
 			return err
 		}
 	}
-	if d.layout, err = decodeLayout(d.edit); err != nil {
+	edit, err := manifest.DecodeEdit(d.edit)
+	if errors.Is(err, errs.ErrFormat) { // of a later release
 		return err
+	}
+	if err == nil {
+		d.layout, err = layout.New().Apply(edit)
+	}
+	if err != nil {
+		return errStream("layout: " + err.Error())
 	}
 	if d.layout.LastVersion() != d.header.version {
 		return errStream(fmt.Sprintf("layout of version %d, want %d", d.layout.LastVersion(), d.header.version))
 	}
-	d.edit, d.wanted = nil, sizes(d.layout)
+	d.edit, d.wanted = nil, make(map[filename.Name]int64)
+	for f := range d.layout.Files() {
+		d.wanted[f.Name] = f.Size
+	}
 	return nil
 }
 
@@ -340,11 +353,11 @@ func (d *reader) ended(at int64) error {
 	case got != want:
 		return errs.NewCorruption(streamName, at, "end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
 			want.files, want.bytes, want.records, want.digest[:4], got.files, got.bytes, got.records, got.digest[:4])
-	case len(d.wanted) > 0:
-		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted))
+	case len(d.there) < len(d.wanted):
+		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted)-len(d.there))
 	}
 	d.info.Bytes = d.off
-	return d.to.end(d.info, d.layout)
+	return d.to.end(d.info)
 }
 
 // read reads len(p) bytes.
@@ -355,11 +368,4 @@ func (d *reader) read(p []byte) error {
 		return errs.NewCorruption(streamName, d.off, "truncated at byte %d", d.off)
 	}
 	return err
-}
-
-func resize(p []byte, n int) []byte {
-	if cap(p) < n {
-		p = make([]byte, n, max(n, pieceBytes))
-	}
-	return p[:n]
 }

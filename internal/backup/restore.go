@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
-	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -33,11 +28,12 @@ type Target struct {
 // as that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
-	w := &restorer{ctx: ctx, keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
+	w := &restorer{keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
 	w.options = manifest.Options{FS: t.FS, Dir: t.Dir, ValueDir: t.ValueDir}
-	info, err := readAll(ctx, r, t.Keys, w)
+	from := newReader(ctx, r, t.Keys, w)
+	info, err := from.all()
 	if err == nil {
-		err = w.finish()
+		err = w.finish(ctx, &from.incoming)
 	}
 	if err = w.close(err); err != nil {
 		return nil, err
@@ -47,15 +43,9 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 
 // restorer is a sink that makes files.
 type restorer struct {
-	ctx     context.Context
 	keyed   bool             // Target.Keys is set
 	options manifest.Options // FS has the directories once they are claimed
-
-	header  *header // of the last stream
-	layout  *layout.Layout
-	keyring *keyring.Content // of the last stream; nil: the store is plain
-	ring    *crypt.Ring
-	claim   *manifest.Claim // nil before the first stream
+	claim   *manifest.Claim  // nil before the first stream
 	have    map[filename.Name]bool
 
 	out vfs.File // the file that is being written; nil: none
@@ -76,24 +66,11 @@ func (w *restorer) begin(h *header) error {
 		}
 		w.claim, w.options = claim, claim.Options
 	}
-	w.header = h
 	return nil
-}
-
-func (w *restorer) keys(c *keyring.Content, r *crypt.Ring) error {
-	w.keyring, w.ring = c, r
-	return nil
-}
-
-func (w *restorer) path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(w.options.ValueDir, name.String())
-	}
-	return filepath.Join(w.options.Dir, name.String())
 }
 
 func (w *restorer) file(f File) (err error) {
-	path := w.path(f.Name)
+	path := f.Name.In(w.options.Dir, w.options.ValueDir)
 	if w.have[f.Name] { // the stream before had another file of this name
 		if err := w.options.FS.Remove(path); err != nil {
 			return err
@@ -140,17 +117,13 @@ func (w *restorer) closeFile() error {
 }
 
 // end removes files of earlier streams that the store, as of this stream, doesn't have.
-func (w *restorer) end(i *Info, l *layout.Layout) error {
-	w.layout = l
-	now := make(map[filename.Name]bool, len(i.Files))
-	for _, f := range i.Files {
-		now[f.Name] = true
-	}
+func (w *restorer) end(i *Info) error {
+	now := i.byName()
 	for name := range w.have {
-		if now[name] {
+		if _, there := now[name]; there {
 			continue
 		}
-		if err := w.options.FS.Remove(w.path(name)); err != nil {
+		if err := w.options.FS.Remove(name.In(w.options.Dir, w.options.ValueDir)); err != nil {
 			return err
 		}
 		delete(w.have, name)
@@ -158,41 +131,21 @@ func (w *restorer) end(i *Info, l *layout.Layout) error {
 	return nil
 }
 
-// finish makes a store of the files.
-func (w *restorer) finish() error {
-	if w.ring != nil {
-		if err := w.keyring.Write(w.options.FS, w.options.Dir); err != nil {
-			return err
-		}
-		if err := w.ring.SetCurrent(w.layout.DataKey().ID); err != nil {
+// finish makes a store of the files, which are those of the last stream.
+func (w *restorer) finish(ctx context.Context, last *incoming) error {
+	made := checkpoint.Fileset{
+		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: last.header.uuid,
+		Ring: last.ring, Keys: last.content, Seed: last.header.seed, Created: last.header.created, Layout: last.layout,
+	}
+	if made.Ring != nil {
+		if err := made.Ring.SetCurrent(made.Layout.DataKey().ID); err != nil {
 			return err
 		}
 	}
-	for _, dir := range []string{w.options.ValueDir, w.options.Dir} {
-		if err := w.options.FS.SyncDir(dir); err != nil {
-			return err
-		}
-	}
-	if err := w.opens(); err != nil {
+	if err := checkpoint.NewVerifier(made).Open(); err != nil {
 		return err
 	}
-	// What follows makes a store of the files.
-	if err := errs.Ended(w.ctx); err != nil {
-		return err
-	}
-	h := w.header
-	return manifest.Write(w.options, manifest.CreateOptions{UUID: h.uuid, Ring: w.ring, Seed: h.seed, Created: h.created}, w.layout)
-}
-
-// opens opens all files and closes them again, to find what Open would refuse.
-func (w *restorer) opens() (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	open := files.New(files.Config{
-		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Ring: w.ring, Seed: w.header.seed, OpenFiles: openFiles,
-	})
-	var v view.View
-	defer v.Close()
-	return open.OpenLayout(w.layout, &v)
+	return made.Finish(ctx)
 }
 
 // close releases the directories. After an error it removes everything that was made.

@@ -47,7 +47,7 @@ func (c *counting) Read(p []byte) (int, error) {
 
 // encrypted is s with a keyring that is always the same. Its files are plain: those of a store
 // that has just been given keys.
-func encrypted(t testing.TB, s checkpoint.Source) checkpoint.Source {
+func encrypted(t testing.TB, s checkpoint.Fileset) checkpoint.Fileset {
 	t.Helper()
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll(s.Dir); err != nil {

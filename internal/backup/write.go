@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 )
 
@@ -31,31 +30,33 @@ type Progress struct{ Bytes, Total int64 }
 // removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since
 // is not of an earlier state of the store, and *errs.Corruption for damage. After an error the stream
 // has no end record.
-func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*Info, error) {
+func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*Info, error) {
 	if err := o.check(&s); err != nil {
 		return nil, err
 	}
-	from := newSender(s)
-	from.ctx = ctx
-	var err error
-	if from.plan, err = from.makePlan(o.Since); err != nil {
+	sending, cancel := context.WithCancel(ctx)
+	defer cancel()
+	from := newSender(sending, s)
+	if err := from.plan(o.Since); err != nil {
 		return nil, err
 	}
-	to := newWriter(ctx, w, &s, &o)
-	if err := to.seal(&s); err != nil {
+	to, err := newWriter(ctx, w, s, &o)
+	if err != nil {
 		return nil, err
 	}
-	to.total = from.total
-	if err := to.files(from); err != nil {
+	for _, f := range from.files {
+		if !f.kept {
+			to.total += f.sent.Size
+		}
+	}
+	if err := to.files(from, cancel); err != nil {
 		return nil, err
 	}
 	return to.info, to.end()
 }
 
 // files writes all of the stream but the end record.
-func (w *writer) files(from *sender) (err error) {
-	ctx, cancel := context.WithCancel(w.ctx)
-	from.ctx = ctx
+func (w *writer) files(from *sender, cancel func()) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- from.run() }()
 	// A writer that panics leaves nothing behind, either.
@@ -65,7 +66,7 @@ func (w *writer) files(from *sender) (err error) {
 			err = reading
 		}
 	}()
-	if err := w.begin(from.Layout.Snapshot()); err != nil {
+	if err := w.begin(); err != nil {
 		return err
 	}
 	for p := range from.out {
@@ -77,7 +78,7 @@ func (w *writer) files(from *sender) (err error) {
 	return nil
 }
 
-func (o *Options) check(s *checkpoint.Source) error {
+func (o *Options) check(s *checkpoint.Fileset) error {
 	switch {
 	case o.Since == nil:
 		return nil
@@ -93,26 +94,24 @@ func (o *Options) check(s *checkpoint.Source) error {
 type writer struct {
 	ctx      context.Context
 	w        io.Writer
+	store    checkpoint.Fileset
 	header   header
 	id       checksum.Identity
 	off      int64
 	digest   hash.Hash
 	records  uint64
+	enc      *crypt.Encrypter // of the layout; nil: the store is plain
 	coder    codec.Coder
 	compress bool
 	packed   []byte // memory for a record with a compressed payload
 	info     *Info
 
-	keys *keyring.Content // of an encrypted store
-	enc  *crypt.Encrypter // of its layout; nil: the store is plain
-	seed uint64           // of its key hash
-
 	progress    func(Progress)
 	done, total int64
 }
 
-func newWriter(ctx context.Context, w io.Writer, s *checkpoint.Source, o *Options) *writer {
-	t := &writer{ctx: ctx, w: w, digest: sha256.New(), compress: o.Compress, progress: o.Progress}
+func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Options) (t *writer, err error) {
+	t = &writer{ctx: ctx, w: w, store: s, digest: sha256.New(), compress: o.Compress, progress: o.Progress}
 	t.header = header{
 		major: manifest.FormatMajor, minor: manifest.FormatMinor, uuid: s.UUID, seed: s.Seed, created: s.Created,
 		version: s.Layout.LastVersion(), milli: s.Milli,
@@ -120,70 +119,83 @@ func newWriter(ctx context.Context, w io.Writer, s *checkpoint.Source, o *Option
 	if o.Since != nil {
 		t.header.follows = o.Since.Digest
 	}
+	if s.Ring != nil {
+		t.header.seed = 0
+		t.compress = false // encrypted bytes don't shrink
+		t.enc, t.header.life, err = s.Ring.New(t.header.file())
+	}
 	t.id = t.header.identity()
 	t.info = &Info{UUID: s.UUID, Version: t.header.version, Milli: s.Milli, Follows: t.header.follows}
-	return t
+	return t, err
 }
 
 // begin writes the header and the layout.
-func (w *writer) begin(snapshot *layout.Edit) error {
+func (w *writer) begin() error {
 	p := w.header.encode()
 	w.digest.Write(p)
 	if err := w.write(p); err != nil {
 		return err
 	}
-	if err := w.describe(manifest.AppendEdit(nil, snapshot)); err != nil {
+	edit := manifest.AppendEdit(nil, w.store.Layout.Snapshot())
+	if w.enc != nil {
+		if err := w.pieces(keysRecord, w.store.Keys.Encode()); err != nil {
+			return err
+		}
+		edit = describe(edit, w.store.Seed)
+	}
+	if err := w.pieces(layoutRecord, edit); err != nil {
 		return err
 	}
 	w.report()
 	return nil
 }
 
-// describe writes the layout.
-func (w *writer) describe(edit []byte) error {
-	if w.enc != nil {
-		return w.sealed(edit)
+// pieces writes records of a kind for p. Those of the layout are encrypted if the store is.
+func (w *writer) pieces(kind recordKind, p []byte) (err error) {
+	most, secret := pieceBytes, w.enc != nil && kind == layoutRecord
+	if secret {
+		most -= crypt.TagSize
 	}
-	return w.pieces(layoutRecord, edit)
-}
-
-// pieces writes records of a kind for p.
-func (w *writer) pieces(kind recordKind, p []byte) error {
-	for len(p) > 0 {
-		n := min(len(p), pieceBytes)
-		if err := w.record(record{kind: kind, stored: uint32(n), length: uint32(n)}, room(p[:n])); err != nil {
+	for part := range slices.Chunk(p, most) {
+		buf := room(part)
+		if secret {
+			if buf, err = w.encrypt(buf); err != nil {
+				return err
+			}
+		}
+		if err := w.record(kind, codec.None, len(buf)-recordSize, buf); err != nil {
 			return err
 		}
-		p = p[n:]
 	}
 	return nil
 }
 
-// room returns a copy of payload with room for the head of a record before it.
-func room(payload []byte) []byte { return append(make([]byte, recordSize), payload...) }
+// room returns a copy of payload with room for the head of a record before it, and for a tag.
+func room(payload []byte) []byte {
+	return append(make([]byte, recordSize, recordSize+len(payload)+crypt.TagSize), payload...)
+}
 
 // piece writes a piece of the sender.
 func (w *writer) piece(p *piece) error {
-	if p.begins {
-		w.info.Files = append(w.info.Files, p.file)
-		if !p.kept {
+	if f := p.begins; f != nil {
+		w.info.Files = append(w.info.Files, f.sent)
+		if !f.kept {
 			w.info.Sent++
 		}
-		return w.record(record{kind: fileRecord, stored: fileSize, length: fileSize}, room(p.file.encode(p.kept)))
+		return w.record(fileRecord, codec.None, fileSize, room(f.sent.encode(f.kept)))
 	}
-	r := record{kind: dataRecord, stored: uint32(p.n), length: uint32(p.n)}
-	buf := p.buf
+	kind, packing, buf, length := dataRecord, codec.None, p.buf, len(p.buf)-recordSize
 	switch {
 	case p.zeros:
-		r.kind, r.stored, buf = zerosRecord, 0, buf[:recordSize]
+		kind, buf = zerosRecord, buf[:recordSize]
 	case w.compress:
 		if packed := w.pack(buf[recordSize:]); packed != nil {
-			r.codec, r.stored, buf = codec.Zstd, uint32(len(packed)-recordSize), packed
+			packing, buf = codec.Zstd, packed
 		}
 	}
-	err := w.record(r, buf)
-	w.done += int64(p.n)
-	if w.done%reportBytes < int64(p.n) || w.done == w.total {
+	err := w.record(kind, packing, length, buf)
+	w.done += int64(length)
+	if w.done%reportBytes < int64(length) || w.done == w.total {
 		w.report()
 	}
 	return err
@@ -210,10 +222,12 @@ func (w *writer) pack(b []byte) []byte {
 	return w.packed[:recordSize+len(z)]
 }
 
-// record writes a record. buf has room for its head, and then its payload.
-func (w *writer) record(r record, buf []byte) error {
+// record writes a record that stands for length bytes. buf has room for its head, and then its
+// payload.
+func (w *writer) record(kind recordKind, packing codec.Codec, length int, buf []byte) error {
+	r := record{kind, packing, uint32(len(buf) - recordSize), uint32(length)}
 	r.encode(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
-	if r.kind != endRecord {
+	if kind != endRecord {
 		w.digest.Write(buf[:recordSize])
 		w.records++
 	}
@@ -224,7 +238,7 @@ func (w *writer) record(r record, buf []byte) error {
 func (w *writer) end() error {
 	w.digest.Sum(w.info.Digest[:0])
 	e := ending{files: uint64(len(w.info.Files)), bytes: uint64(w.info.StoreBytes()), records: w.records, digest: w.info.Digest}
-	err := w.record(record{kind: endRecord, stored: endSize, length: endSize}, room(e.encode()))
+	err := w.record(endRecord, codec.None, endSize, room(e.encode()))
 	w.info.Bytes = w.off
 	return err
 }

@@ -1,11 +1,13 @@
-// Package checkpoint makes a copy of a store while that goes on. Files that never change get a
-// second name (a hard link), or are copied where they can't have one.
+// Package checkpoint copies a store while that goes on. A copy is a Fileset: the files of the store
+// as of one version. Write makes a directory of it; package backup makes a stream. Both verify what
+// they copy by a Verifier, and what is made of a copy becomes a store by Finish.
 package checkpoint
 
 import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
@@ -16,9 +18,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Source is the store that is copied. FS has all files that its layout names, and they stay
-// while Write runs.
-type Source struct {
+// Fileset is the files of a store as of one version. FS has all files that the layout names, and
+// they stay while they are copied.
+type Fileset struct {
 	FS       vfs.FS // holds the directories open
 	Dir      string
 	ValueDir string // may be Dir
@@ -34,7 +36,29 @@ type Source struct {
 	Lone map[filename.Name]bool
 }
 
-// Target is where the copy is made.
+// Finish makes a store of the files, once they are there and synced. All of it is durable when
+// Finish returns nil. SUPER is written last: before that, what a crash leaves is no store.
+func (s *Fileset) Finish(ctx context.Context) error {
+	if s.Keys != nil {
+		if err := s.Keys.Write(s.FS, s.Dir); err != nil {
+			return err
+		}
+	}
+	// The files come first: a manifest alone looks like a new store.
+	for _, dir := range slices.Compact([]string{s.ValueDir, s.Dir}) {
+		if err := s.FS.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	// What follows makes a store of the files. Don't do that once the source is closed.
+	if err := errs.Ended(ctx); err != nil {
+		return err
+	}
+	o := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
+	return manifest.Write(o, manifest.CreateOptions{UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, Created: s.Created}, s.Layout)
+}
+
+// Target is where a checkpoint is made.
 type Target struct {
 	FS      vfs.FS
 	Dir     string
@@ -43,84 +67,59 @@ type Target struct {
 
 // writer is a Write under way.
 type writer struct {
-	Source
-	dir    string
-	to     vfs.FS // has dir
-	share  bool   // to also has the directories of the source, so that files can be linked
-	copied map[filename.Name]bool
+	from, to Fileset
+	share    bool // to.FS also has the directories of from, so that files can be linked
 }
 
-// Write makes the directory t.Dir, which must not exist, and in it a store with the layout of s.
-// All of it is durable when Write returns nil. SUPER is written last: before that, what a crash
-// leaves is no store. After an error Write removes what it has made, as far as that is possible.
-func Write(ctx context.Context, s Source, t Target) error {
+// Write makes the directory t.Dir, which must not exist, and in it a store with the layout of s:
+// see Fileset.Finish. After an error Write removes what it has made, as far as that is possible.
+func Write(ctx context.Context, s Fileset, t Target) error {
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return err
 	}
-	w := &writer{Source: s, dir: filepath.Clean(t.Dir), share: !t.NoLinks, copied: map[filename.Name]bool{}}
-	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: w.dir}, func(dirs ...string) (vfs.Dirs, error) {
-		return w.open(t.FS, dirs)
+	w := &writer{from: s, to: s, share: !t.NoLinks}
+	w.to.Dir = filepath.Clean(t.Dir)
+	w.to.ValueDir = w.to.Dir
+	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: w.to.Dir}, func(dirs ...string) (held vfs.Dirs, err error) {
+		// Together with those of the source, so that files can be linked; alone if that is not supported.
+		if w.share {
+			held, err = s.FS.OpenDirs(dirs...)
+			w.share = !errors.Is(err, errors.ErrUnsupported)
+		}
+		if !w.share {
+			held, err = t.FS.OpenDirs(dirs...)
+		}
+		return held, err
 	})
 	if err != nil {
 		return err
 	}
-	w.to = claim.FS
+	w.to.FS = claim.FS
 	return claim.Close(w.write(ctx))
 }
 
-// open opens the directory together with those of the source, so that files can be linked, or
-// alone if that is not supported.
-func (w *writer) open(base vfs.FS, dirs []string) (vfs.Dirs, error) {
-	if w.share {
-		held, err := w.FS.OpenDirs(dirs...)
-		if !errors.Is(err, errors.ErrUnsupported) {
-			return held, err
-		}
-		w.share = false
-	}
-	return base.OpenDirs(dirs...)
-}
-
-// write fills the directory.
+// write fills the directory. It checks every checksum of the files that were copied, as the copy
+// has them.
 func (w *writer) write(ctx context.Context) error {
-	for _, name := range w.Layout.Files() {
+	var copied []layout.File
+	for f := range w.from.Layout.Files() {
 		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
-		if err := w.transfer(ctx, name); err != nil {
+		linked, err := w.transfer(ctx, f.Name)
+		if err != nil {
+			return err
+		}
+		if !linked {
+			copied = append(copied, f)
+		}
+	}
+	v := NewVerifier(w.to)
+	defer v.Close()
+	for _, f := range copied {
+		if err := v.File(f, func(int64) error { return errs.Ended(ctx) }); err != nil {
 			return err
 		}
 	}
-	if err := w.verify(ctx); err != nil {
-		return err
-	}
-	if err := w.copyKeys(); err != nil {
-		return err
-	}
-	// What follows makes a store of the files. Don't do that once the source is closed.
-	if err := errs.Ended(ctx); err != nil {
-		return err
-	}
-	// The files come first: a manifest alone looks like a new store.
-	if err := w.to.SyncDir(w.dir); err != nil {
-		return err
-	}
-	o := manifest.Options{FS: w.to, Dir: w.dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: w.UUID, Ring: w.Ring, Seed: w.Seed, Created: w.Created}, w.Layout)
-}
-
-// copyKeys writes the keyring of the store.
-func (w *writer) copyKeys() error {
-	if w.Keys == nil {
-		return nil
-	}
-	return w.Keys.Write(w.to, w.dir)
-}
-
-// source returns the path of a file of the store.
-func (w *writer) source(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(w.ValueDir, name.String())
-	}
-	return filepath.Join(w.Dir, name.String())
+	return w.to.Finish(ctx)
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // Frozen is a file system for a copy of a store that this process doesn't write. It has files of
-// the store that are held open, so that they can be read after the writer has removed them, and up
-// to where they ended when they were held. Files that are created are in memory only. It changes
-// nothing on the disk. Hold is called before the others, which may run together.
+// the store that the caller holds open, so that they can be read after the writer has removed them,
+// and up to where they ended at that time. Files that are created are in memory only. It changes
+// nothing on the disk. Hold and End are called before the others, which may run together.
 type Frozen struct {
 	vfs.FS
 	made *vfs.Mem
@@ -22,23 +22,11 @@ func Freeze(fsys vfs.FS) *Frozen {
 	return &Frozen{FS: fsys, made: vfs.NewMem(), held: make(map[string]frozenFile)}
 }
 
-// Hold opens a file, and keeps it open until Release. A size of 0 or more is where the file ends.
-func (f *Frozen) Hold(path string, size int64) error {
-	file, err := f.FS.Open(path)
-	if err != nil {
-		return err
-	}
-	f.held[path] = frozenFile{file, size}
-	return nil
-}
+// Hold adds a file that the caller keeps open.
+func (f *Frozen) Hold(file vfs.File) { f.held[file.Name()] = frozenFile{file, -1} }
 
-// Release closes the files that are held.
-func (f *Frozen) Release() {
-	for _, file := range f.held {
-		_ = file.File.Close() // nothing was written to it
-	}
-	clear(f.held)
-}
+// End says where a file that is held ends.
+func (f *Frozen) End(path string, size int64) { f.held[path] = frozenFile{f.held[path].File, size} }
 
 // Create makes a file in memory.
 func (f *Frozen) Create(path string) (vfs.File, error) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -34,7 +35,6 @@ const (
 
 // witness has the hashes of the parts of one file that were read so far.
 type witness struct {
-	name string
 	size int64
 	sums []uint64 // of each part, with bit 0 set; 0: it was not read yet
 }
@@ -65,7 +65,7 @@ func (s *Steady) Open(name string) (vfs.File, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		w = &witness{name: filepath.Base(name), size: size, sums: make([]uint64, (size+partBytes-1)/partBytes)}
+		w = &witness{size: size, sums: make([]uint64, (size+partBytes-1)/partBytes)}
 		s.files[name] = w
 	}
 	return &steadyFile{File: f, steady: s, witness: w}, nil
@@ -128,10 +128,7 @@ func (f *steadyFile) partLocked(number int64) ([]byte, error) {
 		p.bytes = make([]byte, length)
 	}
 	p.bytes = p.bytes[:length]
-	if n, err := f.File.ReadAt(p.bytes, number*partBytes); n < length {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errs.NewCorruption(w.name, number*partBytes, "file ends after %d of %d bytes", n, length)
-		}
+	if err := pageio.ReadFull(f.File, p.bytes, number*partBytes); err != nil {
 		return nil, err
 	}
 	sum := maphash.Bytes(s.seed, p.bytes) | 1
@@ -139,7 +136,7 @@ func (f *steadyFile) partLocked(number int64) ([]byte, error) {
 		w.sums[number] = sum
 	}
 	if w.sums[number] != sum {
-		return nil, errs.NewCorruption(w.name, number*partBytes, "other bytes than a moment ago")
+		return nil, errs.NewCorruption(filepath.Base(f.Name()), number*partBytes, "other bytes than a moment ago")
 	}
 	p.of, p.number = w, number
 	return p.bytes, nil

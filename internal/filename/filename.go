@@ -4,6 +4,7 @@ package filename
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -60,6 +61,14 @@ func (n Name) String() string {
 		return fmt.Sprintf("%s%0*d", keyringPrefix, minDigits, n.Number)
 	}
 	return fmt.Sprintf("%0*d%s", minDigits, n.Number, n.Kind.suffix())
+}
+
+// In is the path of the file in a store whose values are in valueDir, which may be dir.
+func (n Name) In(dir, valueDir string) string {
+	if n.Kind.InValueDir() {
+		dir = valueDir
+	}
+	return filepath.Join(dir, n.String())
 }
 
 // String is the kind in one word, for messages.

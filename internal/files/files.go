@@ -6,7 +6,7 @@ package files
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/crypt"
@@ -31,6 +31,7 @@ type Config struct {
 	Ring         *crypt.Ring // nil: the store is plain
 	Seed         uint64      // of the key hash
 	NoMap        bool        // read files without mapping them
+	Follow       bool        // another process writes the files: those of the journal may go on growing
 	VerifyReads  bool        // verify what is mapped each time that it is read
 	OpenFiles    int         // file descriptors, at most; 0 = no limit
 	CacheBytes   int64       // size of the cache of run chunks that are not mapped; 0 = a default
@@ -80,12 +81,7 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
 // Path returns the path of a file of the store.
-func (f *Opener) Path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(f.cfg.ValueDir, name.String())
-	}
-	return filepath.Join(f.cfg.Dir, name.String())
-}
+func (f *Opener) Path(name filename.Name) string { return name.In(f.cfg.Dir, f.cfg.ValueDir) }
 
 // List returns the names of the store's own files.
 func (f *Opener) List() ([]filename.Name, error) {
@@ -156,11 +152,23 @@ func (f *Opener) Segments() segment.Config {
 	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Files: f.Open}
 }
 
-// OpenSegment opens a finished segment. The options say where its records end, the life
-// that its file must have, and the version of the records, if they don't say it themselves.
+// leastGrowing is the least length for which a growing segment is mapped. It is doubled
+// each time that the segment has grown beyond, which costs address space only.
+const leastGrowing = 1 << 20
+
+// OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
+// followed. The options say where its records end, the life that its file must have, and the
+// version of the records, if they don't say it themselves.
 func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*view.Segment, error) {
 	o.NoMap = f.cfg.NoMap
-	r, err := segment.Open(f.Segments(), kind, num, o)
+	var r *segment.Reader
+	var err error
+	if f.cfg.Follow && kind == filename.Journal {
+		limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
+		r, err = segment.OpenGrowing(f.Segments(), kind, num, limit, o)
+	} else {
+		r, err = segment.Open(f.Segments(), kind, num, o)
+	}
 	if err != nil {
 		return nil, err
 	}

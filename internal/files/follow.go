@@ -1,7 +1,7 @@
 package files
 
 import (
-	"math/bits"
+	"fmt"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -13,13 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// leastGrowing is the least length for which a growing segment is mapped. It is doubled
-// each time that the segment has grown beyond, which costs address space only.
-const leastGrowing = 1 << 20
-
-// NextView makes the View of a later layout and journal of a store that another process
-// writes. It takes what is the same from the View now, which may be nil, and from opened,
-// and opens the rest.
+// NextView makes the View of a layout and a journal: those of a store that is opened, or later ones
+// of a store that another process writes. It takes what is the same from the View now, which may be
+// nil, and from opened, and opens the rest.
 //
 // opened is what earlier calls have opened and no View holds: empty at first. After an
 // error it has more, so that the next call has less to do; else what of next no other View
@@ -87,11 +83,10 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 	add := func(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) error {
 		s := n.find(num, func(s *view.Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(o.End) })
 		if s == nil {
-			r, err := n.files.openGrowing(kind, num, o)
-			if err != nil {
+			var err error
+			if s, err = n.files.OpenSegment(kind, num, o); err != nil {
 				return Missing(err, "a segment that the manifest names")
 			}
-			s = n.files.Segment(r, kind, num)
 			opened = append(opened, s)
 		}
 		found = append(found, s)
@@ -114,16 +109,6 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 	return nil
 }
 
-// openGrowing opens a segment up to end. Those of the journal may go on growing.
-func (f *Opener) openGrowing(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*segment.Reader, error) {
-	o.NoMap = f.cfg.NoMap
-	if kind != filename.Journal {
-		return segment.Open(f.Segments(), kind, num, o)
-	}
-	limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
-	return segment.OpenGrowing(f.Segments(), kind, num, limit, o)
-}
-
 func (n *following) remaps() error {
 	var found, opened []*view.Segment
 	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
@@ -134,7 +119,7 @@ func (n *following) remaps() error {
 		}
 		target := n.next.Segments.Find(st.Target)
 		if target == nil {
-			return errs.NewCorruption("manifest", -1, "segment %d is relocated to segment %d, which has no records", s.Num, st.Target)
+			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
 		}
 		r := n.find(s.Num, func(r *view.Segment) bool {
 			return r.Moved != nil && r.Moved.Target == target && r.Moved.Header().Number == st.Map

@@ -57,8 +57,8 @@ func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, r
 // store has written.
 func (f *Opener) leftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (list []filename.Name) {
 	needed := make(map[filename.Name]bool)
-	for _, name := range layout.Files() {
-		needed[name] = true
+	for f := range layout.Files() {
+		needed[f.Name] = true
 	}
 	for _, s := range result.Segments {
 		needed[filename.New(filename.Journal, s.File)] = true

@@ -41,7 +41,7 @@ type Config struct {
 	TableBytes int                  // of a memtable
 	Memory     int64                // bytes that memtables may take; 0 = no bound
 	Policy     policy.Options
-	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context; nil: the store is plain
+	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context
 }
 
 // Follower makes the Views of a store that follows another process. Its methods may be
@@ -101,9 +101,7 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 		return 0, err
 	}
 	defer f.turn.Leave()
-	if f.c.Keys != nil {
-		defer f.c.Keys(ctx)()
-	}
+	defer f.c.Keys(ctx)()
 	return f.catchUp(ctx)
 }
 
@@ -115,9 +113,7 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 		return err
 	}
 	defer f.turn.Leave()
-	if f.c.Keys != nil {
-		defer f.c.Keys(ctx)()
-	}
+	defer f.c.Keys(ctx)()
 	for try := 1; ; try++ {
 		_, err := f.catchUp(ctx)
 		if err == nil {
@@ -390,9 +386,7 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 		return err
 	}
 	defer f.turn.Leave()
-	if f.c.Keys != nil {
-		defer f.c.Keys(ctx)()
-	}
+	defer f.c.Keys(ctx)()
 	for try := 1; ; try++ {
 		if err := errs.Ended(ctx); err != nil {
 			return err

@@ -195,54 +195,44 @@ func (l *Layout) IsOld(life crypt.Life) bool { return life.Key != l.dataKey.ID }
 // OldBytes is the length in bytes of the files of runs and segments for which IsOld is true. A
 // remap counts as one byte.
 func (l *Layout) OldBytes() (n uint64) {
-	for life, size := range l.Lives() {
-		if l.IsOld(life) {
-			n += max(size, 1)
+	for f := range l.Files() {
+		if l.IsOld(f.Life) {
+			n += uint64(max(f.Size, 1))
 		}
 	}
 	return n
 }
 
-// Lives walks the lives of all files of runs and segments, with their lengths in bytes, and of
-// remaps, with length 0. The life of a plain file is zero.
-func (l *Layout) Lives() iter.Seq2[crypt.Life, uint64] {
-	return func(yield func(crypt.Life, uint64) bool) {
+// File is a file of a run, a segment or a remap.
+type File struct {
+	filename.Name
+	Size    int64      // in bytes; -1 for a remap: the layout doesn't say
+	Life    crypt.Life // names its key; zero: it is plain
+	Run     *Run       // that it belongs to, or nil
+	Segment *Segment   // that it is, or that it leads away from; or nil
+}
+
+// Files walks the files that the layout needs. Those of a run follow each other. Journal segments
+// after FlushedTo are not among them.
+func (l *Layout) Files() iter.Seq[File] {
+	return func(yield func(File) bool) {
 		for _, r := range l.runs {
 			for _, f := range r.Files {
-				if !yield(f.Life, f.Size) {
+				if !yield(File{Name: filename.New(filename.Run, f.Num), Size: int64(f.Size), Life: f.Life, Run: r}) {
 					return
 				}
 			}
 		}
 		for _, s := range l.segments {
-			life, size := s.Life, s.FileBytes
-			if s.state.Status == Relocated { // its file is gone
-				life, size = s.state.Life, 0
+			f := File{Name: filename.New(s.Kind, s.Num), Size: int64(s.FileBytes), Life: s.Life, Segment: s}
+			if s.state.Status == Relocated { // its own file is gone; handles go through its remap
+				f.Name, f.Size, f.Life = filename.New(filename.Remap, s.state.Map), -1, s.state.Life
 			}
-			if !yield(life, size) {
+			if !yield(f) {
 				return
 			}
 		}
 	}
-}
-
-// Files lists the names of all files of runs, segments and remaps that the layout
-// needs. Journal segments after FlushedTo are not among them.
-func (l *Layout) Files() (names []filename.Name) {
-	for _, r := range l.runs {
-		for _, f := range r.Files {
-			names = append(names, filename.New(filename.Run, f.Num))
-		}
-	}
-	for _, s := range l.segments {
-		// A relocated segment's own file is gone; handles go through its remap.
-		if s.state.Status == Relocated {
-			names = append(names, filename.New(filename.Remap, s.state.Map))
-		} else {
-			names = append(names, filename.New(s.Kind, s.Num))
-		}
-	}
-	return names
 }
 
 // Keyspaces lists the keyspaces that have a name, ascending by number.

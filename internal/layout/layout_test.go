@@ -195,7 +195,7 @@ func TestWhoNeedsASegment(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, n := range l.Files() {
+	for n := range l.Files() {
 		names = append(names, n.String())
 	}
 	if got, want := strings.Join(names, " "), "000011.run 000010.run 000003.log 000012.map 000005.val 000006.val"; got != want {

@@ -142,7 +142,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	if o.separate() {
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
-		if len(l.Files()) > 0 {
+		if len(l.Runs())+len(l.Segments()) > 0 {
 			v := valueDir{dir: o.ValueDir, key: valuesKey(c.Ring)}
 			if err := v.create(o.FS, &s); err != nil {
 				return err

@@ -24,11 +24,11 @@ func (f *File) ReadCold(p []byte, off int64) error {
 	}
 	defer f.files.leave(d)
 	if f.data == nil {
-		return f.readFrom(d, p, off) // it may be in memory, as far as is known
+		return ReadFull(d, p, off) // it may be in memory, as far as is known
 	}
 	f.files.cold.begin(d, off, int64(len(p)))
 	defer f.files.cold.end()
-	if err := f.readFrom(d, p, off); err != nil {
+	if err := ReadFull(d, p, off); err != nil {
 		return err
 	}
 	f.note(off/pageSize, (off+int64(len(p))-1)/pageSize)

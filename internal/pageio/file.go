@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -50,6 +51,10 @@ func (f *File) Name() string { return f.name }
 // Size is the size that Open was given.
 func (f *File) Size() int64 { return f.size }
 
+// Held returns the file that is open. Where Files has no limit it stays open until Close, and can be
+// read after its name was removed.
+func (f *File) Held() vfs.File { return f.descriptor.Load().File }
+
 // Mapped returns the mapping of the first Size bytes, or nil. Touch it only under Guard, and
 // never beyond the end of what was written.
 func (f *File) Mapped() []byte { return f.data }
@@ -65,16 +70,18 @@ func (f *File) ReadFull(p []byte, off int64) error {
 		return err
 	}
 	defer f.files.leave(d)
-	return f.readFrom(d, p, off)
+	return ReadFull(d, p, off)
 }
 
-func (f *File) readFrom(d *descriptor, p []byte, off int64) error {
-	n, err := d.ReadAt(p, off)
+// ReadFull reads len(p) bytes of a file at off. It returns an *errs.Corruption if the file ends
+// before.
+func ReadFull(f vfs.File, p []byte, off int64) error {
+	n, err := f.ReadAt(p, off)
 	if n == len(p) {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errs.NewCorruption(f.name, off, "file ends after %d of %d bytes", n, len(p))
+		return errs.NewCorruption(filepath.Base(f.Name()), off, "file ends after %d of %d bytes", n, len(p))
 	}
 	return err
 }
@@ -285,7 +292,7 @@ func (f *File) read(off, n int64) error {
 	defer scratchPool.Put(p)
 	for n > 0 {
 		m := min(n, scratchSize)
-		if err := f.readFrom(d, p[:m], off); err != nil {
+		if err := ReadFull(d, p[:m], off); err != nil {
 			return err
 		}
 		off, n = off+m, n-m

@@ -50,7 +50,7 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 		}
 		s.ask(d, off, int64(n), ahead)
 		begin := time.Now()
-		if err := f.readFrom(d, p[:n], off); err != nil {
+		if err := ReadFull(d, p[:n], off); err != nil {
 			return err
 		}
 		s.took = time.Since(begin)

@@ -106,8 +106,8 @@ func (s *rekeyed) rest(st State) (works int) {
 }
 
 func (s *rekeyed) old() (files int) {
-	for life := range s.layout.Lives() {
-		if s.layout.IsOld(life) {
+	for f := range s.layout.Files() {
+		if s.layout.IsOld(f.Life) {
 			files++
 		}
 	}

@@ -436,6 +436,14 @@ func (r *Reader) fileOf(i int) *file {
 	return r.files[k]
 }
 
+// Held is pageio.File.Held of the run's files.
+func (r *Reader) Held() (held []vfs.File) {
+	for _, f := range r.files {
+		held = append(held, f.Held())
+	}
+	return held
+}
+
 // Close closes the files. Nothing that the Reader handed out may be in use.
 func (r *Reader) Close() error {
 	if r.cache != nil {

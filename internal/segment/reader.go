@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/prefetch"
+	"github.com/brockdb/brock/vfs"
 )
 
 // How the records of a segment are read, by their handles or all in order.
@@ -461,6 +462,9 @@ func (r *Reader) Header() Header { return r.header }
 
 // End is the offset at which the last frame ends now.
 func (r *Reader) End() int64 { return r.end.Load() }
+
+// Held is pageio.File.Held of the segment's file.
+func (r *Reader) Held() vfs.File { return r.file.Held() }
 
 // Close releases the file and its mapping; no value may be used afterwards.
 func (r *Reader) Close() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/vfs"
 )
 
 // The remap is described in docs/format.md, "Remap".
@@ -400,6 +401,9 @@ func (m *Remap) Header() RemapHeader { return m.header }
 
 // Name is the base name of the file.
 func (m *Remap) Name() string { return m.file.Name() }
+
+// Held is pageio.File.Held of the remap's file.
+func (m *Remap) Held() vfs.File { return m.file.Held() }
 
 // Size is the length of the file.
 func (m *Remap) Size() int64 { return m.file.Size() }

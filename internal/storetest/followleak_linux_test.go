@@ -92,6 +92,29 @@ func TestFollowersGiveBack(t *testing.T) {
 	}
 }
 
+// TestCopiesOfFollowedOpenFewFiles: a copy reads the files that the follower has open, and gives
+// them back.
+func TestCopiesOfFollowedOpenFewFiles(t *testing.T) {
+	p := place{fs: vfs.OS(), dir: t.TempDir()}
+	o := p.retaining("store", "")
+	db := must2(brock.Open(o))
+	w := newBusy(t, db, 1)
+	for range 20 {
+		w.steps(t, 20)
+		must(t, db.Flush(t.Context()))
+	}
+	must(t, db.Close())
+	f := follow(t, o)
+	before, during := held(t, p.in("store")), 0
+	out := removing{remove: func() { during = held(t, p.in("store")) }}
+	must2(f.Backup(t.Context(), &out, brock.BackupOptions{}))
+	if more := during - before; more > 8 {
+		t.Errorf("a backup has %d more files open, of %d", more, before)
+	}
+	must(t, f.Checkpoint(t.Context(), p.in("copy")))
+	wantEqual(t, "descriptors and mappings", held(t, p.in("store")), before)
+}
+
 // What lost transactions of a closed store have mapped is given back, unless they have handed out
 // slices of it.
 func TestClosedStoresAreUnmapped(t *testing.T) {

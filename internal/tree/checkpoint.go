@@ -10,25 +10,27 @@ import (
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
 
-// checkpoint makes a copy of the store, as of one version, in a directory that does
-// not exist.
-func (b *background) checkpoint(ctx context.Context, dir string) error {
-	if err := manifest.Absent(b.cfg.Base, dir); err != nil {
+// Checkpoint makes a store in dir, which must not exist. It has everything that was committed
+// before the call, and may have later commits. All of it is durable when Checkpoint returns nil.
+// Files that never change are shared with it, where the system can do that. It returns
+// errs.ErrExist if there is something under the name dir.
+func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
+	if err := manifest.Absent(t.cfg.Base, dir); err != nil {
 		return err
 	}
-	return b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {
-		return checkpoint.Write(ctx, s, checkpoint.Target{FS: b.cfg.Base, Dir: dir, NoLinks: b.cfg.NoLinks})
+	return t.background.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
+		return checkpoint.Write(ctx, s, checkpoint.Target{FS: t.cfg.Base, Dir: dir, NoLinks: t.cfg.NoLinks})
 	})
 }
 
-// backup sends a copy of the store, as of one version, to w.
-func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
-	err = b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {
+// Backup sends the store to w, with everything that was committed before the call. It may have
+// later commits. See backup.Write.
+func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
+	err = t.background.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
 		info, err = backup.Write(ctx, s, w, o)
 		return err
 	})
@@ -36,7 +38,7 @@ func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) 
 }
 
 // copied calls fn with the store as of one version. Its files stay until fn returns.
-func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Source) error) error {
+func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
 	ctx, end := b.life.until(ctx)
 	defer end()
 	err := b.still(ctx, fn)
@@ -47,61 +49,56 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 }
 
 // still is copied without a look at Close.
-func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Source) error) error {
-	if b.cfg.ReadOnly {
-		s, release, err := b.freeze(ctx)
-		if err != nil {
+func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
+	take := b.freeze
+	if !b.cfg.ReadOnly {
+		if err := b.copies.begin(ctx); err != nil {
 			return err
 		}
-		defer release()
-		return fn(ctx, s)
+		defer b.tasks.kick() // tryFinish may wait for the end of this copy
+		defer b.copies.end()
+		take = b.cut
 	}
-	if err := b.copies.begin(ctx, false); err != nil {
-		return err
-	}
-	defer b.tasks.kick() // tryFinish may wait for the end of this copy
-	defer b.copies.end(false)
-	l, milli, release, err := b.cut(ctx)
+	s, release, err := take(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.views.Reclaim()
 	defer release()
-	s, err := b.source(l, milli)
-	if err != nil {
-		return err
-	}
 	return fn(ctx, s)
 }
 
-// cut returns the layout of the store as of one version, and the time at which that was the
-// newest version, in Unix milliseconds. The files stay until release is called.
-func (b *background) cut(ctx context.Context) (l *layout.Layout, milli int64, release func(), err error) {
+// cut returns the store as of one version, which is the newest one while cut runs. The files stay
+// until release is called.
+func (b *background) cut(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	for {
 		k := new(cut)
 		if err := b.cfg.Exclusive(ctx, func() error { return b.cuts.begin(k) }); err != nil {
-			return nil, 0, nil, err
+			return s, nil, err
 		}
 		if err = b.await(ctx, func(*view.View) bool { return b.cuts.made(k) }); err == nil {
 			err = k.err
 		}
 		if err != nil {
 			b.cuts.giveUp(k)
-			return nil, 0, nil, err
+			return s, nil, err
 		}
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)
-		if err == nil && !whole { // a keyspace was dropped meanwhile
-			k.pin.Release()
-			continue
+		if err == nil && whole {
+			s, err = b.source(l, k.milli)
 		}
 		if err != nil {
 			k.pin.Release()
-			return nil, 0, nil, err
+			return s, nil, err
 		}
-		_, release := k.pin.Narrow(func(part *view.View) {
+		if !whole { // a keyspace was dropped meanwhile
+			k.pin.Release()
+			continue
+		}
+		_, release = k.pin.Narrow(func(part *view.View) {
 			part.Tables = nil
 			part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return l.Segment(num) == nil })
 		})
-		return l, k.milli, release, nil
+		return s, release, nil
 	}
 }

@@ -330,7 +330,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
 	s.tree.views.Reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
-	for _, name := range s.tree.views.Current().Layout.Files() {
+	for name := range s.tree.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
 	for _, j := range s.tree.unflushed.Segments() {

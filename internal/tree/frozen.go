@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/checkpoint"
@@ -36,7 +35,7 @@ type frozen struct {
 
 // freeze returns the store as of its newest version. Call release when the files are not needed
 // any more.
-func (b *background) freeze(ctx context.Context) (s checkpoint.Source, release func(), err error) {
+func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	make := func(unflushed []journal.SegmentInfo) error {
 		s, release, err = b.freezeNow(ctx, unflushed)
 		return err
@@ -50,19 +49,18 @@ func (b *background) freeze(ctx context.Context) (s checkpoint.Source, release f
 }
 
 // freezeNow is freeze while the memtables and the journal stay as they are. It returns
-// fs.ErrNotExist if the writer has removed a file meanwhile.
-func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Source, release func(), err error) {
+// fs.ErrNotExist if the writer has removed a data key meanwhile.
+func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
 	hold, err := b.views.Hold()
 	if err != nil {
 		return s, nil, err
 	}
-	defer hold.Release()
-	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
 	defer func() {
 		if err != nil {
-			f.fs.Release()
+			hold.Release()
 		}
 	}()
+	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
 	f.files = files.New(files.Config{
 		FS: f.fs, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: b.cfg.UUID, Ring: b.cfg.Ring, Seed: b.cfg.Seed, Memory: b.cfg.Memory, RunFileBytes: b.cfg.RunFileBytes,
 	})
@@ -73,9 +71,7 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 	}
 	f.files.CountFrom(names, f.layout)
 	if b.follower != nil {
-		if err := f.hold(unflushed); err != nil {
-			return s, nil, err
-		}
+		f.hold(unflushed)
 	}
 	visible := b.views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
@@ -91,35 +87,34 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 	if s, err = b.source(asOf, milli); err != nil {
 		return s, nil, err
 	}
-	for life := range asOf.Lives() {
-		if s.Keys != nil && !s.Keys.Has(life.Key) {
-			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, life.Key, fs.ErrNotExist)
+	for f := range asOf.Files() {
+		if s.Keys != nil && !s.Keys.Has(f.Life.Key) {
+			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, f.Life.Key, fs.ErrNotExist)
 		}
 	}
 	s.FS, s.Lone = f.fs, f.lone
-	return s, f.fs.Release, nil
+	_, release = hold.Narrow(func(part *view.View) { part.Tables = nil })
+	return s, release, nil
 }
 
-// hold opens all files, before the writer removes them.
-func (f *frozen) hold(unflushed []journal.SegmentInfo) error {
-	for _, name := range f.layout.Files() {
-		if err := f.fs.Hold(f.path(name), -1); err != nil {
-			return err
+// hold has the copy read the files that the View has open: the writer may remove their names. So a
+// copy needs no descriptors of its own.
+func (f *frozen) hold(unflushed []journal.SegmentInfo) {
+	for _, r := range f.view.Runs {
+		for _, file := range r.Held() {
+			f.fs.Hold(file)
+		}
+	}
+	for _, s := range f.view.Segments.Files {
+		if s.Moved != nil {
+			f.fs.Hold(s.Moved.Held())
+		} else {
+			f.fs.Hold(s.Held())
 		}
 	}
 	for _, s := range unflushed {
-		if err := f.fs.Hold(f.path(filename.New(filename.Journal, s.File)), s.Offset); err != nil {
-			return err
-		}
+		f.fs.End(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
-	return nil
-}
-
-func (f *frozen) path(name filename.Name) string {
-	if name.Kind.InValueDir() {
-		return filepath.Join(f.cfg.ValueDir, name.String())
-	}
-	return filepath.Join(f.cfg.Dir, name.String())
 }
 
 // flush adds a memtable to the layout: a run in memory, and each journal segment that has live
@@ -167,9 +162,9 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 }
 
 // source returns the store with a layout.
-func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Source, err error) {
+func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
 	super := b.log.Super()
-	s = checkpoint.Source{
+	s = checkpoint.Fileset{
 		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
 		Layout: l, Milli: milli,
 	}

@@ -5,81 +5,71 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/crypt"
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/jobs"
 )
 
 // copying is a lock that copies of the store (checkpoints, backups) share, and that a change
 // of its keys holds alone. A copy has the keyring of one moment, so no key may be added or
 // removed while it is made.
 type copying struct {
-	mu      sync.Mutex
-	copies  int
-	waiting int // changes of keys that wait; while there are any, no new copy begins
-	alone   bool
-	changed chan struct{} // closed when a copy or a change ends; nil: nobody waits
+	gate  jobs.Turn // a copy passes it; a change has it, also while it waits: then no new copy begins
+	store jobs.Turn // of all copies together, or of one change
+
+	mu     sync.Mutex // guards:
+	copies int
 }
 
-// begin takes the lock for a copy or, with alone, for a change of keys. It waits until it can,
-// or until ctx ends.
-func (c *copying) begin(ctx context.Context, alone bool) error {
+func newCopying() *copying { return &copying{gate: jobs.NewTurn(), store: jobs.NewTurn()} }
+
+// begin takes the lock for a copy. It waits until it can, or until ctx ends.
+func (c *copying) begin(ctx context.Context) error {
+	if err := c.gate.Take(ctx); err != nil {
+		return err
+	}
+	defer c.gate.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if alone {
-		c.waiting++
-		defer func() {
-			c.waiting--
-			c.wakeLocked()
-		}()
-	}
-	for !c.tryLocked(alone) {
-		if c.changed == nil {
-			c.changed = make(chan struct{})
-		}
-		changed := c.changed
-		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		}
-		c.mu.Lock()
-		if ctx.Err() != nil {
-			return errs.Ended(ctx)
-		}
+	if c.copies++; c.copies == 1 {
+		c.store.Always() // without a wait: who else has it also has the gate
 	}
 	return nil
 }
 
-// try takes the lock for a change of keys if that needs no wait, and reports whether it did.
-func (c *copying) try() bool {
+func (c *copying) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tryLocked(true)
+	if c.copies--; c.copies == 0 {
+		c.store.Leave()
+	}
 }
 
-func (c *copying) tryLocked(alone bool) bool {
-	if c.alone || alone && c.copies > 0 || !alone && c.waiting > 0 {
+// beginAlone takes the lock for a change of keys. It waits until it can, or until ctx ends.
+func (c *copying) beginAlone(ctx context.Context) error {
+	if err := c.gate.Take(ctx); err != nil {
+		return err
+	}
+	err := c.store.Take(ctx)
+	if err != nil {
+		c.gate.Leave()
+	}
+	return err
+}
+
+// tryAlone takes the lock for a change of keys if that needs no wait, and reports whether it did.
+func (c *copying) tryAlone() bool {
+	if !c.gate.Try() {
 		return false
 	}
-	if c.alone = alone; !alone {
-		c.copies++
+	took := c.store.Try()
+	if !took {
+		c.gate.Leave()
 	}
-	return true
+	return took
 }
 
-func (c *copying) end(alone bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.alone = false; !alone {
-		c.copies--
-	}
-	c.wakeLocked()
-}
-
-func (c *copying) wakeLocked() {
-	if c.changed != nil {
-		close(c.changed)
-		c.changed = nil
-	}
+func (c *copying) endAlone() {
+	c.store.Leave()
+	c.gate.Leave()
 }
 
 // keyUse counts the compactions, collections and large transactions under way by the data key

@@ -123,7 +123,7 @@ func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, r
 // follow is Open of a store that another process may be writing.
 func (t *Tree) follow() error {
 	cfg := t.cfg
-	var keys func(context.Context) func()
+	keys := func(context.Context) (end func()) { return func() {} }
 	if cfg.Keyring != nil {
 		keys = cfg.Keyring.During
 	}

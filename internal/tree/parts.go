@@ -37,7 +37,7 @@ func (t *Tree) decisions() {
 	cfg := t.cfg
 	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
 	t.files = files.New(files.Config{
-		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
+		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
 		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
 	})
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
@@ -85,7 +85,7 @@ func (t *Tree) work() {
 	t.scrubber = &scrubber{cfg: cfg, views: t.views, files: t.files, log: t.log, life: t.life, installer: t.installer, tasks: t.tasks}
 	t.rotator = &rotator{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, writer: t.writer, flusher: t.flusher,
-		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, keys: keys, tasks: t.tasks, copies: new(copying), turn: jobs.NewTurn(),
+		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, keys: keys, tasks: t.tasks, copies: newCopying(), turn: jobs.NewTurn(),
 	}
 	t.background = &background{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,

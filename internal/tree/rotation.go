@@ -89,10 +89,10 @@ func (r *rotator) pruneAlone(ctx context.Context) error {
 		return err
 	}
 	defer r.turn.Leave()
-	if err := r.copies.begin(ctx, true); err != nil {
+	if err := r.copies.beginAlone(ctx); err != nil {
 		return err
 	}
-	defer r.copies.end(true)
+	defer r.copies.endAlone()
 	if err := r.life.stopped(); err != nil {
 		return err
 	}
@@ -126,10 +126,10 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	}
 	// No copy may be under way: it has the keyring of one moment, and files of a later one
 	// could be under a key that this keyring lacks.
-	if err := r.copies.begin(ctx, true); err != nil {
+	if err := r.copies.beginAlone(ctx); err != nil {
 		return err
 	}
-	defer r.copies.end(true)
+	defer r.copies.endAlone()
 	id, err := r.cfg.Keyring.Write(draft)
 	if err != nil {
 		return err
@@ -227,10 +227,10 @@ func (r *rotator) finish(ctx context.Context) error {
 		return err
 	}
 	defer r.turn.Leave()
-	if err := r.copies.begin(ctx, true); err != nil {
+	if err := r.copies.beginAlone(ctx); err != nil {
 		return err
 	}
-	defer r.copies.end(true)
+	defer r.copies.endAlone()
 	return r.finishAlone(ctx)
 }
 
@@ -244,10 +244,10 @@ func (r *rotator) tryFinish(ctx context.Context) error {
 		return nil
 	}
 	defer r.turn.Leave()
-	if !r.copies.try() {
+	if !r.copies.tryAlone() {
 		return nil
 	}
-	defer r.copies.end(true)
+	defer r.copies.endAlone()
 	return r.finishAlone(ctx)
 }
 
@@ -301,8 +301,8 @@ func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
 	}
 	l := r.views.Current().Layout
 	needed := map[crypt.ID]bool{before: true}
-	for life := range l.Lives() {
-		needed[life.Key] = true
+	for f := range l.Files() {
+		needed[f.Life.Key] = true
 	}
 	for _, end := range l.JournalEnds() {
 		if end.File > l.FlushedTo() { // flushed segments are not replayed

@@ -25,9 +25,7 @@ package tree
 
 import (
 	"context"
-	"io"
 
-	"github.com/brockdb/brock/internal/backup"
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -272,20 +270,6 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 		return err
 	})
 	return freed, err
-}
-
-// Checkpoint makes a store in dir, which must not exist. It has everything that was committed
-// before the call, and may have later commits. All of it is durable when Checkpoint returns nil.
-// Files that never change are shared with it, where the system can do that. It returns
-// errs.ErrExist if there is something under the name dir.
-func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
-	return t.background.checkpoint(ctx, dir)
-}
-
-// Backup sends the store to w, with everything that was committed before the call. It may have
-// later commits. See backup.Write.
-func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (*backup.Info, error) {
-	return t.background.backup(ctx, w, o)
 }
 
 // Verify reads SUPER, the manifest, and every run and segment, and checks all checksums. It
