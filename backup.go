@@ -80,8 +80,7 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // Backup writes the store to w as one stream, as of one version, while others go on reading
 // and writing. The backup has every commit that returned before the call, Buffered ones
 // too, and may have later ones. It has all keyspaces with their options, and all history that is
-// retained. Restore makes a store of it. VerifyBackup
-// checks it.
+// retained. Restore makes a store of it. VerifyBackup checks it.
 //
 // The stream has the files of the store, and of an encrypted store its keyring: nothing in it is in
 // clear, and Compress has no effect. Each file is verified while it is sent.

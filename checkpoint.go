@@ -22,9 +22,9 @@ import (
 // not flushed or go on growing are copied, and the others linked.
 //
 // It returns ErrExist if there is something under the name dir, and ErrUnsupported for a store
-// that was opened up to its damage (Options.Recover). After another error, as for a full disk, what was written is
-// removed. After a crash there may be files in dir that Open refuses or takes for nothing at
-// all (use MustExist): remove them.
+// that was opened up to its damage (Options.Recover). After another error, as for a full disk,
+// what was written is removed. After a crash there may be files in dir that Open refuses or takes
+// for nothing at all (use MustExist): remove them.
 func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := copyable(ctx, db); err != nil {
 		return err

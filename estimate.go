@@ -2,8 +2,8 @@ package brock
 
 // EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
 // memory and in files, and the bytes of their keys and values as stored. It reads
-// few of them, all within the range; nil bounds are open. Old versions and deletes count until a compaction
-// drops them. What can't be read, as in a closed store, counts as nothing.
+// few of them, all within the range; nil bounds are open. Old versions and deletes count until a
+// compaction drops them. What can't be read, as in a closed store, counts as nothing.
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	return db.main.EstimateSize(lo, hi)
 }

@@ -207,8 +207,8 @@ func TestSegmentThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// To register a segment costs one edit a segment, none a commit, and none in an
-// empty store.
+// To register a segment costs one edit a segment, none a commit, and none in an empty store. A
+// session that writes costs one more.
 func TestOneEditForASegment(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := faultfs.New(mem, faultfs.Options{})

@@ -226,8 +226,8 @@ func (c *Cover) narrow(s *Stretch) {
 
 // Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and
 // without overlap, each with its newest version. Two ranges that touch have different
-// versions, or are of two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are valid until fn
-// returns. Flatten stops at the first error.
+// versions, or are of two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are
+// valid until fn returns. Flatten stops at the first error.
 func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	if c == nil {
 		return nil
