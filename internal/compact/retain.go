@@ -106,7 +106,7 @@ func (t *retention) enter(key []byte) {
 		return
 	}
 	t.keyspace, t.history = id, t.rules.Of(id)
-	t.dropped = ok && t.rules.Dropped != nil && t.rules.Dropped(id)
+	t.dropped = ok && t.rules.dropped(id)
 	t.hides.Close()
 	t.hides = tombstone.NewForwardCover(t.history.Watermark, t.rules.Tombstones...)
 }
@@ -200,10 +200,16 @@ func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Vers
 	return v
 }
 
-// Of returns the rules for old versions of a keyspace.
+// dropped reports whether a keyspace was dropped.
+func (r *Rules) dropped(id entry.KeyspaceID) bool { return r.Dropped != nil && r.Dropped(id) }
+
+// Of returns the rules for old versions of a keyspace. Of one that was dropped, no version stays.
 func (r *Rules) Of(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h
+	}
+	if r.dropped(id) {
+		return History{Watermark: entry.MaxVersion}
 	}
 	return History{r.Watermark, r.Floor, r.Versions}
 }

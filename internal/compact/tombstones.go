@@ -65,7 +65,7 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 		if known {
 			at = entry.AfterKeyspace(id)
 		}
-		if r.dropped(lo) {
+		if r.dropped(id) {
 			continue
 		}
 		if err := fn(lo, at, r.Of(id)); err != nil {
@@ -73,12 +73,6 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 		}
 	}
 	return nil
-}
-
-// dropped reports whether the keyspace of a key was dropped.
-func (r *Rules) dropped(key []byte) bool {
-	id, known := entry.KeyspaceOf(key)
-	return known && r.Dropped != nil && r.Dropped(id)
 }
 
 // nextTombstone returns the first key from at on that a tombstone covers; nil if there is none.
@@ -132,7 +126,7 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	defer f.bounds.Free()
 	err := tombstone.Merge(from, func(t tombstone.Tombstone) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
-		if t.Version <= r.Of(id).seen() || r.dropped(t.Lo) || f.ends(t) {
+		if t.Version <= r.Of(id).seen() || f.ends(t) {
 			return nil
 		}
 		r.retain(a, &t)
