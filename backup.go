@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/brockdb/brock/internal/backup"
-	"github.com/brockdb/brock/internal/failure"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/copies/backup"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 

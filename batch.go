@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // Batch is a group of writes that are committed together or not at all. It reads

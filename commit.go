@@ -5,11 +5,11 @@ import (
 	"context"
 	"sync"
 
-	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/txn/commit"
+	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/pending"
 )
 
 // writes has the pending writes of a transaction or batch, and what its commit needs.
@@ -59,7 +59,7 @@ func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, n
 	e := wr.entry(c, now)
 	k.note(&w.written)
 	if w.Large(&e, w.limit) {
-		return w.AddLarge(never(ctx), db.tree, c, &e)
+		return w.AddLarge(never(ctx), db.newSpill, c, &e)
 	}
 	w.Add(c, &e)
 	return nil
@@ -94,7 +94,7 @@ func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
 	if w.InMemory() <= w.limit {
 		return nil
 	}
-	return w.Spill(never(ctx), db.tree)
+	return w.Spill(never(ctx), db.newSpill)
 }
 
 // commit commits w if c holds, and adds to the counters. A nil ctx never ends. When it
@@ -113,7 +113,7 @@ func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bo
 		entries, bytes = int64(records), int64(len(payload))
 		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
-	} else if err = w.SpillRest(ctx, db.tree); err == nil {
+	} else if err = w.SpillRest(ctx, db.newSpill); err == nil {
 		v, err = db.commits.CommitAlone(ctx, files, c)
 		entries, bytes = files.Entries(), files.Bytes()
 	}

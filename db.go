@@ -10,18 +10,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/engine"
+	"github.com/brockdb/brock/internal/txn/commit"
+	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/vfs"
 )
 
 // DB is an open store. Any number of goroutines may use it. End it by Close.
 type DB struct {
 	opts      Options
-	tree      *tree.Tree
-	commits   *commit.Pipeline // nil in a read-only store
-	main      Keyspace         // the default keyspace
+	tree      *engine.Tree
+	newSpill  func() pending.Spill // makes files for the writes of one transaction
+	commits   *commit.Pipeline     // nil in a read-only store
+	main      Keyspace             // the default keyspace
 	keyspaces keyspaces
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters

@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/view"
 )
 

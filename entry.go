@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/txn/pending"
 )
 
 // Entry is a pair to write, with its attributes.

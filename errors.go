@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // The errors of the package; test for them with errors.Is.

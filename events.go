@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -144,7 +144,7 @@ func (r *reporter) say(level slog.Level, message string, args ...any) {
 }
 
 // onWork passes on that background work was finished.
-func (r *reporter) onWork(w tree.Work) {
+func (r *reporter) onWork(w engine.Work) {
 	to := r.to.Load()
 	call := to.Compaction
 	switch w.Kind {
@@ -183,7 +183,7 @@ func (r *reporter) onLeak(l LeakInfo) {
 }
 
 // onStall passes on that writers are throttled, or no longer.
-func (r *reporter) onStall(s tree.Stall) {
+func (r *reporter) onStall(s engine.Stall) {
 	if s.Begin {
 		tell(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
 	} else {
@@ -193,7 +193,7 @@ func (r *reporter) onStall(s tree.Stall) {
 
 // onDiskSpace passes on that writes are refused because the disk is full, or no
 // longer.
-func (r *reporter) onDiskSpace(s tree.DiskSpace) {
+func (r *reporter) onDiskSpace(s engine.DiskSpace) {
 	if s.Full {
 		tell(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
 	} else {

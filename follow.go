@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 

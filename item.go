@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/codec"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/invariant"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/txn/pending"
 )
 
 // Item is one version of one key, as a transaction or iterator found it. Its value is
@@ -230,7 +230,7 @@ func (it *Item) ValueSize() int64 {
 // Version returns the version of the commit that wrote the item. It is 0 for a write
 // of this transaction, which is not committed yet.
 func (it *Item) Version() uint64 {
-	if it.e == nil || it.e.Version == tombstone.Pending {
+	if it.e == nil || it.e.Version == rangedel.Pending {
 		return 0
 	}
 	return uint64(it.e.Version)

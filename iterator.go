@@ -5,10 +5,10 @@ import (
 	"iter"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/scan"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/txn/scan"
 )
 
 // IteratorOptions says which items of its Txn's keyspace an Iterator walks, and how. The

@@ -3,7 +3,7 @@ package brock
 import (
 	"context"
 
-	"github.com/brockdb/brock/internal/keyring"
+	"github.com/brockdb/brock/internal/disk/keyring"
 )
 
 // KeyProvider keeps the master keys of encrypted stores (Options.Keys). A store has data keys of

@@ -3,8 +3,8 @@ package brock
 import (
 	"math"
 
-	"github.com/brockdb/brock/internal/codec"
-	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // recordedOptions returns o in the form in which the manifest has it.

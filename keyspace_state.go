@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/scan"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
 

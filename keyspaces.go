@@ -9,8 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // MaxKeyspaceName is the greatest length of a keyspace's name, in bytes.

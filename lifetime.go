@@ -3,7 +3,7 @@ package brock
 import (
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/view"
 )
 

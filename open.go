@@ -13,18 +13,18 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/crypt"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/failure"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/engine"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/txn/commit"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -98,7 +98,7 @@ type opening struct {
 	made     bool             // openDirs has made the directories, and their names are durable
 	locks    []io.Closer
 	log      *manifest.Log
-	tree     *tree.Tree
+	tree     *engine.Tree
 	report   *reporter
 	reads    *readCounters
 	commits  **commit.Pipeline // of the DB, once it is there
@@ -313,11 +313,11 @@ const journalPerMemtable = 512 << 20
 // collection.
 const workers = 3
 
-func (o *opening) openTree() (tree.Recovery, error) {
+func (o *opening) openTree() (engine.Recovery, error) {
 	super := o.log.Super()
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	o.reads = new(readCounters)
-	t, recovery, err := tree.Open(tree.Config{
+	t, recovery, err := engine.Open(engine.Config{
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(), Keyring: o.keyring,
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
@@ -384,7 +384,7 @@ func clearDir(mem *vfs.Mem, dir string) {
 // functions leads to it.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, tree: o.tree, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, tree: o.tree, newSpill: func() pending.Spill { return o.tree.NewSpill() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {

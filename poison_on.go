@@ -2,7 +2,7 @@
 
 package brock
 
-import "github.com/brockdb/brock/internal/invariant"
+import "github.com/brockdb/brock/internal/base/invariant"
 
 // lentKeys are copies that were handed out, to be overwritten when they are no longer valid.
 type lentKeys [][]byte

@@ -219,7 +219,7 @@ func TestReadersEndWithTheirIterator(t *testing.T) {
 
 // What may run in goroutines: scans, of which none does, and background work.
 const (
-	stackOfReader = "brock/internal/scan."
+	stackOfReader = "brock/internal/txn/scan."
 	stackOfWork   = "jobs.(*Pool).work"
 )
 

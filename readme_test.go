@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// visit is the code in README.md, which internal/arch compares with it.
+// visit is the code in README.md, which internal/test/arch compares with it.
 func visit(dir string) error {
 	db, err := brock.Open(brock.DefaultOptions(dir))
 	if err != nil {

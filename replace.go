@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/vfs"
 )
 

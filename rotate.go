@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/engine"
+	"github.com/brockdb/brock/internal/version/manifest"
 )
 
 // RotateOptions says what RotateKey changes. The zero value is good: new files are under a new
@@ -42,7 +42,7 @@ func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 	if err := workable(ctx, db); err != nil {
 		return err
 	}
-	return db.tree.RotateKey(ctx, tree.Rotation{Keys: o.Keys, Rewrite: o.Rewrite, Master: o.Master})
+	return db.tree.RotateKey(ctx, engine.Rotation{Keys: o.Keys, Rewrite: o.Rewrite, Master: o.Master})
 }
 
 // EncryptStore makes an encrypted store of the plain one in o.Dir, under o.Keys. No process

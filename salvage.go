@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/brockdb/brock/internal/failure"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/salvage"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/copies/salvage"
+	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/vfs"
 )
 

@@ -6,13 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/invariant"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/scan"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -115,7 +115,7 @@ type rare struct {
 	err     error           // why the transaction could not begin
 	leak    *leak           // for a transaction begun by hand, which may leak; nil in View and Update
 	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
-	spill   *tree.Spill     // the pending writes that are in files
+	spill   pending.Spill   // the pending writes that are in files
 }
 
 // The states of a Txn; the zero Txn is done.

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/view"
 )
 

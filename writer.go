@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/base/entry"
 )
 
 // Writer writes in bulk: any number of writes, in any order, in bounded memory. It is

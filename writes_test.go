@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/brockdb/brock/internal/conflict"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/pending"
 )
 
 // TestMemoryOfWrites grows each part of a transaction's memory, which must then be too large for

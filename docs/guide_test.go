@@ -27,7 +27,7 @@ import (
 )
 
 // The code of guide.md, each piece in a function that a test or example calls.
-// internal/arch compares the two: a block of the guide stands here as it is, or
+// internal/test/arch compares the two: a block of the guide stands here as it is, or
 // indented as the body of a function.
 
 func check(t *testing.T, err error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // Options of Backup. The zero value is good.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/repository"
 	"github.com/brockdb/brock/vfs"
 )

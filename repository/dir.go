@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 

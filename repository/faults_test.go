@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/repository"
 	"github.com/brockdb/brock/vfs"
 )

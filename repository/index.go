@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // What the names of objects begin with.

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/checkpoint"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 

@@ -3,8 +3,8 @@ package repository
 import (
 	"encoding/binary"
 
-	"github.com/brockdb/brock/internal/crypt"
-	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // Where docs/format.md puts the checksums that depend on a whole file.

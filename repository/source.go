@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/checkpoint"
-	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/vfs"
 )
 

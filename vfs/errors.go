@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/base/errs"
 )
 
 // LockedError reports that a lock is held by another handle. errors.Is(err,

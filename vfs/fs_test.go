@@ -15,8 +15,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/testkit/draw"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
 // each runs a test on every file system, in an empty directory.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/base/errs"
 )
 
 var errMemFull = fmt.Errorf("no space left in memory: %w", errs.ErrNoSpace)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brockdb/brock/internal/testkit/draw"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
 const seeds = 300 // crashes that are tried where any of several may happen

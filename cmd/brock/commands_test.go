@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brockdb/brock/internal/testkit/script"
+	"github.com/brockdb/brock/internal/test/kit/script"
 )
 
 // TestScripts runs the command lines in testdata, each script in a directory of

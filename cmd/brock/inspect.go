@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/crypt"
-	"github.com/brockdb/brock/internal/dump"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/run"
-	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/dump"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
 

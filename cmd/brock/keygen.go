@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/keyring"
+	"github.com/brockdb/brock/internal/disk/keyring"
 )
 
 // keyFlag is the flag of commands that open or make a store.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 

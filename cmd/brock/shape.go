@@ -12,12 +12,12 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
-	"github.com/brockdb/brock/internal/crypt"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/keyring"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 

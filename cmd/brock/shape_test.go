@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // TestInspectDirectory: each file is listed once, also of a store that is damaged, or in

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/testkit/draw"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
 func TestForeignDirectory(t *testing.T) {

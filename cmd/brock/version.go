@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/version/manifest"
 )
 
 type versionCommand struct {

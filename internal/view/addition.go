@@ -3,13 +3,13 @@ package view
 import (
 	"fmt"
 
-	"github.com/brockdb/brock/internal/emptied"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/emptied"
+	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Addition adds the records of one payload to a memtable: call Record for each, then Finish.

@@ -1,7 +1,7 @@
 package view
 
 import (
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/base/entry"
 )
 
 // joined is how far from each other two records may lie for one request to the disk to

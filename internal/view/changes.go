@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
 // A View is also the index for conflict checks: the commit leader asks it what has changed
@@ -122,8 +122,8 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 	return nil
 }
 
-func bounds(fn func(lo, hi []byte) error) func(tombstone.Tombstone) error {
-	return func(t tombstone.Tombstone) error { return fn(t.Lo, t.Hi) }
+func bounds(fn func(lo, hi []byte) error) func(rangedel.Tombstone) error {
+	return func(t rangedel.Tombstone) error { return fn(t.Lo, t.Hi) }
 }
 
 // inTables reports whether all that is newer than since is in memtables.

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Explain sets the Keys of an err that is an *errs.Corruption: the keys that the damage

@@ -3,11 +3,11 @@ package view
 import (
 	"bytes"
 
-	"github.com/brockdb/brock/internal/emptied"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/memtable"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/emptied"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
 var _ emptied.Source = (*View)(nil)
@@ -32,7 +32,7 @@ func (v *View) RunsUpTo() (upTo entry.Version) {
 // Below returns an iterator over everything older than the i-th memtable, and the cover of
 // range deletes and emptied ranges up to a version, which hide parts of it. A pageio.Guard
 // must be on while the iterator moves.
-func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *tombstone.Cover) {
+func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *rangedel.Cover) {
 	older := &View{Tables: v.Tables[i+1:], Runs: v.Runs}
 	older.Known.Inherit(&v.Known)
 	return older.Iterator(), older.Cover(upTo, true)
@@ -42,7 +42,7 @@ func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *tombstone.C
 // in [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the
 // range. lo and hi are copied.
 func (p *Pin) Emptied(lo, hi []byte) {
-	r := tombstone.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
+	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
 	p.view.Known.Note(r)

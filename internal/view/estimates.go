@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Entries estimates how many entries there are in [lo, hi).

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Floors has, for each keyspace, the version below which history may be gone.

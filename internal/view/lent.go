@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/base/invariant"
 )
 
 // How much memory readers lend. Beyond that, values go to the Go heap.

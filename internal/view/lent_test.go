@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/base/invariant"
 )
 
 // All rooms of a Pin are its own until they are given back. Neither one Pin nor all get more than

@@ -1,7 +1,7 @@
 package view
 
 import (
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/base/entry"
 )
 
 // jumpBytes is how much of a value's length counts as jumped bytes, at most. A read from

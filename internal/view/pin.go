@@ -5,12 +5,12 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/segment"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Pin is a reader's hold on one View and one version. While it is held, the
@@ -332,7 +332,7 @@ func (p *Pin) Iterator() iterator.Iterator { return p.view.Iterator() }
 // none. With emptied it also has the emptied ranges. Readers of current values set it, to
 // skip deletes quickly. Readers of history must not: in emptied ranges they still
 // have to see the deletes and what was before.
-func (p *Pin) Cover(emptied bool) *tombstone.Cover { return p.view.Cover(p.version, emptied) }
+func (p *Pin) Cover(emptied bool) *rangedel.Cover { return p.view.Cover(p.version, emptied) }
 
 // Newest returns the newest version of key, published or not, if it is newer than
 // since. The version may be that of a range tombstone over key. Runs without anything

@@ -3,11 +3,11 @@ package view
 import (
 	"fmt"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/segment"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // get searches tables, then runs, from new to old, and stops at the first hit: all
@@ -110,20 +110,20 @@ func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
 
 // Cover returns what range tombstones up to a version cover and, with emptied, the emptied
 // ranges; nil if there are none.
-func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
-	var few [4]tombstone.Source // NewCover keeps none of it
+func (v *View) Cover(at entry.Version, emptied bool) *rangedel.Cover {
+	var few [4]rangedel.Source // NewCover keeps none of it
 	sources := v.tableTombstones(few[:0], emptied)
 	for _, r := range v.Runs {
 		if d := r.Tombstones(); !d.Empty() {
 			sources = append(sources, d)
 		}
 	}
-	return tombstone.NewCover(at, sources...)
+	return rangedel.NewCover(at, sources...)
 }
 
 // tableTombstones appends the range tombstones of the memtables and, with emptied, the
 // emptied ranges.
-func (v *View) tableTombstones(sources []tombstone.Source, emptied bool) []tombstone.Source {
+func (v *View) tableTombstones(sources []rangedel.Source, emptied bool) []rangedel.Source {
 	if emptied {
 		sources = v.Known.AppendTo(sources)
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/run/meta"
+	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // Replaced is an account of what entries have replaced, by samples. One goroutine writes it; any

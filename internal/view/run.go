@@ -4,11 +4,11 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/run"
-	"github.com/brockdb/brock/internal/run/meta"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // Run is an open run. Its estimates are set before it is installed, and don't change
@@ -50,7 +50,7 @@ func (r *Run) BytesIn(lo, hi []byte) (n int64) {
 
 // TombstonesOf returns the range tombstones of runs, for one goroutine that copies them
 // to another run. They are verified in the copies that it gets. It calls done at the end.
-func TombstonesOf(runs []*Run) (sources []tombstone.Source, done func()) {
+func TombstonesOf(runs []*Run) (sources []rangedel.Source, done func()) {
 	var copies []run.Tombstones
 	for _, r := range runs {
 		if t := r.Tombstones(); !t.Empty() {
@@ -86,7 +86,7 @@ const mostStretches = 64
 func (r *Run) WeighRanges(older []*Run) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	r.Tombstones().Some(mostStretches, func(t tombstone.Tombstone, each int64) {
+	r.Tombstones().Some(mostStretches, func(t rangedel.Tombstone, each int64) {
 		for _, o := range older {
 			r.Ranged += o.BytesIn(t.Lo, t.Hi) * each
 		}

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Segment is an open segment. If a collection has moved its records, the file is gone, and

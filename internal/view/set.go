@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/codec"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Config is what a Set needs.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // newTestSet returns a Set whose View has one table.

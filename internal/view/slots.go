@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/base/entry"
 )
 
 // readerSlot is where one reader at a time announces what it holds. A slot has a

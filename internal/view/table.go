@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/journal"
-	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
 // Table is a memtable and the journal segments that hold the same records. The

@@ -9,12 +9,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/brockdb/brock/internal/codec"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Verify reads every run and segment of the View and checks all checksums. It also checks

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brockdb/brock/internal/codec"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/run"
-	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
 

@@ -13,10 +13,10 @@ package view
 import (
 	"slices"
 
-	"github.com/brockdb/brock/internal/emptied"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/emptied"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // View is what a reader sees: memtables and runs, each newest first, and the segments

@@ -1,0 +1,316 @@
+package entry
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+)
+
+// The form that a record with its own checksum has in an encrypted file: docs/format.md,
+// "Record in an encrypted segment". In memory records always have the plain form.
+
+// TagSize is the length of a tag in bytes. A record with its own checksum is that much longer in
+// an encrypted file, and 12 bytes more for each piece of its value.
+const TagSize = crypt.TagSize
+
+const (
+	clearSize      = 8                        // bytes that are not encrypted
+	leastEncrypted = HeaderSize + 8 + TagSize // the key has at least one byte
+	sizeBits       = 29                       // of the clear bytes: length of the record / 8
+	secretBits     = 18                       // then length of what is encrypted with the head / 8
+)
+
+// Clear is the part of an encrypted record that can be read without decrypting it.
+type Clear struct {
+	Size    int64  // of the record in the file, in bytes
+	Head    int    // bytes before the pieces of its value; equal to Size if it has no pieces
+	Attempt uint32 // which attempt to write this place of the file it was
+}
+
+// ParseClear reads the clear bytes that the record in src begins with. ok is false if
+// they can't be those of a record.
+func ParseClear(src []byte) (c Clear, ok bool) {
+	if len(src) < clearSize {
+		return c, false
+	}
+	word := binary.LittleEndian.Uint64(src)
+	c.Size = 8 * int64(word&(1<<sizeBits-1))
+	c.Head = clearSize + 8*int(word>>sizeBits&(1<<secretBits-1)) + TagSize
+	c.Attempt = uint32(word >> (sizeBits + secretBits))
+	pieces := c.Size - int64(c.Head)
+	return c, c.Head >= leastEncrypted && (pieces == 0 || pieces >= PieceSize)
+}
+
+func putClear(dst []byte, c Clear) {
+	word := uint64(c.Size/8) | uint64(c.Head-clearSize-TagSize)/8<<sizeBits | uint64(c.Attempt)<<(sizeBits+secretBits)
+	binary.LittleEndian.PutUint64(dst, word)
+}
+
+// FileSize returns how many bytes the record takes in its file. In an encrypted file this is 0
+// for a short record, as it is encrypted together with others.
+func (r *Record) FileSize(encrypted bool) int {
+	switch {
+	case !encrypted:
+		return r.Size
+	case !r.Own:
+		return 0
+	}
+	return encryptedSize(r.valueStart, r.ValueSize)
+}
+
+// BareSize returns Size for a record whose value has no pieces. Otherwise it returns the length
+// of the plain form without piece table and value, rounded up to a multiple of 8.
+func (r *Record) BareSize() int {
+	if r.Own && r.ValueSize >= PieceSize {
+		return Align(r.valueStart)
+	}
+	return r.Size
+}
+
+// DecodeNextBare is DecodeNext for a payload without piece tables and values in pieces. The next
+// record begins BareSize bytes further on.
+func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
+	if len(src) == 0 || isShort(src) {
+		return DecodeNext(src, before)
+	}
+	if err = r.decode(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
+		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
+	}
+	*before = r.Version
+	return r, err
+}
+
+// EncryptedBound is how long a record is in an encrypted file whose plain form has at most
+// plain bytes, and a value of this length.
+func EncryptedBound(plain, value uint64) uint64 {
+	n := plain + TagSize
+	if value >= PieceSize {
+		n += (TagSize-4)*((value+PieceSize-1)/PieceSize) + 8
+	}
+	return (n + 7) &^ 7
+}
+
+// PutTable sets the checksums of a record's value in its plain form: sums has one for each
+// of its pieces. head has all that comes before the value.
+func PutTable(head []byte, sums []uint32) {
+	table := head[len(head)-4*len(sums):]
+	for i, sum := range sums {
+		binary.LittleEndian.PutUint32(table[4*i:], sum)
+	}
+	binary.LittleEndian.PutUint32(head[8:], checksum.Plain(table))
+}
+
+// EncryptedSize is the length in an encrypted file of a record with its own checksum, of
+// which rec has at least what comes before the value. Nothing is checked, as in RawSize.
+func EncryptedSize(rec []byte) int {
+	_, head := rawOwn(rec)
+	return encryptedSize(head, ValueSize(rec))
+}
+
+// ValueSize is the length of the value of an encoded record with its own checksum.
+func ValueSize(rec []byte) int { return int(binary.LittleEndian.Uint32(rec[4:])) }
+
+// ValueAt is where the value begins in an encoded record with its own checksum, of which
+// rec has what comes before the value.
+func ValueAt(rec []byte) int {
+	_, head := rawOwn(rec)
+	if value := ValueSize(rec); value >= PieceSize {
+		head += 4 * pieceCount(value)
+	}
+	return head
+}
+
+// encryptedHead is Clear.Head of a record whose header, extension and key have start bytes.
+func encryptedHead(start, value int) int {
+	if value < PieceSize {
+		return Align(start+value) + TagSize
+	}
+	return Align(start+TagSize*pieceCount(value)) + TagSize
+}
+
+func encryptedSize(start, value int) int {
+	if value < PieceSize {
+		return encryptedHead(start, value)
+	}
+	return encryptedHead(start, value) + Align(value)
+}
+
+// Encrypt appends the encrypted form of rec, a whole record whose value has no pieces, to
+// dst, which then lies at offset of the file. e.Begin has returned attempt.
+func Encrypt(dst, rec []byte, e *crypt.Encrypter, offset int64, attempt uint32) ([]byte, error) {
+	at, size := len(dst), len(rec)
+	dst = slices.Grow(dst, size+TagSize)[:at+size+TagSize]
+	out := dst[at:]
+	putClear(out, Clear{Size: int64(len(out)), Head: len(out), Attempt: attempt})
+	// The checksums, bytes 8 to 15, are of plaintext: they are left out.
+	copy(out[clearSize:], rec[:8])
+	copy(out[16:], rec[16:])
+	return dst, closeHead(out, e, offset)
+}
+
+// closeHead encrypts all of head, whose clear bytes are set, and appends its tag in place.
+func closeHead(head []byte, e *crypt.Encrypter, offset int64) error {
+	secret := head[clearSize : len(head)-TagSize]
+	tag, err := e.Encrypt(secret, secret, crypt.Record, offset, head[:clearSize])
+	copy(head[len(head)-TagSize:], tag[:])
+	return err
+}
+
+// Large encrypts a record whose value has pieces. First call Pieces for all pieces in their
+// order, then Head: the head has their tags.
+type Large struct {
+	head    []byte
+	at      int // where in head the next tag belongs
+	offset  int64
+	pieces  int64 // offset of the next piece in the file
+	encrypt *crypt.Encrypter
+}
+
+// NewLarge begins the record that begins with head, header, extension and key of its
+// plain form, and will lie at offset of the file. e.Begin has returned attempt.
+func NewLarge(head []byte, e *crypt.Encrypter, offset int64, attempt uint32) *Large {
+	value := ValueSize(head)
+	l := &Large{head: make([]byte, encryptedHead(len(head), value)), at: len(head), offset: offset, encrypt: e}
+	putClear(l.head, Clear{Size: int64(encryptedSize(len(head), value)), Head: len(l.head), Attempt: attempt})
+	copy(l.head[clearSize:], head[:8])
+	copy(l.head[16:], head[16:])
+	l.pieces = offset + int64(len(l.head))
+	return l
+}
+
+// Next returns the offset in the file of the next piece.
+func (l *Large) Next() int64 { return l.pieces }
+
+// Pieces encrypts the next pieces in place. Behind them b has 16 bytes of capacity.
+func (l *Large) Pieces(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), PieceSize)
+		tag, err := l.encrypt.Encrypt(b[:n], b[:n], crypt.Piece, l.pieces, nil)
+		if err != nil {
+			return err
+		}
+		l.at += copy(l.head[l.at:], tag[:])
+		l.pieces += int64(n)
+		b = b[n:]
+	}
+	return nil
+}
+
+// Head returns the encrypted head of the record, to be written at the record's offset. Call it
+// after all pieces were encrypted.
+func (l *Large) Head() ([]byte, error) { return l.head, closeHead(l.head, l.encrypt, l.offset) }
+
+// Encrypted is a record of an encrypted file whose head is decrypted; its pieces are not.
+type Encrypted struct {
+	Record        // decoded; Value is nil if it has pieces
+	Clear  Clear  // its place in the file
+	tags   []byte // of the pieces
+}
+
+// DecryptHead decrypts the first c.Head bytes of the record at offset of the file, where c
+// is what ParseClear says of it: all of src. It puts the plain form into dst, which is
+// TagSize bytes shorter than src, and may be its beginning. If the value has pieces, their
+// tags stand in the place of the table. It returns ErrRecord or crypt.ErrTag; don't use dst
+// then.
+func DecryptHead(dst, src []byte, d *crypt.Decrypter, offset int64) (x Encrypted, err error) {
+	c, ok := ParseClear(src)
+	if !ok || len(src) != c.Head || len(dst) != c.Head-TagSize {
+		return x, fmt.Errorf("%w: clear bytes %x, of %d", ErrRecord, src[:min(clearSize, len(src))], len(src))
+	}
+	secret, tag := src[clearSize:len(dst)], crypt.Tag(src[len(dst):])
+	if err := d.Decrypt(dst[clearSize:], secret, &tag, crypt.Record, offset, c.Attempt, src[:clearSize]); err != nil {
+		return x, err
+	}
+	copy(dst, dst[clearSize:16])
+	clear(dst[8:16])
+	x.Clear = c
+	if err := x.Record.decode(dst, math.MaxInt, true); err != nil {
+		return x, err
+	}
+	start, value := x.valueStart, x.ValueSize
+	if encryptedHead(start, value) != c.Head || int64(encryptedSize(start, value)) != c.Size {
+		return x, fmt.Errorf("%w: value of %d bytes in a record of %d", ErrRecord, value, c.Size)
+	}
+	if value >= PieceSize {
+		x.tags = dst[start : start+TagSize*pieceCount(value)]
+	}
+	return x, nil
+}
+
+// InPieces reports whether the value has pieces.
+func (x *Encrypted) InPieces() bool { return len(x.tags) > 0 }
+
+// AppendHead appends what comes before the value in the plain form of a record in pieces,
+// with zeros for its checksums. head is what DecryptHead has put into dst.
+func (x *Encrypted) AppendHead(dst, head []byte) []byte {
+	dst = append(dst, head[:x.valueStart]...)
+	return append(dst, make([]byte, 4*pieceCount(x.ValueSize))...)
+}
+
+// DecryptPieces decrypts the part of the value that begins at offset at, a multiple of
+// PieceSize, and ends with a piece, in place. The record lies at offset of the file. Behind
+// part there are 16 bytes of capacity.
+func (x *Encrypted) DecryptPieces(part []byte, at int, d *crypt.Decrypter, offset int64) error {
+	offset += int64(x.Clear.Head) + int64(at)
+	for i := at / PieceSize; len(part) > 0; i++ {
+		n := min(len(part), PieceSize)
+		tag := crypt.Tag(x.tags[TagSize*i:])
+		if err := d.Decrypt(part[:n], part[:n], &tag, crypt.Piece, offset, x.Clear.Attempt, nil); err != nil {
+			return err
+		}
+		part, offset = part[n:], offset+int64(n)
+	}
+	return nil
+}
+
+// Decrypt decrypts the record at offset of the file, in place. raw, which may be longer,
+// is memory of the caller's own, of which nothing else may be in use, with 16 bytes of
+// capacity behind. plain is the plain form, with zeros for its checksums and piece table:
+// DecodeRecord is called next. Its last zeros, up to 7, may lie in these 16 bytes. Decrypt
+// returns ErrRecord or crypt.ErrTag; don't use raw then.
+func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err error) {
+	c, ok := ParseClear(raw)
+	if !ok || c.Size > int64(len(raw)) {
+		return nil, fmt.Errorf("%w: clear bytes %x, %d are left", ErrRecord, raw[:min(clearSize, len(raw))], len(raw))
+	}
+	x, err := DecryptHead(raw[:c.Head-TagSize], raw[:c.Head], d, offset)
+	if err != nil {
+		return nil, err
+	}
+	if !x.InPieces() {
+		return raw[:x.Size:x.Size], nil
+	}
+	end := c.Head + x.ValueSize
+	if err := x.DecryptPieces(raw[c.Head:end], 0, d, offset); err != nil {
+		return nil, err
+	}
+	// The plain form has a shorter table: it begins where that makes it end with the value.
+	table := 4 * pieceCount(x.ValueSize)
+	begin := c.Head - table - x.valueStart
+	copy(raw[begin:], raw[:x.valueStart])
+	clear(raw[c.Head-table : c.Head])
+	plain = raw[begin : begin+x.Size : begin+x.Size]
+	clear(plain[end-begin:])
+	return plain, nil
+}
+
+// Sum sets the checksums of a whole record that was decrypted, as AppendRecord does.
+func Sum(rec []byte) {
+	size, head := rawOwn(rec)
+	value := ValueSize(rec)
+	if value < PieceSize {
+		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(rec[head:head+value]))
+		return
+	}
+	table := rec[head : head+4*pieceCount(value)]
+	pieces := rec[head+len(table) : size][:value]
+	for i := range len(table) / 4 {
+		part := pieces[i*PieceSize : min((i+1)*PieceSize, value)]
+		binary.LittleEndian.PutUint32(table[4*i:], checksum.Plain(part))
+	}
+	binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(table))
+}

@@ -1,0 +1,101 @@
+// Package entry is one version of one key: its order, its kinds, and the record
+// in which a journal or value segment keeps it.
+package entry
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/brockdb/brock/internal/base/codec"
+)
+
+// Version is a commit number: the first commit is 1, and each gets the next.
+// All entries of one transaction share one.
+type Version uint64
+
+// MaxVersion is the greatest version that a record can hold.
+const MaxVersion Version = 1<<56 - 1
+
+// FileNum numbers the files of a store; no number is ever used twice.
+type FileNum uint64
+
+// Kind says what an entry does to its key.
+type Kind uint8
+
+// The kinds. Numbers are part of the format; 5 and up are reserved for merges
+// and what else comes. RangeDelete is the kind of a record only: what it says of
+// many keys is no entry, but a tombstone.Tombstone.
+const (
+	Set         Kind = 1 // the key has this value
+	Delete      Kind = 2 // the key is gone
+	SetLatest   Kind = 3 // as Set; versions before it may be dropped at once
+	RangeDelete Kind = 4 // the keys from Key up to Value, which is the bound after the last, are gone
+)
+
+// Known reports whether this release can read entries of kind k.
+func (k Kind) Known() bool { return k >= Set && k <= SetLatest }
+
+// Position is a place in a segment of the journal.
+type Position struct {
+	Segment   FileNum
+	Offset    int64
+	Encrypted bool // that is how the segment's records are written
+}
+
+// Handle says where a separated value's record lies: its file, the offset of
+// the record (a multiple of 8) and the length of the value as stored there.
+type Handle struct {
+	Segment FileNum
+	Offset  uint64
+	Length  uint64
+}
+
+// Entry is one version of one key. The function that returns or fills an Entry says
+// which memory Key and Value point to, and for how long.
+type Entry struct {
+	Key       []byte // stored key: keyspace prefix, then the user's key
+	Value     []byte // inline value, as Codec says; nil when separated or deleted
+	Handle    Handle // the value's record, when separated
+	Version   Version
+	Expires   uint64 // Unix milliseconds from when it is invisible; 0 = never
+	Kind      Kind
+	Meta      byte // the application's byte
+	Separated bool // the value is at Handle
+	// Codec is how Value is compressed. Runs hold only values that are not, so
+	// of separated ones the record at Handle knows it.
+	Codec codec.Codec
+	Raw   uint32 // length of a compressed value before compression; 0 = it is not compressed
+}
+
+// ValueLen is the length of the value, wherever it is and however it is stored.
+func (e *Entry) ValueLen() uint64 {
+	switch {
+	case e.Raw != 0:
+		return uint64(e.Raw)
+	case e.Separated:
+		return e.Handle.Length
+	}
+	return uint64(len(e.Value))
+}
+
+// Stored is a value as its record holds it.
+type Stored struct {
+	Bytes []byte
+	Codec codec.Codec // how Bytes are compressed
+	Raw   uint32      // the value's own length if they are, else 0
+	Own   bool        // Bytes lie in memory that only the caller has
+}
+
+// Live reports whether e is a value that a reader at the time now (Unix
+// milliseconds) may see: not a delete, not expired.
+func (e *Entry) Live(now uint64) bool {
+	return e.Kind != Delete && (e.Expires == 0 || e.Expires > now)
+}
+
+// Compare orders entries as every run and view does: by key, then newest first.
+func Compare(a, b *Entry) int {
+	if c := bytes.Compare(a.Key, b.Key); c != 0 {
+		return c
+	}
+	return cmp.Compare(b.Version, a.Version)
+}

@@ -1,0 +1,471 @@
+package entry
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/codec"
+)
+
+// The record is described in docs/format.md, "Record".
+const (
+	HeaderSize = 24            // bytes before extension, key and value of a record with its own checksum
+	LeastSize  = shortLeast    // bytes of the shortest record
+	PieceSize  = 64 << 10      // values from 64 KiB on have one checksum for each piece of 64 KiB
+	MaxKey     = 1<<20 + 16    // 1 MiB for the user's key, and 16 bytes for its keyspace's prefix
+	MaxValue   = math.MaxInt32 // 2 GiB - 1
+
+	flagOwn    = 1 << 60 // the value has a checksum of its own, outside the frame's
+	flagExt    = 1 << 61 // an extension follows the header
+	flagPieces = 1 << 62 // a table of piece checksums stands before the value
+	codecShift = 56
+	codecMask  = 0xf
+
+	extExpiry   = 1 << 0
+	extRaw      = 1 << 8 // length of the value before it was compressed
+	extOptional = 0x00ff // field bits that a reader may skip
+	extUnknown  = 0xff00 &^ extRaw
+
+	longKey   = 0xffff
+	longValue = 0xffffffff
+)
+
+// ErrRecord says that bytes are not a record; the wrapping error says why.
+var ErrRecord = errors.New("bad record")
+
+// Record is a decoded record. Key and Value point into the bytes it was decoded from.
+// A record without a checksum of its own is short: it doesn't say its version, which
+// follows from the records before it; see DecodeNext.
+type Record struct {
+	Key     []byte
+	Value   []byte // as stored
+	Version Version
+	Expires uint64
+	Size    int // encoded length, with the zeros behind it
+	Kind    Kind
+	Meta    byte
+	Codec   codec.Codec // how Value is compressed, also one that this release does not know
+	Raw     uint32      // length of a compressed value before compression; 0 = it is not compressed
+	Own     bool        // Value has its own checksum: it may be read through a Handle
+
+	ValueSize  int // length of Value, also where that is not in memory
+	valueStart int // offset of the value (or of its piece table, if any) in the record
+	pieces     []byte
+	begins     bool // a short one that is the first of its transaction
+}
+
+// Align rounds n up to the next multiple of 8, where the next record begins.
+func Align(n int) int { return (n + 7) &^ 7 }
+
+// RecordSize returns the encoded length of a record of e, without the zeros that Pad appends.
+// The value of e may be inline or separated.
+func RecordSize(e *Entry, own bool) int {
+	if !own {
+		return shortSize(e)
+	}
+	value := len(e.Value)
+	if e.Separated {
+		value = int(e.Handle.Length)
+	}
+	n := HeaderSize + len(e.Key) + value
+	if e.Expires != 0 || e.Raw != 0 || len(e.Key) >= longKey {
+		n += 8
+	}
+	if e.Expires != 0 {
+		n += 8
+	}
+	if e.Raw != 0 {
+		n += 8
+	}
+	if value >= PieceSize {
+		n += 4 * pieceCount(value)
+	}
+	return Align(n)
+}
+
+// AppendRecord appends the record of e to dst. e.Value must be the value. dst must begin where
+// a transaction or the payload of a segment begins.
+//
+// With own, the value gets a checksum of its own, so that it can later be read by a Handle. Such
+// a record begins at the next multiple of 8: see Pad. Call Place before the record is written,
+// when its offset is known. A record with a compressed value must be own.
+func AppendRecord(dst []byte, e *Entry, own bool) []byte {
+	if !own {
+		return appendShort(dst, e)
+	}
+	dst = Pad(dst)
+	start := len(dst)
+	dst, table := appendHead(dst, e)
+	if table == len(dst) {
+		dst = append(dst, e.Value...)
+	} else {
+		// The checksum of a piece is computed from the copy, which is in the processor's cache.
+		end, at := len(dst), table
+		for v := e.Value; len(v) > 0; at += 4 {
+			n := min(len(v), PieceSize)
+			dst = append(dst, v[:n]...)
+			binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(dst[len(dst)-n:]))
+			v = v[n:]
+		}
+		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:end]))
+	}
+	return Pad(dst)
+}
+
+// AppendHead appends what comes before the value in the record of e with its own
+// checksum, as AppendRecord does. The value follows, and zeros up to a multiple of 8.
+func AppendHead(dst []byte, e *Entry) []byte {
+	start := len(dst)
+	dst, table := appendHead(dst, e)
+	if table == len(dst) {
+		return dst
+	}
+	at := table
+	for v := e.Value; len(v) > 0; at += 4 {
+		n := min(len(v), PieceSize)
+		binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(v[:n]))
+		v = v[n:]
+	}
+	binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:]))
+	return dst
+}
+
+// appendHead is AppendHead without the checksums of a value in pieces. head[table:] has room for
+// them; it is empty if the value has no pieces.
+func appendHead(dst []byte, e *Entry) (head []byte, table int) {
+	var h [HeaderSize]byte
+	h[0] = byte(e.Kind)
+	h[1] = e.Meta
+	binary.LittleEndian.PutUint32(h[4:], uint32(len(e.Value)))
+	word := uint64(e.Version) | uint64(e.Codec)<<codecShift | flagOwn
+	klen := uint16(longKey)
+	if len(e.Key) < longKey {
+		klen = uint16(len(e.Key))
+	}
+	binary.LittleEndian.PutUint16(h[2:], klen)
+	ext := e.Expires != 0 || e.Raw != 0 || klen == longKey
+	if ext {
+		word |= flagExt
+	}
+	// Checksums of large values are computed piece by piece, by the caller.
+	if len(e.Value) >= PieceSize {
+		word |= flagPieces
+	} else {
+		binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
+	}
+	binary.LittleEndian.PutUint64(h[16:], word)
+	dst = append(dst, h[:]...)
+	if ext {
+		size, fields := uint16(8), uint16(0)
+		if e.Expires != 0 {
+			size, fields = size+8, fields|extExpiry
+		}
+		if e.Raw != 0 {
+			size, fields = size+8, fields|extRaw
+		}
+		dst = binary.LittleEndian.AppendUint16(dst, size)
+		dst = binary.LittleEndian.AppendUint16(dst, fields)
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.Key)))
+		if e.Expires != 0 {
+			dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
+		}
+		if e.Raw != 0 {
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Raw))
+		}
+	}
+	dst = append(dst, e.Key...)
+	table = len(dst)
+	if word&flagPieces != 0 {
+		for range pieceCount(len(e.Value)) {
+			dst = append(dst, 0, 0, 0, 0)
+		}
+	}
+	return dst, table
+}
+
+// RawSize reads from a record's first bytes how long it is, and how many bytes
+// come before its own-checksummed value (its whole length if it has none). The
+// record must have been decoded or written by this process: nothing is checked. Of a
+// short record rec must have all, and what follows it.
+func RawSize(rec []byte) (size, head int) {
+	if isShort(rec) {
+		head, key, value := shortHead(rec)
+		size = withZeros(rec, head+key+value)
+		return size, size
+	}
+	return rawOwn(rec)
+}
+
+// rawOwn is RawSize for a record with its own checksum.
+func rawOwn(rec []byte) (size, head int) {
+	word := binary.LittleEndian.Uint64(rec[16:])
+	key := int(binary.LittleEndian.Uint16(rec[2:]))
+	val := int(binary.LittleEndian.Uint32(rec[4:]))
+	head = HeaderSize
+	if word&flagExt != 0 {
+		if key == longKey {
+			key = int(binary.LittleEndian.Uint32(rec[28:]))
+		}
+		head += int(binary.LittleEndian.Uint16(rec[24:]))
+	}
+	head += key
+	if word&flagPieces != 0 {
+		return Align(head + 4*pieceCount(val) + val), head
+	}
+	return Align(head + val), head
+}
+
+// SetVersion writes the version into an encoded record with its own checksum.
+func SetVersion(rec []byte, v Version) {
+	word := binary.LittleEndian.Uint64(rec[16:])
+	binary.LittleEndian.PutUint64(rec[16:], word&^uint64(MaxVersion)|uint64(v))
+}
+
+// Place binds an encoded record with its own checksum to its offset in the file id. Call it once,
+// when the version is final. Short records need no Place: their frame's checksum binds them.
+func Place(rec []byte, id checksum.Identity, offset int64, head int) {
+	// Checksums are computed before the place is known. A mask that depends on the place is applied
+	// here, so that a reader finds out if a record lies at a wrong place.
+	mask := id.Mask(offset)
+	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^mask)
+	binary.LittleEndian.PutUint32(rec[12:], headSum(rec, head)^mask)
+}
+
+// Unplace undoes what Place did to the checksum of the value, so that the
+// record can be placed elsewhere. The record is whole and was verified.
+func Unplace(rec []byte, id checksum.Identity, offset int64) {
+	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset))
+}
+
+// headSum returns the checksum of the header (without this checksum), the extension and the key.
+func headSum(rec []byte, head int) uint32 {
+	crc := checksum.Plain(rec[:12])
+	return checksum.Extend(crc, rec[16:head])
+}
+
+// DecodeRecord decodes the record at the start of src, which may be longer. It
+// checks every length against len(src), but no checksum: the frame's, or
+// VerifyHead and VerifyValue, do that. The Version of a short record is 0.
+func DecodeRecord(src []byte) (r Record, err error) {
+	if len(src) > 0 && isShort(src) {
+		err = r.decodeShort(src)
+	} else {
+		err = r.decode(src, uint64(len(src)), false)
+	}
+	return r, err
+}
+
+// DecodeNext is DecodeRecord for records that follow each other in a frame. before is
+// the version of the record before, at first one less than that of the first
+// transaction; it becomes the version of this record, whatever its form.
+func DecodeNext(src []byte, before *Version) (r Record, err error) {
+	if len(src) > 0 && isShort(src) {
+		err = r.decodeShort(src)
+		if r.begins {
+			*before++
+		}
+		r.Version = *before
+	} else {
+		err = r.decode(src, uint64(len(src)), false)
+		*before = r.Version
+	}
+	return r, err
+}
+
+// DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,
+// of which src has all that comes before the value. Value is nil; ValueSize is its length.
+func DecodeHead(src []byte, size int) (r Record, err error) {
+	err = r.decode(src, uint64(size), false)
+	return r, err
+}
+
+// decode sets r, which must be zero, to the record with its own checksum at the start of src. The
+// record must not be longer than room. With bare, src has no piece table and no value if the
+// value has pieces.
+func (r *Record) decode(src []byte, room uint64, bare bool) error {
+	pos, klen, err := r.decodeHeader(src)
+	if err != nil {
+		return err
+	}
+	table, vlen := uint64(0), uint64(r.ValueSize)
+	if vlen >= PieceSize {
+		table = 4 * uint64(pieceCount(r.ValueSize))
+	} else {
+		bare = false
+	}
+	// This sum can't overflow: each length has at most 32 bits.
+	size := (pos + klen + table + vlen + 7) &^ 7
+	if bare {
+		table = 0
+	}
+	if size > room || pos+klen+table > uint64(len(src)) {
+		return fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, room)
+	}
+	r.Key = src[pos : pos+klen : pos+klen]
+	pos += klen
+	r.valueStart = int(pos)
+	r.pieces = src[pos : pos+table : pos+table]
+	pos += table
+	r.Size = int(size)
+	if size <= uint64(len(src)) && !bare {
+		r.Value = src[pos : pos+vlen : pos+vlen]
+	}
+	return nil
+}
+
+// decodeHeader decodes header and extension of the record that decode is about: the key,
+// which has klen bytes, begins at pos.
+func (r *Record) decodeHeader(src []byte) (pos, klen uint64, err error) {
+	if len(src) < HeaderSize {
+		return 0, 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
+	}
+	if isShort(src) || src[0] == 0 {
+		return 0, 0, fmt.Errorf("%w: it begins with %#x", ErrRecord, src[0])
+	}
+	word := binary.LittleEndian.Uint64(src[16:])
+	r.Kind, r.Meta = Kind(src[0]), src[1]
+	r.Version = Version(word) & MaxVersion
+	r.Codec = codec.Codec(word>>codecShift) & codecMask
+	r.Own = word&flagOwn != 0
+	klen = uint64(binary.LittleEndian.Uint16(src[2:]))
+	vlen := binary.LittleEndian.Uint32(src[4:])
+	if vlen == longValue || word>>63 != 0 || !r.Own {
+		return 0, 0, fmt.Errorf("%w: unknown flag, no checksum of its own, or a value longer than this release reads", ErrRecord)
+	}
+	pos = HeaderSize
+	if word&flagExt != 0 {
+		n, err := r.decodeExtension(src[HeaderSize:], &klen)
+		if err != nil {
+			return 0, 0, err
+		}
+		pos += n
+	} else if klen == longKey {
+		return 0, 0, fmt.Errorf("%w: long key without extension", ErrRecord)
+	}
+	if (r.Codec != codec.None) != (r.Raw != 0) {
+		return 0, 0, fmt.Errorf("%w: %v of a value of %d bytes", ErrRecord, r.Codec, r.Raw)
+	}
+	if klen > MaxKey {
+		return 0, 0, fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
+	}
+	if pieces := word&flagPieces != 0; pieces != (vlen >= PieceSize) {
+		return 0, 0, fmt.Errorf("%w: value of %d bytes, piece table %v", ErrRecord, vlen, pieces)
+	}
+	r.ValueSize = int(vlen)
+	return pos, klen, nil
+}
+
+// StoredAgain is a fast way to the value of a record that was decoded and verified before. ok is
+// false unless the record has this key, version and length of value, and none of the rarer
+// fields: then call DecodeRecord, which also says what is wrong.
+func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bool) {
+	// One comparison of the whole flag word: no extension, no codec, no pieces.
+	if len(rec) < HeaderSize || binary.LittleEndian.Uint64(rec[16:]) != uint64(v)|flagOwn ||
+		binary.LittleEndian.Uint16(rec[2:]) != uint16(len(key)) || uint64(binary.LittleEndian.Uint32(rec[4:])) != length {
+		return value, false
+	}
+	rec = rec[HeaderSize:]
+	if len(key) >= longKey || length >= PieceSize || length > uint64(len(rec)) || uint64(len(key)) > uint64(len(rec))-length || !bytes.Equal(rec[:len(key)], key) {
+		return value, false
+	}
+	end := len(key) + int(length)
+	return Stored{Bytes: rec[len(key):end:end]}, true
+}
+
+func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
+	if len(src) < 8 {
+		return 0, fmt.Errorf("%w: no room for an extension", ErrRecord)
+	}
+	size := uint64(binary.LittleEndian.Uint16(src))
+	fields := binary.LittleEndian.Uint16(src[2:])
+	if size < 8 || size&7 != 0 || size > uint64(len(src)) {
+		return 0, fmt.Errorf("%w: extension of %d bytes", ErrRecord, size)
+	}
+	if fields&extUnknown != 0 {
+		return 0, fmt.Errorf("%w: required extension %#x is unknown", ErrRecord, fields&extUnknown)
+	}
+	if *klen == longKey {
+		*klen = uint64(binary.LittleEndian.Uint32(src[4:]))
+	}
+	if fields&extExpiry != 0 {
+		if size < 16 {
+			return 0, fmt.Errorf("%w: extension of %d bytes without its expiry", ErrRecord, size)
+		}
+		r.Expires = binary.LittleEndian.Uint64(src[8:])
+	}
+	// Optional fields that this release doesn't know stand before it.
+	if fields&extRaw != 0 {
+		at := 8 + 8*uint64(bits.OnesCount16(fields&extOptional))
+		if at+8 > size {
+			return 0, fmt.Errorf("%w: extension of %d bytes without its length", ErrRecord, size)
+		}
+		raw := binary.LittleEndian.Uint64(src[at:])
+		if raw == 0 || raw > codec.MaxLength {
+			return 0, fmt.Errorf("%w: compressed value of %d bytes", ErrRecord, raw)
+		}
+		r.Raw = uint32(raw)
+	}
+	return size, nil
+}
+
+// Bare returns the encoded length of the record without the zeros behind it.
+func (r *Record) Bare() int { return r.valueStart + len(r.pieces) + r.ValueSize }
+
+// Stored is the value as the record holds it.
+func (r *Record) Stored() Stored { return Stored{Bytes: r.Value, Codec: r.Codec, Raw: r.Raw} }
+
+// VerifyHead checks header and key of a record with its own checksum that
+// begins at offset of the file id; rec is what DecodeRecord was given.
+func (r *Record) VerifyHead(rec []byte, id checksum.Identity, offset int64) bool {
+	return r.Own && binary.LittleEndian.Uint32(rec[12:]) == headSum(rec, r.valueStart)^id.Mask(offset)
+}
+
+// VerifyValue checks the value of a record with its own checksum.
+func (r *Record) VerifyValue(rec []byte, id checksum.Identity, offset int64) bool {
+	want := binary.LittleEndian.Uint32(rec[8:]) ^ id.Mask(offset)
+	if len(r.pieces) == 0 {
+		return checksum.Plain(r.Value) == want
+	}
+	return checksum.Plain(r.pieces) == want && r.VerifyPieces(0, r.Value)
+}
+
+// VerifyTable checks the checksums of the pieces of a value that has PieceSize bytes or
+// more, in a record that begins at offset of the file id.
+func (r *Record) VerifyTable(rec []byte, id checksum.Identity, offset int64) bool {
+	return len(r.pieces) > 0 && checksum.Plain(r.pieces) == binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset)
+}
+
+// VerifyPieces checks the part of the value that begins at offset at, a multiple of
+// PieceSize, and ends with a piece.
+func (r *Record) VerifyPieces(at int, part []byte) bool {
+	for i := at / PieceSize; len(part) > 0; i++ {
+		n := min(len(part), PieceSize)
+		if checksum.Plain(part[:n]) != binary.LittleEndian.Uint32(r.pieces[4*i:]) {
+			return false
+		}
+		part = part[n:]
+	}
+	return true
+}
+
+// HeadSize returns how many bytes of the record come before the value.
+func (r *Record) HeadSize() int { return r.valueStart + len(r.pieces) }
+
+// HeadBound returns an upper bound of HeadSize for a record of size bytes with its own checksum.
+// first has the first HeadStart bytes of the record. They may be damaged: the bound is never
+// above size, nor far above the sum of MaxKey and the piece table.
+func HeadBound(first []byte, size int) int {
+	const extension = 1 << 16
+	_, head := rawOwn(first)
+	return min(min(head, HeaderSize+extension+MaxKey)+4*pieceCount(size), size)
+}
+
+// HeadStart is how many bytes of a record HeadBound needs.
+const HeadStart = HeaderSize + 8
+
+func pieceCount(n int) int { return (n + PieceSize - 1) / PieceSize }

@@ -1,0 +1,87 @@
+package backup
+
+import (
+	"errors"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/vfs"
+)
+
+// planned is a file of the layout, and what a stream says of it.
+type planned struct {
+	layout.File
+	sent File
+	kept bool // a stream before has its bytes
+}
+
+// plan describes each file of the layout. Bytes behind the length that the layout says, such
+// as those that a crash has left at the end of a segment, are not in the backup.
+func (s *sender) plan(since *Info) error {
+	had := since.byName()
+	for f := range s.Layout.Files() {
+		sent, err := s.describe(f)
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, &planned{f, sent, had[f.Name] == sent})
+	}
+	return nil
+}
+
+// printBytes is how many bytes of a file's beginning and of its end are in its fingerprint.
+const printBytes = 4096
+
+// describe makes the fingerprint of a file. It reads the beginning and the end, where header and
+// footer, seal or checksum depend on the whole file. A segment that a crash has left without a
+// seal is read whole.
+func (s *sender) describe(l layout.File) (f File, err error) {
+	if err := s.ctx.Err(); err != nil {
+		return f, err
+	}
+	file, err := s.FS.Open(s.verify.Files.Path(l.Name))
+	if err != nil {
+		return f, files.Missing(err, "a file that the manifest names")
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	f = File{Name: l.Name, Size: l.Size}
+	if f.Size < 0 {
+		if f.Size, err = file.Size(); err != nil {
+			return f, err
+		}
+	}
+	f.Print, err = s.printOf(file, &f)
+	return f, err
+}
+
+// printOf returns the fingerprint of a file, of which it reads as many bytes as the stream has.
+func (s *sender) printOf(f vfs.File, as *File) (uint32, error) {
+	b := make([]byte, min(as.Size, printBytes))
+	if err := pageio.ReadFull(f, b, 0); err != nil {
+		return 0, err
+	}
+	sum := checksum.Extend(0, b)
+	if err := pageio.ReadFull(f, b, as.Size-int64(len(b))); err != nil {
+		return 0, err
+	}
+	segments := s.verify.Files.Segments()
+	if as.Name.Kind != filename.Journal || segments.EndsSealed(as.Name.Kind, as.Name.Number, b, as.Size) {
+		return checksum.Extend(sum, b), nil
+	}
+	sum, b = 0, make([]byte, min(as.Size, pieceBytes))
+	for at := int64(0); at < as.Size; at += int64(len(b)) {
+		if err := errs.Ended(s.ctx); err != nil {
+			return 0, err
+		}
+		b = b[:min(int64(len(b)), as.Size-at)]
+		if err := pageio.ReadFull(f, b, at); err != nil {
+			return 0, err
+		}
+		sum = checksum.Extend(sum, b)
+	}
+	return sum, nil
+}

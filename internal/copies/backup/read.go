@@ -1,0 +1,371 @@
+package backup
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
+)
+
+// sink takes the contents of streams. The bytes are verified. A file counts only when the end
+// of its stream was read.
+type sink interface {
+	begin(h *header) error
+	file(f File) error   // a file begins; not called if a stream before has its bytes
+	data(p []byte) error // its next bytes, which belong to the reader
+	zeros(n int64) error // its next n bytes are zeros
+	closeFile() error    // the file is complete
+	end(i *Info) error   // the stream is complete
+}
+
+// nothing is the sink of Verify, which keeps nothing.
+type nothing struct{}
+
+func (nothing) begin(*header) error { return nil }
+func (nothing) file(File) error     { return nil }
+func (nothing) data([]byte) error   { return nil }
+func (nothing) zeros(int64) error   { return nil }
+func (nothing) closeFile() error    { return nil }
+func (nothing) end(*Info) error     { return nil }
+
+// Verify reads streams to the end of r, each of which must follow the one before, and
+// describes the last one. The first may be an increment. It returns errs.ErrForeign or
+// errs.ErrInvalid for one that doesn't follow, errs.ErrFormat for one of a later release,
+// and *errs.Corruption for one that is damaged or cut. keys may be nil, also for an encrypted
+// one, of which it then doesn't look at the layout. errs.ErrKey says that they don't fit.
+func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, error) {
+	return newReader(ctx, r, keys, nothing{}).all()
+}
+
+// reader decodes the streams of r.
+type reader struct {
+	ctx      context.Context
+	r        *bufio.Reader
+	provider keyring.Provider // may be nil
+	to       sink
+	coder    codec.Coder
+	stored   []byte
+	plain    []byte
+
+	incoming
+}
+
+// incoming is what a reader knows of the stream that it reads, or has read last.
+type incoming struct {
+	header  *header
+	id      checksum.Identity
+	off     int64
+	digest  hash.Hash
+	records uint64
+
+	keys     []byte           // the keyring, as far as it was read
+	unlocked bool             // the keyring is whole, or there is none
+	content  *keyring.Content // nil: the store is plain
+	ring     *crypt.Ring      // nil: it is plain, or there is no provider
+	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
+
+	edit   []byte                  // the edit of the layout, as far as it was read
+	listed bool                    // everything ahead of the files was read
+	layout *layout.Layout          // nil: it can't be read
+	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
+	there  map[filename.Name]bool  // files that are in the stream so far
+	had    map[filename.Name]File  // of the stream before; nil: it is not known
+	info   *Info
+	bytes  int64 // of the files so far
+	left   int64 // of the file that is being read
+	inside bool  // a file is being read
+}
+
+// readBuffer is how many bytes are read at once.
+const readBuffer = 1 << 20
+
+func newReader(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) *reader {
+	return &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
+}
+
+// all reads all streams, and describes the last one.
+func (d *reader) all() (*Info, error) {
+	for {
+		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
+			if d.header.life.IsZero() && d.provider != nil {
+				err = fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
+				return nil, err
+			}
+			return d.info, nil
+		}
+		if err := d.begin(); err != nil {
+			return nil, err
+		}
+		for ended := false; !ended; {
+			var err error
+			if ended, err = d.next(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// begin reads the header of a stream.
+func (d *reader) begin() error {
+	d.off = 0
+	p := make([]byte, headerSize)
+	if err := d.read(p); err != nil {
+		if n := min(d.off, int64(len(magic))); errors.Is(err, errs.ErrCorrupt) && string(p[:n]) != magic[:n] {
+			return foreign("this is no backup")
+		}
+		return err
+	}
+	if more := headerLength(p) - headerSize; more > 0 {
+		p = append(p, make([]byte, more)...)
+		if err := d.read(p[headerSize:]); err != nil {
+			return err
+		}
+	}
+	h, err := decodeHeader(p)
+	if err != nil {
+		return err
+	}
+	if err := d.follows(h); err != nil {
+		return err
+	}
+	if err := d.to.begin(h); err != nil {
+		return err
+	}
+	next := incoming{header: h, id: h.identity(), off: d.off, digest: sha256.New(), there: map[filename.Name]bool{}}
+	next.digest.Write(p)
+	if d.info != nil || h.follows == (Digest{}) {
+		next.had = d.info.byName()
+	}
+	next.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
+	d.incoming = next
+	return nil
+}
+
+// follows compares a stream with the one before.
+func (d *reader) follows(h *header) error {
+	switch last := d.info; {
+	case last == nil:
+		return nil
+	case h.uuid != last.UUID:
+		return foreign("the next backup is of another store")
+	case h.follows == (Digest{}):
+		return fmt.Errorf("%w: a full backup follows another one: restore it alone", errs.ErrInvalid)
+	case h.follows != last.Digest:
+		return fmt.Errorf("%w: the increment of version %d doesn't follow the backup of version %d: one between them is missing, or the order is another", errs.ErrInvalid, h.version, last.Version)
+	// The opposite is allowed: EncryptStore came between them.
+	case h.life.IsZero() && !d.header.life.IsZero():
+		return fmt.Errorf("%w: a plain backup follows an encrypted one", errs.ErrKey)
+	}
+	return nil
+}
+
+// next reads a record. ended says that it was the end record.
+func (d *reader) next() (ended bool, err error) {
+	if err := errs.Ended(d.ctx); err != nil {
+		return false, err
+	}
+	var head [recordSize]byte
+	at := d.off
+	if err := d.read(head[:]); err != nil {
+		return false, err
+	}
+	r, sum, err := decodeRecord(head[:], d.id, at)
+	if err != nil {
+		return false, err
+	}
+	d.stored = resize(d.stored, int(r.stored))
+	if err := d.read(d.stored); err != nil {
+		return false, err
+	}
+	if got := d.id.Sum(at+recordSize, d.stored); got != sum {
+		return false, errs.NewCorruption(streamName, at+recordSize, "payload: checksum %#x, want %#x", got, sum)
+	}
+	if r.kind == endRecord {
+		return true, d.ended(at)
+	}
+	d.digest.Write(head[:])
+	d.records++
+	if err := d.take(&r, at+recordSize); err != nil {
+		return false, d.placed(err, at)
+	}
+	return false, nil
+}
+
+// placed adds the offset to an errStream; other errors stay as they are.
+func (d *reader) placed(err error, at int64) error {
+	var e errStream
+	if errors.As(err, &e) {
+		return errs.NewCorruption(streamName, at, "%s", e)
+	}
+	return err
+}
+
+// take handles a record. Its payload is in d.stored, and lies at the offset at of the stream.
+func (d *reader) take(r *record, at int64) error {
+	switch r.kind {
+	case keysRecord, layoutRecord:
+		return d.describing(r.kind, at)
+	case fileRecord:
+		return d.file()
+	}
+	if !d.inside || int64(r.length) > d.left {
+		return errStream("more bytes than the file has")
+	}
+	d.left -= int64(r.length)
+	if r.kind == zerosRecord {
+		return d.to.zeros(int64(r.length))
+	}
+	p := d.stored
+	if r.codec != codec.None {
+		var err error
+		d.plain = resize(d.plain, pieceBytes)
+		if p, err = d.coder.Decode(d.plain, r.codec, d.stored, int(r.length)); err != nil {
+			return errStream(err.Error())
+		}
+	}
+	return d.to.data(p)
+}
+
+// describing handles a record of what is ahead of the files: the keyring, or the layout.
+func (d *reader) describing(kind recordKind, at int64) error {
+	encrypted := !d.header.life.IsZero()
+	switch {
+	case d.listed:
+		return errStream("a layout behind the first file")
+	case kind == keysRecord:
+		if !encrypted || d.unlocked || len(d.keys) > mostKeys {
+			return errStream("a keyring that doesn't belong here")
+		}
+		d.keys = append(d.keys, d.stored...)
+		return nil
+	}
+	if !d.unlocked {
+		if err := d.unlock(); err != nil {
+			return err
+		}
+	}
+	if encrypted {
+		return d.decrypt(at)
+	}
+	d.edit = append(d.edit, d.stored...)
+	return nil
+}
+
+// file begins a file.
+func (d *reader) file() error {
+	if err := d.finish(); err != nil {
+		return err
+	}
+	f, kept, err := decodeFile(d.stored)
+	if err != nil {
+		return errStream(err.Error())
+	}
+	size, named := d.wanted[f.Name]
+	switch {
+	case d.there[f.Name] || !named && d.layout != nil:
+		return errStream(f.Name.String() + " is not in the layout, or twice in the stream")
+	case named && size >= 0 && size != f.Size:
+		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
+	case f.Size > 1<<62-d.bytes:
+		return errStream(f.Name.String() + " is too long")
+	case kept && d.had != nil && d.had[f.Name] != f:
+		return errStream(f.Name.String() + " is not in the backup before")
+	}
+	d.there[f.Name] = true
+	d.info.Files = append(d.info.Files, f)
+	d.bytes += f.Size
+	if kept {
+		return nil
+	}
+	d.info.Sent++
+	d.inside, d.left = true, f.Size
+	return d.to.file(f)
+}
+
+// finish ends the file before, if there is one, or else the layout.
+func (d *reader) finish() error {
+	if !d.listed {
+		return d.decodeLayout()
+	}
+	if !d.inside {
+		return nil
+	}
+	d.inside = false
+	if d.left > 0 {
+		return errStream(fmt.Sprintf("a file lacks %d bytes", d.left))
+	}
+	return d.to.closeFile()
+}
+
+func (d *reader) decodeLayout() (err error) {
+	d.listed = true
+	if !d.header.life.IsZero() {
+		if !d.unlocked {
+			return errStream("no layout")
+		}
+		if d.dec == nil {
+			return nil
+		}
+		if err := d.opened(); err != nil {
+			return err
+		}
+	}
+	edit, err := manifest.DecodeEdit(d.edit)
+	if errors.Is(err, errs.ErrFormat) { // of a later release
+		return err
+	}
+	if err == nil {
+		d.layout, err = layout.New().Apply(edit)
+	}
+	if err != nil {
+		return errStream("layout: " + err.Error())
+	}
+	if d.layout.LastVersion() != d.header.version {
+		return errStream(fmt.Sprintf("layout of version %d, want %d", d.layout.LastVersion(), d.header.version))
+	}
+	d.edit, d.wanted = nil, make(map[filename.Name]int64)
+	for f := range d.layout.Files() {
+		d.wanted[f.Name] = f.Size
+	}
+	return nil
+}
+
+// ended handles the end record.
+func (d *reader) ended(at int64) error {
+	if err := d.finish(); err != nil {
+		return d.placed(err, at)
+	}
+	d.digest.Sum(d.info.Digest[:0])
+	want := ending{files: uint64(len(d.info.Files)), bytes: uint64(d.bytes), records: d.records, digest: d.info.Digest}
+	switch got := decodeEnding(d.stored); {
+	case got != want:
+		return errs.NewCorruption(streamName, at, "end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
+			want.files, want.bytes, want.records, want.digest[:4], got.files, got.bytes, got.records, got.digest[:4])
+	case len(d.there) < len(d.wanted):
+		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted)-len(d.there))
+	}
+	d.info.Bytes = d.off
+	return d.to.end(d.info)
+}
+
+// read reads len(p) bytes.
+func (d *reader) read(p []byte) error {
+	n, err := io.ReadFull(d.r, p)
+	d.off += int64(n)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errs.NewCorruption(streamName, d.off, "truncated at byte %d", d.off)
+	}
+	return err
+}

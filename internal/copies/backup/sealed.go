@@ -1,0 +1,111 @@
+package backup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/keyring"
+)
+
+// The stream of an encrypted store has the store's files as they are, encrypted. The layout has
+// keys and names: it is encrypted under the life that the header names. The keyring is in the
+// stream, too: its data keys are wrapped.
+
+// describeHead is the length of what is ahead of the layout in the encrypted text: u64 length of
+// the layout's edit, u64 reserved, u64 seed of the key hash.
+const describeHead = 24
+
+// mostKeys bounds the length of a keyring in a stream, in bytes.
+const mostKeys = 8 << 20
+
+// file names the stream to its key.
+func (h *header) file() crypt.File { return crypt.File{UUID: h.uuid, Kind: kind} }
+
+// describe returns the layout's edit behind its head: the text that is encrypted.
+func describe(edit []byte, seed uint64) []byte {
+	text := binary.LittleEndian.AppendUint64(nil, uint64(len(edit)))
+	text = binary.LittleEndian.AppendUint64(text, 0) // reserved
+	text = binary.LittleEndian.AppendUint64(text, seed)
+	return append(text, edit...)
+}
+
+// encrypt encrypts the payload of the next record, for which buf is, and appends the tag.
+func (w *writer) encrypt(buf []byte) ([]byte, error) {
+	at, text := w.off+recordSize, buf[recordSize:]
+	if _, err := w.enc.Begin(at, int64(len(text))); err != nil {
+		return nil, err
+	}
+	tag, err := w.enc.Encrypt(text, text, crypt.Layout, at, w.header.encode())
+	return append(buf, tag[:]...), err
+}
+
+// unlock makes what decrypts the layout, once the keyring was read. Without a provider the
+// layout stays unread.
+func (d *reader) unlock() (err error) {
+	d.unlocked = true
+	if d.header.life.IsZero() {
+		return nil
+	}
+	if d.content, err = decodeKeys(d.keys, d.header.uuid); err != nil || d.provider == nil {
+		return err
+	}
+	if d.ring, err = d.content.Ring(d.provider); err != nil {
+		return err
+	}
+	d.dec, err = d.ring.Open(d.header.file(), d.header.life)
+	if errors.Is(err, crypt.ErrTag) {
+		return errStream(err.Error())
+	}
+	return err
+}
+
+// decodeKeys reads the keyring of a stream.
+func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
+	const numberAt = 32
+	if len(p) < numberAt+8 {
+		return nil, errStream("no keyring")
+	}
+	content, wrong := keyring.Decode(p, uuid, entry.FileNum(binary.LittleEndian.Uint64(p[numberAt:])))
+	if len(wrong) > 0 {
+		// The checksums of the stream are right: it was damaged when it was sent.
+		return nil, fmt.Errorf("keyring of the backup: %w", errors.Join(wrong...))
+	}
+	return content, nil
+}
+
+// decrypt decrypts a piece of the layout and appends it. at is the offset of its payload in the
+// stream.
+func (d *reader) decrypt(at int64) error {
+	if d.dec == nil {
+		return nil
+	}
+	n := len(d.stored) - crypt.TagSize
+	if n <= 0 {
+		return errStream("layout shorter than a tag")
+	}
+	tag, text := crypt.Tag(d.stored[n:]), d.stored[:n]
+	if err := d.dec.Decrypt(text, text, &tag, crypt.Layout, at, 0, d.header.encode()); err != nil {
+		return errStream("layout: " + err.Error())
+	}
+	d.edit = append(d.edit, text...)
+	return nil
+}
+
+// opened divides the decrypted text into layout and seed.
+func (d *reader) opened() error {
+	p := d.edit
+	if len(p) < describeHead {
+		return errStream("layout cut")
+	}
+	edit, reserved := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+	d.header.seed = binary.LittleEndian.Uint64(p[16:])
+	p = p[describeHead:]
+	if edit != uint64(len(p)) || reserved != 0 {
+		return errStream("layout of another length")
+	}
+	d.edit = p
+	return nil
+}

@@ -1,0 +1,123 @@
+package backup
+
+import (
+	"context"
+	"errors"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/vfs"
+)
+
+// sender reads and verifies the files of a store, on a goroutine of its own, ahead of the writer.
+type sender struct {
+	checkpoint.Fileset
+	ctx    context.Context
+	steady *checkpoint.Steady
+	verify *checkpoint.Verifier // reads through steady
+	files  []*planned
+
+	file vfs.File // that is being sent
+	sent int64    // bytes of it
+	out  chan *piece
+	free chan *piece
+}
+
+// piece is a part of the stream on its way to the writer: the beginning of a file, or bytes of
+// it.
+type piece struct {
+	begins *planned // nil: the next bytes of the file
+	buf    []byte   // has room for the head of a record, and then the bytes
+	zeros  bool
+}
+
+const pieces = 32 // on their way to the writer at most: 8 MB
+
+func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
+	t := &sender{Fileset: s, ctx: ctx, steady: checkpoint.NewSteady(s.FS)}
+	s.FS = t.steady
+	t.verify = checkpoint.NewVerifier(s)
+	t.out, t.free = make(chan *piece, pieces), make(chan *piece, pieces)
+	for range pieces {
+		t.free <- new(piece)
+	}
+	return t
+}
+
+// run sends all files of the plan, and then closes out.
+func (s *sender) run() error {
+	defer close(s.out)
+	defer s.verify.Close()
+	for _, f := range s.files {
+		if err := s.begin(f); err != nil {
+			return err
+		}
+		if f.kept {
+			continue
+		}
+		if err := s.content(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin tells the writer that the pieces of a file follow, or that the stream before has it.
+func (s *sender) begin(f *planned) error {
+	p, err := s.piece()
+	if err != nil {
+		return err
+	}
+	p.begins = f
+	s.out <- p // has room for all there are
+	return nil
+}
+
+// content verifies a file and sends it.
+func (s *sender) content(f *planned) (err error) {
+	path := s.verify.Files.Path(f.Name)
+	defer s.steady.Forget(path)
+	if s.file, err = s.steady.Open(path); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.file.Close()) }()
+	if got, err := s.printOf(s.file, &f.sent); err != nil || got != f.sent.Print {
+		return errors.Join(err, errs.NewCorruption(f.Name.String(), -1, "other bytes than a moment ago"))
+	}
+	s.sent = 0
+	err = s.verify.File(f.File, func(to int64) error { return s.send(min(to, f.sent.Size) / pieceBytes * pieceBytes) })
+	if err != nil {
+		return err
+	}
+	return s.send(f.sent.Size)
+}
+
+// send sends the bytes of the file up to an offset.
+func (s *sender) send(to int64) error {
+	for s.sent < to {
+		p, err := s.piece()
+		if err != nil {
+			return err
+		}
+		p.begins, p.buf = nil, resize(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
+		b := p.buf[recordSize:]
+		if err := pageio.ReadFull(s.file, b, s.sent); err != nil {
+			return err
+		}
+		p.zeros = allZero(b)
+		s.sent += int64(len(b))
+		s.out <- p
+	}
+	return nil
+}
+
+// piece returns a free piece.
+func (s *sender) piece() (*piece, error) {
+	select {
+	case p := <-s.free:
+		return p, errs.Ended(s.ctx)
+	case <-s.ctx.Done():
+		return nil, errs.Ended(s.ctx)
+	}
+}

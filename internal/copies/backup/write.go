@@ -1,0 +1,256 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/version/manifest"
+)
+
+// Options says how a stream is made.
+type Options struct {
+	Since    *Info // of the stream before; nil: a full one
+	Compress bool
+	Progress func(Progress) // may be nil
+}
+
+// Progress is how far a stream is, in bytes of files that are sent.
+type Progress struct{ Bytes, Total int64 }
+
+// Write sends the store s as one stream to w. The caller makes sure that no file of the layout is
+// removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since
+// is not of an earlier state of the store, and *errs.Corruption for damage. After an error the stream
+// has no end record.
+func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*Info, error) {
+	if err := o.check(&s); err != nil {
+		return nil, err
+	}
+	sending, cancel := context.WithCancel(ctx)
+	defer cancel()
+	from := newSender(sending, s)
+	if err := from.plan(o.Since); err != nil {
+		return nil, err
+	}
+	to, err := newWriter(ctx, w, s, &o)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range from.files {
+		if !f.kept {
+			to.total += f.sent.Size
+		}
+	}
+	if err := to.files(from, cancel); err != nil {
+		return nil, err
+	}
+	return to.info, to.end()
+}
+
+// files writes all of the stream but the end record.
+func (w *writer) files(from *sender, cancel func()) (err error) {
+	ended := make(chan error, 1)
+	go func() { ended <- from.run() }()
+	// A writer that panics leaves nothing behind, either.
+	defer func() {
+		cancel()
+		if reading := <-ended; err == nil {
+			err = reading
+		}
+	}()
+	if err := w.begin(); err != nil {
+		return err
+	}
+	for p := range from.out {
+		if err := w.piece(p); err != nil {
+			return err
+		}
+		from.free <- p
+	}
+	return nil
+}
+
+func (o *Options) check(s *checkpoint.Fileset) error {
+	switch {
+	case o.Since == nil:
+		return nil
+	case o.Since.UUID != s.UUID:
+		return foreign("the backup before is of another store")
+	case o.Since.Version > s.Layout.LastVersion():
+		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
+	}
+	return nil
+}
+
+// writer makes the bytes of a stream.
+type writer struct {
+	ctx      context.Context
+	w        io.Writer
+	store    checkpoint.Fileset
+	header   header
+	id       checksum.Identity
+	off      int64
+	digest   hash.Hash
+	records  uint64
+	enc      *crypt.Encrypter // of the layout; nil: the store is plain
+	coder    codec.Coder
+	compress bool
+	packed   []byte // memory for a record with a compressed payload
+	info     *Info
+
+	progress    func(Progress)
+	done, total int64
+}
+
+func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Options) (t *writer, err error) {
+	t = &writer{ctx: ctx, w: w, store: s, digest: sha256.New(), compress: o.Compress, progress: o.Progress}
+	t.header = header{
+		major: manifest.FormatMajor, minor: manifest.FormatMinor, uuid: s.UUID, seed: s.Seed, created: s.Created,
+		version: s.Layout.LastVersion(), milli: s.Milli,
+	}
+	if o.Since != nil {
+		t.header.follows = o.Since.Digest
+	}
+	if s.Ring != nil {
+		t.header.seed = 0
+		t.compress = false // encrypted bytes don't shrink
+		t.enc, t.header.life, err = s.Ring.New(t.header.file())
+	}
+	t.id = t.header.identity()
+	t.info = &Info{UUID: s.UUID, Version: t.header.version, Milli: s.Milli, Follows: t.header.follows}
+	return t, err
+}
+
+// begin writes the header and the layout.
+func (w *writer) begin() error {
+	p := w.header.encode()
+	w.digest.Write(p)
+	if err := w.write(p); err != nil {
+		return err
+	}
+	edit := manifest.AppendEdit(nil, w.store.Layout.Snapshot())
+	if w.enc != nil {
+		if err := w.pieces(keysRecord, w.store.Keys.Encode()); err != nil {
+			return err
+		}
+		edit = describe(edit, w.store.Seed)
+	}
+	if err := w.pieces(layoutRecord, edit); err != nil {
+		return err
+	}
+	w.report()
+	return nil
+}
+
+// pieces writes records of a kind for p. Those of the layout are encrypted if the store is.
+func (w *writer) pieces(kind recordKind, p []byte) (err error) {
+	most, secret := pieceBytes, w.enc != nil && kind == layoutRecord
+	if secret {
+		most -= crypt.TagSize
+	}
+	for part := range slices.Chunk(p, most) {
+		buf := room(part)
+		if secret {
+			if buf, err = w.encrypt(buf); err != nil {
+				return err
+			}
+		}
+		if err := w.record(kind, codec.None, len(buf)-recordSize, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room returns a copy of payload with room for the head of a record before it, and for a tag.
+func room(payload []byte) []byte {
+	return append(make([]byte, recordSize, recordSize+len(payload)+crypt.TagSize), payload...)
+}
+
+// piece writes a piece of the sender.
+func (w *writer) piece(p *piece) error {
+	if f := p.begins; f != nil {
+		w.info.Files = append(w.info.Files, f.sent)
+		if !f.kept {
+			w.info.Sent++
+		}
+		return w.record(fileRecord, codec.None, fileSize, room(f.sent.encode(f.kept)))
+	}
+	kind, packing, buf, length := dataRecord, codec.None, p.buf, len(p.buf)-recordSize
+	switch {
+	case p.zeros:
+		kind, buf = zerosRecord, buf[:recordSize]
+	case w.compress:
+		if packed := w.pack(buf[recordSize:]); packed != nil {
+			packing, buf = codec.Zstd, packed
+		}
+	}
+	err := w.record(kind, packing, length, buf)
+	w.done += int64(length)
+	if w.done%reportBytes < int64(length) || w.done == w.total {
+		w.report()
+	}
+	return err
+}
+
+// reportBytes is how much is sent between two reports of progress.
+const reportBytes = 4 << 20
+
+func (w *writer) report() {
+	if w.progress != nil {
+		w.progress(Progress{w.done, w.total})
+	}
+}
+
+// pack compresses b, behind room for a record. It returns nil unless that saves an eighth.
+func (w *writer) pack(b []byte) []byte {
+	if cap(w.packed) == 0 {
+		w.packed = make([]byte, recordSize+2*pieceBytes)
+	}
+	z := w.coder.Encode(w.packed[recordSize:recordSize], codec.Zstd, b)
+	if len(z) > len(b)-len(b)/8 || &z[0] != &w.packed[:recordSize+1][recordSize] {
+		return nil
+	}
+	return w.packed[:recordSize+len(z)]
+}
+
+// record writes a record that stands for length bytes. buf has room for its head, and then its
+// payload.
+func (w *writer) record(kind recordKind, packing codec.Codec, length int, buf []byte) error {
+	r := record{kind, packing, uint32(len(buf) - recordSize), uint32(length)}
+	r.encode(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
+	if kind != endRecord {
+		w.digest.Write(buf[:recordSize])
+		w.records++
+	}
+	return w.write(buf)
+}
+
+// end ends the stream.
+func (w *writer) end() error {
+	w.digest.Sum(w.info.Digest[:0])
+	e := ending{files: uint64(len(w.info.Files)), bytes: uint64(w.info.StoreBytes()), records: w.records, digest: w.info.Digest}
+	err := w.record(endRecord, codec.None, endSize, room(e.encode()))
+	w.info.Bytes = w.off
+	return err
+}
+
+func (w *writer) write(p []byte) error {
+	if err := errs.Ended(w.ctx); err != nil {
+		return err
+	}
+	n, err := w.w.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	w.off += int64(n)
+	return err
+}

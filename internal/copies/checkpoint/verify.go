@@ -1,0 +1,98 @@
+package checkpoint
+
+import (
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// Verifier verifies files of a Fileset, one after the other. It has few of them open, and the
+// indexes of one run in memory.
+type Verifier struct {
+	Files  *files.Opener
+	layout *layout.Layout
+	run    *view.Run // of the file that was verified last; nil: none is open
+}
+
+// openFiles is how many descriptors a Verifier uses.
+const openFiles = 64
+
+// NewVerifier returns a Verifier that reads by FS.Open and ReadAt only.
+func NewVerifier(s Fileset) *Verifier {
+	return &Verifier{layout: s.Layout, Files: files.New(files.Config{
+		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
+	})}
+}
+
+// Open opens all files and closes them again, to find what Open of the store would refuse.
+func (v *Verifier) Open() error {
+	var all view.View
+	defer all.Close()
+	return v.Files.OpenLayout(v.layout, &all)
+}
+
+// verifyBytes is how many bytes are verified between two calls of File's function: less than
+// Steady has in memory.
+const verifyBytes = 4 << 20
+
+// File reads a file whole, and checks every checksum of it. Now and then it calls verified with
+// the offset up to which that was done, and it ends if verified returns an error.
+func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
+	switch {
+	case f.Run != nil:
+		return v.runFile(f, verified)
+	case f.Kind == filename.Remap:
+		m, err := segment.OpenRemap(v.Files.Segments(), f.Number, f.Life, true) // verifies all of it
+		if err == nil {
+			err = m.Close()
+		}
+		return err
+	}
+	s, err := v.Files.OpenSegment(f.Kind, f.Number, files.OptionsOf(f.Segment))
+	if err != nil {
+		return files.Missing(err, "a segment that the manifest names")
+	}
+	defer s.Discard()
+	at := new(segment.Scrubbed)
+	for done := false; !done; {
+		if done, err = s.Scrub(v.Files.Segments(), at, verifyBytes); err != nil {
+			return err
+		}
+		if err := verified(at.Offset()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *Verifier) runFile(f layout.File, verified func(to int64) error) (err error) {
+	if v.run == nil || v.run.ID != f.Run.ID {
+		v.Close()
+		if v.run, err = v.Files.OpenRun(f.Run); err != nil {
+			return files.Missing(err, "a run that the manifest names")
+		}
+	}
+	var found *errs.Corruption
+	at, done := int64(0), false
+	for !done {
+		at, done = v.run.Scrub(f.Number, at, verifyBytes, func(c *errs.Corruption) { found = c })
+		if found != nil {
+			return found
+		}
+		if err := verified(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes what is open. The Verifier can be used again.
+func (v *Verifier) Close() {
+	if v.run != nil {
+		v.run.Discard()
+	}
+	v.run = nil
+}

@@ -1,0 +1,408 @@
+// Package follow reads a store that another process is writing: it makes Views of what the
+// manifest and the journal say at a moment. It takes no lock that the writer waits for.
+//
+// It knows the writer by its files only. Files that a manifest names never change, and a file
+// that is open stays readable when its name is removed. So a View is right if all its files are
+// open, and the manifest, read again after they were opened, still has the same data (docs/adr,
+// 51).
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/journal"
+)
+
+// Config is what a Follower needs.
+type Config struct {
+	Log        *manifest.Log // read-only
+	Files      *files.Opener
+	Views      *view.Set
+	Journal    journal.ReplayConfig // where the journal is
+	Seed       uint64               // of the key hash
+	TableBytes int                  // of a memtable
+	Memory     int64                // bytes that memtables may take; 0 = no bound
+	Policy     policy.Options
+	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context
+}
+
+// Follower makes the Views of a store that follows another process. Its methods may be
+// called by any number of goroutines.
+type Follower struct {
+	c Config
+
+	turn    jobs.Turn // of one Refresh or Verify after the other; guards:
+	journal *journal.Follower
+	tables  []*table        // newest first; not empty after the first Refresh
+	opened  view.View       // files that attempts of this Refresh have opened and no other View has
+	ctx     context.Context // of the Refresh under way
+	broken  bool            // the tables may lack something, or have it twice
+	checked int64           // bytes added since memory was looked at
+	frames  entry.Version   // last version of the journal's frames that were read
+	apart   entry.Version   // greatest version before a frame that no frame has: the manifest must know it
+	session uint64          // the last one that the current View knows: it has written nothing of a later one
+	shown   frame.Name      // the last frame of the journal that the current View has
+}
+
+// table is a memtable with the entries of some journal segments.
+type table struct {
+	*view.Table
+	first entry.FileNum // first of its segments; 0 while it has none
+	held  bool          // a View has it, and discards it
+}
+
+// The entries of the next journal segment go to the same memtable while that is filled to less
+// than 1/16. So there are few memtables, and each is dropped once the writer has flushed its
+// segments.
+const smallTable = 16
+
+// checkEvery is how many bytes are added between two checks of the memory limit.
+const checkEvery = 1 << 20
+
+// New returns a Follower. The Set has no View before the first Refresh.
+func New(c Config) *Follower {
+	f := &Follower{c: c, turn: jobs.NewTurn()}
+	f.journal = journal.NewFollower(c.Journal, f.add)
+	return f
+}
+
+// A Refresh that fails is tried again for about half a second, as the writer may have changed the
+// files meanwhile.
+const (
+	attempts  = 20
+	mostPause = 40 * time.Millisecond
+)
+
+// errMoved says that the manifest tells of other data than before the journal was read.
+var errMoved = errors.New("the manifest has gone on")
+
+// Refresh makes everything visible that was durable when it was called, or more, and
+// returns the newest version. After an error all is as before.
+func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
+	if err := f.turn.Take(ctx); err != nil {
+		return 0, err
+	}
+	defer f.turn.Leave()
+	defer f.c.Keys(ctx)()
+	return f.catchUp(ctx)
+}
+
+// During calls fn after a Refresh, with the journal segments that are not in runs, up to where
+// they were read. No other Refresh runs meanwhile, so that memtables and journal stay as they are.
+// It begins again, for some time, if fn returns fs.ErrNotExist: the writer has gone on.
+func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.SegmentInfo) error) error {
+	if err := f.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.Leave()
+	defer f.c.Keys(ctx)()
+	for try := 1; ; try++ {
+		_, err := f.catchUp(ctx)
+		if err == nil {
+			err = fn(f.journal.Segments())
+		}
+		if !errors.Is(err, fs.ErrNotExist) || try == attempts {
+			return err
+		}
+		wait(ctx, mostPause)
+	}
+}
+
+// catchUp is Refresh in the turn, and while keys are asked for within the context.
+func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
+	f.ctx = ctx
+	defer f.letGo()
+	pause := time.Millisecond
+	for try := 1; ; {
+		err := errs.Ended(ctx)
+		if err == nil && f.c.Views.Closed() {
+			err = errs.ErrClosed
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err = f.refresh(); err == nil {
+			return f.c.Views.Visible(), nil
+		}
+		if err == errMoved {
+			continue // what was read and opened is kept, so there is less to do next time
+		}
+		if final(err) || try == attempts {
+			return 0, err
+		}
+		try++
+		wait(ctx, pause)
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// letGo closes the files that were opened for a View that was not installed, and forgets the context.
+func (f *Follower) letGo() {
+	f.ctx = nil
+	f.opened.Close()
+	f.opened = view.View{}
+}
+
+// wait waits for a pause, or until ctx ends.
+func wait(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+// final reports whether another attempt would fail in the same way. An absent key is not final:
+// the writer removes a data key once nothing is under it, so the manifest that was read is old.
+func final(err error) bool {
+	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
+}
+
+func (f *Follower) refresh() error {
+	if err := f.c.Log.Refresh(); err != nil {
+		return err
+	}
+	l := f.c.Log.Layout()
+	if err := f.journal.Same(files.Known(l)); err != nil {
+		return err
+	}
+	if !l.Sessions().Found(f.session, f.shown) {
+		return fmt.Errorf("%w: the journal was shown up to {%v}, and another session has found it without that", errs.ErrForeign, f.shown)
+	}
+	f.fit(l)
+	if err := f.read(l); err != nil {
+		return err
+	}
+	next, err := f.c.Files.NextView(f.c.Views.Current(), &f.opened, l, f.journal.Segments())
+	if err == nil {
+		err = f.still(l)
+	}
+	if err != nil {
+		return err
+	}
+	f.install(next)
+	return nil
+}
+
+// fit drops the memtables whose entries are in runs of l. If a memtable also has other
+// entries, the journal is read again.
+func (f *Follower) fit(l *layout.Layout) {
+	flushed := l.FlushedTo()
+	across := slices.ContainsFunc(f.tables, func(t *table) bool { return t.first != 0 && t.first <= flushed && flushed < t.Last })
+	if across || f.broken {
+		f.journal.Reset()
+	}
+	f.tables = slices.DeleteFunc(f.tables, func(t *table) bool {
+		gone := across || f.broken || t.first != 0 && t.Last <= flushed
+		if gone && !t.held {
+			t.Discard()
+		}
+		return gone
+	})
+	f.broken = false
+	if len(f.tables) == 0 {
+		f.begin()
+	}
+}
+
+func (f *Follower) begin() {
+	t := &table{Table: view.NewTable(memtable.Options{Seed: f.c.Seed, Limit: f.c.TableBytes})}
+	f.tables = append([]*table{t}, f.tables...)
+}
+
+// read adds the records of the journal that are newer than l and were not read yet.
+func (f *Follower) read(l *layout.Layout) error {
+	return f.journal.Follow(files.Known(l))
+}
+
+// add adds the records of a frame. Nobody sees them before they are published.
+func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error {
+	f.broken = true // until all records were added, also if that panics
+	if err := f.addFrame(pos, payload, h); err != nil {
+		return err
+	}
+	f.broken = false
+	return nil
+}
+
+func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) error {
+	active := f.tables[0]
+	if pos.Segment != active.Last && !active.Empty() {
+		full, err := f.full(active, pos.Segment)
+		if err != nil {
+			return err
+		}
+		if full {
+			f.begin()
+			active = f.tables[0]
+		}
+	}
+	if active.first == 0 {
+		active.first = pos.Segment
+	}
+	if f.checked += int64(len(payload)); f.checked >= checkEvery {
+		f.checked = 0
+		if err := cmp.Or(errs.Ended(f.ctx), f.affordable()); err != nil {
+			return err
+		}
+	}
+	if h.FirstVersion > f.frames+1 {
+		f.apart = max(f.apart, h.FirstVersion-1)
+	}
+	f.frames = max(f.frames, h.LastVersion())
+	records := h.Walk(payload, pos.Offset)
+	return addTo(active.Table, f.c.Seed, pos.Segment, &records)
+}
+
+// full reports whether a memtable ends before the segment num.
+func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
+	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
+		return true, nil
+	}
+	info, err := f.c.Journal.FS.Stat(f.c.Files.Path(filename.New(filename.Journal, num)))
+	return t.Bytes()+info.Size >= memtable.MaxBytes, err
+}
+
+func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
+	a := view.Addition{To: t, At: entry.Position{Segment: segment}, Seed: seed}
+	var r entry.Record
+	for records.More() {
+		a.At.Offset = records.At()
+		if err := records.Next(&r); err != nil {
+			return a.Wrap(err)
+		}
+		if err := a.Record(&r); err != nil {
+			return err
+		}
+	}
+	a.Finish()
+	if a.Expires != 0 {
+		t.Expires(a.Expires)
+	}
+	return nil
+}
+
+// affordable returns an error if the memtables, with those that only open transactions read, take
+// more than Config.Memory.
+func (f *Follower) affordable() error {
+	if f.c.Memory == 0 {
+		return nil
+	}
+	var bytes int64
+	if f.c.Views.Current() != nil {
+		f.c.Views.Reclaim()
+		_, bytes = f.c.Views.Memtables()
+	}
+	for _, t := range f.tables {
+		if !t.held {
+			bytes += t.Bytes()
+		}
+	}
+	if bytes > f.c.Memory {
+		return fmt.Errorf("%w: what the writer has not flushed, and what open transactions see, takes more than MemoryLimit, %d bytes", errs.ErrInvalid, f.c.Memory)
+	}
+	return nil
+}
+
+// still returns errMoved if the manifest no longer has the data of l. Then the journal, as it
+// was read, may not fit l: segments may have been removed before they were read, and a commit may
+// come after a large transaction or a new keyspace, of which only the manifest tells.
+func (f *Follower) still(l *layout.Layout) error {
+	if err := f.c.Log.Refresh(); err != nil {
+		return err
+	}
+	if !sameData(f.c.Log.Layout(), l) {
+		return errMoved
+	}
+	if f.apart > f.c.Log.Layout().LastVersion() {
+		return errs.NewCorruption(filename.Of(filename.Journal, f.journal.End().File), -1, "a frame follows version %d, which is not known", f.apart)
+	}
+	if last := f.last(l); last < f.c.Views.Visible() {
+		return fmt.Errorf("%w: the store ends at version %d, and had %d", errs.ErrForeign, last, f.c.Views.Visible())
+	}
+	return nil
+}
+
+// sameData reports whether two layouts have the same entries and keyspaces, and no session is new.
+func sameData(a, b *layout.Layout) bool {
+	return a == b || a.FlushedTo() == b.FlushedTo() && a.Sessions().Last() == b.Sessions().Last() &&
+		slices.EqualFunc(a.Runs(), b.Runs(), func(a, b *layout.Run) bool { return a.ID == b.ID }) &&
+		slices.EqualFunc(a.Keyspaces(), b.Keyspaces(), func(a, b layout.Keyspace) bool { return a.ID == b.ID && a.Name == b.Name })
+}
+
+// last returns the newest version that was read.
+func (f *Follower) last(l *layout.Layout) entry.Version {
+	return max(l.LastVersion(), f.journal.End().LastVersion)
+}
+
+// install makes next the current View, and publishes its newest version.
+func (f *Follower) install(next *view.View) {
+	for _, t := range f.tables {
+		t.held = true
+		next.Tables = append(next.Tables, t.Table)
+	}
+	next.Unclustered = policy.FindUnclustered(next.Layout, policy.State{}, f.c.Policy)
+	f.c.Views.Floors.Follow(next.Layout)
+	f.c.Views.Replace(next)
+	f.opened = view.View{}
+	f.session, f.shown = next.Layout.Sessions().Last(), f.journal.End().Name
+	f.c.Views.Publish(f.last(next.Layout))
+	f.c.Views.Reclaim()
+}
+
+// Close discards the memtables that no View has. Close the Set before.
+func (f *Follower) Close() {
+	f.turn.Always()
+	defer f.turn.Leave()
+	for _, t := range f.tables {
+		if !t.held {
+			t.Discard()
+		}
+	}
+	f.tables, f.broken = nil, true
+}
+
+// Verify checks SUPER and the manifest as they are now, as manifest.Log.Verify does. It tries
+// again while they are damaged, for 20 ms or more, as the writer may be writing them.
+func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) error {
+	if err := f.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.Leave()
+	defer f.c.Keys(ctx)()
+	for try := 1; ; try++ {
+		if err := errs.Ended(ctx); err != nil {
+			return err
+		}
+		var found []*errs.Corruption
+		err := f.c.Log.Refresh()
+		if err == nil {
+			err = f.c.Log.Verify(func(c *errs.Corruption) { found = append(found, c) })
+		}
+		// What the writer was writing will be complete next time.
+		if err == nil && len(found) == 0 || try == attempts {
+			for _, c := range found {
+				report(c)
+			}
+			return view.Reported(err, report)
+		}
+		wait(ctx, time.Millisecond)
+	}
+}

@@ -1,0 +1,231 @@
+package salvage
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// harvest reads all journal and value segments. Records that no run has yet are strong: they
+// count as entries of runs do. Other records are weak: they count only where a run has a hole,
+// or as another copy of a value. Deletes are always strong, as newer versions win over them.
+type harvest struct {
+	*survey
+	flushed      entry.Version // every version up to this one is in a run
+	strong, weak *sorter
+	ranges       *rangeDeletes
+
+	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
+	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
+	durable uint64                          // greatest number of a journal frame that was durable
+	ends    map[uint64]bool                 // numbers of the last frames of segments
+	unknown uint64                          // number of records of the present segment whose version is not known
+}
+
+func (h *harvest) run(ctx context.Context) error {
+	if err := h.journal(); err != nil {
+		return err
+	}
+	for _, kind := range []filename.Kind{filename.Journal, filename.Value} {
+		for _, num := range h.files[kind] {
+			if err := errs.Ended(ctx); err != nil {
+				return err
+			}
+			if err := h.segment(ctx, kind, num); err != nil {
+				return err
+			}
+		}
+	}
+	return h.missing()
+}
+
+// journal reads the headers of all journal segments, to find out which frames count.
+func (h *harvest) journal() error {
+	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
+	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
+	for _, e := range h.layout.JournalEnds() {
+		h.durable = max(h.durable, e.Number)
+		h.ends[e.Number] = true
+	}
+	for _, num := range h.files[filename.Journal] {
+		r, err := h.openSegment(filename.New(filename.Journal, num))
+		if err != nil {
+			continue // segment reports it
+		}
+		if p := r.Header.Before.File; p != 0 {
+			if at, found := h.void[p]; !found || r.Header.FirstFrame() < at {
+				h.void[p] = r.Header.FirstFrame()
+			}
+			h.upTo[p] = max(h.upTo[p], r.Header.PrevVersion)
+		}
+		h.version = max(h.version, r.Header.PrevVersion)
+		d, err := r.Durable()
+		h.durable = max(h.durable, d)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named reports whether a segment may have records that count.
+func (h *harvest) named(kind filename.Kind, num entry.FileNum) bool {
+	return !h.exact || h.layout.Segment(num) != nil || kind == filename.Journal && num > h.layout.FlushedTo()
+}
+
+// unflushed reports whether a record is in no run yet.
+func (h *harvest) unflushed(kind filename.Kind, num entry.FileNum, v entry.Version) bool {
+	if h.exact {
+		return kind == filename.Journal && num > h.layout.FlushedTo()
+	}
+	return v > h.flushed
+}
+
+// segment reads the records of a segment.
+func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
+	if !h.named(kind, num) {
+		return nil
+	}
+	name := filename.New(kind, num)
+	r, err := h.openSegment(name)
+	if err != nil {
+		c := damaged(name, -1, true, "it can't be opened")
+		c.Err = err
+		h.lose(c)
+		h.doubtIn(name)
+		return nil
+	}
+	defer func() { _ = r.Close() }() // it is only read
+	h.unknown = 0
+	records := 0
+	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
+		if records++; records%1024 == 0 && ctx.Err() != nil {
+			return errs.Ended(ctx)
+		}
+		return h.record(name, off, rec)
+	}, func(from, to int64) {
+		h.doubtIn(name)
+		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
+	})
+	h.end(r, name, err == nil)
+	return err
+}
+
+// end reports what the segment r has lost. read says that it was read to its end.
+func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
+	if !r.Sealed {
+		h.doubtIn(name)
+	}
+	h.ends[r.Last] = true
+	if last := h.lastFrame(name); read && r.Last < last {
+		h.lose(damaged(name, r.End(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
+	}
+	if h.unknown > 0 {
+		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
+	}
+}
+
+// lastFrame returns the number of the last frame that an unflushed journal segment is known to
+// have had; 0 if none is known.
+func (h *harvest) lastFrame(name filename.Name) uint64 {
+	if name.Kind != filename.Journal || name.Number <= h.layout.FlushedTo() {
+		return 0
+	}
+	last := h.void[name.Number] // its successor begins with this one
+	if last > 0 {
+		last--
+	}
+	for _, e := range h.layout.JournalEnds() {
+		if e.File == name.Number {
+			last = max(last, e.Number)
+		}
+	}
+	return last
+}
+
+// record adds a record to the sorter that it belongs to.
+func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error {
+	e := entry.Entry{Key: rec.Key, Value: rec.Value, Version: rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Raw: rec.Raw}
+	if e.Version == 0 {
+		e.Version = h.stamps[name]
+	}
+	switch {
+	case e.Version == 0:
+		h.unknown++
+		return nil
+	case len(e.Key) == 0 || h.forgotten(e.Key):
+		return nil
+	}
+	h.version = max(h.version, e.Version)
+	switch {
+	case e.Kind == entry.RangeDelete:
+		if t := (rangedel.Tombstone{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
+			return h.ranges.add(t)
+		}
+		return nil // no transaction writes such a record
+	case e.Kind == entry.Delete:
+		e.Value, e.Raw = nil, 0
+		return h.strong.add(&e)
+	case rec.Own && rec.Size >= layout.Granule:
+		e.Value, e.Separated = nil, true
+		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
+	}
+	if h.unflushed(name.Kind, name.Number, e.Version) {
+		return h.strong.add(&e)
+	}
+	if s := h.layout.Segment(name.Number); s != nil && e.Separated && s.IsDead(uint64(off)) {
+		return nil
+	}
+	return h.weak.add(&e)
+}
+
+// doubtIn notes that records of a segment are lost. If it is one of a large transaction, they may
+// have replaced records of the same version in earlier ones.
+func (h *harvest) doubtIn(name filename.Name) {
+	if at := h.stamps[name]; at != 0 {
+		h.doubt[at] = max(h.doubt[at], name.Number)
+	}
+}
+
+// missing reports the segments that should exist, and don't.
+func (h *harvest) missing() error {
+	for name := range h.stamps {
+		if name.Kind == filename.Value && !h.has(name.Kind, name.Number) {
+			h.doubtIn(name)
+		}
+	}
+	for _, s := range h.layout.Segments() {
+		if s.State().Status == layout.Live && h.exact && !h.has(s.Kind, s.Num) {
+			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
+		}
+	}
+	h.missingJournal()
+	return nil
+}
+
+// missingJournal reports the journal segments that had durable frames, and don't exist.
+func (h *harvest) missingJournal() {
+	lost := map[entry.FileNum]bool{}
+	for _, e := range h.layout.JournalEnds() {
+		lost[e.File] = e.File > h.layout.FlushedTo()
+	}
+	// The manifest names some segments only; others are named by the next segment. A segment without
+	// frames is no loss.
+	for num, next := range h.void {
+		had := next-1 <= h.durable && !h.ends[next-1]
+		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])
+	}
+	for _, num := range slices.Sorted(maps.Keys(lost)) {
+		if lost[num] && !h.has(filename.Journal, num) {
+			h.lose(damaged(filename.New(filename.Journal, num), -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package salvage
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// unlock makes the keys of an encrypted store, and returns all that SUPER says, which may be
+// damaged. Without its keyring, nothing of such a store can be read.
+func (v *survey) unlock(super manifest.Super) (manifest.Super, error) {
+	known := super.UUID != [16]byte{}
+	encrypted := super.Encrypted() || !known && (v.s.Keys != nil || len(v.files[filename.Keyring]) > 0)
+	switch {
+	case encrypted && v.s.Keys == nil:
+		return super, fmt.Errorf("%w: the store is encrypted, and Keys is nil", errs.ErrKey)
+	case !encrypted && v.s.Keys != nil:
+		return super, fmt.Errorf("%w: Keys is set, and the store is not encrypted", errs.ErrKey)
+	case !encrypted:
+		return super, nil
+	}
+	content, err := keyring.Load(v.s.FS, v.s.Dir, v.uuid)
+	if err != nil {
+		return super, err
+	}
+	if v.ring, err = content.Ring(v.s.Keys); err != nil {
+		return super, err
+	}
+	if err := v.fit(content); err != nil || !known {
+		return super, err
+	}
+	whole, err := manifest.OpenSuper(v.s.FS, v.s.Dir, v.ring)
+	if err != nil {
+		// Its checksum is right, and so are the keys: somebody has changed it.
+		v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
+		return super, nil
+	}
+	return whole, nil
+}
+
+// fit returns errs.ErrKey if no data key can be unwrapped. Files under a single one that can't
+// are lost.
+func (v *survey) fit(content *keyring.Content) (err error) {
+	for _, k := range content.Keys {
+		if _, err = v.ring.Open(crypt.File{}, crypt.Life{Key: k.ID, Cipher: k.Cipher}); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// mayBePlain reports whether a file counts though it is not encrypted. Who can write files of an
+// encrypted store, and has no key, can put any plain one there. So only those count that an edit,
+// or an encrypted run, says to be plain, as EncryptStore leaves them.
+func (v *survey) mayBePlain(name filename.Name) bool {
+	life, told := v.lives[name]
+	return v.ring == nil || told && life.IsZero()
+}
+
+func plainFile(name filename.Name) error {
+	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
+}
+
+// lifeOf returns the life of a segment or remap: that in its header, or else in an edit.
+func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
+	l, err := segment.LifeOf(v.segments(), name.Kind, name.Number)
+	if err != nil {
+		l = v.lives[name]
+	}
+	if l.IsZero() && !v.mayBePlain(name) {
+		return l, plainFile(name)
+	}
+	return l, nil
+}
+
+// openRun opens what is left of a file of a run.
+func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
+	name := filename.New(filename.Run, num)
+	cfg := v.runs()
+	cfg.Keyed = !v.mayBePlain(name)
+	return run.OpenRemains(cfg, num, v.stamps[name], v.lives[name])
+}
+
+// endOf returns the recorded end of a segment, to which it is read and no further; 0 if no end is
+// recorded. Behind it lies what a crash has left.
+func (v *survey) endOf(name filename.Name) int64 {
+	if s := v.layout.Segment(name.Number); s != nil && s.Kind == name.Kind {
+		return int64(s.FileBytes)
+	}
+	ends := v.layout.JournalEnds()
+	if n := len(ends); n > 0 && v.layout.CleanClose() && name.Kind == filename.Journal && ends[n-1].File == name.Number {
+		return ends[n-1].Offset
+	}
+	return 0
+}
+
+// openSegment opens what is left of a segment.
+func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
+	r, err := segment.OpenRemains(v.segments(), name.Kind, name.Number, v.lives[name], v.endOf(name))
+	if err == nil && r.Plain() && !v.mayBePlain(name) {
+		return nil, errors.Join(plainFile(name), r.Close())
+	}
+	return r, err
+}

@@ -1,0 +1,233 @@
+package salvage
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"errors"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// head is a source of the merge, which is at an entry: a run, or else a list.
+type head struct {
+	run  *runSource
+	list ordered
+	weak bool
+	rank int // of several sources at the same key and version, the least rank comes first
+}
+
+func (h *head) entry() *entry.Entry {
+	if h.run != nil {
+		return h.run.e
+	}
+	return h.list.Entry()
+}
+
+func (h *head) next() bool {
+	if h.run != nil {
+		return h.run.next()
+	}
+	return h.list.Next()
+}
+
+// heads is a heap; the least entry is first.
+type heads []*head
+
+func (h heads) Len() int      { return len(h) }
+func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(x any)   { *h = append(*h, x.(*head)) }
+func (h heads) Less(i, j int) bool {
+	c := entry.Compare(h[i].entry(), h[j].entry())
+	return c < 0 || c == 0 && h[i].rank < h[j].rank
+}
+func (h *heads) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// chooser decides which version of each key is written. It is offered the versions newest first.
+type chooser struct {
+	*survey
+	sources *sources
+	out     *output
+	now     uint64 // Unix milliseconds
+	key     []byte
+	began   bool
+	decided bool          // older versions of key don't count
+	failed  entry.Version // newest version whose value can't be read; 0 = none
+	at      entry.Handle  // of that value; zero if it has none
+	why     error         // why it can't be read
+
+	ranges *rangedel.Cover // the range deletes; nil: there are none
+}
+
+// merge writes the newest version of each key.
+func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *rangeDeletes) error {
+	h := c.runs()
+	for i, s := range []*sorter{strong, weak} {
+		it, err := s.iterator()
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		if it.First() {
+			h = append(h, &head{list: it, weak: i == 1, rank: i + 1})
+		}
+		if it.Err() != nil {
+			return it.Err()
+		}
+	}
+	sources, err := ranges.sources()
+	if err != nil {
+		return err
+	}
+	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, sources...)
+	defer c.ranges.Close()
+	heap.Init(&h)
+	for n := 0; len(h) > 0; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return errs.Ended(ctx)
+		}
+		if err := c.step(&h); err != nil {
+			return err
+		}
+	}
+	c.end()
+	return nil
+}
+
+// runs moves each run to its first entry, and then frees its memory until it is needed.
+func (c *chooser) runs() (h heads) {
+	for _, s := range c.sources.list {
+		some := s.next()
+		s.tell()
+		if some {
+			s.park()
+			h = append(h, &head{run: s})
+		}
+	}
+	return h
+}
+
+// step offers the least entry, and moves its source on.
+func (c *chooser) step(h *heads) error {
+	top := (*h)[0]
+	if top.run != nil && top.run.parked {
+		top.run.unpark()
+	}
+	if err := c.offer(top.entry(), top.weak); err != nil {
+		return err
+	}
+	if top.next() {
+		heap.Fix(h, 0)
+	} else {
+		heap.Pop(h)
+	}
+	if top.run != nil {
+		top.run.tell()
+		return nil
+	}
+	return top.list.Err()
+}
+
+// offer is called for each entry in order. It writes the entry if that is the version to keep.
+func (c *chooser) offer(e *entry.Entry, weak bool) error {
+	if !c.began || !bytes.Equal(c.key, e.Key) {
+		c.end()
+		c.begin(e.Key)
+	}
+	switch {
+	case c.decided || weak && !c.counts(e):
+		return nil
+	case c.newestDelete() > e.Version || !e.Live(c.now):
+		c.decided = true
+		return c.err()
+	}
+	damage, err := c.out.write(e)
+	switch {
+	case err != nil:
+		return err
+	case damage == nil:
+		c.written(e, weak)
+	case c.failed == 0:
+		c.failed, c.at, c.why = e.Version, e.Handle, damage
+	}
+	return nil
+}
+
+// counts reports whether a weak record may be an entry that is lost, or the value of one.
+func (c *chooser) counts(e *entry.Entry) bool {
+	switch lost := e.Version == c.failed; {
+	case !lost && !c.sources.lost(e.Key, e.Version):
+		return false
+	case c.stamps[filename.New(filename.Value, e.Handle.Segment)] == 0:
+		return true
+	case lost:
+		// The transaction may have written the key before, with the same version.
+		return c.at.Segment < e.Handle.Segment || c.at.Segment == e.Handle.Segment && c.at.Offset <= e.Handle.Offset
+	default:
+		return c.doubt[e.Version] < e.Handle.Segment
+	}
+}
+
+// written notes that the key is in the new store.
+func (c *chooser) written(e *entry.Entry, weak bool) {
+	c.decided = true
+	c.sum.Keys++
+	if weak {
+		c.sum.Found++
+	}
+	if c.failed != 0 && c.failed != e.Version {
+		c.unreadable(true)
+	}
+	c.failed = 0
+}
+
+// begin begins a key.
+func (c *chooser) begin(key []byte) {
+	c.key = append(c.key[:0], key...)
+	c.began, c.failed, c.why = true, 0, nil
+	c.decided = c.forgotten(key)
+}
+
+// newestDelete returns the version of the newest range delete over the key; 0 if there is none. After
+// an error of c.ranges it is above all versions.
+func (c *chooser) newestDelete() entry.Version {
+	if c.ranges == nil {
+		return 0
+	}
+	return c.ranges.Newest(c.key)
+}
+
+// err returns the error that c.ranges has met.
+func (c *chooser) err() error {
+	if c.ranges == nil {
+		return nil
+	}
+	return c.ranges.Err()
+}
+
+// end ends a key, and reports it if its value is lost.
+func (c *chooser) end() {
+	if c.began && c.failed != 0 {
+		c.unreadable(false)
+	}
+}
+
+func (c *chooser) unreadable(older bool) {
+	l := &errs.Corruption{Offset: -1, Stale: older, Reason: "the value of a key can't be read", Err: c.why}
+	if older {
+		l.Reason = "the newest value of a key can't be read, and an older one is kept"
+	}
+	var at *errs.Corruption
+	if errors.As(c.why, &at) {
+		l.File, l.Offset, l.Err = at.File, at.Offset, errors.New(at.Reason)
+	}
+	c.loseKeys(l, c.key, c.key)
+}

@@ -1,0 +1,248 @@
+package salvage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// output writes the new store: one run, and value segments in the order of keys.
+type output struct {
+	*survey
+	to       *maker
+	run      *run.Writer
+	values   *segment.ValueWriter
+	moved    uint64 // bytes of values in values
+	misses   int    // values that could not be read while values was written
+	finished []layout.Segment
+	readers  map[entry.FileNum]*origin
+	remaps   map[entry.FileNum]*segment.Remap // by source
+	expiries *entry.Expiries
+
+	id   entry.KeyspaceID // of the last key
+	seen map[entry.KeyspaceID]bool
+}
+
+// origin reads the values of a segment of the damaged store.
+type origin struct {
+	*segment.Reader
+	err error // why it can't be opened; nil if it is open
+}
+
+func newOutput(v *survey, to *maker) *output {
+	o := &output{
+		survey: v, to: to, readers: map[entry.FileNum]*origin{}, remaps: map[entry.FileNum]*segment.Remap{}, seen: map[entry.KeyspaceID]bool{},
+		expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
+	}
+	o.run = run.NewWriter(run.WriterConfig{
+		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
+	})
+	for _, num := range v.files[filename.Remap] {
+		m, err := v.remap(num)
+		if err != nil {
+			c := damaged(filename.New(filename.Remap, num), -1, false, "it can't be read: values are looked for by their keys")
+			c.Err = err
+			v.lose(c)
+			continue
+		}
+		o.remaps[m.Header().Source] = m
+	}
+	return o
+}
+
+// remap opens a remap, if it is whole.
+func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
+	life, err := v.lifeOf(filename.New(filename.Remap, num))
+	if err != nil {
+		return nil, err
+	}
+	return segment.OpenRemap(v.segments(), num, life, true)
+}
+
+// write writes an entry with its value. damage says that the value can't be read.
+func (o *output) write(e *entry.Entry) (damage, err error) {
+	moved := *e
+	if e.Separated {
+		if damage, err = o.move(&moved); damage != nil || err != nil {
+			return damage, err
+		}
+	}
+	if id, _ := entry.KeyspaceOf(e.Key); id != o.id {
+		o.id = id
+		o.seen[id] = true
+	}
+	return nil, o.run.Add(&moved)
+}
+
+// move copies the value of e, and makes its handle the new one.
+func (o *output) move(e *entry.Entry) (damage, err error) {
+	h, r, damage := o.find(e.Handle)
+	if damage != nil {
+		return damage, nil
+	}
+	if err := o.room(); err != nil {
+		return nil, err
+	}
+	to, damage := o.values.Move(r.Reader, h, e.Key, e.Version)
+	if damage != nil {
+		o.misses++
+		// Is it the old store that can't be read, or the new one that can't be written?
+		if err := o.values.Flush(); err != nil {
+			return nil, err
+		}
+		return damage, nil
+	}
+	e.Handle = to
+	o.moved += to.Length
+	return nil, nil
+}
+
+// find returns where the record of a handle is now, and the segment there.
+func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
+	r := o.open(h.Segment)
+	m := o.remaps[h.Segment]
+	if r.err == nil || m == nil {
+		return h, r, r.err
+	}
+	to, found, err := m.Lookup(h.Offset)
+	if err == nil && !found {
+		err = errs.NewCorruption(m.Name(), -1, "it has no such record")
+	}
+	if err != nil {
+		return h, nil, err
+	}
+	h.Segment, h.Offset = m.Header().Target, to
+	r = o.open(h.Segment)
+	return h, r, r.err
+}
+
+func (o *output) open(num entry.FileNum) *origin {
+	if r := o.readers[num]; r != nil {
+		return r
+	}
+	r := &origin{err: errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")}
+	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
+		if o.has(kind, num) {
+			name := filename.New(kind, num)
+			var life crypt.Life
+			if life, r.err = o.lifeOf(name); r.err == nil {
+				r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
+			}
+			break
+		}
+	}
+	o.readers[num] = r
+	return r
+}
+
+// room begins a value segment if there is none, or if the present one is full.
+func (o *output) room() (err error) {
+	// After a large value that can't be read to its end, the next value is another attempt to write
+	// the same place, and there is a limit of attempts (crypt.MaxAttempt).
+	if o.values != nil && (o.values.Size() >= o.to.SegmentBytes || o.misses == crypt.MaxAttempt) {
+		err = o.finishValues()
+	}
+	if o.values == nil && err == nil {
+		o.values, err = segment.NewValueWriter(segment.Config{FS: o.to.FS, Dir: o.to.Dir, UUID: o.to.UUID, Ring: o.to.ring}, o.to.nextNum())
+	}
+	return err
+}
+
+func (o *output) finishValues() error {
+	if o.values == nil {
+		return nil
+	}
+	s, err := o.values.Finish()
+	if err != nil {
+		return err
+	}
+	if s.Records > 0 {
+		o.finished = append(o.finished, layout.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved, Life: s.Life,
+		})
+	} else if err := o.values.Abort(); err != nil { // no value could be read
+		return err
+	}
+	o.values, o.moved, o.misses = nil, 0, 0
+	return nil
+}
+
+// finish makes all files durable, and returns the layout of the new store.
+func (o *output) finish() (*layout.Layout, error) {
+	o.close()
+	if err := o.finishValues(); err != nil {
+		return nil, err
+	}
+	m, err := o.run.Finish()
+	if err != nil {
+		return nil, err
+	}
+	v := max(o.version, m.MaxVersion)
+	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
+	if len(m.Files) > 0 {
+		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, Run: m}}
+	}
+	if o.to.ring != nil {
+		e.DataKey.ID = o.to.ring.Current()
+	}
+	if v > 0 {
+		e.Clock = []layout.ClockSample{{Version: v, UnixMilli: o.to.Now}}
+	}
+	o.addKeyspaces(e, v)
+	o.sum.Version = uint64(v)
+	return layout.New().Apply(e)
+}
+
+// addKeyspaces adds those that are known, and those that have keys.
+func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
+	for _, id := range slices.Sorted(maps.Keys(o.seen)) {
+		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
+			k := layout.Keyspace{ID: id, Name: o.name(id), Options: o.to.Defaults}
+			o.keyspaces[id] = k
+			c := damaged(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
+			c.Keys = []errs.KeyRange{{Keyspace: k.Name}}
+			o.lose(c)
+		}
+		o.nextID = max(o.nextID, uint64(id)+1)
+	}
+	for _, id := range slices.Sorted(maps.Keys(o.keyspaces)) {
+		k := o.keyspaces[id]
+		o.sum.Keyspaces = append(o.sum.Keyspaces, k.Name)
+		e.SetKeyspaces = append(e.SetKeyspaces, layout.Keyspace{ID: id, Name: k.Name, Options: k.Options})
+		e.KeyspaceFloors = append(e.KeyspaceFloors, layout.KeyspaceFloor{ID: id, Version: v})
+	}
+	e.NextKeyspace = o.nextID
+}
+
+// close closes the files of the damaged store.
+func (o *output) close() {
+	for _, r := range o.readers {
+		if r.err == nil {
+			_ = r.Close()
+		}
+	}
+	for _, m := range o.remaps {
+		_ = m.Close()
+	}
+	clear(o.readers)
+	clear(o.remaps)
+}
+
+// abort ends the writers. The claim of the directory removes their files.
+func (o *output) abort() {
+	o.close()
+	o.run.Abort()
+	if o.values != nil {
+		_ = o.values.Close()
+	}
+}

@@ -1,0 +1,127 @@
+// Package salvage makes a new store of what can be read of a damaged one. It relies on
+// checksums only. Each checksum is bound to the store, the file and the offset: if it is right,
+// the bytes are those that were written there, whatever has happened to the bytes around them.
+//
+// There are three kinds of sources: entries of runs; records of the journal that no run has
+// yet; and, where a run has lost entries, records of journal and value segments, which may be
+// older than the lost entries. They are merged in the order of keys, and the newest version of
+// each key is written, unless a delete is newer.
+package salvage
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/manifest"
+)
+
+// Run makes the store t of what can be read of s, and calls report for each damage that it
+// meets. The new store can't be opened before all of it is durable. It
+// returns ErrLocked if a process has s open for writing, ErrExist if there is something
+// under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
+// fit, and ErrFormat if s is of another format.
+func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption)) (sum Summary, err error) {
+	if err := manifest.Absent(t.FS, t.Dir); err != nil {
+		return sum, err
+	}
+	dirs := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
+	dirs.Resolve()
+	s.Dir, s.ValueDir = dirs.Dir, dirs.ValueDir
+	locks, err := hold(s)
+	defer func() {
+		for _, lock := range locks {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	if err != nil {
+		return sum, err
+	}
+	v, err := newSurvey(s, report)
+	if err != nil {
+		return sum, err
+	}
+	err = makeStore(ctx, v, t)
+	return v.sum, err
+}
+
+// makeStore makes the store in its directory.
+func makeStore(ctx context.Context, v *survey, t Target) error {
+	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: t.Dir}, nil)
+	if err != nil {
+		return err
+	}
+	t.FS = claim.FS
+	w := &work{survey: v, to: &maker{Target: t}}
+	err = w.run(ctx)
+	if err != nil && w.out != nil {
+		w.out.abort()
+	}
+	return claim.Close(err)
+}
+
+// hold takes shared locks, so that no process writes the store meanwhile. A store without a lock
+// file, or on a medium without locks, is read without them.
+func hold(s Source) (locks []interface{ Close() error }, err error) {
+	dirs := []string{s.Dir}
+	if s.ValueDir != s.Dir {
+		dirs = append(dirs, s.ValueDir)
+	}
+	for _, dir := range dirs {
+		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true, "")
+		if errors.Is(err, errs.ErrLocked) {
+			return locks, err
+		}
+		if err == nil {
+			locks = append(locks, lock)
+		}
+	}
+	return locks, nil
+}
+
+// work is a Run under way.
+type work struct {
+	*survey
+	to  *maker
+	out *output
+}
+
+// run does the work in the target's directory, which is there.
+func (w *work) run(ctx context.Context) error {
+	if err := w.to.makeKeys(); err != nil {
+		return err
+	}
+	for _, d := range w.damage {
+		w.lose(d)
+	}
+	strong, weak, ranges := newSorter(w.to, w.to.Memory/4), newSorter(w.to, w.to.Memory/8), newRangeDeletes(w.to, w.to.Memory/8)
+	s, err := openRuns(w.survey, ranges)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	h := harvest{survey: w.survey, flushed: s.newest(), strong: strong, weak: weak, ranges: ranges}
+	if err := h.run(ctx); err != nil {
+		return err
+	}
+	w.out = newOutput(w.survey, w.to)
+	c := &chooser{survey: w.survey, sources: s, out: w.out, now: uint64(max(w.to.Now, 0))}
+	if err := c.merge(ctx, strong, weak, ranges); err != nil {
+		return err
+	}
+	if err := errors.Join(strong.remove(), weak.remove(), ranges.remove()); err != nil {
+		return err
+	}
+	l, err := w.out.finish()
+	if err == nil {
+		err = errs.Ended(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	// Before this there is no SUPER, so that nothing opens the directory as a store.
+	o := manifest.Options{FS: w.to.FS, Dir: w.to.Dir}
+	return manifest.Write(o, manifest.CreateOptions{UUID: w.to.UUID, Ring: w.to.ring, Seed: w.to.Seed, Created: w.to.Now}, l)
+}

@@ -1,0 +1,414 @@
+package salvage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// survey collects what the files of the damaged store say of the store, before any keys are
+// read: its identity, its files, and what the manifest and the runs tell.
+type survey struct {
+	reports
+	s     Source
+	uuid  [16]byte
+	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
+	opens *pageio.Files
+	ring  *crypt.Ring                  // nil: the store is plain
+	lives map[filename.Name]crypt.Life // lives of files, by the edits
+
+	manifest entry.FileNum // number of the newest manifest; 0 if there is none
+
+	damage []*errs.Corruption // damage of SUPER and the manifest
+	layout *layout.Layout     // the layout up to the first edit that is lost
+	exact  bool               // layout is the newest one: a file that it doesn't name is garbage
+
+	told      bool                        // live is complete, because the runs list all runs
+	live      map[layout.RunID]layout.Run // the runs, from all edits that can be read
+	gone      map[entry.FileNum]bool      // run files that an edit has dropped
+	stamps    map[filename.Name]entry.Version
+	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
+	keyspaces map[entry.KeyspaceID]layout.Keyspace
+	ids       []entry.KeyspaceID // of keyspaces and of the default one, ascending
+	names     map[string]bool    // of keyspaces, those that one had before, too; nil: name has not made it
+	dropped   map[entry.KeyspaceID]bool
+	nextID    uint64        // ID of the next new keyspace
+	version   entry.Version // the newest version that is known
+}
+
+func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
+	v := &survey{
+		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
+		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.Life{},
+		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
+	}
+	if err := v.list(); err != nil {
+		return nil, err
+	}
+	super, err := v.identify()
+	if err == nil {
+		super, err = v.unlock(super)
+	}
+	if err == nil && super.Session != 0 && s.ValueDir == s.Dir {
+		err = fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v, v.readManifest(super)
+}
+
+// openFiles is how many files of the damaged store are open at once, at most.
+const openFiles = 128
+
+// list finds the files of the store by their names.
+func (v *survey) list() error {
+	for _, dir := range slices.Compact([]string{v.s.Dir, v.s.ValueDir}) {
+		names, err := v.s.FS.List(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %w", errs.ErrNotExist, err)
+		}
+		if err != nil {
+			return err
+		}
+		for _, base := range names {
+			if name, ours := filename.Parse(base); ours && v.dir(name.Kind) == dir {
+				v.files[name.Kind] = append(v.files[name.Kind], name.Number)
+			}
+		}
+	}
+	for _, list := range v.files {
+		slices.Sort(list)
+	}
+	return nil
+}
+
+func (v *survey) dir(k filename.Kind) string {
+	if k.InValueDir() {
+		return v.s.ValueDir
+	}
+	return v.s.Dir
+}
+
+func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
+	_, found := slices.BinarySearch(v.files[k], num)
+	return found
+}
+
+// identify finds out the UUID of the store. SUPER has it. If SUPER is damaged, the UUID that
+// most files have is taken.
+func (v *survey) identify() (super manifest.Super, err error) {
+	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
+	switch {
+	case err == nil:
+		v.uuid = super.UUID
+		return super, nil
+	case errors.Is(err, errs.ErrFormat):
+		return super, err
+	}
+	v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
+	votes := map[[16]byte]int{}
+	for kind, list := range v.files {
+		for _, num := range list {
+			if uuid, ok := v.ownerOf(kind, num); ok {
+				votes[uuid]++
+			}
+		}
+	}
+	for uuid, n := range votes {
+		if most := votes[v.uuid]; n > most || n == most && bytes.Compare(uuid[:], v.uuid[:]) < 0 {
+			v.uuid = uuid
+		}
+	}
+	if len(votes) == 0 {
+		return super, fmt.Errorf("%w: no file in %s says which store it belongs to", errs.ErrNotExist, v.s.Dir)
+	}
+	return super, nil
+}
+
+// ownerOf returns the UUID of the store that a file names as its own.
+func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, ok bool) {
+	switch kind {
+	case filename.Manifest:
+		return manifest.Owner(v.s.FS, v.s.Dir, num)
+	case filename.Run:
+		return run.Owner(v.opens, filepath.Join(v.s.Dir, filename.Of(kind, num)), num)
+	case filename.Journal, filename.Value:
+		return segment.Owner(v.segments(), kind, num)
+	}
+	return uuid, false
+}
+
+func (v *survey) segments() segment.Config {
+	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Ring: v.ring, Files: v.opens}
+}
+
+func (v *survey) runs() run.OpenConfig {
+	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, Ring: v.ring, NoMap: true, Files: v.opens}
+}
+
+// readManifest reads what is left of the newest manifest.
+func (v *survey) readManifest(super manifest.Super) error {
+	num := super.Manifest
+	if !v.has(filename.Manifest, num) {
+		// SUPER names a new manifest only when that has all of the old one's content. So the
+		// newest manifest is the best one, even if SUPER doesn't name it.
+		num = 0
+		for _, n := range v.files[filename.Manifest] {
+			if uuid, ok := manifest.Owner(v.s.FS, v.s.Dir, n); !ok || uuid == v.uuid {
+				num = n
+			}
+		}
+	}
+	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, &super, v.ring)
+	if err != nil {
+		return err
+	}
+	if m.Number == 0 {
+		v.damage = append(v.damage, errs.NewCorruption("MANIFEST", -1, "there is none"))
+	}
+	v.damage = append(v.damage, m.Damage...)
+	v.manifest, v.layout = m.Number, m.Layout
+	v.learn(m.Layout.Snapshot())
+	for _, e := range m.Edits {
+		v.learn(e)
+	}
+	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.complete())
+	if !v.exact {
+		v.readAbout()
+	}
+	v.rename()
+	v.ids = append([]entry.KeyspaceID{entry.DefaultKeyspace}, slices.Sorted(maps.Keys(v.keyspaces))...)
+	return nil
+}
+
+// rename makes the names of keyspaces unique. If two have the same name, an edit that dropped
+// or renamed the older one is lost: the older one gets another name.
+func (v *survey) rename() {
+	ids := map[string]entry.KeyspaceID{}
+	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
+		k := v.keyspaces[id]
+		if older, twice := ids[k.Name]; twice {
+			other := v.keyspaces[older]
+			delete(v.keyspaces, older)
+			other.Name = v.name(older)
+			v.keyspaces[older] = other
+		}
+		ids[k.Name] = id
+	}
+}
+
+// readAbout learns what the files of runs say of the store. Each has a list of the runs at the
+// time when it was written. The runs of the newest list should exist, unless another run has
+// replaced them.
+func (v *survey) readAbout() {
+	known, learned := maps.Clone(v.keyspaces), false
+	v.told = true
+	// Files that no run of the lists has yet; true: not the last file of its run.
+	open := map[entry.FileNum]bool{}
+	var newest []layout.Run
+	var replaced []layout.RunID
+	for _, num := range v.files[filename.Run] {
+		// A plain file in an encrypted store says nothing that could be believed.
+		cfg := v.runs()
+		cfg.Keyed = v.ring != nil
+		about, last, err := run.ReadAbout(cfg, num)
+		var e *layout.Edit
+		if err == nil && about != nil {
+			e, err = manifest.DecodeEdit(about)
+		}
+		if err != nil {
+			v.told = false // this file may have named a run that no other file names
+			continue
+		}
+		if e != nil {
+			newest, replaced = e.AddRuns, append(replaced, e.DropRuns...)
+			open[num], learned = !last, true
+			v.learnAbout(e, known)
+		}
+	}
+	for _, r := range newest {
+		v.live[r.ID] = r
+		for _, f := range r.Files {
+			delete(open, f.Num)
+		}
+	}
+	for _, id := range replaced {
+		for _, f := range v.live[id].Files {
+			delete(open, f.Num)
+		}
+		delete(v.live, id)
+	}
+	for _, ends := range open {
+		v.told = v.told && !ends
+	}
+	v.told = v.told && learned
+}
+
+// learnAbout takes from the description of the store in a run what cannot have changed since.
+// known has the keyspaces that the manifest tells of: these are newer, so they stay.
+func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Keyspace) {
+	for _, r := range e.AddRuns {
+		for _, f := range r.Files {
+			name := filename.New(filename.Run, f.Num)
+			v.stamp(name, r.Stamp)
+			v.lives[name] = f.Life
+		}
+	}
+	for _, s := range e.AddSegments {
+		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+	}
+	there := map[entry.KeyspaceID]bool{}
+	for _, k := range e.SetKeyspaces {
+		there[k.ID] = true
+		if _, better := known[k.ID]; !better && !v.dropped[k.ID] {
+			v.keyspaces[k.ID] = k
+		}
+	}
+	// No ID is used twice. So an ID below NextKeyspace that is not listed was dropped.
+	for id := uint64(1); id < e.NextKeyspace && id <= uint64(entry.MaxKeyspaceID); id++ {
+		if id := entry.KeyspaceID(id); !there[id] {
+			v.dropped[id] = true
+			delete(v.keyspaces, id)
+		}
+	}
+	v.nextID = max(v.nextID, e.NextKeyspace)
+}
+
+// complete reports whether all files of the layout's runs exist. If one is missing, an edit that
+// dropped its run may have been lost with the end of the manifest.
+func (v *survey) complete() bool {
+	for _, r := range v.layout.Runs() {
+		for _, f := range r.Files {
+			if !v.has(filename.Run, f.Num) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// learn takes from an edit what is true even if other edits are missing.
+func (v *survey) learn(e *layout.Edit) {
+	for _, id := range e.DropRuns {
+		for _, f := range v.live[id].Files {
+			v.gone[f.Num] = true
+		}
+		delete(v.live, id)
+	}
+	for _, r := range e.AddRuns {
+		v.live[r.ID] = r
+		for _, f := range r.Files {
+			name := filename.New(filename.Run, f.Num)
+			v.stamp(name, r.Stamp)
+			v.lives[name] = f.Life
+		}
+		v.version = max(v.version, r.MaxVersion)
+	}
+	for _, s := range e.AddSegments {
+		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+		v.lives[filename.New(s.Kind, s.Num)] = s.Life
+	}
+	for _, s := range e.States {
+		v.lives[filename.New(filename.Remap, s.Map)] = s.Life
+	}
+	for _, j := range e.JournalEnds {
+		if name := filename.New(filename.Journal, j.File); !j.Life.IsZero() {
+			v.lives[name] = j.Life // in an encrypted store a journal that is not flushed is never plain
+		}
+	}
+	for _, k := range e.SetKeyspaces {
+		v.keyspaces[k.ID] = k
+		v.nextID = max(v.nextID, uint64(k.ID)+1)
+	}
+	for _, id := range e.DropKeyspaces {
+		delete(v.keyspaces, id)
+		v.dropped[id] = true
+	}
+	v.nextID = max(v.nextID, e.NextKeyspace)
+	v.version = max(v.version, e.LastVersion)
+}
+
+func (v *survey) stamp(name filename.Name, at entry.Version) {
+	if at != 0 {
+		v.stamps[name] = at
+	}
+}
+
+// forgotten reports whether key belongs to a dropped keyspace, or to none at all.
+func (v *survey) forgotten(key []byte) bool {
+	id, ok := entry.KeyspaceOf(key)
+	return !ok || v.dropped[id] || v.exact && v.layout.Dropped(id)
+}
+
+// loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
+// and included; nil is no bound. It looks at no keyspace beyond them: there may be many damages.
+func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
+	from := 0
+	if id, ok := entry.KeyspaceOf(lower); ok {
+		from, _ = slices.BinarySearch(v.ids, id)
+	}
+	for _, id := range v.ids[from:] {
+		prefix := entry.AppendKeyspace(nil, id)
+		if upper != nil && bytes.Compare(upper, prefix) < 0 {
+			break
+		}
+		c.Keys = append(c.Keys, keyRange(prefix, v.keyspaces[id].Name, lower, upper))
+	}
+	v.lose(c)
+}
+
+// keyRange returns the part of a range of stored keys that lies in the keyspace with a prefix.
+func keyRange(prefix []byte, name string, lower, upper []byte) errs.KeyRange {
+	r := errs.KeyRange{Keyspace: name}
+	if key, found := bytes.CutPrefix(lower, prefix); found && len(key) > 0 {
+		r.Lower = bytes.Clone(key)
+	}
+	if key, found := bytes.CutPrefix(upper, prefix); found {
+		r.Upper = append(bytes.Clone(key), 0)
+	}
+	return r
+}
+
+// damaged returns a report of damage to a file.
+func damaged(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
+	c := errs.NewCorruption(name.String(), offset, format, args...)
+	c.Stale = stale
+	return c
+}
+
+// name returns the name that a keyspace gets in the new store.
+func (v *survey) name(id entry.KeyspaceID) string {
+	if id == entry.DefaultKeyspace {
+		return ""
+	}
+	if k, found := v.keyspaces[id]; found {
+		return k.Name
+	}
+	if v.names == nil {
+		v.names = make(map[string]bool, len(v.keyspaces))
+		for _, k := range v.keyspaces {
+			v.names[k.Name] = true
+		}
+	}
+	name := fmt.Sprintf("salvaged-%d", id)
+	for v.names[name] {
+		name += "-"
+	}
+	v.names[name] = true
+	return name
+}

@@ -1,0 +1,113 @@
+package salvage
+
+import (
+	"cmp"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Source is the damaged store. Nothing of it is changed.
+type Source struct {
+	FS       vfs.FS
+	Dir      string
+	ValueDir string           // may be Dir; "" = Dir
+	Keys     keyring.Provider // of an encrypted store; nil: it is plain
+}
+
+// Target is the store to make.
+type Target struct {
+	FS           vfs.FS
+	Dir          string // directory, which must not exist
+	UUID         [16]byte
+	Seed         uint64 // of the key hash
+	SegmentBytes int64  // length at which a value segment ends
+	RunFileBytes int64
+	Memory       int64                  // for sorting, in bytes
+	Now          int64                  // Unix milliseconds
+	Keys         keyring.Provider       // nil: the store is plain
+	Defaults     layout.KeyspaceOptions // of keyspaces whose own options are lost
+}
+
+// Summary describes the new store.
+type Summary struct {
+	Keys      uint64   // number of keys in the new store
+	Found     uint64   // of these, keys whose entry was lost and whose record was found in a segment
+	Version   uint64   // the newest version
+	Losses    int      // number of calls of the report
+	Keyspaces []string // names of its keyspaces, but the default one
+}
+
+// maker is the target while it is made.
+type maker struct {
+	Target
+	ring *crypt.Ring   // nil: the store is plain
+	last entry.FileNum // greatest number of a file so far
+}
+
+// makeKeys makes the keyring of an encrypted store.
+func (m *maker) makeKeys() error {
+	if m.Keys == nil {
+		return nil
+	}
+	k, err := keyring.Create(keyring.Options{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Keys: m.Keys, Created: m.Now})
+	if err != nil {
+		return err
+	}
+	m.ring = k.Ring()
+	return nil
+}
+
+func (m *maker) nextNum() entry.FileNum {
+	m.last++
+	return m.last
+}
+
+// writeRun writes a run, which needs no sync: it is removed before the store is finished.
+func (m *maker) writeRun(fill func(w *run.Writer) error) (meta.Run, error) {
+	w := run.NewWriter(run.WriterConfig{
+		FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NextNum: m.nextNum, FileBytes: m.RunFileBytes,
+		NoFilter: true, Unsynced: true,
+	})
+	if err := fill(w); err != nil {
+		w.Abort()
+		return meta.Run{}, err
+	}
+	return w.Finish()
+}
+
+// openRun opens a run that writeRun has written.
+func (m *maker) openRun(r meta.Run) (*run.Reader, error) {
+	return run.Open(run.OpenConfig{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NoMap: true}, r)
+}
+
+// removeRuns removes the files of runs that writeRun has written.
+func (m *maker) removeRuns(list []meta.Run) (err error) {
+	for _, r := range list {
+		for _, f := range r.Files {
+			err = cmp.Or(err, m.FS.Remove(filepath.Join(m.Dir, filename.Of(filename.Run, f.Num))))
+		}
+	}
+	return err
+}
+
+// reports passes losses on to a function, and counts them.
+type reports struct {
+	fn  func(*errs.Corruption)
+	sum Summary
+}
+
+func (r *reports) lose(c *errs.Corruption) {
+	r.sum.Losses++
+	if r.fn != nil {
+		r.fn(c)
+	}
+}

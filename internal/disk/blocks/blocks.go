@@ -1,0 +1,274 @@
+// Package blocks reads parts of files that can't be read in place, because they are encrypted
+// or not mapped. It reads block by block into memory on the Go heap, and decrypts or verifies
+// each page when it is first used.
+package blocks
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+)
+
+const (
+	// PageSize is what a checksum or tag covers.
+	PageSize = 4096
+	// Size is the length of a block in bytes; the last one of a part may be shorter.
+	Size = 4 * PageSize
+
+	pageShift  = 12
+	blockShift = 14
+
+	keptBorder = 1 << 10 // most bytes that a block keeps of a span that crosses its end
+	blockCost  = 256     // about the memory of a block beside its data, in bytes
+)
+
+// File is a file whose parts are read block by block.
+type File struct {
+	Name  string
+	ID    checksum.Identity
+	Key   *crypt.Decrypter // nil: the file is plain
+	Read  func(p []byte, off int64) error
+	Cache *Cache
+	Owner any // owns the file's blocks in Cache, see Cache.Forget
+}
+
+// Part is a part of a file with a checksum, or tag, for each of its pages. Any number of
+// goroutines may use it.
+type Part struct {
+	file *File
+	unit crypt.Unit
+	off  int64
+	size int
+	sums []byte // u32, or a tag, for each page
+	list []atomic.Pointer[Block]
+}
+
+// All returns the whole part, decrypted or verified. A part longer than Size is read past the
+// cache, into new memory.
+func (p *Part) All() ([]byte, error) { return p.Span(0, p.size) }
+
+// NewPart returns the part of size bytes at off of f. sums has for each page its checksum,
+// or, if the file is encrypted, its tag as this kind of unit.
+func NewPart(f *File, unit crypt.Unit, off int64, size int, sums []byte) *Part {
+	return &Part{f, unit, off, size, sums, make([]atomic.Pointer[Block], (size+Size-1)>>blockShift)}
+}
+
+// TableBytes is about the memory that a Part takes without its blocks and checksums, in bytes.
+func (p *Part) TableBytes() int64 { return int64(len(p.list))*8 + 128 }
+
+// Block is a block of a Part. Any number of goroutines may use it.
+type Block struct {
+	Used
+	part  *Part
+	start int    // in the part
+	data  []byte // pages that are not ready yet are zeros
+	ready atomic.Uint32
+	mu    sync.Mutex // held while a page becomes ready
+
+	border atomic.Pointer[border]
+	kept   bool   // it is in the cache; else one walk has it alone
+	behind *Block // unless kept: the next block, once it was needed
+}
+
+// border has the bytes from lo on, which cross the end of a block. Usually they are one
+// entry, which is likely to be read again.
+type border struct {
+	lo   int
+	data []byte
+}
+
+// Block returns the block of the byte at, which is within the part. If no such block is in the
+// cache, Block makes one: with keep for the cache, else for the caller alone. Only with keep
+// the block counts as used.
+func (p *Part) Block(at int, keep bool) *Block {
+	home := &p.list[at>>blockShift]
+	if b := home.Load(); b != nil {
+		if keep {
+			b.Use()
+		}
+		return b
+	}
+	start := at &^ (Size - 1)
+	b := &Block{part: p, start: start, data: make([]byte, min(Size, p.size-start)), kept: keep}
+	if !keep {
+		return b
+	}
+	if !home.CompareAndSwap(nil, b) {
+		return p.Block(at, keep) // another goroutine was faster
+	}
+	p.file.Cache.Add(p.file.Owner, b, int64(cap(b.data))+blockCost)
+	return b
+}
+
+// Was reports whether the block of the byte at was used again since it was made, and of late.
+// Such a block stays in the cache for a while, so a slice that keeps it costs little.
+func (p *Part) Was(at int) bool {
+	b := p.list[at>>blockShift].Load()
+	return b != nil && b.yes.Load()
+}
+
+// Drop is the method of an Item.
+func (b *Block) Drop() { b.part.list[b.start>>blockShift].CompareAndSwap(b, nil) }
+
+// Start is where the block begins in its part.
+func (b *Block) Start() int { return b.start }
+
+// Has reports whether the byte at lies in the block.
+func (b *Block) Has(at int) bool { return at >= b.start && at < b.start+len(b.data) }
+
+// Behind returns the next block if b has it: only a block that is not in the cache does.
+func (b *Block) Behind() *Block { return b.behind }
+
+// Data is the whole block: bytes of it may be read once Page or Span has returned them.
+func (b *Block) Data() []byte { return b.data }
+
+// Page returns the bytes from at to the end of its page.
+func (b *Block) Page(at int) ([]byte, error) {
+	at -= b.start
+	if !b.isReady(at >> pageShift) {
+		if err := b.fill(at>>pageShift, at>>pageShift); err != nil {
+			return nil, err
+		}
+	}
+	return b.data[at:min((at|(PageSize-1))+1, len(b.data))], nil
+}
+
+// Span returns the bytes in [lo, hi) in one piece. The block has the first of them. What
+// reaches beyond it is put together in memory of its own.
+func (b *Block) Span(lo, hi int) ([]byte, error) {
+	if hi > b.start+len(b.data) {
+		return b.cross(lo, hi)
+	}
+	lo, hi = lo-b.start, hi-b.start
+	first, last := lo>>pageShift, (hi-1)>>pageShift
+	if want := uint32(2<<last - 1<<first); b.ready.Load()&want != want {
+		if err := b.fill(first, last); err != nil {
+			return nil, err
+		}
+	}
+	return b.data[lo:hi:hi], nil
+}
+
+// cross is Span beyond the end of the block.
+func (b *Block) cross(lo, hi int) ([]byte, error) {
+	if hi-lo > Size {
+		return b.part.read(lo, hi)
+	}
+	if c := b.border.Load(); c != nil && c.lo == lo && hi-lo <= len(c.data) {
+		return c.data[: hi-lo : hi-lo], nil
+	}
+	end := b.start + len(b.data)
+	head, err := b.Span(lo, end)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := b.tail(end, hi)
+	if err != nil {
+		return nil, err
+	}
+	c := &border{lo, append(append(make([]byte, 0, hi-lo), head...), tail...)}
+	if hi-lo <= keptBorder {
+		b.border.Store(c)
+	}
+	return c.data, nil
+}
+
+// tail returns the bytes in [end, hi), with which the next block begins. That block doesn't
+// count as used by it.
+func (b *Block) tail(end, hi int) ([]byte, error) {
+	if b.kept {
+		if next := b.part.list[end>>blockShift].Load(); next != nil {
+			return next.Span(end, hi)
+		}
+		return b.part.read(end, hi)
+	}
+	// One walk has b alone, and goes on in the next block.
+	if b.behind == nil {
+		b.behind = b.part.Block(end, false)
+	}
+	return b.behind.Span(end, hi)
+}
+
+func (b *Block) isReady(page int) bool { return b.ready.Load()>>page&1 != 0 }
+
+// scratch is a buffer for the pages of a block as they are in the file, with room for a tag.
+type scratch [Size + crypt.TagSize]byte
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// fill makes the pages first to last ready.
+func (b *Block) fill(first, last int) error {
+	for ; first <= last && b.isReady(first); first++ {
+	}
+	if first > last {
+		return nil
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	lo, hi := first<<pageShift, min((last+1)<<pageShift, len(b.data))
+	p := b.part
+	// The disk is read without the lock: who waits for the lock must not wait for the disk.
+	if err := p.file.Read(s[:hi-lo], p.off+int64(b.start+lo)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at := lo; at < hi; at += PageSize {
+		if b.isReady(at >> pageShift) {
+			continue
+		}
+		end := min(at+PageSize, hi)
+		if err := p.open(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
+			return err
+		}
+		b.ready.Or(1 << (at >> pageShift))
+	}
+	return nil
+}
+
+// open decrypts the page src at offset at of the part, which has room behind, into dst. Of
+// a plain file it compares the checksum.
+func (p *Part) open(dst, src []byte, at int) error {
+	off := p.off + int64(at)
+	if p.file.Key != nil {
+		tag := crypt.Tag(p.sums[at>>pageShift*crypt.TagSize:])
+		if err := p.file.Key.Decrypt(dst, src, &tag, p.unit, off, 0, nil); err != nil {
+			return errs.NewCorruption(p.file.Name, off, "page: %v", err)
+		}
+		return nil
+	}
+	want := binary.LittleEndian.Uint32(p.sums[at>>pageShift*4:])
+	if got := p.file.ID.Sum(off, src); got != want {
+		return errs.NewCorruption(p.file.Name, off, "page: checksum %#x, want %#x", got, want)
+	}
+	copy(dst, src)
+	return nil
+}
+
+// Span returns the bytes in [lo, hi) of the part in one piece, see Block.Span.
+func (p *Part) Span(lo, hi int) ([]byte, error) {
+	if hi-lo > Size {
+		return p.read(lo, hi)
+	}
+	return p.Block(lo, true).Span(lo, hi)
+}
+
+// read reads the bytes in [lo, hi) into memory of their own.
+func (p *Part) read(lo, hi int) ([]byte, error) {
+	first, end := lo&^(PageSize-1), min((hi+PageSize-1)&^(PageSize-1), p.size)
+	buf := make([]byte, end-first, end-first+crypt.TagSize)
+	if err := p.file.Read(buf, p.off+int64(first)); err != nil {
+		return nil, err
+	}
+	for at := 0; at < len(buf); at += PageSize {
+		page := buf[at:min(at+PageSize, len(buf))]
+		if err := p.open(page, page, first+at); err != nil {
+			return nil, err
+		}
+	}
+	return buf[lo-first : hi-first : hi-first], nil
+}

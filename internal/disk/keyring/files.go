@@ -1,0 +1,229 @@
+package keyring
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// The files of a keyring: which of them counts, how one is written, and when older ones go.
+
+// numbers lists the keyring files in dir, the greatest number first.
+func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var nums []entry.FileNum
+	for _, base := range names {
+		if name, ours := filename.Parse(base); ours && name.Kind == filename.Keyring {
+			nums = append(nums, name.Number)
+		}
+	}
+	slices.Sort(nums)
+	slices.Reverse(nums)
+	return nums, nil
+}
+
+// Load reads the keyring of the store uuid in dir: the file with the greatest number that has a
+// whole copy. It needs no provider and writes nothing. If there is none, the
+// error wraps errs.ErrKey, and what is wrong with those that are there.
+func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
+	// The store's writer may make a keyring and remove the one before meanwhile. Then a file of
+	// the list is gone, or the list has neither of the two.
+	for range loadTries {
+		var found int
+		c, found, err = load(fsys, dir, uuid)
+		if found > 0 && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return c, err
+}
+
+// loadTries bounds how often a writer may come between the names of a list, or between a list
+// and a file.
+const loadTries = 10
+
+// load also returns how many files there are.
+func load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
+	nums, err := numbers(fsys, dir)
+	if err != nil {
+		return nil, 0, fmt.Errorf("keyring: %w", err)
+	}
+	none := fmt.Errorf("%w: %s has no keyring (%s) of this store", errs.ErrKey, dir, filename.Of(filename.Keyring, 1))
+	for _, num := range nums {
+		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
+		if err != nil {
+			return nil, len(nums), fmt.Errorf("keyring: %w", err)
+		}
+		c, wrong := Decode(p, uuid, num)
+		if c != nil {
+			return c, len(nums), nil
+		}
+		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
+	}
+	return nil, len(nums), none
+}
+
+// readFile reads a file whole, or as much of it as a keyring may have.
+func readFile(fsys vfs.FS, path string) (p []byte, err error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	p = make([]byte, min(size, maxFile))
+	n, err := f.ReadAt(p, 0)
+	// A file that lost its end just now is a damaged one.
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return p[:n], nil
+}
+
+// Verify reads both copies of the keyring with this number. It returns what is wrong with them,
+// also if one of them is whole.
+func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
+	p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
+	if err != nil {
+		return err
+	}
+	_, wrong := Decode(p, uuid, num)
+	return errors.Join(wrong...)
+}
+
+// VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is
+// enough. While the file before is there, it is no damage: a crash may have cut the newer one off,
+// and the next Open for writing mends that.
+func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corruption)) error {
+	for range loadTries {
+		c, err := Load(fsys, dir, uuid)
+		if err != nil {
+			return err
+		}
+		err = Verify(fsys, dir, uuid, c.Number)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the store's writer has made a newer one
+		}
+		var damage *errs.Corruption
+		if !errors.As(err, &damage) {
+			return err
+		}
+		half, err := c.half(fsys, dir)
+		if err == nil && !half {
+			report(damage)
+		}
+		return err
+	}
+	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
+}
+
+// half reports whether c is what a crash has left of the newest keyring: the file before is there,
+// and one copy of c is not whole.
+func (c *Content) half(fsys vfs.FS, dir string) (bool, error) {
+	nums, err := numbers(fsys, dir)
+	if err != nil || len(nums) == 0 || nums[len(nums)-1] >= c.Number {
+		return false, err
+	}
+	var damage *errs.Corruption
+	err = Verify(fsys, dir, c.UUID, c.Number)
+	if errors.As(err, &damage) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Write makes the file in dir, which has none with this number, and syncs it and its name. On
+// an error it removes what it made, if it can.
+func (c *Content) Write(fsys vfs.FS, dir string) error {
+	path := filepath.Join(dir, filename.Of(filename.Keyring, c.Number))
+	f, err := fsys.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(c.Encode(), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil {
+		return errors.Join(err, fsys.Remove(path))
+	}
+	return nil
+}
+
+// Unfinished reports whether a file that begins with p may be a keyring, or what a crash leaves of
+// one. Any other file belongs to another program, though it has the name.
+func Unfinished(p []byte) bool { return mayBeOf(p, nil) }
+
+// mayBeOf reports whether p begins with zeros, or as a copy of the keyring of the store uuid does;
+// without one, of any store. Less than a header is compared as far as it goes.
+func mayBeOf(p, uuid []byte) bool {
+	p = p[:min(len(p), headerSize)]
+	if len(bytes.TrimLeft(p, "\x00")) == 0 {
+		return true
+	}
+	m := min(len(p), len(magic))
+	return string(p[:m]) == magic[:m] && (len(p) < headerSize || bytes.HasPrefix(p[16:], uuid))
+}
+
+// clean removes the keyrings of this store whose number is smaller than that of c, which is whole.
+func (c *Content) clean(fsys vfs.FS, dir string) error {
+	nums, err := numbers(fsys, dir)
+	if err != nil {
+		return err
+	}
+	nums = slices.DeleteFunc(nums, func(n entry.FileNum) bool {
+		if n >= c.Number {
+			return true
+		}
+		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, n)))
+		return err != nil || !mayBeOf(p, c.UUID[:]) && !mayBeOf(p[len(p)/2:], c.UUID[:])
+	})
+	if len(nums) == 0 {
+		return nil
+	}
+	if err := c.writeAgain(fsys, dir); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
+	for _, n := range nums {
+		if err := fsys.Remove(filepath.Join(dir, filename.Of(filename.Keyring, n))); err != nil {
+			return err
+		}
+	}
+	return fsys.SyncDir(dir)
+}
+
+// writeAgain writes the file as it is, both copies of which are whole, and syncs it. The process
+// that wrote it may have been killed before its sync, or the sync has failed: then another one
+// alone may do nothing (docs/adr, 15).
+func (c *Content) writeAgain(fsys vfs.FS, dir string) error {
+	f, err := fsys.OpenReadWrite(filepath.Join(dir, filename.Of(filename.Keyring, c.Number)))
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(c.Encode(), 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

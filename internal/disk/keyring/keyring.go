@@ -1,0 +1,388 @@
+// Package keyring keeps the data keys of an encrypted store: each wrapped by a provider of
+// master keys, all in the file KEYS-nnnnnn. Decision 57 has the design.
+package keyring
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// ErrAbsent is the errs.ErrKey for a data key that the keyring doesn't have.
+var ErrAbsent = fmt.Errorf("%w: no such data key", errs.ErrKey)
+
+// Options says whose keyring it is, and where.
+type Options struct {
+	FS      vfs.FS
+	Dir     string // of the store
+	UUID    [16]byte
+	Keys    Provider
+	Created int64     // Unix milliseconds, for data keys that Create makes
+	Random  io.Reader // of data keys and lives; nil is crypto/rand.Reader, all else is for tests
+}
+
+// Keyring is the keyring of one store. Its methods may run together, but for those that write the
+// file: call these one at a time.
+type Keyring struct {
+	o    Options
+	ring *crypt.Ring
+
+	mu      sync.Mutex
+	keys    Provider
+	let     bool     // Forget has let go of the provider
+	content *Content // never changed, only replaced
+}
+
+func newKeyring(o Options, c *Content) (*Keyring, error) {
+	if err := allowed(); err != nil {
+		return nil, err
+	}
+	k := &Keyring{o: o, keys: o.Keys, content: c}
+	k.o.Keys = nil // k.keys changes; this would stay
+	k.ring = crypt.NewRing(o.Random, k.unwrap)
+	return k, nil
+}
+
+// allowed returns an error where the process may not use the ciphers.
+func allowed() error {
+	block, err := aes.NewCipher(make([]byte, crypt.KeySize))
+	if err == nil {
+		_, err = cipher.NewGCM(block) // which GODEBUG=fips140=only refuses, as nonces are not random
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errs.ErrUnsupported, err)
+	}
+	return nil
+}
+
+// Create writes the first keyring of a new store, with one data key, which is current in the
+// Ring. It is durable on return. On an error nothing is left, if it can be removed.
+func Create(o Options) (*Keyring, error) {
+	k, err := newKeyring(o, &Content{UUID: o.UUID})
+	if err != nil {
+		return nil, err
+	}
+	id, err := k.Add(context.Background(), nil, o.Created)
+	if err != nil {
+		return nil, err
+	}
+	return k, k.ring.SetCurrent(id)
+}
+
+// Open reads the keyring. It asks the provider for nothing, and no data key is current yet. It
+// returns errs.ErrKey if there is no keyring of this store.
+func Open(o Options) (*Keyring, error) {
+	c, err := Load(o.FS, o.Dir, o.UUID)
+	if err != nil {
+		return nil, err
+	}
+	return newKeyring(o, c)
+}
+
+// Ring returns the data keys. Each is unwrapped when it is first asked for. Errors wrap
+// errs.ErrKey.
+func (k *Keyring) Ring() *crypt.Ring { return k.ring }
+
+// Ring returns the data keys of c. p unwraps each when it is first asked for. No file is read.
+func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
+	if err := allowed(); err != nil {
+		return nil, err
+	}
+	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrap(context.Background(), p, id) }), nil
+}
+
+// Content is what the file says now; it is never changed.
+func (k *Keyring) Content() *Content {
+	c, _ := k.now()
+	return c
+}
+
+// Has reports whether the data key with the id is there.
+func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
+
+// Full reports whether there are as many data keys as there can be, so that no other one can be
+// added.
+func (k *Keyring) Full() bool { return len(k.Content().Keys) >= maxKeys }
+
+func (k *Keyring) now() (*Content, Provider) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.content, k.keys
+}
+
+// Provider returns the provider that wraps the data keys now: that of the last Draft written, if it
+// brought one.
+func (k *Keyring) Provider() Provider {
+	_, p := k.now()
+	return p
+}
+
+func (k *Keyring) set(c *Content, p Provider) {
+	k.mu.Lock()
+	k.content = c
+	k.mu.Unlock()
+	k.Provide(p)
+}
+
+// During bounds all calls of the provider by ctx, until end is called. Meanwhile nobody may
+// change the keys or call During.
+func (k *Keyring) During(ctx context.Context) (end func()) {
+	_, p := k.now()
+	k.Provide(Within(ctx, p))
+	return func() { k.Provide(p) }
+}
+
+// Provide makes p, which can unwrap the keys that are there, the provider, unless Forget was
+// called. No call that changes the keys may run meanwhile.
+func (k *Keyring) Provide(p Provider) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.let {
+		k.keys = p
+	}
+}
+
+// Forget lets go of the provider, for the Close of the store: what is not unwrapped yet stays so.
+// It may be called while others ask the provider.
+func (k *Keyring) Forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.let, k.keys = true, nobody{}
+}
+
+// nobody is the provider of a closed store.
+type nobody struct{}
+
+func (nobody) WrapKey(context.Context, []byte, []byte) ([]byte, error) {
+	return nil, errs.ErrClosed
+}
+
+func (nobody) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) {
+	return nil, errs.ErrClosed
+}
+
+// unwrap is the Ring's way to a data key. The process that writes the store may have added
+// one since the file was read, or wrapped it under another master key.
+func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
+	c, p := k.now()
+	key, wrong := c.unwrap(context.Background(), p, id)
+	if wrong == nil {
+		return key, nil
+	}
+	now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
+	if err != nil {
+		return crypt.DataKey{}, errors.Join(wrong, err)
+	}
+	if now.Number <= c.Number {
+		return crypt.DataKey{}, wrong
+	}
+	k.mu.Lock()
+	k.content = now
+	k.mu.Unlock()
+	return now.unwrap(context.Background(), p, id)
+}
+
+func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
+	w := c.find(id)
+	if w == nil {
+		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
+	}
+	key, err := Within(ctx, p).UnwrapKey(ctx, bytes.Clone(w.Wrapped), c.binding(w))
+	if err != nil {
+		return crypt.DataKey{}, refused(fmt.Sprintf("unwrap data key %x", id), err)
+	}
+	if len(key) != crypt.KeySize {
+		return crypt.DataKey{}, fmt.Errorf("%w: data key %x was unwrapped to %d bytes, not %d", errs.ErrKey, id, len(key), crypt.KeySize)
+	}
+	d := crypt.DataKey{ID: id, Cipher: w.Cipher, Key: [crypt.KeySize]byte(key)}
+	// A provider may err. What it answers is relied on for all that is under the key, and is
+	// wrapped again, so a wrong answer must end here, where it can be asked again.
+	check, err := d.Check(c.UUID)
+	if err != nil {
+		return crypt.DataKey{}, err
+	}
+	if check != w.Check {
+		return crypt.DataKey{}, fmt.Errorf("%w: the provider unwrapped another key than data key %x", errs.ErrKey, id)
+	}
+	return d, nil
+}
+
+// wrap has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
+// that is encrypted under it would be lost.
+func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
+	check, err := d.Check(c.UUID)
+	if err != nil {
+		return Key{}, err
+	}
+	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created, Check: check}
+	wrapped, err := Within(ctx, p).WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
+	if err != nil {
+		return Key{}, refused("wrap a data key", err)
+	}
+	if len(wrapped) == 0 || len(wrapped) > maxWrapped {
+		return Key{}, fmt.Errorf("%w: a data key was wrapped to %d bytes; 1 to %d can be kept", errs.ErrKey, len(wrapped), maxWrapped)
+	}
+	w.Wrapped = bytes.Clone(wrapped)
+	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
+	_, err = one.unwrap(ctx, p, d.ID)
+	return w, err
+}
+
+// Add writes the keyring with a new data key: it is durable on return, and not current yet.
+// created is in Unix milliseconds. After an error all is as it was.
+func (k *Keyring) Add(ctx context.Context, p Provider, created int64) (crypt.ID, error) {
+	d, err := k.DraftKey(ctx, p, created)
+	if err != nil {
+		return crypt.ID{}, err
+	}
+	return k.Write(d)
+}
+
+// Draft is a new content of the keyring that is not written yet. It needs no more calls of a
+// provider.
+type Draft struct {
+	content *Content
+	keys    Provider
+	added   *crypt.DataKey // nil: no data key is new
+}
+
+// DraftKey draws a data key and has it wrapped. If p is not nil, it is the provider from the Write
+// of the Draft on: it wraps the other keys too. created is in Unix milliseconds.
+func (k *Keyring) DraftKey(ctx context.Context, p Provider, created int64) (*Draft, error) {
+	c, err := k.rewrapped(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Keys) == maxKeys {
+		return nil, fmt.Errorf("%w: the keyring has %d data keys, and all are needed: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
+	}
+	d, err := crypt.NewDataKey(k.o.Random, crypt.Preferred())
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		_, p = k.now()
+	}
+	w, err := c.wrap(ctx, p, &d, created)
+	if err != nil {
+		return nil, err
+	}
+	c.Keys = append(c.Keys, w)
+	return &Draft{content: c, keys: p, added: &d}, nil
+}
+
+// DraftRewrap has all data keys unwrapped and wrapped again, by p or, if it is nil, by the provider
+// that is there, under the master key that is current now.
+func (k *Keyring) DraftRewrap(ctx context.Context, p Provider) (*Draft, error) {
+	if p == nil {
+		_, p = k.now()
+	}
+	c, err := k.rewrapped(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &Draft{content: c, keys: p}, nil
+}
+
+// Write writes a Draft of the keyring as it is now, and returns the id of the data key that it
+// adds. All is durable on return. The file before stays until Clean: until then, either of both
+// master keys may be needed. After an error all is as it was.
+func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
+	if err := k.write(d.content, d.keys); err != nil || d.added == nil {
+		return id, err
+	}
+	k.ring.Put(*d.added)
+	return d.added.ID, nil
+}
+
+// rewrapped returns a copy of the content. If p is not nil, it has wrapped each key anew.
+func (k *Keyring) rewrapped(ctx context.Context, p Provider) (*Content, error) {
+	now, old := k.now()
+	c := &Content{UUID: now.UUID, Number: now.Number, Keys: slices.Clone(now.Keys)}
+	if p == nil {
+		return c, nil
+	}
+	for i := range c.Keys {
+		d, err := now.unwrap(ctx, old, c.Keys[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		if c.Keys[i], err = c.wrap(ctx, p, &d, c.Keys[i].Created); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Keep removes the data keys that are not needed: the file is written without them, and the one
+// before is removed. The current key of the Ring stays. It writes nothing if all are needed.
+func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
+	now, p := k.now()
+	current := k.ring.Current()
+	c := &Content{UUID: now.UUID}
+	for _, w := range now.Keys {
+		if w.ID == current || needed(w.ID) {
+			c.Keys = append(c.Keys, w)
+		}
+	}
+	if len(c.Keys) == len(now.Keys) {
+		return nil
+	}
+	if err := k.write(c, p); err != nil {
+		return err
+	}
+	return k.Clean()
+}
+
+// Clean makes this keyring durable, and removes the files before it. Open for writing calls it:
+// a crash may have left such files, and only one whole copy of this keyring. Then Clean first
+// writes the keyring anew, under the next number.
+func (k *Keyring) Clean() error {
+	now, p := k.now()
+	half, err := now.half(k.o.FS, k.o.Dir)
+	if half {
+		err = k.write(&Content{UUID: now.UUID, Keys: now.Keys}, p)
+	}
+	if err != nil {
+		return err
+	}
+	if err := k.Content().clean(k.o.FS, k.o.Dir); err != nil {
+		return fmt.Errorf("remove old keyrings: %w", err)
+	}
+	return nil
+}
+
+// write makes c the keyring, under the next free number, and p its provider. The file before stays
+// until Clean.
+func (k *Keyring) write(c *Content, p Provider) error {
+	nums, err := numbers(k.o.FS, k.o.Dir)
+	if err != nil {
+		return fmt.Errorf("write the keyring: %w", err)
+	}
+	// A file of a crash may have the next number. One far from it is a stranger's.
+	now := k.Content().Number
+	for c.Number = now + 1; slices.Contains(nums, c.Number); {
+		c.Number++
+	}
+	if c.Number <= now {
+		return fmt.Errorf("%w: %s has the greatest number that a keyring can have", errs.ErrCorrupt,
+			filepath.Join(k.o.Dir, filename.Of(filename.Keyring, now)))
+	}
+	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
+		return fmt.Errorf("write the keyring: %w", err)
+	}
+	k.set(c, p)
+	return nil
+}

@@ -1,0 +1,353 @@
+package pageio
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/jobs"
+)
+
+const (
+	blockWords = 64              // words a block: 512 B
+	blockBits  = blockWords * 64 // bits a block
+)
+
+type bitBlock [blockWords]atomic.Uint64
+
+// Bits is a set of numbers that any number of goroutines use without locks. Memory
+// is taken by blocks of 4096 numbers, when the first of them is set. Copies
+// share the set. A number outside of [0, n) is never in it.
+type Bits struct {
+	n      int64
+	blocks []atomic.Pointer[bitBlock]
+	memory *BitMemory // nil: unbounded
+}
+
+// NewBits returns an empty set for the numbers in [0, n).
+func NewBits(n int64) Bits {
+	n = max(n, 0)
+	return Bits{n: n, blocks: make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits)}
+}
+
+// BitMemory bounds the memory that several Bits take together, and the time for which their
+// bits are believed. It empties some of them when the memory is full, so keep in them only
+// what can be found out again.
+//
+// A page that was verified may leave memory, and come back with other bytes. So sets of
+// what was verified are emptied when an epoch ends: EpochTime after it began, or once so
+// many pages were read that they may have taken the place of others. Sets of what is in
+// memory have generations: a page is believed to be there until it was not used for one
+// epoch, or two.
+//
+// How many pages that are is found out: pages that were not used for longer are kept in
+// mind. If they are used again, the system is asked whether they have stayed in memory.
+type BitMemory struct {
+	limit  int64
+	always bool // what was verified is not believed at all
+	used   atomic.Int64
+	misses atomic.Int64 // pages, since the epoch began
+	length atomic.Int64 // misses that end an epoch
+	epoch  atomic.Uint32
+	alarm  atomic.Pointer[jobs.Alarm]
+
+	// Pages that were used again, by how many epochs before they were used last: in all,
+	// and those that were no longer in memory. Of those that are believed to be there
+	// nothing is known.
+	again, gone [generations]atomic.Int64
+
+	mu    sync.Mutex // guards:
+	began time.Time  // the epoch
+	same  int        // epochs since length was changed
+	total int64      // pages that were read and not in memory, ever
+	sets  map[*atomic.Pointer[bitBlock]]agedBits
+	pages map[*atomic.Uint64]PageBits
+}
+
+// agedBits is a set and when it is emptied: the generations of what is known take turns.
+type agedBits struct {
+	Bits
+	turn int
+}
+
+const (
+	generations    = 4 // of pages: used in this epoch, in the one before, and so on
+	believed       = 2 // generations of pages that are believed to be in memory
+	eachEpoch      = generations
+	untilForgotten = generations + 1
+)
+
+const bitBlockBytes = blockWords * 8
+
+// When an epoch ends: to verify 64,000 pages again, 256 MB, takes some 30 ms a minute.
+const (
+	EpochTime  = time.Minute
+	EpochPages = 4096 // 16 MB, the first one
+
+	leastPages = EpochPages / 4
+	mostPages  = 1 << 20 // 4 GB
+
+	epochSample = 64 // pages from which on the length of epochs is judged
+	epochShare  = 16 // an epoch is at most this part, 1/16, of all pages that were ever read
+	mostGone    = 32 // at most this part, 1/32, of them may have left memory
+)
+
+// NewBitMemory returns memory of limit bytes; 0 = any number. The table of a
+// set, a 512th of that when it is full, is not counted. With always, sets of what was
+// verified stay empty, so that it is verified each time.
+func NewBitMemory(limit int64, always bool) *BitMemory {
+	m := &BitMemory{limit: limit, always: always, sets: map[*atomic.Pointer[bitBlock]]agedBits{}, pages: map[*atomic.Uint64]PageBits{}}
+	m.length.Store(EpochPages)
+	return m
+}
+
+// EndBy sets the alarm that ends epochs in time; its task must call End. Without it an epoch
+// ends only after enough pages were read.
+func (m *BitMemory) EndBy(a *jobs.Alarm) {
+	m.alarm.Store(a)
+	a.Set(EpochTime) // bits may have been set before
+}
+
+// generation is the index of the pages that were used in this epoch.
+func (m *BitMemory) generation() int { return int(m.epoch.Load() % generations) }
+
+// before is the generation this many epochs before g.
+func before(g, epochs int) int { return (g + generations - epochs) % generations }
+
+// End ends the epoch if it is time: EpochTime empties all sets.
+func (m *BitMemory) End() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := EpochTime - time.Since(m.began)
+	switch {
+	case m.misses.Load() >= m.length.Load():
+		m.ageLocked()
+		left = EpochTime
+	case left <= 0:
+		m.forgetLocked()
+		return // the next bit sets the alarm
+	}
+	if a := m.alarm.Load(); a != nil && m.used.Load() > 0 {
+		a.Set(left)
+	}
+}
+
+// Forget empties all sets, and so begins an epoch. It takes some microseconds for
+// each file.
+func (m *BitMemory) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgetLocked()
+}
+
+func (m *BitMemory) forgetLocked() {
+	m.began = time.Now()
+	m.misses.Store(0)
+	for _, b := range m.sets {
+		b.Clear()
+	}
+	m.forgetPagesLocked()
+}
+
+func (m *BitMemory) forgetPagesLocked() {
+	for _, b := range m.pages {
+		b.Clear()
+	}
+}
+
+// ageLocked begins an epoch, after one of m.length pages.
+func (m *BitMemory) ageLocked() {
+	m.began = time.Now()
+	m.misses.Store(0)
+	m.adapt()
+	// The oldest generation is emptied, and becomes the newest.
+	next := (m.generation() + 1) % generations
+	for _, b := range m.sets {
+		if b.turn == next || b.turn == eachEpoch {
+			b.wipe()
+		}
+	}
+	m.forgetPagesLocked()
+	m.epoch.Store(uint32(next))
+}
+
+// adapt changes the length of epochs. When it is doubled, pages are believed for as long
+// as all pages have stayed in memory that were used that long before.
+func (m *BitMemory) adapt() {
+	const next, last = believed, generations - 1
+	var again, gone [generations]int64
+	for i := range again {
+		again[i], gone[i] = m.again[i].Swap(0), m.gone[i].Swap(0)
+	}
+	length := m.length.Load()
+	m.total += length
+	// Once all generations are of epochs of this length.
+	if m.same++; m.same <= generations {
+		return
+	}
+	switch {
+	case again[next] >= epochSample && gone[next] > again[next]/mostGone:
+		m.length.Store(max(length/2, leastPages))
+		m.same = 0
+	// Until memory is full, nothing leaves it: that must not be taken for a proof.
+	case again[last] >= epochSample && gone[last] == 0 && 2*length <= m.total/epochShare:
+		m.length.Store(min(2*length, mostPages))
+		m.same = 0
+	}
+}
+
+// outlived counts a page that was used again this many epochs after it was used last, and
+// whether it is in memory still.
+func (m *BitMemory) outlived(epochs int, in bool) {
+	m.again[epochs].Add(1)
+	if !in {
+		m.gone[epochs].Add(1)
+	}
+}
+
+// missed counts pages that were read because they were not in memory.
+func (m *BitMemory) missed(pages int64) {
+	if pages == 0 || m.misses.Add(pages) < m.length.Load() {
+		return
+	}
+	// A task does it, if there is one: this may be a reader who waits for a page.
+	if a := m.alarm.Load(); a != nil {
+		a.Set(0)
+	} else {
+		m.End()
+	}
+}
+
+// verified returns an empty set for what was verified.
+func (m *BitMemory) verified(n int64) Bits {
+	if m.always {
+		return Bits{}
+	}
+	return m.newBits(n, eachEpoch)
+}
+
+// newBits returns an empty set for the numbers in [0, n), to be dropped by Free, which
+// is emptied in its turn.
+func (m *BitMemory) newBits(n int64, turn int) Bits {
+	b := NewBits(n)
+	if len(b.blocks) == 0 {
+		return b
+	}
+	b.memory = m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sets[&b.blocks[0]] = agedBits{b, turn}
+	return b
+}
+
+// Bytes is how much memory is used.
+func (m *BitMemory) Bytes() int64 { return m.used.Load() }
+
+// await sets the alarm for the end of the epoch, as a bit was set.
+func (m *BitMemory) await() {
+	if a := m.alarm.Load(); a != nil {
+		a.Set(EpochTime)
+	}
+}
+
+// take counts a new block, and empties sets if there are too many.
+func (m *BitMemory) take() {
+	if m == nil {
+		return
+	}
+	m.await()
+	if m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
+		return
+	}
+	defer m.mu.Unlock()
+	// The order of a map differs each time, so no file is always the one to pay. A
+	// quarter of the limit is freed, so that this is seldom done.
+	for _, b := range m.sets {
+		b.Clear()
+		if m.used.Load() <= m.limit*3/4 {
+			break
+		}
+	}
+}
+
+// Free empties a set for good: nothing may be set afterwards.
+func (b *Bits) Free() {
+	b.Clear()
+	if m := b.memory; m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.sets, &b.blocks[0])
+	}
+}
+
+// Test reports whether i is in the set.
+func (b *Bits) Test(i int64) bool {
+	u := uint64(i)
+	if u >= uint64(b.n) {
+		return false
+	}
+	block := b.blocks[u/blockBits].Load()
+	return block != nil && block[u/64%blockWords].Load()&(1<<(u%64)) != 0
+}
+
+// Set puts i into the set.
+func (b *Bits) Set(i int64) { b.TestSet(i) }
+
+// TestSet puts i into the set and reports whether it was there before.
+func (b *Bits) TestSet(i int64) bool {
+	u := uint64(i)
+	if u >= uint64(b.n) {
+		return false
+	}
+	at := &b.blocks[u/blockBits]
+	block := at.Load()
+	if block == nil {
+		fresh := new(bitBlock)
+		if at.CompareAndSwap(nil, fresh) {
+			b.memory.take()
+		}
+		// It may have been dropped again already.
+		if block = at.Load(); block == nil {
+			block = fresh
+		}
+	}
+	bit := uint64(1) << (u % 64)
+	return block[u/64%blockWords].Or(bit)&bit != 0
+}
+
+// wipe empties the set, as Clear does, but only blocks that were empty are dropped: the others
+// will be needed again. Else each epoch would make garbage of all blocks.
+func (b *Bits) wipe() {
+	for i := range b.blocks {
+		if block := b.blocks[i].Load(); block != nil && !block.wipe() {
+			b.drop(i)
+		}
+	}
+}
+
+// wipe clears all bits, and reports whether there were any.
+func (b *bitBlock) wipe() (any bool) {
+	for i := range b {
+		if b[i].Load() != 0 {
+			b[i].Store(0)
+			any = true
+		}
+	}
+	return any
+}
+
+// Clear empties the set. A number that is set meanwhile may get lost.
+func (b *Bits) Clear() {
+	for i := range b.blocks {
+		// Most blocks were never taken: to look is cheaper than to write.
+		if b.blocks[i].Load() != nil {
+			b.drop(i)
+		}
+	}
+}
+
+func (b *Bits) drop(i int) {
+	if b.blocks[i].Swap(nil) != nil && b.memory != nil {
+		b.memory.used.Add(-bitBlockBytes)
+	}
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// mostAbout bounds what a file of a run says of the store, in bytes.
+const mostAbout = 16 << 10
+
+// about returns a function that describes the store in a file of a run: its runs and
+// keyspaces, as of the layout before the run was added, and the inputs that the run replaces.
+// Only a salvage reads it, when the manifest is lost. If the description exceeds mostAbout,
+// keyspaces are left out: first those that have no key in the run, then all.
+func about(l *layout.Layout, inputs []layout.RunID) func(before []meta.File, first, last []byte) []byte {
+	return func(before []meta.File, first, last []byte) []byte {
+		e := &layout.Edit{DropRuns: inputs, SetKeyspaces: l.Keyspaces(), NextKeyspace: l.NextKeyspace()}
+		for _, r := range l.Runs() {
+			known := *r
+			known.Refs, known.Expiry = nil, nil
+			e.AddRuns = append(e.AddRuns, known)
+		}
+		for _, s := range l.Segments() {
+			if s.Stamp != 0 {
+				e.AddSegments = append(e.AddSegments, layout.Segment{Num: s.Num, Kind: s.Kind, Stamp: s.Stamp})
+			}
+		}
+		if len(before) > 0 {
+			own := layout.Run{ID: layout.RunID(before[0].Num), Run: meta.Run{Files: before, First: first}}
+			e.AddRuns = append(e.AddRuns, own)
+		}
+		p := manifest.AppendEdit(nil, e)
+		if len(p) > mostAbout {
+			// Without NextKeyspace, one that is not listed may be there.
+			e.SetKeyspaces, e.NextKeyspace = within(l.Keyspaces(), first, last), 0
+			p = manifest.AppendEdit(nil, e)
+		}
+		if len(p) > mostAbout {
+			e.SetKeyspaces = nil
+			p = manifest.AppendEdit(nil, e)
+		}
+		if len(p) > mostAbout {
+			return nil
+		}
+		return p
+	}
+}
+
+// within lists the keyspaces that may have keys from first to last.
+func within(all []layout.Keyspace, first, last []byte) (some []layout.Keyspace) {
+	for _, k := range all {
+		if bytes.Compare(entry.AfterKeyspace(k.ID), first) > 0 && bytes.Compare(entry.AppendKeyspace(nil, k.ID), last) <= 0 {
+			some = append(some, k)
+		}
+	}
+	return some
+}

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/view/garbage"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// collector moves the live records of segments with much garbage (the victims) to a new
+// segment, the target. It changes nothing in runs: their handles still name the victims, and
+// Views lead them through remaps to the target, until compactions have rewritten the handles.
+//
+// Compactions run at the same time. Records of a victim that die while it is copied are
+// recorded as dead in the target, by the collection's edit. A compaction that began before
+// that edit and ends after it reports handles of a victim as dead; its own edit translates
+// them to the target (files.Outputs.Deaths). So no record is both needed and dead. A collection
+// writes no entry, so nothing that was deleted comes back.
+type collector struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files.Opener
+	planner   *planner
+	installer *installer
+	budget    *garbage.Budget
+	disk      *diskSpace
+	damaged   *garbage.Damaged
+	life      *lifetime
+	keys      *keyUse
+	count     *counters
+	tasks     *tasks
+
+	turn jobs.Turn // of collections
+}
+
+// run collects what is worth it while clients may be busy.
+func (c *collector) run(ctx context.Context) error {
+	_, err := c.all(ctx, whileBusy)
+	return err
+}
+
+// occasion says when a collection is done, which decides how much it collects and how fast.
+type occasion int
+
+const (
+	whileBusy occasion = iota
+	atIdle
+	onRequest
+)
+
+// all collects until nothing more is worth it, and reports whether it has collected anything.
+// After an error the store is as it was before that collection, background work goes on, and
+// the collection is tried again after the next change.
+func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
+	if err := c.turn.Take(ctx); err != nil {
+		return false, err
+	}
+	defer c.turn.Leave()
+	for {
+		found, err := c.next(ctx, o)
+		if !found {
+			return did, err
+		}
+		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
+			c.damaged.Add(d.Segment)
+			continue
+		}
+		if err != nil {
+			if failure.IsFull(err) {
+				c.disk.workWaits()
+			}
+			return did, err
+		}
+		did = true
+	}
+}
+
+// next does the next collection, and reports whether there was one to do.
+func (c *collector) next(ctx context.Context, o occasion) (found bool, err error) {
+	defer c.keys.end(c.keys.begin())
+	hold, err := c.views.Hold()
+	if err != nil {
+		return false, err
+	}
+	defer c.views.Reclaim() // what this replaces
+	l := hold.View().Layout
+	plan := c.planner.decide(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	if plan == nil || c.life.failed() != nil {
+		hold.Release()
+		return false, nil
+	}
+	part, release := hold.Narrow(func(part *view.View) {
+		// Only the victims are read: flushes and compactions go on beside it.
+		part.Tables, part.Runs = nil, nil
+		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
+	})
+	defer release()
+	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
+	begin := time.Now()
+	defer func() { c.count.report(work, begin, err) }()
+	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / files.CollectShare), Pace: c.pacer(o)}
+	for _, num := range plan.Victims {
+		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
+	}
+	// Until the victims are removed there are two copies of what is live. The second counts as
+	// garbage, and sets may not use its disk space.
+	c.budget.Copying.Store(int64(plan.Bytes))
+	defer c.budget.Copying.Store(0)
+	defer c.disk.promise(int64(plan.Bytes))()
+	out, err := compact.Collect(ctx, job)
+	if err != nil {
+		return true, fmt.Errorf("collect: %w", err)
+	}
+	if err := c.installer.install(new(layout.Edit), &out, change{since: l}); err != nil {
+		return true, fmt.Errorf("collect: %w", err)
+	}
+	work.done(&out)
+	work.BytesIn = int64(out.Bytes)
+	return true, nil
+}
+
+func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
+	m := compact.Remap{Number: c.files.Next(), Source: source, Target: target}
+	stats, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m.Size, m.Life = stats.Size, stats.Life
+	return m, err
+}
+
+func (c *collector) discardRemap(m compact.Remap) {
+	c.files.Remove(filename.New(filename.Remap, m.Number))
+}
+
+// pacer returns a function that slows a collection down, so that writers are not disturbed;
+// nil if somebody waits for the collection. It lets flushes go first, and bounds the rate while
+// something is committed. The nearer garbage is to its budget, the faster the collection goes.
+func (c *collector) pacer(o occasion) func(context.Context, int) error {
+	if o == onRequest {
+		return nil
+	}
+	written := c.count.journalBytes.Load()
+	var owed time.Duration
+	return func(ctx context.Context, n int) error {
+		now := c.count.journalBytes.Load()
+		quiet := now == written
+		written = now
+		leisure := 1 - policy.CollectionPace(c.budget.Fill())
+		if leisure == 0 { // the budget is nearly used up: writers wait for this
+			return nil
+		}
+		if err := c.yield(ctx); quiet || err != nil {
+			return err
+		}
+		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
+			return nil
+		}
+		defer func() { owed = 0 }()
+		return wait(ctx, owed, c.life.closing.Done())
+	}
+}
+
+// yield lets a flush go first, for some time.
+func (c *collector) yield(ctx context.Context) error {
+	v, changed := c.views.Await()
+	switch {
+	case c.views.Closed():
+		return errs.ErrClosed
+	case len(v.Tables)-1 <= policy.ThrottleTables:
+		return nil
+	}
+	c.tasks.flush.Kick()
+	return wait(ctx, policy.CollectionFlushWait, changed)
+}

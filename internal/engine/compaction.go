@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/view/garbage"
+)
+
+// compactor replaces runs that follow each other in age by one.
+type compactor struct {
+	views     *view.Set
+	files     *files.Opener
+	retention *garbage.Retention
+	planner   *planner
+	installer *installer
+	disk      *diskSpace
+	damaged   *garbage.Damaged
+	life      *lifetime
+	keys      *keyUse
+	count     *counters
+
+	turn jobs.Turn // of one compaction after the other; taken before that of flusher
+}
+
+// mover sets up a compaction so that it also moves values out of some segments of a View.
+type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View)
+
+// run compacts what policy plans. idle says that writers are silent.
+func (c *compactor) run(ctx context.Context, idle bool) error {
+	if err := c.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.Leave()
+	return c.runLocked(ctx, idle)
+}
+
+// rest flushes, and then compacts what policy plans for an idle store. No other compaction can
+// come between: one that policy plans for a busy store after the flush would be wasted, as the
+// idle one rewrites its output.
+func (c *compactor) rest(ctx context.Context, flush func(context.Context) error) error {
+	if err := c.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.Leave()
+	if err := flush(ctx); err != nil {
+		return err
+	}
+	return c.runLocked(ctx, true)
+}
+
+func (c *compactor) runLocked(ctx context.Context, idle bool) error {
+	for c.life.failed() == nil {
+		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle = idle })
+		if plan.Compaction == nil {
+			return nil
+		}
+		err := c.compact(ctx, plan.Compaction, nil)
+		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
+			c.leave(plan.Compaction.Runs[0])
+			continue
+		}
+		if err != nil {
+			c.disk.workEnded(ctx, err)
+			return err
+		}
+	}
+	return nil // the failure was reported, and other work would fail, too
+}
+
+// leave tells policy not to rewrite a damaged run under a new data key, until the next Open.
+func (c *compactor) leave(id layout.RunID) {
+	if r := c.views.Current().Layout.Run(id); r != nil {
+		c.damaged.Add(r.Files[0].Num)
+	}
+}
+
+// heal compacts runs until no handle leads through a remap, and reports whether
+// there was one.
+func (c *compactor) heal(ctx context.Context) (did bool, err error) {
+	if err := c.turn.Take(ctx); err != nil {
+		return false, err
+	}
+	defer c.turn.Leave()
+	for {
+		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
+		if plan == nil {
+			return did, nil
+		}
+		if err := c.compact(ctx, plan, nil); err != nil {
+			return did, err
+		}
+		did = true
+	}
+}
+
+// all compacts all runs into one.
+func (c *compactor) all(ctx context.Context) error {
+	if err := c.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.Leave()
+	runs := c.views.Current().Layout.Runs()
+	if len(runs) == 0 {
+		return nil
+	}
+	ids := make([]layout.RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.ID
+	}
+	return c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
+}
+
+// compact carries out a plan. A compaction rewrites keys and handles, and values stay where they
+// are. Only a clustering, which passes move, also moves values.
+func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
+	defer c.keys.end(c.keys.begin())
+	hold, err := c.views.Hold()
+	if err != nil {
+		return err
+	}
+	defer c.views.Reclaim() // what this replaces
+	part, release := hold.Narrow(func(part *view.View) {
+		// Memtables, and segments that need no healing, may be removed meanwhile.
+		part.Tables = nil
+		if len(plan.Cluster) == 0 {
+			part.Segments = part.Segments.Without(part.Unmoved())
+		}
+	})
+	defer release()
+	inputs, bottom, err := consecutive(part.Runs, plan.Runs)
+	if err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
+	begin := time.Now()
+	defer func() { c.count.report(work, begin, err) }()
+	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
+	drops := c.installer.drops.Load()
+	tombstones, done := view.TombstonesOf(inputs)
+	defer done()
+	rules := c.retention.Rules(bottom)
+	rules.Tombstones, rules.Older = tombstones, part.OlderThan(inputs)
+	input, unread, err := c.input(inputs, &rules, part, &work)
+	if err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
+	if len(plan.Cluster) > 0 {
+		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
+		move(ctx, &input, plan.Cluster, part)
+	}
+	out, err := compact.Execute(ctx, input)
+	if err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	tier := layout.Upper
+	if bottom {
+		tier = layout.Base
+	}
+	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: files.NewRuns(out.Run, tier)}
+	for i := range edit.AddRuns {
+		// The new run is as old as its newest input: newer runs stay above it.
+		edit.AddRuns[i].Order = inputs[0].Order
+	}
+	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), drops: drops}
+	if err := c.installer.install(edit, &out, change); err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	work.done(&out)
+	return nil
+}
+
+// input returns what a compaction reads and writes, and the inputs that need not be read, as
+// nothing of them survives.
+func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
+	expiries := make([][]entry.Expiring, len(inputs))
+	ids := make([]layout.RunID, len(inputs))
+	for i, r := range inputs {
+		expiries[i], ids[i] = r.Meta().Expiry, r.ID
+	}
+	read, unread := garbage.SplitUnread(inputs, rules, part.Layout)
+	var sources []iterator.Iterator
+	for _, r := range read {
+		sources = append(sources, r.Copier())
+		work.BytesIn += int64(r.Meta().FileBytes())
+	}
+	return compact.Input{
+		Entries: iterator.Merge(sources),
+		Run:     c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), about(part.Layout, ids)),
+		Rules:   *rules,
+		Heal:    part.Healing(),
+	}, unread, nil
+}
+
+// stillReplaced estimates what the new run has replaced in older ones: what the inputs had, less
+// what the compaction has found, which is dead now or counted as history of the new run.
+func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool) []meta.Superseded {
+	if bottom {
+		return []meta.Superseded{}
+	}
+	var still meta.Account
+	var had, found float64
+	for _, r := range inputs {
+		if r.Replaced == nil {
+			return nil
+		}
+		for _, s := range r.Replaced {
+			had += float64(s.Separated)
+			still.Add(s)
+		}
+		for _, s := range r.Meta().Superseded {
+			found -= float64(s.Separated)
+		}
+	}
+	for _, s := range out.Run.Superseded {
+		found += float64(s.Separated)
+	}
+	for _, dead := range out.Dead.Lists() {
+		found += float64(dead.Bytes)
+	}
+	for _, r := range unread {
+		found += float64(r.Meta().SeparatedBytes)
+	}
+	list := still.List()
+	for i := range list {
+		list[i].Shrink(1 - min(1, max(0, found)/max(had, 1)))
+	}
+	return list
+}
+
+// consecutive returns the runs with these ids, which must follow each other in age. bottom says
+// that no run is older.
+func consecutive(runs []*view.Run, ids []layout.RunID) (inputs []*view.Run, bottom bool, err error) {
+	for i, r := range runs {
+		if !slices.Contains(ids, r.ID) {
+			continue
+		}
+		if len(inputs) > 0 && runs[i-1] != inputs[len(inputs)-1] {
+			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
+		}
+		inputs = append(inputs, r)
+		bottom = i == len(runs)-1
+	}
+	if len(inputs) != len(ids) {
+		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
+	}
+	return inputs, bottom, nil
+}

@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/lsm/policy"
+)
+
+// While the disk is full, writers are refused, work waits, and a timer looks for free space.
+
+// pollLocked sets the timer for poll if writers or work wait for disk space.
+func (d *diskSpace) pollLocked() {
+	if !d.polling && (d.refusing.Load() || d.waiting) {
+		d.polling = true
+		d.tasks.poll.Touch()
+	}
+}
+
+// poll looks whether there is disk space again, and starts the work that waits for it.
+func (d *diskSpace) poll(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.polling = false
+	free := d.files.Free()
+	switch {
+	case !d.waiting:
+	case d.worthTryingLocked(free):
+		d.waiting = false
+		d.tasks.kick()
+	case free < 0 && !failure.IsFull(d.life.unflushed()):
+		d.waiting = false // compactions and collections are tried again after the next change
+	}
+	d.surveyLocked()
+	if d.refusing.Load() {
+		d.tasks.compact.Kick() // time alone may have made garbage
+	}
+	return nil
+}
+
+// worthTryingLocked reports whether work that found no disk space may find some now, as more is
+// free than then. A flush is also tried again after some polls, if enough seems to be free, or
+// nobody knows how much, as under a quota.
+func (d *diskSpace) worthTryingLocked(free int64) bool {
+	d.tried++
+	switch {
+	case free > d.then+policy.RetryGrownBytes:
+		return true
+	case !failure.IsFull(d.life.unflushed()):
+		return false
+	}
+	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
+}
+
+// workWaits notes that work has found no disk space. Its partial files were removed.
+func (d *diskSpace) workWaits() {
+	d.mu.Lock()
+	d.waiting, d.tried, d.then = true, 0, d.files.Free()
+	d.surveyLocked()
+	d.mu.Unlock()
+	d.views.Wake()
+}
+
+// flushed notes that a flush has succeeded.
+func (d *diskSpace) flushed() {
+	if d.life.unable.Swap(nil) != nil {
+		d.survey()
+	}
+}
+
+// journalFull is called when the disk had no room for a commit. The next commit tries again,
+// unless a survey shows before that only the reserve is left.
+func (d *diskSpace) journalFull() {
+	d.refused.Store(true)
+	d.survey()
+	_ = d.refuse(errs.ErrNoSpace)
+}
+
+// refuse counts a commit that is refused for this reason if that is a full disk, tells OnSpace
+// of the first one, and returns the reason.
+func (d *diskSpace) refuse(reason error) error {
+	if !failure.IsFull(reason) {
+		return reason
+	}
+	d.count.refused.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.told && d.lacking() { // there may be space by now
+		d.told = true
+		d.tell(DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
+	}
+	return reason
+}
+
+// admit decides on a payload while no more than the reserve is left. A payload of deletes may
+// use the reserve. Any other waits for a flush that may free disk space, and up to
+// policy.DiskPatience for other work under way. Without such work it is refused at once.
+func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
+	begin := time.Now()
+	for d.refusing.Load() {
+		v, changed := d.views.Await()
+		var refusal error
+		if needs, ok := frees(payload); !ok {
+			refusal = d.tooLittle()
+		} else if d.left.Load() > flushBytes(v)+needs {
+			return nil
+		}
+		switch {
+		case d.views.Closed():
+			return errs.ErrClosed
+		case d.life.failed() != nil || d.life.unflushed() != nil:
+			return d.refuse(refusal)
+		case len(v.Tables) > 1 || d.flushHelps(v):
+			d.tasks.flush.Kick()
+		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
+			return d.refuse(refusal)
+		}
+		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
+			return err
+		}
+		d.survey()
+	}
+	return nil
+}
+
+func (d *diskSpace) tooLittle() error {
+	of := "on the disk"
+	if d.cfg.DiskLimit > 0 {
+		of = "below DiskLimit or on the disk"
+	}
+	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), of, d.reserve.Load())
+}
+
+// frees reports whether payload, which is encoded records, has no set, and how many bytes its
+// deletes may take in files. It returns false for a nil payload, of which nothing is known.
+func frees(payload []byte) (needs int64, ok bool) {
+	if payload == nil {
+		return 0, false
+	}
+	needs = int64(len(payload))
+	for len(payload) > 0 {
+		if k := entry.KindOf(payload); k == entry.Set || k == entry.SetLatest {
+			return 0, false
+		}
+		size, _ := entry.RawSize(payload)
+		payload = payload[size:]
+		needs += deleteBytes
+	}
+	return needs, true
+}
+
+// deleteBytes is about what a delete takes in a run, beside its key.
+const deleteBytes = 24
+
+// workEnded notes that background work has failed. Work that the system has refused is run
+// again by the pool. Work that found the disk full waits for space. Any other error ends
+// background work: reads go on, and writers get the error once memory is full.
+func (d *diskSpace) workEnded(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
+	case failure.IsFull(err):
+		d.workWaits()
+	default:
+		d.life.fail(err)
+	}
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+)
+
+// diskSpace decides who may use the bytes that the disk and Config.DiskLimit leave.
+//
+// A part of them, the reserve, is for deletes and for work that frees disk space: when no more
+// than the reserve is left, sets are refused. The reserve is not a file, only a number of bytes
+// that stay free: enough to flush what is in memory, to collect one segment, and to compact the
+// runs after half of their entries were deleted.
+//
+// If the disk is full all the same, work that finds no space leaves everything as it was, and is
+// tried again later. Only then there is a timer: it looks a few times a second for free space.
+type diskSpace struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files.Opener
+	unflushed *files.Unflushed
+	life      *lifetime
+	tasks     *tasks
+	count     *counters
+
+	refusing atomic.Bool  // sets are refused
+	refused  atomic.Bool  // the journal found no disk space, and has appended nothing since
+	credit   atomic.Int64 // bytes to be written until the next survey
+	promised atomic.Int64 // bytes that compactions and collections under way will write, at most
+	left     atomic.Int64 // bytes, as of the last survey; -1 = not known
+	reserve  atomic.Int64 // bytes, as of the last survey
+
+	mu      sync.Mutex // held over surveys and Config.OnSpace, and guards:
+	polling bool       // the timer of poll is set
+	waiting bool       // work has found no disk space, and waits
+	tried   int        // polls since then
+	then    int64      // bytes that were free then
+	told    bool       // OnSpace was told that writes are refused
+}
+
+// lacking reports whether writes are refused because the disk is full, or may be.
+func (d *diskSpace) lacking() bool {
+	return d.refusing.Load() || d.refused.Load() || failure.IsFull(d.life.unflushed())
+}
+
+// available returns how many bytes a compaction or collection may write, as policy.State wants
+// it: what is left, less what flushes, edits and other work will need. Such work may exceed
+// DiskLimit by the reserve, since it frees disk space in the end.
+func (d *diskSpace) available() int64 {
+	v := d.views.Current()
+	free := d.files.Free()
+	available := free
+	if d.cfg.DiskLimit > 0 {
+		if available = max(d.measureLeft(), d.measureReserve(v)); free >= 0 {
+			available = min(available, free)
+		}
+	}
+	if available < 0 {
+		return 0
+	}
+	return max(available-flushBytes(v)-policy.ReserveSlackBytes-d.promised.Load(), 1)
+}
+
+// promise sets aside the bytes that a compaction or collection is going to write: sets and
+// other work may not use them until release is called.
+func (d *diskSpace) promise(bytes int64) (release func()) {
+	d.promised.Add(bytes)
+	d.credit.Store(0) // the next write makes a survey
+	return func() {
+		d.promised.Add(-bytes)
+		d.credit.Store(0)
+		if d.refusing.Load() {
+			d.survey()
+		}
+	}
+}
+
+// measureLeft returns how many bytes disk and limit leave; -1 = not known.
+func (d *diskSpace) measureLeft() int64 {
+	left := d.files.Free()
+	if d.cfg.DiskLimit <= 0 {
+		return left
+	}
+	below := max(d.cfg.DiskLimit-d.files.Bytes(), 0)
+	if left < 0 {
+		return below
+	}
+	return min(left, below)
+}
+
+// flushBytes returns how many bytes the flushes of a View's memtables need at most at any one
+// time: all their runs, and the values that one flush copies from journal segments that it does
+// not keep.
+func flushBytes(v *view.View) int64 {
+	const tiny = 4 << 20 // of which all is copied
+	copied := int64(0)
+	for _, m := range v.Tables {
+		values := m.SeparatedBytes.Load()
+		copied = max(copied, min(values, max(values/2, tiny)))
+	}
+	return runBytes(v) + copied
+}
+
+// runBytes returns how many bytes the runs of the memtables take. A flush needs at least that.
+func runBytes(v *view.View) (n int64) {
+	for _, m := range v.Tables {
+		n += m.InlineBytes.Load() + int64(m.Len())*entryBytes
+	}
+	return n
+}
+
+// roomForValues returns how many bytes of values a flush may copy.
+func (d *diskSpace) roomForValues() int64 {
+	left := d.measureLeft()
+	if left < 0 { // not known
+		return math.MaxInt64
+	}
+	return left - d.promised.Load() - runBytes(d.views.Current()) - policy.ReserveSlackBytes
+}
+
+// entryBytes is what an entry takes in a run, beside key and value.
+const entryBytes = 48
+
+// measureReserve returns the reserve: the bytes that sets may not use.
+func (d *diskSpace) measureReserve(v *view.View) int64 {
+	var runs, segments, largest uint64
+	for _, r := range v.Layout.Runs() {
+		runs += r.FileBytes()
+	}
+	for _, s := range v.Layout.Segments() {
+		if s.State().Status == layout.Live {
+			segments += s.FileBytes
+			largest = max(largest, s.FileBytes)
+		}
+	}
+	compaction := min(runs/2, uint64(d.cfg.RunFileBytes)/2)
+	collection := min(largest/2, uint64(d.cfg.SegmentBytes)/2)
+	work := max(int64(compaction+collection), d.promised.Load())
+	return flushBytes(v) + work + int64(segments/policy.ReserveSlackFraction) + policy.ReserveSlackBytes
+}
+
+// spend counts bytes that were written, and makes a survey from time to time.
+func (d *diskSpace) spend(n int) {
+	if d.credit.Add(-int64(n)) < 0 {
+		d.survey()
+	}
+	if d.refused.Load() && d.refused.Swap(false) {
+		d.survey()
+	}
+}
+
+// survey measures what is left and the reserve, and begins or ends refusing sets.
+func (d *diskSpace) survey() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.surveyLocked()
+}
+
+func (d *diskSpace) surveyLocked() {
+	v := d.views.Current()
+	left, reserve := d.measureLeft(), d.measureReserve(v)
+	d.left.Store(left)
+	d.reserve.Store(reserve)
+	known := left >= 0
+	tight := known && left < 2*reserve
+	d.unflushed.Journal.Economize(tight)
+	d.credit.Store(1 << 62)
+	if known {
+		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))
+	}
+	if tight && d.flushHelps(v) {
+		d.tasks.seal.Kick()
+	}
+	d.refuseLocked(known && left < reserve, known && left < reserve+reserve/16)
+	d.pollLocked()
+}
+
+// refuseLocked begins to refuse sets when less than the reserve is left (below), and ends it
+// when a little more is left (not nearly), so that it does not change with every write.
+func (d *diskSpace) refuseLocked(below, nearly bool) {
+	switch was := d.refusing.Load(); {
+	case !was && below:
+		d.refusing.Store(true)
+		d.tasks.kick()
+	case was && !nearly:
+		d.refusing.Store(false)
+		d.refused.Store(false)
+	}
+	if d.told && !d.lacking() {
+		d.told = false
+		d.tell(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
+	}
+}
+
+// flushHelps reports whether a quarter or more of the reserve is for what is in memory, so that
+// a flush makes the reserve smaller.
+func (d *diskSpace) flushHelps(v *view.View) bool {
+	return v.Active().Len() > 0 && flushBytes(v) >= d.reserve.Load()/4
+}
+
+func (d *diskSpace) tell(s DiskSpace) {
+	if d.cfg.OnSpace != nil {
+		d.cfg.OnSpace(s)
+	}
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/journal"
+)
+
+// frozen makes a source of copies of a store that this process doesn't write. What the writer has
+// not flushed is flushed here, to files in memory: a copy has no journal.
+type frozen struct {
+	cfg    *Config
+	fs     *checkpoint.Frozen
+	view   *view.View
+	layout *layout.Layout
+	files  *files.Opener // of fs
+	lone   map[filename.Name]bool
+
+	journal files.Unflushed
+}
+
+// freeze returns the store as of its newest version. Call release when the files are not needed
+// any more.
+func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
+	make := func(unflushed []journal.SegmentInfo) error {
+		s, release, err = b.freezeNow(ctx, unflushed)
+		return err
+	}
+	if b.follower != nil {
+		err = b.follower.During(ctx, make)
+	} else {
+		err = make(b.unflushed.Found())
+	}
+	return s, release, err
+}
+
+// freezeNow is freeze while the memtables and the journal stay as they are. It returns
+// fs.ErrNotExist if the writer has removed a data key meanwhile.
+func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
+	hold, err := b.views.Hold()
+	if err != nil {
+		return s, nil, err
+	}
+	defer func() {
+		if err != nil {
+			hold.Release()
+		}
+	}()
+	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
+	f.files = files.New(files.Config{
+		FS: f.fs, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: b.cfg.UUID, Ring: b.cfg.Ring, Seed: b.cfg.Seed, Memory: b.cfg.Memory, RunFileBytes: b.cfg.RunFileBytes,
+	})
+	var names []filename.Name
+	for _, s := range unflushed {
+		f.journal.Replay(s)
+		names = append(names, filename.New(filename.Journal, s.File))
+	}
+	f.files.CountFrom(names, f.layout)
+	if b.follower != nil {
+		f.hold(unflushed)
+	}
+	visible := b.views.Visible()
+	for _, t := range slices.Backward(f.view.Tables) { // oldest first
+		if err := f.flush(ctx, t, visible); err != nil {
+			return s, nil, err
+		}
+	}
+	milli := b.cfg.Now().UnixMilli()
+	asOf, _, err := f.layout.AsOf(visible, f.layout, milli)
+	if err != nil {
+		return s, nil, err
+	}
+	if s, err = b.source(asOf, milli); err != nil {
+		return s, nil, err
+	}
+	for f := range asOf.Files() {
+		if s.Keys != nil && !s.Keys.Has(f.Life.Key) {
+			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, f.Life.Key, fs.ErrNotExist)
+		}
+	}
+	s.FS, s.Lone = f.fs, f.lone
+	_, release = hold.Narrow(func(part *view.View) { part.Tables = nil })
+	return s, release, nil
+}
+
+// hold has the copy read the files that the View has open: the writer may remove their names. So a
+// copy needs no descriptors of its own.
+func (f *frozen) hold(unflushed []journal.SegmentInfo) {
+	for _, r := range f.view.Runs {
+		for _, file := range r.Held() {
+			f.fs.Hold(file)
+		}
+	}
+	for _, s := range f.view.Segments.Files {
+		if s.Moved != nil {
+			f.fs.Hold(s.Moved.Held())
+		} else {
+			f.fs.Hold(s.Held())
+		}
+	}
+	for _, s := range unflushed {
+		f.fs.End(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset)
+	}
+}
+
+// flush adds a memtable to the layout: a run in memory, and each journal segment that has live
+// values, up to where it was read. All versions stay: which ones go is for the writer to say.
+func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version) error {
+	if t.Last == 0 {
+		return nil // it is empty
+	}
+	rules := compact.Rules{
+		Tombstones: []rangedel.Source{t.Tombstones()},
+		Dropped:    func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
+	}
+	// Without room for values that move, none does.
+	census, kept := f.journal.CensusOf(t, rules, 0)
+	out, err := compact.Execute(ctx, compact.Input{
+		Entries: t.Sorted(), Rules: rules, Extract: census.Moves, Move: f.view.Move,
+		Run: f.files.NewRunWriter(false, entry.NewExpiries(f.cfg.unixMilli()), about(f.layout, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	t.Shadowed(out.Dead.Add)
+	edit := &layout.Edit{
+		FlushedTo: t.Last, JournalEnds: []frame.End{f.journal.Segment(t.Last).End},
+		AddRuns: files.NewRuns(out.Run, layout.Upper), AddSegments: kept,
+		LastVersion: max(visible, f.layout.LastVersion()), NextFile: f.files.Last() + 1,
+	}
+	for i := range edit.AddRuns {
+		edit.AddRuns[i].Order = f.layout.NextOrder()
+		for _, file := range edit.AddRuns[i].Files {
+			f.lone[filename.New(filename.Run, file.Num)] = true
+		}
+	}
+	for _, s := range kept {
+		f.lone[filename.New(filename.Journal, s.Num)] = !f.journal.Segment(s.Num).Sealed
+	}
+	if edit.Dead, err = new(files.Outputs).Deaths(f.view, edit, f.layout, &out, nil, nil); err != nil {
+		return err
+	}
+	if err := files.DropUnreferenced(edit, f.layout); err != nil {
+		return err
+	}
+	f.layout, err = f.layout.Apply(edit)
+	return err
+}
+
+// source returns the store with a layout.
+func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
+	super := b.log.Super()
+	s = checkpoint.Fileset{
+		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
+		Layout: l, Milli: milli,
+	}
+	if s.Ring != nil {
+		s.Keys, err = keyring.Load(b.cfg.FS, b.cfg.Dir, s.UUID)
+	}
+	return s, err
+}

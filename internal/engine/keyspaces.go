@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/garbage"
+)
+
+// keyspaces makes, changes and drops keyspaces: each is one edit that changes no files.
+type keyspaces struct {
+	views     *view.Set
+	installer *installer
+	tasks     *tasks
+}
+
+// create makes a keyspace with a number that no other keyspace ever had. It is durable on
+// return. It returns errs.ErrInvalid for a name that is taken.
+func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
+	made := layout.Keyspace{Name: name, Options: o}
+	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+		next := l.NextKeyspace()
+		if next > uint64(entry.MaxKeyspaceID) {
+			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
+		}
+		made.ID = entry.KeyspaceID(next)
+		// History is kept from this version on.
+		begin := k.views.Visible()
+		k.views.Floors.Add(made.ID, begin)
+		return &layout.Edit{
+			SetKeyspaces:   []layout.Keyspace{made},
+			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
+			LastVersion:    max(begin, l.LastVersion()), // the version of a Spill is recorded before it is published
+		}, nil
+	})
+	if err != nil {
+		if made.ID != entry.DefaultKeyspace {
+			k.views.Floors.Remove(made.ID)
+		}
+		return layout.Keyspace{}, err
+	}
+	return made, nil
+}
+
+// set replaces the options of a keyspace. The new Retention holds from now on; history that was
+// dropped before does not come back. The change is durable on return.
+func (k *keyspaces) set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
+	return k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+		old := l.Keyspace(id)
+		if old == nil {
+			return nil, errs.ErrKeyspaceNotFound
+		}
+		o.Unknown = old.Options.Unknown
+		return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: id, Name: old.Name, Options: o}}}, nil
+	})
+}
+
+// drop removes a keyspace from the layout. From then on its entries are garbage: each flush or
+// compaction that meets them drops them. The drop is durable on return. Pins that were acquired
+// before still see the keyspace. The caller makes sure that nothing more is written to it, and
+// that earlier commits are durable.
+func (k *keyspaces) drop(id entry.KeyspaceID) error {
+	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+		if l.Keyspace(id) == nil {
+			return nil, errs.ErrKeyspaceNotFound
+		}
+		return &layout.Edit{DropKeyspaces: []entry.KeyspaceID{id}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	k.views.Floors.Remove(id)
+	// Work under way doesn't know of the drop: see installer.change.
+	k.installer.drops.Add(1)
+	garbage.NoteDropped(k.views, id)
+	k.tasks.kick() // the estimates of garbage have changed
+	return nil
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/jobs"
+)
+
+// copying is a lock that copies of the store (checkpoints, backups) share, and that a change
+// of its keys holds alone. A copy has the keyring of one moment, so no key may be added or
+// removed while it is made.
+type copying struct {
+	gate  jobs.Turn // a copy passes it; a change has it, also while it waits: then no new copy begins
+	store jobs.Turn // of all copies together, or of one change
+
+	mu     sync.Mutex // guards:
+	copies int
+}
+
+func newCopying() *copying { return &copying{gate: jobs.NewTurn(), store: jobs.NewTurn()} }
+
+// begin takes the lock for a copy. It waits until it can, or until ctx ends.
+func (c *copying) begin(ctx context.Context) error {
+	if err := c.gate.Take(ctx); err != nil {
+		return err
+	}
+	defer c.gate.Leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.copies++; c.copies == 1 {
+		c.store.Always() // without a wait: who else has it also has the gate
+	}
+	return nil
+}
+
+func (c *copying) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.copies--; c.copies == 0 {
+		c.store.Leave()
+	}
+}
+
+// beginAlone takes the lock for a change of keys. It waits until it can, or until ctx ends.
+func (c *copying) beginAlone(ctx context.Context) error {
+	if err := c.gate.Take(ctx); err != nil {
+		return err
+	}
+	err := c.store.Take(ctx)
+	if err != nil {
+		c.gate.Leave()
+	}
+	return err
+}
+
+// tryAlone takes the lock for a change of keys if that needs no wait, and reports whether it did.
+func (c *copying) tryAlone() bool {
+	if !c.gate.Try() {
+		return false
+	}
+	took := c.store.Try()
+	if !took {
+		c.gate.Leave()
+	}
+	return took
+}
+
+func (c *copying) endAlone() {
+	c.store.Leave()
+	c.gate.Leave()
+}
+
+// keyUse counts the compactions, collections and large transactions under way by the data key
+// that was current when each began. Such work may write files under that key, and under
+// later ones, so these keys must stay until it ends.
+type keyUse struct {
+	ring *crypt.Ring // nil: the store is plain
+	mu   sync.Mutex
+	open map[crypt.ID]int
+}
+
+// begin counts one piece of work. Pass the returned id to end.
+func (u *keyUse) begin() (id crypt.ID) {
+	if u.ring == nil {
+		return id
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open == nil {
+		u.open = map[crypt.ID]int{}
+	}
+	id = u.ring.Current()
+	u.open[id]++
+	return id
+}
+
+func (u *keyUse) end(id crypt.ID) {
+	if u.ring == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open[id]--; u.open[id] <= 0 {
+		delete(u.open, id)
+	}
+}
+
+// older reports whether work is under way that began under a key other than the current one.
+func (u *keyUse) older() bool {
+	current := u.ring.Current()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id := range u.open {
+		if id != current {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// lifetime tells all work whether the store is closing, and whether background work has ended
+// because of a failure.
+type lifetime struct {
+	views     *view.Set
+	closing   context.Context // ends when Close begins
+	cancel    context.CancelCauseFunc
+	failure   atomic.Pointer[error] // why background work has ended
+	onFailure func(error)           // may be nil
+
+	flushing atomic.Int64          // number of attempts to flush that have begun
+	unable   atomic.Pointer[error] // why the last attempt has failed for now; nil if it has succeeded
+	since    atomic.Int64          // number of the last attempt that has failed for now
+
+	working sync.RWMutex // held for reading by calls that write or remove files
+}
+
+func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
+	l := &lifetime{views: views, onFailure: onFailure}
+	l.closing, l.cancel = context.WithCancelCause(context.Background())
+	return l
+}
+
+// fail ends background work; writes that need it will report err.
+func (l *lifetime) fail(err error) {
+	l.views.Current().Explain(err)
+	if l.failure.CompareAndSwap(nil, &err) && l.onFailure != nil {
+		l.onFailure(err)
+	}
+	l.views.Wake()
+}
+
+// failed returns why background work has ended; nil while it goes on.
+func (l *lifetime) failed() error {
+	if err := l.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// stopped is failed, with the error that a commit returns.
+func (l *lifetime) stopped() error {
+	if err := l.failed(); err != nil {
+		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
+	}
+	return nil
+}
+
+// unflushed returns why memtables can't be flushed for now; nil if they can, as far as is known.
+func (l *lifetime) unflushed() error {
+	if err := l.unable.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// flushFailed notes that an attempt to flush has failed for now.
+func (l *lifetime) flushFailed(attempt int64, err error) {
+	l.unable.Store(&err)
+	l.since.Store(attempt)
+	l.views.Wake()
+}
+
+// work runs fn for a call that writes or removes files: Close waits for it. The context of fn
+// ends with ctx, or when Close begins. No code of the user may run in fn, except for that of
+// the file system: it could call Close.
+func (l *lifetime) work(ctx context.Context, fn func(ctx context.Context) error) error {
+	l.working.RLock()
+	defer l.working.RUnlock()
+	if l.views.Closed() {
+		return errs.ErrClosed
+	}
+	ctx, end := l.until(ctx)
+	defer end()
+	return fn(ctx)
+}
+
+// end ends all work and waits for it. The Views are closed before, so that no more begins.
+func (l *lifetime) end() {
+	l.cancel(errs.ErrClosed)
+	l.views.Wake()
+	l.working.Lock()
+	defer l.working.Unlock()
+}
+
+// until returns a context that ends with ctx, or when Close begins; it has no values. The
+// caller calls end.
+func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()) {
+	// It must be a child of closing, to have ended as soon as Close has begun; ctx follows later.
+	bound, cancel := context.WithCancelCause(l.closing)
+	if ctx.Err() != nil {
+		cancel(errs.Ended(ctx))
+	}
+	stop := context.AfterFunc(ctx, func() { cancel(errs.Ended(ctx)) })
+	return bound, func() {
+		stop()
+		cancel(nil)
+	}
+}

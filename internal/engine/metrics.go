@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/garbage"
+	"github.com/brockdb/brock/internal/vlog/journal"
+)
+
+// Metrics describes the store now, and what was done since Open. The root converts it to its
+// TreeMetrics: the fields and their order are the same, and TreeMetrics explains them.
+type Metrics struct {
+	Version         uint64
+	Memtables       int
+	MemtableEntries int64
+	MemtableBytes   int64
+	Runs            int
+	RunFiles        int
+	RunEntries      int64
+	RunBytes        int64
+	Segments        int
+	SegmentBytes    int64
+	LiveBytes       int64
+	DeadBytes       int64
+	ExpiredBytes    int64
+	ExpiryWait      time.Duration
+	Flushes         int64
+	FlushedBytes    int64
+	Compactions     int64
+	CompactedBytes  int64
+	Collections     int64
+	CollectedBytes  int64
+	Clusterings     int64
+	ClusteredBytes  int64
+	JumpedBytes     int64
+	Remaps          int
+	RemapBytes      int64
+	Spills          int64
+	SpilledBytes    int64
+	JournalBytes    int64
+	Stalls          int64
+	StallTime       time.Duration
+	FreeBytes       int64
+	ReserveBytes    int64
+	Refused         int64
+	WorkRefused     int64
+	WorkWaiting     string
+	Memory          struct {
+		Memtables int64
+		Tables    int
+		Known     int64
+		Chunks    int64
+		Filters   int64
+		Indexes   int64
+		Dead      int64
+		Pending   int64
+	}
+	OpenFiles       int
+	MappedFiles     int
+	ReleaseFailures int64
+	ScrubbedBytes   int64
+	Scrubs          int64
+	LastScrub       time.Time
+	Damaged         int64
+	PinnedVersion   uint64
+	PinnedBy        string
+	PinnedFor       time.Duration
+	PinnedBytes     int64
+	PinnedMemory    int64
+	OldKeyBytes     int64
+}
+
+// Metrics returns the metrics. It looks at each run and segment.
+func (t *Tree) Metrics() (m Metrics) {
+	m.Version = uint64(t.Visible())
+	t.count.addTo(&m)
+	m.JumpedBytes = int64(t.clustering.jumped.Load())
+	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
+	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
+	m.ReleaseFailures = t.files.Failures.Load()
+	t.scrubber.addTo(&m)
+	reader := t.views.LongReader()
+	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
+	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
+	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
+	if journal := t.unflushed.Journal; journal != nil {
+		m.OpenFiles += journal.Open()
+		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
+	}
+	m.ExpiryWait = t.expiry.wait()
+	hold, err := t.views.Acquire(0)
+	if err != nil {
+		return m
+	}
+	defer hold.Release()
+	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
+	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
+	m.addView(hold.View(), &t.cfg.Policy, t.cfg.unixMilli())
+	m.addJournal(t.unflushed.Segments())
+	return m
+}
+
+// addTo reports what was counted since Open.
+func (c *counters) addTo(m *Metrics) {
+	m.Flushes, m.FlushedBytes = c.flushes.load()
+	m.Compactions, m.CompactedBytes = c.compactions.load()
+	m.Collections, m.CollectedBytes = c.collections.load()
+	m.Clusterings, m.ClusteredBytes = c.clusterings.load()
+	m.Spills, m.SpilledBytes = c.spills.load()
+	m.Refused = c.refused.Load()
+	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())
+}
+
+// addTo reports what was done since Open, and when a pass ended last.
+func (s *scrubber) addTo(m *Metrics) {
+	m.ScrubbedBytes, m.Scrubs, m.Damaged = s.bytes.Load(), s.passes.Load(), s.damaged.Load()
+	if at := s.ended.Load(); at != 0 {
+		m.LastScrub = time.UnixMilli(at)
+	}
+}
+
+func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.Load() }
+
+// addJournal reports what is in the journal and not yet in runs.
+func (m *Metrics) addJournal(segments []journal.SegmentInfo) {
+	for _, s := range segments {
+		m.Segments++
+		m.SegmentBytes += s.Offset
+		m.LiveBytes += s.Offset
+	}
+}
+
+// addView reports what a View holds at some time, in Unix milliseconds.
+func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
+	for _, t := range v.Tables {
+		m.Memtables++
+		m.MemtableEntries += int64(t.Len())
+		m.MemtableBytes += t.Bytes()
+	}
+	for _, r := range v.Runs {
+		m.Memory.Filters += r.FilterBytes()
+		m.Memory.Indexes += r.IndexBytes()
+	}
+	m.OldKeyBytes = int64(v.Layout.OldBytes())
+	for _, r := range v.Layout.Runs() {
+		m.Runs++
+		m.RunFiles += len(r.Files)
+		m.RunEntries += int64(r.Entries)
+		m.RunBytes += int64(r.FileBytes())
+		for _, x := range r.Expiry {
+			if x.At <= now {
+				m.ExpiredBytes += int64(x.Bytes)
+			}
+		}
+	}
+	for _, f := range v.Segments.Files {
+		if f.Moved != nil {
+			m.Remaps++
+			m.RemapBytes += f.Moved.Size()
+			m.Memory.Indexes += f.Moved.MemoryBytes()
+		}
+	}
+	for _, s := range v.Layout.Segments() {
+		m.Memory.Dead += s.DeadMemory()
+		if s.State().Status != layout.Live {
+			continue
+		}
+		m.Segments++
+		m.SegmentBytes += int64(s.FileBytes)
+		m.DeadBytes += int64(s.DeadBytes())
+	}
+	runs, values := garbage.Live(v, o, now)
+	m.LiveBytes += runs + values
+}

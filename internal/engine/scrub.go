@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// scrubber verifies every file in turn, also files that nobody reads, so that rot is found
+// while there may still be a backup. A pass over all files takes half of Config.ScrubEvery.
+// How far the pass should be follows from the time alone, so a store that was closed for long
+// catches up. The alarm rings when the next piece is due, and each hour.
+type scrubber struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files.Opener
+	log       *manifest.Log
+	life      *lifetime
+	installer *installer
+	tasks     *tasks
+
+	// Only the task uses these; after the task has ended, Close does.
+	state    layout.Scrub
+	part     scrubbed // of the file after state.UpTo
+	recorded int64    // when state was last recorded, in Unix milliseconds
+
+	bytes, passes, damaged atomic.Int64 // since Open
+	ended                  atomic.Int64 // state.Ended
+}
+
+// scrubbed is how much of a file was verified.
+type scrubbed struct {
+	num     entry.FileNum
+	bytes   int64
+	segment segment.Scrubbed
+}
+
+const (
+	scrubWait   = time.Second // between two pieces
+	scrubBegin  = time.Minute // after Open
+	scrubLeast  = 1 << 20     // bytes of a piece, while clients write
+	scrubMost   = 16 << 20    // bytes of a piece at rest
+	scrubRecord = time.Hour   // between two edits that record how far the pass is
+)
+
+// start sets the alarm for the first time.
+func (s *scrubber) start() {
+	s.state = s.views.Current().Layout.Scrub()
+	s.ended.Store(s.state.Ended)
+	if s.cfg.ScrubEvery > 0 && !s.cfg.ReadOnly {
+		s.tasks.scrub.Set(scrubBegin)
+	}
+}
+
+// run verifies the next piece if it is due, and sets the alarm for the one after it.
+func (s *scrubber) run(ctx context.Context) error {
+	if s.life.failed() != nil {
+		return nil
+	}
+	wait, err := s.next(ctx)
+	if err == nil {
+		s.tasks.scrub.Set(wait)
+	} else if ctx.Err() == nil {
+		s.tasks.scrub.Set(scrubBegin) // files could not be read now: nothing is known of them
+	}
+	return nil
+}
+
+// scrubFile is a file to be verified.
+type scrubFile struct {
+	num  entry.FileNum
+	size int64
+	run  *view.Run     // one of its files
+	seg  *view.Segment // or its records; or the remap that stands for it
+}
+
+// scrubFiles lists the files of a View, in the order of their numbers.
+func scrubFiles(v *view.View) (list []scrubFile) {
+	for _, r := range v.Runs {
+		for _, f := range r.Meta().Files {
+			list = append(list, scrubFile{num: f.Num, size: int64(f.Size), run: r})
+		}
+	}
+	for _, f := range v.Segments.Files {
+		switch s := v.Layout.Segment(f.Num); {
+		case s == nil: // the journal: the next flush reads it, or the next Open
+		case f.Moved != nil:
+			list = append(list, scrubFile{num: f.Moved.Header().Number, size: f.Moved.Size(), seg: f})
+		default:
+			list = append(list, scrubFile{num: f.Num, size: int64(s.FileBytes), seg: f})
+		}
+	}
+	slices.SortFunc(list, func(a, b scrubFile) int { return cmp.Compare(a.num, b.num) })
+	return list
+}
+
+// next verifies a piece, and returns when the next one is due.
+func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
+	hold, err := s.views.Hold()
+	if err != nil {
+		return 0, err
+	}
+	defer s.views.Reclaim()
+	defer hold.Release()
+	now := s.cfg.Now().UnixMilli()
+	every := s.cfg.ScrubEvery.Milliseconds()
+	if st := &s.state; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
+		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, scrubbed{}
+	}
+	if s.state.UpTo >= s.state.Until { // the next pass begins in time
+		return time.Duration(s.state.Began+every-now) * time.Millisecond, nil
+	}
+	total, did := int64(1), s.part.bytes
+	var file *scrubFile
+	list := scrubFiles(hold.View())
+	for i := range list {
+		f := &list[i]
+		switch {
+		case f.num <= s.state.UpTo:
+			did += f.size
+		case f.num < s.state.Until && file == nil:
+			file = f
+		}
+		total += f.size
+	}
+	due := int64(float64(total) * min(1, 2*float64(now-s.state.Began)/float64(every)))
+	if due <= did {
+		left := float64(did+1-due) / float64(total) * float64(every) / 2
+		return max(scrubWait, time.Duration(left)*time.Millisecond), nil
+	}
+	if file == nil {
+		return scrubWait, s.finish(now)
+	}
+	most := min(max(due-did, scrubLeast), scrubMost)
+	if s.tasks.idle.Armed() { // clients write
+		most = scrubLeast
+	}
+	return scrubWait, s.piece(ctx, file, most, now)
+}
+
+// piece verifies the next bytes of a file: about most of them, as it ends behind a whole
+// chunk or frame.
+func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
+	if s.part.num != f.num {
+		s.part = scrubbed{num: f.num}
+	}
+	before, done := s.part.bytes, true
+	switch {
+	case f.run != nil:
+		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.report)
+	case f.seg.Moved != nil:
+		err = f.seg.Moved.Verify(s.files.Segments())
+		s.part.bytes = f.size
+	default:
+		done, err = f.seg.Scrub(s.files.Segments(), &s.part.segment, most)
+		s.part.bytes = s.part.segment.Offset()
+	}
+	if done {
+		s.part.bytes = f.size
+	}
+	if err := view.Reported(err, s.report); err != nil {
+		return err
+	}
+	s.bytes.Add(s.part.bytes - before)
+	if ctx.Err() != nil || !done {
+		return errs.Ended(ctx)
+	}
+	s.state.UpTo, s.part = f.num, scrubbed{}
+	if now-s.recorded < scrubRecord.Milliseconds() {
+		return nil
+	}
+	return s.record(now)
+}
+
+// report passes damage on, and makes readers verify all pages again.
+func (s *scrubber) report(c *errs.Corruption) {
+	s.files.Open.Bits.Forget()
+	s.damaged.Add(1)
+	s.views.Current().Explain(c)
+	if s.cfg.OnDamage != nil {
+		s.cfg.OnDamage(c)
+	}
+}
+
+// finish ends a pass with the manifest.
+func (s *scrubber) finish(now int64) error {
+	if err := view.Reported(s.log.Verify(s.report), s.report); err != nil {
+		return err
+	}
+	s.passes.Add(1)
+	s.ended.Store(now)
+	s.state.Ended, s.state.UpTo = now, s.state.Until
+	return s.record(now)
+}
+
+// record records in the manifest how far the pass is. If the edit is refused, the state is
+// kept in memory alone, until Close.
+func (s *scrubber) record(now int64) error {
+	s.recorded = now
+	err := s.installer.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.state}, nil })
+	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/garbage"
+)
+
+// throttle slows writers down while background work lags behind. It tells Config.OnStall when
+// a time of throttling begins and ends: the first writer that meets the limits begins it, and
+// it ends when the work has caught up to well below them. So one such time covers the waits
+// of many writers.
+type throttle struct {
+	views  *view.Set
+	budget *garbage.Budget
+	disk   *diskSpace
+	life   *lifetime
+	count  *counters
+	tell   func(Stall) // may be nil
+
+	mu      sync.Mutex // held over tell, so that calls come in order, and guards:
+	since   time.Time  // zero while writers are not throttled
+	reason  string
+	garbage bool // the reason is garbage
+}
+
+// admit delays the committer of a payload. The further work lags behind, the longer is the
+// delay. It makes the committer wait until work has been done only where memory would
+// otherwise grow without bound. It returns ErrNoSpace if there is no disk space for the
+// payload, and the context's error if ctx ends. payload is nil for a large transaction, whose
+// writes are in files already.
+func (t *throttle) admit(ctx context.Context, payload []byte) error {
+	n := len(payload)
+	if payload == nil {
+		n = policy.ThrottleDelayBytes
+	}
+	if t.disk.refusing.Load() {
+		if err := t.disk.admit(ctx, payload); err != nil {
+			return err
+		}
+	}
+	if !t.lags(t.views.Current()) {
+		return nil
+	}
+	return t.slow(ctx, n)
+}
+
+// lags reports whether work lags so far behind that writers are slowed.
+func (t *throttle) lags(v *view.View) bool {
+	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.Throttle() > 0
+}
+
+func (t *throttle) slow(ctx context.Context, n int) error {
+	t.look(true)
+	begin, began := time.Now(), t.life.flushing.Load()
+	defer func() {
+		t.count.stalls.Add(1)
+		t.count.stalled.Add(int64(time.Since(begin)))
+	}()
+	for {
+		v, changed := t.views.Await()
+		if t.views.Closed() {
+			return errs.ErrClosed
+		}
+		if err := t.life.stopped(); err != nil {
+			return err
+		}
+		if len(v.Tables)-1 < policy.ThrottleMostTables {
+			delays := t.delays(v)
+			if delays <= 0 {
+				return nil
+			}
+			share := min(1, float64(n)/policy.ThrottleDelayBytes)
+			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
+		}
+		// Don't wait for a flush that is refused: a full disk stays full for longer.
+		if err := t.life.unflushed(); failure.IsFull(err) || err != nil && t.life.since.Load() > began {
+			return t.disk.refuse(fmt.Errorf("memory is full and can't be flushed: %w", err))
+		}
+		if err := wait(ctx, time.Second, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// delays returns how many times policy.ThrottleDelay a payload of ThrottleDelayBytes costs: the
+// most that memtables, runs or garbage ask for.
+func (t *throttle) delays(v *view.View) float64 {
+	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
+	runs := float64(min((len(v.Runs)-policy.ThrottleRuns)/2, policy.ThrottleRunsDelays))
+	garbage := min(policy.ThrottleBudgetDelays*t.budget.Throttle(), policy.ThrottleGarbageDelays)
+	return max(tables, runs, garbage)
+}
+
+// look finds out whether a time of throttling has begun or ended. Only a call for a writer
+// can begin one.
+func (t *throttle) look(writer bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.views.Current()
+	if begun := !t.since.IsZero(); begun {
+		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.Calm()) {
+			t.endLocked()
+		}
+		return
+	}
+	if writer && t.lags(v) {
+		t.beginLocked(len(v.Tables)-1, len(v.Runs))
+	}
+}
+
+func (t *throttle) beginLocked(sealed, runs int) {
+	t.since, t.garbage = time.Now(), false
+	switch {
+	case sealed > policy.ThrottleTables:
+		t.reason = fmt.Sprintf("%d memtables wait to be flushed", sealed)
+	case runs > policy.ThrottleRuns:
+		t.reason = fmt.Sprintf("%d runs wait to be compacted", runs)
+	default:
+		t.garbage = true
+		t.reason = "garbage waits to be collected"
+	}
+	if t.tell != nil {
+		t.tell(Stall{Begin: true, Reason: t.reason})
+	}
+}
+
+// end ends a time of throttling because the store closes.
+func (t *throttle) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.since.IsZero() {
+		t.endLocked()
+	}
+}
+
+func (t *throttle) endLocked() {
+	if t.tell != nil {
+		t.tell(Stall{Reason: t.reason, Took: time.Since(t.since)})
+	}
+	t.since = time.Time{}
+}

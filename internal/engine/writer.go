@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/emptied"
+	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/view/garbage"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// writer adds committed records to the active memtable. Only the commit leader uses it: it
+// calls prepare, apply and publish in this order, once for each group.
+type writer struct {
+	cfg       *Config
+	log       *manifest.Log
+	views     *view.Set
+	files     *files.Opener
+	unflushed *files.Unflushed
+	budget    *garbage.Budget
+	sampler   *garbage.Sampler
+	disk      *diskSpace
+	tasks     *tasks
+	expiry    *expiry
+	emptied   *emptied.Tracker
+	count     *counters
+
+	segment      entry.FileNum // journal segment that apply last followed
+	journalBytes int64         // bytes of records that were applied to the active memtable
+	tableBytes   int64         // size at which the active memtable is full
+}
+
+func newTable(cfg *Config, limit int64) *view.Table {
+	t := view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: int(limit)})
+	t.Begun = cfg.Now()
+	return t
+}
+
+// prepare makes room for payloads: if the active memtable is full, it seals that with its journal
+// segments, and begins a new one. It also seals a memtable that hides much garbage, unless another
+// already waits for its flush. All memory that apply needs is allocated here: once the group is in
+// the journal, it is too late to refuse it. After a failure of the manifest prepare returns an
+// error, since flushes could not be recorded any more.
+func (w *writer) prepare(payloads [][]byte, records, ranges int) error {
+	if err := w.log.Err(); err != nil {
+		return err
+	}
+	v := w.views.Current()
+	if active := v.Active(); !active.Empty() {
+		n := int64(memtable.Overhead * records)
+		for _, p := range payloads {
+			n += int64(len(p))
+		}
+		if w.full(active, n) || len(v.Tables) == 1 && w.hides(active) {
+			if err := w.seal(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.views.Current().Active().Reserve(payloads, records, ranges)
+}
+
+// hides reports whether a memtable has replaced so much that it is sealed, so that this becomes
+// known. What is retained counts once the memtable is older than that lasts: the times of versions
+// are known as of the edits that flushes make.
+func (w *writer) hides(m *view.Table) bool {
+	older, retained, age := m.Replaced.Bytes()
+	outdated, more, younger := m.Outdated.Bytes()
+	older += outdated
+	if retained += more; retained > 0 {
+		if age == 0 || younger > 0 && younger < age {
+			age = younger
+		}
+		if w.cfg.Now().Sub(m.Begun) >= age {
+			older += retained
+		}
+	}
+	return uint64(max(older, m.Ranged.Load())) >= w.budget.SealAfter()
+}
+
+// full reports whether a memtable is to be sealed before n more bytes of records.
+func (w *writer) full(m *view.Table, n int64) bool {
+	return m.Bytes() >= w.tableBytes || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
+}
+
+// seal ends the active memtable and its journal segments and begins new ones.
+// Only the leader, or a function that runs in its place, may call it.
+func (w *writer) seal() error {
+	// A journal segment belongs to one memtable, so that the flush of it makes the segment
+	// unneeded for replay.
+	end, err := w.unflushed.Journal.Rotate()
+	if err != nil {
+		return err
+	}
+	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinned(), w.cfg.Memory)
+	w.views.Install(func(next *view.View) {
+		next.Active().End = end
+		next.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, next.Tables...)
+		w.budget.Measure(next)
+	})
+	w.journalBytes = 0
+	if w.emptied.Behind(&w.views.Current().Known) {
+		w.tasks.search.Kick()
+	}
+	w.tasks.kick()
+	return nil
+}
+
+// pinned returns the bytes of memtables that only old Views hold.
+func (w *writer) pinned() int64 {
+	_, bytes := w.views.Memtables()
+	for _, t := range w.views.Current().Tables {
+		bytes -= t.Bytes()
+	}
+	return bytes
+}
+
+// apply adds the records of the transaction with version v, which begin at this place
+// of the journal, to the memtable, and returns where the next one begins. Readers see them
+// once they are published.
+func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
+	if at.Segment != w.segment {
+		if err := w.follow(at.Segment); err != nil {
+			return at, err
+		}
+	}
+	w.tasks.idle.Touch()
+	w.disk.spend(len(payload))
+	w.journalBytes += int64(len(payload))
+	w.count.journalBytes.Add(int64(len(payload)))
+	records := frame.Written(payload, at.Offset, v, at.Encrypted)
+	err = w.add(w.views.Current().Active(), at.Segment, &records, w.sampler.Every())
+	at.Offset = records.At()
+	return at, err
+}
+
+// add adds records of a journal segment to a memtable. On the way it estimates what they
+// replace, from one sample every `every` bytes of records; 0 = no samples.
+func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
+	a := view.Addition{To: to, At: entry.Position{Segment: segment}, Seed: w.cfg.Seed}
+	var r entry.Record
+	for records.More() {
+		a.At.Offset = records.At()
+		if err := records.Next(&r); err != nil {
+			return a.Wrap(err)
+		}
+		// Sample before the record is added: the sample looks for what the record replaces.
+		if every > 0 {
+			w.sampler.Sample(&r, every)
+		}
+		if err := a.Record(&r); err != nil {
+			return err
+		}
+	}
+	a.Finish()
+	w.emptied.Added(a.Count)
+	if a.Expires != 0 && to.Expires(a.Expires) {
+		w.expiry.awaitTable(to)
+	}
+	return nil
+}
+
+// follow opens the journal segment that is being written, so that readers can read values in it.
+func (w *writer) follow(num entry.FileNum) error {
+	r, err := w.unflushed.Journal.OpenReader(num)
+	if err != nil {
+		return err
+	}
+	f := w.files.Segment(r, filename.Journal, num)
+	w.views.Install(func(next *view.View) {
+		next.Segments = next.Segments.With(f)
+		w.budget.Measure(next)
+	})
+	w.segment = num
+	return nil
+}
+
+// publish makes everything up to v visible.
+func (w *writer) publish(v entry.Version) {
+	w.views.Publish(v)
+	if w.emptied.Published(&w.views.Current().Known) {
+		w.tasks.search.Kick()
+	}
+}
+
+// sealAny seals the active memtable unless it is empty. It runs in the place
+// of a commit leader.
+func (w *writer) sealAny() error {
+	if w.views.Closed() {
+		return errs.ErrClosed
+	}
+	if w.views.Current().Active().Empty() {
+		return nil
+	}
+	return w.seal()
+}
+
+// sealIdle seals the active memtable of an idle store if that is worth it: the memtable has
+// some size or a range tombstone (which frees nothing before it is in a run), or flushing it may
+// make much garbage known: values in its own journal, values that its entries delete or
+// replace, and entries of dropped keyspaces. It kicks the search for emptied ranges first, while
+// the last deletes are still in memory.
+func (w *writer) sealIdle() error {
+	v := w.views.Current()
+	active := v.Active()
+	if w.emptied.Behind(&w.views.Current().Known) {
+		w.tasks.search.Kick()
+	}
+	var values, entries uint64
+	for _, r := range v.Layout.Runs() {
+		values, entries = values+r.SeparatedBytes, entries+r.Entries
+	}
+	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
+	if small && hidden+garbage.DroppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
+		return nil
+	}
+	return w.sealAny()
+}

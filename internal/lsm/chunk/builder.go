@@ -1,0 +1,552 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/offheap"
+	"github.com/brockdb/brock/internal/lsm/hashindex"
+)
+
+// Builder makes chunks, one after the other. It reuses its memory, and is ended
+// by Release.
+type Builder struct {
+	buf     []byte // header and entries, after Finish the whole chunk; lies in mem
+	first   []byte // first key; lies in firstMem
+	last    []byte // last key of the chunk before, set by Finish; lies in lastMem
+	shared  int    // bytes that the first key shares with the last one of the chunk before; -1: there is none
+	again   bool   // the first key is that key
+	guess   int    // prefix length to try in the next chunk
+	shrinks int    // how often this chunk's prefix was cut
+	prev    int    // offset of the last entry, 0 if there is none
+	items   []hashindex.Item
+	fences  []fence // one for each block in which an entry begins
+	layout  Layout
+	stats   Stats
+
+	maxVersion  entry.Version // of the short entries
+	maxSegment  entry.FileNum
+	lastVersion entry.Version // of the last entry
+	lastWord    uint64        // of the last entry's suffix
+	block       int           // fence block in which the last entry begins, -1 without
+	hasVersion  bool          // there is a short entry
+	hasSegment  bool          // there is a short entry with a handle
+
+	// Off the Go heap: with megabytes on it, the collector would let garbage grow by
+	// as much again.
+	mem, spare        offheap.Buffer
+	firstMem, lastMem offheap.Buffer
+}
+
+// NewBuilder returns a Builder at the start of its first chunk.
+func NewBuilder() *Builder { return &Builder{guess: math.MaxInt} }
+
+// Release gives the memory back, and that of the last chunk with it.
+func (b *Builder) Release() {
+	b.mem.Free()
+	b.spare.Free()
+	b.firstMem.Free()
+	b.lastMem.Free()
+	*b = Builder{guess: math.MaxInt}
+}
+
+// fence is the first entry that begins in a piece of 1 << fenceShift bytes.
+type fence struct {
+	word uint64 // of its key
+	off  uint64 // where it begins
+}
+
+// Info describes a finished chunk. Its keys are overwritten with the next chunk.
+type Info struct {
+	Layout
+	Stats
+	First, Last     []byte
+	Shared          int  // bytes that First shares with the last key of the chunk before; -1: there is none
+	Again           bool // First is that key, in an older version
+	TrailerChecksum uint32
+}
+
+// Len is the number of entries so far.
+func (b *Builder) Len() int { return int(b.stats.Entries) }
+
+// Outcome is what Add did.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Disorder Outcome = iota // the entry does not follow the last one: nothing was done
+	Full                    // the chunk must be finished first
+	NewKey                  // added, the first version of its key in the run
+	Older                   // added, an older version of the last key
+)
+
+// lastKey appends the key of the last entry to dst.
+func (b *Builder) lastKey(dst []byte) []byte {
+	return append(append(dst, b.first[:b.layout.Prefix]...), b.lastSuffix()...)
+}
+
+func (b *Builder) lastSuffix() []byte {
+	start, end := suffixAt(b.buf, b.prev)
+	return b.buf[start:end]
+}
+
+// suffixAt is where the key suffix of a well-formed entry lies.
+func suffixAt(buf []byte, off int) (start, end int) {
+	w := binary.LittleEndian.Uint64(buf[off:])
+	start = off + headLen(w)
+	if w&flagWide != 0 {
+		return start, start + int(w>>32)
+	}
+	return start, start + int(w>>8&maxSuffix)
+}
+
+// Add appends e, whose key has this hash. The first entry of a chunk always
+// fits. If e is an older version of the last key, even of the chunk before, the
+// last entry is marked as followed by one, also when the chunk is full.
+func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
+	p := b.layout.Prefix
+	// The first entry sets the prefix, and fits whatever its size.
+	if b.prev == 0 {
+		older, ok := b.follows(e)
+		if !ok {
+			return Disorder
+		}
+		b.begin(e.Key, older)
+		b.append(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
+		return added(older)
+	}
+	older := false
+	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.first[:p])
+	var word uint64
+	if shares {
+		word = entry.Word(e.Key[p:])
+	}
+	// A greater word proves the order; only equal or smaller ones need a comparison
+	// of whole keys.
+	if !shares || word <= b.lastWord {
+		var ok bool
+		if older, ok = b.follows(e); !ok {
+			return Disorder
+		}
+		if older {
+			b.buf[b.prev] |= flagOlder
+		}
+	}
+	if !shares {
+		if !b.shrink(e) {
+			return Full
+		}
+		word = entry.Word(e.Key[b.layout.Prefix:])
+	}
+	if len(b.buf)+b.need(e) > MaxEntries {
+		return Full
+	}
+	b.append(e, word, hash, older)
+	return added(older)
+}
+
+func added(older bool) Outcome {
+	if older {
+		return Older
+	}
+	return NewKey
+}
+
+// follows reports whether e may come after the last entry, of whichever chunk,
+// and whether it is an older version of that entry's key.
+func (b *Builder) follows(e *entry.Entry) (older, ok bool) {
+	switch c := b.compareLast(e.Key); {
+	case c > 0:
+		return false, true
+	case c < 0:
+		return false, false
+	}
+	return true, e.Version < b.lastVersion
+}
+
+// compareLast compares key with the key of the last entry.
+func (b *Builder) compareLast(key []byte) int {
+	if b.prev == 0 {
+		if b.last == nil {
+			return 1
+		}
+		return bytes.Compare(key, b.last)
+	}
+	// The last key shares the prefix, so the first byte that differs within it
+	// decides.
+	p := b.layout.Prefix
+	if n := entry.CommonPrefix(key, b.first[:p]); n < p {
+		return bytes.Compare(key[n:], b.first[n:p])
+	}
+	return bytes.Compare(key[p:], b.lastSuffix())
+}
+
+func (b *Builder) begin(key []byte, again bool) {
+	b.shared, b.again = -1, again
+	if b.last != nil {
+		b.shared = entry.CommonPrefix(b.last, key)
+	}
+	b.first = append(b.firstMem.Grow(nil, len(key)), key...)
+	b.layout = Layout{Prefix: min(b.guess, len(key))}
+	b.stats = Stats{}
+	b.shrinks = 0
+	b.hasVersion, b.hasSegment = false, false
+	b.restart()
+}
+
+// restart empties the buffer and the lists of entries.
+func (b *Builder) restart() {
+	b.buf = b.buf[:0]
+	b.zeroExtend(HeaderSize)
+	b.items = b.items[:0]
+	b.fences = b.fences[:0]
+	b.prev, b.block = 0, -1
+}
+
+// need is an upper bound of the bytes that e takes, in any form.
+func (b *Builder) need(e *entry.Entry) int {
+	return align8(wideHand + len(e.Key) - b.layout.Prefix + max(len(e.Value), rawSize))
+}
+
+// shrink cuts the prefix to what e shares with it and writes the entries again, unless the
+// chunk has no room for that. From the 17th cut on it at least halves the prefix, so that
+// hostile keys cost only a few more rewrites.
+func (b *Builder) shrink(e *entry.Entry) bool {
+	p := entry.CommonPrefix(e.Key, b.first[:b.layout.Prefix])
+	if b.shrinks++; b.shrinks > 16 {
+		p = min(p, b.layout.Prefix/2)
+	}
+	grow := b.layout.Prefix - p
+	entries := int(b.stats.Entries)
+	// A suffix that becomes long makes the whole entry wide.
+	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.fits(grow, e) {
+		return false
+	}
+	// Entries are decoded from the old buffer and appended to the spare one. Hashes
+	// come from the index items, as older versions have none.
+	old := Chunk{Layout: b.layout, Data: b.buf}
+	old.End = len(b.buf)
+	key := append([]byte(nil), b.first[:b.layout.Prefix]...)
+	prefix := len(key)
+	items := append([]hashindex.Item(nil), b.items...)
+	b.mem, b.spare, b.buf = b.spare, b.mem, nil
+	b.restart()
+	b.layout.Prefix = p
+	b.stats = Stats{}
+	b.hasVersion, b.hasSegment = false, false
+	var x entry.Entry
+	for off := HeaderSize; off < old.End; {
+		ent, start, end, next, err := old.fill(off, &x, nil)
+		if err != nil {
+			return false // cannot be: the entries are our own
+		}
+		key = append(key[:prefix], ent[start:end]...)
+		x.Key = key
+		if len(items) > 0 && int(items[0].Offset) == off {
+			b.append(&x, entry.Word(key[p:]), items[0].Hash, false)
+			items = items[1:]
+		} else {
+			b.append(&x, entry.Word(key[p:]), 0, true)
+		}
+		b.buf[b.prev] |= old.Data[off] & flagOlder
+		off = next
+	}
+	return true
+}
+
+// fits reports whether the chunk has room for e once every suffix has grown by grow bytes. It
+// looks at each entry: the bound in shrink, which doesn't, takes every entry for a wide one.
+func (b *Builder) fits(grow int, e *entry.Entry) bool {
+	size := len(b.buf) + int(b.stats.Entries)*align8(grow) + grow + b.need(e)
+	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
+		start, end := suffixAt(b.buf, off)
+		w := binary.LittleEndian.Uint64(b.buf[off:])
+		if w&flagWide == 0 && end-start+grow > maxSuffix {
+			size += wideHand
+		}
+		off = align8(end + inlineLen(b.buf, off, w))
+	}
+	return size <= MaxEntries
+}
+
+// inlineLen is how much follows the suffix of a well-formed entry.
+func inlineLen(buf []byte, off int, w uint64) int {
+	switch {
+	case w&flagSep != 0:
+		if binary.LittleEndian.Uint64(buf[off+headLen(w)-8:])&flagRaw != 0 {
+			return rawSize
+		}
+		return 0
+	case w&flagWide != 0:
+		return int(binary.LittleEndian.Uint64(buf[off+32:]))
+	}
+	return int(w >> 16 & maxInline)
+}
+
+// append encodes e, which shares the prefix and has room; word is the key word of its suffix.
+// older says that e is an older version of the last key.
+func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
+	off := len(b.buf)
+	suffix := e.Key[b.layout.Prefix:]
+	// The first entry that begins in a block is the block's fence.
+	if block := off >> fenceShift; block != b.block {
+		b.fences = append(b.fences, fence{word, uint64(off)})
+		b.block = block
+	}
+	// Only the newest version of a key is indexed: older ones follow it.
+	if !older {
+		if len(b.items) == cap(b.items) {
+			b.items = slices.Grow(b.items, len(b.items)+64) // append's steps would leave more behind
+		}
+		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
+	}
+	if need := b.need(e); cap(b.buf)-off < need {
+		b.grow(off + need)
+	}
+	buf := b.buf[off:cap(b.buf)]
+	n := 0
+	if b.short(e, suffix) {
+		w := uint64(e.Kind) | uint64(len(suffix))<<8 | uint64(e.Version)<<32
+		n = headSize
+		if ext := uint64(e.Meta) | e.Expires<<8; ext != 0 {
+			w |= flagExt
+			binary.LittleEndian.PutUint64(buf[n:], ext)
+			n += extSize
+		}
+		if e.Separated {
+			w |= flagSep | uint64(e.Handle.Segment)&maxInline<<16
+			binary.LittleEndian.PutUint64(buf[n:], e.Handle.Offset>>3|e.Handle.Length<<32|rawMark(e))
+			n += handSize
+		} else {
+			w |= uint64(len(e.Value)) << 16
+		}
+		binary.LittleEndian.PutUint64(buf, w)
+	} else {
+		n = putWide(buf, e, len(suffix))
+	}
+	n += copy(buf[n:], suffix)
+	switch {
+	case !e.Separated:
+		n += copy(buf[n:], e.Value)
+	case e.Raw != 0:
+		binary.LittleEndian.PutUint32(buf[n:], e.Raw)
+		n += rawSize
+	}
+	end := align8(n)
+	clear(buf[n:end])
+	b.buf = b.buf[:off+end]
+	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
+	b.stats.add(e, older)
+}
+
+// grow makes room for n bytes in all: twice as many as before, in few steps up to
+// the size of most chunks.
+func (b *Builder) grow(n int) {
+	if n <= cap(b.buf) {
+		return
+	}
+	n = max(n, 2*cap(b.buf))
+	if n > MaxEntries/16 {
+		n = max(n, usualSize)
+	}
+	b.buf = b.mem.Grow(b.buf, n)
+}
+
+// usualSize is enough memory for a full chunk with index and trailer, in bytes, unless its
+// entries are very small.
+const usualSize = MaxEntries + MaxEntries/4
+
+// putWide writes the wide form up to the suffix and returns its length.
+func putWide(buf []byte, e *entry.Entry, suffix int) int {
+	w := uint64(e.Kind) | flagWide | uint64(suffix)<<32
+	put := func(i int, v uint64) { binary.LittleEndian.PutUint64(buf[i:], v) }
+	put(8, uint64(e.Version))
+	put(16, e.Expires)
+	put(24, uint64(e.Meta))
+	if !e.Separated {
+		put(0, w)
+		put(32, uint64(len(e.Value)))
+		return wideSize
+	}
+	put(0, w|flagSep)
+	put(32, uint64(e.Handle.Segment))
+	put(40, e.Handle.Offset)
+	put(48, e.Handle.Length|rawMark(e))
+	return wideHand
+}
+
+// rawMark returns flagRaw if the length before compression follows the suffix of e, else 0.
+func rawMark(e *entry.Entry) uint64 {
+	if e.Raw != 0 {
+		return flagRaw
+	}
+	return 0
+}
+
+// short reports whether e fits the short form, and if so makes room for its
+// version and segment in the ranges that the chunk's bases stand for.
+func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
+	if len(suffix) > maxSuffix || len(e.Value) > maxInline || e.Expires > maxExpiry {
+		return false
+	}
+	// The header has 32 bits of the version and 16 of the segment. The bases must
+	// stay within that distance of all short entries, also of those before.
+	lo, hi := e.Version, e.Version
+	if b.hasVersion {
+		lo, hi = min(lo, b.layout.VersionBase), max(hi, b.maxVersion)
+	}
+	if hi-lo > 1<<32-1 {
+		return false
+	}
+	if e.Separated {
+		h := &e.Handle
+		if h.Offset&7 != 0 || h.Offset>>3 > 1<<32-1 || h.Length > 1<<31-1 {
+			return false
+		}
+		from, to := h.Segment, h.Segment
+		if b.hasSegment {
+			from, to = min(from, b.layout.SegmentBase), max(to, b.maxSegment)
+		}
+		if to-from > maxInline {
+			return false
+		}
+		b.layout.SegmentBase, b.maxSegment, b.hasSegment = from, to, true
+	}
+	b.layout.VersionBase, b.maxVersion, b.hasVersion = lo, hi, true
+	return true
+}
+
+// Size is an upper bound of the size of the chunk if it was finished now.
+func (b *Builder) Size() int {
+	body := pageCeil(len(b.buf)) + pageCeil(hashindex.Buckets(len(b.items))*hashindex.BucketSize)
+	return body + trailerBound(body, len(b.first))
+}
+
+// Finish completes the chunk that will be written at offset of the owner, encrypted
+// by e, unless that is nil. The image and the Info are valid until the next Add. Only
+// encryption can fail: then stop writing the file.
+func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image []byte, info Info, err error) {
+	id := owner.ID()
+	owner.put(b.buf)
+	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
+	b.layout.End = len(b.buf)
+	b.layout.Buckets = hashindex.Buckets(len(b.items))
+	index := b.layout.IndexStart()
+	b.zeroExtend(b.layout.TrailerStart())
+	hashindex.Build(b.buf[index:][:b.layout.Buckets*hashindex.BucketSize], b.items)
+	// The trailer comes last, as it has the checksums, or tags, of all pages before it.
+	b.appendTrailer(func(t []byte) []byte {
+		if e != nil {
+			t, err = b.encryptPages(t, offset, e)
+			return t
+		}
+		for p := 0; p < b.layout.TrailerStart(); p += PageSize {
+			t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), b.buf[p:p+PageSize]))
+		}
+		return t
+	}, e != nil)
+	trailer := b.buf[b.layout.TrailerStart():]
+	b.layout.TrailerSize = len(trailer)
+	var sum uint32
+	switch {
+	case e == nil:
+		sum = id.Sum(offset+int64(b.layout.TrailerStart()), trailer[4:])
+		binary.LittleEndian.PutUint32(trailer, sum)
+	case err == nil:
+		err = encryptTrailer(trailer, offset+int64(b.layout.TrailerStart()), e)
+	}
+
+	if b.stats.Keys > 1 { // one key says nothing of the next ones
+		b.guess = entry.CommonPrefix(b.first, b.last)
+	}
+	b.prev = 0
+	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, Shared: b.shared, Again: b.again, TrailerChecksum: sum}
+	b.stats.Entries = 0
+	return b.buf, info, err
+}
+
+// appendTrailer appends the trailer, for which sums appends checksums or tags.
+func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
+	start := len(b.buf)
+	l := &b.layout
+	b.grow(start + trailerBound(start, len(b.first)) + Room) // so that no append needs other memory
+	t, begin, list, shift := b.buf, start, uint16(secChecksums), fenceShift
+	if encrypted {
+		t, begin, list, shift = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags, encryptedShift
+	}
+	t = binary.LittleEndian.AppendUint32(t, 0) // checksum
+	t = binary.LittleEndian.AppendUint32(t, 0) // length
+	t = binary.LittleEndian.AppendUint64(t, uint64(l.End))
+
+	t, at := AppendSection(t, secPrefix, Required)
+	t = append(t, b.first[:l.Prefix]...)
+	t = EndSection(t, at)
+
+	t, at = AppendSection(t, secFence, Required)
+	t = b.appendFences(t, shift)
+	t = EndSection(t, at)
+
+	t, at = AppendSection(t, list, Required)
+	t = EndSection(sums(t), at)
+
+	t, at = AppendSection(t, secIndex, Required)
+	t = binary.LittleEndian.AppendUint32(t, indexNarrow)
+	t = binary.LittleEndian.AppendUint32(t, uint32(l.Buckets))
+	t = EndSection(t, at)
+
+	t, at = AppendSection(t, secStat, 0)
+	t = binary.LittleEndian.AppendUint64(t, uint64(l.VersionBase))
+	t = binary.LittleEndian.AppendUint64(t, uint64(l.SegmentBase))
+	t = b.stats.Append(t)
+	t = EndSection(t, at)
+
+	b.buf = t
+	size := pageCeil(len(t) - start)
+	b.zeroExtend(start + size)
+	binary.LittleEndian.PutUint32(b.buf[begin+4:], uint32(size))
+}
+
+// trailerBound is an upper bound of the length of a trailer behind body bytes, with a prefix of
+// this length. Each piece of 1 KB takes 16 bytes: 12 of its fence, and 4 of the tag of its page.
+func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + prefix + PageSize) }
+
+// appendFences appends the payload of the fence section. A block in which no
+// entry begins has the fence of the next block that has one; after the last, the
+// end of the entries.
+func (b *Builder) appendFences(t []byte, shift int) []byte {
+	n := b.layout.fences(shift)
+	t = binary.LittleEndian.AppendUint32(t, uint32(shift))
+	t = binary.LittleEndian.AppendUint32(t, uint32(n))
+	end := fence{word: ^uint64(0), off: uint64(b.layout.End)}
+	each := func(fn func(f fence)) {
+		for i, p := 0, 0; p < n; p++ {
+			for i < len(b.fences) && int(b.fences[i].off>>shift) < p {
+				i++
+			}
+			if i < len(b.fences) {
+				fn(b.fences[i])
+			} else {
+				fn(end)
+			}
+		}
+	}
+	each(func(f fence) { t = binary.LittleEndian.AppendUint64(t, f.word) })
+	each(func(f fence) { t = binary.LittleEndian.AppendUint32(t, uint32(f.off>>3)) })
+	return t
+}
+
+const indexNarrow = 1 // kind of index: buckets of 32-bit slots
+
+// zeroExtend makes the buffer n bytes long.
+func (b *Builder) zeroExtend(n int) {
+	old := len(b.buf)
+	if cap(b.buf) < n {
+		b.grow(n)
+	}
+	b.buf = b.buf[:n]
+	clear(b.buf[old:])
+}

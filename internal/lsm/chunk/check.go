@@ -1,0 +1,127 @@
+package chunk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+)
+
+// Check reads the whole chunk and reports everything in it that is wrong: its
+// checksums, and whether entries, their order, fences, index and statistics
+// agree. The checks after a bad checksum are left out. prefix is what the keys
+// share. each is called for every entry and returns the hash of its key; newest says that the
+// entry is the first of its key in the chunk.
+func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption), each func(e *entry.Entry, newest bool) (hash uint64)) {
+	fail := func(err error) {
+		var bad *errs.Corruption
+		if !errors.As(err, &bad) {
+			bad = &errs.Corruption{File: c.Place.File, Offset: c.Place.Offset, Reason: "chunk is unreadable", Err: err}
+		}
+		report(bad)
+	}
+	// The file may have changed since it was verified. A trailer that was decrypted in place
+	// can't be decrypted again.
+	if c.Place.Key == nil {
+		c.trailer.Store(nil)
+	}
+	t, err := c.Trailer()
+	if err != nil {
+		fail(err)
+		return
+	}
+	if !c.VerifyAll(fail) {
+		return
+	}
+	var head [HeaderSize]byte
+	owner.put(head[:])
+	if !bytes.HasPrefix(c.Data, head[:]) {
+		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
+	}
+	k := checker{c: c, t: t, fail: fail, each: each}
+	k.walk(prefix)
+}
+
+type checker struct {
+	c    *Chunk
+	t    *Trailer
+	fail func(error)
+	each func(e *entry.Entry, newest bool) uint64
+
+	stats Stats
+	block int // index of the next fence to compare
+	key   []byte
+}
+
+func (k *checker) walk(prefix []byte) {
+	var it Cursor
+	it.Open(k.c, prefix)
+	var prev entry.Entry
+	older, first := false, true
+	for it.Next() {
+		e := it.Entry()
+		at := func(format string, args ...any) { k.fail(k.c.corrupt(it.Offset(), format, args...)) }
+		same := !first && string(e.Key) == string(prev.Key)
+		if !first && entry.Compare(&prev, e) >= 0 {
+			at("entry out of order")
+		}
+		if same != older && !first {
+			at("mark of older versions is wrong")
+		}
+		if it.head&flagSep != 0 && e.Kind == entry.Delete {
+			at("delete with a value")
+		}
+		k.fence(&it)
+		hash := k.each(e, !same)
+		if !same {
+			k.index(e, hash, first, at)
+		}
+		k.stats.add(e, same)
+		k.key = append(k.key[:0], e.Key...)
+		prev = entry.Entry{Key: k.key, Version: e.Version}
+		older, first = it.Older(), false
+	}
+	if it.Err() != nil {
+		k.fail(it.Err())
+		return
+	}
+	// Blocks behind the last entry's beginning have fences that lead to the end.
+	for ; k.block < k.t.fences(); k.block++ {
+		if k.t.start(k.block) != k.c.End || k.t.word(k.block) != ^uint64(0) {
+			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
+		}
+	}
+	k.stats.Keys = k.t.Stats.Keys // the first may be the rest of the chunk before
+	if k.stats != k.t.Stats {
+		k.fail(k.c.corrupt(k.c.TrailerStart(), "statistics %+v, entries say %+v", k.t.Stats, k.stats))
+	}
+}
+
+// fence checks that the fences up to the current entry, which were not compared yet, lead to it.
+func (k *checker) fence(it *Cursor) {
+	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
+		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {
+			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
+		}
+	}
+}
+
+// index looks the key up. The first one may not be indexed: its newer versions
+// may be in the chunk before.
+func (k *checker) index(e *entry.Entry, hash uint64, first bool, at func(string, ...any)) {
+	var got entry.Entry
+	res, err := k.c.Get(e.Key[k.c.Prefix:], hash, e.Version, &got)
+	if err != nil {
+		k.fail(err)
+	} else if !first && (res != Found || got.Version != e.Version) {
+		at("index does not lead to it")
+	}
+}
+
+// String is for messages.
+func (s Stats) String() string {
+	return fmt.Sprintf("%d entries, %d keys, %d deletes, %d+%d+%d bytes, versions %d-%d, expiry %d",
+		s.Entries, s.Keys, s.Deletes, s.KeyBytes, s.ValueBytes, s.SeparatedBytes, s.MinVersion, s.MaxVersion, s.MinExpiry)
+}

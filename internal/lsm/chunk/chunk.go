@@ -1,0 +1,576 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sort"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/hashindex"
+)
+
+// Chunk reads one chunk. Any number of goroutines may use it.
+type Chunk struct {
+	Layout
+	Data  []byte // the whole chunk; nil: File has it
+	Pages *Pages // pages of its file that have been verified; nil = all
+	Page  int    // number of the chunk's first page in the file
+	Place Place
+	File  *blocks.File // reads it block by block; nil: it is in Data
+
+	trailer atomic.Pointer[Trailer] // of Data, once it was parsed
+	opened  atomic.Pointer[opened]  // what the cache has of the chunk, if File reads it
+}
+
+// Place is where a chunk lies and the checksum of its trailer.
+type Place struct {
+	ID              checksum.Identity
+	File            string
+	Offset          int64
+	TrailerChecksum uint32
+	Key             *crypt.Decrypter // nil: the file is plain
+}
+
+// Pages remembers which pages of a file have been verified recently. Any number of goroutines
+// may use it.
+type Pages struct {
+	verified pageio.PageBits
+	prime    func(off int64, n int) error
+}
+
+// NewPages returns a Pages for a file, or chunk, that keeps the numbers of its pages
+// in verified. prime is called before bytes are verified: it makes that range of the
+// file resident, so that touching a mapping there does not block in a page fault, or
+// reads it into Chunk.Data.
+func NewPages(verified pageio.PageBits, prime func(off int64, n int) error) *Pages {
+	return &Pages{verified, prime}
+}
+
+// PagesOf is how many pages a file, or chunk, of size bytes has.
+func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
+
+// Free gives the memory back.
+func (p *Pages) Free() { p.verified.Free() }
+
+func (p *Pages) test(i int) bool { return p.verified.Test(i) }
+
+func (p *Pages) set(i int) { p.verified.Set(i) }
+
+func (c *Chunk) corrupt(off int, format string, args ...any) error {
+	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
+}
+
+// Trailer returns the trailer, and verifies it unless that was done recently.
+func (c *Chunk) Trailer() (*Trailer, error) {
+	if c.File != nil {
+		o, err := c.open()
+		if err != nil {
+			return nil, err
+		}
+		return o.trailer, nil
+	}
+	// The bit of its first page stands for all of it.
+	start, t := c.TrailerStart(), c.trailer.Load()
+	if t != nil && c.verified(start) {
+		return t, nil
+	}
+	if c.Pages != nil {
+		if err := c.Pages.prime(c.Place.Offset+int64(start), c.TrailerSize); err != nil {
+			return nil, err
+		}
+	}
+	b := c.Data[start:][:c.TrailerSize]
+	if err := c.verifyTrailer(b, start); err != nil {
+		return nil, err
+	}
+	if t == nil {
+		var err error
+		if t, err = parseTrailer(b, &c.Layout, c.Place.Key != nil); err != nil {
+			return nil, c.corrupt(start, "%v", err)
+		}
+		c.trailer.Store(t)
+	}
+	if c.Pages != nil {
+		c.Pages.set(c.Page + start>>pageShift)
+	}
+	return t, nil
+}
+
+// verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
+func (c *Chunk) verifyTrailer(b []byte, start int) error {
+	off := c.Place.Offset + int64(start)
+	if c.Place.Key != nil {
+		if err := decryptTrailer(b, off, c.Place.Key); err != nil {
+			return c.corrupt(start, "trailer: %v", err)
+		}
+		return nil
+	}
+	// The directory has the checksum, too: a trailer of another chunk, or of this
+	// place in an older file, is found.
+	sum := binary.LittleEndian.Uint32(b)
+	if got := c.Place.ID.Sum(off, b[4:]); got != sum || sum != c.Place.TrailerChecksum {
+		return c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
+	}
+	return nil
+}
+
+// Verify makes sure that the bytes in [lo, hi) of the chunk, entries or index,
+// have been checked against their page checksums.
+func (c *Chunk) Verify(lo, hi int) error {
+	if c.File != nil {
+		return c.fetch(lo, hi)
+	}
+	if c.Pages == nil {
+		return nil
+	}
+	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
+		if c.Pages.test(c.Page + p) {
+			continue
+		}
+		// Pages that follow each other are read in one go, up to maxPrime.
+		n := 1
+		for p+n <= end && n < maxPrime && !c.Pages.test(c.Page+p+n) {
+			n++
+		}
+		if err := c.verifyPages(p, n); err != nil {
+			return err
+		}
+		p += n - 1
+	}
+	return nil
+}
+
+// page returns the bytes from off, of entries or index, to the end of its page, verified. They
+// come from b if that has them.
+func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
+	if c.File != nil {
+		return c.pageOf(off, b)
+	}
+	if !c.verified(off) {
+		if err := c.Verify(off, off+1); err != nil {
+			return nil, err
+		}
+	}
+	return c.Data[off:min((off|(PageSize-1))+1, len(c.Data))], nil
+}
+
+// span is page for all bytes in [lo, hi), which may cross pages.
+func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
+	if c.File != nil {
+		return c.spanOf(lo, hi, b)
+	}
+	if err := c.Verify(lo, hi); err != nil {
+		return nil, err
+	}
+	// The user of a value has no guard: a page that can't be read must fault here.
+	pageio.Touch(c.Data[hi-1 : hi])
+	return c.Data[lo:hi:hi], nil
+}
+
+const maxPrime = 64 // pages that are read ahead at a time
+
+// verified reports whether the page of off has been checked.
+func (c *Chunk) verified(off int) bool {
+	return c.Pages == nil || c.Pages.test(c.Page+off>>pageShift)
+}
+
+func (c *Chunk) verifyPages(first, n int) error {
+	// The trailer need not be verified again: a checksum that has rotted since fits no page.
+	t := c.trailer.Load()
+	if t == nil {
+		var err error
+		if t, err = c.Trailer(); err != nil {
+			return err
+		}
+	}
+	if first < 0 || first+n > c.pages() {
+		return c.corrupt(first<<pageShift, "page %d of %d", first, c.pages())
+	}
+	if c.Pages != nil {
+		if err := c.Pages.prime(c.Place.Offset+int64(first)<<pageShift, n<<pageShift); err != nil {
+			return err
+		}
+	}
+	for p := first; p < first+n; p++ {
+		if err := c.verifyPage(p, t); err != nil {
+			return err
+		}
+		if c.Pages != nil {
+			c.Pages.set(c.Page + p)
+		}
+	}
+	return nil
+}
+
+// verifyPage compares page p with its checksum, or decrypts it in place.
+func (c *Chunk) verifyPage(p int, t *Trailer) error {
+	if c.Place.Key != nil {
+		return c.decryptPage(p, t)
+	}
+	want := binary.LittleEndian.Uint32(t.sums[4*p:])
+	if got := c.Place.ID.Sum(c.Place.Offset+int64(p)<<pageShift, c.Data[p<<pageShift:][:PageSize]); got != want {
+		return c.corrupt(p<<pageShift, "page: checksum %#x, want %#x", got, want)
+	}
+	return nil
+}
+
+// VerifyAll checks every byte of the chunk, whatever was checked before, and calls report for
+// what is damaged: once for pages that follow each other. Of an encrypted file it decrypts Data in
+// place, but for pages that were decrypted before. It returns false if it has called report.
+func (c *Chunk) VerifyAll(report func(error)) (ok bool) {
+	if c.verifyPages(0, c.pages()) == nil {
+		return true
+	}
+	ok = true
+	damaged := false // the page before
+	for p := range c.pages() {
+		err := c.verifyPages(p, 1)
+		if err != nil && !damaged {
+			ok = false
+			report(err)
+		}
+		damaged = err != nil
+	}
+	return ok
+}
+
+// version completes the version in the header word of a short entry.
+func (l *Layout) version(w uint64) entry.Version {
+	return l.Stamp + l.VersionBase + entry.Version(uint32(w>>32)-uint32(l.VersionBase))
+}
+
+func (l *Layout) segment(w uint64) entry.FileNum {
+	return l.SegmentBase + entry.FileNum(uint16(w>>16)-uint16(l.SegmentBase))
+}
+
+// fill decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
+// all but its Key. It returns the entry's bytes, where in them the key's suffix lies and
+// where in the chunk the next entry begins. They are verified first, in b if that has them.
+func (c *Chunk) fill(off int, e *entry.Entry, b *blocks.Block) (p []byte, start, end, next int, err error) {
+	if p, err = c.page(off, b); err != nil { // the header never crosses a page
+		return nil, 0, 0, 0, err
+	}
+	w := binary.LittleEndian.Uint64(p)
+	if w&flagSlow != 0 {
+		// Meta, expiry and handle may lie on the next page.
+		if start = headLen(w); start > c.End-off {
+			return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
+		}
+		if start > len(p) {
+			if p, err = c.span(off, off+start, b); err != nil {
+				return nil, 0, 0, 0, err
+			}
+		}
+	}
+	var value uint64
+	raw := false
+	if w&flagWide != 0 {
+		u := func(i int) uint64 { return binary.LittleEndian.Uint64(p[i:]) }
+		*e = entry.Entry{Version: c.Stamp + entry.Version(u(8)), Expires: u(16), Meta: byte(u(24))}
+		if w&flagSep != 0 {
+			raw = u(48)&flagRaw != 0
+			e.Handle = entry.Handle{Segment: entry.FileNum(u(32)), Offset: u(40), Length: u(48) &^ flagRaw}
+		} else {
+			value = u(32)
+		}
+		end = start + int(min(w>>32, uint64(c.End))) // a longer one must not wrap around
+	} else {
+		start = headSize
+		*e = entry.Entry{Version: c.version(w)}
+		if w&flagExt != 0 {
+			x := binary.LittleEndian.Uint64(p[start:])
+			e.Meta, e.Expires = byte(x), x>>8
+			start += extSize
+		}
+		if w&flagSep != 0 {
+			x := binary.LittleEndian.Uint64(p[start:])
+			raw = x&flagRaw != 0
+			e.Handle = entry.Handle{Segment: c.segment(w), Offset: x & (1<<32 - 1) << 3, Length: x &^ flagRaw >> 32}
+			start += handSize
+		} else {
+			value = w >> 16 & maxInline
+		}
+		end = start + int(w>>8&maxSuffix)
+	}
+	if raw {
+		value = rawSize
+	}
+	// Lengths are checked before anything at their ends is touched: the page's
+	// checksum proves only that the bytes are as written.
+	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
+	if !e.Kind.Known() {
+		return nil, 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
+	}
+	if end > c.End-off || value > uint64(c.End-off-end) {
+		return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
+	}
+	stop := end + int(value)
+	if stop > len(p) {
+		if p, err = c.span(off, off+stop, b); err != nil {
+			return nil, 0, 0, 0, err
+		}
+	}
+	return p, start, end, align8(off + stop), c.setValue(e, p[end:stop:stop], w, off)
+}
+
+// setValue sets what follows the key of the entry at off.
+func (c *Chunk) setValue(e *entry.Entry, v []byte, w uint64, off int) error {
+	switch {
+	case w&flagSep == 0:
+		if e.Kind != entry.Delete {
+			e.Value = v
+		}
+	case len(v) > 0:
+		if e.Raw = binary.LittleEndian.Uint32(v); e.Raw == 0 {
+			return c.corrupt(off, "compressed value of no bytes")
+		}
+	}
+	return nil
+}
+
+// headLen is how much of an entry with the header word w comes before its key.
+func headLen(w uint64) int {
+	if w&flagWide != 0 {
+		return wideSize + int(w&flagSep)
+	}
+	return headSize + int(w&flagExt>>2+w&flagSep>>1)
+}
+
+// Result is what Get found.
+type Result uint8
+
+// The results.
+const (
+	Absent Result = iota // the key is not in the chunk
+	Found
+	Newer // all versions here are too new, and older ones may follow in the next chunk
+)
+
+// Get finds the newest version of the key that is not newer than at, and fills
+// in e, all but its Key. suffix is the key without the chunk's prefix, hash the
+// hash of the whole key.
+func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry) (Result, error) {
+	if c.Buckets == 0 {
+		return c.getUnindexed(suffix, at, e)
+	}
+	fp := hashindex.Fingerprint(hash)
+	b := hashindex.Home(hash, c.Buckets)
+	base := c.IndexStart()
+	for range c.Buckets {
+		o := base + b*hashindex.BucketSize
+		p, err := c.page(o, nil)
+		if err != nil {
+			return Absent, err
+		}
+		// One in 2^15 fingerprints matches by chance: the entry decides.
+		bucket := (*[hashindex.BucketSize]byte)(p)
+		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
+			off := hashindex.Slot(bucket, m)
+			if off < HeaderSize || off >= c.End {
+				if off == 0 {
+					continue // an unused slot of a bucket looks like the fingerprint 0
+				}
+				return Absent, c.corrupt(o, "index leads to %d", off)
+			}
+			if res, mine, err := c.try(off, suffix, at, e); mine || err != nil {
+				return res, err
+			}
+		}
+		// A key goes to the next bucket only if this one was full.
+		if !hashindex.Full(bucket) {
+			return Absent, nil
+		}
+		if b++; b == c.Buckets {
+			b = 0
+		}
+	}
+	return Absent, nil
+}
+
+// try is Get for the entry at off. mine is false if the entry has another key.
+func (c *Chunk) try(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+	p, err := c.page(off, nil)
+	if err != nil {
+		return Absent, false, err
+	}
+	w := binary.LittleEndian.Uint64(p)
+	if w&flagSlow != 0 {
+		return c.trySlow(off, suffix, at, e)
+	}
+	// The plainest form is compared here, without decoding it.
+	end := headSize + int(w>>8&maxSuffix)
+	if end > min(len(p), c.End-off) {
+		if p, err = c.suffix(off, end); err != nil {
+			return Absent, false, err
+		}
+	}
+	if string(p[headSize:end]) != string(suffix) {
+		return Absent, false, nil
+	}
+	// A value on the verified page of its header is handed out as it is; newest
+	// verifies further pages and walks to older versions.
+	stop := end + int(w>>16&maxInline)
+	if v := c.version(w); v <= at && stop <= min(len(p), c.End-off) {
+		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: p[end:stop:stop]}
+		if e.Kind == entry.Set {
+			return c.found(off, e), true, nil
+		}
+	}
+	res, err = c.newest(off, at, e)
+	return res, true, err
+}
+
+// found makes e, the entry at off, what Get returns.
+func (c *Chunk) found(off int, e *entry.Entry) Result {
+	if c.File != nil {
+		c.detach(off, e)
+	}
+	return Found
+}
+
+// suffix returns the first end bytes of the entry at off, which cross a page. It returns an
+// error if they reach beyond the chunk's entries.
+func (c *Chunk) suffix(off, end int) ([]byte, error) {
+	if end > c.End-off {
+		return nil, c.corrupt(off, "%v", errEntry)
+	}
+	return c.span(off, off+end, nil)
+}
+
+// trySlow is try for an entry of another form.
+func (c *Chunk) trySlow(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+	p, start, end, _, err := c.fill(off, e, nil)
+	if err != nil || string(p[start:end]) != string(suffix) {
+		return Absent, false, err
+	}
+	if e.Version <= at {
+		return c.found(off, e), true, nil
+	}
+	res, err = c.newest(off, at, e)
+	return res, true, err
+}
+
+// First looks for the newest version not newer than at of the chunk's first key,
+// whose newer versions are in the chunk before.
+func (c *Chunk) First(at entry.Version, e *entry.Entry) (Result, error) {
+	return c.newest(HeaderSize, at, e)
+}
+
+// newest walks the versions of one key from the entry at off on.
+func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error) {
+	for {
+		p, _, _, next, err := c.fill(off, e, nil)
+		if err != nil {
+			return Absent, err
+		}
+		if e.Version <= at {
+			return c.found(off, e), nil
+		}
+		if p[0]&flagOlder == 0 {
+			return Absent, nil
+		}
+		// Versions of a key may go on in the next chunk, which the run's reader opens.
+		if next >= c.End {
+			return Newer, nil
+		}
+		off = next
+	}
+}
+
+// getUnindexed is Get in a chunk without a hash index.
+func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
+	// Such a chunk has only older versions of the last key of the chunk before.
+	off, err := c.seek(suffix)
+	for err == nil && off < c.End {
+		var p []byte
+		var start, end, next int
+		p, start, end, next, err = c.fill(off, e, nil)
+		if err != nil {
+			break
+		}
+		switch bytes.Compare(p[start:end], suffix) {
+		case 0:
+			return c.newest(off, at, e)
+		case 1:
+			return Absent, nil
+		}
+		off = next
+	}
+	return Absent, err
+}
+
+// SharedPrefix is what the keys of the chunk share, and entries leave out.
+func (c *Chunk) SharedPrefix() ([]byte, error) {
+	t, err := c.Trailer()
+	if err != nil {
+		return nil, err
+	}
+	return t.prefix, nil
+}
+
+// CompareFirst compares key with the chunk's first key.
+func (c *Chunk) CompareFirst(key []byte) (int, error) {
+	prefix, err := c.SharedPrefix()
+	if err != nil {
+		return 0, err
+	}
+	if n := entry.CommonPrefix(key, prefix); n < len(prefix) {
+		return bytes.Compare(key[n:], prefix[n:]), nil
+	}
+	var first entry.Entry
+	p, start, end, _, err := c.fill(HeaderSize, &first, nil)
+	if err != nil {
+		return 0, err
+	}
+	return bytes.Compare(key[len(prefix):], p[start:end]), nil
+}
+
+// Position estimates which part of the chunk's entries, by bytes, comes before suffix, from 0
+// to 1; one half if that can't be read.
+func (c *Chunk) Position(suffix []byte) float64 {
+	off, err := c.seek(suffix)
+	if err != nil {
+		return 0.5
+	}
+	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
+}
+
+// seek returns the offset of the entry at the last fence before suffix. A walk forward from
+// there finds the first entry that is not less than suffix.
+func (c *Chunk) seek(suffix []byte) (int, error) {
+	t, err := c.Trailer()
+	if err != nil {
+		return 0, err
+	}
+	word := entry.Word(suffix)
+	n := t.fences()
+	var failed error
+	// The first fence whose first entry is not less than suffix.
+	i := sort.Search(n, func(p int) bool {
+		// Only a fence with the same word costs a look at its entry.
+		if w := t.word(p); w != word {
+			return w > word
+		}
+		off := t.start(p)
+		if off >= c.End {
+			return true
+		}
+		var e entry.Entry
+		b, start, end, _, err := c.fill(off, &e, nil)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return bytes.Compare(b[start:end], suffix) >= 0
+	})
+	if failed != nil || i == 0 {
+		return HeaderSize, failed
+	}
+	return t.start(i - 1), nil
+}

@@ -1,0 +1,458 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/offheap"
+	"github.com/brockdb/brock/internal/disk/blocks"
+)
+
+// Cursor walks the entries of one chunk at a time. Its moves report whether it
+// is at an entry; when a move has run off the chunk, Err is nil.
+type Cursor struct {
+	chunk *Chunk
+	data  []byte // the bytes from base on: all of the chunk, or a block
+	base  int
+	block *blocks.Block // the block that is looked into first; nil: data is all of the chunk
+	view  []byte        // the bytes from at on: of data or, after Foresee, of near
+	at    int
+	off   int    // current entry
+	next  int    // entry after it
+	safe  int    // bytes from the current entry to here are verified
+	ahead int    // how many pages the next verification covers
+	plen  int    // length of the prefix
+	most  int    // longest suffix that key has room for; less than 0: key is the chunk's own prefix
+	key   []byte // prefix, current suffix, 8 bytes to copy by words; lies in room if it fits
+	form  form   // which fields of e may be set
+	head  byte   // lowest byte of the current entry's header word
+	err   error
+	e     entry.Entry
+
+	Entered int // blocks entered since the last seek; a walk on to another chunk carries it over
+
+	Mem  *offheap.Buffer // holds the key until Free; nil: the key is on the Go heap
+	Lent bool            // a key may lie in memory of the chunk: it is valid until the next move, and no longer than the chunk
+
+	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
+	stackEnd int      // where the entry after them begins
+	top      int      // index in stack of the entry that Prev went to last
+
+	room [64]byte // most keys need no more
+
+	near     *[nearSize]byte // what Foresee has copied; nil: it was not called yet
+	foreseen bool            // view is near, and safe is its end
+	verified int             // if foreseen: what safe was before
+	foresees int             // calls of Foresee since the last seek, counted up to 2
+}
+
+// form says which fields of an entry may be set beside Key, Kind and Version, so
+// that entries of one form after the other need not clear the rest.
+type form uint8
+
+const (
+	inline    form = iota // Value
+	separated             // Separated and Handle
+	anyForm
+)
+
+// Open puts the cursor on a chunk, before its first entry. prefix is what its
+// keys share, with the chunk's Layout.Prefix bytes.
+func (it *Cursor) Open(c *Chunk, prefix []byte) {
+	it.chunk, it.data, it.base, it.block = c, c.Data, 0, nil
+	it.view, it.at, it.foreseen = it.data, 0, false
+	it.next, it.off, it.safe, it.head = HeaderSize, 0, 0, 0
+	it.ahead, it.err = 1, nil
+	it.stack = it.stack[:0]
+	it.plen = len(prefix)
+	if it.most < 0 { // key is of the chunk before
+		it.key, it.most = nil, 0
+	}
+	if it.Lent && len(prefix) >= longPrefix {
+		it.key, it.most = slices.Clip(prefix), -1
+		return
+	}
+	it.grow(0)
+	copy(it.key, prefix)
+}
+
+// mostStack is how many entries between two fences Reset keeps memory for: 4 KB.
+const mostStack = 1 << 10
+
+// longPrefix is the length in bytes from which a prefix is copied only for a key that is longer
+// than it. A chunk has few keys of such a length, and often only one, which is the prefix.
+const longPrefix = 64 << 10
+
+// Free gives Mem back. Open is the only call that may follow.
+func (it *Cursor) Free() {
+	if it.Mem != nil {
+		it.Mem.Free()
+		it.key = nil
+	}
+}
+
+// KeyRoom is how much memory the cursor has for keys, in bytes.
+func (it *Cursor) KeyRoom() int {
+	if it.most < 0 {
+		return 0
+	}
+	return len(it.key)
+}
+
+// Chunk is the chunk that the cursor is on, or nil.
+func (it *Cursor) Chunk() *Chunk { return it.chunk }
+
+// Entry is the current entry. It is overwritten by the next move.
+func (it *Cursor) Entry() *entry.Entry { return &it.e }
+
+// Err is the error that the last move met.
+func (it *Cursor) Err() error { return it.err }
+
+// Older reports whether the current entry is followed by an older version of its key.
+func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
+
+// Offset is where the current entry begins in the chunk.
+func (it *Cursor) Offset() int { return it.off }
+
+// grow makes room for a key with a suffix of this length.
+func (it *Cursor) grow(suffix int) {
+	need := it.plen + suffix + 8
+	switch {
+	case it.most < 0: // key is the chunk's prefix
+		prefix := it.key
+		it.key, it.most = nil, 0
+		it.grow(suffix)
+		copy(it.key, prefix)
+		return
+	case need <= len(it.key):
+	case it.Mem != nil:
+		it.key = it.Mem.Grow(it.key, need+min(need/4, longPrefix))
+	case need <= len(it.room) && it.key == nil:
+		it.key = it.room[:]
+	default:
+		it.key = append(it.key, make([]byte, max(need, it.plen+maxSuffix+8)-len(it.key))...)
+	}
+	it.key = it.key[:cap(it.key)]
+	it.most = len(it.key) - it.plen - 8
+}
+
+// First moves to the first entry.
+func (it *Cursor) First() bool {
+	it.seekTo(HeaderSize)
+	return it.Next()
+}
+
+// Last moves to the last entry.
+func (it *Cursor) Last() bool {
+	it.seekTo(it.chunk.End)
+	return it.Prev()
+}
+
+// seekTo makes Next go to the entry at off, and Prev to the one before it.
+func (it *Cursor) seekTo(off int) {
+	it.leaveNear()
+	it.off, it.next, it.head = off, off, 0
+	it.safe = 0
+	it.foresees = 0
+	it.ahead, it.err = 1, nil
+	it.Entered = 0
+}
+
+// Next moves to the next entry.
+func (it *Cursor) Next() bool {
+	off := it.next
+	if off >= it.safe {
+		if !it.verifyAhead(off) {
+			return false
+		}
+	}
+	// The plainest form is decoded here; all that doesn't fit it goes to decode,
+	// which also finds what is wrong.
+	w := binary.LittleEndian.Uint64(it.view[off-it.at:])
+	if w&flagSlow != 0 {
+		return it.nextSlow(off, w)
+	}
+	start := off + headSize
+	end := start + int(w>>8&maxSuffix)
+	stop := end + int(w>>16&maxInline)
+	kind := entry.Kind(w & kindMask)
+	if stop > it.safe || !kind.Known() || end-start > it.most {
+		return it.decode(off)
+	}
+	it.off, it.next, it.head = off, align8(stop), byte(w)
+	if it.form != inline {
+		it.e, it.form = entry.Entry{}, inline
+	}
+	it.copySuffix(start, end)
+	it.e.Kind = kind
+	it.e.Version = it.chunk.version(w)
+	it.e.Value = it.data[end-it.base : stop-it.base : stop-it.base]
+	if kind == entry.Delete {
+		it.e.Value = nil
+	}
+	return true
+}
+
+// nextSlow moves to the entry at off with the header word w: a short separated
+// one directly, others by decode.
+func (it *Cursor) nextSlow(off int, w uint64) bool {
+	start := off + headSize + handSize
+	end := start + int(w>>8&maxSuffix)
+	kind := entry.Kind(w & kindMask)
+	if w&flagSlow != flagSep || end > it.safe || !kind.Known() || end-start > it.most {
+		return it.decode(off)
+	}
+	h := binary.LittleEndian.Uint64(it.view[off+headSize-it.at:])
+	if h&flagRaw != 0 {
+		return it.decode(off)
+	}
+	it.off, it.next, it.head = off, align8(end), byte(w)
+	if it.form != separated {
+		it.e, it.form = entry.Entry{Separated: true}, separated
+	}
+	it.copySuffix(start, end)
+	it.e.Kind = kind
+	it.e.Version = it.chunk.version(w)
+	it.e.Handle = entry.Handle{Segment: it.chunk.segment(w), Offset: h & (1<<32 - 1) << 3, Length: h >> 32}
+	return true
+}
+
+// copySuffix sets the current key. A short entry's suffix begins at a multiple
+// of 8, so that whole words never leave the entry's pages.
+func (it *Cursor) copySuffix(start, end int) {
+	n := end - start
+	start -= it.at
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(it.key[it.plen+i:], binary.LittleEndian.Uint64(it.view[start+i:]))
+	}
+	it.e.Key = it.key[:it.plen+n]
+}
+
+// verifyAhead extends the verified bytes beyond off. While a walk goes on, it verifies more and
+// more pages at a time, so that cold files are read in larger pieces. It returns false at the
+// end of the entries, and after an error.
+func (it *Cursor) verifyAhead(off int) bool {
+	if it.leaveNear(); off < it.safe {
+		return true
+	}
+	end := it.chunk.End
+	if off >= end || it.err != nil {
+		return false
+	}
+	if it.chunk.File != nil {
+		return it.nextBlock(off)
+	}
+	if it.chunk.Pages == nil {
+		it.safe = end
+		return true
+	}
+	hi := (off>>pageShift + 1) << pageShift
+	if !it.chunk.verified(off) {
+		hi = min(off>>pageShift<<pageShift+it.ahead<<pageShift, pageCeil(end))
+		it.ahead = min(it.ahead*2, maxPrime)
+		if it.err = it.chunk.Verify(off, hi); it.err != nil {
+			return false
+		}
+	}
+	it.safe = min(hi, end)
+	return true
+}
+
+// decode moves to the entry at off, whatever its form.
+func (it *Cursor) decode(off int) bool {
+	it.leaveNear()
+	it.form = anyForm
+	p, start, end, next, err := it.chunk.fill(off, &it.e, it.block)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	it.off, it.next, it.head = off, next, p[0]
+	// The entry may be in another block than data: what data has is not known then.
+	if it.chunk.File != nil || off >= it.safe || next > it.safe {
+		it.safe = min(next, it.chunk.End)
+	}
+	if end-start > max(it.most, 0) {
+		it.grow(end - start)
+	}
+	copy(it.key[it.plen:], p[start:end])
+	it.e.Key = it.key[:it.plen+end-start]
+	return true
+}
+
+// Prev moves to the entry before the current one, or before where the cursor
+// was put. It decodes the entries behind a fence forward and then goes back over
+// their offsets.
+func (it *Cursor) Prev() bool {
+	if it.err != nil || it.off <= HeaderSize {
+		return false
+	}
+	if len(it.stack) == 0 || int(it.stack[0]) >= it.off>>3 || it.off > it.stackEnd {
+		if !it.loadBlock() {
+			return false
+		}
+	}
+	// A walk that goes on backward takes the entry below the last one; after a walk
+	// forward it is searched for.
+	at := uint32(it.off >> 3)
+	if it.top <= 0 || it.top > len(it.stack) || it.stack[it.top-1] >= at || it.top < len(it.stack) && it.stack[it.top] < at {
+		it.top, _ = slices.BinarySearch(it.stack, at)
+	}
+	it.top--
+	return it.decode(int(it.stack[it.top]) << 3)
+}
+
+// loadBlock fills the stack with the offsets of the entries before the current
+// one, back to the nearest fence.
+func (it *Cursor) loadBlock() bool {
+	it.stack = it.stack[:0]
+	t, err := it.chunk.Trailer()
+	if err != nil {
+		it.err = err
+		return false
+	}
+	// The fence of the block before may lead to this entry, or beyond it.
+	p := (it.off - 1) >> t.shift
+	for p > 0 && t.start(p) >= it.off {
+		p--
+	}
+	var e entry.Entry
+	off := t.start(p)
+	if it.chunk.File != nil && !it.enter(off) {
+		return false
+	}
+	for off < it.off {
+		it.stack = append(it.stack, uint32(off>>3))
+		if _, _, _, off, err = it.chunk.fill(off, &e, it.block); err != nil {
+			it.err = err
+			it.stack = it.stack[:0]
+			return false
+		}
+	}
+	if len(it.stack) == 0 || off != it.off {
+		it.err = it.chunk.corrupt(it.off, "entries do not meet their fence")
+		it.stack = it.stack[:0]
+		return false
+	}
+	it.top, it.stackEnd = len(it.stack), it.off
+	return true
+}
+
+// SeekGE moves to the first entry whose key, without the prefix, is not less
+// than suffix.
+func (it *Cursor) SeekGE(suffix []byte) bool {
+	off, err := it.chunk.seek(suffix)
+	it.seekTo(off)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	// Entries up to the key are skipped by their words alone, as far as that goes.
+	word := entry.Word(suffix)
+	for {
+		it.skipLess(word)
+		if !it.Next() {
+			break
+		}
+		have := it.e.Key[it.plen:]
+		if w := entry.Word(have); w > word || w == word && bytes.Compare(have, suffix) >= 0 {
+			return true
+		}
+	}
+	if it.err == nil {
+		it.off = it.chunk.End
+	}
+	return false
+}
+
+// SeekPart moves to an entry before which about this part of the entries lies,
+// by bytes; part is from 0 to 1. It runs off the end if that lies within a last
+// entry longer than the distance of two fences.
+func (it *Cursor) SeekPart(part float64) bool {
+	t, err := it.chunk.Trailer()
+	if err != nil {
+		it.err = err
+		return false
+	}
+	fences := t.fences()
+	it.seekTo(t.start(min(int(part*float64(fences)), fences-1)))
+	return it.Next()
+}
+
+// skipLess moves over short entries of the verified bytes whose key word is less
+// than word: it looks at nothing but their header and word. It stops at the
+// first other entry, so that Next comes to it.
+func (it *Cursor) skipLess(word uint64) {
+	off := it.next
+	if off >= it.safe && !it.verifyAhead(off) {
+		return
+	}
+	off -= it.base
+	for safe := it.safe - it.base; off < safe; {
+		w := binary.LittleEndian.Uint64(it.data[off:])
+		n := int(w >> 8 & maxSuffix)
+		start := off + headLen(w)
+		if w&flagWide != 0 || start > safe {
+			break
+		}
+		stop := start + n + inlineLen(it.data, off, w)
+		if stop > safe {
+			break
+		}
+		var have uint64
+		if n > 0 {
+			// The word may reach beyond the suffix, but not beyond the entry's aligned end.
+			have = binary.BigEndian.Uint64(it.data[start:])
+			if n < 8 {
+				have &= ^uint64(0) << (64 - 8*n)
+			}
+		}
+		if have >= word {
+			break
+		}
+		off = align8(stop)
+	}
+	off += it.base
+	it.off, it.next = off, off
+}
+
+// shortWalk is how many blocks a walk leaves in the cache even if the cache has no room: 128 KB.
+const shortWalk = 8
+
+// nextBlock is verifyAhead for a chunk that is read block by block.
+func (it *Cursor) nextBlock(off int) bool {
+	if !it.enter(off) {
+		return false
+	}
+	it.base = it.block.Start()
+	page := off &^ (PageSize - 1)
+	hi := min(page+it.ahead*PageSize, it.base+blocks.Size, it.chunk.End)
+	it.ahead = min(it.ahead*2, maxPrime)
+	if _, it.err = it.block.Span(page, hi); it.err != nil {
+		return false
+	}
+	it.data = it.block.Data()
+	it.view, it.at = it.data, it.base
+	it.safe = hi
+	return true
+}
+
+// enter makes the block in which off is the one that is looked into first. A long walk
+// leaves the cache as it is, unless that has room.
+func (it *Cursor) enter(off int) bool {
+	if b := it.block; b != nil {
+		if b.Has(off) {
+			return true
+		}
+		if b = b.Behind(); b != nil && b.Has(off) {
+			it.block = b
+			return true
+		}
+	}
+	it.Entered++
+	keep := it.Entered <= shortWalk || it.chunk.File.Cache.HasRoom()
+	it.block, it.err = it.chunk.block(off, keep)
+	return it.err == nil
+}

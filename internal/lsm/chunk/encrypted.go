@@ -1,0 +1,105 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+)
+
+// Chunks of an encrypted file have the same parts in the same places. Their pages are
+// encrypted one by one; so is the trailer as a whole, but for its first trailerClear
+// bytes: the tag of the rest, zeros in the place of the checksum, and the length, by
+// which a trailer is found without a directory.
+const trailerClear = crypt.TagSize + 8
+
+// Room is how much memory there must be behind a chunk that is decrypted in place.
+const Room = crypt.TagSize
+
+// Begin is e.Begin for the next size bytes of a run. A run is written from front to back, and
+// no byte twice: so the attempt is always 0, and readers need not know it.
+func Begin(e *crypt.Encrypter, offset int64, size int) error {
+	attempt, err := e.Begin(offset, int64(size))
+	if err == nil && attempt != 0 {
+		err = fmt.Errorf("encrypt run: attempt %d at %d", attempt, offset)
+	}
+	return err
+}
+
+// encryptPages encrypts what comes before the trailer, and appends the tags to t.
+func (b *Builder) encryptPages(t []byte, offset int64, e *crypt.Encrypter) ([]byte, error) {
+	// The trailer lies behind, in the same memory: there is room for the tag of the last page.
+	if err := Begin(e, offset, b.layout.TrailerStart()); err != nil {
+		return t, err
+	}
+	for p := 0; p < b.layout.TrailerStart(); p += PageSize {
+		page := b.buf[p : p+PageSize]
+		tag, err := e.Encrypt(page, page, crypt.Page, offset+int64(p), nil)
+		if err != nil {
+			return t, err
+		}
+		t = append(t, tag[:]...)
+	}
+	return t, nil
+}
+
+// encryptTrailer encrypts the trailer t, which lies at offset.
+func encryptTrailer(t []byte, offset int64, e *crypt.Encrypter) error {
+	if err := Begin(e, offset, len(t)); err != nil {
+		return err
+	}
+	text := t[trailerClear:]
+	tag, err := e.Encrypt(text, text, crypt.Trailer, offset, t[crypt.TagSize:trailerClear])
+	copy(t, tag[:])
+	return err
+}
+
+// decryptTrailer decrypts the trailer t, which lies at offset, in place. There is Room
+// behind.
+func decryptTrailer(t []byte, offset int64, d *crypt.Decrypter) error {
+	tag, text := crypt.Tag(t), t[trailerClear:]
+	return d.Decrypt(text, text, &tag, crypt.Trailer, offset, 0, t[crypt.TagSize:trailerClear])
+}
+
+// decryptPage decrypts page p of the chunk in place, unless that was done.
+func (c *Chunk) decryptPage(p int, t *Trailer) error {
+	if c.Pages != nil && c.Pages.test(c.Page+p) {
+		return nil
+	}
+	page, tag := c.Data[p<<pageShift:][:PageSize], crypt.Tag(t.sums[crypt.TagSize*p:])
+	if err := c.Place.Key.Decrypt(page, page, &tag, crypt.Page, c.Place.Offset+int64(p)<<pageShift, 0, nil); err != nil {
+		return c.corrupt(p<<pageShift, "page: %v", err)
+	}
+	return nil
+}
+
+// clearLength returns the length in the clear bytes of the encrypted trailer that b may begin
+// with; 0 if it can't be one.
+func clearLength(b []byte) uint32 {
+	if binary.LittleEndian.Uint32(b[crypt.TagSize:]) != 0 {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
+}
+
+// Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged
+// stays as it is in the file, and ok is false.
+func (c *Chunk) Decrypt() (ok bool) {
+	start := c.TrailerStart()
+	trailer := bytes.Clone(c.Data[start:])
+	t, err := c.Trailer()
+	if err != nil {
+		copy(c.Data[start:], trailer)
+		return false
+	}
+	ok = true
+	for p := range c.pages() {
+		page := bytes.Clone(c.Data[p<<pageShift:][:PageSize])
+		if c.decryptPage(p, t) != nil {
+			copy(c.Data[p<<pageShift:], page)
+			ok = false
+		}
+	}
+	return ok
+}

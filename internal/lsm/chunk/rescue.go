@@ -1,0 +1,167 @@
+package chunk
+
+import (
+	"encoding/binary"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+)
+
+// Rest is what can be proven of a damaged chunk: its entries that lie on pages with a
+// right checksum. It is in memory of its own, as long as the Rest is.
+type Rest struct {
+	Gaps []Gap // between its entries, in order
+
+	chunk  *Chunk
+	prefix []byte   // that the keys share
+	at     []uint32 // where the entries are, / 8
+}
+
+// Gap is a place in a chunk where entries are lost.
+type Gap struct {
+	Before int   // how many entries of the Rest come before it
+	Err    error // why the next one can't be read
+}
+
+// Rescue reads c again, by read, and finds the entries that can be proven. prefix is what its
+// keys share; nil if only the trailer tells that. If nothing can be proven, as when the layout
+// is wrong, the Rest is one gap.
+func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest {
+	r := &Rest{prefix: prefix}
+	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
+	unread := r.read(read)
+	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(off int64, n int) error {
+		for off -= c.Place.Offset; n > 0; n, off = n-PageSize, off+PageSize {
+			if err := unread[off]; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	t, err := r.chunk.Trailer()
+	if err != nil {
+		t = r.proven(unread)
+	}
+	if t == nil || len(prefix) != c.Prefix && t.prefix == nil {
+		r.Gaps = []Gap{{Err: err}}
+		return r
+	}
+	if t.prefix != nil {
+		r.prefix = t.prefix
+	}
+	r.chunk.trailer.Store(t)
+	r.walk(t)
+	return r
+}
+
+// read reads the chunk; if that fails, page by page. It returns the errors of the pages that
+// can't be read, by the offset of the page in the chunk.
+func (r *Rest) read(read func(p []byte, off int64) error) map[int64]error {
+	data, at := r.chunk.Data, r.chunk.Place.Offset
+	if read(data, at) == nil {
+		return nil
+	}
+	unread := make(map[int64]error)
+	for off := 0; off < len(data); off += PageSize {
+		if err := read(data[off:][:PageSize], at+int64(off)); err != nil {
+			unread[int64(off)] = err
+		}
+	}
+	return unread
+}
+
+// proven makes a substitute for a damaged trailer: the checksums of pages, if enough of them
+// are right for pages of the chunk. Without fences, the entries behind a bad page can't be
+// found. Without its tags, an encrypted chunk is lost.
+func (r *Rest) proven(unread map[int64]error) *Trailer {
+	c := r.chunk
+	if c.Place.Key != nil {
+		return nil
+	}
+	n := c.pages()
+	sums := make([]uint32, n)
+	for p := range sums {
+		off := p << pageShift
+		if unread[int64(off)] == nil {
+			sums[p] = c.Place.ID.Sum(c.Place.Offset+int64(off), c.Data[off:][:PageSize])
+		}
+	}
+	b := c.Data[c.TrailerStart():]
+	best, most := 0, 0
+	for at := 0; at+4*n <= len(b); at += 4 {
+		right := 0
+		for p, sum := range sums {
+			if binary.LittleEndian.Uint32(b[at+4*p:]) == sum {
+				right++
+			}
+		}
+		if right > most {
+			best, most = at, right
+		}
+	}
+	// One sum may be right by chance, as many places were tried.
+	if most < min(n, 4) {
+		return nil
+	}
+	return &Trailer{sums: b[best:][: 4*n : 4*n], shift: maxFenceShift}
+}
+
+// walk finds the entries. Behind one that can't be read it goes on at the next fence that leads
+// to a sound one.
+func (r *Rest) walk(t *Trailer) {
+	c := r.chunk
+	var e entry.Entry
+	fence := 0
+	for off := HeaderSize; off < c.End; {
+		_, _, _, next, err := c.fill(off, &e, nil)
+		if err == nil {
+			r.at = append(r.at, uint32(off>>3))
+			off = next
+			continue
+		}
+		r.Gaps = append(r.Gaps, Gap{len(r.at), err})
+		for bad := off; err != nil && off < c.End; fence++ {
+			if off = c.End; fence < t.fences() {
+				off = t.start(fence)
+			}
+			if off > bad && off < c.End {
+				_, _, _, _, err = c.fill(off, &e, nil)
+			}
+		}
+	}
+}
+
+// GapAt returns the gap that has bytes of the page, or the entry, that begins at off of the chunk.
+func (r *Rest) GapAt(off int) (g Gap, ok bool) {
+	for _, g := range r.Gaps {
+		from, to := HeaderSize, r.chunk.End
+		if g.Before > 0 {
+			_, from = r.Span(g.Before - 1)
+		}
+		if g.Before < r.Len() {
+			to, _ = r.Span(g.Before)
+		}
+		if from < off+PageSize && off < to {
+			return g, true
+		}
+	}
+	return Gap{}, false
+}
+
+// Len is the number of entries.
+func (r *Rest) Len() int { return len(r.at) }
+
+// Entry makes e entry i. Its key is in the memory of e.Key, or in new memory; its value
+// stays as long as the Rest does.
+func (r *Rest) Entry(i int, e *entry.Entry) {
+	key := e.Key[:0]
+	p, start, end, _, _ := r.chunk.fill(int(r.at[i])<<3, e, nil) // as before, from the same memory
+	e.Key = append(append(key, r.prefix...), p[start:end]...)
+}
+
+// Span is where entry i begins and ends in the chunk.
+func (r *Rest) Span(i int) (from, to int) {
+	var e entry.Entry
+	_, _, _, next, _ := r.chunk.fill(int(r.at[i])<<3, &e, nil)
+	return int(r.at[i]) << 3, next
+}

@@ -1,0 +1,261 @@
+package compact
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// Collection is one collection of segments.
+type Collection struct {
+	// Victims are the segments whose live records move.
+	Victims []Victim
+	// Target begins the segment that the records move to. It is called once there is one.
+	Target func() (*segment.ValueWriter, error)
+	// Remap writes the remap of a victim, and describes it.
+	Remap func(source, target entry.FileNum, moves []segment.Move) (Remap, error)
+	// Discard removes a remap after an error.
+	Discard func(Remap)
+	// Memory bounds the bytes that keys and places of records take while they are sorted;
+	// 0 = DefaultMemory. In addition each record that has moved takes 16 bytes.
+	Memory int
+	// Pace is called after each megabyte or so read or written, with that number of bytes, and
+	// may wait. nil: no pauses.
+	Pace func(ctx context.Context, n int) error
+}
+
+// Victim is a segment whose live records move, and the layout's description of it.
+type Victim struct {
+	*segment.Reader
+	Segment *layout.Segment
+}
+
+// Remap is a finished remap.
+type Remap struct {
+	Number entry.FileNum
+	Source entry.FileNum
+	Target entry.FileNum
+	Size   int64
+	Life   crypt.Life // names the key of the file; zero = it is plain
+}
+
+// Damaged is the error of a collection that can't read live records of a segment. That segment
+// must stay as it is.
+type Damaged struct {
+	Segment entry.FileNum
+	Err     error // an *errs.Corruption
+}
+
+// Error returns the message of the damage.
+func (d *Damaged) Error() string { return d.Err.Error() }
+
+// Unwrap returns the damage.
+func (d *Damaged) Unwrap() error { return d.Err }
+
+// DefaultMemory is the memory, in bytes, that a Collection takes if it sets none.
+const DefaultMemory = 64 << 20
+
+// Collect copies the live records of the victims to one new segment, and writes a remap for
+// each victim, which says where its records are now. The records are in key order. If their keys
+// exceed Memory, there are several sequences, each in key order. If a live record can't be
+// read, Collect returns a *Damaged: it leaves no live record out. It takes memory for keys and
+// places, not for values. On an error it removes what it wrote.
+func Collect(ctx context.Context, c Collection) (out Output, err error) {
+	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
+	defer func() {
+		if err != nil {
+			w.abort()
+		}
+	}()
+	if w.Memory <= 0 {
+		w.Memory = DefaultMemory
+	}
+	for i := range c.Victims {
+		if err := w.gather(ctx, i); err != nil {
+			return out, err
+		}
+	}
+	if err := w.copyAll(ctx); err != nil {
+		return out, err
+	}
+	if w.target == nil {
+		return out, nil
+	}
+	return out, w.finish()
+}
+
+// keyBlock is the memory that keys are gathered in at a time.
+const keyBlock = 1 << 20
+
+// liveBytes is the memory of a live record beside its key: 40 bytes, and half as much again for
+// the room of a slice that grows.
+const liveBytes = 40 * 3 / 2
+
+// live is a record that moves.
+type live struct {
+	key    []byte // in a block of keys
+	offset int64
+	size   uint32
+	victim uint32
+}
+
+// collector gathers what is live, then writes it.
+type collector struct {
+	Collection
+	out     *Output
+	records []live // gathered, not yet written
+	memory  int    // bytes that records and their keys take
+	keys    []byte // block being filled
+	target  *segment.ValueWriter
+	bytes   uint64           // of values written
+	moves   [][]segment.Move // by victim
+}
+
+// gather notes the live records of a victim, in one sequential read of it.
+func (w *collector) gather(ctx context.Context, victim int) error {
+	v := w.Victims[victim]
+	found := uint64(0)
+	want := v.Segment.Records - v.Segment.DeadRecords()
+	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
+	w.out.Bytes += uint64(v.End())
+	paced := int64(0)
+	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
+		if !v.Segment.Owned(off, rec) {
+			return nil
+		}
+		if w.memory+liveBytes+len(rec.Key) > w.Memory {
+			if err := w.copyAll(ctx); err != nil {
+				return err
+			}
+		}
+		found++
+		w.memory += liveBytes + len(rec.Key)
+		w.records = append(w.records, live{key: w.keep(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
+		if off-paced < paceBytes {
+			return nil
+		}
+		n := off - paced
+		paced = off
+		return w.pace(ctx, int(n))
+	})
+	if err != nil {
+		return damaged(v.Segment.Num, err)
+	}
+	// Otherwise live records would be lost with the segment.
+	if found != want {
+		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
+			"%d records are live, and %d by the manifest", found, want))
+	}
+	return nil
+}
+
+// keep copies a key into a block of memory: one allocation for many keys.
+func (w *collector) keep(key []byte) []byte {
+	if len(w.keys)+len(key) > cap(w.keys) {
+		w.keys = make([]byte, 0, max(keyBlock, len(key)))
+	}
+	at := len(w.keys)
+	w.keys = append(w.keys, key...)
+	return w.keys[at:len(w.keys):len(w.keys)]
+}
+
+// compare orders records by key, and records of one key by their places.
+func (w *collector) compare(a, b live) int {
+	return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
+}
+
+// paceBytes is how much is read or written between two calls of Pace.
+const paceBytes = 1 << 20
+
+func (w *collector) pace(ctx context.Context, n int) error {
+	if ctx.Err() != nil {
+		return errs.Ended(ctx)
+	}
+	if w.Pace == nil {
+		return nil
+	}
+	return w.Pace(ctx, n)
+}
+
+// copyAll writes the records that were gathered, in key order.
+func (w *collector) copyAll(ctx context.Context) (err error) {
+	if len(w.records) == 0 {
+		return nil
+	}
+	if w.target == nil {
+		if w.target, err = w.Target(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(w.records, w.compare)
+	written := 0
+	for i := range w.records {
+		r := &w.records[i]
+		v := w.Victims[r.victim]
+		h, err := w.target.Copy(v.Reader, r.offset, int(r.size))
+		if err != nil {
+			return damaged(v.Segment.Num, err)
+		}
+		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
+		w.bytes += h.Length
+		r.key = nil // so that a block of keys is freed once all of its records are written
+		if written += int(r.size); written >= paceBytes {
+			if err := w.pace(ctx, written); err != nil {
+				return err
+			}
+			written = 0
+		}
+	}
+	w.records, w.memory, w.keys = w.records[:0], 0, nil
+	return nil
+}
+
+// finish makes the target durable, then the remaps that lead to it.
+func (w *collector) finish() error {
+	stats, err := w.target.Finish()
+	if err != nil {
+		return err
+	}
+	w.out.Values = []ValueSegment{{Stats: stats, ValueBytes: w.bytes}}
+	w.out.Read, w.out.Extracts = stats.Records, stats.Records
+	for i, moves := range w.moves {
+		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })
+		m, err := w.Remap(w.Victims[i].Segment.Num, stats.Number, moves)
+		if err != nil {
+			return err
+		}
+		w.out.Remaps = append(w.out.Remaps, m)
+	}
+	return nil
+}
+
+// abort removes what was written. If a removal fails, the next Open removes the file.
+func (w *collector) abort() {
+	for _, m := range w.out.Remaps {
+		w.Discard(m)
+	}
+	if w.target != nil {
+		_ = w.target.Abort()
+	}
+	*w.out = Output{}
+}
+
+// damaged returns a *Damaged if err says that segment num is damaged, else err.
+func damaged(num entry.FileNum, err error) error {
+	if d := (*Damaged)(nil); errors.As(err, &d) {
+		return err // of another segment, whose records were written meanwhile
+	}
+	if c := (*errs.Corruption)(nil); errors.As(err, &c) {
+		return &Damaged{Segment: num, Err: err}
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+// Package compact carries out flushes, compactions and collections: it merges sorted entries
+// into a new run, drops what no reader can see any more, moves values to other segments, and
+// reports exactly which records became garbage.
+//
+// It changes nothing that exists: its outputs are new files that no View and no manifest names
+// yet. The caller adds them to the store by an edit of the manifest.
+package compact
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// Input describes one flush or compaction.
+type Input struct {
+	// Entries yields what to merge, in entry.Compare order, each (key, version)
+	// once. Execute closes it.
+	Entries iterator.Iterator
+	Rules   Rules
+	// Ranges are more range deletes, which delete no entry of Entries: see WriteRanges.
+	Ranges []rangedel.Source
+	// Heal, unless nil, changes a handle that leads through a remap to where the record is now.
+	// It returns an error for a handle that leads to no record.
+	Heal func(*entry.Handle) error
+	// Extract says whether separated values move out of a segment; nil: none do.
+	Extract func(segment entry.FileNum) bool
+	// Move copies the record of a separated value to a segment, and returns the new handle. The
+	// record is verified in the memory from which it is written.
+	Move func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error)
+	// Run writes the output run.
+	Run *run.Writer
+	// Values begins a value segment for the values that move; only called if any do.
+	Values func() (*segment.ValueWriter, error)
+	// ValueBytes is the length at which a value segment ends and the next begins.
+	ValueBytes int64
+}
+
+// ValueSegment is a finished value segment.
+type ValueSegment struct {
+	segment.Stats
+	ValueBytes uint64        // of the values in it
+	Stamp      entry.Version // version of its records, if these don't have it themselves
+}
+
+// Output is the result: new files, which are synced, and what became garbage.
+type Output struct {
+	Run      meta.Run       // without files if nothing was kept
+	Values   []ValueSegment // new value segments
+	Remaps   []Remap        // of collected segments
+	Dead     layout.Deaths  // records of older segments that lost their entry
+	Read     uint64         // entries read
+	Dropped  uint64         // entries not written
+	Extracts uint64         // values moved
+	Bytes    uint64         // of collected segments, read
+}
+
+// checkEvery is how many entries pass between two looks at the context.
+const checkEvery = 1024
+
+// Execute does the work. On an error it removes what it wrote.
+func Execute(ctx context.Context, in Input) (out Output, err error) {
+	w := worker{in: in, out: &out}
+	defer func() {
+		if err != nil {
+			w.abort()
+		}
+	}()
+	// One guard around all moves: the iterator reads mapped memory.
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted")
+	if err := w.entries(ctx); err != nil {
+		return out, err
+	}
+	return out, w.finish()
+}
+
+// entries writes the entries that stay. It closes the sources before it returns, as the
+// tombstones that are written next may take much memory.
+func (w *worker) entries(ctx context.Context) error {
+	from := w.in.Entries
+	defer from.Close()
+	rules := newRetention(w.in.Rules)
+	defer rules.close()
+	for ok := from.First(); ok; ok = from.Next() {
+		if w.out.Read++; w.out.Read%checkEvery == 0 && ctx.Err() != nil {
+			return errs.Ended(ctx)
+		}
+		e, err := w.healed(from.Entry())
+		if err != nil {
+			return err
+		}
+		if err := w.entry(ctx, e, rules); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(from.Err(), rules.failed)
+}
+
+// worker holds the outputs being written.
+type worker struct {
+	in       Input
+	out      *Output
+	values   *segment.ValueWriter
+	moved    uint64 // bytes of values written to values
+	finished []*segment.ValueWriter
+	scratch  entry.Entry // the healed copy of an entry
+
+	superseded meta.Account // of what stays
+}
+
+// healed returns e with a handle that leads through no remap. It changes a copy, as e belongs to
+// the source.
+func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
+	if w.in.Heal == nil || !e.Separated {
+		return e, nil
+	}
+	w.scratch = *e
+	return &w.scratch, w.in.Heal(&w.scratch.Handle)
+}
+
+func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) error {
+	switch rules.judge(e) {
+	case keep:
+		rules.count(&w.superseded, e)
+		return w.keep(ctx, e)
+	case bury:
+		w.dead(e)
+		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
+		rules.count(&w.superseded, &grave)
+		return w.in.Run.Add(&grave)
+	default: // drop, vanish
+		w.out.Dropped++
+		w.dead(e)
+		return nil
+	}
+}
+
+func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
+	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
+		return w.in.Run.Add(e)
+	}
+	if ctx.Err() != nil { // values may be large
+		return errs.Ended(ctx)
+	}
+	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
+		if err := w.finishValues(); err != nil {
+			return err
+		}
+	}
+	if w.values == nil {
+		var err error
+		if w.values, err = w.in.Values(); err != nil {
+			return err
+		}
+	}
+	handle, err := w.in.Move(w.values, e.Key, e)
+	if err != nil {
+		return err
+	}
+	w.dead(e)
+	w.out.Extracts++
+	w.moved += handle.Length
+	moved := *e
+	moved.Handle = handle
+	return w.in.Run.Add(&moved)
+}
+
+func (w *worker) dead(e *entry.Entry) {
+	if e.Separated {
+		w.out.Dead.Add(e.Handle)
+	}
+}
+
+// finish makes the values durable, and then the run, whose handles lead to them.
+func (w *worker) finish() error {
+	if err := w.finishValues(); err != nil {
+		return err
+	}
+	if err := w.in.Rules.writeTombstones(w.in.Run, &w.superseded); err != nil {
+		return err
+	}
+	if err := WriteRanges(w.in.Run, w.in.Ranges...); err != nil {
+		return err
+	}
+	m, err := w.in.Run.Finish()
+	w.out.Run = m
+	w.out.Run.Superseded = w.superseded.List()
+	return err
+}
+
+func (w *worker) finishValues() error {
+	if w.values == nil {
+		return nil
+	}
+	stats, err := w.values.Finish()
+	if err != nil {
+		return err
+	}
+	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats, ValueBytes: w.moved})
+	w.finished = append(w.finished, w.values)
+	w.values, w.moved = nil, 0
+	return nil
+}
+
+// abort removes what was written. If a removal fails, the next Open removes the file.
+func (w *worker) abort() {
+	w.in.Run.Abort()
+	if w.values != nil {
+		_ = w.values.Abort()
+	}
+	for _, v := range w.finished {
+		_ = v.Abort()
+	}
+	*w.out = Output{}
+}
+
+// Each calls fn for every entry of a source, with whether Execute would keep it under the same
+// rules. It closes the source.
+func Each(entries iterator.Iterator, rules Rules, fn func(e *entry.Entry, kept bool)) error {
+	defer entries.Close()
+	r := newRetention(rules)
+	defer r.close()
+	for ok := entries.First(); ok; ok = entries.Next() {
+		e := entries.Entry()
+		fn(e, r.judge(e) == keep)
+	}
+	return cmp.Or(r.failed, entries.Err())
+}

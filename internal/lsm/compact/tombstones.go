@@ -1,0 +1,221 @@
+package compact
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/offheap"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// tombstoneWriter is a run.Writer to which all entries were added.
+type tombstoneWriter interface {
+	AddTombstone(t rangedel.Tombstone) error
+	AddHistory(list []rangedel.Tombstone) error
+	AddNewest(t rangedel.Tombstone) error
+}
+
+// writeTombstones adds the tombstones that are still needed to w. Where all readers see several
+// of them, the newest is enough. If that has nothing older left to hide, it stays only as long
+// as the check of a commit may ask for it (Rules.Checked).
+func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
+	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
+		return r.flatten(lo, hi, h.seen(), func(t rangedel.Tombstone) error {
+			switch {
+			case t.Version > h.Watermark: // entries that it hides stay, too
+				r.retain(a, &t)
+			case t.Version <= r.Checked && !r.hidesOlder(t):
+				return nil
+			}
+			return w.AddTombstone(t)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	forests, err := r.writeHistory(w, a)
+	if err != nil || forests < 2 {
+		return err
+	}
+	return r.eachKeyspace(func(lo, hi []byte, h History) error {
+		return r.flatten(lo, hi, entry.MaxVersion, func(t rangedel.Tombstone) error {
+			if t.Version <= h.seen() {
+				return nil
+			}
+			return w.AddNewest(t)
+		})
+	})
+}
+
+// eachKeyspace calls fn for the keys from lo to hi of each keyspace that has tombstones and was not
+// dropped. lo is the first key that one covers; a nil hi is no bound.
+func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
+	for at := []byte{0}; at != nil; {
+		lo, err := r.nextTombstone(at)
+		if lo == nil || err != nil {
+			return err
+		}
+		at = nil
+		id, known := entry.KeyspaceOf(lo)
+		if known {
+			at = entry.AfterKeyspace(id)
+		}
+		if r.dropped(id) {
+			continue
+		}
+		if err := fn(lo, at, r.Of(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextTombstone returns the first key from at on that a tombstone covers; nil if there is none.
+func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
+	all := rangedel.NewForwardCover(entry.MaxVersion, r.Tombstones...)
+	defer all.Close()
+	for all != nil && at != nil {
+		if all.Newest(at) > 0 {
+			return at, all.Err()
+		}
+		_, next := all.Stretch()
+		at = bytes.Clone(next)
+	}
+	return nil, nil
+}
+
+// flatten calls fn for what a reader of version at sees of the tombstones in [lo, hi).
+func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(rangedel.Tombstone) error) error {
+	cover := rangedel.NewForwardCover(at, r.Tombstones...)
+	defer cover.Close()
+	return cover.Flatten(lo, hi, fn)
+}
+
+// hidesOlder reports whether older runs may have entries that t deletes.
+func (r *Rules) hidesOlder(t rangedel.Tombstone) bool {
+	if r.Bottom || len(r.Older) == 0 {
+		return !r.Bottom
+	}
+	return slices.ContainsFunc(r.Older, func(o *meta.Run) bool {
+		return bytes.Compare(o.First, t.Hi) < 0 && bytes.Compare(t.Lo, o.Last) <= 0
+	})
+}
+
+// writeHistory adds the tombstones that are newer than what all readers see, so that some readers don't
+// see them. It returns the number of forests that they take.
+func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
+	least := max(r.Watermark, r.Floor)
+	for _, h := range r.Keyspaces {
+		least = min(least, h.seen())
+	}
+	from := make([]rangedel.Sequence, len(r.Tombstones))
+	for i, s := range r.Tombstones {
+		if t, ok := s.(run.Tombstones); ok {
+			if err := t.Flat(least, r.checkFlat); err != nil {
+				return 0, err
+			}
+		}
+		from[i] = s.Ordered(least)
+	}
+	f := forest{to: w}
+	defer f.bounds.Free()
+	err := rangedel.Merge(from, func(t rangedel.Tombstone) error {
+		id, _ := entry.KeyspaceOf(t.Lo)
+		if t.Version <= r.Of(id).seen() || f.ends(t) {
+			return nil
+		}
+		r.retain(a, &t)
+		return f.add(t)
+	})
+	if err == nil {
+		err = f.write()
+	}
+	return f.written, err
+}
+
+// retain adds a tombstone that is newer than the watermark to the account, if only history needs
+// it.
+func (r *Rules) retain(a *meta.Account, t *rangedel.Tombstone) {
+	if r.Bottom && t.Version > r.Checked {
+		id, _ := entry.KeyspaceOf(t.Lo)
+		a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
+	}
+}
+
+// checkFlat returns an error for a flat tombstone of a run that not all readers see. It would be
+// lost: it is neither in the history, nor in what all readers see. As floors never fall, there is
+// none.
+func (r *Rules) checkFlat(t rangedel.Tombstone) error {
+	id, _ := entry.KeyspaceOf(t.Lo)
+	if w := r.Of(id).seen(); t.Version > w {
+		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
+	}
+	return nil
+}
+
+// forestBytes is how much memory a forest takes that is being made. More tombstones go to several
+// forests: a compaction has a bound of memory, however long the history is.
+const forestBytes = 4 << 20
+
+// tombstoneBytes is the memory of a tombstone in a forest beside its bounds: of itself, and of its
+// spans on each level.
+const tombstoneBytes = 256
+
+// forest gathers tombstones of a history, in the order of tombstone.Compare.
+type forest struct {
+	to      tombstoneWriter
+	list    []rangedel.Tombstone
+	bounds  offheap.Buffer // of list
+	used    []byte         // of bounds
+	written int            // forests
+}
+
+// ends reports whether the tombstone that was added last is t.
+func (f *forest) ends(t rangedel.Tombstone) bool {
+	n := len(f.list)
+	return n > 0 && rangedel.Compare(f.list[n-1], t) == 0
+}
+
+// add adds a copy of t.
+func (f *forest) add(t rangedel.Tombstone) error {
+	n := len(t.Lo) + len(t.Hi)
+	if len(f.used)+n+(len(f.list)+1)*tombstoneBytes > forestBytes {
+		if err := f.write(); err != nil {
+			return err
+		}
+	}
+	if len(f.list) == 0 { // bounds that are in use must not move
+		f.used = f.bounds.Grow(nil, max(forestBytes, n))
+	}
+	lo := len(f.used)
+	hi, end := lo+len(t.Lo), lo+n
+	f.used = append(append(f.used, t.Lo...), t.Hi...)
+	f.list = append(f.list, rangedel.Tombstone{Lo: f.used[lo:hi:hi], Hi: f.used[hi:end:end], Version: t.Version})
+	return nil
+}
+
+// write writes what was added as one forest.
+func (f *forest) write() error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	f.written++
+	err := f.to.AddHistory(f.list)
+	f.list, f.used = f.list[:0], nil
+	return err
+}
+
+// WriteRanges adds what ranges cover to w, by tombstones of version 0: the version of the run is
+// not known yet.
+func WriteRanges(w tombstoneWriter, ranges ...rangedel.Source) error {
+	cover := rangedel.NewForwardCover(entry.MaxVersion, ranges...)
+	defer cover.Close()
+	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
+		return w.AddTombstone(rangedel.Tombstone{Lo: lo, Hi: hi})
+	})
+}

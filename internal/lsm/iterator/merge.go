@@ -1,0 +1,415 @@
+package iterator
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
+)
+
+// merges has those that were closed: a short walk would otherwise be mostly their allocation.
+var merges = sync.Pool{New: func() any { return new(merge) }}
+
+// Merge walks all entries of the sources, which it owns from now on. Close it once: another
+// reader gets its memory then. Of entries
+// with the same key and version it yields only the one of the earliest source:
+// give the newest source first. When a source fails, the merge fails.
+func Merge(sources []Iterator) Iterator {
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	m := merges.Get().(*merge)
+	m.prefix = m.firstPrefix[:0]
+	if n := len(sources); n <= fewSources {
+		m.heads, m.losers = m.firstHeads[:n], m.firstLosers[:n]
+	} else {
+		m.heads, m.losers = make([]head, n), make([]int32, n)
+	}
+	for i, s := range sources {
+		m.heads[i].source = s
+	}
+	return m
+}
+
+// merge is a tree of losers (Knuth, TAOCP vol. 3, 5.4.1). The leaves are the
+// sources; each inner node keeps
+// the source that lost the match between the winners of its two sides, so that
+// only the winner's path is played again when the winner moves on.
+//
+// Forward, each source is at its first entry that is not before the current
+// one; backward, at its last entry that is not after it.
+type merge struct {
+	heads    []head
+	losers   []int32 // 1 … k-1 are inner nodes, whose parent is at half the index
+	winner   int32
+	second   int32 // best of the others, while the same source keeps winning; -1 = unknown
+	at       bool
+	backward bool
+	skipped  bool   // sources have left entries out that may be beyond the current one
+	sure     int    // moves forward for which the winner is known to win
+	prefix   []byte // what all heads' keys begin with; words are taken after it
+	err      error
+
+	firstHeads  [fewSources]head
+	firstLosers [fewSources]int32
+	firstPrefix [32]byte
+}
+
+// longestPrefix is how much of a common prefix is left out of the words, in bytes: it is
+// copied, and keys may be long.
+const longestPrefix = 4 << 10
+
+// fewSources is how many sources a merge has memory for by itself.
+const fewSources = 4
+
+// head is a source and its entry.
+type head struct {
+	word   uint64 // of the key after the prefix; complemented backward; all ones at the end
+	done   bool   // the source is not at an entry
+	double bool   // the same entry is in an earlier source
+	entry  *entry.Entry
+	source Iterator
+}
+
+func (m *merge) First() bool { return m.restart(false, Iterator.First) }
+
+func (m *merge) Last() bool { return m.restart(true, Iterator.Last) }
+
+func (m *merge) SeekGE(key []byte) bool {
+	return m.restart(false, func(s Iterator) bool { return s.SeekGE(key) })
+}
+
+func (m *merge) SeekLT(key []byte) bool {
+	return m.restart(true, func(s Iterator) bool { return s.SeekLT(key) })
+}
+
+// restart positions every source by move and plays all matches.
+func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
+	m.backward, m.skipped, m.at, m.err, m.sure = backward, false, false, nil, 0
+	for i := range m.heads {
+		if !m.arrive(&m.heads[i], move(m.heads[i].source)) {
+			return false
+		}
+	}
+	return len(m.heads) > 0 && m.playAll()
+}
+
+// arrive takes the entry of a source that was just moved. It returns false if
+// the source failed.
+func (m *merge) arrive(h *head, ok bool) bool {
+	h.done, h.double = !ok, false
+	if ok {
+		h.entry = h.source.Entry()
+		return true
+	}
+	h.entry, h.word = nil, math.MaxUint64
+	if m.err = h.source.Err(); m.err != nil {
+		m.at = false
+		return false
+	}
+	return true
+}
+
+// playAll finds the common prefix of the heads, and the winner.
+func (m *merge) playAll() bool {
+	m.prefix = m.prefix[:0]
+	started := false
+	// Words are taken after what all keys share, so that they tell keys apart.
+	for i := range m.heads {
+		if h := &m.heads[i]; h.done {
+			continue
+		} else if !started {
+			m.prefix = append(m.prefix, h.entry.Key[:min(len(h.entry.Key), longestPrefix)]...)
+			started = true
+		} else {
+			m.prefix = m.prefix[:entry.CommonPrefix(m.prefix, h.entry.Key)]
+		}
+	}
+	m.setWords()
+	m.winner, m.second = m.play(1), -1
+	return m.skipDoubles()
+}
+
+// play returns the winner of the matches at and below a node.
+func (m *merge) play(node int) int32 {
+	k := len(m.heads)
+	if node >= k {
+		return int32(node - k)
+	}
+	a, b := m.play(2*node), m.play(2*node+1)
+	if m.loses(a, b) {
+		a, b = b, a
+	}
+	m.losers[node] = b
+	return a
+}
+
+// skipDoubles moves past entries that an earlier source has too.
+func (m *merge) skipDoubles() bool {
+	for {
+		h := &m.heads[m.winner]
+		if !h.double {
+			m.at = !h.done
+			return m.at
+		}
+		if !m.step(h) {
+			return false
+		}
+		m.replay()
+	}
+}
+
+// step moves one source on in the direction of the walk.
+func (m *merge) step(h *head) bool {
+	var ok bool
+	if m.backward {
+		ok = h.source.Prev()
+	} else {
+		ok = h.source.Next()
+	}
+	if !m.arrive(h, ok) {
+		return false
+	}
+	if ok {
+		m.setWord(h)
+	}
+	return true
+}
+
+func (m *merge) Next() bool {
+	if m.sure > 0 {
+		// The word of the winner is only looked at after a move that takes it again.
+		m.sure--
+		return m.heads[m.winner].source.Next()
+	}
+	if !m.at {
+		return false
+	}
+	if m.backward {
+		return m.turn()
+	}
+	return m.advance()
+}
+
+func (m *merge) Prev() bool {
+	if !m.at {
+		return false
+	}
+	if !m.backward {
+		return m.turn()
+	}
+	return m.advance()
+}
+
+// SkipGE has every source leave out what it can. The entry that another source
+// than the winner is at was not met yet: if it must be, that source stays.
+func (m *merge) SkipGE(key []byte, v entry.Version) bool {
+	if !m.at || m.backward {
+		return m.Next()
+	}
+	return m.skip(func(h *head) bool { return bytes.Compare(h.entry.Key, key) < 0 && h.entry.Version < v },
+		func(s Iterator) bool { return s.SkipGE(key, v) })
+}
+
+// SkipLT has every source leave out what it can on the way back.
+func (m *merge) SkipLT(key []byte, v entry.Version) bool {
+	if !m.at || !m.backward {
+		return m.Prev()
+	}
+	return m.skip(func(h *head) bool { return bytes.Compare(h.entry.Key, key) >= 0 && h.entry.Version < v },
+		func(s Iterator) bool { return s.SkipLT(key, v) })
+}
+
+// SkipNewer has every source that is at the key leave out what it can of it.
+func (m *merge) SkipNewer(v entry.Version) bool {
+	if !m.at || m.backward {
+		return m.Next()
+	}
+	key := bytes.Clone(m.Entry().Key)
+	return m.skip(func(h *head) bool { return h.entry.Version > v && bytes.Equal(h.entry.Key, key) },
+		func(s Iterator) bool { return s.SkipNewer(v) })
+}
+
+func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
+	// All other sources may have moved, so every match is played again.
+	m.skipped, m.sure = true, 0
+	for i := range m.heads {
+		h := &m.heads[i]
+		if h.done || int32(i) != m.winner && !leaves(h) {
+			continue
+		}
+		if !m.arrive(h, move(h.source)) {
+			return false
+		}
+	}
+	return m.playAll()
+}
+
+func (m *merge) advance() bool {
+	if !m.step(&m.heads[m.winner]) {
+		return false
+	}
+	// Runs of entries from one source are common: while the winner beats the
+	// best of the others, no match needs to be played again.
+	if m.second >= 0 && !m.loses(m.winner, m.second) {
+		return m.skipDoubles()
+	}
+	m.replay()
+	return m.skipDoubles()
+}
+
+// Foresee knows what the winner foresees before the entries of all others.
+func (m *merge) Foresee(until []byte, least, most entry.Version) int {
+	s, ok := m.heads[m.winner].source.(Foresighted)
+	if !ok || !m.at || m.backward {
+		return 0
+	}
+	if m.second < 0 {
+		m.second = m.runnerUp()
+	}
+	if second := &m.heads[m.second]; !second.done && bytes.Compare(second.entry.Key, until) < 0 {
+		until = second.entry.Key
+	}
+	m.sure = s.Foresee(until, least, most)
+	return m.sure
+}
+
+// replay plays the matches on the path of the winner, which has moved.
+func (m *merge) replay() {
+	old, w := m.winner, m.winner
+	for node := (int(w) + len(m.heads)) / 2; node > 0; node /= 2 {
+		if l := m.losers[node]; m.loses(w, l) {
+			m.losers[node], w = w, l
+		}
+	}
+	m.winner, m.second = w, -1
+	if w == old {
+		m.second = m.runnerUp()
+	}
+}
+
+// runnerUp is the best of the sources that lost to the winner.
+func (m *merge) runnerUp() int32 {
+	best := int32(-1)
+	for node := (int(m.winner) + len(m.heads)) / 2; node > 0; node /= 2 {
+		if l := m.losers[node]; best < 0 || m.loses(best, l) {
+			best = l
+		}
+	}
+	return best
+}
+
+// loses reports whether source a comes after b in the direction of the walk. If
+// both have the same entry, the later source loses, and is marked.
+func (m *merge) loses(a, b int32) bool {
+	x, y := &m.heads[a], &m.heads[b]
+	// Words decide most matches, without a look at the keys.
+	if x.word != y.word {
+		return x.word > y.word
+	}
+	if x.done || y.done {
+		return x.done
+	}
+	c := bytes.Compare(x.entry.Key, y.entry.Key)
+	if c == 0 {
+		c = cmp.Compare(y.entry.Version, x.entry.Version)
+	}
+	if c == 0 {
+		m.heads[max(a, b)].double = true
+		return a > b
+	}
+	return c > 0 != m.backward
+}
+
+// turn changes direction at the current entry: every other source moves to its
+// entry on the other side of it, then the current source moves on.
+func (m *merge) turn() bool {
+	// A source that has left entries out may be anywhere: it seeks. Others are at the
+	// neighbour of the current entry, so one step leads to the other side.
+	m.backward, m.sure = !m.backward, 0
+	var current entry.Entry
+	if m.skipped {
+		current = entry.Entry{Key: bytes.Clone(m.Entry().Key), Version: m.Entry().Version}
+	}
+	for i := range m.heads {
+		h := &m.heads[i]
+		var ok bool
+		switch {
+		case m.skipped && int32(i) != m.winner:
+			ok = beside(h.source, &current, m.backward)
+		case h.done && m.backward:
+			ok = h.source.Last()
+		case h.done:
+			ok = h.source.First()
+		case m.backward:
+			ok = h.source.Prev()
+		default:
+			ok = h.source.Next()
+		}
+		if !m.arrive(h, ok) {
+			return false
+		}
+	}
+	m.skipped = false
+	return m.playAll()
+}
+
+// beside moves s to its last entry before e or, forward, to its first one after it.
+func beside(s Iterator, e *entry.Entry, backward bool) bool {
+	ok := s.SeekGE(e.Key)
+	for ok {
+		if c := entry.Compare(s.Entry(), e); c > 0 || c == 0 && backward {
+			break
+		}
+		ok = s.Next()
+	}
+	switch {
+	case !backward || !ok && s.Err() != nil:
+		return ok
+	case ok:
+		return s.Prev()
+	}
+	return s.Last()
+}
+
+// setWord takes the word of a head's key; if the key doesn't have the prefix,
+// the prefix is cut and all words are taken again.
+func (m *merge) setWord(h *head) {
+	key := h.entry.Key
+	if len(key) < len(m.prefix) || string(key[:len(m.prefix)]) != string(m.prefix) {
+		m.prefix = m.prefix[:entry.CommonPrefix(m.prefix, key)]
+		m.setWords()
+		return
+	}
+	// Complemented, the greatest key has the least word, and wins.
+	w := entry.Word(key[len(m.prefix):])
+	if m.backward {
+		w = ^w
+	}
+	h.word = w
+}
+
+func (m *merge) setWords() {
+	for i := range m.heads {
+		if h := &m.heads[i]; !h.done {
+			m.setWord(h)
+		}
+	}
+}
+
+func (m *merge) Entry() *entry.Entry { return m.heads[m.winner].entry }
+
+func (m *merge) Err() error { return m.err }
+
+func (m *merge) Close() {
+	for i := range m.heads {
+		m.heads[i].source.Close()
+	}
+	*m = merge{}
+	if !invariant.Enabled { // else one that is used after Close is found out
+		merges.Put(m)
+	}
+}

@@ -1,0 +1,124 @@
+package memtable
+
+import (
+	"encoding/binary"
+	"unsafe" // values are copied and read in place in the arena
+
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
+)
+
+// write copies e into the arena as a record. The record is not linked to others yet.
+func (a *arena) write(e *entry.Entry) (ref, *record, error) {
+	word := uint64(e.Version)<<8 | uint64(e.Kind)&kindMask
+	n, length := keyStart+len(e.Key), len(e.Value)
+	if e.Expires != 0 {
+		word |= flagExpires
+		n += 8
+	}
+	var outside ref
+	switch {
+	case e.Separated:
+		word |= flagSeparated
+		n += 16
+		if e.Raw != 0 {
+			word |= flagRaw
+			n += 4
+		}
+		length = int(e.Handle.Length)
+	case length >= outsideSize:
+		// A block of its own: otherwise much of the block of records could stay unused.
+		word |= flagOutside
+		n += 4
+		at, p, err := a.place(length)
+		if err != nil {
+			return 0, nil, err
+		}
+		outside = at
+		copy(unsafe.Slice((*byte)(p), length), e.Value)
+	default:
+		n += length
+	}
+	place, err := a.reserve(n)
+	if err != nil {
+		return 0, nil, err
+	}
+	// No reader knows the place yet, so plain stores will do.
+	r := a.at(place)
+	r.word = word
+	r.key = uint32(e.Meta)<<24 | uint32(len(e.Key))
+	r.value = uint32(length)
+	data := r.bytes(keyStart, n-keyStart)
+	data = data[copy(data, e.Key):]
+	if e.Expires != 0 {
+		binary.LittleEndian.PutUint64(data, e.Expires)
+		data = data[8:]
+	}
+	switch {
+	case e.Separated:
+		binary.LittleEndian.PutUint64(data, uint64(e.Handle.Segment))
+		binary.LittleEndian.PutUint64(data[8:], e.Handle.Offset)
+		if e.Raw != 0 {
+			binary.LittleEndian.PutUint32(data[16:], e.Raw)
+		}
+	case outside != 0:
+		binary.LittleEndian.PutUint32(data, uint32(outside))
+	default:
+		copy(data, e.Value)
+	}
+	return place, r, nil
+}
+
+// read sets e to the entry of r. Key and value lie in the arena.
+func (a *arena) read(r *record, e *entry.Entry) {
+	n := r.keyLen()
+	e.Key = r.bytes(keyStart, n)[:n:n]
+	e.Version = r.version()
+	e.Kind = entry.Kind(r.word & kindMask)
+	e.Meta = byte(r.key >> 24)
+	e.Expires, e.Raw, e.Codec = 0, 0, codec.None
+	e.Separated = false
+	off := keyStart + n
+	if r.word&flagExpires != 0 {
+		e.Expires = binary.LittleEndian.Uint64(r.bytes(off, 8))
+		off += 8
+	}
+	length := int(r.value)
+	switch {
+	case r.word&flagSeparated != 0:
+		e.Value = nil
+		e.Handle = r.handle()
+		e.Separated = true
+		if r.word&flagRaw != 0 {
+			e.Raw = binary.LittleEndian.Uint32(r.bytes(off+16, 4))
+		}
+		return
+	case r.word&flagOutside != 0:
+		at := ref(binary.LittleEndian.Uint32(r.bytes(off, 4)))
+		e.Value = unsafe.Slice((*byte)(unsafe.Pointer(a.at(at))), length)
+	case e.Kind == entry.Delete:
+		e.Value = nil
+	default:
+		e.Value = r.bytes(off, length)[:length:length]
+	}
+	e.Handle = entry.Handle{}
+}
+
+// walk calls fn for each record from the place from to end, in order of arrival,
+// until fn returns false.
+func (a *arena) walk(from, end ref, fn func(ref, *record) bool) {
+	for p := max(from, 1); p != end; {
+		r := a.at(p)
+		// A record without a key is the jump at the end of a block.
+		if r.keyLen() == 0 {
+			p = ref(r.older.Load())
+			invariant.Check(p != 0, "the walk met the end of a block that has no successor")
+			continue
+		}
+		if !fn(p, r) {
+			return
+		}
+		p += ref(r.size() / 8)
+	}
+}

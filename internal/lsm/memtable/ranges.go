@@ -1,0 +1,143 @@
+package memtable
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// scanMax is how many entries that are in no view yet ChangedSince may have to walk: with
+// more, SortSince sorts them.
+const scanMax = 1 << 10
+
+// ChangedSince reports whether any entry of a key in [lo, hi) is newer than since; a nil hi is
+// no bound. The commit leader calls it, so it sorts nothing. It walks the entries newer than
+// since that are in no view yet. Call SortSince before, so that these are few.
+func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
+	m, end, _ := t.fresh(since)
+	if m.place >= end {
+		return false
+	}
+	from := m.place
+	if v := t.view.Load(); v.end > from && v.within(lo, hi) <= v.count-m.count {
+		if v.changed(lo, hi, since) {
+			return true
+		}
+		from = v.end
+	}
+	if from >= end {
+		return false
+	}
+	found := false
+	t.arena.walk(from, end, func(_ ref, r *record) bool {
+		found = r.version() > since && inRange(r.keyBytes(), lo, hi)
+		return !found
+	})
+	return found
+}
+
+// SortSince prepares the table for ChangedSince: it makes a new view if many entries newer
+// than since are in no view yet.
+func (t *Table) SortSince(since entry.Version) {
+	m, _, count := t.fresh(since)
+	if count-max(m.count, t.view.Load().count) > scanMax {
+		t.extend()
+	}
+}
+
+// fresh returns a mark before which no entry is newer than since, the end of the entries, and
+// how many there are. If no entry is newer, the mark is at the end or beyond.
+func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
+	extent := t.extent.Load()
+	if extent == 0 || entry.Version(t.marks.newest.Load()) <= since {
+		return mark{}, 0, 0
+	}
+	m, _ = t.marks.last(since) // there are entries, so there is a mark
+	return m, ref(extent & refMask), int(extent >> refBits)
+}
+
+// Arrivals yields the keys and kinds of the entries with a version in (since, upTo], in the
+// order in which they were added. A key is valid until Release.
+func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind] {
+	return func(yield func([]byte, entry.Kind) bool) {
+		m, end, _ := t.fresh(since)
+		if m.place >= end {
+			return
+		}
+		t.arena.walk(m.place, end, func(_ ref, r *record) bool {
+			v := r.version()
+			return v <= since || v > upTo || yield(r.keyBytes(), entry.Kind(r.word&kindMask))
+		})
+	}
+}
+
+func inRange(key, lo, hi []byte) bool {
+	return bytes.Compare(key, lo) >= 0 && (hi == nil || bytes.Compare(key, hi) < 0)
+}
+
+// Between estimates how many entries lie in [lo, hi), from the view of the latest
+// Iterator; a nil hi is no bound.
+func (t *Table) Between(lo, hi []byte) int { return t.view.Load().within(lo, hi) }
+
+// looks is how many entries of a level Size looks at.
+const looks = 256
+
+// Size returns how many entries have keys in [lo, hi), with all versions. From some of them it
+// estimates the bytes of their keys and inline values, and of separated values. A nil hi is no
+// bound. It sorts what was added since the last view.
+func (t *Table) Size(lo, hi []byte) (entries, size, separated uint64) {
+	v := t.extend()
+	for _, level := range v.levels {
+		part := v.cut(level, lo, hi)
+		var keys, inline, values, n uint64
+		step := len(part)/looks + 1
+		for at := 0; at < len(part); at += step {
+			// Not at regular distances, since keys of some kind may be, too.
+			jitter := uint64(at+1) * 0x9e3779b97f4a7c15
+			r := t.arena.at(part[min(at+int((jitter^jitter>>29)>>16%uint64(step)), len(part)-1)].place)
+			keys += uint64(r.keyLen())
+			if r.word&flagSeparated != 0 {
+				values += uint64(r.value)
+			} else {
+				inline += uint64(r.value)
+			}
+			n++
+		}
+		each := float64(len(part)) / float64(max(n, 1))
+		entries += uint64(len(part))
+		size += uint64(each * float64(keys+inline))
+		separated += uint64(each * float64(values))
+	}
+	return entries, size, separated
+}
+
+// Split returns at most n-1 keys, in order, that cut the entries with keys in
+// [lo, hi) into parts of about the same size; a nil hi is no bound. It looks only at the
+// largest level of the view, which has most of the entries.
+func (t *Table) Split(lo, hi []byte, n int) [][]byte {
+	// The longest level has nearly all entries, so its parts are about those of all.
+	v := t.extend()
+	var longest []pair
+	for _, level := range v.levels {
+		if part := v.cut(level, lo, hi); len(part) > len(longest) {
+			longest = part
+		}
+	}
+	var keys [][]byte
+	for i := 1; i < n; i++ {
+		at := int(int64(i) * int64(len(longest)) / int64(n))
+		if at == 0 {
+			continue
+		}
+		key := t.arena.at(longest[at].place).keyBytes()
+		last := t.arena.at(longest[0].place).keyBytes() // no cut before the first key
+		if len(keys) > 0 {
+			last = keys[len(keys)-1]
+		}
+		if !bytes.Equal(last, key) {
+			keys = append(keys, bytes.Clone(key))
+		}
+	}
+	return keys
+}

@@ -1,0 +1,76 @@
+package memtable
+
+import "github.com/brockdb/brock/internal/base/entry"
+
+// Overhead is how many bytes more an entry or range tombstone takes in memory than its record in a
+// payload, at most.
+const Overhead = 32
+
+// Needs are what entries and range tombstones to come take of a table, at most.
+type Needs struct {
+	entries int
+	records int   // bytes of their records
+	outside []int // lengths of the values that get blocks of their own
+	bounds  int   // bytes of range tombstones
+}
+
+// Count adds an entry, or a range tombstone from key to value. Of a value that is separated for
+// sure, only the handle counts.
+func (n *Needs) Count(kind entry.Kind, key, value []byte, separated bool) {
+	const most = 20 // of what stands for a value that is not in the record
+	size := keyStart + len(key) + 8 + 7
+	switch {
+	case kind == entry.RangeDelete:
+		n.bounds += size + len(value)
+		return
+	case separated:
+		size += most
+	case len(value) >= outsideSize:
+		n.outside = append(n.outside, len(value))
+		size += most
+	default:
+		size += max(len(value), most)
+	}
+	n.entries++
+	n.records += size
+}
+
+// CountBytes adds an entry that keeps so many bytes of its record in a payload: all of it, or what
+// comes before a separated value. It returns false, and adds nothing, for a value that may get a
+// block of its own: use Count.
+func (n *Needs) CountBytes(bytes int) bool {
+	if bytes >= outsideSize {
+		return false
+	}
+	n.entries++
+	n.records += bytes + Overhead
+	return true
+}
+
+// HasRoom reports whether a number of records, ranges of them range tombstones, which take no more
+// than so many bytes of a payload, can be added without another allocation. It may be wrong when it
+// says no.
+func (t *Table) HasRoom(bytes, records, ranges int) bool {
+	b := t.byKey.Load()
+	bytes += Overhead * records
+	return b != nil && t.keys+records-ranges <= b.limit && bytes < outsideSize &&
+		t.arena.fits(bytes) && (ranges == 0 || t.bounds.fits(bytes))
+}
+
+// Reserve allocates what n needs: if it returns nil, the calls of Add and DeleteRange that were
+// counted don't ask the system for memory. An error is of the class Refused of package failure; the
+// entries of the table are as before. The writer alone calls it.
+func (t *Table) Reserve(n *Needs) error {
+	if n.entries > 0 {
+		if _, err := t.room(n.entries); err != nil {
+			return err
+		}
+		if err := t.arena.ahead(n.records, n.outside); err != nil {
+			return err
+		}
+	}
+	if n.bounds > 0 {
+		return t.bounds.ahead(n.bounds, nil)
+	}
+	return nil
+}

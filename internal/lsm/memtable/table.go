@@ -1,0 +1,368 @@
+// Package memtable holds the newest entries in memory: an append-only arena of
+// records, a hash table that finds a key's versions, and sorted views that are
+// built only for iterators.
+package memtable
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	keyhash "github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// MaxBytes (2 GiB - 1) is how many bytes a table can hold for sure. Add does not return
+// ErrFull as long as Bytes, plus the next entries, plus 64 bytes for each of them, is below it.
+const MaxBytes = math.MaxInt32
+
+// Options configure a Table.
+type Options struct {
+	Seed  uint64 // of the hashes given to Add, which invariant builds check
+	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0 = 64 MB
+}
+
+// Table is a set of entries and range tombstones. One goroutine, the writer, calls Add and
+// DeleteRange. Others may call all other methods meanwhile, except three: Sorted and Shadowed
+// need a writer that has stopped, and Release must be the last call. A call that begins after
+// Add has returned sees the entry. Keys and values that are returned lie in the arena, and
+// are valid until Release.
+//
+// The methods that look up entries ignore range tombstones: the caller must also ask
+// Tombstones.
+type Table struct {
+	seed  uint64
+	limit int64
+	arena arena
+	byKey atomic.Pointer[buckets] // nil while there are no entries
+
+	// What readers may see: number of entries << refBits | the end of the last record.
+	extent atomic.Uint64
+	marks  marks
+
+	tombstones atomic.Pointer[rangedel.Set] // nil: there are none
+	bounds     arena                        // the bounds of the tombstones
+
+	// Used by the writer only:
+	keys     int        // distinct keys
+	shadowed []ref      // records that a later Add of the same key and version has replaced
+	spent    []*buckets // former, smaller hash tables, which readers may still use
+
+	extending sync.Mutex // held while a new view is made
+	view      atomic.Pointer[view]
+}
+
+// New returns an empty table.
+func New(o Options) *Table {
+	o.Limit = cmp.Or(o.Limit, 64<<20)
+	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
+	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
+	t.bounds.blockMax = t.arena.blockMax
+	t.view.Store(&view{arena: &t.arena})
+	return t
+}
+
+// Add inserts a copy of e; hash is the hash of its key. Of two entries with the same key and
+// version, the later one replaces the earlier one. After an error the table is unchanged.
+func (t *Table) Add(hash uint64, e *entry.Entry) error {
+	if !valid(e) {
+		return fmt.Errorf("%w: key of %d and value of %d bytes at version %d",
+			errs.ErrInvalid, len(e.Key), e.ValueLen(), e.Version)
+	}
+	if invariant.Enabled {
+		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
+	}
+	b, err := t.room(1)
+	if err != nil {
+		return err
+	}
+	bucket, head := b.find(&t.arena, hash, e.Key)
+	place, r, err := t.arena.write(e)
+	if err != nil {
+		return err
+	}
+	// Readers find the record by its bucket or by extent. So both are stored after the
+	// record is complete and has its mark.
+	count := t.extent.Load() >> refBits
+	if count%markEvery == 0 {
+		t.marks.add(place, count)
+	}
+	t.marks.widen(uint64(e.Version))
+	if t.link(head, place, r) {
+		b.words[bucket].Store(hash&^refMask | uint64(place))
+	}
+	t.extent.Store((count+1)<<refBits | uint64(t.arena.next))
+	return nil
+}
+
+// valid reports whether e is within the limits of keys, values and versions.
+func valid(e *entry.Entry) bool {
+	return len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && e.Version <= entry.MaxVersion &&
+		len(e.Value) <= entry.MaxValue && (!e.Separated || e.Handle.Length <= entry.MaxValue)
+}
+
+// DeleteRange adds a tombstone for the keys in [lo, hi). lo and hi are copied. A call of
+// Tombstones that begins after DeleteRange has returned finds it. After an error the table is
+// unchanged.
+func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
+	d := rangedel.Tombstone{Lo: lo, Hi: hi, Version: v}
+	if !d.Valid() {
+		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
+	}
+	// The bounds are copied as a record, into an arena of their own: walks of the entries
+	// don't meet it.
+	e := entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi, Version: v}
+	_, r, err := t.bounds.write(&e)
+	if err != nil {
+		return err
+	}
+	t.bounds.read(r, &e)
+	d.Lo, d.Hi = e.Key, e.Value
+	t.tombstones.Store(t.Tombstones().With(d))
+	return nil
+}
+
+// Tombstones returns the range tombstones added so far; nil if there are none.
+func (t *Table) Tombstones() *rangedel.Set { return t.tombstones.Load() }
+
+// room returns the buckets, with room for n more keys.
+func (t *Table) room(n int) (*buckets, error) {
+	old := t.byKey.Load()
+	if old != nil && t.keys+n <= old.limit {
+		return old, nil
+	}
+	size := firstBuckets
+	if old != nil {
+		size = t.nextBuckets(old)
+	}
+	for bucketLimit(size) < t.keys+n {
+		size *= 2
+	}
+	// Readers may still probe the outgrown table, so it is freed with the Table.
+	var b *buckets
+	var err error
+	if old == nil {
+		b, err = newBuckets(size)
+	} else {
+		b, err = old.grown(size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		t.spent = append(t.spent, old)
+	}
+	t.byKey.Store(b)
+	return b, nil
+}
+
+// nextBuckets returns the size of the next hash table. It is four times that of b if, with
+// records as long as those so far, the table will need that many before it is sealed: to move
+// keys to larger tables is a good part of the cost of Add. Else it is twice that of b.
+func (t *Table) nextBuckets(b *buckets) int {
+	n := len(b.words)
+	if each := max(t.arena.used(t.arena.next)/int64(max(t.keys, 1)), 1); int64(4*b.limit) <= t.limit/each {
+		return 4 * n
+	}
+	return 2 * n
+}
+
+// link puts r into the chain of versions of its key, which begins at head, newest first. It
+// returns true if r is the newest: then the caller must store it in the bucket.
+func (t *Table) link(head, place ref, r *record) bool {
+	if head == 0 {
+		t.keys++
+		return true
+	}
+	// Commits come in order of versions, so the new entry is nearly always the newest.
+	v, before := r.version(), t.arena.at(head)
+	if v > before.version() {
+		r.older.Store(uint32(head))
+		return true
+	}
+	// The same key and version: r replaces the record before.
+	if v == before.version() {
+		r.older.Store(before.older.Load())
+		t.shadowed = append(t.shadowed, head)
+		return true
+	}
+	for {
+		next := ref(before.older.Load())
+		if next != 0 {
+			n := t.arena.at(next)
+			if n.version() > v {
+				before = n
+				continue
+			}
+			if n.version() == v {
+				t.shadowed = append(t.shadowed, next)
+				next = ref(n.older.Load())
+			}
+		}
+		r.older.Store(uint32(next))
+		before.older.Store(uint32(place))
+		return false
+	}
+}
+
+// Get sets dst to the newest version of key that is not newer than at, and reports whether
+// there is one. hash is the hash of key.
+func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) bool {
+	b := t.byKey.Load()
+	if b == nil {
+		return false
+	}
+	_, head := b.find(&t.arena, hash, key)
+	for newer := 0; head != 0; newer++ {
+		r := t.arena.at(head)
+		if r.version() <= at {
+			t.arena.read(r, dst)
+			return true
+		}
+		if newer == newerMax {
+			return t.getSorted(key, at, dst)
+		}
+		head = ref(r.older.Load())
+	}
+	return false
+}
+
+// newerMax is how many versions newer than at Get passes one by one. If a key has more, Get
+// searches a sorted view.
+const newerMax = 1 << 12
+
+// getSorted is Get by a binary search of a sorted view, for keys with very many versions.
+func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
+	v := t.extend()
+	var newest *record
+	for _, level := range v.levels {
+		i := v.seekVersion(level, key, at)
+		if i == len(level) {
+			continue
+		}
+		r := t.arena.at(level[i].place)
+		// Of two entries with the same version, that of the later level is the newer one.
+		if bytes.Equal(r.keyBytes(), key) && (newest == nil || r.version() >= newest.version()) {
+			newest = r
+		}
+	}
+	if newest == nil {
+		return false
+	}
+	t.arena.read(newest, dst)
+	return true
+}
+
+// Newest returns the greatest version of key, and whether there is one.
+func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
+	b := t.byKey.Load()
+	if b == nil {
+		return 0, false
+	}
+	_, head := b.find(&t.arena, hash, key)
+	if head == 0 {
+		return 0, false
+	}
+	return t.arena.at(head).version(), true
+}
+
+// Len is the number of entries that were added, with shadowed ones.
+func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
+
+// Empty reports whether nothing was added, neither entries nor tombstones.
+func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
+
+// boundsBytes is how many bytes the record of a tombstone takes beside its bounds, at most.
+const boundsBytes = headerSize + 8
+
+// Bytes is the memory in use: records, values, hash buckets and tombstones, but
+// not views.
+func (t *Table) Bytes() int64 {
+	n := t.arena.used(ref(t.extent.Load() & refMask))
+	if d := t.Tombstones(); d != nil {
+		n += int64(d.Bytes()) + int64(d.Len()*boundsBytes) + int64(d.Memory())
+	}
+	if b := t.byKey.Load(); b != nil {
+		n += int64(len(b.mem))
+	}
+	return n
+}
+
+// MaxVersion is the greatest version of what was added; 0 if the table is empty.
+func (t *Table) MaxVersion() entry.Version {
+	return max(entry.Version(t.marks.newest.Load()), t.Tombstones().MaxVersion())
+}
+
+// Shadowed calls fn for the handle of each separated value whose entry was
+// replaced by a later Add of the same key and version: these values are garbage.
+// The writer has stopped.
+func (t *Table) Shadowed(fn func(entry.Handle)) {
+	for _, p := range t.shadowed {
+		if r := t.arena.at(p); r.word&flagSeparated != 0 {
+			fn(r.handle())
+		}
+	}
+}
+
+// Release frees the table's memory. Nobody may use the table, its iterators, or
+// keys and values from it afterwards.
+func (t *Table) Release() {
+	// The old view has refs to records that are freed below.
+	t.view.Store(&view{arena: &t.arena})
+	for _, b := range t.spent {
+		giveBack(b.mem)
+	}
+	if b := t.byKey.Load(); b != nil {
+		giveBack(b.mem)
+	}
+	t.spent, t.shadowed = nil, nil
+	t.byKey.Store(nil)
+	t.tombstones.Store(nil)
+	t.extent.Store(0)
+	t.arena.release()
+	t.bounds.release()
+}
+
+// extend returns a sorted view of all entries that readers may see. It sorts those that were
+// added since the last view.
+func (t *Table) extend() *view {
+	extent := t.extent.Load()
+	if v := t.view.Load(); v.end >= ref(extent&refMask) {
+		return v
+	}
+	t.extending.Lock()
+	defer t.extending.Unlock()
+	return t.extendLocked()
+}
+
+func (t *Table) extendLocked() *view {
+	extent := t.extent.Load()
+	v := t.view.Load()
+	if v.end < ref(extent&refMask) {
+		v = v.extended(ref(extent&refMask), int(extent>>refBits))
+		t.view.Store(v)
+	}
+	return v
+}
+
+// Iterator walks all versions of all entries. It sees what was added before this call, and
+// perhaps a little more. The call may sort what was added since the last one. Neither the call
+// nor the walk makes the writer wait.
+func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.marks) }
+
+// Sorted is Iterator for a table that gets no more entries. It first sorts all entries into
+// one array, which makes the walk of a flush fast.
+func (t *Table) Sorted() iterator.Iterator {
+	t.extending.Lock()
+	defer t.extending.Unlock()
+	v := t.extendLocked().flat()
+	t.view.Store(v)
+	return newCursor(v, &t.marks)
+}

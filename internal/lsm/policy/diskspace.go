@@ -1,0 +1,48 @@
+package policy
+
+import "github.com/brockdb/brock/internal/version/layout"
+
+// Work that doesn't fit on the disk is not planned: it would fill the disk, and then fail.
+
+// fits reports whether there is disk space for what a compaction writes.
+func (v *survey) fits(c *Compaction) bool {
+	return v.state.DiskSpace == 0 || c.Writes(v.layout) <= uint64(v.state.DiskSpace)
+}
+
+// Writes estimates how many bytes the compaction writes. The estimate is rather too high than
+// too low.
+func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
+	for _, id := range c.Runs {
+		n += l.Run(id).FileBytes()
+	}
+	if c.Into == layout.Base {
+		n -= c.drops(l)
+	}
+	for _, num := range c.Cluster {
+		n += weighSegment(l.Segment(num)).live
+	}
+	return n
+}
+
+// drops estimates how many bytes a compaction into the base does not write: those of each
+// delete, and of one entry that it deletes.
+func (c *Compaction) drops(l *layout.Layout) uint64 {
+	var bytes, entries, deletes uint64
+	for _, id := range c.Runs {
+		r := l.Run(id)
+		bytes, entries, deletes = bytes+r.FileBytes(), entries+r.Entries, deletes+r.Deletes
+	}
+	return bytes / max(entries, 1) * min(2*deletes, entries)
+}
+
+// smaller returns a compaction for when a larger one is worth it but does not fit on the disk:
+// of as many of the newest runs as fit; nil if these are too few.
+func (v *survey) smaller() *Compaction {
+	uppers, _ := split(v.layout.Runs())
+	for n := len(uppers); n >= idleRowRuns; n-- {
+		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.fits(c) {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/version/layout"
+)
+
+// What has expired stays in its run until a compaction passes. A store at rest
+// compacts a run for it when a step of expiry has been in it for as long as Late
+// allows. That is a share of the time to live, so a run is rewritten some dozen
+// times within that at most. A run of which much has expired is compacted sooner,
+// also while clients write; the rest then waits a day for other compactions.
+
+// expiryDue returns when, in Unix milliseconds, what has expired in a run, or was retained and is
+// dead, will be worth a compaction of the run; 0 = never.
+func (o *Options) expiryDue(l *layout.Layout, r *layout.Run, s State) (due uint64) {
+	cost := r.FileBytes()
+	much := max(cost/expiryMuchFraction, (cost+r.SeparatedBytes)/expiryMuchDataFraction)
+	steps := r.Expiry
+	if steps == nil && r.MinExpiry != 0 { // steps are not recorded: there is at least this one
+		steps = []entry.Expiring{{At: r.MinExpiry}}
+	}
+	if aging := o.aging(l, r); len(aging) > 0 {
+		steps = append(aging, steps...)
+		slices.SortFunc(steps, func(a, b entry.Expiring) int { return cmp.Compare(a.At, b.At) })
+	}
+	var freed uint64
+	for _, x := range steps {
+		freed += x.Bytes
+		if at := later(x.At, s.patience(x.Late, cost, freed >= much)); due == 0 || at < due {
+			due = at
+		}
+	}
+	return due
+}
+
+// patience is how long what is dead waits for its compaction, which costs some bytes, in
+// milliseconds. Much is freed by then, or it may be late. Writers that are refused don't wait.
+func (s *State) patience(late, cost uint64, much bool) uint64 {
+	switch {
+	case s.Full:
+		return 0
+	case much:
+		return expiryGraceMillis
+	case s.Idle || cost <= expiryCheapBytes:
+		return max(expiryGraceMillis, late)
+	default:
+		return max(expiryGraceMillis, late, expiryBusyMillis)
+	}
+}
+
+// later adds wait to a time. The sum stops at the greatest time, and does not overflow.
+func later(at, wait uint64) uint64 {
+	if at+wait < at {
+		return ^uint64(0)
+	}
+	return at + wait
+}
+
+// ExpiryDue returns the first time, in Unix milliseconds, at which Decide plans a compaction
+// because of what has expired or was retained; 0 = never.
+func ExpiryDue(l *layout.Layout, s State, o Options) (due uint64) {
+	for _, r := range l.Runs() {
+		if at := o.expiryDue(l, r, s); at != 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
+	return due
+}
+
+// MemtableExpiryDue returns when to flush a memtable because of expiry. least is when its first
+// entry expires. Both are in Unix milliseconds.
+func MemtableExpiryDue(least uint64, idle bool) uint64 {
+	if idle {
+		return later(least, memtableExpiryMillis)
+	}
+	return later(least, memtableExpiryBusyMillis)
+}
+
+// expired chooses the compaction that is due because of what has expired by now, or was retained
+// until now; nil if none is.
+// It includes all runs down to the base if these weigh little more: then what it drops need not
+// be replaced by deletes.
+func (v *survey) expired() *Compaction {
+	runs := v.layout.Runs()
+	due := func(r *layout.Run) bool {
+		at := v.options.expiryDue(v.layout, r, v.state)
+		return at != 0 && at <= v.state.Now
+	}
+	first := slices.IndexFunc(runs, due)
+	if first < 0 {
+		return nil
+	}
+	// All runs from the newest to the oldest that are due, with those between: a
+	// compaction takes runs that follow each other.
+	end := first + 1
+	for i := first; i < len(runs); i++ {
+		if due(runs[i]) {
+			end = i + 1
+		}
+	}
+	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
+	if rest <= max(expiryReachFactor*row, idleTinyBytes) {
+		end = len(runs)
+	}
+	tier := layout.Upper
+	if end == len(runs) {
+		tier = layout.Base
+	}
+	return compact(runs[first:end], tier, "entries have expired or aged")
+}

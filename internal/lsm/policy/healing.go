@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// healing chooses a compaction after which no run needs a remap. It is worth it if a collection
+// has to wait as there are too many remaps, if a remap has an old data key, or if the store is
+// idle and it is cheap.
+func (v *survey) healing() *Compaction {
+	if v.relocated == 0 {
+		return nil
+	}
+	runs := v.layout.Runs()
+	first := slices.IndexFunc(runs, v.refersToRelocated)
+	if first < 0 {
+		return nil
+	}
+	end := len(runs)
+	for !v.refersToRelocated(runs[end-1]) {
+		end--
+	}
+	blocked := v.relocated >= maxRemaps && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
+	cheap := fileBytes(runs[first:end]) <= max(idleHealBytes, idleHealFactor*v.moved)
+	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
+	if !blocked && !quiet && !v.state.Reclaim && !v.oldRemaps() {
+		return nil
+	}
+	tier := layout.Upper
+	if end == len(runs) {
+		tier = layout.Base
+	}
+	return compact(runs[first:end], tier, "handles lead through remaps")
+}
+
+func (v *survey) refersToRelocated(r *layout.Run) bool {
+	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
+		return v.layout.Segment(f.Segment).State().Status == layout.Relocated
+	})
+}

@@ -1,0 +1,106 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// One account says what is live, retained or dead. Whoever finds that an entry was replaced counts
+// it as meta.Superseded: compactions and flushes exactly, for what stays in their run; writes by
+// samples, for what they replace elsewhere. Here is the only rule for how long it stays. All else
+// that frees space, sets alarms or reports reads the account by this rule.
+
+// Retention says which history of a keyspace stays: its N newest versions of each key, and what was
+// visible at some time within an age.
+type Retention struct {
+	Versions int // 0 means 1
+	Age      time.Duration
+}
+
+// RetentionOf returns what a keyspace retains; dropped says that it is gone, with all that it had.
+func (o *Options) RetentionOf(l *layout.Layout, id entry.KeyspaceID) (r Retention, dropped bool) {
+	if k := l.Keyspace(id); k != nil {
+		return retentionOf(k), false
+	}
+	if l.Dropped(id) {
+		return r, true
+	}
+	return o.Retention, false
+}
+
+func retentionOf(k *layout.Keyspace) Retention {
+	return Retention{int(min(k.Options.Versions, math.MaxInt32)), k.Options.Age}
+}
+
+// longest is what all keyspaces together retain at most.
+func (o *Options) longest(l *layout.Layout) Retention {
+	most, list := o.Retention, l.Keyspaces()
+	for i := range list {
+		r := retentionOf(&list[i])
+		most.Versions, most.Age = max(most.Versions, r.Versions), max(most.Age, r.Age)
+	}
+	return most
+}
+
+// deadAt returns when what s counts is dead, in Unix milliseconds; 0 = not as things are. age is
+// that of the retention. What is left of dropped keyspaces is counted as a whole (State.Dropped),
+// not here.
+func (o *Options) deadAt(l *layout.Layout, s *meta.Superseded) (at uint64, age time.Duration) {
+	r, dropped := o.RetentionOf(l, s.Keyspace)
+	if s.Keyspace == meta.AnyKeyspace {
+		r, dropped = o.longest(l), false
+	}
+	if dropped || s.Keep != 0 && s.Keep <= uint64(max(r.Versions, 1)) {
+		return 0, 0
+	}
+	if r.Age <= 0 {
+		return 1, 0
+	}
+	ages, known := l.AgesAt(s.Version, r.Age)
+	if !known {
+		return 0, 0
+	}
+	return uint64(max(ages, 1)), r.Age
+}
+
+// Dead sums up what is dead of a list at a time, in Unix milliseconds.
+func (o *Options) Dead(l *layout.Layout, list []meta.Superseded, now uint64) (sum meta.Superseded) {
+	for i := range list {
+		if at, _ := o.deadAt(l, &list[i]); at != 0 && at <= now {
+			sum.Add(&list[i])
+		}
+	}
+	return sum
+}
+
+// NextDead returns the first time after now at which more of a list is dead; 0 = never.
+func (o *Options) NextDead(l *layout.Layout, list []meta.Superseded, now uint64) (next uint64) {
+	for i := range list {
+		if at, _ := o.deadAt(l, &list[i]); at > now && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// aging returns the steps in which history of a run dies, as if it expired then. It may stay for a
+// share of its age beyond that, so that a run is rewritten some dozen times within the age at most.
+func (o *Options) aging(l *layout.Layout, r *layout.Run) (steps []entry.Expiring) {
+	list := r.Superseded
+	if list == nil && o.longest(l).Age > 0 {
+		// An earlier release has not counted it. A compaction does, once all of it has aged.
+		list = []meta.Superseded{{Keyspace: meta.AnyKeyspace, Version: r.MaxVersion}}
+	}
+	for i := range list {
+		s := &list[i]
+		if at, age := o.deadAt(l, s); at != 0 {
+			late := uint64(age.Milliseconds()) / agedLateFraction
+			steps = append(steps, entry.Expiring{At: at, Late: late, Entries: s.Entries, Bytes: s.Bytes + s.Separated})
+		}
+	}
+	return steps
+}

@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// After a change of the data key, files under older keys are rewritten if a user has asked for
+// that (layout.DataKey). All other work comes first. Segments are rewritten before runs:
+// collections leave remaps behind, and the compactions that rewrite runs also remove those.
+
+// oldSegments returns the collection of segments that are under an old key, whatever garbage they
+// have; nil if none can be collected, or there are too many remaps.
+func (v *survey) oldSegments() *Collection {
+	if !v.layout.DataKey().Rewrite {
+		return nil
+	}
+	c := &Collection{Reason: "their data key is an old one"}
+	var records uint64
+	for _, m := range v.layout.Segments() {
+		g := weighSegment(m)
+		if !v.old(m.Life) || m.State().Status == layout.Relocated || v.layout.Usage(m.Num).Sources > 0 || g.records == 0 || slices.Contains(v.state.Damaged, m.Num) {
+			continue
+		}
+		if len(c.Victims)+v.relocated == maxRemaps {
+			break
+		}
+		if v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
+			continue
+		}
+		if len(c.Victims) > 0 && (c.Bytes+g.live > v.batch() || records+g.records > v.options.MovedRecords) {
+			break
+		}
+		c.Victims = append(c.Victims, g.num)
+		c.Bytes, records = c.Bytes+g.live, records+g.records
+	}
+	if len(c.Victims) == 0 {
+		return nil
+	}
+	return c
+}
+
+// oldRun returns the compaction of one run alone: the oldest with a file under an old key and no
+// damaged file; nil if there is none.
+func (v *survey) oldRun() *Compaction {
+	if !v.layout.DataKey().Rewrite {
+		return nil
+	}
+	old := func(f meta.File) bool { return v.old(f.Life) }
+	damaged := func(f meta.File) bool { return slices.Contains(v.state.Damaged, f.Num) }
+	for _, r := range slices.Backward(v.layout.Runs()) {
+		if slices.ContainsFunc(r.Files, old) && !slices.ContainsFunc(r.Files, damaged) {
+			c := compact([]*layout.Run{r}, r.Tier, "its data key is an old one")
+			c.Rekey = true
+			return c
+		}
+	}
+	return nil
+}
+
+// oldRemaps reports whether the rewriting has to wait until remaps are removed: one is under an
+// old key, or leads to a segment that is; or a segment is to be rewritten, and there can be no
+// more remaps.
+func (v *survey) oldRemaps() bool {
+	if !v.layout.DataKey().Rewrite {
+		return false
+	}
+	for _, m := range v.layout.Segments() {
+		st := m.State()
+		switch {
+		case st.Status == layout.Relocated && (v.old(st.Life) || v.old(v.layout.Segment(st.Target).Life)):
+			return true
+		case st.Status != layout.Relocated && v.old(m.Life) && v.relocated >= maxRemaps:
+			return true
+		}
+	}
+	return false
+}
+
+func (v *survey) old(l crypt.Life) bool { return v.layout.IsOld(l) }

@@ -1,0 +1,318 @@
+package rangedel
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// Cover is what the tombstones of several sources, up to a version, cover. It is made
+// for walks that ask for one key after the other: it remembers the stretch of keys
+// around the last one in which the answer is the same. It is used by one goroutine
+// at a time, and below a pageio.Guard if a source is in a file.
+type Cover struct {
+	parts   []part // the newest first
+	at      entry.Version
+	pending []part // the reader's own, newer than all others
+	err     error
+
+	known   bool
+	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; memory of a part's stretch, or of long
+	version entry.Version
+
+	asked Stretch // around the last answer of a part; the next find overwrites it
+	long  Stretch // copies of those bounds of asked that lo and hi need
+}
+
+// keptBounds is the most bytes of bounds that a part keeps of its stretch. Of longer bounds a
+// Cover keeps at most four, however many parts it has.
+const keptBounds = 4 << 10
+
+// part is one source, and what it last answered.
+type part struct {
+	Source
+	max     entry.Version
+	known   bool
+	stretch Stretch // where version holds
+	version entry.Version
+}
+
+// NewCover returns the Cover of the tombstones up to at; nil if there are none.
+func NewCover(at entry.Version, sources ...Source) *Cover {
+	// Most readers meet no tombstone: that takes no memory.
+	var parts []part
+	for i, s := range sources {
+		if least, greatest := s.Versions(); least <= at {
+			if parts == nil {
+				parts = make([]part, 0, len(sources)-i)
+			}
+			parts = append(parts, part{Source: s, max: greatest})
+		}
+	}
+	if parts == nil {
+		return nil
+	}
+	// Once a version is found, older sources are passed over.
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.max, a.max) })
+	return &Cover{at: at, parts: parts}
+}
+
+// NewForwardCover is NewCover for a walk that asks for keys in ascending order, and calls
+// Close at its end. It keeps only the upper bounds of stretches. Long ones lie off the Go
+// heap, where they would take twice the memory.
+func NewForwardCover(at entry.Version, sources ...Source) *Cover {
+	c := NewCover(at, sources...)
+	if c != nil {
+		c.asked.end, c.long.end = new(held), new(held)
+	}
+	return c
+}
+
+// Close gives back the memory of a Cover of NewForwardCover; c may be nil. Neither the Cover
+// nor a bound that it has returned may be used afterwards.
+func (c *Cover) Close() {
+	if c == nil || !c.asked.forward() {
+		return
+	}
+	c.asked.end.free()
+	c.long.end.free()
+	c.known, c.lo, c.hi, c.asked, c.long = false, nil, nil, Stretch{}, Stretch{}
+}
+
+// Pending is the version of a reader's own tombstones: above all others.
+const Pending = entry.MaxVersion + 1
+
+// failed is what a Cover returns after an error: it hides everything.
+const failed = Pending + 1
+
+// WithPending returns a Cover in which the tombstones of own, whatever their
+// versions, count as Pending. c may be nil. The new Cover shares the memory of c: the two must
+// not be used together.
+func (c *Cover) WithPending(own ...Source) *Cover {
+	n := &Cover{at: entry.MaxVersion}
+	if c != nil {
+		n.parts, n.at = c.parts, c.at
+	}
+	for _, s := range own {
+		n.pending = append(n.pending, part{Source: s})
+	}
+	if len(n.parts)+len(n.pending) == 0 {
+		return nil
+	}
+	return n
+}
+
+// Newest returns the newest version of a tombstone that covers key; 0 if there
+// is none. After an error, which Err returns, it is above all versions.
+func (c *Cover) Newest(key []byte) entry.Version {
+	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
+		return c.version
+	}
+	c.look(key)
+	return c.version
+}
+
+// Err returns the error that a source met, if any.
+func (c *Cover) Err() error { return c.err }
+
+// Before returns the newest version less than v of a tombstone that covers key;
+// 0 if there is none. Unlike Newest it remembers nothing, and finds no emptied ranges.
+// After an error it is above all versions.
+func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
+	if v == 0 {
+		return 0
+	}
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.max <= newest {
+			continue
+		}
+		found, err := p.Find(key, min(v-1, c.at), nil)
+		if err != nil {
+			c.err = err
+			return failed
+		}
+		if found < v {
+			newest = max(newest, found)
+		}
+	}
+	return newest
+}
+
+// Stretch returns the range [lo, hi) around the key that Newest was last asked
+// for in which it returns the same; nil is no bound. It is valid until Newest is
+// asked again.
+func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
+
+// look finds the answer for key, and the stretch where it holds. The newest
+// tombstones are asked first: what is older than the answer does not limit it.
+func (c *Cover) look(key []byte) {
+	// The stretch begins without bounds; each source that is asked narrows it.
+	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
+	if c.err != nil {
+		c.version = failed
+		return
+	}
+	for i := range c.pending {
+		if c.find(&c.pending[i], key, entry.MaxVersion) > 0 {
+			c.version = Pending
+			return
+		}
+	}
+	for i := range c.parts {
+		if p := &c.parts[i]; p.max > c.version {
+			c.version = max(c.version, c.find(p, key, c.at))
+		}
+	}
+}
+
+// find asks one source, unless its last answer holds for key, and narrows the stretch.
+func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
+	s := &p.stretch
+	if !p.known || !s.has(key) {
+		s = &c.asked
+		s.reset()
+		v, err := p.Find(key, at, s)
+		if err != nil {
+			c.err = err
+			return failed
+		}
+		lo, hi := s.Bounds()
+		kept := hi
+		if s.forward() && len(hi) > keptBounds {
+			kept = shortened(hi, key)
+		}
+		p.known, p.version = len(lo)+len(kept) <= keptBounds, v
+		switch {
+		case !p.known:
+		case !s.forward() && cap(s.lo)+cap(s.hi) <= 4*keptBounds:
+			p.stretch, *s = *s, p.stretch // nothing is copied
+			s = &p.stretch
+		default:
+			p.stretch.reset()
+			p.stretch.Within(lo, kept)
+			if len(kept) == len(hi) {
+				s = &p.stretch
+			}
+		}
+	}
+	c.narrow(s)
+	return p.version
+}
+
+// shortened returns the shortest prefix of hi that is greater than key. A part keeps it in
+// place of a hi that is too long: up to there, too, its answer for key holds.
+func shortened(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
+
+// narrow limits the stretch of the Cover to s. Bounds that lie in asked are copied to long,
+// as the next find overwrites asked.
+func (c *Cover) narrow(s *Stretch) {
+	lo, hi := s.Bounds()
+	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
+		if c.lo = lo; s == &c.asked {
+			c.long.lo = append(c.long.lo[:0], lo...)
+			c.lo = c.long.lo
+		}
+	}
+	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
+		if c.hi = hi; s == &c.asked {
+			c.long.limit(hi)
+			c.hi = c.long.hi
+		}
+	}
+}
+
+// Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and
+// without overlap, each with its newest version. Two ranges that touch have different
+// versions, or are of two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are
+// valid until fn returns. Flatten stops at the first error.
+func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
+	if c == nil {
+		return nil
+	}
+	var lo, hi, at held
+	defer func() {
+		lo.free()
+		hi.free()
+		at.free()
+	}()
+	var version entry.Version // of [lo, hi), which fn was not given yet, as it may grow; 0: no such range
+	for at.set(from); to == nil || bytes.Compare(at.key, to) < 0; {
+		v, end := c.rangeAt(at.key, to)
+		if c.err != nil {
+			return c.err
+		}
+		joins := v == version && (v == 0 || sameKeyspace(lo.key, at.key))
+		if version > 0 && !joins {
+			if err := fn(Tombstone{lo.key, hi.key, version}); err != nil {
+				return err
+			}
+		}
+		if !joins {
+			lo.set(at.key)
+		}
+		hi.set(end)
+		version = v
+		if end == nil {
+			break
+		}
+		at.set(end)
+	}
+	if version > 0 {
+		return fn(Tombstone{lo.key, hi.key, version})
+	}
+	return nil
+}
+
+// rangeAt returns the newest version at key, and the bound up to which it is the same: at most to, and
+// the end of the keyspace if anything covers key.
+func (c *Cover) rangeAt(key, to []byte) (v entry.Version, end []byte) {
+	v = c.Newest(key)
+	_, end = c.Stretch()
+	if end == nil || to != nil && bytes.Compare(end, to) > 0 {
+		end = to
+	}
+	if v > 0 {
+		end = withinKeyspace(key, end)
+	}
+	return v, end
+}
+
+// withinKeyspace returns hi, or the end of the keyspace of lo if that comes first. A nil hi is no
+// bound.
+func withinKeyspace(lo, hi []byte) []byte {
+	id, ok := entry.KeyspaceOf(lo)
+	if !ok || hi != nil && entry.OneKeyspace(lo, hi) {
+		return hi
+	}
+	return entry.AfterKeyspace(id)
+}
+
+// EachRange is Flatten from a key on, without versions: ranges of a keyspace that touch are one
+// range.
+func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
+	var lo, hi held // a range that fn was not given yet, as it may grow; empty hi: no such range
+	defer func() {
+		lo.free()
+		hi.free()
+	}()
+	err := c.Flatten(from, nil, func(t Tombstone) error {
+		if len(hi.key) > 0 && !(bytes.Equal(hi.key, t.Lo) && sameKeyspace(lo.key, t.Lo)) {
+			if err := fn(lo.key, hi.key); err != nil {
+				return err
+			}
+			hi.set(nil)
+		}
+		if len(hi.key) == 0 {
+			lo.set(t.Lo)
+		}
+		hi.set(t.Hi)
+		return nil
+	})
+	if err == nil && len(hi.key) > 0 {
+		err = fn(lo.key, hi.key)
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package rangedel
+
+// Span is one of the spans of a node of a forest that is written to a file.
+type Span struct {
+	Level int // of the node; Top: the node of all tombstones
+	Node  int // number of the node within its level
+	Tombstone
+}
+
+// Top is the level of the one node that has all tombstones of a forest.
+const Top = 0xff
+
+// Forest calls fn for the spans of all nodes of a forest, in the order of levels, nodes and
+// keys. It stops at the first error of fn. Node i of level k lays fanout^k tombstones over
+// each other: those from number i·fanout^k on. Level 0 is the tombstones themselves. The last
+// node, of level Top, has all tombstones, however many. No other node is made unless it is
+// full, and none that would be the same as Top.
+func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
+	l := list(tombstones)
+	leaves := make([]span, len(l))
+	nodes := make([][]span, len(l))
+	for i := range l {
+		leaves[i] = span{bound(2 * i), bound(2*i + 1), uint32(i)}
+		nodes[i] = leaves[i : i+1]
+	}
+	size := 1 // tombstones below a node
+	for level := 0; len(nodes) > 0; level++ {
+		for i, spans := range nodes {
+			if (i+1)*size > len(l) { // not full: only a part of the next level's nodes
+				break
+			}
+			if err := l.each(level, i, spans, fn); err != nil {
+				return err
+			}
+		}
+		if len(nodes) <= fanout {
+			break
+		}
+		size *= fanout
+		above := nodes[:0]
+		for i := 0; i < len(nodes); i += fanout {
+			above = append(above, l.overAll(nodes[i:min(i+fanout, len(nodes))]))
+		}
+		nodes = above
+	}
+	return l.each(Top, 0, l.overAll(nodes), fn)
+}
+
+func (l *list) each(level, node int, spans []span, fn func(Span) error) error {
+	for _, s := range spans {
+		if err := fn(Span{level, node, l.tombstone(s)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overAll lays many lists of spans over each other, by halves.
+func (l *list) overAll(nodes [][]span) []span {
+	switch n := len(nodes); n {
+	case 0:
+		return nil
+	case 1:
+		return nodes[0]
+	default:
+		return l.over(l.overAll(nodes[:n/2]), l.overAll(nodes[n/2:]))
+	}
+}

@@ -1,0 +1,31 @@
+package rangedel
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// n tombstones that are nested, and of which each is needed, are written as about n·log n
+// spans, not n².
+func TestNestedTombstonesTakeFewSpans(t *testing.T) {
+	spans := func(n int) (sum int) {
+		var list []Tombstone
+		for i := range n {
+			list = append(list, Tombstone{Lo: fmt.Appendf(nil, "\x00%08d", i), Hi: fmt.Appendf(nil, "\x00%08d", 4*n-i), Version: entry.Version(i + 1)})
+		}
+		err := Forest(list, 16, func(Span) error { sum++; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	for n, before := 1000, spans(1000); n < 4000; n *= 2 {
+		now := spans(2 * n)
+		if now > 3*before {
+			t.Errorf("%d tombstones are %d spans, %d are %d", n, before, 2*n, now)
+		}
+		before = now
+	}
+}

@@ -1,0 +1,78 @@
+package rangedel
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// Sequence walks range tombstones in the order of Compare. It is used by one goroutine.
+type Sequence interface {
+	// Next returns the next one; false at the end, and after an error. Its bounds are valid until
+	// Next is called again.
+	Next() (t Tombstone, ok bool, err error)
+}
+
+// Ordered walks the tombstones that are newer than v. It keeps their list in memory, 56 bytes each.
+func (s *Set) Ordered(v entry.Version) Sequence {
+	var list sequence
+	_ = s.Since(v, func(t Tombstone) error {
+		list = append(list, t)
+		return nil
+	})
+	slices.SortFunc(list, Compare)
+	return &list
+}
+
+// sequence is a sorted list.
+type sequence []Tombstone
+
+// Next is the method of a Sequence.
+func (s *sequence) Next() (t Tombstone, ok bool, err error) {
+	if len(*s) == 0 {
+		return t, false, nil
+	}
+	t, *s = (*s)[0], (*s)[1:]
+	return t, true, nil
+}
+
+// Merge calls fn for the tombstones of all sequences in the order of Compare, those that are equal
+// as often as they come. It stops at the first error. The bounds are valid until fn returns.
+func Merge(from []Sequence, fn func(Tombstone) error) error {
+	type head struct {
+		Tombstone
+		of Sequence
+	}
+	var heads []head
+	for _, s := range from {
+		t, ok, err := s.Next()
+		if err != nil {
+			return err
+		}
+		if ok {
+			heads = append(heads, head{t, s})
+		}
+	}
+	for len(heads) > 0 {
+		least := 0 // compactions have few inputs: a tree of heads would gain nothing
+		for i := range heads {
+			if Compare(heads[i].Tombstone, heads[least].Tombstone) < 0 {
+				least = i
+			}
+		}
+		h := &heads[least]
+		if err := fn(h.Tombstone); err != nil {
+			return err
+		}
+		t, ok, err := h.of.Next()
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			h.Tombstone = t
+		default:
+			heads = slices.Delete(heads, least, least+1)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package rangedel
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// span is a range of keys and the newest of some tombstones that cover it. It names
+// tombstones and bounds by their numbers in a list: so it has no pointers and keeps no keys.
+type span struct {
+	lo, hi bound
+	newest uint32
+}
+
+// bound names a bound of a tombstone: twice the tombstone's number, plus 1 for the upper
+// bound.
+type bound uint32
+
+// bytes is the key of a bound.
+func (l *list) bytes(b bound) []byte {
+	if b&1 != 0 {
+		return (*l)[b>>1].Hi
+	}
+	return (*l)[b>>1].Lo
+}
+
+// list is tombstones in the order of their arrival.
+type list []Tombstone
+
+func (l *list) version(s span) entry.Version { return (*l)[s.newest].Version }
+
+// tombstone returns a span as a tombstone. Its bounds are those of any tombstones.
+func (l *list) tombstone(s span) Tombstone {
+	return Tombstone{Lo: l.bytes(s.lo), Hi: l.bytes(s.hi), Version: l.version(s)}
+}
+
+// find returns the index of the span that covers key, and true; or that of the first span
+// after key, and false. Spans are apart from each other and in order.
+func (l *list) find(spans []span, key []byte) (i int, covered bool) {
+	lo, hi := 0, len(spans)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if bytes.Compare(l.bytes(spans[mid].hi), key) <= 0 {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(spans) && bytes.Compare(l.bytes(spans[lo].lo), key) <= 0
+}
+
+// overlaps reports whether a span has a key in [lo, hi); a nil hi is no bound.
+func (l *list) overlaps(spans []span, lo, hi []byte) bool {
+	i, covered := l.find(spans, lo)
+	return covered || i < len(spans) && (hi == nil || bytes.Compare(l.bytes(spans[i].lo), hi) < 0)
+}
+
+// add appends a span behind the others, joining it to the last one if it continues
+// that at the same version.
+func (l *list) add(spans []span, s span) []span {
+	if n := len(spans); n > 0 && l.version(spans[n-1]) == l.version(s) && bytes.Equal(l.bytes(spans[n-1].hi), l.bytes(s.lo)) &&
+		sameKeyspace(l.bytes(spans[n-1].lo), l.bytes(s.lo)) {
+		spans[n-1].hi = s.hi
+		return spans
+	}
+	return append(spans, s)
+}
+
+// over merges a and b: at each place the span with the newer version counts.
+func (l *list) over(a, b []span) []span {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	out := make([]span, 0, len(a)+len(b))
+	// Most often deletes come in the order of keys, or in reverse.
+	if bytes.Compare(l.bytes(a[len(a)-1].hi), l.bytes(b[0].lo)) < 0 {
+		return append(append(out, a...), b...)
+	}
+	if bytes.Compare(l.bytes(b[len(b)-1].hi), l.bytes(a[0].lo)) < 0 {
+		return append(append(out, b...), a...)
+	}
+	// Both lists are walked as in a merge; what is left of a span after it was cut
+	// stays in x or y.
+	x, y := a[0], b[0]
+	a, b = a[1:], b[1:]
+	for {
+		first, second, of := &x, &y, &a
+		if bytes.Compare(l.bytes(y.lo), l.bytes(x.lo)) < 0 {
+			first, second, of = &y, &x, &b
+		}
+		end, begin := l.bytes(first.hi), l.bytes(second.lo)
+		switch {
+		case bytes.Compare(end, begin) <= 0: // apart
+			out = l.add(out, *first)
+			if !next(first, of) {
+				return l.rest(out, *second, a, b)
+			}
+		case bytes.Compare(l.bytes(first.lo), begin) < 0: // the part before the other
+			out = l.add(out, span{first.lo, second.lo, first.newest})
+			first.lo = second.lo
+		default: // both begin here: up to the nearer end, the newer one
+			newest, to := x.newest, x.hi
+			if l.version(y) > l.version(x) {
+				newest = y.newest
+			}
+			c := bytes.Compare(l.bytes(x.hi), l.bytes(y.hi))
+			if c > 0 {
+				to = y.hi
+			}
+			out = l.add(out, span{x.lo, to, newest})
+			x.lo, y.lo = to, to
+			moreX, moreY := c > 0 || next(&x, &a), c < 0 || next(&y, &b)
+			switch {
+			case !moreX && !moreY:
+				return out
+			case !moreX:
+				return l.rest(out, y, a, b)
+			case !moreY:
+				return l.rest(out, x, a, b)
+			}
+		}
+	}
+}
+
+// next makes s the first of the spans that are left, if there is one.
+func next(s *span, left *[]span) bool {
+	if len(*left) == 0 {
+		return false
+	}
+	*s, *left = (*left)[0], (*left)[1:]
+	return true
+}
+
+// rest appends s and what is left of a and b; one of them is empty.
+func (l *list) rest(out []span, s span, a, b []span) []span {
+	out = l.add(out, s)
+	for _, left := range [2][]span{a, b} {
+		for _, s := range left {
+			out = l.add(out, s)
+		}
+	}
+	return out
+}

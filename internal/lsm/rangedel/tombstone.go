@@ -1,0 +1,107 @@
+// Package tombstone holds range tombstones: each deletes all older entries of a range of
+// keys. A Source finds the newest tombstone over a key that a reader sees. A Set is a Source
+// in memory; a run is one, too, for the tombstones in its files.
+package rangedel
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// Tombstone deletes every entry with a key in [Lo, Hi) and a version less than
+// Version. Bounds are stored keys: neither is empty, and Lo is before Hi. All keys between them are
+// of one keyspace: keyspaces retain different versions, and are dropped one by one, so what is
+// needed of a tombstone over two of them could not be said.
+type Tombstone struct {
+	Lo, Hi  []byte
+	Version entry.Version
+}
+
+// Valid reports whether bounds and version are within their limits, and the bounds in one keyspace.
+// A tombstone that is not committed yet has version 0, which is valid. Files of tombstones are
+// neither written nor read with one that is not valid.
+func (t *Tombstone) Valid() bool {
+	return len(t.Lo) > 0 && len(t.Lo) <= entry.MaxKey && len(t.Hi) <= entry.MaxKey &&
+		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion && entry.OneKeyspace(t.Lo, t.Hi)
+}
+
+// sameKeyspace reports whether the keys at and behind two lower bounds are of one keyspace, so that
+// ranges which begin there can be joined.
+func sameKeyspace(a, b []byte) bool {
+	n := entry.PrefixLen(a[0])
+	return len(a) >= n && len(b) >= n && bytes.Equal(a[:n], b[:n])
+}
+
+// Compare orders tombstones by version, then by bounds: the order in which runs
+// keep them.
+func Compare(a, b Tombstone) int {
+	return cmp.Or(cmp.Compare(a.Version, b.Version), bytes.Compare(a.Lo, b.Lo), bytes.Compare(a.Hi, b.Hi))
+}
+
+// Source is range tombstones that can be searched. Any number of goroutines may use it.
+// A Source in a file must be called below a pageio.Guard.
+type Source interface {
+	// Versions are the least and the greatest version of a tombstone; without any, the
+	// least is above all.
+	Versions() (least, greatest entry.Version)
+	// Find returns the newest version, up to at, of a tombstone that covers key; 0 if
+	// there is none. It limits s, unless that is nil, to keys for which it returns the same.
+	Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error)
+	// Ordered walks the tombstones that are newer than v. Those of a run that all readers see,
+	// at each place the newest, are left out.
+	Ordered(v entry.Version) Sequence
+}
+
+// Stretch is a range of keys around one key. It keeps copies of its bounds; without
+// bounds, as the zero Stretch, it is all keys.
+type Stretch struct {
+	lo, hi []byte
+	end    *held // where hi is kept; nil: on the Go heap
+}
+
+// forward reports whether s keeps its upper bound only, as keys are asked for in order.
+func (s *Stretch) forward() bool { return s.end != nil }
+
+// reset takes the bounds away.
+func (s *Stretch) reset() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
+
+// Within limits s to keys in [lo, hi) too; nil is no bound. Nothing happens if s is nil.
+func (s *Stretch) Within(lo, hi []byte) {
+	if s == nil {
+		return
+	}
+	if lo != nil && !s.forward() && (len(s.lo) == 0 || bytes.Compare(lo, s.lo) > 0) {
+		s.lo = append(s.lo[:0], lo...)
+	}
+	if hi != nil && (len(s.hi) == 0 || bytes.Compare(hi, s.hi) < 0) {
+		s.limit(hi)
+	}
+}
+
+// limit makes a copy of hi, which doesn't lie in memory of s, the upper bound.
+func (s *Stretch) limit(hi []byte) {
+	if s.end != nil {
+		s.end.set(hi)
+		s.hi = s.end.key
+		return
+	}
+	s.hi = append(s.hi[:0], hi...)
+}
+
+// has reports whether key is in s.
+func (s *Stretch) has(key []byte) bool {
+	return (len(s.lo) == 0 || bytes.Compare(s.lo, key) <= 0) && (len(s.hi) == 0 || bytes.Compare(key, s.hi) < 0)
+}
+
+// Bounds are those of s, nil for none, until it changes.
+func (s *Stretch) Bounds() (lo, hi []byte) {
+	if len(s.lo) > 0 {
+		lo = s.lo
+	}
+	if len(s.hi) > 0 {
+		hi = s.hi
+	}
+	return lo, hi
+}

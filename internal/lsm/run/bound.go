@@ -1,0 +1,53 @@
+package run
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// The bounds of chunks, as a directory has them. keys.go has them as a Reader searches them.
+
+// boundSize is how much of a key a directory has at most, in bytes.
+const boundSize = meta.BoundSize
+
+// bound is what a directory says of where a chunk begins: enough of its first key to
+// tell it from the last one of the chunk before, as the separators of a prefix B-tree
+// (Bayer and Unterauer, "Prefix B-Trees", 1977), and to have the prefix that the
+// chunk's keys share. What is longer than boundSize is in the chunk.
+type bound struct {
+	key   []byte // of the first key, from its beginning
+	apart int    // length of the shortest prefix of key that sorts above the last key of the chunk before
+	again bool   // the first key is an older version of that key; then apart is all of it
+	long  bool   // boundSize bytes don't suffice to sort above it; then apart is boundSize
+}
+
+// newBound returns the bound of a chunk with this first key and prefix. Shared is the
+// number of bytes that the key has in common with the last key of the chunk before, -1
+// for the first chunk. Again says that both are the same key.
+func newBound(first []byte, shared int, again bool, prefix int) bound {
+	b := bound{apart: len(first), again: again}
+	if shared >= 0 {
+		b.apart = min(shared+1, len(first))
+	}
+	b.long = b.apart > boundSize
+	b.key = bytes.Clone(first[:min(max(b.apart, prefix), boundSize)])
+	b.apart = min(b.apart, boundSize)
+	return b
+}
+
+// follows reports whether b may be the bound of the chunk after that with the bound a.
+func (b *bound) follows(a *bound) bool {
+	return bytes.Compare(a.key[:a.apart], b.key[:b.apart]) <= 0
+}
+
+// fits reports whether a chunk with the bound b may begin with the key first. before is the
+// last key of the chunk before; nil: there is no such chunk.
+func (b *bound) fits(first, before []byte, prefix int) bool {
+	if before == nil {
+		return bytes.HasPrefix(first, b.key)
+	}
+	want := newBound(first, entry.CommonPrefix(first, before), bytes.Equal(first, before), prefix)
+	return bytes.Equal(b.key, want.key) && b.apart == want.apart && b.again == want.again && b.long == want.long
+}

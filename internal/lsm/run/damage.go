@@ -1,0 +1,98 @@
+package run
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// KeysAt returns the range of stored keys that damage at offset off of a file of the run
+// concerns: every entry that lies there is in it. off is -1 for damage to all of the file. A nil
+// hi is no bound.
+func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
+	found := false
+	for _, part := range []*Reader{r, r.spans} {
+		if part == nil {
+			continue
+		}
+		for i := range part.chunks {
+			c := &part.chunks[i]
+			if c.Place.File != file || off >= 0 && (off < c.Place.Offset || off >= c.Place.Offset+int64(c.Layout.Size())) {
+				continue
+			}
+			from, to := part.keysLost(i, off)
+			if !found || bytes.Compare(from, lo) < 0 {
+				lo = from
+			}
+			if !found || to == nil || hi != nil && bytes.Compare(to, hi) > 0 {
+				hi = to
+			}
+			found = true
+		}
+	}
+	if !found { // directory, filter or footer
+		return Bounds(&r.meta)
+	}
+	return lo, hi
+}
+
+// keysLost is keysOf for damage at offset off of the file of chunk i. Where that is damage of pages
+// with entries, the range is as far as the entries before and behind that a checksum proves. These
+// are in it: older versions of their keys may be lost.
+func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
+	lo, hi = r.keysOf(i)
+	c := &r.chunks[i]
+	if r.of != nil || off < 0 {
+		return lo, hi
+	}
+	var prefix []byte
+	if first := r.keys.from(i); c.Prefix <= len(first) {
+		prefix = first[:c.Prefix]
+	}
+	rest := chunk.Rescue(c, prefix, r.fileOf(i).ReadFull)
+	gap, ok := rest.GapAt(int(off - c.Place.Offset))
+	if !ok {
+		return lo, hi
+	}
+	var before, behind entry.Entry
+	if gap.Before > 0 {
+		rest.Entry(gap.Before-1, &before)
+		lo = before.Key
+	}
+	if gap.Before < rest.Len() {
+		rest.Entry(gap.Before, &behind)
+		hi = append(behind.Key, 0)
+	}
+	return lo, hi
+}
+
+// keysOf returns the range of stored keys in which all entries of chunk i lie; a nil hi is no
+// bound. For a chunk of range tombstones that is the range that all of the run's may cover.
+func (r *Reader) keysOf(i int) (lo, hi []byte) {
+	if r.of != nil {
+		return Bounds(&r.of.meta)
+	}
+	_, hi = Bounds(&r.meta)
+	if i+1 < len(r.chunks) {
+		b := r.keys.apart(i + 1)
+		switch s := &r.keys.spans[i+1]; {
+		case s.long:
+			hi = after(b)
+		case s.again:
+			hi = append(bytes.Clone(b), 0)
+		default:
+			hi = b
+		}
+	}
+	return r.keys.from(i), hi
+}
+
+// Bounds returns the range of stored keys in which a run lies. A nil hi is no bound.
+func Bounds(m *meta.Run) (lo, hi []byte) {
+	if len(m.Last) > 0 {
+		hi = append(bytes.Clone(m.Last), 0)
+	}
+	return m.First, hi
+}

@@ -1,0 +1,238 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/dump"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+)
+
+// StoreOf returns the uuid of the store that an encrypted run file belongs to. ok is false for a
+// plain file, and for one with a damaged footer.
+func StoreOf(file []byte) (uuid [16]byte, ok bool) {
+	o, ok := encryptedFile(file)
+	return o.UUID, ok
+}
+
+// Dump writes an annotated dump of a whole run file. Damage is shown, not refused, as far as
+// footer and directory still lead to what there is. An encrypted file is shown decrypted. If
+// ring is nil or doesn't have its data key, only header and footer are shown; in the latter case
+// Dump also returns an error that wraps errs.ErrKey.
+func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
+	if o, ok := encryptedFile(file); ok {
+		return dumpEncrypted(w, file, o, ring)
+	}
+	// The footer is at the end and leads to the directory, which leads to the rest.
+	d := dump.New(w, file, 0)
+	at := len(file) - footerSize
+	if at < 0 {
+		return d.Close()
+	}
+	id := checksum.New([16]byte(file[at+40:]), byte(filename.Run), binary.LittleEndian.Uint64(file[at+56:]))
+	ft, err := decodeFooter(file[at:], id, int64(at), "the file")
+	if err != nil {
+		d.Note("%v", err)
+	} else {
+		b := file[ft.dirOffset:][:ft.dirSize]
+		if id.Sum(int64(ft.dirOffset), b) != ft.dirSum {
+			d.Note("the directory's checksum is wrong")
+		}
+		dumpContents(d, file, ft, b, false)
+	}
+	dumpFooter(d, file, at)
+	return d.Close()
+}
+
+func dumpFooter(d *dump.Writer, file []byte, at int) {
+	d.Section("footer")
+	d.U32(at, "checksum", "magic \"BRKR\"")
+	d.U16(at+8, "format", "required features")
+	d.U32(at+12, "reserved")
+	d.Field(at+16, 8, "directory at", "%d", binary.LittleEndian.Uint64(file[at+16:]))
+	d.U64(at+24, "directory length")
+	d.U32(at+32, "directory checksum", "reserved")
+	d.Field(at+40, 16, "uuid", "%x", file[at+40:at+56])
+	d.U64(at+56, "file number")
+}
+
+// dumpContents shows the chunks, the filters and the directory b.
+func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted bool) {
+	dir, err := decodeDirectory(b, ft.dirOffset, encrypted)
+	if err != nil {
+		d.Note("directory: %v", err)
+		return
+	}
+	// Chunks and the filters between them are shown as they lie in the file.
+	filters := append(dir.parts[:len(dir.parts):len(dir.parts)], dir.filter)
+	for i := range dir.chunks {
+		r := &dir.chunks[i]
+		for len(filters) > 1 && filters[0].offset < r.offset {
+			dumpFilter(d, &filters[0])
+			filters = filters[1:]
+		}
+		name := "chunk"
+		if isTombstones(r.key) {
+			name = "chunk of range tombstones"
+		}
+		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
+		chunk.Dump(d, file, int(r.offset), r.Layout, encrypted)
+	}
+	for i := range filters {
+		dumpFilter(d, &filters[i])
+	}
+	d.Section("directory")
+	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
+		dumpSection(d, dir, tag, int(ft.dirOffset)+off, p)
+		return true, nil
+	})
+}
+
+var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secFilter: "filter", secRanges: "range tombstones",
+	secFilters: "filters", secAbout: "about the store", secTags: "page tags of filters"}
+
+// dumpSection shows one section of a directory; its payload p lies at offset at.
+func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
+	name, known := sectionNames[tag]
+	if !known {
+		d.Field(at-8, 8, "section", "%d, %d bytes", tag, len(p))
+		return
+	}
+	d.Field(at-8, 8, name, "section %d, %d bytes", tag, len(p))
+	switch tag {
+	case secChunks:
+		for i := range dir.chunks {
+			dumpRecord(d, at+i*recordSize)
+		}
+	case secBounds:
+		dumpBounds(d, dir, at)
+	case secFilter:
+		d.U32(at, "  kind", "  checksum")
+		d.U64(at+8, "  offset", "  words")
+	case secRanges:
+		d.U64(at, "  flat spans", "  tombstones in forests", "  forests")
+	case secFilters:
+		d.U32(at, "  kind", "  number")
+		for i := range dir.parts {
+			part := at + 8 + i*filterRecordSize
+			d.U32(part, "  chunks", "  checksum")
+			d.U64(part+8, "  offset", "  words")
+		}
+	}
+}
+
+func dumpBounds(d *dump.Writer, dir *directory, at int) {
+	key := at + boundHead*len(dir.chunks)
+	for i := range dir.chunks {
+		d.U16(at+boundHead*i, "  length", "  bytes that tell it apart, and flags")
+	}
+	for i := range dir.chunks {
+		d.Bytes(key, len(dir.chunks[i].key), "  first key")
+		key += len(dir.chunks[i].key)
+	}
+}
+
+func dumpFilter(d *dump.Writer, f *filterRecord) {
+	if f.words > 0 {
+		d.Section("filter")
+	}
+	for i := range int(f.words) {
+		d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
+	}
+}
+
+func dumpRecord(d *dump.Writer, at int) {
+	d.U64(at, "  offset", "  end of entries")
+	d.U32(at+16, "  buckets", "  trailer length", "  prefix length", "  trailer checksum")
+	d.U64(at+32, "  version base", "  segment base")
+	chunk.DumpStats(d, at+48)
+}
+
+// encryptedFile returns what the footer of an encrypted file says of its owner. ok is false if
+// there is no such footer.
+func encryptedFile(file []byte) (o chunk.Owner, ok bool) {
+	at := len(file) - encryptedFooterSize
+	if at < headerSize {
+		return o, false
+	}
+	b := file[at:]
+	o = chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
+	_, err := decodeFooter(b, o.ID(), int64(at), "")
+	return o, err == nil
+}
+
+var errNoKeys = errors.New("no keys")
+
+func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring) error {
+	at := len(file) - encryptedFooterSize
+	ft, err := decodeFooter(file[at:], owner.ID(), int64(at), "the file")
+	if err != nil {
+		return err
+	}
+	err = errNoKeys
+	if ring != nil {
+		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
+		var o origin
+		if o, err = cfg.origin(owner.Num, ft.life); err == nil {
+			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
+			err = o.decryptImage(file, ft)
+		}
+	}
+	d := dump.New(w, file, 0)
+	d.Section("header")
+	d.Field(0, 4, "magic", "%q", file[:4])
+	d.U16(4, "version", "flags")
+	d.U64(headerNumber, "file number")
+	d.Field(headerUUID, 16, "uuid", "%x", file[headerUUID:][:16])
+	d.Bytes(128, 80, "cipher, data key, life, tag")
+	d.U32(headerSum, "checksum")
+	if err == nil {
+		dumpContents(d, file, ft, file[ft.dirOffset:][:ft.dirSize], true)
+	} else {
+		d.Note("the rest can't be decrypted: %v", err)
+	}
+	dumpFooter(d, file, at)
+	d.Bytes(at+footerDirTag, crypt.TagSize, "tag of the directory")
+	d.Bytes(at+footerTag, crypt.TagSize, "tag of the footer")
+	d.Bytes(at+footerKey, 16, "data key")
+	d.Bytes(at+footerLife, 16, "life")
+	if !errors.Is(err, errs.ErrKey) {
+		err = nil // damage is shown
+	}
+	return errors.Join(d.Close(), err)
+}
+
+// decryptImage decrypts a whole file in place. Damaged parts stay as they are. It returns an
+// error only if the directory is damaged.
+func (o *origin) decryptImage(file []byte, ft *footer) error {
+	b := file[ft.dirOffset:][:ft.dirSize]
+	if err := o.verifyDirectory(b, ft); err != nil {
+		return err
+	}
+	d, err := decodeDirectory(b, ft.dirOffset, true)
+	if err != nil {
+		return err
+	}
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		c := chunk.Chunk{Layout: r.Layout, Place: chunk.Place{ID: o.id, File: o.name, Offset: int64(r.offset), Key: o.key}}
+		c.Data = file[r.offset:][:r.Layout.Size()]
+		c.Decrypt()
+	}
+	for _, f := range d.filters() {
+		b := file[f.offset:][:f.words*8]
+		kept := bytes.Clone(b)
+		if o.decryptFilter(f, b) != nil {
+			copy(b, kept)
+		}
+	}
+	return nil
+}

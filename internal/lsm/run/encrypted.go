@@ -1,0 +1,59 @@
+package run
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+)
+
+// An encrypted file begins with a header page, which says so and names its life. Its
+// footer says it again.
+const (
+	headerSize    = 4096
+	headerMagic   = "BRKH"
+	headerVersion = 1
+	headerNumber  = 16
+	headerUUID    = 64
+	headerSum     = headerSize - 4
+)
+
+// origin says which file of which store a run file is, and has what decrypts it.
+type origin struct {
+	name  string
+	owner chunk.Owner
+	id    checksum.Identity
+	life  crypt.Life
+	key   *crypt.Decrypter // nil: the file is plain
+}
+
+func cryptFile(o *chunk.Owner) crypt.File {
+	return crypt.File{UUID: o.UUID, Kind: byte(filename.Run), Number: uint64(o.Num)}
+}
+
+// header returns the header page of the file that owner names.
+func header(owner *chunk.Owner, e *crypt.Encrypter, life crypt.Life) ([]byte, error) {
+	p := make([]byte, headerSize)
+	copy(p, headerMagic)
+	binary.LittleEndian.PutUint16(p[4:], headerVersion)
+	binary.LittleEndian.PutUint64(p[headerNumber:], uint64(owner.Num))
+	copy(p[headerUUID:], owner.UUID[:])
+	err := e.PutPage(p, life)
+	binary.LittleEndian.PutUint32(p[headerSum:], owner.ID().Sum(0, p[:headerSum]))
+	return p, err
+}
+
+// checkHeader checks all of a header page but its tag.
+func checkHeader(p []byte, owner *chunk.Owner) error {
+	sum := binary.LittleEndian.Uint32(p[headerSum:])
+	if got := owner.ID().Sum(0, p[:headerSum]); got != sum || string(p[:4]) != headerMagic {
+		return fmt.Errorf("header: checksum %#x, want %#x", got, sum)
+	}
+	if v := binary.LittleEndian.Uint16(p[4:]); v != headerVersion {
+		return fmt.Errorf("header: version %d", v)
+	}
+	return nil
+}

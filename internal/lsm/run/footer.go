@@ -1,0 +1,163 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+)
+
+// The last bytes of a run file: they lead to the directory, and say which file of which store it
+// is.
+
+const (
+	footerSize    = 64
+	footerMagic   = 0x524b5242 // "BRKR"
+	formatVersion = 1
+)
+
+// footer is the last footerSize bytes of a file.
+type footer struct {
+	checksum  uint32 // of the rest, bound to its place
+	dirOffset uint64
+	dirSize   uint64
+	dirSum    uint32
+	uuid      [16]byte
+	num       entry.FileNum
+
+	// Of an encrypted file; it has dirTag instead of dirSum.
+	life   crypt.Life
+	dirTag crypt.Tag
+}
+
+// encode returns the footer for this offset; e is nil for a plain file.
+func (f *footer) encode(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
+	b = make([]byte, footerSize)
+	binary.LittleEndian.PutUint32(b[4:], footerMagic)
+	binary.LittleEndian.PutUint16(b[8:], formatVersion)
+	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
+	binary.LittleEndian.PutUint64(b[24:], f.dirSize)
+	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
+	copy(b[40:], f.uuid[:])
+	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
+	if e != nil {
+		b, err = f.encrypt(b, e, offset)
+	}
+	f.checksum = id.Sum(offset, b[4:])
+	binary.LittleEndian.PutUint32(b, f.checksum)
+	return b, err
+}
+
+// decodeFooter decodes and checks the footer b at offset of the file id. The length of b says
+// whether the footer of a plain or of an encrypted file is expected.
+func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*footer, error) {
+	f := &footer{
+		checksum:  binary.LittleEndian.Uint32(b),
+		dirOffset: binary.LittleEndian.Uint64(b[16:]),
+		dirSize:   binary.LittleEndian.Uint64(b[24:]),
+		dirSum:    binary.LittleEndian.Uint32(b[32:]),
+		uuid:      [16]byte(b[40:]),
+		num:       entry.FileNum(binary.LittleEndian.Uint64(b[56:])),
+	}
+	if got := id.Sum(offset, b[4:]); got != f.checksum {
+		return nil, errs.NewCorruption(name, offset, "footer: checksum %#x, want %#x", got, f.checksum)
+	}
+	// The checksum is right, so b is a footer: another format is no damage.
+	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
+		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
+	}
+	version := uint16(formatVersion)
+	if len(b) == encryptedFooterSize {
+		version = encryptedVersion
+		f.decodeLife(b)
+	}
+	if v := binary.LittleEndian.Uint16(b[8:]); v != version || binary.LittleEndian.Uint16(b[10:]) != 0 {
+		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
+	}
+	if f.dirOffset > uint64(offset) || f.dirSize != uint64(offset)-f.dirOffset {
+		return nil, errs.NewCorruption(name, offset, "footer: directory of %d bytes at %d", f.dirSize, f.dirOffset)
+	}
+	return f, nil
+}
+
+// The footer of an encrypted file is that of a plain one, with another version, its
+// cipher in reserved bytes and without the directory's checksum; and then:
+const (
+	encryptedFooterSize = 128
+	encryptedVersion    = 2
+
+	footerCipher = 12
+	footerDirTag = 64
+	footerTag    = 80
+	footerKey    = 96
+	footerLife   = 112
+)
+
+// footerData is what the tag of the footer b covers.
+func footerData(b []byte) []byte {
+	return append(bytes.Clone(b[4:footerTag]), b[footerKey:encryptedFooterSize]...)
+}
+
+// encrypt makes the footer of an encrypted file of b, that of a plain one.
+func (f *footer) encrypt(b []byte, e *crypt.Encrypter, offset int64) ([]byte, error) {
+	b = append(b, make([]byte, encryptedFooterSize-footerSize)...)
+	b[8], b[footerCipher] = encryptedVersion, byte(f.life.Cipher)
+	copy(b[footerDirTag:], f.dirTag[:])
+	copy(b[footerKey:], f.life.Key[:])
+	copy(b[footerLife:], f.life.Life[:])
+	if err := chunk.Begin(e, offset, len(b)); err != nil {
+		return nil, err
+	}
+	tag, err := e.Encrypt(nil, nil, crypt.Footer, offset, footerData(b))
+	copy(b[footerTag:], tag[:])
+	return b, err
+}
+
+// decodeLife decodes what the footer of a plain file doesn't have.
+func (f *footer) decodeLife(b []byte) {
+	f.dirTag = crypt.Tag(b[footerDirTag:])
+	f.life = crypt.Life{Key: crypt.ID(b[footerKey:]), Life: [16]byte(b[footerLife:]), Cipher: crypt.Cipher(b[footerCipher])}
+}
+
+// verify checks that the footer b, which lies at offset, has the expected life and the right
+// tag. A plain file has neither.
+func (o *origin) verify(ft *footer, b []byte, offset int64) error {
+	if o.key == nil {
+		return nil
+	}
+	if ft.life != o.life {
+		return errs.NewCorruption(o.name, offset, "footer: another life than expected")
+	}
+	tag := crypt.Tag(b[footerTag:])
+	if err := o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)); err != nil {
+		return &errs.Corruption{File: o.name, Offset: offset, Reason: "footer", Err: err}
+	}
+	return nil
+}
+
+func (o *origin) footerSize() int {
+	if o.key != nil {
+		return encryptedFooterSize
+	}
+	return footerSize
+}
+
+// findFooter returns the footer of an encrypted file; nil if it is damaged or the file is plain.
+func findFooter(f *pageio.File, id checksum.Identity) *footer {
+	b := make([]byte, encryptedFooterSize)
+	at := f.Size() - encryptedFooterSize
+	if at < 0 || f.ReadFull(b, at) != nil {
+		return nil
+	}
+	ft, err := decodeFooter(b, id, at, "")
+	if err != nil {
+		return nil
+	}
+	return ft
+}

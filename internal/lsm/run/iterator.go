@@ -1,0 +1,326 @@
+package run
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/base/offheap"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+)
+
+// Iterator walks the entries of the run. Close it once: another reader gets its memory then.
+func (r *Reader) Iterator() iterator.Iterator {
+	it := cursors.Get().(*cursor)
+	it.r, it.i, it.pooled = r, -1, true
+	return it
+}
+
+// cursors has those that were closed: a short walk would otherwise be mostly their allocation.
+var cursors = sync.Pool{New: func() any { return new(cursor) }}
+
+// Copier walks the entries of the run, as Iterator does, for a caller that writes them
+// elsewhere. It reads each chunk whole into memory of its own, by a pageio.Stream, and
+// verifies it there: so what is written is what was verified, whatever becomes of the file.
+// An entry is valid until the next move. The Copier holds one chunk; Close gives that back.
+func (r *Reader) Copier() iterator.Iterator { return r.newCopier() }
+
+func (r *Reader) newCopier() *cursor {
+	it := r.newCursor()
+	it.own, it.Mem, it.stream, it.Lent = new(offheap.Buffer), new(offheap.Buffer), new(stream), true
+	return it
+}
+
+// stream reads chunks of a run whole, one after the other.
+type stream struct {
+	pageio.Stream
+	of *file
+}
+
+// read reads n bytes at off of f into p.
+func (s *stream) read(f *file, p []byte, off int64) error {
+	if s.of != f {
+		s.of, s.Stream = f, f.Stream(f.Size())
+	}
+	return s.ReadFull(p, off)
+}
+
+// cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
+type cursor struct {
+	chunk.Cursor
+	r     *Reader
+	own   *offheap.Buffer // for a copy of the chunk; nil: the Reader's memory is walked
+	i     int             // chunk that it is on
+	valid bool            // it is at an entry
+	err   error
+
+	pooled bool // it is of cursors, and goes there
+
+	stream *stream // reads a chunk's copy whole; nil: its pages are read when they are verified
+}
+
+func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
+
+// open puts the cursor on chunk i.
+func (it *cursor) open(i int) bool {
+	it.valid, it.err = false, nil
+	if i < 0 || i >= len(it.r.chunks) {
+		return false
+	}
+	c, err := it.load(i)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	prefix, err := it.r.prefix(i, c)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	it.i = i
+	it.Cursor.Open(c, prefix)
+	return true
+}
+
+// load returns chunk i: that of the Reader, or a copy in own. Pages are verified when they are
+// used.
+func (it *cursor) load(i int) (*chunk.Chunk, error) {
+	switch {
+	case it.own == nil:
+		return &it.r.chunks[i], nil
+	case it.i == i: // its pages stay
+		return it.Chunk(), nil
+	}
+	it.i = -1 // if this fails, the memory holds no chunk
+	c, f := &it.r.chunks[i], it.r.fileOf(i)
+	size := c.Layout.Size()
+	data := it.own.Grow(nil, size+chunk.Room)[:size]
+	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
+	if it.stream != nil {
+		if err := it.stream.read(f, data, c.Place.Offset); err != nil {
+			return nil, err
+		}
+		read = func(int64, int) error { return nil }
+	}
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
+}
+
+// at notes whether a move of the chunk's cursor has come to an entry, and returns that.
+func (it *cursor) at(ok bool) bool {
+	it.valid = ok
+	if !ok && it.err == nil {
+		it.err = it.Cursor.Err()
+	}
+	return ok
+}
+
+// First moves to the first entry.
+func (it *cursor) First() bool { return it.open(0) && it.at(it.Cursor.First()) }
+
+// Last moves to the last entry.
+func (it *cursor) Last() bool {
+	return it.open(len(it.r.chunks)-1) && it.at(it.Cursor.Last())
+}
+
+// Next moves to the next entry.
+func (it *cursor) Next() bool {
+	if it.valid && it.Cursor.Next() {
+		return true
+	}
+	if !it.nextChunk() {
+		return false
+	}
+	it.readOn()
+	return true
+}
+
+// Foresee is the method of an iterator.Foresighted.
+func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
+	if !it.valid {
+		return 0
+	}
+	return it.Cursor.Foresee(until, least, most)
+}
+
+// nextChunk moves to the first entry of the next chunk, unless the move before has failed.
+func (it *cursor) nextChunk() bool {
+	if !it.valid {
+		return false
+	}
+	if it.at(false); it.err != nil {
+		return false
+	}
+	entered := it.Entered
+	ok := it.open(it.i+1) && it.at(it.Cursor.First())
+	it.Entered = entered
+	return ok
+}
+
+// readOn asks the disk for the entries of this chunk and of the next one: a walk that has come
+// to a second chunk most likely goes on.
+func (it *cursor) readOn() {
+	for i := it.i; i < min(it.i+2, len(it.r.chunks)); i++ {
+		c := &it.r.chunks[i]
+		it.r.fileOf(i).Ahead(c.Place.Offset, int64(c.End))
+	}
+}
+
+// Prev moves to the entry before.
+func (it *cursor) Prev() bool {
+	if !it.valid {
+		return false
+	}
+	if it.Cursor.Prev() {
+		return true
+	}
+	if it.at(false); it.err != nil {
+		return false
+	}
+	entered := it.Entered
+	ok := it.open(it.i-1) && it.at(it.Cursor.Last())
+	it.Entered = entered
+	return ok
+}
+
+// find enters the chunk in which key is or would be.
+func (it *cursor) find(key []byte) (order int, ok bool) {
+	i, err := it.r.search(key)
+	if err != nil {
+		it.valid, it.err = false, err
+		return 0, false
+	}
+	return it.enter(i, key)
+}
+
+// enter opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
+func (it *cursor) enter(i int, key []byte) (order int, ok bool) {
+	if !it.open(i) {
+		return 0, false
+	}
+	order, err := it.r.within(i, it.Chunk(), key)
+	if err != nil {
+		it.valid, it.err = false, err
+	}
+	return order, err == nil
+}
+
+// SeekGE moves to the first entry whose key is key or greater.
+func (it *cursor) SeekGE(key []byte) bool {
+	order, ok := it.find(key)
+	return ok && it.landGE(order, key)
+}
+
+// landGE moves to the first entry of the chunk whose key is key or greater, or to the one behind
+// the chunk. order is as enter has returned it.
+func (it *cursor) landGE(order int, key []byte) bool {
+	switch {
+	case order < 0:
+		return it.at(it.Cursor.First())
+	case order > 0:
+		return it.open(it.i+1) && it.at(it.Cursor.First())
+	}
+	it.valid = true
+	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
+}
+
+// SeekLT moves to the last entry whose key is less than key.
+func (it *cursor) SeekLT(key []byte) bool {
+	order, ok := it.find(key)
+	return ok && it.landLT(order, key)
+}
+
+// landLT moves to the last entry of the chunk whose key is less than key, or to the one before
+// the chunk. order is as enter has returned it.
+func (it *cursor) landLT(order int, key []byte) bool {
+	switch {
+	case order < 0:
+		return it.open(it.i-1) && it.at(it.Cursor.Last())
+	case order > 0:
+		return it.at(it.Cursor.Last())
+	}
+	// The last entry less than key is the one before the first that is not less.
+	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
+		return it.at(false)
+	}
+	it.valid = true
+	return it.Prev()
+}
+
+// SkipGE leaves out whole chunks: those whose entries are all older than v, as the directory
+// says.
+func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
+	// In a chunk that has newer entries it only moves to the next one: the caller skips the
+	// older ones itself.
+	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
+		return it.Next()
+	}
+	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) < 0 {
+		return it.SeekGE(key)
+	}
+	i := it.i
+	for ; i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i++ {
+		if !it.r.keys.below(i, key) {
+			if bytes.Compare(it.Entry().Key, key) >= 0 {
+				return it.Next()
+			}
+			// Only this chunk: where bounds are long, key may lie far behind it.
+			order, ok := it.enter(i, key)
+			return ok && it.landGE(order, key)
+		}
+	}
+	return it.open(i) && it.at(it.Cursor.First())
+}
+
+// SkipLT is SkipGE on the way back.
+func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
+	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
+		return it.Prev()
+	}
+	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) >= 0 {
+		return it.SeekLT(key)
+	}
+	i := it.i
+	for ; i >= 0 && it.r.dir[i].MaxVersion < v; i-- {
+		if bytes.Compare(it.r.keys.from(i), key) < 0 {
+			if bytes.Compare(it.Entry().Key, key) < 0 {
+				return it.Prev()
+			}
+			order, ok := it.enter(i, key)
+			return ok && it.landLT(order, key)
+		}
+	}
+	return it.open(i) && it.at(it.Cursor.Last())
+}
+
+// SkipNewer leaves out nothing: older versions of a key lie behind it.
+func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
+
+// Entry is the entry at the position.
+func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
+
+// Err says why a move returned false, nil at the end.
+func (it *cursor) Err() error { return it.err }
+
+// Close gives the cursor to other readers, and a Copier's memory back; all else belongs to the
+// Reader.
+func (it *cursor) Close() {
+	it.valid = false
+	it.Cursor.Close()
+	if it.pooled {
+		invariant.Check(it.r != nil, "an iterator is closed twice")
+		it.Cursor.Reset()
+		it.r, it.err = nil, nil
+		if !invariant.Enabled { // else one that is used after Close is found out
+			cursors.Put(it)
+		}
+		return
+	}
+	if it.own != nil {
+		it.own.Free()
+		it.Cursor.Free()
+		it.i = -1
+	}
+}

@@ -1,0 +1,464 @@
+// Package run is a sorted run: entries in key order in one or more files, read
+// by key through a hash index in each chunk, or in order. docs/format.md, "Run",
+// has the format.
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/vfs"
+)
+
+// OpenConfig says where a run's files are and how they are read.
+type OpenConfig struct {
+	FS    vfs.FS
+	Dir   string
+	UUID  [16]byte
+	Ring  *crypt.Ring // for files with a life; nil: there are none
+	Keyed bool        // the store is encrypted, so a plain file is damage; only for OpenRemains and ReadAbout
+	Seed  uint64      // of the store's key hash; only Verify needs it
+	NoMap bool        // read by blocks into Cache instead of mapping the files
+	Cache *Cache      // for files that are encrypted or not mapped; nil = one of DefaultCacheBytes for this run
+
+	Files *pageio.Files // opens the files; nil = without a limit of open ones
+}
+
+// Reader reads a run. Any number of goroutines may use it. Keys and values that its
+// methods return are valid until Close. Where the files are mapped, a fault in the
+// mapping (the device fails) panics: call its methods below pageio.Guard.
+type Reader struct {
+	keys   keys
+	chunks []chunk.Chunk
+	filter summed   // filter of all keys; empty if there is none
+	parts  []summed // filters of the keys of each chunk; nil if there are none
+
+	oldest, newest entry.Version // the least and the greatest version of an entry
+
+	// The chunks with range tombstones are read by a Reader of their own, as if they were
+	// another run in the same files: see Tombstones. nil: there are none.
+	spans    *Reader
+	ranges   ranges    // the numbers of range tombstones
+	searches sync.Pool // of *search, which find range tombstones
+	of       *Reader   // set in spans: the Reader of the entries
+
+	meta  meta.Run
+	files []*file
+	dir   []record
+	cache *blocks.Cache
+	seed  uint64
+}
+
+// file is one open file of a run.
+type file struct {
+	*pageio.File
+	origin
+	first  int          // index of its first chunk in Reader.dir
+	dir    *directory   // without its chunks, which are in Reader.dir
+	chunks int          // how many chunks it has
+	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
+	blocks *blocks.File // reads the file block by block if it is not read in place
+
+	filters []*pageio.Summed
+}
+
+// Open opens the files of a run and reads their directories and the filter.
+func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
+	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
+	if cfg.Files == nil {
+		cfg.Files = pageio.NewFiles(cfg.FS, 0)
+	}
+	if len(m.Files) == 0 {
+		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
+	}
+	for i := range m.Files {
+		if err := r.openFile(&cfg, &m.Files[i], m.Stamp); err != nil {
+			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+		}
+	}
+	if r.cache == nil && !r.inPlace() {
+		r.cache = NewCache(0)
+	}
+	for _, f := range r.files {
+		if f.pages == nil {
+			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.read, Cache: r.cache, Owner: r}
+		}
+	}
+	err := r.split()
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	if err := r.readFilters(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	r.makeChunks()
+	if r.spans != nil {
+		r.spans.makeChunks()
+	}
+	return r, nil
+}
+
+func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
+	o, err := cfg.origin(m.Num, m.Life)
+	if err != nil {
+		return nil, err
+	}
+	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
+		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
+	}
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	if err != nil {
+		return nil, err
+	}
+	f := &file{File: pf, origin: o}
+	if f.Mapped() != nil && f.key == nil {
+		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
+	}
+	return f, nil
+}
+
+// origin returns the origin of file num with this life.
+func (cfg *OpenConfig) origin(num entry.FileNum, life crypt.Life) (origin, error) {
+	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, life: life}
+	o.id = o.owner.ID()
+	switch {
+	case life.IsZero():
+		return o, nil
+	case cfg.Ring == nil:
+		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.name)
+	}
+	key, err := cfg.Ring.Open(cryptFile(&o.owner), life)
+	if errors.Is(err, crypt.ErrTag) {
+		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "life of the file", Err: err}
+	}
+	o.key = key
+	return o, err
+}
+
+func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
+	f, err := cfg.openFile(m)
+	if err != nil {
+		return err
+	}
+	f.first = len(r.dir)
+	r.files = append(r.files, f)
+	name := f.name
+	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
+	if err != nil {
+		return err
+	}
+	// The footer's checksum covers the directory's checksum. So a sound file of another run
+	// that was copied over this one is refused, too.
+	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
+		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
+	}
+	f.dir, dir.about = dir, nil
+	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
+		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
+	}
+	if err := f.dir.stamp(stamp, name); err != nil {
+		return err
+	}
+	r.dir = append(r.dir, f.dir.chunks...)
+	f.chunks, f.dir.chunks = len(f.dir.chunks), nil
+	return nil
+}
+
+// stamp gives all entries the version v; 0 = they have their own.
+func (d *directory) stamp(v entry.Version, name string) error {
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		if v != 0 && r.MaxVersion != 0 {
+			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+		}
+		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
+	}
+	return nil
+}
+
+// readDirectory reads and checks footer and directory of a file of size bytes.
+func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer, error) {
+	foot := make([]byte, o.footerSize())
+	at := size - int64(len(foot))
+	if err := f.ReadFull(foot, at); err != nil {
+		return nil, nil, err
+	}
+	ft, err := decodeFooter(foot, o.id, at, o.name)
+	if err == nil {
+		err = o.verify(ft, foot, at)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	b := make([]byte, ft.dirSize, ft.dirSize+chunk.Room)
+	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
+		return nil, nil, err
+	}
+	if err := o.verifyDirectory(b, ft); err != nil {
+		return nil, nil, err
+	}
+	d, err := decodeDirectory(b, ft.dirOffset, o.key != nil)
+	if err != nil {
+		return nil, nil, &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
+	}
+	return d, ft, nil
+}
+
+// verifyDirectory compares the directory b with its checksum, or decrypts it in place.
+func (o *origin) verifyDirectory(b []byte, ft *footer) error {
+	if o.key != nil {
+		if err := o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil); err != nil {
+			return &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
+		}
+		return nil
+	}
+	if got := o.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
+		return errs.NewCorruption(o.name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	}
+	return nil
+}
+
+// split moves the chunks with range tombstones, the last ones of the run, from r to r.spans.
+func (r *Reader) split() error {
+	last := r.files[len(r.files)-1]
+	n := len(r.dir)
+	for n > 0 && isTombstones(r.dir[n-1].key) {
+		n--
+	}
+	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
+		return errs.NewCorruption(last.name, -1, "directory: %d range tombstones in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+	}
+	if n == len(r.dir) {
+		return nil
+	}
+	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, of: r}
+	r.dir = r.dir[:n:n]
+	var s chunk.Stats
+	for i := range r.spans.dir {
+		s.Merge(&r.spans.dir[i].Stats)
+	}
+	r.spans.oldest, r.spans.newest = s.MinVersion, s.MaxVersion
+	for _, f := range r.files {
+		of := *f
+		of.first = max(f.first-n, 0)
+		r.spans.files = append(r.spans.files, &of)
+	}
+	return nil
+}
+
+// check compares what the directories say with what the manifest says.
+func (r *Reader) check() error {
+	// Refs and bytes are not compared: Verify reads all entries for them.
+	var s chunk.Stats
+	for i := range r.dir {
+		s.Merge(&r.dir[i].Stats)
+	}
+	var m meta.Run
+	setStats(&m, &s)
+	r.oldest, r.newest = s.MinVersion, s.MaxVersion
+	if n := len(r.dir); n > 0 {
+		m.First = r.dir[0].key
+	}
+	// Only the last chunk tells the last key. Verify reads that.
+	m.Last = r.meta.Last
+	w := &r.meta
+	if t := r.spans; t != nil {
+		// Their bounds are not compared: Verify reads all of them.
+		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
+			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
+		}
+		m.AddTombstones(&meta.Run{First: w.First, Last: w.Last, Tombstones: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
+	}
+	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
+		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
+		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
+		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")
+	}
+	return nil
+}
+
+// makeChunks makes a chunk.Chunk for each chunk in r.dir.
+func (r *Reader) makeChunks() {
+	r.keys = newKeys(r.dir)
+	r.chunks = make([]chunk.Chunk, len(r.dir))
+	// Files that are read in place share one set of verified pages.
+	for k, f := range r.files {
+		end := len(r.dir)
+		if k+1 < len(r.files) {
+			end = min(end, r.files[k+1].first)
+		}
+		m := f.Mapped()
+		for i := f.first; i < end; i++ {
+			d, c := &r.dir[i], &r.chunks[i]
+			c.Layout = d.Layout
+			c.Page = int(d.offset / chunk.PageSize)
+			c.Pages, c.File = f.pages, f.blocks
+			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
+			if f.pages != nil {
+				size := uint64(d.Layout.Size())
+				c.Data = m[d.offset:][:size:size]
+			}
+		}
+	}
+}
+
+// Meta returns the description of the run that Open was given.
+func (r *Reader) Meta() *meta.Run { return &r.meta }
+
+// MaxVersion is the greatest version of an entry or tombstone.
+func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
+
+// inPlace reports whether all of the run's files are read in their mappings.
+func (r *Reader) inPlace() bool {
+	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.pages == nil })
+}
+
+// Get finds the newest version of key that is not newer than at, and sets dst to it, with key as
+// dst.Key. It returns false if there is none. Get does not use the filter: call MayContain
+// before it.
+func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) (bool, error) {
+	i, err := r.search(key)
+	if err != nil || i >= len(r.chunks) {
+		return false, err
+	}
+	c := &r.chunks[i]
+	if !r.keys.hasPrefix(i, key, c.Prefix) {
+		return false, nil
+	}
+	if c.Prefix > boundSize {
+		if order, err := r.within(i, c, key); order != 0 || err != nil {
+			return false, err
+		}
+	}
+	res, err := c.Get(key[c.Prefix:], hash, at, dst)
+	// Older versions of a chunk's last key may be in the next chunks.
+	for res == chunk.Newer {
+		if i++; i == len(r.chunks) || !r.keys.spans[i].again {
+			return false, nil
+		}
+		c = &r.chunks[i]
+		res, err = c.First(at, dst)
+	}
+	if res != chunk.Found || err != nil {
+		return false, err
+	}
+	dst.Key = key
+	return true, nil
+}
+
+// search returns the only chunk that can have the newest version of key. This is the first chunk
+// whose last key is not less than key, or the one before it if key is less than all its keys.
+func (r *Reader) search(key []byte) (int, error) {
+	lo, hi := r.keys.search(key)
+	// The bounds don't tell: compare with the first keys, which lie in the chunks.
+	for lo < hi {
+		mid := (lo + hi + 1) / 2
+		order, err := r.chunks[mid].CompareFirst(key)
+		if err != nil {
+			return 0, err
+		}
+		if order < 0 || order == 0 && r.keys.spans[mid].again {
+			hi = mid - 1
+		} else {
+			lo = mid
+		}
+	}
+	return lo, nil
+}
+
+// prefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
+func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
+	if c.Prefix <= boundSize {
+		return r.keys.from(i)[:c.Prefix], nil
+	}
+	return c.SharedPrefix()
+}
+
+// within compares key with the prefix of the keys of chunk i, loaded as c: less than 0 means
+// before all of them, greater than 0 behind all of them, 0 that key begins as they do.
+func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
+	p, err := r.prefix(i, c)
+	if err != nil || bytes.HasPrefix(key, p) {
+		return 0, err
+	}
+	return bytes.Compare(key, p), nil
+}
+
+// read reads from an encrypted file, or one that is not mapped.
+func (f *file) read(p []byte, off int64) error {
+	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
+		copy(p, m[off:])
+		return nil
+	}
+	return f.ReadCold(p, off)
+}
+
+// warmBytes bounds what Warm reads: 64 pages, some 0.1 ms.
+const warmBytes = 256 << 10
+
+// Warm reads and verifies all of a small run, so that its first reader need not. Call it right
+// after the run was written, while its pages are in memory. For a run of more than 256 KiB it
+// does nothing: readers verify what they need.
+func (r *Reader) Warm() error {
+	if r.meta.FileBytes() > warmBytes {
+		return nil
+	}
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		if err := c.Verify(0, c.TrailerStart()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reader) fileOf(i int) *file {
+	k := len(r.files) - 1
+	for r.files[k].first > i {
+		k--
+	}
+	return r.files[k]
+}
+
+// Held is pageio.File.Held of the run's files.
+func (r *Reader) Held() (held []vfs.File) {
+	for _, f := range r.files {
+		held = append(held, f.Held())
+	}
+	return held
+}
+
+// Close closes the files. Nothing that the Reader handed out may be in use.
+func (r *Reader) Close() error {
+	if r.cache != nil {
+		r.cache.Forget(r)
+	}
+	var err error
+	for _, f := range r.files {
+		if f.pages != nil {
+			f.pages.Free()
+		}
+		for _, s := range f.filters {
+			s.Free()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	r.files = nil
+	return err
+}

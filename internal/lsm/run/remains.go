@@ -1,0 +1,359 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// Remains reads what is left of one file of a run, which may be damaged in any place. It finds
+// the chunks by the directory. If that is lost, it searches for trailers that are whole: each
+// says how to read the chunk before it. It is used by one goroutine.
+type Remains struct {
+	f *pageio.File
+	origin
+	chunks []record
+	end    int64 // where the chunks end, with the filters between them
+	whole  bool  // the directory could be read
+
+	i    int         // next chunk
+	at   int64       // offset where the chunk before i ends
+	rest *chunk.Rest // what is left of the chunk that Next is in; nil: it is in none
+	n    int         // next entry of rest
+	gaps int         // how many gaps of rest were returned
+	e    entry.Entry
+}
+
+// Hole is a part of a file whose entries can't be read.
+type Hole struct {
+	File           string
+	Offset, Length int64
+	First          []byte        // no lost key is less than it; nil: not known
+	MaxVersion     entry.Version // greatest version of the lost entries; 0: not known
+	Tombstones     bool          // only range tombstones are lost, and no entries
+}
+
+// pieceBytes is how much of a file is searched at a time.
+const pieceBytes = 1 << 20
+
+// OpenRemains opens file number num of a run. A file with another life than life is damage; the
+// zero Life stands for not known, and accepts the life that the file has. OpenRemains returns an
+// error only if the file can't be opened or has nothing of a run of this store.
+func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life crypt.Life) (*Remains, error) {
+	name := filename.Of(filename.Run, num)
+	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
+	if err != nil {
+		return nil, err
+	}
+	r := &Remains{f: f, end: f.Size()}
+	if life.IsZero() {
+		r.origin, err = cfg.find(f, num)
+	} else {
+		r.origin, err = cfg.origin(num, life)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if f.Size() >= int64(r.footerSize()) {
+		if dir, ft, err := r.readDirectory(f, f.Size()); err == nil {
+			r.whole, r.chunks, r.end = true, dir.chunks, int64(ft.dirOffset)
+		}
+	}
+	if !r.whole {
+		r.search()
+	}
+	if len(r.chunks) == 0 {
+		err := errs.NewCorruption(name, -1, "no chunk of a run of this store can be found")
+		return nil, errors.Join(err, f.Close())
+	}
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		if c.Layout.Stamp = stamp; stamp != 0 {
+			c.Stats = c.Stats.Stamped(stamp)
+		}
+	}
+	return r, nil
+}
+
+// search finds the chunks by their trailers.
+func (r *Remains) search() {
+	buf := make([]byte, pieceBytes)
+	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
+		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
+		r.read(buf, at)
+		for off := 0; off < len(buf); off += chunk.PageSize {
+			begin := at + int64(off)
+			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
+				r.consider(buf[off:], begin, size)
+			}
+		}
+	}
+}
+
+// consider adds the chunk before off, if a whole trailer of size bytes lies at off. b has the
+// bytes from off on, perhaps not all of the trailer.
+func (r *Remains) consider(b []byte, off int64, size int) {
+	if size > len(b) {
+		b = make([]byte, size)
+		r.read(b, off)
+	}
+	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
+	if !ok {
+		return
+	}
+	c := record{Layout: l, Stats: stats, offset: uint64(off) - uint64(l.TrailerStart()), trailerChecksum: binary.LittleEndian.Uint32(b)}
+	if n := len(r.chunks); n > 0 && c.offset < r.chunks[n-1].offset+uint64(r.chunks[n-1].Layout.Size()) {
+		return // bytes that look like a trailer in those of another
+	}
+	if rest := r.rescue(&c); rest.Len() > 0 {
+		rest.Entry(0, &r.e)
+		c.key = bytes.Clone(r.e.Key)
+	}
+	r.chunks = append(r.chunks, c)
+}
+
+// read fills b with the bytes at off. Bytes that can't be read become zeros, which then fail
+// their checksum.
+func (r *Remains) read(b []byte, off int64) {
+	if r.f.ReadFull(b, off) == nil {
+		return
+	}
+	for len(b) > 0 {
+		n := min(len(b), chunk.PageSize)
+		if r.f.ReadFull(b[:n], off) != nil {
+			clear(b[:n])
+		}
+		b, off = b[n:], off+int64(n)
+	}
+}
+
+// Next returns the next entry, or a hole where entries are lost. At the end both are nil. The
+// next call overwrites the entry. A range tombstone is an entry, too: Span recognizes it by its
+// key: no stored key begins so.
+func (r *Remains) Next() (*entry.Entry, *Hole) {
+	for {
+		switch {
+		case r.rest == nil:
+			if hole, done := r.open(); hole != nil || done {
+				return nil, hole
+			}
+		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps].Before == r.n:
+			r.gaps++
+			return nil, r.holeOf(r.i - 1)
+		case r.n < r.rest.Len():
+			r.rest.Entry(r.n, &r.e)
+			r.n++
+			if len(r.e.Key) > 0 {
+				return &r.e, nil
+			}
+		default:
+			r.rest = nil
+		}
+	}
+}
+
+// open reads the next chunk. It returns a hole if chunks before it are lost, or all of it.
+func (r *Remains) open() (hole *Hole, done bool) {
+	if r.i == len(r.chunks) {
+		done = r.whole || r.at >= r.end
+		from := r.at
+		if r.at = r.end; done {
+			return nil, true
+		}
+		return &Hole{File: r.name, Offset: from, Length: r.end - from}, false
+	}
+	c := &r.chunks[r.i]
+	if from := r.at; !r.whole && from < int64(c.offset) {
+		r.at = int64(c.offset)
+		return &Hole{File: r.name, Offset: from, Length: int64(c.offset) - from}, false
+	}
+	r.rest, r.n, r.gaps = r.rescue(c), 0, 0
+	r.i, r.at = r.i+1, int64(c.offset)+int64(c.Layout.Size())
+	return nil, false
+}
+
+// rescue reads a chunk.
+func (r *Remains) rescue(c *record) *chunk.Rest {
+	var prefix []byte
+	if c.Prefix <= len(c.key) {
+		prefix = c.key[:c.Prefix]
+	}
+	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
+		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
+	}}, prefix, r.f.ReadFull)
+}
+
+// Tombstones calls fn for the entries of range tombstones, and lost for their holes. Call it
+// before Next, or not at all.
+func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) error {
+	for i := range r.chunks {
+		if c := &r.chunks[i]; len(c.key) > 0 && !isTombstones(c.key) {
+			continue
+		}
+		rest := r.rescue(&r.chunks[i])
+		for range rest.Gaps {
+			lost(r.holeOf(i))
+		}
+		for n := range rest.Len() {
+			rest.Entry(n, &r.e)
+			if len(r.e.Key) == 0 {
+				continue
+			}
+			if err := fn(&r.e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Remains) holeOf(i int) *Hole {
+	c := &r.chunks[i]
+	return &Hole{
+		File: r.name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
+		First: c.key, MaxVersion: c.MaxVersion, Tombstones: len(c.key) > 0 && isTombstones(c.key),
+	}
+}
+
+// Span returns the range tombstone that the entry e of Remains stands for. ok is false if e is
+// no range tombstone.
+func Span(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
+	if !isTombstones(e.Key) {
+		return t, false
+	}
+	return spanOf(e)
+}
+
+// Entries returns how many entries the chunks had, with those that are lost: entries of keys, and
+// spans, which stand for range tombstones.
+func (r *Remains) Entries() (entries, spans uint64) {
+	for i := range r.chunks {
+		if c := &r.chunks[i]; len(c.key) > 0 && isTombstones(c.key) {
+			spans += c.Entries
+		} else {
+			entries += c.Entries
+		}
+	}
+	return entries, spans
+}
+
+// MaxVersion returns the greatest version in the chunks. Without a stamp, 0 says that a
+// transaction wrote the file before its commit, so its entries have no version.
+func (r *Remains) MaxVersion() (v entry.Version) {
+	for i := range r.chunks {
+		v = max(v, r.chunks[i].MaxVersion)
+	}
+	return v
+}
+
+// At returns the offsets in the file between which the entry that Next has returned lies, and
+// those of the trailer of its chunk.
+func (r *Remains) At() (from, to, trailer, end int64) {
+	c := &r.chunks[r.i-1]
+	begin := int64(c.offset)
+	lo, hi := r.rest.Span(r.n - 1)
+	return begin + int64(lo), begin + int64(hi), begin + int64(c.Layout.TrailerStart()), begin + int64(c.Layout.Size())
+}
+
+// Whole reports whether the directory is there. Without it chunks may be missing.
+func (r *Remains) Whole() bool { return r.whole }
+
+// Close closes the file.
+func (r *Remains) Close() error { return r.f.Close() }
+
+// Owner returns the UUID of the store that a run file names at its beginning or in its footer.
+func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, ok bool) {
+	f, err := files.Open(path, pageio.Options{NoMap: true})
+	if err != nil {
+		return uuid, false
+	}
+	defer func() { _ = f.Close() }()
+	head := make([]byte, min(f.Size(), headerSize))
+	if len(head) >= chunk.HeaderSize && f.ReadFull(head, 0) == nil {
+		if uuid, ok = chunk.OwnerOf(head, num); ok {
+			return uuid, true
+		}
+		if len(head) == headerSize {
+			o := chunk.Owner{UUID: [16]byte(head[headerUUID:]), Num: num}
+			if checkHeader(head, &o) == nil {
+				return o.UUID, true
+			}
+		}
+	}
+	for _, n := range []int64{footerSize, encryptedFooterSize} {
+		foot, at := make([]byte, n), f.Size()-n
+		if at < 0 || f.ReadFull(foot, at) != nil {
+			return uuid, false
+		}
+		owner := chunk.Owner{UUID: [16]byte(foot[40:56]), Num: num}
+		if _, err := decodeFooter(foot, owner.ID(), at, ""); err == nil {
+			return owner.UUID, true
+		}
+	}
+	return uuid, false
+}
+
+// ReadAbout reads what a file of a run says of the store: see WriterConfig.About. about is nil,
+// without an error, if it says nothing. last is true for the last file of a run.
+func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err error) {
+	name := filename.Of(filename.Run, num)
+	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	o, err := cfg.find(f, num)
+	if err != nil {
+		return nil, false, err
+	}
+	if f.Size() < int64(o.footerSize()) {
+		return nil, false, errs.NewCorruption(name, -1, "%d bytes long", f.Size())
+	}
+	dir, _, err := o.readDirectory(f, f.Size())
+	if err != nil || len(dir.about) < 8 {
+		return nil, false, err
+	}
+	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
+}
+
+// find is origin for a file whose life is not known: its header or footer tells it.
+func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+	page := make([]byte, headerSize)
+	var failed error
+	if f.ReadFull(page, 0) == nil && checkHeader(page, &owner) == nil {
+		life, err := crypt.PageLife(page)
+		if err == nil {
+			var o origin
+			if o, err = cfg.origin(num, life); err == nil && o.key == nil {
+				err = crypt.ErrTag // the page of a plain file is a chunk's
+			}
+			if err == nil {
+				err = o.key.CheckPage(page)
+			}
+			if err == nil {
+				return o, nil
+			}
+		}
+		failed = &errs.Corruption{File: filename.Of(filename.Run, num), Offset: 0, Reason: "header", Err: err}
+	}
+	var life crypt.Life
+	if ft := findFooter(f, owner.ID()); ft != nil {
+		life = ft.life
+	} else if failed != nil {
+		return origin{}, failed
+	}
+	if life.IsZero() && cfg.Keyed {
+		return origin{}, errs.NewCorruption(filename.Of(filename.Run, num), -1, "it is plain, and the store is encrypted")
+	}
+	return cfg.origin(num, life)
+}

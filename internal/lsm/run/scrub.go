@@ -1,0 +1,42 @@
+package run
+
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+)
+
+// Scrub reads the chunks of the file num from offset from on, and verifies them. It stops when
+// it has read most bytes or more, and returns the offset at which to go on. After the last
+// chunk it verifies directory, footer and filters, too, and done is true.
+func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Corruption)) (to int64, done bool) {
+	to = from
+	for _, part := range []*Reader{r, r.spans} {
+		if part == nil {
+			continue
+		}
+		it := part.newCopier()
+		defer it.Close()
+		for i := range part.chunks {
+			c := &part.chunks[i]
+			if part.fileOf(i).owner.Num != num || c.Place.Offset < to {
+				continue
+			}
+			if to-from >= most {
+				return to, false
+			}
+			failed := func(err error) { reportError(c.Place.File, uint64(c.Place.Offset), err, report) }
+			if l, err := it.load(i); err != nil {
+				failed(err)
+			} else {
+				l.VerifyAll(failed)
+			}
+			to = c.Place.Offset + int64(c.Layout.Size())
+		}
+	}
+	for i, f := range r.files {
+		if f.owner.Num == num {
+			r.verifyFile(i, report)
+		}
+	}
+	return to, true
+}

@@ -1,0 +1,547 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/offheap"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/version/meta"
+)
+
+// How a run's range tombstones are written and searched. They are entries in chunks of their own:
+// format.go says how.
+
+// AddTombstone adds a flat range tombstone: one beside which readers need no older tombstone
+// at its place. Flat tombstones are added after all entries, in the order of keys, and must
+// not overlap. t may be reused at once.
+func (w *Writer) AddTombstone(t rangedel.Tombstone) error {
+	if err := w.addSpan(flatPrefix(w.key[:0]), t); err != nil {
+		return err
+	}
+	w.countTombstone(t)
+	w.ranges.flat++
+	return nil
+}
+
+// AddHistory adds a forest of range tombstones that may overlap, as readers may need several of
+// them at one place. Forests are added after the flat tombstones, each newer than the flat ones at
+// its place. The list is in the order of tombstone.Compare, and begins behind the end of the
+// forest before. It is in memory, so a long history goes to several forests; with more than one,
+// AddNewest has to follow.
+func (w *Writer) AddHistory(list []rangedel.Tombstone) error {
+	if len(list) == 0 {
+		return nil
+	}
+	forest := int(w.ranges.forests)
+	if !slices.IsSortedFunc(list, rangedel.Compare) || forest > 0 && list[0].Version < w.last {
+		return w.fail(fmt.Errorf("write run: %w: tombstones out of order", errs.ErrInvalid))
+	}
+	w.ranges.forests++
+	w.last = list[len(list)-1].Version
+	return rangedel.Forest(list, nodeFanout, func(s rangedel.Span) error {
+		if s.Level == 0 {
+			w.countTombstone(s.Tombstone)
+			w.ranges.history++
+		}
+		return w.addSpan(nodePrefix(w.key[:0], forest, s.Level, s.Node), s.Tombstone)
+	})
+}
+
+// AddNewest adds a span of what a reader sees that sees all of several forests: at each place the
+// newest tombstone. Spans are added in the order of keys and must not overlap.
+func (w *Writer) AddNewest(t rangedel.Tombstone) error {
+	if w.ranges.forests < 2 {
+		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
+	}
+	w.newest = true
+	return w.addSpan(append(w.key[:0], tagNewest), t)
+}
+
+// addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
+func (w *Writer) addSpan(prefix []byte, t rangedel.Tombstone) error {
+	if w.err != nil || w.done {
+		return w.failed()
+	}
+	if !t.Valid() {
+		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
+	}
+	if !w.ranged {
+		// The chunks of entries end here, so that readers tell them apart.
+		if w.b.Len() > 0 {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		w.ranged = true
+	}
+	w.key = append(prefix, t.Hi...)
+	return w.add(&entry.Entry{Key: w.key, Value: t.Lo, Version: t.Version, Kind: entry.Set})
+}
+
+// countTombstone extends the run's bounds and versions.
+func (w *Writer) countTombstone(t rangedel.Tombstone) {
+	m := &w.tombstones
+	if m.Tombstones == 0 || bytes.Compare(t.Lo, m.First) < 0 {
+		m.First = append(m.First[:0], meta.Lower(t.Lo)...)
+	}
+	switch {
+	case bytes.Compare(t.Hi, m.Last) <= 0:
+	case len(t.Hi) > meta.BoundSize:
+		m.Last = meta.Upper(t.Hi)
+	default:
+		m.Last = append(m.Last[:0], t.Hi...)
+	}
+	if m.Tombstones == 0 || t.Version < m.MinVersion {
+		m.MinVersion = t.Version
+	}
+	m.MaxVersion = max(m.MaxVersion, t.Version)
+	m.Tombstones++
+}
+
+// Tombstones are the range tombstones of a run. Any number of goroutines may use them,
+// below a pageio.Guard, until the run is closed. The zero Tombstones are empty.
+type Tombstones struct {
+	spans  *Reader // of the chunks that have them; nil: there are none
+	copier *search // of what Copier returns: the one search that it uses; nil: spans.searches has them
+}
+
+var _ rangedel.Source = Tombstones{}
+
+// Tombstones are the run's range tombstones. Get and the iterators know nothing of them:
+// ask Tombstones, too.
+func (r *Reader) Tombstones() Tombstones { return Tombstones{spans: r.spans} }
+
+// Empty reports whether there are none.
+func (t Tombstones) Empty() bool { return t.spans == nil }
+
+// Versions are the least and the greatest version of a tombstone.
+func (t Tombstones) Versions() (least, greatest entry.Version) {
+	if t.Empty() {
+		return rangedel.Pending, 0
+	}
+	return t.spans.oldest, t.spans.newest
+}
+
+// Find is the method of a tombstone.Source.
+func (t Tombstones) Find(key []byte, at entry.Version, around *rangedel.Stretch) (entry.Version, error) {
+	if t.Empty() || t.spans.oldest > at {
+		return 0, nil
+	}
+	s := t.search()
+	defer t.release(s)
+	if t.spans.ranges.history > 0 {
+		if v, err := s.history(t, key, at, around); v > 0 || err != nil {
+			return v, err
+		}
+	}
+	v, err := s.find(flatPrefix(s.prefix[:0]), key, around)
+	if v > at {
+		v = 0
+	}
+	return v, err
+}
+
+// Newest is Find without a stretch.
+func (t Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) {
+	return t.Find(key, at, nil)
+}
+
+// keptKeys is the most memory for keys that an unused search keeps, in bytes.
+const keptKeys = 64 << 10
+
+// search finds spans. It is used by one goroutine at a time, and then again by others.
+type search struct {
+	cursor
+	prefix, key []byte         // scratch
+	long        offheap.Buffer // memory of a long key
+}
+
+// search returns a search that nobody else uses. Give it back by release.
+func (t Tombstones) search() *search {
+	if t.copier != nil {
+		return t.copier
+	}
+	if s, _ := t.spans.searches.Get().(*search); s != nil {
+		return s
+	}
+	s := &search{cursor: cursor{r: t.spans, i: -1}}
+	s.Lent = true
+	return s
+}
+
+func (t Tombstones) release(s *search) {
+	if cap(s.key) > keptKeys {
+		s.long.Free()
+		s.key = nil
+	}
+	if t.copier != nil && s.lone() {
+		s.Close()
+	}
+	if t.copier == nil && s.KeyRoom() <= keptKeys {
+		t.spans.searches.Put(s)
+	}
+}
+
+// longSpan is the size from which a Copier does not keep the chunk of a single span, in bytes.
+const longSpan = 256 << 10
+
+// lone reports whether the search has a copy of a chunk that is a single long span. It is
+// not kept: with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of
+// its runs, and it is rarely asked for again (tombstone.Cover remembers the answer).
+func (s *search) lone() bool {
+	return s.i >= 0 && s.r.dir[s.i].Entries == 1 && s.r.dir[s.i].Layout.Size() > longSpan
+}
+
+// Copier returns the same tombstones for a caller that writes them elsewhere, as Reader.Copier
+// does for entries. It is used by one goroutine, and closed by Close. No method may be called
+// while another one runs, so not by the functions that Since and Some call.
+func (t Tombstones) Copier() Tombstones {
+	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
+	s.Mem, s.Lent = new(offheap.Buffer), true
+	return Tombstones{t.spans, s}
+}
+
+// Close gives a Copier's memory back; all else belongs to the Reader.
+func (t Tombstones) Close() {
+	if t.copier != nil {
+		t.copier.Close()
+	}
+}
+
+// find returns the version of the span over key among those whose keys begin with prefix,
+// 0 if there is none, and limits around, unless that is nil, to the span or to the gap.
+func (s *search) find(prefix, key []byte, around *rangedel.Stretch) (entry.Version, error) {
+	n := len(prefix) + len(key) + 1
+	if s.key = s.key[:0]; n <= keptKeys {
+		s.key = slices.Grow(s.key, n)
+	} else {
+		// A merge searches in every run for the bound of every span. On the Go heap such
+		// keys would soon be more garbage than all of the runs' tombstones take.
+		s.key = s.long.Grow(nil, n)
+	}
+	s.key = append(append(append(s.key, prefix...), key...), 0)
+	if s.SeekGE(s.key) {
+		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			if len(e.Value) == 0 {
+				return 0, Tombstones{spans: s.r}.corrupt("a span without a lower bound")
+			}
+			if bytes.Compare(e.Value, key) <= 0 {
+				around.Within(e.Value, e.Key[len(prefix):])
+				return e.Version, nil
+			}
+			around.Within(nil, e.Value)
+		}
+	}
+	if s.Err() == nil && around != nil && s.SeekLT(s.key) {
+		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			around.Within(e.Key[len(prefix):], nil)
+		}
+	}
+	return 0, s.Err()
+}
+
+// history is Find for the forests.
+func (s *search) history(t Tombstones, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
+	forest, n := int(t.spans.ranges.forests), 0
+	if at < t.spans.newest {
+		if forest, n, err = s.upTo(t, at); err != nil {
+			return 0, err
+		}
+	}
+	if forest == int(t.spans.ranges.forests) {
+		return s.find(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
+	}
+	// The first n tombstones of a forest are the nodes that the digits of n stand for. The newest
+	// are asked first, and the first that covers the key counts.
+	for level := 0; n > 0; level++ {
+		for n%nodeFanout != 0 {
+			n--
+			if v, err = s.find(nodePrefix(s.prefix[:0], forest, level, n), key, around); v > 0 || err != nil {
+				return v, err
+			}
+		}
+		n /= nodeFanout
+	}
+	for v == 0 && err == nil && forest > 0 {
+		forest--
+		v, err = s.find(nodePrefix(s.prefix[:0], forest, rangedel.Top, 0), key, around)
+	}
+	return v, err
+}
+
+// upTo returns of which forest a reader of version at sees only a part, and the number of
+// tombstones in that part. Of the forests before, it sees all, and of those behind, nothing.
+func (s *search) upTo(t Tombstones, at entry.Version) (forest, n int, err error) {
+	// newer moves to tombstone n of a forest, and reports whether it is newer than at.
+	newer := func(forest, n int) bool {
+		s.key = nodePrefix(s.key[:0], forest, 0, n)
+		if err == nil && (!s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key)) {
+			if err = s.Err(); err == nil {
+				err = t.corrupt("%d of forest %d is missing", n, forest)
+			}
+		}
+		return err != nil || s.Entry().Version > at
+	}
+	forests := int(t.spans.ranges.forests)
+	if forest = sort.Search(forests, func(i int) bool { return newer(i, 0) }) - 1; forest < 0 || err != nil {
+		return 0, 0, err
+	}
+	// The last entry of level 0 tells how many there are.
+	s.key = append(forestPrefix(s.key[:0], forest), 1)
+	if !s.SeekLT(s.key) || len(s.Entry().Key) < nodePrefixLen {
+		return 0, 0, cmp.Or(s.Err(), t.corrupt("forest %d has no end", forest))
+	}
+	_, last := nodeOf(s.Entry().Key)
+	n = sort.Search(last+1, func(i int) bool { return newer(forest, i) })
+	if n > last {
+		// There may be 16^k of them, which have no node of level k: the node of all must be asked.
+		return forest + 1, 0, err
+	}
+	return forest, n, err
+}
+
+// Ordered walks the tombstones that are newer than v: those of the forests, or of a run with a
+// stamp the flat ones, which have one version. No other method of a Copier may be called before its
+// end.
+func (t Tombstones) Ordered(v entry.Version) rangedel.Sequence {
+	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
+		return (*rangedel.Set)(nil).Ordered(0)
+	}
+	return &ordered{search: t.search(), of: t, after: v}
+}
+
+// stamped reports whether all tombstones have one version.
+func (t Tombstones) stamped() bool { return t.spans.of.meta.Stamp > 0 }
+
+// ordered walks the tombstones of forests, which are their nodes of level 0, or all flat ones.
+type ordered struct {
+	*search // nil at the end
+	of      Tombstones
+	after   entry.Version
+	forest  int
+	inside  bool // of forest, or of the flat ones
+}
+
+// Next is the method of a tombstone.Sequence.
+func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
+	var room [leavesPrefixLen]byte
+	for o.search != nil {
+		prefix, last := flatPrefix(room[:0]), 0
+		if !o.of.stamped() {
+			prefix, last = leavesPrefix(room[:0], o.forest), int(o.of.spans.ranges.forests)-1
+		}
+		if o.inside {
+			ok = o.search.Next()
+		} else {
+			o.inside, ok = true, o.SeekGE(prefix)
+		}
+		ok = ok && bytes.HasPrefix(o.Entry().Key, prefix)
+		switch {
+		case o.Err() != nil || !ok && o.forest == last:
+			err = o.Err()
+			o.of.release(o.search)
+			o.search = nil
+			return d, false, err
+		case !ok:
+			o.forest, o.inside = o.forest+1, false
+		case o.Entry().Version > o.after:
+			if d, ok = spanOf(o.Entry()); !ok {
+				err = o.of.corrupt("bad bounds")
+			}
+			return d, ok, err
+		}
+	}
+	return d, false, nil
+}
+
+// Since calls fn for the tombstones that are newer than v, in any order, until it returns an error.
+// The bounds are valid until fn returns.
+func (t Tombstones) Since(v entry.Version, fn func(rangedel.Tombstone) error) error {
+	if err := t.Flat(v, fn); err != nil {
+		return err
+	}
+	from := t.Ordered(v)
+	for {
+		d, ok, err := from.Next()
+		if !ok || err != nil {
+			return err
+		}
+		if err := fn(d); err != nil {
+			return err
+		}
+	}
+}
+
+// Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
+func (t Tombstones) Flat(v entry.Version, fn func(rangedel.Tombstone) error) error {
+	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 || t.stamped() {
+		return nil
+	}
+	s := t.search()
+	defer t.release(s)
+	prefix := flatPrefix(nil)
+	for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
+		e := s.Entry()
+		if e.Version <= v {
+			continue
+		}
+		d, ok := spanOf(e)
+		if !ok {
+			return t.corrupt("bad bounds")
+		}
+		if err := fn(d); err != nil {
+			return err
+		}
+	}
+	return s.Err()
+}
+
+// Some calls fn for a sample of at most n tombstones, spread evenly. Each of them stands for
+// the number each of tombstones. What can't be read is left out. The bounds are valid until fn
+// returns.
+func (t Tombstones) Some(n int, fn func(d rangedel.Tombstone, each int64)) {
+	if t.Empty() {
+		return
+	}
+	total := int(t.spans.ranges.flat + t.spans.ranges.history)
+	if total <= n {
+		_ = t.Since(0, func(d rangedel.Tombstone) error {
+			fn(d, 1)
+			return nil
+		})
+		return
+	}
+	first := flatPrefix(nil)
+	if t.spans.ranges.flat == 0 {
+		first = leavesPrefix(nil, 0)
+	}
+	s := t.search()
+	defer t.release(s)
+	// A span of a node above level 0 is part of a tombstone: it is as good for a sample.
+	cuts := append([][]byte{first}, t.spans.Split(nil, nil, n)...)
+	for _, key := range cuts {
+		if s.SeekGE(key) {
+			if d, ok := spanOf(s.Entry()); ok {
+				fn(d, int64(total/len(cuts)))
+			}
+		}
+	}
+}
+
+// spanOf returns the span that the entry e stands for. ok is false if e is none. The span
+// shares the memory of e.
+func spanOf(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
+	n := prefixLen(e.Key)
+	if len(e.Key) <= n {
+		return t, false
+	}
+	t = rangedel.Tombstone{Lo: e.Value, Hi: e.Key[n:], Version: e.Version}
+	return t, t.Valid()
+}
+
+// prefixLen returns the length of the prefix of a span's key.
+func prefixLen(key []byte) int {
+	if len(key) > 0 && key[0] == tagNode {
+		return nodePrefixLen
+	}
+	return 1
+}
+
+func (t Tombstones) corrupt(format string, args ...any) error {
+	return errs.NewCorruption(t.spans.files[0].name, -1, "range tombstones: "+format, args...)
+}
+
+// ChangedSince reports whether a tombstone newer than since covers a key in [lo, hi); a
+// nil hi is no bound. It reads at most two chunks.
+func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	if t.Empty() || t.spans.newest <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return false, nil
+	}
+	s := t.search()
+	defer t.release(s)
+	prefixes := [][]byte{flatPrefix(nil)}
+	if t.spans.ranges.history > 0 {
+		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
+	}
+	for _, prefix := range prefixes {
+		if changed, err := s.changedSince(prefix, lo, hi, since); changed || err != nil {
+			return changed, err
+		}
+	}
+	return false, nil
+}
+
+// changedSince is ChangedSince for the spans whose keys begin with prefix.
+func (s *search) changedSince(prefix, lo, hi []byte, since entry.Version) (bool, error) {
+	// Spans that end in (lo, hi] have keys in the range. The one behind them may begin there.
+	from := append(append(bytes.Clone(prefix), lo...), 0)
+	to := append(append(bytes.Clone(prefix), hi...), 0)
+	if hi == nil {
+		to = after(prefix)
+	}
+	if changed, err := s.r.ChangedSince(from, to, since); changed || err != nil {
+		return changed, err
+	}
+	if hi == nil || !s.SeekGE(to) {
+		return false, s.Err()
+	}
+	e := s.Entry()
+	return bytes.HasPrefix(e.Key, prefix) && e.Version > since && bytes.Compare(e.Value, hi) < 0, nil
+}
+
+// after is the bound after all keys that begin with prefix, nil if there is none.
+func after(prefix []byte) []byte {
+	p := bytes.Clone(prefix)
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i]++; p[i] != 0 {
+			return p[:i+1]
+		}
+	}
+	return nil
+}
+
+// verify is Verify for the tombstones: that spans are apart from each other, and as many
+// as the directory says.
+func (t Tombstones) verify(report func(*errs.Corruption)) {
+	if t.Empty() {
+		return
+	}
+	v := newVerifier(t.spans, report)
+	defer v.copies.Close()
+	for i := range t.spans.chunks {
+		v.chunk(i)
+	}
+	var have ranges
+	var last []byte // key of the span before
+	s := t.search()
+	defer t.release(s)
+	for ok := s.First(); ok; ok = s.Next() {
+		e := s.Entry()
+		n := prefixLen(e.Key)
+		if _, ok := spanOf(e); !ok || len(last) > n && bytes.Equal(last[:n], e.Key[:n]) && bytes.Compare(last[n:], e.Value) > 0 {
+			reportError(t.spans.files[0].name, 0, t.corrupt("bad bounds, or out of order"), report)
+			return
+		}
+		last = append(last[:0], e.Key...)
+		switch e.Key[0] {
+		case tagFlat:
+			have.flat++
+		case tagNode:
+			if level, node := nodeOf(e.Key); level == 0 {
+				have.history++
+				if node == 0 {
+					have.forests++
+				}
+			}
+		}
+	}
+	if s.Err() == nil && have != t.spans.ranges {
+		reportError(t.spans.files[0].name, 0, t.corrupt("%v, the directory says %v", have, t.spans.ranges), report)
+	}
+}

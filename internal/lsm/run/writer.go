@@ -1,0 +1,369 @@
+package run
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/hash"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/vfs"
+)
+
+// DefaultFileBytes (256 MB) is the length at which a run's file ends and its next
+// one begins.
+const DefaultFileBytes = 256 << 20
+
+// WriterConfig says where a run is written and for which store.
+type WriterConfig struct {
+	FS        vfs.FS
+	Dir       string
+	UUID      [16]byte
+	Ring      *crypt.Ring          // encrypts the files; nil = they are plain
+	Seed      uint64               // of the store's key hash
+	NextNum   func() entry.FileNum // the number of each file
+	FileBytes int64                // most bytes of a file's chunks and directory, without its last filter; 0 = DefaultFileBytes (256 MB)
+	NoFilter  bool                 // write no filter: for a run that has most of the keys that gets look for
+	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
+	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
+
+	// About returns an edit (package manifest) that describes the store's runs and keyspaces,
+	// for a salvage without MANIFEST. It is called for each file, with the earlier files of
+	// the run, and the bounds of the run so far. nil = no description.
+	About func(before []meta.File, first, last []byte) []byte
+
+	FilterKeys int // about how many keys one filter has; 0 = DefaultFilterKeys (256 Ki)
+}
+
+// Writer writes a run. It is used by one goroutine, and ended by Finish or
+// Abort. After an error all calls return that error, and its files are removed.
+type Writer struct {
+	cfg      WriterConfig
+	b        *chunk.Builder
+	hashes   []uint64 // hashes of the keys in chunks that have no filter yet
+	chunks   int      // chunks of entries written so far, to all files
+	filtered int      // how many of these chunks have a filter
+	refs     map[entry.FileNum]*meta.Ref
+	ref      *meta.Ref // the one of refs that was counted last
+	stats    chunk.Stats
+	meta     meta.Run
+	err      error
+	done     bool
+
+	file     vfs.File
+	out      *pageio.Appender // to file
+	num      entry.FileNum
+	owner    chunk.Owner
+	enc      *crypt.Encrypter // nil: the file is plain
+	life     crypt.Life
+	id       checksum.Identity
+	offset   int64
+	dir      directory
+	dirBytes int64 // estimate of the directory's size
+	created  []string
+
+	ranged     bool          // this chunk and all later ones have range tombstones
+	ranges     ranges        // tombstones added
+	tombstones meta.Run      // their bounds, versions and number
+	last       entry.Version // of the last forest
+	newest     bool          // AddNewest was called
+	key        []byte        // scratch: of a span
+}
+
+// NewWriter returns a Writer; it creates no file before there is something to write.
+func NewWriter(cfg WriterConfig) *Writer {
+	cfg.FileBytes = cmp.Or(cfg.FileBytes, DefaultFileBytes)
+	cfg.FilterKeys = cmp.Or(cfg.FilterKeys, DefaultFilterKeys)
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*meta.Ref{}}
+}
+
+// Add writes the next entry; entries come in the order of entry.Compare, no two
+// equal. e and what it points to may be reused at once.
+func (w *Writer) Add(e *entry.Entry) error {
+	if w.err != nil || w.done {
+		return w.failed()
+	}
+	if !writable(e) {
+		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
+			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
+	}
+	if w.ranged || isTombstones(e.Key) {
+		return w.fail(fmt.Errorf("write run: %w: entry behind tombstones", errs.ErrInvalid))
+	}
+	if err := w.add(e); err != nil {
+		return err
+	}
+	if e.Separated {
+		w.count(&e.Handle)
+	}
+	if w.cfg.Expiries != nil {
+		w.cfg.Expiries.Add(e)
+	}
+	return nil
+}
+
+// add adds an entry, which may stand for a span of tombstones.
+func (w *Writer) add(e *entry.Entry) error {
+	h := hash.Sum(w.cfg.Seed, e.Key)
+	done := w.b.Add(e, h)
+	// A full chunk is written; the entry is the first of the next one.
+	if done == chunk.Full {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		done = w.b.Add(e, h)
+	}
+	switch done {
+	case chunk.Disorder, chunk.Full:
+		return w.fail(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
+	case chunk.NewKey:
+		if !w.cfg.NoFilter && !w.ranged {
+			if len(w.hashes) == cap(w.hashes) {
+				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's smaller steps make more garbage
+			}
+			w.hashes = append(w.hashes, h)
+		}
+	}
+	return nil
+}
+
+// writable reports whether e is within the format's limits.
+func writable(e *entry.Entry) bool {
+	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
+}
+
+func (w *Writer) count(h *entry.Handle) {
+	r := w.ref
+	if r == nil || r.Segment != h.Segment {
+		if r = w.refs[h.Segment]; r == nil {
+			r = &meta.Ref{Segment: h.Segment}
+			w.refs[h.Segment] = r
+		}
+		w.ref = r
+	}
+	r.Records++
+	r.Bytes += h.Length
+}
+
+// flush writes the chunk that is being built.
+func (w *Writer) flush() error {
+	// Files end between chunks: a chunk never lies in two.
+	size := int64(w.b.Size())
+	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
+		if err := w.finishFile(); err != nil {
+			return err
+		}
+	}
+	if w.file == nil {
+		if err := w.create(); err != nil {
+			return w.fail(err)
+		}
+	}
+	image, info, err := w.b.Finish(&w.owner, w.offset, w.enc)
+	if err != nil {
+		return w.fail(err)
+	}
+	if err := w.write(image); err != nil {
+		return err
+	}
+	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
+	r.bound = newBound(info.First, info.Shared, info.Again, info.Prefix)
+	w.dir.chunks = append(w.dir.chunks, r)
+	w.dirBytes += int64(recordSize + boundHead + len(r.key))
+	if w.ranged {
+		return nil
+	}
+	w.stats.Merge(&info.Stats)
+	if w.meta.First == nil {
+		w.meta.First = r.key
+	}
+	w.meta.Last = meta.Upper(info.Last)
+	w.chunks++
+	if len(w.hashes) < w.cfg.FilterKeys {
+		return nil
+	}
+	return w.writePart()
+}
+
+func (w *Writer) write(b []byte) error {
+	if _, err := w.out.Write(b); err != nil {
+		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.num), err))
+	}
+	w.offset += int64(len(b))
+	return nil
+}
+
+func (w *Writer) create() error {
+	w.num = w.cfg.NextNum()
+	name := filepath.Join(w.cfg.Dir, filename.Of(filename.Run, w.num))
+	f, err := w.cfg.FS.Create(name)
+	if err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	w.created = append(w.created, name)
+	w.file, w.out = f, pageio.NewAppender(f)
+	w.owner = chunk.Owner{UUID: w.cfg.UUID, Num: w.num}
+	w.id = w.owner.ID()
+	w.offset = 0
+	w.dir = directory{encrypted: w.cfg.Ring != nil}
+	w.dirBytes = 1 << 10
+	if w.cfg.Ring == nil {
+		return nil
+	}
+	if w.enc, w.life, err = w.cfg.Ring.New(cryptFile(&w.owner)); err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	page, err := header(&w.owner, w.enc, w.life)
+	if err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	return w.write(page)
+}
+
+// finishFile writes the directory and the footer, and makes the file durable.
+func (w *Writer) finishFile() error {
+	if w.cfg.About != nil {
+		w.dir.about = []byte{0, 0, 0, 0, 0, 0, 0, 0}
+		if w.done {
+			w.dir.about[0] = aboutLast
+		}
+		w.dir.about = append(w.dir.about, w.cfg.About(w.meta.Files, w.meta.First, w.meta.Last)...)
+	}
+	dir, foot, err := w.ends()
+	if err != nil {
+		return w.fail(err)
+	}
+	if err := w.write(dir); err != nil {
+		return err
+	}
+	// The file is closed even if the flush or the sync fails, and then removed.
+	f, flushed := w.file, w.out.Flush()
+	w.file = nil
+	if flushed == nil && !w.cfg.Unsynced {
+		flushed = f.Sync()
+	}
+	if err := errors.Join(flushed, f.Close()); err != nil {
+		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
+	}
+	w.meta.Files = append(w.meta.Files, meta.File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum, Life: w.life})
+	w.offset = 0
+	return nil
+}
+
+// ends returns the directory and the footer as the file's last bytes, and the footer decoded.
+func (w *Writer) ends() ([]byte, *footer, error) {
+	dir := appendDirectory(nil, &w.dir)
+	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.num, life: w.life}
+	if w.enc == nil {
+		foot.dirSum = w.id.Sum(w.offset, dir)
+	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
+		return nil, nil, err
+	} else {
+		dir = slices.Grow(dir, chunk.Room)
+		if foot.dirTag, err = w.enc.Encrypt(dir, dir, crypt.Directory, w.offset, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	end, err := foot.encode(w.id, w.offset+int64(len(dir)), w.enc)
+	return append(dir, end...), foot, err
+}
+
+// Finish completes the run and makes its files and their names durable. Without
+// entries and tombstones there are no files.
+func (w *Writer) Finish() (meta.Run, error) {
+	if w.err != nil || w.done {
+		return meta.Run{}, w.failed()
+	}
+	if w.b.Len() > 0 {
+		if err := w.flush(); err != nil {
+			return meta.Run{}, err
+		}
+	}
+	if w.ranges.forests > 1 && !w.newest {
+		return meta.Run{}, w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
+	}
+	w.done = true
+	if w.file == nil {
+		return meta.Run{}, nil
+	}
+	// The filter of the whole run is in the last file, which knows of the tombstones.
+	w.dir.ranges = w.ranges
+	if err := w.writeFilter(); err != nil {
+		return meta.Run{}, err
+	}
+	if err := w.finishFile(); err != nil {
+		return meta.Run{}, err
+	}
+	if !w.cfg.Unsynced {
+		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
+			return meta.Run{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+		}
+	}
+	setStats(&w.meta, &w.stats)
+	w.meta.AddTombstones(&w.tombstones)
+	for _, r := range w.refs {
+		w.meta.Refs = append(w.meta.Refs, *r)
+	}
+	meta.SortRefs(w.meta.Refs)
+	if w.cfg.Expiries != nil {
+		w.meta.Expiry = w.cfg.Expiries.List()
+	}
+	w.release()
+	return w.meta, nil
+}
+
+// Abort removes what was written. It does nothing after Finish.
+func (w *Writer) Abort() {
+	if !w.done && w.err == nil {
+		_ = w.fail(errAborted)
+	}
+}
+
+var (
+	errAborted  = errors.New("run writer was aborted")
+	errFinished = errors.New("run writer is finished")
+)
+
+func (w *Writer) failed() error {
+	if w.err != nil {
+		return w.err
+	}
+	return errFinished
+}
+
+// fail removes the files. A file that cannot be removed is an orphan, which the
+// next opening of the store removes.
+func (w *Writer) fail(err error) error {
+	w.err = err
+	if w.file != nil {
+		w.out.Drop()
+		_ = w.file.Close()
+		w.file = nil
+	}
+	for _, name := range w.created {
+		_ = w.cfg.FS.Remove(name)
+	}
+	w.release()
+	return err
+}
+
+// release frees the memory of the Writer.
+func (w *Writer) release() {
+	w.b.Release()
+	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
+}
+
+func setStats(m *meta.Run, s *chunk.Stats) {
+	m.Entries, m.Deletes = s.Entries, s.Deletes
+	m.KeyBytes, m.ValueBytes, m.SeparatedBytes = s.KeyBytes, s.ValueBytes, s.SeparatedBytes
+	m.MinVersion, m.MaxVersion, m.MinExpiry = s.MinVersion, s.MaxVersion, s.MinExpiry
+}

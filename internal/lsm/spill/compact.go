@@ -1,0 +1,93 @@
+package spill
+
+import (
+	"context"
+	"errors"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// fanIn is how many parts of one level become one of the next. A read of pending
+// writes looks into fewer than fanIn parts a level, and each key is rewritten
+// once a level.
+const fanIn = 10
+
+// compactLevels compacts parts while there are enough of one level.
+func (s *Spill) compactLevels(ctx context.Context) error {
+	for len(s.parts) > 0 {
+		n, level := 0, s.parts[0].level
+		for n < len(s.parts) && s.parts[n].level == level {
+			n++
+		}
+		if n < fanIn {
+			return nil
+		}
+		// Not synced: Finish writes everything once more.
+		if err := s.compact(ctx, n, level+1, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish makes one durable run of everything, and ends the value segments.
+// Nothing can be added afterwards; all else goes on. After an error the Spill can
+// only be discarded.
+func (s *Spill) Finish(ctx context.Context) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.err = s.finish(ctx)
+	if s.err == nil {
+		s.err = errFinished
+		return nil
+	}
+	return s.err
+}
+
+var errFinished = errors.New("spill is finished")
+
+func (s *Spill) finish(ctx context.Context) error {
+	if err := s.values.finish(); err != nil {
+		return err
+	}
+	if s.bytes == 0 {
+		return errs.ErrInvalid
+	}
+	return s.compact(ctx, len(s.parts), 0, false)
+}
+
+// compact makes one part of the newest n, without what they have overwritten and
+// range deletes cover.
+func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error {
+	sources := make([]iterator.Iterator, n)
+	var ranges []rangedel.Source // of newer parts
+	for i, p := range s.parts[:n] {
+		t := p.Tombstones().Copier()
+		defer t.Close()
+		sources[i] = &versioned{Iterator: uncovered(p.Copier(), ranges, &s.dead), version: entry.Version(n - i)}
+		ranges = append(ranges, t)
+	}
+	w := s.newRun(unsynced)
+	out, err := compact.Execute(ctx, compact.Input{
+		Entries: &versioned{Iterator: iterator.Merge(sources)},
+		Rules:   compact.Rules{Watermark: entry.MaxVersion},
+		Ranges:  ranges,
+		Run:     w,
+	})
+	if err != nil {
+		return err
+	}
+	for _, list := range out.Dead.Lists() {
+		s.dead.Take(list)
+	}
+	if len(out.Run.Files) == 0 { // all was covered
+		s.retire(n)
+		return nil
+	}
+	return s.open(out.Run, n, level)
+}

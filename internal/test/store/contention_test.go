@@ -1,0 +1,296 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Many workers add to one durable counter. No call gives up, no addition is lost, and 99
+// of 100 calls are passed by no more than three times as many others as there are
+// workers.
+func TestContendedUpdatesTakeTurns(t *testing.T) {
+	const workers, calls = 64, 15
+	db := openTest(t, brock.Options{Dir: t.TempDir()})
+	var done atomic.Int64
+	passed := make([][]int64, workers)
+	var work sync.WaitGroup
+	for w := range workers {
+		work.Go(func() {
+			for range calls {
+				before := done.Load()
+				if err := db.Update(func(txn *brock.Txn) error { return addOne(txn, b("n")) }); err != nil {
+					t.Error(err)
+				}
+				passed[w] = append(passed[w], done.Add(1)-before)
+			}
+		})
+	}
+	work.Wait()
+	wantEqual(t, "sum", binary.BigEndian.Uint64(must2(db.Get(b("n")))), workers*calls)
+	all := slices.Sorted(slices.Values(slices.Concat(passed...)))
+	if n := all[len(all)*99/100]; n > 3*workers {
+		t.Errorf("one call in a hundred was passed by %d others", n)
+	}
+}
+
+// takeTurn calls Update for the key k, conflicts twice by writes of others, and calls fn
+// in the third run, which has its turn.
+func takeTurn(ctx context.Context, db *brock.DB, fn func(*brock.Txn) error) error {
+	return takeTurnAs(ctx, db, brock.TxnOptions{}, fn)
+}
+
+func takeTurnAs(ctx context.Context, db *brock.DB, o brock.TxnOptions, fn func(*brock.Txn) error) error {
+	runs := 0
+	return db.UpdateContext(ctx, o, func(txn *brock.Txn) error {
+		get(txn, "k")
+		if runs++; runs > 2 {
+			return fn(txn)
+		}
+		if err := db.Set(b("k"), b("other")); err != nil {
+			return err
+		}
+		return put(txn, "k=mine")
+	})
+}
+
+// However the call ends that has its turn, the next one goes on at once. If it does not
+// end, the next one waits for 100 ms.
+func TestATurnIsGivenUp(t *testing.T) {
+	mine := errors.New("mine")
+	for name, test := range map[string]struct {
+		wait time.Duration
+		end  func(cancel func(), txn *brock.Txn) error
+	}{
+		"commit": {0, func(_ func(), txn *brock.Txn) error { return put(txn, "k=mine") }},
+		"error":  {0, func(func(), *brock.Txn) error { return mine }},
+		"panic":  {0, func(func(), *brock.Txn) error { panic(mine) }},
+		"cancel": {0, func(cancel func(), txn *brock.Txn) error {
+			cancel()
+			return put(txn, "k=mine")
+		}},
+		"hang": {100 * time.Millisecond, func(_ func(), txn *brock.Txn) error {
+			<-time.After(time.Hour)
+			return put(txn, "k=mine")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := openTest(t, brock.Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				inTurn, goOn := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer func() { _ = recover() }()
+					_ = takeTurn(ctx, db, func(txn *brock.Txn) error {
+						if inTurn != nil {
+							close(inTurn)
+							<-goOn
+							inTurn = nil
+						}
+						return test.end(cancel, txn)
+					})
+				}()
+				<-inTurn
+				next := make(chan error, 1)
+				go func() {
+					next <- db.Update(func(txn *brock.Txn) error { return put(txn, "seen="+get(txn, "k"), "k=next") })
+				}()
+				synctest.Wait() // it waits for its turn
+				began := time.Now()
+				close(goOn)
+				must(t, <-next)
+				if took := time.Since(began); took != test.wait {
+					t.Errorf("the next call waited for %v, want %v", took, test.wait)
+				}
+				<-time.After(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// A call whose commit takes long, as it waits for a slow disk, loses its turn like one whose function
+// does. So does one that runs again as a keyspace was dropped.
+func TestATurnEndsDuringACommit(t *testing.T) {
+	for _, how := range []string{"slow disk", "dropped keyspace"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				db := openTest(t, brock.Options{Dir: "/store", FS: faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
+					if op.Kind == faultfs.Sync && strings.HasSuffix(op.Path, ".run") && slow.Load() {
+						<-time.After(time.Hour)
+					}
+				}})})
+				ks := keyspace(t, db, "dropped")
+				inTurn, ended := make(chan struct{}), make(chan error, 1)
+				runs := 0
+				go func() {
+					ended <- takeTurnAs(t.Context(), db, brock.TxnOptions{MaxMemory: 1}, func(txn *brock.Txn) error {
+						runs++
+						switch {
+						case runs == 1 && how == "slow disk":
+							slow.Store(true)
+							close(inTurn)
+						case runs == 1:
+							get(txn.In(ks), "k")
+							must(t, ks.Drop(t.Context()))
+						case runs == 2 && how == "dropped keyspace":
+							close(inTurn)
+							<-time.After(time.Hour)
+						}
+						return put(txn, "seen="+get(txn, "k"), "k=mine")
+					})
+				}()
+				<-inTurn
+				began := time.Now()
+				must(t, db.Update(func(txn *brock.Txn) error { return put(txn, "seen="+get(txn, "k"), "k=next") }))
+				if took := time.Since(began); took > 100*time.Millisecond {
+					t.Errorf("the next call waited for %v, want 100 ms at most", took)
+				}
+				slow.Store(false)
+				must(t, <-ended)
+				wantEqual(t, "k in the end", string(must2(db.Get(b("k")))), "mine")
+			})
+		})
+	}
+}
+
+// A call that is refused because another has its turn does not try again beside it: it
+// runs for the second time in its own turn, and commits.
+func TestACallYieldsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, brock.Options{})
+		const calls = 10
+		runs, done := 0, make(chan error, calls)
+		must(t, takeTurn(t.Context(), db, func(txn *brock.Txn) error {
+			for range calls {
+				go func() {
+					done <- db.Update(func(txn *brock.Txn) error {
+						runs++ // a race unless they run one after the other
+						return put(txn, "k="+get(txn, "k")+"+")
+					})
+				}()
+				synctest.Wait()
+			}
+			wantEqual(t, "runs beside the turn", runs, calls)
+			return put(txn, "k=mine")
+		}))
+		for range calls {
+			must(t, <-done)
+		}
+		wantEqual(t, "runs", runs, 2*calls)
+		wantEqual(t, "k", string(must2(db.Get(b("k")))), "mine"+strings.Repeat("+", calls))
+	})
+}
+
+// A call that waits for its turn returns when its context ends, and holds nobody up.
+func TestACancelledCallLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, brock.Options{})
+		began := time.Now()
+		must(t, takeTurn(t.Context(), db, func(txn *brock.Txn) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			waits, last := make(chan error, 1), make(chan error, 1)
+			add := func(txn *brock.Txn) error { return put(txn, "k="+get(txn, "k")+"+") }
+			go func() { waits <- db.UpdateContext(ctx, brock.TxnOptions{}, add) }()
+			synctest.Wait()
+			go func() { last <- db.Update(add) }()
+			synctest.Wait()
+			cancel()
+			wantErr(t, "cancelled", <-waits, context.Canceled)
+			// Without a turn, nothing holds up others, nor writes of other keys.
+			must(t, db.Set(b("k"), b("set")))
+			must(t, db.Update(func(txn *brock.Txn) error { return put(txn, "other="+get(txn, "other")) }))
+			return nil
+		}))
+		synctest.Wait()
+		wantEqual(t, "k", string(must2(db.Get(b("k")))), "set+")
+		wantEqual(t, "time", time.Since(began), 0)
+	})
+}
+
+// A ConflictError tells the keyspace, the key or range, and the runs.
+func TestConflictError(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	ks := must2(db.Keyspace("named"))
+	other := func(ks *brock.Keyspace, key string) {
+		must(t, db.UpdateContext(t.Context(), brock.TxnOptions{Isolation: brock.LastWriterWins}, func(txn *brock.Txn) error {
+			return txn.In(ks).Set(b(key), b("other"))
+		}))
+	}
+	walk := func(o brock.IteratorOptions) func(*brock.Txn) {
+		return func(txn *brock.Txn) {
+			for _, err := range txn.Items(o) {
+				must(t, err)
+			}
+		}
+	}
+	long := strings.Repeat("x", 5000)
+	for name, test := range map[string]struct {
+		o       brock.TxnOptions
+		ks      *brock.Keyspace
+		do      func(*brock.Txn)
+		changes string
+		want    brock.ConflictError
+	}{
+		"key":             {do: func(txn *brock.Txn) { get(txn, "a") }, changes: "a", want: brock.ConflictError{Key: b("a")}},
+		"key of another":  {ks: ks, do: func(txn *brock.Txn) { get(txn, "a") }, changes: "a", want: brock.ConflictError{Keyspace: "named", Key: b("a")}},
+		"written key":     {o: brock.TxnOptions{Isolation: brock.SnapshotIsolation}, ks: ks, do: func(txn *brock.Txn) { put(txn, "a=1") }, changes: "a", want: brock.ConflictError{Keyspace: "named", Key: b("a")}},
+		"range":           {do: walk(brock.IteratorOptions{Lower: b("b"), Upper: b("c")}), changes: "bb", want: brock.ConflictError{Lower: b("b"), Upper: b("c")}},
+		"all of another":  {ks: ks, do: walk(brock.IteratorOptions{}), changes: "c", want: brock.ConflictError{Keyspace: "named"}},
+		"deleted range":   {o: brock.TxnOptions{Isolation: brock.SnapshotIsolation}, do: func(txn *brock.Txn) { must(t, txn.DeleteRange(b("d"), b("e"))) }, changes: "dd", want: brock.ConflictError{Lower: b("d"), Upper: b("e")}},
+		"key, in files":   {o: brock.TxnOptions{MaxMemory: 1000}, do: func(txn *brock.Txn) { get(txn, "a"); put(txn, "f="+long) }, changes: "a", want: brock.ConflictError{Key: b("a")}},
+		"write, in files": {o: brock.TxnOptions{MaxMemory: 1000, Isolation: brock.SnapshotIsolation}, do: func(txn *brock.Txn) { put(txn, "f="+long) }, changes: "f", want: brock.ConflictError{Key: b("f")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(txn *brock.Txn) error {
+				test.do(txn.In(test.ks))
+				other(test.ks, test.changes)
+				return put(txn, "z=1")
+			}
+			test.o.Update, test.want.Runs = true, 1
+			txn := must2(db.Begin(t.Context(), test.o))
+			must(t, run(txn))
+			wantConflict(t, txn.Commit(), test.want)
+			test.o.Retries, test.want.Runs = 2, 3
+			wantConflict(t, db.UpdateContext(t.Context(), test.o, run), test.want)
+		})
+	}
+	txn := db.NewTransaction(true)
+	get(txn.In(ks), "a")
+	must(t, put(txn, "z=1"))
+	must(t, ks.Drop(t.Context()))
+	wantConflict(t, txn.Commit(), brock.ConflictError{Keyspace: "named", Runs: 1})
+}
+
+// wantConflict checks that err is a conflict as wanted, and that its text has no key.
+func wantConflict(t *testing.T, err error, want brock.ConflictError) {
+	t.Helper()
+	var got *brock.ConflictError
+	if !errors.As(err, &got) || !errors.Is(err, brock.ErrConflict) {
+		t.Fatalf("error %v, want a conflict", err)
+	}
+	show := func(e *brock.ConflictError) string {
+		return fmt.Sprintf("%q %q [%q, %q) %d", e.Keyspace, e.Key, e.Lower, e.Upper, e.Runs)
+	}
+	wantEqual(t, "conflict", show(got), show(&want))
+	text := brock.ErrConflict.Error()
+	if want.Keyspace != "" {
+		text += fmt.Sprintf(" in keyspace %q", want.Keyspace)
+	}
+	if want.Runs > 1 {
+		text += fmt.Sprintf(" in each of %d runs", want.Runs)
+	}
+	wantEqual(t, "text", err.Error(), text)
+}

@@ -1,0 +1,39 @@
+package commit
+
+import (
+	"context"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/txn/conflict"
+)
+
+// CommitAlone commits a, if c holds, and returns its version. While a.Commit
+// runs, nothing else is checked, written or published.
+//
+// ctx is honoured until a.Commit is called.
+func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (_ entry.Version, err error) {
+	// Not behind Prepare: what others commit during the wait, a.Commit would have to look
+	// at and to flush, with everybody waiting.
+	if err := p.store.Throttle(ctx, nil); err != nil {
+		return 0, err
+	}
+	if err := a.Prepare(ctx, c); err != nil {
+		return 0, err
+	}
+	g, err := p.turn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer p.release(g)
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if p.stopped != nil {
+		return 0, p.stopped
+	}
+	err = errPanicked
+	defer func() { p.stopOn(err) }()
+	var v entry.Version
+	v, err = p.leader.writeAlone(a, c)
+	return v, err
+}

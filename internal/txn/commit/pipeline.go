@@ -1,0 +1,365 @@
+// Package commit writes transactions. Those that commit at the same time form one
+// group. The group is checked for conflicts, appended to the journal, synced, applied
+// and published as one (group commit: DeWitt et al., "Implementation Techniques for
+// Main Memory Database Systems", SIGMOD 1984).
+//
+// # How it runs
+//
+// A committer joins the last waiting group. If there is no leader, it leads that
+// group at once; else it waits. The leader writes its group alone, hands
+// leadership to a member of the next group, and returns: the pipeline has no
+// goroutine of its own. While one group is written and synced, the next one fills.
+//
+// # Invariants
+//
+//   - There is at most one leader. Pipeline.busy is true from the moment a committer
+//     becomes leader until it finds no group to hand leadership to. Leadership passes
+//     under mu: what only leaders touch needs no other lock.
+//   - Groups are taken in the order in which they were begun. A request is in one
+//     group. It leaves the group by withdrawing before the group is taken, or when
+//     the group is finished. Each taken request gets exactly one result.
+//   - The leader numbers the requests that pass: each version is greater than the
+//     one before. A version whose append failed is never published. Either the failure
+//     stops the pipeline, or it was a refusal, as by a full disk, that has left nothing
+//     of the group: then its versions are given out again. A group whose sync was
+//     refused is taken back, with the same result.
+//   - For a request that has read much, the leader checks a bounded number of keys only.
+//     The request's committer has checked the rest before (ahead.go).
+//   - The steps of a group are: check, append, sync (if a member that passed asked
+//     for it), apply, publish, wake. So what is visible is a prefix of the journal, and
+//     nothing that needed a sync is visible before it. Steps of two groups never
+//     interleave. To append during the sync before would gain little: the group could
+//     be published only after that sync, and requests that would have formed one large
+//     group would be split over two syncs.
+//   - After a failed append, sync or apply nothing is written any more: the disk may
+//     hold any part of the group, and a repeated sync may report success without it.
+//   - No code of the user runs in a leader. If a leader panics all the same, the pipeline
+//     stops and all waiters get an error; they don't wait for ever.
+//
+// # Lock order
+//
+// mu is a leaf: while it is held, no other lock is taken and nothing is waited for.
+// The leader calls Store and Journal with no lock held. A function given to Do
+// runs as leader: it may take other locks, but it must not commit, which would
+// wait for itself.
+package commit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/invariant"
+)
+
+// Config is what a Pipeline needs; Now and OnSync may be nil.
+type Config struct {
+	Store    Store
+	Journal  Journal
+	Last     entry.Version            // newest version already used
+	HashSeed uint64                   // of the store's key hashes
+	Now      func() time.Time         // times syncs and turns of the scheduler; without it groups are not held open for company
+	OnSync   func(took time.Duration) // called by the leader after each sync, so it must be quick; needs Now
+}
+
+// Pipeline commits transactions. Its methods may be called at any time from any
+// goroutine, except from a function that runs in Do.
+type Pipeline struct {
+	Turns Turns
+
+	store Store
+
+	mu      sync.Mutex
+	queue   queue
+	busy    bool  // there is a leader
+	closed  bool  // no new requests
+	stopped error // no new groups; changed by the leader only
+
+	// Used by the committer that leads, without mu (but see awaiting):
+	leader    leader
+	gathering gathering
+	awaiting  awaiting
+}
+
+// New returns a pipeline that continues after version cfg.Last.
+func New(cfg Config) *Pipeline {
+	p := &Pipeline{store: cfg.Store}
+	l := &p.leader
+	l.store, l.journal, l.now, l.onSync = cfg.Store, cfg.Journal, cfg.Now, cfg.OnSync
+	l.last = cfg.Last
+	l.visible.Store(uint64(cfg.Last))
+	l.writes.store, l.writes.seed = cfg.Store, cfg.HashSeed
+	p.gathering.now = cfg.Now
+	p.awaiting.full = make(chan struct{}, 1)
+	return p
+}
+
+// Commit writes r and returns its version. When it returns, r is visible and, if
+// r.Synced, durable. For a request without records it returns r.Check.Since: that
+// saw a snapshot and changed nothing, so there is nothing to check.
+//
+// Commit returns errs.ErrConflict if r.Check does not hold. It returns errs.ErrNoSpace or
+// errs.ErrRefused (without errs.ErrStopped) if the disk is full or the system has refused a
+// call: a later Commit may succeed. It returns ctx.Err() if ctx ends before a leader takes
+// the request; later ctx is ignored. In all three cases nothing was written.
+//
+// After any other failure to write or sync, this and every later Commit returns an error
+// that wraps errs.ErrStopped and the cause. It is not known whether the store, once it is
+// opened again, has the requests of the group that failed.
+func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error) {
+	if r.Records == 0 {
+		return r.Check.Since, nil
+	}
+	if invariant.Enabled {
+		checkPayload(r)
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := p.store.Throttle(ctx, r.Payload); err != nil {
+		return 0, err
+	}
+	if err := p.Turns.yields(r); err != nil {
+		return 0, err
+	}
+	if r.Check.AsksRanges(r.Ranges) {
+		p.store.SortSince(r.Check.Since)
+	}
+	v, err := p.submitChecked(ctx, r)
+	if err == nil {
+		p.store.CatchUp()
+	}
+	return v, err
+}
+
+// Sync returns when everything committed before the call is durable.
+func (p *Pipeline) Sync(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.leader.durable.Load() >= p.leader.visible.Load() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.refusalLocked()
+	}
+	// An empty request joins a group, whose sync covers all that was committed before.
+	_, err := p.submit(ctx, &Request{Synced: true})
+	return err
+}
+
+// Do runs fn between two groups: while it runs, nothing is checked, written or
+// published. It returns fn's error, which stops nothing. If ctx ends before fn begins, Do
+// returns the cause.
+func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
+	g, err := p.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.release(g)
+	if p.stopped != nil {
+		return p.stopped
+	}
+	return fn()
+}
+
+// Close waits for all groups that were begun before it. Later calls return
+// errs.ErrClosed. It syncs nothing. A second Close only waits.
+func (p *Pipeline) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	g, err := p.turnLocked(context.Background())
+	if err == nil {
+		p.release(g)
+	}
+	return err
+}
+
+// refusalLocked returns why no request is taken any more; nil if requests are taken.
+func (p *Pipeline) refusalLocked() error {
+	if p.closed {
+		return errs.ErrClosed
+	}
+	return p.stopped
+}
+
+// submit puts r into a group and returns its result. This goroutine leads the group, or it
+// waits for the one that does.
+func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error) {
+	r.version, r.err = 0, nil
+	p.mu.Lock()
+	if err := p.refusalLocked(); err != nil {
+		p.mu.Unlock()
+		return 0, err
+	}
+	// Only the last group has room, so that requests are taken in order of arrival.
+	g := p.queue.room(len(r.Payload))
+	g.add(r)
+	if !p.busy {
+		p.busy, g.called = true, true
+		p.mu.Unlock()
+		p.lead(g)
+		return r.version, r.err
+	}
+	wake := g.wait()
+	p.joinedLocked(g)
+	p.mu.Unlock()
+
+	select {
+	case _, called := <-wake:
+		if called {
+			p.lead(g)
+		}
+	case <-ctx.Done():
+		if p.withdraw(g, r) {
+			return 0, ctx.Err()
+		}
+		<-wake // too late: the leader has r, and may be writing it
+	}
+	return r.version, r.err
+}
+
+// lead writes g, wakes its members and passes leadership on.
+func (p *Pipeline) lead(g *group) {
+	p.gather(g)
+	p.mu.Lock()
+	p.takeLocked(g)
+	p.mu.Unlock()
+	p.gathering.company = len(g.members)
+
+	// Members wait until release, so they get a result even if write panics.
+	err := errPanicked
+	defer func() {
+		if err != nil {
+			for _, r := range g.members {
+				r.version, r.err = 0, err
+			}
+			p.stopOn(err)
+		}
+		p.awaiting.synced = p.leader.synced
+		p.leader.reset()
+		p.release(g)
+	}()
+	err = p.write(g)
+}
+
+func (p *Pipeline) write(g *group) error {
+	if p.stopped != nil {
+		return p.stopped
+	}
+	return p.leader.write(g.members)
+}
+
+// stopOn stops the pipeline if err is an errs.ErrStopped.
+func (p *Pipeline) stopOn(err error) {
+	if !errors.Is(err, errs.ErrStopped) {
+		return
+	}
+	p.mu.Lock()
+	p.stopped = err
+	p.mu.Unlock()
+}
+
+// Stopped returns the errs.ErrStopped of every Commit from now on; nil while nothing has failed.
+func (p *Pipeline) Stopped() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopped
+}
+
+// turn is turnLocked, or returns an error if no requests are taken any more.
+func (p *Pipeline) turn(ctx context.Context) (*group, error) {
+	p.mu.Lock()
+	if err := p.refusalLocked(); err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
+	return p.turnLocked(ctx)
+}
+
+// turnLocked waits for an exclusive turn: it returns, with mu unlocked, as the
+// leader of a group that nobody else is in. release ends the turn. If ctx ends before the
+// turn comes, it returns the cause, and nothing is to be released.
+func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
+	g := p.queue.push()
+	g.alone = true
+	// Requests that come later need a group behind this one: hasRoom refuses them.
+	if p.busy {
+		wake := g.wait()
+		p.mu.Unlock()
+		select {
+		case <-wake:
+			p.mu.Lock()
+		case <-ctx.Done():
+			p.mu.Lock()
+			p.leaveLocked(g)
+			p.mu.Unlock()
+			return nil, errs.Ended(ctx)
+		}
+	}
+	p.busy = true
+	p.takeLocked(g)
+	p.mu.Unlock()
+	return g, nil
+}
+
+// withdraw takes r out of its group. It returns false if a leader has taken the group
+// already: then r's result will come, and must be waited for.
+func (p *Pipeline) withdraw(g *group, r *Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !g.remove(r) {
+		return false
+	}
+	if len(g.members) > 0 {
+		return true
+	}
+	p.leaveLocked(g)
+	return true
+}
+
+// leaveLocked takes g, which nobody is in any more, out of the queue.
+func (p *Pipeline) leaveLocked(g *group) {
+	p.queue.unlink(g)
+	// g was to be led next: it is gone, so the next one must get the leadership.
+	if g.called {
+		<-g.wake // the token; there is no other member to receive it
+		p.handOnLocked()
+	}
+	p.queue.recycle(g)
+}
+
+// takeLocked takes g, the first group, from the queue: nobody may join or withdraw any more.
+func (p *Pipeline) takeLocked(g *group) {
+	p.queue.unlink(g)
+	g.taken = true
+}
+
+// release wakes the members of g, whose results are set, and passes leadership on.
+func (p *Pipeline) release(g *group) {
+	// One close wakes all members, however many there are. An exclusive turn has none.
+	if g.wake != nil && !g.alone {
+		close(g.wake)
+	}
+	p.mu.Lock()
+	p.handOnLocked()
+	p.queue.recycle(g)
+	p.mu.Unlock()
+}
+
+// handOnLocked makes a member of the next group leader, if there is one.
+func (p *Pipeline) handOnLocked() {
+	g := p.queue.head()
+	p.awaiting.expected = p.gathering.company
+	if g == nil {
+		p.busy = false
+		return
+	}
+	p.awaiting.expected += len(g.members)
+	// g was not led at once, so a member waits and the channel exists. A group gets one
+	// token in all, for which the channel has room: the send never blocks.
+	g.called = true
+	g.wake <- struct{}{}
+}

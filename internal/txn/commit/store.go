@@ -1,0 +1,66 @@
+package commit
+
+import (
+	"context"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/txn/conflict"
+)
+
+// Store is the store that a Pipeline writes to. All committers call Throttle, SortSince,
+// CheckReads and CatchUp, at any time. Only the leader calls the other methods, one call
+// at a time.
+type Store interface {
+	conflict.Changes
+	// Throttle makes a committer wait while the store is late with flushes or compactions.
+	// It returns an error if the store can't take the payload. A large transaction,
+	// which writes files of its own, has a nil payload.
+	Throttle(ctx context.Context, payload []byte) error
+	// SortSince prepares memtables so that ChangedSince(since) is cheap for the leader.
+	SortSince(since entry.Version)
+	// CheckReads returns a conflict.Refusal if something in reads was written after
+	// since. Else it returns the version up to which it has looked.
+	CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error)
+	// EachArrival calls fn with each key (hi is nil) and each range delete newer than since.
+	// If fn returns an error, it stops and returns that. It returns false if it would
+	// have to read runs to find all of them.
+	EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error)
+	// Prepare makes room in the memtable for payloads of so many records, ranges of them range
+	// deletes: Apply must not fail for want of memory. If Prepare fails, nothing of the group is
+	// written, and the pipeline goes on.
+	Prepare(payloads [][]byte, records, ranges int) error
+	// Apply adds the records of a transaction with version v to the memtable. They begin
+	// at this position of the journal. It returns where those of the next transaction begin.
+	Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error)
+	// Publish makes all versions up to v visible.
+	Publish(v entry.Version)
+	// CatchUp does the work that a commit has caused and that its committer pays for: the
+	// search for emptied ranges. It is called after the commit, with no lock held.
+	CatchUp()
+}
+
+// Journal is the log that groups are appended to. Only the leader calls it.
+type Journal interface {
+	// Append writes the payloads of a group, and returns the position of the first record.
+	// It sets the checksums and the versions of the records in place: version first in
+	// the first transaction, first+1 in the next one. If the error passes
+	// (failure.Passes), nothing of the group is left in the journal.
+	Append(first entry.Version, transactions [][]byte) (entry.Position, error)
+	// Sync makes everything appended so far durable. After an error that passes it may
+	// be tried again.
+	Sync() error
+	// Retract takes back the last Append. Call it after a Sync with an error that passes.
+	Retract() error
+}
+
+// Alone is a transaction that commits without the journal, in a turn of its own.
+type Alone interface {
+	// Prepare does all work that can be done while other commits go on. It returns
+	// errs.ErrConflict if c does not hold for what was committed so far.
+	Prepare(ctx context.Context, c conflict.Check) error
+	// Commit records the transaction as version v, and makes it and all earlier commits
+	// durable. It returns errs.ErrConflict if c does not hold for what was committed since
+	// Prepare. After an errs.ErrStopped nothing may be written any more. After any other
+	// error nothing of the transaction was written.
+	Commit(v entry.Version, c conflict.Check) error
+}

@@ -1,0 +1,134 @@
+package conflict
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+)
+
+// Isolation says which conflicts a transaction is checked for when it commits.
+type Isolation uint8
+
+// The isolation levels, strictest first.
+const (
+	Serializable      Isolation = iota // nothing it read has changed
+	SnapshotIsolation                  // no key it writes has changed
+	LastWriterWins                     // nothing is checked
+)
+
+// Check is what must hold for a transaction to commit. The commit leader checks it against
+// the View and against earlier members of its group. The zero value always holds.
+type Check struct {
+	Isolation Isolation
+	Since     entry.Version // newest version that the transaction could see
+	Reads     *ReadSet      // what Serializable checks; nil = nothing was read
+	Written   Keyspaces     // keyspaces that the transaction writes to
+	Addressed Keyspaces     // keyspaces that a Serializable transaction may have read
+}
+
+// AsksNothing reports whether the check holds whatever has changed in any key.
+func (c *Check) AsksNothing() bool {
+	switch c.Isolation {
+	case Serializable:
+		return c.Reads == nil || c.Reads.Empty()
+	case SnapshotIsolation:
+		return false
+	}
+	return true
+}
+
+// AsksRanges reports whether the check of a transaction, which deletes this many
+// ranges, asks for changes in ranges.
+func (c *Check) AsksRanges(deletes int) bool {
+	if c.Isolation == SnapshotIsolation {
+		return deletes > 0
+	}
+	return c.Isolation == Serializable && c.Reads != nil && len(c.Reads.ranges) > 0
+}
+
+// Dropped returns errs.ErrKeyspaceNotFound if a keyspace was dropped that the transaction
+// writes to. It returns a Refusal if one was dropped that the transaction may have read:
+// changes before the drop may be gone, so a conflict with them can't be found any more. The
+// answer is only final for a commit leader; for others a drop may follow.
+func (c *Check) Dropped() error {
+	if c.Written.dropped() != nil {
+		return errs.ErrKeyspaceNotFound
+	}
+	if k := c.Addressed.dropped(); k != nil {
+		return &Refusal{Dropped: k}
+	}
+	return nil
+}
+
+// Keyspace is a keyspace that can be dropped.
+type Keyspace struct {
+	ID      entry.KeyspaceID
+	Name    string
+	Dropped atomic.Bool // set once it was
+}
+
+// Keyspaces has the keyspaces of a transaction that can be dropped, each once.
+type Keyspaces struct {
+	list []*Keyspace
+	seen map[*Keyspace]bool // those of list, once there are more than a search should walk; else nil
+}
+
+// searched is how many keyspaces are searched one by one: most transactions have fewer.
+const searched = 16
+
+// Add adds a keyspace once.
+func (k *Keyspaces) Add(ks *Keyspace) {
+	n := len(k.list)
+	switch {
+	case n > 0 && k.list[n-1] == ks, k.seen[ks]:
+		return
+	case n <= searched && slices.Contains(k.list, ks):
+		return
+	case n == searched:
+		k.seen = make(map[*Keyspace]bool, 2*searched)
+		for _, ks := range k.list {
+			k.seen[ks] = true
+		}
+	}
+	if k.list = append(k.list, ks); k.seen != nil {
+		k.seen[ks] = true
+	}
+}
+
+// Len returns the number of keyspaces.
+func (k *Keyspaces) Len() int { return len(k.list) }
+
+// Reset empties k and keeps its memory, of which Memory tells.
+func (k *Keyspaces) Reset() {
+	clear(k.list)
+	k.list, k.seen = k.list[:0], nil
+}
+
+// Memory is how many bytes of memory k takes, about.
+func (k *Keyspaces) Memory() int { return 8*cap(k.list) + 16*len(k.seen) }
+
+// dropped returns a keyspace that was dropped; nil if none was.
+func (k *Keyspaces) dropped() *Keyspace {
+	for _, ks := range k.list {
+		if ks.Dropped.Load() {
+			return ks
+		}
+	}
+	return nil
+}
+
+// NameOf is the name of the keyspace of a stored key that the transaction has read or
+// written; the default one has none.
+func (c *Check) NameOf(stored []byte) string {
+	id, _ := entry.KeyspaceOf(stored)
+	for _, set := range []*Keyspaces{&c.Addressed, &c.Written} {
+		for _, ks := range set.list {
+			if ks.ID == id {
+				return ks.Name
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,237 @@
+// Package conflict holds what a transaction has read, and the rule that refuses
+// its commit: nothing of it may have changed since.
+package conflict
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/hash"
+)
+
+// Changes knows the versions of all committed entries.
+type Changes interface {
+	// Newest returns the greatest version of key, and whether there is one, if it
+	// is greater than since; else it need not look for it.
+	Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error)
+	// ChangedSince reports whether any key in [lo, hi) has a version greater
+	// than since; a nil hi is no bound.
+	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
+}
+
+// ReadSet is the keys and ranges that a transaction has read, whether they held
+// anything or not. It copies what it is given. The zero value is empty. It is
+// used by one goroutine at a time.
+type ReadSet struct {
+	// Limit bounds the memory of keys and ranges, about, in bytes; 0 = no limit. A
+	// set that outgrows it becomes coarser: fewer ranges, which cover more.
+	Limit int
+	// Seed is that of the hashes of keys.
+	Seed uint64
+
+	bytes  []byte // of keys and bounds
+	keys   []key
+	ranges []span
+	sorted bool // ranges are in order and apart from each other
+	hashed int  // keys that are in the order of their hashes, the first ones
+}
+
+// piece is a part of ReadSet.bytes.
+type piece struct{ from, to int }
+
+type key struct {
+	hash uint64
+	at   piece
+}
+
+// span is the range [lo, hi).
+type span struct {
+	lo, hi  piece
+	endless bool // no hi
+}
+
+// Reset empties the set and keeps its memory for the next transaction.
+func (s *ReadSet) Reset() {
+	s.bytes, s.keys, s.ranges = s.bytes[:0], s.keys[:0], s.ranges[:0]
+	s.sorted, s.hashed = false, 0
+}
+
+// Empty reports whether nothing was read.
+func (s *ReadSet) Empty() bool { return len(s.keys) == 0 && len(s.ranges) == 0 }
+
+func (s *ReadSet) text(p piece) []byte { return s.bytes[p.from:p.to:p.to] }
+
+func (s *ReadSet) store(text []byte) piece {
+	from := len(s.bytes)
+	s.bytes = append(s.bytes, text...)
+	return piece{from, len(s.bytes)}
+}
+
+// Len is the number of keys and ranges, by which the cost of a Check grows.
+func (s *ReadSet) Len() int { return len(s.keys) + len(s.ranges) }
+
+// AddKey notes that k was read. hash is its hash under Seed.
+func (s *ReadSet) AddKey(k []byte, hash uint64) {
+	// A key that is read again at once, as by get and set, is common.
+	if n := len(s.keys); n > 0 && s.keys[n-1].hash == hash && bytes.Equal(s.text(s.keys[n-1].at), k) {
+		return
+	}
+	s.keys = append(s.keys, key{hash, s.store(k)})
+	s.bound()
+}
+
+// AddRange notes that all of [lo, hi) was read; a nil hi is no bound. A range
+// that overlaps or continues the one added before only extends it.
+func (s *ReadSet) AddRange(lo, hi []byte) {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return
+	}
+	if n := len(s.ranges); n > 0 && s.meets(&s.ranges[n-1], lo, hi) {
+		s.extend(&s.ranges[n-1], lo, hi) // a walk adds its range piece by piece
+	} else {
+		s.ranges = append(s.ranges, span{lo: s.store(lo), hi: s.store(hi), endless: hi == nil})
+	}
+	s.sorted = false
+	s.bound()
+}
+
+// meets reports whether r and [lo, hi) are one range together.
+func (s *ReadSet) meets(r *span, lo, hi []byte) bool {
+	return (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
+}
+
+// extend makes r reach from lo to hi, if it doesn't.
+func (s *ReadSet) extend(r *span, lo, hi []byte) {
+	if bytes.Compare(lo, s.text(r.lo)) < 0 {
+		r.lo = s.store(lo)
+	}
+	switch {
+	case r.endless:
+	case hi == nil:
+		r.endless = true
+	case bytes.Compare(hi, s.text(r.hi)) > 0:
+		// A walk extends the same bound again and again: reuse its bytes if they are the last.
+		if r.hi.to == len(s.bytes) {
+			s.bytes = s.bytes[:r.hi.from]
+		}
+		r.hi = s.store(hi)
+	}
+}
+
+// Check returns a Refusal if anything that was read has changed since a version. It returns
+// another error if it could not find out.
+func (s *ReadSet) Check(c Changes, since entry.Version) error {
+	for i := range s.keys {
+		k := s.text(s.keys[i].at)
+		v, found, err := c.Newest(k, s.keys[i].hash, since)
+		if err != nil {
+			return err
+		}
+		if found && v > since {
+			return RefuseKey(k)
+		}
+	}
+	// Keys come first: each costs a lookup or two, a range may cost a walk.
+	s.mergeRanges()
+	for i := range s.ranges {
+		lo, hi := s.text(s.ranges[i].lo), s.upper(&s.ranges[i])
+		changed, err := c.ChangedSince(lo, hi, since)
+		if err != nil {
+			return err
+		}
+		if changed {
+			return RefuseRange(lo, hi)
+		}
+	}
+	return nil
+}
+
+func (s *ReadSet) upper(r *span) []byte {
+	if r.endless {
+		return nil
+	}
+	return s.text(r.hi)
+}
+
+// Prepare sorts keys and ranges for Touches. Without it, the first call of Touches sorts them.
+func (s *ReadSet) Prepare() {
+	s.mergeRanges()
+	s.orderKeys()
+}
+
+// Refuse returns a Refusal if k was read, by itself or in a range.
+func (s *ReadSet) Refuse(k []byte) error {
+	if s.Touches(k) {
+		return RefuseKey(k)
+	}
+	return nil
+}
+
+// Touches reports whether k was read, by itself or in a range. Of ranges of keys nothing is
+// asked: that would take a walk of all that was read.
+func (s *ReadSet) Touches(k []byte) bool { return s.touchesKey(k) || s.touchesRange(k) }
+
+func (s *ReadSet) touchesKey(k []byte) bool {
+	if len(s.keys) == 0 {
+		return false
+	}
+	s.orderKeys()
+	h := hash.Sum(s.Seed, k)
+	i, _ := slices.BinarySearchFunc(s.keys, h, func(o key, h uint64) int { return cmp.Compare(o.hash, h) })
+	for ; i < len(s.keys) && s.keys[i].hash == h; i++ {
+		if bytes.Equal(s.text(s.keys[i].at), k) {
+			return true
+		}
+	}
+	return false
+}
+
+// orderKeys sorts the keys by their hashes, so that they are found by binary search without
+// an index.
+func (s *ReadSet) orderKeys() {
+	if s.hashed < len(s.keys) {
+		slices.SortFunc(s.keys, func(a, b key) int { return cmp.Compare(a.hash, b.hash) })
+		s.hashed = len(s.keys)
+	}
+}
+
+func (s *ReadSet) touchesRange(k []byte) bool {
+	if len(s.ranges) == 0 {
+		return false
+	}
+	// Merged ranges are apart from each other, so only one can have k in it.
+	s.mergeRanges()
+	i, found := slices.BinarySearchFunc(s.ranges, k, func(r span, k []byte) int {
+		return bytes.Compare(s.text(r.lo), k)
+	})
+	if found {
+		return true
+	}
+	return i > 0 && (s.ranges[i-1].endless || bytes.Compare(k, s.text(s.ranges[i-1].hi)) < 0)
+}
+
+// mergeRanges sorts the ranges and joins those that meet.
+func (s *ReadSet) mergeRanges() {
+	if s.sorted || len(s.ranges) < 2 {
+		return
+	}
+	slices.SortFunc(s.ranges, func(a, b span) int { return bytes.Compare(s.text(a.lo), s.text(b.lo)) })
+	n := 0 // the last range that is kept
+	for _, r := range s.ranges[1:] {
+		last := &s.ranges[n]
+		switch {
+		case !last.endless && bytes.Compare(s.text(r.lo), s.text(last.hi)) > 0:
+			n++
+			s.ranges[n] = r
+		case last.endless:
+		case r.endless:
+			last.endless = true
+		case bytes.Compare(s.text(r.hi), s.text(last.hi)) > 0:
+			last.hi = r.hi
+		}
+	}
+	s.ranges = s.ranges[:n+1]
+	s.sorted = true
+}

@@ -1,0 +1,31 @@
+package conflict
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/errs"
+)
+
+// Refusal is the error of a transaction that can't be committed, because others have
+// changed, or are about to change, what it has read or what it writes: a key, a range or
+// a whole keyspace. It is an errs.ErrConflict. Its bytes are its own.
+type Refusal struct {
+	Lo, Hi  []byte    // stored: the key Lo or, with Range, all of [Lo, Hi); a nil Hi is no bound
+	Range   bool      // a range, in which nobody has looked for the key that has changed
+	Dropped *Keyspace // instead: it was dropped
+	Yields  bool      // nothing was changed, but another transaction has its turn there
+}
+
+// RefuseKey returns the refusal because of a key, which is copied.
+func RefuseKey(key []byte) *Refusal { return &Refusal{Lo: bytes.Clone(key)} }
+
+// RefuseRange returns the refusal because of a range, whose bounds are copied.
+func RefuseRange(lo, hi []byte) *Refusal {
+	return &Refusal{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Range: true}
+}
+
+// Error says that it is a conflict, but holds no key.
+func (r *Refusal) Error() string { return errs.ErrConflict.Error() }
+
+// Is reports whether target is errs.ErrConflict.
+func (r *Refusal) Is(target error) bool { return target == errs.ErrConflict }

@@ -1,0 +1,210 @@
+// Package pending holds the writes of a transaction or a batch until they are committed.
+// Each write is encoded once, as the record that the journal will hold. An index finds them
+// if they can be read before the commit. Writes that are too large for memory are spilled to
+// files.
+package pending
+
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// Writes are the pending writes of one transaction or batch, in the order in which
+// they were made. The zero value is empty. It is used by one goroutine at a time.
+//
+// An entry that is read from Writes has the version tombstone.Pending, which is greater than
+// all committed versions. Its bytes are valid until Payload or Reset.
+type Writes struct {
+	// Indexed: the writes can be read before the commit. Set it before the first write.
+	// Without it Get and Iterator must not be called.
+	Indexed bool
+
+	memory memory
+	before int           // number of records in files
+	ranges *rangedel.Set // range deletes in memory; the n-th record has version n here
+	files  Spill         // the spilled writes, older than those in memory; nil = none
+	failed error         // error of a spill: the writes are incomplete, and can only be discarded
+	lender *Room         // owner of the arena's memory (Borrow); nil = Writes
+	key    []byte        // scratch for a stored key
+	packed []byte        // scratch for a compressed value
+}
+
+// MaxPooled is how many bytes of memory are kept in pools for later writes, at most.
+const MaxPooled = 1 << 20
+
+// Reset removes all writes, but keeps memory for later ones, of which Memory tells. What was read
+// is no longer valid. The caller must discard the files.
+func (w *Writes) Reset() {
+	invariant.Poison(w.memory.arena)
+	if w.lender != nil {
+		w.lender.GiveBack(w.memory.arena)
+		w.memory.arena = nil
+	}
+	w.memory.reset()
+	w.Indexed, w.before, w.ranges, w.files, w.failed, w.lender = false, 0, nil, nil, nil, nil
+}
+
+// Memory is how many bytes of memory w takes, with what it keeps for later writes.
+func (w *Writes) Memory() int {
+	m := &w.memory
+	return cap(m.arena) + cap(w.key) + cap(w.packed) + m.indexMemory()
+}
+
+// Borrow makes empty Writes use memory of r, with room for n bytes of keys and values. Reset
+// gives it back.
+func (w *Writes) Borrow(r *Room, n int64) {
+	w.lender = r
+	// The headers of records, and checksums of pieces, need some more.
+	w.memory.arena = r.Lend(int(n + n/1024 + 4096))
+}
+
+// Err returns the error of a failed spill. After it the writes are incomplete: nothing can
+// be added, and they can't be committed.
+func (w *Writes) Err() error { return w.failed }
+
+// Len is the number of writes so far, with those that later ones have replaced.
+func (w *Writes) Len() int { return w.before + w.memory.count }
+
+// Bytes is the length of their records.
+func (w *Writes) Bytes() (n int64) {
+	n = int64(len(w.memory.arena))
+	if w.files != nil {
+		n += w.files.Bytes()
+	}
+	return n
+}
+
+// InMemory is about how many bytes of memory the writes take.
+func (w *Writes) InMemory() int64 {
+	n := int64(len(w.memory.arena)) + int64(w.ranges.Bytes()+w.ranges.Memory())
+	if w.Indexed {
+		n += writeOverhead * int64(w.memory.count)
+	}
+	return n
+}
+
+// writeOverhead is how many bytes an indexed write takes beside its record: in the hash
+// index, and in the list in key order.
+const writeOverhead = 48
+
+// Ranges returns the range deletes so far. Their versions have a meaning in Writes only.
+func (w *Writes) Ranges() (sources []rangedel.Source) {
+	if w.ranges != nil {
+		sources = append(sources, w.ranges)
+	}
+	if w.files != nil {
+		sources = append(sources, w.files.Ranges()...)
+	}
+	return sources
+}
+
+// InPayload is how many range deletes Payload has.
+func (w *Writes) InPayload() int { return w.ranges.Len() }
+
+// Add appends a write to the keyspace of c: a set or a delete of the user's key e.Key, which
+// the caller has checked. Key and value are copied. Add changes e.
+func (w *Writes) Add(c *Encoder, e *entry.Entry) {
+	m := &w.memory
+	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
+	e.Key = w.key
+	arena, at := w.encode(m.arena, c, e)
+	m.arena = arena
+	// The key is hashed once, here; the index keeps the hash.
+	if w.Indexed {
+		m.index(at, w.key, c.Seed)
+	}
+	m.count++
+}
+
+// DeleteRange appends a range delete of the stored keys in [lo, hi). It keeps lo and hi. The
+// records that it covers stay in memory until Payload, which leaves them out.
+func (w *Writes) DeleteRange(lo, hi []byte) {
+	m := &w.memory
+	if w.Indexed {
+		m.recs = append(m.recs, record{offset: len(m.arena), ranged: true})
+	}
+	e := entry.Entry{Key: lo, Value: hi, Kind: entry.RangeDelete}
+	m.arena = entry.AppendRecord(grow(m.arena, entry.RecordSize(&e, false)), &e, false)
+	m.count++
+	// While it is not committed, the n-th record counts as version n.
+	w.ranges = w.ranges.With(rangedel.Tombstone{Lo: lo, Hi: hi, Version: entry.Version(w.Len())})
+}
+
+// grow makes room for n more bytes, doubling: append's growth by a quarter would
+// copy a large transaction several times.
+func grow(b []byte, n int) []byte {
+	if cap(b)-len(b) >= n {
+		return b
+	}
+	grown := make([]byte, len(b), max(2*cap(b), len(b)+n, 256))
+	copy(grown, b)
+	return grown
+}
+
+// Get finds the newest write of a stored key; h is the key's hash. For a key that a range
+// delete covers, it returns a delete.
+func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
+	// The newest write of the key counts. Range deletes in memory come first, then writes in
+	// memory, then files, which are older.
+	m, i := &w.memory, -1
+	if m.live > 0 {
+		_, i = m.find(key, h)
+	}
+	switch {
+	case w.ranges != nil && w.deletedSince(key, i):
+		*e = entry.Entry{Kind: entry.Delete}
+	case i >= 0:
+		m.lent = true
+		m.fill(i, e)
+	case w.files == nil:
+		return false, nil
+	default:
+		if found, err = w.files.Get(key, h, e); !found || err != nil {
+			return false, err
+		}
+	}
+	e.Version = rangedel.Pending
+	return true, nil
+}
+
+// deletedSince reports whether a range delete in memory that is newer than the i-th record
+// in memory covers key. With an i of -1 any range delete in memory is newer.
+func (w *Writes) deletedSince(key []byte, i int) bool {
+	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.before+i+1)
+}
+
+// Payload returns the records to commit, in the order in which they were made, padded, and
+// their number. What was read before is no longer valid. Call it once, and only if Files is nil.
+func (w *Writes) Payload() (payload []byte, records int) {
+	m := &w.memory
+	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
+		m.arena = entry.Pad(m.arena)
+		return m.arena, m.count
+	}
+	// Leave out records that a later record of the key replaces (if there is an index), or
+	// that a later range delete covers.
+	cover := rangedel.NewCover(entry.MaxVersion, w.ranges)
+	end := 0
+	for i, rest := 0, m.arena; len(rest) > 0; i++ {
+		r, _ := entry.DecodeRecord(rest) // it was encoded here
+		rec := rest[:r.Size]
+		rest = rest[r.Size:]
+		switch {
+		case w.Indexed && m.recs[i].dead:
+		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
+		default:
+			// In place: records only move to lower addresses. One with its own checksum must
+			// begin at a multiple of 8. The zeros behind a short one were for that, and go.
+			kept := m.arena[:end]
+			if r.Own {
+				kept = entry.Pad(kept)
+			} else {
+				rec = rec[:r.Bare()]
+			}
+			end = len(append(kept, rec...))
+			records++
+		}
+	}
+	return entry.Pad(m.arena[:end]), records
+}

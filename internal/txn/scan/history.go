@@ -1,0 +1,165 @@
+package scan
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// history shows what range deletes did in a walk of all versions: before a
+// version that one covers stands a delete of its key, as if it had been deleted by
+// itself. Of several range deletes between two versions the newest is shown; a
+// key that has no version left shows none.
+//
+// A mark stands between the version that it hides and the newer one before it,
+// if there is one. Going forward, src is at the former; going back, at the latter.
+type history struct {
+	iterator.Iterator // src
+	at                entry.Version
+	cover             *rangedel.Cover
+
+	valid  bool // src is at an entry
+	marked bool // the position is at mark, not at src
+	behind bool // src is before the mark, or at no entry
+	mark   entry.Entry
+	key    []byte // scratch: of the entry that was left
+}
+
+var _ iterator.Iterator = (*history)(nil)
+
+// noNewer is above all versions: there is no newer entry of the key.
+const noNewer = rangedel.Pending + 1
+
+func (h *history) First() bool { return h.arrive(h.forward(h.Iterator.First()), noNewer) }
+func (h *history) SeekGE(key []byte) bool {
+	return h.arrive(h.forward(h.Iterator.SeekGE(key)), noNewer)
+}
+func (h *history) Last() bool             { return h.moved(h.back(h.Iterator.Last())) }
+func (h *history) SeekLT(key []byte) bool { return h.moved(h.back(h.Iterator.SeekLT(key))) }
+
+func (h *history) SkipGE([]byte, entry.Version) bool { return h.Next() }
+func (h *history) SkipLT([]byte, entry.Version) bool { return h.Prev() }
+func (h *history) SkipNewer(entry.Version) bool      { return h.Next() }
+
+// Err says why a move came to no entry: nil at the end.
+func (h *history) Err() error { return cmp.Or(h.Iterator.Err(), h.cover.Err()) }
+
+func (h *history) Entry() *entry.Entry {
+	if h.marked {
+		return &h.mark
+	}
+	return h.Iterator.Entry()
+}
+
+// forward and back go on over what the reader does not see, so that neighbours in
+// src are neighbours to the reader. ok says that src is at an entry.
+func (h *history) forward(ok bool) bool {
+	for ok && !sees(h.at, h.Iterator.Entry().Version) {
+		ok = h.Iterator.Next()
+	}
+	return ok
+}
+
+func (h *history) back(ok bool) bool {
+	for ok && !sees(h.at, h.Iterator.Entry().Version) {
+		ok = h.Iterator.Prev()
+	}
+	return ok
+}
+
+// moved notes what a move of src came to, which is the position.
+func (h *history) moved(ok bool) bool {
+	h.valid, h.marked = ok, false
+	return ok
+}
+
+func (h *history) Next() bool {
+	switch {
+	case h.marked && !h.behind:
+		return h.moved(true)
+	case h.marked && h.valid:
+		return h.moved(h.forward(h.Iterator.Next()))
+	case h.marked:
+		return h.moved(h.forward(h.Iterator.First()))
+	case !h.valid:
+		return false
+	}
+	version := h.leave()
+	if !h.forward(h.Iterator.Next()) {
+		return h.moved(false)
+	}
+	return h.arrive(true, h.newer(version, h.Iterator.Entry().Key))
+}
+
+func (h *history) Prev() bool {
+	switch {
+	case h.marked && h.behind:
+		return h.moved(h.valid)
+	case h.marked:
+		return h.moved(h.back(h.Iterator.Prev()))
+	case !h.valid:
+		return false
+	}
+	version, newer := h.leave(), entry.Version(noNewer)
+	if h.moved(h.back(h.Iterator.Prev())) {
+		e := h.Iterator.Entry()
+		newer = h.newer(e.Version, e.Key)
+	} else if h.Iterator.Err() != nil {
+		return false
+	}
+	// src has passed the place of the mark, which lies between both entries.
+	h.behind = true
+	return h.put(version, newer) || h.valid
+}
+
+// leave notes the key of the entry that src is at, and returns its version.
+func (h *history) leave() entry.Version {
+	e := h.Iterator.Entry()
+	h.key = append(h.key[:0], e.Key...)
+	return e.Version
+}
+
+// newer is the version of a neighbour of the entry of h.key, if it is of the same
+// key.
+func (h *history) newer(version entry.Version, key []byte) entry.Version {
+	if !bytes.Equal(key, h.key) {
+		return noNewer
+	}
+	return version
+}
+
+// arrive puts a mark before the entry that src has come to, going forward, if one
+// belongs there.
+func (h *history) arrive(ok bool, newer entry.Version) bool {
+	if h.moved(ok) {
+		h.behind = false
+		h.put(h.leave(), newer)
+	}
+	return h.valid
+}
+
+// put makes the mark that belongs between an entry of h.key of this version and
+// the next newer one, and reports whether there is one.
+func (h *history) put(version, newer entry.Version) bool {
+	if version == rangedel.Pending {
+		return false
+	}
+	// A tombstone newer than the neighbour hides that one too: its mark stands before
+	// it, and here the next older tombstone counts.
+	v := h.cover.Newest(h.key)
+	if v >= newer {
+		v = h.cover.Before(h.key, min(newer, rangedel.Pending))
+	}
+	if h.cover.Err() != nil {
+		return h.moved(false)
+	}
+	if v <= version {
+		return false
+	}
+	h.mark = entry.Entry{Key: append(h.mark.Key[:0], h.key...), Version: v, Kind: entry.Delete}
+	h.marked = true
+	return true
+}

@@ -1,0 +1,318 @@
+package scan
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+)
+
+// readahead holds the entries ahead of a scan's user, and asks for their separated values: it
+// asks the disk, or the processor, for many at once. Nothing waits for a value before the
+// user reads it.
+type readahead struct {
+	scan     *Scan
+	ring     []*Ahead // the entries in use: a prefix of all
+	all      []*Ahead // all that were allocated; a later scan uses them again
+	head     int      // the user's entry
+	count    int      // entries held, the user's included
+	bytes    uint64   // of their separated values
+	passed   int      // entries since begin
+	turned   bool     // the direction of the entries ahead
+	more     bool     // the walk is at an entry that is not in the ring yet
+	adaptive bool     // reading ahead begins and ends by how the user asks for values
+	guessed  bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
+	far      bool     // most values of the last refill were not in memory
+	unasked  int      // entries in a row whose separated value nobody asked for
+	ordered  int      // values in a row that were asked for and lay one after the other
+}
+
+// Ahead is an entry ahead.
+type Ahead struct {
+	entry entry.Entry
+	key   []byte
+	asked bool // for its separated value
+}
+
+// MaxPrefetch is how many values a scan reads ahead at most.
+const MaxPrefetch = 1024
+
+const (
+	aheadKey = 40 // bytes of key that an Ahead has room for at first
+
+	// How far Config.Prefetch = 0 reads ahead.
+	nearLength    = 16           // entries while values are in memory, and at first;
+	farLength     = mostExpected // entries at most once the disk is asked
+	leastExpected = 3            // entries from which it pays to hold those that a scan is expected to need
+	jumpsToAdapt  = 4            // begin after this many values that lie elsewhere than those before;
+	orderPerJump  = 4            // one of them is forgotten after this many that follow each other
+	largeValue    = 16 << 10     // bytes from which a value counts as one that lies elsewhere
+	orderedToEnd  = 64           // end after this many values that follow each other,
+	unaskedToEnd  = 32           // or after this many values that nobody asked for;
+	jumpsToReturn = 1000         // then begin again after this many values elsewhere
+
+	// How many bytes of values a scan reads ahead, beside the next value.
+	aheadPerEntry = 32 << 10 // of the ring
+	aheadMost     = 8 << 20
+)
+
+// unused has the readaheads that no scan uses. The memory of keys is never used again, as
+// users may still hold keys.
+var unused = sync.Pool{New: func() any { return new(readahead) }}
+
+func newReadahead(s *Scan, n int) *readahead {
+	r := unused.Get().(*readahead)
+	*r = readahead{scan: s, all: r.all}
+	r.grow(max(n, 2))
+	return r
+}
+
+// leave makes r free for other scans.
+func (r *readahead) leave() {
+	for _, a := range r.ring {
+		*a = Ahead{}
+	}
+	if r.scan, r.ring = nil, nil; len(r.all) <= farLength {
+		unused.Put(r)
+	}
+}
+
+// grow adds entries until there are n.
+func (r *readahead) grow(n int) {
+	had := len(r.ring)
+	if had >= n {
+		return
+	}
+	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head]) // the ring begins with its head
+	copy(r.all, r.ring)
+	if len(r.all) < n {
+		fresh := make([]Ahead, n-len(r.all))
+		r.all = slices.Grow(r.all, len(fresh))
+		for i := range fresh {
+			r.all = append(r.all, &fresh[i])
+		}
+	}
+	r.ring, r.head = r.all[:n], 0
+	// New memory for keys, in one piece: the user of an earlier scan may still hold its
+	// keys.
+	keys := make([]byte, (n-had)*aheadKey)
+	for i, a := range r.ring[had:] {
+		a.key = keys[i*aheadKey : i*aheadKey : (i+1)*aheadKey]
+	}
+}
+
+// resize makes it a ring of n entries, and forgets those that it has.
+func (r *readahead) resize(n int) {
+	r.head, r.ring = 0, r.ring[:min(n, len(r.ring))]
+	r.grow(n)
+}
+
+// begin starts to read ahead where the walk is. ok says that the walk is at an entry.
+func (r *readahead) begin(ok, turned bool) bool {
+	r.head, r.count, r.bytes, r.passed, r.turned, r.more = 0, 0, 0, 0, turned, ok
+	r.fill()
+	return r.count > 0
+}
+
+// move goes on to the next entry in the direction turned.
+func (r *readahead) move(turned bool) bool {
+	// The walk is at the far end of the ring: bring it back before it can turn.
+	if turned != r.turned {
+		return r.begin(r.turn() && r.scan.move(turned), turned)
+	}
+	r.pass()
+	if r.low() {
+		r.fill()
+	}
+	return r.count > 0
+}
+
+// low reports whether it is time to fill the ring: half a ring at a time, so that a refill
+// asks for many values at once.
+func (r *readahead) low() bool {
+	return r.count <= len(r.ring)/2 && (!r.guessed || r.count == 0)
+}
+
+// holds reports whether pass alone moves on, in the direction turned.
+func (r *readahead) holds(turned bool) bool {
+	return r.count-1 > len(r.ring)/2 && turned == r.turned && !(r.adaptive && r.idle())
+}
+
+// pass goes on to the next entry that is held.
+func (r *readahead) pass() {
+	if a := r.ring[r.head]; a.entry.Separated {
+		r.bytes -= a.entry.Handle.Length
+		r.unasked++
+		if a.asked {
+			r.unasked = 0
+			if r.ordered++; r.scan.jumped(&a.entry) {
+				r.ordered = 0
+			}
+		}
+	}
+	if r.head++; r.head == len(r.ring) {
+		r.head = 0
+	}
+	r.count, r.passed = r.count-1, r.passed+1
+}
+
+// turn brings the walk back to the user's entry.
+func (r *readahead) turn() bool {
+	at := r.ring[r.head]
+	ok := r.scan.seek(at.key, false)
+	for ok && r.scan.all && r.scan.walk.entry.Version != at.entry.Version {
+		ok = r.scan.move(false)
+	}
+	return ok
+}
+
+// current is the user's entry.
+func (r *readahead) current() *entry.Entry { return &r.ring[r.head].entry }
+
+// fill walks on until the ring is full, and asks for the separated values.
+func (r *readahead) fill() {
+	// A scan that goes on, and waits for the disk, has more values on their way.
+	if r.adaptive && r.far && r.passed >= len(r.ring) && len(r.ring) < farLength {
+		r.grow(min(2*len(r.ring), farLength))
+	}
+	r.guessed = r.guessed && r.passed == 0
+	most, room := min(uint64(len(r.ring))*aheadPerEntry, aheadMost), r.room()
+	first, before := r.count, r.bytes
+	for r.more && r.count < room && (r.count < 2 || r.bytes < most) {
+		a := r.ring[(r.head+r.count)%len(r.ring)]
+		a.take(r.scan.walk.entry)
+		r.count++
+		if e := &a.entry; e.Separated {
+			r.bytes += e.Handle.Length
+		}
+		r.more = r.scan.move(r.turned)
+	}
+	r.far = 2*uint64(r.ask(first)) > r.bytes-before
+	r.scan.waited = r.scan.waited || r.far
+}
+
+// room is how many entries r may hold: none beyond the limit, unless the user has passed
+// it because it went back.
+func (r *readahead) room() int {
+	if left := r.scan.limit - r.passed; left > 0 {
+		return min(left, len(r.ring))
+	}
+	return len(r.ring)
+}
+
+// ask asks for the values of the entries from place first on, and returns how many bytes the
+// disk was asked for. A loop after the walk takes 10 % less time than asking at each entry
+// of the walk.
+func (r *readahead) ask(first int) int64 {
+	values := r.scan.Values()
+	reads := values.Pin.Reads()
+	for i := first; i < r.count; i++ {
+		e := &r.ring[(r.head+i)%len(r.ring)].entry
+		if e.Separated && !values.Own(e) {
+			reads.Add(e)
+		}
+	}
+	return reads.Start()
+}
+
+// take makes e the entry.
+func (a *Ahead) take(e *entry.Entry) {
+	a.key = append(a.key[:0], e.Key...)
+	a.entry, a.asked = *e, false
+	a.entry.Key = a.key
+}
+
+// Asked notes that the user has read the separated value of the scan's entry. Call it before
+// the next move. If values lie far from each other, reading ahead begins, and Entry then
+// returns another pointer, to an entry of the same content. Values that lie one after the
+// other need no reading ahead.
+func (s *Scan) Asked() {
+	s.asked++
+	if r := s.readahead; r != nil {
+		r.ring[r.head].asked = true
+		return
+	}
+	jumped := s.jumped(s.walk.entry)
+	if s.adapts && s.stream.pass(s.pin, s.walk.entry, jumped) {
+		s.waited = true
+	}
+	switch {
+	case jumped:
+		if s.far += orderPerJump; s.far >= jumpsToAdapt*orderPerJump {
+			s.adapt()
+		}
+	case s.far > 0:
+		s.far--
+	}
+}
+
+// jumped reports whether the value of e, which was asked for, had to be waited
+// for: it lies elsewhere than the one before, or is large.
+func (s *Scan) jumped(e *entry.Entry) bool {
+	return s.locality.pass(s.pin, e) || e.Handle.Length >= largeValue
+}
+
+// adapt begins to read ahead.
+func (s *Scan) adapt() {
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
+	s.far = 0
+	r := newReadahead(s, nearLength)
+	r.adaptive = true
+	if r.begin(true, s.turned) {
+		s.readahead = r
+		s.simplify()
+	}
+}
+
+// idle reports whether adaptive reading ahead has been of no use for some time.
+func (r *readahead) idle() bool { return r.unasked >= unaskedToEnd || r.ordered >= orderedToEnd }
+
+// unadapt moves on and ends reading ahead. It first brings the walk back to the user's entry,
+// which stays in the readahead until the move.
+func (s *Scan) unadapt(turned bool) bool {
+	r := s.readahead
+	if r.unasked >= unaskedToEnd {
+		s.far = -(jumpsToReturn - jumpsToAdapt) * orderPerJump
+	}
+	s.readahead = nil
+	s.simplify()
+	ok := r.turn() && s.move(turned)
+	r.leave()
+	return ok
+}
+
+// note tells the habit how many values were read since the last seek.
+func (s *Scan) note() {
+	if s.habit == nil || !s.sought {
+		return
+	}
+	n := s.asked
+	if !s.waited {
+		n = min(n, 1) // reading ahead would have been of no use
+	}
+	s.habit.note(n)
+	s.asked, s.waited = 0, false
+}
+
+// expect makes the scan, which is about to seek, read ahead as many entries as it will
+// need: then all values that it needs are on their way before it waits for the first.
+func (s *Scan) expect() {
+	s.note()
+	s.sought = true
+	n := s.habit.expect()
+	guessed := n >= leastExpected
+	switch r := s.readahead; {
+	case r != nil:
+		if !guessed {
+			n = nearLength
+		}
+		r.resize(n)
+		r.guessed = guessed
+	case guessed:
+		r := newReadahead(s, n)
+		r.adaptive, r.guessed = true, true
+		s.readahead = r
+		s.simplify()
+	}
+}

@@ -1,0 +1,35 @@
+package scan
+
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Values reads separated values: the store's, and those of a transaction's own
+// writes in files. It is used by any number of goroutines.
+type Values struct {
+	Pin   *view.Pin
+	Files pending.Spill // nil: no own write is in a file
+}
+
+// Value returns a value that is valid until the Pin is released.
+func (v Values) Value(key []byte, e *entry.Entry) ([]byte, error) {
+	if v.Own(e) {
+		value, _, err := v.Files.Value(key, e, nil)
+		return value, err
+	}
+	return v.Pin.Value(key, e)
+}
+
+// OwnValue is view.Pin.OwnValue.
+func (v Values) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
+	if v.Own(e) {
+		return v.Files.Value(key, e, dst)
+	}
+	return v.Pin.OwnValue(key, e, dst)
+}
+
+// Own reports whether e is an own write of the transaction, with its value in Files.
+func (v Values) Own(e *entry.Entry) bool { return e.Version == rangedel.Pending && v.Files != nil }

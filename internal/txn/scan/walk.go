@@ -1,0 +1,429 @@
+package scan
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// walk is an iterator over what a transaction sees within bounds, in the pinned View and in
+// its own writes: the live entry of each key or, with all, every version and delete. A move
+// returns whether it has found an entry; w.entry is that entry until the next move.
+type walk struct {
+	src    iterator.Iterator
+	store  iterator.Iterator // the store's part of src
+	own    iterator.Iterator // the transaction's own writes in src; nil: there are none
+	ownLen int               // how many writes there were when own was made
+	clock  Clock             // for entries that expire
+	lo, hi []byte            // bounds of stored keys, [lo, hi)
+	at     entry.Version     // show no newer version
+	since  entry.Version     // show only newer versions
+	all    bool              // show all versions and deletes
+	cover  *rangedel.Cover   // what range deletes hide; nil: nothing; with all, src deals with that
+
+	storeCover *rangedel.Cover   // what range deletes of the store hide
+	ranges     []rangedel.Source // the transaction's own range deletes
+	pin        *view.Pin         // of the store's part
+	row        row               // deleted keys in a row that a move has passed
+	sure       sure              // the next entries, as far as they are foreseen
+
+	entry    *entry.Entry
+	touched  byte        // the last byte of its value
+	key      []byte      // the last key that was met, except in foreseen moves; unused with all
+	backward bool        // entry is &saved, and src is before its key; never with all
+	ahead    bool        // when backward: src is at an entry
+	saved    entry.Entry // the current entry when backward; its Key is key
+}
+
+// source sets src to the store's part, merged with own if that is not nil. cover is what range
+// deletes hide. A seek must follow.
+func (w *walk) source(own iterator.Iterator, cover *rangedel.Cover) {
+	w.src, w.own, w.cover = w.store, own, cover
+	if own != nil {
+		// Own entries have the greatest version, so they come before the store's for each key.
+		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
+	}
+	if !w.all {
+		w.sure.of, _ = w.src.(iterator.Foresighted)
+	} else if cover != nil {
+		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
+	}
+}
+
+// refresh adds what the transaction has written since the last call. A seek must follow.
+func (w *walk) refresh(p *pending.Writes) {
+	if p.Len() == w.ownLen {
+		return
+	}
+	if w.own != nil {
+		w.own.Close()
+	}
+	w.ownLen, w.ranges = p.Len(), p.Ranges()
+	w.source(p.Iterator(), w.coverOfAll())
+}
+
+// coverOfAll returns what range deletes of the store and of the transaction hide.
+func (w *walk) coverOfAll() *rangedel.Cover {
+	if len(w.ranges) == 0 {
+		return w.storeCover
+	}
+	return w.storeCover.WithPending(w.ranges...)
+}
+
+// sees reports whether a transaction that reads the version at sees entries of version v. It
+// always sees its own, which have the version tombstone.Pending.
+func sees(at, v entry.Version) bool { return v <= at || v == rangedel.Pending }
+
+// seekGE moves to the first entry whose key is key or greater.
+func (w *walk) seekGE(key []byte) bool {
+	if bytes.Compare(key, w.lo) < 0 {
+		key = w.lo
+	}
+	w.key = w.key[:0]
+	w.sure.forget()
+	return w.forwards(w.src.SeekGE(key))
+}
+
+// seekLT moves to the last entry whose key is less than key.
+func (w *walk) seekLT(key []byte) bool {
+	if bytes.Compare(key, w.hi) > 0 {
+		key = w.hi
+	}
+	w.key = w.key[:0]
+	w.sure.forget()
+	return w.backwards(w.src.SeekLT(key))
+}
+
+func (w *walk) move(turned bool) bool {
+	if turned {
+		return w.prev()
+	}
+	return w.next()
+}
+
+func (w *walk) next() bool {
+	switch {
+	case w.entry == nil:
+		return false
+	case w.backward:
+		return w.forwards(w.src.SeekGE(w.key))
+	}
+	return w.onwards()
+}
+
+// onwards moves forward from the entry. src is at it.
+func (w *walk) onwards() bool {
+	if w.sure.shift() || w.sure.due() && w.foresee() && w.sure.shift() {
+		return true
+	}
+	w.meet()
+	return w.forwards(w.src.Next())
+}
+
+// meet sets key to the key of the entry, which foreseen moves leave out.
+func (w *walk) meet() {
+	if w.sure.moved {
+		w.key = append(w.key[:0], w.entry.Key...)
+		w.sure.moved = false
+	}
+}
+
+// foresee asks src which of the next entries will be shown for sure.
+func (w *walk) foresee() bool {
+	until, least := w.hi, w.since+1
+	if w.cover != nil {
+		// Up to the end of the stretch, range deletes hide exactly what is older than least.
+		least = max(least, w.cover.Newest(w.entry.Key))
+		if w.cover.Err() != nil {
+			return false
+		}
+		if _, end := w.cover.Stretch(); end != nil && bytes.Compare(end, until) < 0 {
+			until = end
+		}
+	}
+	return w.sure.ask(until, least, w.at)
+}
+
+func (w *walk) prev() bool {
+	switch {
+	case w.entry == nil:
+		return false
+	case w.backward:
+		return w.backwards(w.ahead)
+	case w.all:
+		return w.backwards(w.src.Prev())
+	}
+	w.meet()
+	w.sure.forget()
+	// Before the current entry come newer versions of its key, which the reader does not see.
+	ok := w.src.Prev()
+	for newer := 1; ok && bytes.Equal(w.src.Entry().Key, w.key); newer++ {
+		if newer == patience {
+			ok = w.src.SeekLT(w.key)
+			break
+		}
+		ok = w.src.Prev()
+	}
+	return w.backwards(ok)
+}
+
+// patience is how many versions of a key that don't count are passed one by one; then a seek
+// skips the rest. hiddenPatience is the same for keys that a range delete hides.
+const (
+	patience       = 16
+	hiddenPatience = 4
+)
+
+// forwards goes on to the next entry to show. ok says that src is at an entry.
+func (w *walk) forwards(ok bool) bool {
+	w.backward, w.row.keys = false, 0
+	hidden := 0
+	for older, newer := 0, 0; ok; ok = w.src.Next() {
+		// A key with a long history is left by a seek rather than step by step, and so is
+		// what was written since the reader began.
+		switch {
+		case older == patience:
+			w.key = append(w.key, 0)
+			ok = w.src.SeekGE(w.key)
+			older, w.key = 0, w.key[:0] // what was sought may be a key
+		case newer == patience:
+			ok, newer = w.skipNewer(), 0
+		}
+		if !ok {
+			break
+		}
+		e := w.src.Entry()
+		// One hidden key after the other tells of a deleted range: runs know where it
+		// ends.
+		if hidden > hiddenPatience {
+			hidden = 0
+			if e = w.skipHidden(e); e == nil {
+				break
+			}
+		}
+		if e.Key[0] >= w.hi[0] && bytes.Compare(e.Key, w.hi) >= 0 {
+			break
+		}
+		if !sees(w.at, e.Version) {
+			newer++
+			continue
+		}
+		newer = 0
+		if !w.all {
+			if sameKey(e.Key, w.key) {
+				older++
+				continue
+			}
+			// The first version that is seen decides what the key shows.
+			older = 0
+			w.key = append(w.key[:0], e.Key...)
+			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
+				if w.cover.Err() != nil {
+					return w.failed()
+				}
+				hidden++
+				w.passes(e.Key, w.cover.Newest(e.Key))
+				continue
+			}
+		}
+		if w.shows(e) {
+			w.rowEnds(e.Key)
+			return w.show(e)
+		}
+		w.passOver(e)
+	}
+	w.rowEndsAtBound()
+	w.entry = nil
+	return false
+}
+
+// skipNewer goes on over what is newer than the reader sees, if src is at such an entry.
+// It reports whether src is at an entry.
+func (w *walk) skipNewer() bool {
+	return sees(w.at, w.src.Entry().Version) || w.src.SkipNewer(w.at)
+}
+
+// failed ends a move that doesn't know what range deletes hide.
+func (w *walk) failed() bool {
+	w.entry, w.row.keys = nil, 0
+	return false
+}
+
+// err says why the last move came to no entry: nil at the end.
+func (w *walk) err() error {
+	if err := w.src.Err(); err != nil || w.cover == nil {
+		return err
+	}
+	return w.cover.Err()
+}
+
+// show makes e the entry, and reads as much of its value as proves that a short one can
+// be read: the user has no guard on.
+func (w *walk) show(e *entry.Entry) bool {
+	w.entry = e
+	if n := len(e.Value); n > 0 {
+		w.touched = e.Value[n-1]
+	}
+	return true
+}
+
+// skipHidden goes on from e, where src is, over what a range delete hides if it
+// hides e too, and returns what src is at then, nil if nothing.
+func (w *walk) skipHidden(e *entry.Entry) *entry.Entry {
+	v := w.cover.Newest(e.Key)
+	if e.Version >= v {
+		return e
+	}
+	if v == rangedel.Pending {
+		w.rowEnds(e.Key)
+	}
+	_, end := w.cover.Stretch()
+	if end == nil {
+		end = w.hi
+	}
+	if !w.src.SkipGE(end, v) {
+		return nil
+	}
+	return w.src.Entry()
+}
+
+// sameKey is bytes.Equal for stored keys, which are never empty: neighbours most
+// often differ at the end.
+func sameKey(a, b []byte) bool {
+	last := len(a) - 1
+	return len(a) == len(b) && a[last] == b[last] && bytes.Equal(a, b)
+}
+
+// backwards goes back to the next entry to show. ok says that src is at an entry.
+func (w *walk) backwards(ok bool) bool {
+	if w.all {
+		return w.backwardsAll(ok)
+	}
+	w.backward, w.row.keys = true, 0
+	hidden := 0
+	for ok {
+		e := w.src.Entry()
+		if w.before(e.Key) {
+			break
+		}
+		// Versions come oldest first: which one counts is known before the next key.
+		var found bool
+		if found, ok = w.newest(e); w.src.Err() != nil {
+			break
+		}
+		if found && w.cover != nil && w.saved.Version < w.cover.Newest(w.key) {
+			if w.cover.Err() != nil {
+				return w.failed()
+			}
+			w.passes(w.key, w.cover.Newest(w.key))
+			if hidden++; ok && hidden > hiddenPatience {
+				ok = w.skipHiddenBack()
+			}
+			continue
+		}
+		if !found {
+			continue
+		}
+		if w.shows(&w.saved) {
+			w.rowEnds(w.key)
+			w.ahead = ok
+			return w.show(&w.saved)
+		}
+		w.passOver(&w.saved)
+	}
+	w.rowEndsAtBound()
+	w.entry = nil
+	return false
+}
+
+// backwardsAll is backwards for every version.
+func (w *walk) backwardsAll(ok bool) bool {
+	for ; ok; ok = w.src.Prev() {
+		e := w.src.Entry()
+		if w.before(e.Key) {
+			break
+		}
+		if sees(w.at, e.Version) && w.shows(e) {
+			return w.show(e)
+		}
+	}
+	w.entry = nil
+	return false
+}
+
+// before reports whether key is before the bounds. A bound of one byte, the first
+// of a keyspace, is compared most often.
+func (w *walk) before(key []byte) bool {
+	return (len(w.lo) > 1 || key[0] < w.lo[0]) && bytes.Compare(key, w.lo) < 0
+}
+
+// skipHiddenBack goes back from the entry that src is at, unless it must be met,
+// over what the range delete hides that hides w.key. It reports whether src is at
+// an entry.
+func (w *walk) skipHiddenBack() bool {
+	v := w.cover.Newest(w.key)
+	begin, _ := w.cover.Stretch()
+	if begin == nil {
+		begin = w.lo
+	}
+	if e := w.src.Entry(); e.Version >= v || bytes.Compare(e.Key, begin) < 0 {
+		return true
+	}
+	return w.src.SkipLT(begin, v)
+}
+
+// newest saves the newest entry up to w.at of the key of e, the oldest entry of
+// that key, where src is. It leaves src before the key, and reports whether there
+// was such an entry, and whether src is at an entry.
+func (w *walk) newest(e *entry.Entry) (found, ok bool) {
+	w.key = append(w.key[:0], e.Key...)
+	for older := 1; ; older++ {
+		if sees(w.at, e.Version) {
+			w.saved, found = *e, true
+		}
+		if older == patience {
+			return w.newestFromFront()
+		}
+		if ok = w.src.Prev(); !ok {
+			break
+		}
+		if e = w.src.Entry(); !sameKey(e.Key, w.key) {
+			break
+		}
+	}
+	w.saved.Key = w.key
+	return found, ok
+}
+
+// newestFromFront is newest for a key with a long history: that is passed by seeks,
+// from the newest version on.
+func (w *walk) newestFromFront() (found, ok bool) {
+	for ok = w.src.SeekGE(w.key); ok && sameKey(w.src.Entry().Key, w.key); ok = w.src.SkipNewer(w.at) {
+		if e := w.src.Entry(); sees(w.at, e.Version) {
+			w.saved, found = *e, true
+			w.saved.Key = w.key
+			break
+		}
+	}
+	if !ok && w.src.Err() != nil {
+		return false, false
+	}
+	return found, w.src.SeekLT(w.key)
+}
+
+// shows reports whether e, the newest of its key or, with all, any, is shown.
+func (w *walk) shows(e *entry.Entry) bool {
+	switch {
+	case e.Version <= w.since:
+		return false
+	case w.all:
+		return true
+	case e.Expires == 0:
+		return e.Kind != entry.Delete
+	}
+	return e.Live(w.clock.Now())
+}

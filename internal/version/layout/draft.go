@@ -1,0 +1,420 @@
+package layout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// How an edit is applied to a layout: step by step, to a draft of the next one.
+
+// ErrConflictingEdit says that an edit doesn't fit the layout: it names something
+// that isn't there, adds something that is, or names a dead record again. The
+// wrapping error says which.
+var ErrConflictingEdit = errors.New("edit does not fit the layout")
+
+// maxClock is how many clock samples a layout keeps. Beyond it the older half is
+// thinned.
+const maxClock = 512
+
+// maxFileNum leaves room above the greatest number that a file may have.
+const maxFileNum = 1 << 62
+
+// draft is a layout that an edit is being applied to. Older layouts share its
+// slices, so each is cloned before it is written to.
+type draft struct{ Layout }
+
+// Apply returns the layout after e, which must not be written to afterwards. It
+// returns an error that wraps ErrConflictingEdit if e doesn't fit. Apply does
+// nothing but compute: what the manifest accepts once, it accepts when it is read.
+func (l *Layout) Apply(e *Edit) (*Layout, error) {
+	d := &draft{*l}
+	d.cleanClose = e.CleanClose
+	if e.Scrub != (Scrub{}) {
+		d.scrub = e.Scrub
+	}
+	if e.DataKey.ID != (crypt.ID{}) {
+		d.dataKey = e.DataKey
+	}
+	for _, step := range []func(*Edit) error{
+		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.begin,
+	} {
+		if err := step(e); err != nil {
+			return nil, err
+		}
+	}
+	d.sampleClock(e.Clock)
+	d.unknown = appendNew(d.unknown, e.Unknown...)
+	return &d.Layout, nil
+}
+
+// spare is how many versions and file numbers a store must have left: used ones never come
+// back.
+const spare = 1 << 32
+
+// Sound returns an error for a layout that no store reaches, though each of its edits fits: a
+// floor above the last version, or versions or file numbers that are nearly used up.
+func (l *Layout) Sound() error {
+	floor := l.floor
+	for _, k := range l.keyspaces {
+		floor = max(floor, k.floor)
+	}
+	switch {
+	case floor > l.lastVersion:
+		return conflicting("history begins at version %d, and the last one is %d", floor, l.lastVersion)
+	case l.lastVersion > entry.MaxVersion-spare:
+		return conflicting("the last version is %d", l.lastVersion)
+	case l.nextFile > maxFileNum-spare:
+		return conflicting("the next file is %d", l.nextFile)
+	}
+	return nil
+}
+
+func conflicting(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrConflictingEdit, fmt.Sprintf(format, args...))
+}
+
+// appendNew appends without writing to memory that older layouts share.
+func appendNew[T any](s []T, more ...T) []T {
+	return append(s[:len(s):len(s)], more...)
+}
+
+func (d *draft) addSegments(e *Edit) error {
+	if len(e.AddSegments) == 0 {
+		return nil
+	}
+	d.segments = slices.Clone(d.segments)
+	for i := range e.AddSegments {
+		s := e.AddSegments[i]
+		if s.Kind != filename.Journal && s.Kind != filename.Value {
+			return conflicting("segment %d is of kind %v", s.Num, s.Kind)
+		}
+		if err := d.number(s.Num); err != nil {
+			return err
+		}
+		// In a snapshot Dead and States say what s has; here it would count twice.
+		s.state, s.dead = SegmentState{}, deadSet{}
+		d.segments = append(d.segments, &s)
+	}
+	slices.SortFunc(d.segments, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
+	if i := repeated(d.segments, func(s *Segment) entry.FileNum { return s.Num }); i >= 0 {
+		return conflicting("segment %d added, which is there", d.segments[i].Num)
+	}
+	return nil
+}
+
+// number checks a file number and raises nextFile above it.
+func (d *draft) number(n entry.FileNum) error {
+	if n == 0 || n > maxFileNum {
+		return conflicting("file number %d", n)
+	}
+	d.nextFile = max(d.nextFile, n+1)
+	return nil
+}
+
+// without returns a list without the elements that have the keys gone. ok is false
+// if one of them is not in the list, or is named twice.
+func without[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, ok bool) {
+	drop := make(map[K]bool, len(gone))
+	for _, k := range gone {
+		drop[k] = true
+	}
+	kept = make([]T, 0, len(list))
+	for _, x := range list {
+		if !drop[key(x)] {
+			kept = append(kept, x)
+		}
+	}
+	return kept, len(drop) == len(gone) && len(list)-len(kept) == len(drop)
+}
+
+// repeated finds the first element of a sorted list that has the key of the one before; -1: none.
+func repeated[T any, K comparable](list []T, key func(T) K) int {
+	for i := 1; i < len(list); i++ {
+		if key(list[i]) == key(list[i-1]) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (d *draft) changeRuns(e *Edit) error {
+	if len(e.DropRuns) == 0 && len(e.AddRuns) == 0 {
+		return nil
+	}
+	// A compaction may put a run in the place of one that it drops, so drop first.
+	runs, ok := without(d.runs, e.DropRuns, func(r *Run) RunID { return r.ID })
+	if !ok {
+		return conflicting("a run is dropped which is not there: one of %d", e.DropRuns)
+	}
+	d.runs = runs
+	for i := range e.AddRuns {
+		r := &e.AddRuns[i]
+		if err := d.fits(r); err != nil {
+			return err
+		}
+		d.runs = append(d.runs, r)
+	}
+	return d.distinctRuns()
+}
+
+// fits checks a run alone, and raises nextFile above its files.
+func (d *draft) fits(r *Run) error {
+	if len(r.Files) == 0 {
+		return conflicting("run %d has no files", r.ID)
+	}
+	for _, f := range r.Files {
+		if err := d.number(f.Num); err != nil {
+			return err
+		}
+	}
+	if r.ID > maxFileNum || r.Order > maxFileNum {
+		return conflicting("run %d has order %d", r.ID, r.Order)
+	}
+	if r.MinVersion > r.MaxVersion || slices.Compare(r.First, r.Last) > 0 {
+		return conflicting("the bounds of run %d are reversed", r.ID)
+	}
+	if r.Stamp != 0 && (r.MinVersion != r.Stamp || r.MaxVersion != r.Stamp) {
+		return conflicting("run %d is of version %d, and has versions %d to %d", r.ID, r.Stamp, r.MinVersion, r.MaxVersion)
+	}
+	for i := 1; i < len(r.Refs); i++ {
+		if r.Refs[i].Segment <= r.Refs[i-1].Segment {
+			return conflicting("the references of run %d don't ascend", r.ID)
+		}
+	}
+	return nil
+}
+
+// distinctRuns sorts the runs; no two may share id, order or a file.
+func (d *draft) distinctRuns() error {
+	ids := make(map[RunID]bool, len(d.runs))
+	files := make(map[entry.FileNum]bool) // a file in two runs would be removed with one of them
+	for _, r := range d.runs {
+		if ids[r.ID] {
+			return conflicting("run %d added, which is there", r.ID)
+		}
+		ids[r.ID] = true
+		for _, f := range r.Files {
+			if files[f.Num] {
+				return conflicting("file %d of run %d is named twice", f.Num, r.ID)
+			}
+			files[f.Num] = true
+		}
+	}
+	slices.SortFunc(d.runs, func(a, b *Run) int { return cmp.Compare(b.Order, a.Order) })
+	if i := repeated(d.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
+		return conflicting("runs %d and %d have one order", d.runs[i].ID, d.runs[i-1].ID)
+	}
+	return nil
+}
+
+// bury adds dead records.
+func (d *draft) bury(e *Edit) error {
+	if len(e.Dead) == 0 {
+		return nil
+	}
+	d.segments = slices.Clone(d.segments)
+	for i := range e.Dead {
+		dead := &e.Dead[i]
+		at, found := d.findSegment(dead.Segment)
+		if !found {
+			return conflicting("dead records in segment %d, which is not there", dead.Segment)
+		}
+		for i := 1; i < len(dead.Granules); i++ {
+			if dead.Granules[i] <= dead.Granules[i-1] {
+				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
+			}
+		}
+		s := *d.segments[at] // a copy: older layouts have the original
+		if n := len(dead.Granules); n > 0 && uint64(dead.Granules[n-1])*Granule >= s.FileBytes {
+			return conflicting("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
+		}
+		grown, dup, ok := s.dead.with(dead.Granules, dead.Bytes)
+		if !ok {
+			return conflicting("granule %d of segment %d is dead already", dup, s.Num)
+		}
+		s.dead = grown
+		d.segments[at] = &s
+	}
+	return nil
+}
+
+func (d *draft) moveSegments(e *Edit) error {
+	if len(e.States) == 0 {
+		return nil
+	}
+	d.segments = slices.Clone(d.segments)
+	for _, st := range e.States {
+		at, found := d.findSegment(st.Num)
+		if !found {
+			return conflicting("segment %d changes state and is not there", st.Num)
+		}
+		switch {
+		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.Life.IsZero()):
+			return conflicting("segment %d is live and has a remap", st.Num)
+		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
+			return conflicting("segment %d is relocated to segment %d with remap %d", st.Num, st.Target, st.Map)
+		}
+		s := *d.segments[at]
+		s.state = st
+		d.segments[at] = &s
+		if st.Status == Relocated {
+			if err := d.number(st.Map); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *draft) dropSegments(e *Edit) error {
+	if len(e.DropSegments) == 0 {
+		return nil
+	}
+	kept, ok := without(d.segments, e.DropSegments, func(s *Segment) entry.FileNum { return s.Num })
+	if !ok {
+		return conflicting("a segment is dropped which is not there: one of %d", e.DropSegments)
+	}
+	d.segments = kept
+	return nil
+}
+
+// use counts anew which segments runs and relocated segments need, and checks that all of
+// these are there.
+func (d *draft) use(*Edit) error {
+	d.usage = make([]Usage, len(d.segments))
+	for _, r := range d.runs {
+		for _, ref := range r.Refs {
+			at, found := d.findSegment(ref.Segment)
+			if !found {
+				return conflicting("run %d refers to segment %d, which is not there", r.ID, ref.Segment)
+			}
+			u := &d.usage[at]
+			// A subtraction, as a damaged count could overflow a sum.
+			if ref.Records > d.segments[at].Records-d.segments[at].dead.count-u.Records {
+				return conflicting("more entries than records: segment %d has %d, %d are dead, runs refer to %d",
+					ref.Segment, d.segments[at].Records, d.segments[at].dead.count, u.Records+ref.Records)
+			}
+			u.Runs++
+			u.Records += ref.Records
+			u.Bytes += ref.Bytes
+		}
+	}
+	for i, s := range d.segments {
+		if s.dead.count > s.Records {
+			return conflicting("segment %d has %d records, %d are dead", s.Num, s.Records, s.dead.count)
+		}
+		if s.state.Status == Relocated {
+			at, found := d.findSegment(s.state.Target)
+			if !found {
+				return conflicting("segment %d is relocated to segment %d, which is not there", d.segments[i].Num, s.state.Target)
+			}
+			d.usage[at].Sources++
+			// Handles still name the source, but the records are the target's.
+			d.usage[at].Moved += d.usage[i].Records
+		}
+	}
+	return nil
+}
+
+// advance raises the numbers that only grow.
+func (d *draft) advance(e *Edit) error {
+	if e.LastVersion != 0 && e.LastVersion < d.lastVersion ||
+		e.Floor != 0 && e.Floor < d.floor ||
+		e.FlushedTo != 0 && e.FlushedTo < d.flushedTo {
+		return conflicting("last version, floor or flushed segment goes back: %d, %d, %d after %d, %d, %d",
+			e.LastVersion, e.Floor, e.FlushedTo, d.lastVersion, d.floor, d.flushedTo)
+	}
+	d.lastVersion = max(d.lastVersion, e.LastVersion)
+	d.floor = max(d.floor, e.Floor)
+	d.flushedTo = max(d.flushedTo, e.FlushedTo)
+	d.nextFile = max(d.nextFile, e.NextFile, d.flushedTo+1)
+	if e.NextFile > maxFileNum || e.FlushedTo > maxFileNum {
+		return conflicting("file number %d", max(e.NextFile, e.FlushedTo))
+	}
+	return d.advanceEnds(e)
+}
+
+func (d *draft) advanceEnds(e *Edit) error {
+	if len(e.JournalEnds) == 0 && e.FlushedTo == 0 {
+		return nil
+	}
+	old := d.ends
+	d.ends = slices.Clone(old)
+	for _, j := range e.JournalEnds {
+		if err := d.number(j.File); err != nil {
+			return err
+		}
+		at, found := slices.BinarySearchFunc(old, j.File, func(x frame.End, n entry.FileNum) int { return cmp.Compare(x.File, n) })
+		switch {
+		case !found:
+			d.ends = append(d.ends, j)
+		case j.Offset < d.ends[at].Offset || j.Number < d.ends[at].Number:
+			return conflicting("the durable end of journal segment %d goes back", j.File)
+		case j.Life != d.ends[at].Life:
+			return conflicting("journal segment %d is another file than before", j.File)
+		case j.Number == d.ends[at].Number && j != d.ends[at]:
+			return conflicting("frame %d of journal segment %d is another one than before", j.Number, j.File)
+		default:
+			d.ends[at] = j
+		}
+	}
+	slices.SortFunc(d.ends, func(a, b frame.End) int { return cmp.Compare(a.File, b.File) })
+	if i := repeated(d.ends, func(e frame.End) entry.FileNum { return e.File }); i >= 0 {
+		return conflicting("journal segment %d has two durable ends", d.ends[i].File)
+	}
+	flushed := 0
+	// The end of the last flushed segment stays, as the replay begins there.
+	for flushed+1 < len(d.ends) && d.ends[flushed+1].File <= d.flushedTo {
+		flushed++
+	}
+	d.ends = d.ends[flushed:]
+	return nil
+}
+
+// begin adds sessions, and forgets the oldest ones.
+func (d *draft) begin(e *Edit) error {
+	for _, s := range e.Sessions {
+		if n := len(d.sessions); n > 0 && s.Number != d.sessions[n-1].Number+1 {
+			return conflicting("session %d follows session %d", s.Number, d.sessions[n-1].Number)
+		}
+		d.sessions = append(slices.Clip(d.sessions), s)
+	}
+	d.sessions = d.sessions[max(len(d.sessions)-maxSessions, 0):]
+	return nil
+}
+
+// sampleClock adds samples of newer versions, forgets those that only history below
+// all floors needs, and thins the older half when there are many.
+func (d *draft) sampleClock(samples []ClockSample) {
+	d.clock = slices.Clone(d.clock)
+	for _, c := range samples {
+		if n := len(d.clock); n == 0 || c.Version > d.clock[n-1].Version {
+			d.clock = append(d.clock, c)
+		}
+	}
+	// The newest sample at or below the floor stays: it says when the floor was new.
+	old := 0
+	floor := d.leastFloor()
+	for old+1 < len(d.clock) && d.clock[old+1].Version <= floor {
+		old++
+	}
+	d.clock = d.clock[old:]
+	if len(d.clock) > maxClock {
+		// So the distance between samples grows with their age, and few samples
+		// reach back far.
+		kept := d.clock[:0]
+		for i, c := range d.clock {
+			if i%2 == 0 || i > maxClock/2 {
+				kept = append(kept, c)
+			}
+		}
+		d.clock = kept
+	}
+}

@@ -1,0 +1,59 @@
+package layout
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Session is one opening of the store for writing that has recorded an edit. Two copies of a store
+// that both go on have different ones from there on, however alike their other numbers are.
+type Session struct {
+	Number uint64    // the first session of a store has 1, each further one the next number
+	ID     uint64    // random
+	Found  frame.End // where the journal ended that it found: its own segments follow; zero: there was none
+}
+
+// maxSessions is how many sessions a layout knows, the newest ones.
+const maxSessions = 64
+
+// Sessions are the newest sessions of a store, ascending.
+type Sessions []Session
+
+// Continue reports whether the store of s is a later state of the one of from. It is false if
+// they don't tell, as there were more than 64 sessions between. Any store continues one without
+// sessions, as earlier releases have written it.
+func (s Sessions) Continue(from Sessions) bool {
+	if len(from) == 0 {
+		return true
+	}
+	last := from[len(from)-1].Number
+	knowsLast := false
+	for _, now := range s {
+		i := slices.IndexFunc(from, func(old Session) bool { return old.Number == now.Number })
+		if i >= 0 && from[i].ID != now.ID {
+			return false
+		}
+		knowsLast = knowsLast || now.Number == last
+	}
+	return knowsLast
+}
+
+// Last is the number of the newest session; 0: there was none.
+func (s Sessions) Last() uint64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)-1].Number
+}
+
+// Found reports whether a journal that had this last frame while the session n was the newest one
+// is the journal that the next session has found. It is, if there is no next session.
+func (s Sessions) Found(n uint64, last frame.Name) bool {
+	i := slices.IndexFunc(s, func(x Session) bool { return x.Number > n })
+	if i < 0 || last.Number == 0 {
+		return true
+	}
+	found := s[i].Found.Name
+	return found.Number > last.Number || found == last
+}

@@ -1,0 +1,189 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// How the directories of a store are taken that is made from another one.
+
+// Absent returns errs.ErrExist if there is something under the name of a directory.
+func Absent(fsys vfs.FS, dir string) error {
+	_, err := fsys.Stat(filepath.Clean(dir)) // "" is the directory of the process
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: %s must not be there", errs.ErrExist, dir)
+	case notThere(err):
+		return nil
+	}
+	return err
+}
+
+// Claim holds the directories of a store that is being made from another one: open, locked,
+// and without a file of a store when they were claimed. So every file of a store that is in
+// them at the end belongs to the new one.
+type Claim struct {
+	FS      vfs.Dirs // has the directories
+	Options Options  // names the directories as Resolve has left them; its FS is FS
+
+	base  vfs.FS
+	made  []string // directories that were not there
+	locks []io.Closer
+}
+
+// NewClaim makes the directories of o, unless they exist, and locks them. open opens them;
+// nil = o.FS.OpenDirs. It returns errs.ErrExist if a directory is not empty (see empty), and
+// a *errs.LockedError if somebody else has the lock. After an error it removes what it made,
+// as far as that is possible.
+func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, error) {
+	if open == nil {
+		open = o.FS.OpenDirs
+	}
+	c := &Claim{base: o.FS, Options: o}
+	if err := c.take(&c.Options, open); err != nil {
+		return nil, c.release(err)
+	}
+	return c, nil
+}
+
+func (c *Claim) take(o *Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
+	o.Resolve()
+	for _, dir := range o.dirs() {
+		if err := o.empty(dir, c.base); err != nil {
+			return err
+		}
+		if _, err := o.FS.Stat(dir); notThere(err) {
+			c.made = append(c.made, dir)
+		}
+	}
+	if err := MakeDirs(*o); err != nil {
+		return err
+	}
+	if c.FS, err = open(o.dirs()...); err != nil {
+		return err
+	}
+	o.FS = c.FS
+	o.Resolve() // what was made or opened now may be one directory
+	for _, dir := range o.dirs() {
+		lock, err := c.FS.Lock(lockPath(dir), false, "")
+		if err != nil {
+			return err
+		}
+		// Until now another process may have been at work here.
+		if err := o.empty(dir, c.base); err != nil {
+			return errors.Join(err, lock.Close())
+		}
+		c.locks = append(c.locks, lock)
+	}
+	return nil
+}
+
+// Close lets go of the directories. Unless err is nil, the store was not finished: then
+// Close removes what is there of it, and the directories that were made for it. It returns err,
+// or what goes wrong here.
+func (c *Claim) Close(err error) error {
+	if err != nil {
+		c.clear()
+	}
+	return c.release(err)
+}
+
+// clear removes the files of the store. SUPER is first, then the manifest, as without them
+// the others are no store.
+func (c *Claim) clear() {
+	order := func(n filename.Name) int {
+		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, n.Kind)
+	}
+	for _, dir := range c.Options.dirs() {
+		names, _ := c.FS.List(dir)
+		var files []filename.Name
+		for _, base := range names {
+			if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock {
+				files = append(files, name)
+			}
+		}
+		slices.SortStableFunc(files, func(a, b filename.Name) int { return order(b) - order(a) })
+		for _, name := range files {
+			_ = c.FS.Remove(filepath.Join(dir, name.String()))
+		}
+	}
+}
+
+// release gives up the locks and the directories. After an error it removes the files of
+// the locks, and the directories that were made, if they are empty.
+func (c *Claim) release(err error) error {
+	var closing error
+	for i, lock := range c.locks {
+		closing = errors.Join(closing, lock.Close())
+		if err != nil {
+			_ = c.FS.Remove(lockPath(c.Options.dirs()[i]))
+		}
+	}
+	if c.FS != nil {
+		closing = errors.Join(closing, c.FS.Close())
+	}
+	if err == nil {
+		return closing
+	}
+	// One directory may lie in the other: the inner one is removed first.
+	slices.SortFunc(c.made, func(a, b string) int { return len(b) - len(a) })
+	for _, dir := range c.made {
+		_ = c.base.Remove(dir)
+	}
+	return err
+}
+
+func lockPath(dir string) string { return filepath.Join(dir, filename.Of(filename.Lock, 0)) }
+
+// empty returns errs.ErrExist if a directory has anything in it but the other directory, a
+// lock, and names that are Harmless. base also knows names above the directories.
+func (o *Options) empty(dir string, base vfs.FS) error {
+	names, err := o.FS.List(dir)
+	if err != nil && !notThere(err) {
+		return err
+	}
+	if slices.Contains(names, filename.Of(filename.Super, 0)) {
+		return fmt.Errorf("%w: %s has one", errs.ErrExist, dir)
+	}
+	for _, name := range names {
+		if name == filename.Of(filename.Lock, 0) || Harmless(name) || o.leads(base, filepath.Join(dir, name)) {
+			continue
+		}
+		return fmt.Errorf("%w: %s holds %s, and the new store wants an empty directory; if it was cut here before, remove the directory",
+			errs.ErrExist, dir, name)
+	}
+	return nil
+}
+
+// leads reports whether path is one of the directories, or one of them lies below it. In directories
+// that are held open, fsys knows nothing above them: there the names decide.
+func (o *Options) leads(fsys vfs.FS, path string) bool {
+	for _, at := range o.dirs() {
+		if absolute(path) == absolute(at) || vfs.Same(fsys, path, at) {
+			return true
+		}
+		at = absolute(at)
+		for below := ""; at != below; at = filepath.Dir(at) {
+			if vfs.Same(fsys, absolute(path), at) {
+				return true
+			}
+			below = at
+		}
+	}
+	return false
+}
+
+// absolute returns a name that has all directories above in it.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return filepath.Clean(path)
+}

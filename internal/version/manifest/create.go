@@ -1,0 +1,284 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+// CreateOptions is the identity of a new store.
+type CreateOptions struct {
+	UUID    [16]byte // random; names the store in every file
+	Seed    uint64   // random; of the key hash
+	Created int64    // Unix milliseconds
+
+	Ring *crypt.Ring // only for Write; nil: the store is plain. Create uses Options.Keys instead
+}
+
+// firstManifest is the number of the manifest that Create makes.
+const firstManifest = 1
+
+// firstKeyring is the number of the keyring of a new store.
+const firstKeyring = 1
+
+// Create makes a store in the directories, which exist, and opens its log. A crash at any
+// moment leaves a directory in which Create can begin again, or a whole store. It returns
+// errs.ErrExist if there is a store, errs.ErrForeign if the directory holds other things, and
+// *errs.Corruption if it holds files of a store that has lost its SUPER. The caller holds the
+// store's lock.
+func Create(o Options, c CreateOptions) (*Log, error) {
+	if o.ReadOnly {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
+	}
+	if _, err := ReadSuper(o.FS, o.Dir); err == nil {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrExist)
+	} else if !errors.Is(err, errs.ErrNotExist) {
+		return nil, err
+	}
+	halfMade, err := vacant(o)
+	if err != nil {
+		return nil, err
+	}
+	// The manifest goes first: as long as SUPER is there, even without its
+	// bytes, another Create finds a half-made store.
+	for _, name := range halfMade {
+		if err := o.FS.Remove(filepath.Join(o.Dir, name)); err != nil {
+			return nil, fmt.Errorf("remove the rest of a store that was not finished: %w", err)
+		}
+	}
+	if err := o.FS.SyncDir(o.Dir); err != nil {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
+	}
+	begin, err := c.begin(&o)
+	if err == nil {
+		err = Write(o, c, begin)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
+	}
+	return Open(o)
+}
+
+// begin makes the keys of a new store, if it is to be encrypted, and its layout.
+func (c *CreateOptions) begin(o *Options) (l *layout.Layout, err error) {
+	if o.Keys == nil {
+		return layout.New(), nil
+	}
+	if c.Ring, err = o.Keys(c.UUID, true); err != nil {
+		return nil, err
+	}
+	return layout.New().Apply(&layout.Edit{DataKey: layout.DataKey{ID: c.Ring.Current()}})
+}
+
+// MakeDirs makes the directories of a new store, unless they exist.
+func MakeDirs(o Options) error {
+	for _, dir := range o.dirs() {
+		if err := makeDir(o.FS, dir); err != nil {
+			return fmt.Errorf("create a store: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeDir makes a directory and those above it, durably. Each is made only when
+// the name of the one above is durable. So after a crash at any moment at most the
+// name of the last one is not durable, and the next makeDir syncs that.
+func makeDir(fsys vfs.FS, dir string) error {
+	var missing []string // the deepest first
+	at := dir
+	for filepath.Dir(at) != at {
+		_, err := fsys.Stat(at)
+		if err == nil {
+			break
+		}
+		if !notThere(err) {
+			return err
+		}
+		missing = append(missing, at)
+		at = filepath.Dir(at)
+	}
+	// Without permission to read the directory above, this process can't have made
+	// the one below.
+	if err := fsys.SyncDir(filepath.Dir(at)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	for _, dir := range slices.Backward(missing) {
+		if err := fsys.MkdirAll(dir); err != nil {
+			return err
+		}
+		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
+// store exists when SUPER's first slot and the directory are synced. All files that the
+// layout names are there, and durable. Neither name may exist. With CreateOptions.Ring the
+// store is encrypted under its current key: the layout names that, and the file with the keys
+// is there.
+func Write(o Options, c CreateOptions, l *layout.Layout) error {
+	s := Super{
+		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
+	}
+	if c.Ring != nil {
+		s.Required = encrypted
+	}
+	if o.separate() {
+		s.Session = newSession()
+		// Values that are there already are those of this store: its SUPER says so.
+		if len(l.Runs())+len(l.Segments()) > 0 {
+			v := valueDir{dir: o.ValueDir, key: valuesKey(c.Ring)}
+			if err := v.create(o.FS, &s); err != nil {
+				return err
+			}
+		}
+	}
+	f, _, end, err := writeManifest(o, &s, firstManifest, frame.Name{}, l, c.Ring)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	s.record(end)
+	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
+		return err
+	}
+	err = s.writeSlot(f, storeKey(c.Ring))
+	// Only then the second slot: from the first slot on, a crash leaves a whole store.
+	if err == nil {
+		err = o.FS.SyncDir(o.Dir)
+	}
+	if err == nil {
+		err = s.writeSlot(f, storeKey(c.Ring))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Look says whether Open would refuse the directory for good. It needs no lock and
+// writes nothing. It returns errs.ErrKey if Options.Keys is set for a plain store or nil for
+// an encrypted one, errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values are elsewhere,
+// or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for
+// damage: what seems damaged may be another process at work.
+func Look(o Options) error {
+	s, err := ReadSuper(o.FS, o.Dir)
+	if err == nil {
+		err = o.Keys.fit(&s)
+	}
+	// What an encrypted store says of its values is seen with the keys only.
+	if err == nil && !s.Encrypted() {
+		_, _, err = readValueSuper(&o, &s, nil)
+	}
+	switch {
+	case errors.Is(err, errs.ErrKey), errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
+		return err
+	case !errors.Is(err, errs.ErrNotExist):
+		return nil
+	}
+	if _, refused := vacant(o); errors.Is(refused, errs.ErrForeign) {
+		return refused
+	}
+	return err
+}
+
+// vacant lists the remains of an unfinished Create; any other file of a store
+// or of another program is an error. A directory that is not there is vacant.
+func vacant(o Options) (remains []string, err error) {
+	names, err := o.FS.List(o.Dir)
+	if err != nil && !notThere(err) {
+		return nil, fmt.Errorf("create a store: %w", err)
+	}
+	var damage error
+	for _, base := range names {
+		name, ours := filename.Parse(base)
+		switch {
+		case !ours && !Harmless(base) && !o.leads(o.FS, filepath.Join(o.Dir, base)):
+			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
+		case !ours || name.Kind == filename.Lock:
+		// SUPER is all zeros, as ReadSuper has found. No file is encrypted under the keys yet.
+		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring) && unusedKeyring(o, base):
+			remains = append(remains, base)
+		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
+			remains = append([]string{base}, remains...)
+		default:
+			damage = lostSuper(o.Dir, base)
+		}
+	}
+	if damage == nil && o.separate() {
+		damage = vacantValueDir(&o)
+	}
+	if damage != nil {
+		return nil, damage
+	}
+	return remains, nil
+}
+
+// Harmless reports names that may lie in the directory of a new store.
+func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
+
+// unusedManifest reports whether the first manifest is one of ours, or without content,
+// and as short as Create leaves it. Then no edit was ever appended to it.
+func unusedManifest(o Options, base string) bool {
+	begin := layout.New().Snapshot()
+	begin.DataKey.ID = crypt.ID{1}
+	frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
+	most := fileHeader + len(frame) + frameExtra
+	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
+	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
+}
+
+// unusedKeyring reports whether the first keyring may be one of ours. No file is under its keys.
+func unusedKeyring(o Options, base string) bool {
+	p, err := readFile(o.FS, filepath.Join(o.Dir, base), 512)
+	return err == nil && keyring.Unfinished(p)
+}
+
+// writeManifest makes the manifest num with a snapshot of the layout, and syncs it
+// and its name. previous is the last frame of the manifest before. On an error it removes the file.
+func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end frame.Cursor, err error) {
+	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
+	version := uint16(fileVersion)
+	if ring != nil {
+		version = fileEncrypted
+	}
+	p := encodeFileHeader(s.UUID, num, previous, version)
+	enc = newEncryption(ring, s.UUID, num)
+	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
+	if ring != nil {
+		first.Tag = previous.Tag
+	}
+	snapshot, end, err := encodeFrame(manifestIdentity(s.UUID, num), enc, first, frame.Snapshot, l.Snapshot())
+	if err != nil {
+		return nil, nil, end, err
+	}
+	if f, err = o.FS.Create(path); err != nil {
+		return nil, nil, end, err
+	}
+	_, err = f.WriteAt(append(p, snapshot...), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = o.FS.SyncDir(o.Dir)
+	}
+	if err != nil {
+		return nil, nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
+	}
+	return f, enc, end, nil
+}

@@ -1,0 +1,120 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/dump"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// DumpSuper annotates the SUPER file b that d shows. No checksum is checked.
+func DumpSuper(d *dump.Writer, b []byte) {
+	for off := 0; off+slotSize <= len(b); off += slotSize {
+		d.Section(fmt.Sprintf("slot %d", off/slotSize))
+		d.Bytes(off, 8, "magic")
+		d.U16(off+8, "format major", "format minor")
+		d.U32(off+12, "reserved")
+		d.Field(off+16, 8, "required features", "%#x", binary.LittleEndian.Uint64(b[off+16:]))
+		d.Field(off+24, 8, "optional features", "%#x", binary.LittleEndian.Uint64(b[off+24:]))
+		d.Field(off+32, 16, "uuid", "")
+		if s := (Super{Required: binary.LittleEndian.Uint64(b[off+16:])}); s.Encrypted() {
+			dumpEncryptedSlot(d, off)
+		} else {
+			d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
+			d.U64(off+56, "created", "manifest", "epoch", "durable frame", "session", "session before")
+			dumpSlotName(d, off+104)
+			d.Field(off+128, slotSumAt-128, "reserved", "")
+		}
+		d.U32(off+slotSumAt, "checksum")
+		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
+	}
+}
+
+// dumpEncryptedSlot shows the fields of a slot that need keys, and those in their places.
+func dumpEncryptedSlot(d *dump.Writer, off int) {
+	d.Field(off+48, 24, "reserved", "")
+	d.U64(off+72, "epoch")
+	dumpSlotName(d, off+80)
+	d.Field(off+104, slotLifeAt-104, "reserved", "")
+	dumpLife(d, off+slotLifeAt)
+	d.Field(off+slotTextAt, slotTextSize, "encrypted", "")
+	d.Field(off+slotTagAt, crypt.TagSize, "tag", "")
+	d.Field(off+slotTagAt+crypt.TagSize, slotSumAt-slotTagAt-crypt.TagSize, "reserved", "")
+}
+
+func dumpSlotName(d *dump.Writer, off int) {
+	d.U32(off, "reserved", "checksum of the durable frame")
+	d.Field(off+8, crypt.TagSize, "its tag", "")
+}
+
+func dumpLife(d *dump.Writer, off int) {
+	d.U8(off, "cipher")
+	d.Field(off+1, 7, "reserved", "")
+	d.Field(off+8, 16, "data key", "")
+	d.Field(off+24, 16, "life", "")
+}
+
+// Dump annotates the manifest b that d shows. No checksum is checked, and
+// damage is shown as what it would mean.
+func Dump(d *dump.Writer, b []byte) {
+	d.Section("manifest header")
+	d.Bytes(0, 8, "magic")
+	d.U16(8, "version", "header size")
+	d.U32(12, "reserved")
+	d.U64(16, "number")
+	d.Field(24, 16, "uuid", "")
+	d.U64(40, "previous", "its last frame")
+	d.U32(56, "checksum of that", "checksum")
+	encrypted := len(b) >= fileHeader && binary.LittleEndian.Uint16(b[8:]) == fileEncrypted
+	for off := fileHeader; off+frame.HeaderSize <= len(b); {
+		off = dumpFrame(d, b, off, encrypted)
+	}
+}
+
+// dumpFrame returns where the next frame begins.
+func dumpFrame(d *dump.Writer, b []byte, off int, encrypted bool) int {
+	d.Section("frame")
+	end := frame.Dump(d, b, off)
+	if n := end - off - frame.HeaderSize; encrypted && n >= frameExtra {
+		at := off + frame.HeaderSize
+		d.Field(at, crypt.TagSize, "tag of the frame before", "")
+		dumpLife(d, at+crypt.TagSize)
+		d.Field(at+framePrefix, n-frameExtra, "encrypted", "")
+		d.Field(end-crypt.TagSize, crypt.TagSize, "tag", "")
+		return end
+	}
+	w := wire{p: b[off+frame.HeaderSize : end]}
+	for {
+		at := end - len(w.p)
+		tag, required, value, more := w.tlv()
+		if !more {
+			break
+		}
+		name, text := describe(tag, value)
+		d.Field(at, tlvHeader, "field", "%d %s, required %v, %d bytes", tag, name, required, len(value))
+		if len(value) > 0 {
+			d.Field(at+tlvHeader, len(value), name, "%s", text)
+		}
+	}
+	if len(w.p) > 0 {
+		d.Field(end-len(w.p), len(w.p), "padding", "")
+	}
+	return end
+}
+
+// describe returns the name that docs/format.md has for the tag, and what the value means.
+func describe(tag uint16, value []byte) (name, text string) {
+	for i := range editFields {
+		if f := &editFields[i]; f.tag == tag {
+			w := wire{p: value}
+			text = f.show(&w)
+			if err := w.end(); err != nil {
+				text = err.Error()
+			}
+			return f.name, text
+		}
+	}
+	return "unknown", ""
+}

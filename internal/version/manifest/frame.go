@@ -1,0 +1,280 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// The file of a manifest: its header, the frames that hold a snapshot and edits, and the rule that
+// tells a torn tail from damage.
+
+const (
+	fileMagic     = "BROCKMAN"
+	fileVersion   = 2
+	fileEncrypted = 3 // version of one whose frames are encrypted
+	fileHeader    = 64
+	fileSumAt     = 60
+)
+
+func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
+	return checksum.New(uuid, byte(filename.Manifest), uint64(num))
+}
+
+// encodeFileHeader makes the header of the manifest num. previous is the last frame of the
+// manifest before. The checksum of the header is the Chain of the first frame.
+func encodeFileHeader(uuid [16]byte, num entry.FileNum, previous frame.Name, version uint16) []byte {
+	p := make([]byte, fileHeader)
+	le := binary.LittleEndian
+	copy(p, fileMagic)
+	le.PutUint16(p[8:], version)
+	le.PutUint16(p[10:], fileHeader)
+	le.PutUint64(p[16:], uint64(num))
+	copy(p[24:40], uuid[:])
+	le.PutUint64(p[40:], uint64(previous.File))
+	le.PutUint64(p[48:], previous.Number)
+	le.PutUint32(p[56:], previous.Sum)
+	le.PutUint32(p[fileSumAt:], manifestIdentity(uuid, num).Sum(0, p[:fileSumAt]))
+	return p
+}
+
+// header is what the header of a manifest says.
+type header struct {
+	chain     uint32 // of the first frame
+	encrypted bool
+	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
+}
+
+func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
+	name := filename.Of(filename.Manifest, num)
+	le := binary.LittleEndian
+	if len(p) < fileHeader {
+		return h, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
+	}
+	chain := le.Uint32(p[fileSumAt:])
+	if chain != manifestIdentity(uuid, num).Sum(0, p[:fileSumAt]) {
+		reason := "the header's checksum is wrong"
+		if string(p[:8]) == fileMagic && [16]byte(p[24:40]) != uuid {
+			reason = "the file belongs to another store"
+		}
+		return h, errs.NewCorruption(name, 0, "%s", reason)
+	}
+	v, size := le.Uint16(p[8:]), le.Uint16(p[10:])
+	if v != fileVersion && v != fileEncrypted || size != fileHeader || le.Uint32(p[12:]) != 0 {
+		return h, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
+	}
+	previous := frame.Name{File: entry.FileNum(le.Uint64(p[40:])), Number: le.Uint64(p[48:]), Sum: le.Uint32(p[56:])}
+	return header{chain, v == fileEncrypted, previous}, nil
+}
+
+// firstFrame is where the first frame goes, behind a header whose checksum is chain.
+func firstFrame(chain uint32) frame.Cursor {
+	return frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
+}
+
+// encodeFrame makes the frame of e at the place at, and returns where the next one goes. A
+// nil encryption leaves it plain.
+func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind frame.Kind, e *layout.Edit) (p []byte, next frame.Cursor, err error) {
+	h := frame.Header{
+		Kind:   kind,
+		Chain:  at.Chain,
+		Number: at.Next, // Unsynced is 0: each frame is synced before the next is written
+	}
+	p = make([]byte, frame.HeaderSize, 512)
+	if enc != nil {
+		p = append(p, make([]byte, framePrefix)...)
+	}
+	p = AppendEdit(p, e)
+	for len(p)%8 != 0 {
+		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
+	}
+	if enc != nil {
+		payload, err := enc.encrypt(p[frame.HeaderSize:], &h, at)
+		if err != nil {
+			return nil, at, err
+		}
+		p = append(p[:frame.HeaderSize], payload...)
+	}
+	finishFrame(p, id, &at, &h)
+	return p, at, nil
+}
+
+// finishFrame writes the header of the frame p, whose payload begins at p[frame.HeaderSize],
+// and moves at to the end of the frame.
+func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Header) {
+	h.PayloadSum = id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:])
+	h.Size = int64(len(p))
+	h.Put(p, id, at.Offset)
+	at.Advance(h)
+}
+
+// maxFrame is the length in bytes of the longest frame that Append writes. maxTail is the
+// most that can lie behind the good frames: part of one frame that was being written.
+const (
+	maxFrame = math.MaxInt32
+	maxTail  = maxFrame
+)
+
+// reader reads the frames of one manifest of size bytes.
+type reader struct {
+	f    io.ReaderAt
+	size int64
+	id   checksum.Identity
+	enc  *encryption // nil: frames are plain
+	buf  []byte
+
+	before   crypt.Tag  // in an encrypted file: tag of the frame before, as the last frame that was read has it
+	previous frame.Name // last frame of the manifest before; zero: there was none
+}
+
+// bytes reads the n bytes at off, which are within the file; they are valid until the
+// next call. No more memory is taken than the largest frame that the file has.
+func (r *reader) bytes(off, n int64) ([]byte, error) {
+	r.buf = slices.Grow(r.buf[:0], int(n))[:n]
+	if got, err := r.f.ReadAt(r.buf, off); got < len(r.buf) {
+		if err == nil || errors.Is(err, io.EOF) {
+			return nil, errTail // the file lost its end just now
+		}
+		return nil, err
+	}
+	return r.buf, nil
+}
+
+// errTail says that the file has no whole frame at an offset.
+var errTail = fmt.Errorf("%w: the file ends", frame.ErrFrame)
+
+// frame reads and checks the whole frame at off.
+func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
+	if r.size-off < frame.HeaderSize {
+		return h, nil, errTail
+	}
+	p, err := r.bytes(off, frame.HeaderSize)
+	if err == nil {
+		h, err = frame.Decode(p, r.id, off)
+	}
+	if err != nil {
+		return h, nil, err
+	}
+	if left := r.size - off; h.Size > left || h.Size > maxFrame {
+		return h, nil, fmt.Errorf("%w: %d bytes, %d are left", frame.ErrFrame, h.Size, left)
+	}
+	if payload, err = r.bytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
+		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
+	}
+	if err == nil && r.enc != nil {
+		payload, r.before, err = r.enc.decrypt(payload, &h, off)
+	}
+	return h, payload, err
+}
+
+// scan walks the frames of the manifest that super names, which f holds in size bytes,
+// up to a torn tail, and returns where they end. A payload is valid until fn returns.
+// It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
+// apart.
+func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+	r, first, err := newReader(f, size, super, ring)
+	if err != nil {
+		return frame.Cursor{}, err
+	}
+	return r.walk(super, first, fn)
+}
+
+// newReader reads the header of the manifest that super names, and returns where its first frame
+// is. A nil ring wants it plain, any other one encrypted.
+func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, first frame.Cursor, err error) {
+	num := super.Manifest
+	name := filename.Of(filename.Manifest, num)
+	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
+	p, err := r.bytes(0, min(size, fileHeader))
+	if err != nil {
+		return nil, first, fmt.Errorf("read %s: %w", name, err)
+	}
+	h, err := decodeFileHeader(p, super.UUID, num)
+	if err != nil {
+		return nil, first, err
+	}
+	if h.encrypted != (ring != nil) {
+		return nil, first, errs.NewCorruption(name, 0, "SUPER and the header disagree on whether the store is encrypted")
+	}
+	r.enc = newEncryption(ring, super.UUID, num)
+	r.previous = h.previous
+	return r, firstFrame(h.chain), nil
+}
+
+// walk is scan from a frame on.
+func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+	name := filename.Of(filename.Manifest, super.Manifest)
+	if !super.agrees(at) {
+		return at, errOtherCopy(name)
+	}
+	for at.Offset < r.size {
+		h, payload, err := r.frame(at.Offset)
+		if errors.Is(err, frame.ErrFrame) {
+			break
+		}
+		if errors.Is(err, crypt.ErrTag) {
+			return at, &errs.Corruption{File: name, Offset: at.Offset, Reason: fmt.Sprintf("frame %d", h.Number), Err: err}
+		}
+		if err != nil {
+			return at, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
+		}
+		if at.Next == 1 && r.previous.Number != 0 { // only this frame has the tag of the one before
+			r.previous.Tag, at.Tag = r.before, r.before
+		}
+		// No file is written over, so a whole frame of another chain is no rest of what was
+		// there before.
+		if !at.Continues(&h) || r.before != at.Tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
+			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
+		}
+		next := at
+		next.Advance(&h)
+		if !super.agrees(next) {
+			return at, errs.NewCorruption(name, at.Offset, "frame %d is not the one that SUPER names: another copy of the store has written it", h.Number)
+		}
+		if err := fn(at.Offset, &h, payload); err != nil {
+			return at, err
+		}
+		at = next
+	}
+	return at, r.judgeTail(super, at)
+}
+
+func errOtherCopy(name string) error {
+	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
+}
+
+// framesBehind counts the frames behind damage that lies at a place of the manifest.
+func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
+	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
+	tail, err := frame.FindTail(r.id, damage, size, r.bytes)
+	return tail.Frames, err
+}
+
+// judgeTail returns an error if a frame that was durable is missing at the end of the good
+// frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
+func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
+	name := filename.Of(filename.Manifest, super.Manifest)
+	if r.size-end.Offset > maxTail {
+		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
+	}
+	tail, err := frame.FindTail(r.id, end, r.size, r.bytes)
+	if err != nil {
+		return err
+	}
+	if durable := max(1, super.Durable, tail.Durable); end.Next <= durable {
+		return errs.NewCorruption(name, end.Offset,
+			"frame %d is missing or damaged, but frame %d had been durable", end.Next, durable)
+	}
+	return nil
+}

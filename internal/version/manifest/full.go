@@ -1,0 +1,58 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/disk/filename"
+)
+
+// A failure that passes, such as a full disk, refuses an edit, and stops nothing
+// (docs/adr, 21 and 38): a write that failed is taken back before anything else is
+// written. Any other failed write, and every failed sync, stops the log.
+
+// stopLocked ends all writing, and returns the error that says so.
+func (l *Log) stopLocked(cause error) error {
+	err := fmt.Errorf("%w: manifest: %w", errs.ErrStopped, cause)
+	l.stopped.Store(&err)
+	return err
+}
+
+// retractLocked takes back a frame whose write has failed. The next frame will have
+// its place and its number, so no part of it may be found by a later Open.
+func (l *Log) retractLocked(cause error) error {
+	if !failure.Passes(cause) {
+		return l.stopLocked(cause)
+	}
+	// The truncation must be durable before the next frame is written: a crash
+	// could otherwise leave the rest of this frame behind that one.
+	err := l.file.Truncate(l.end.Offset)
+	if err == nil {
+		err = l.file.Sync()
+	}
+	if err != nil {
+		return l.stopLocked(errors.Join(cause, err))
+	}
+	return fmt.Errorf("manifest: %w", cause)
+}
+
+// settleLocked writes the slots of SUPER that don't name the manifest yet. There
+// are some if that was refused when the manifest was begun. Until they are
+// written, one slot leads to the manifest before it, which says the same.
+func (l *Log) settleLocked() error {
+	if l.slots == 0 {
+		return nil
+	}
+	switch err := l.writeSuper(l.slots); {
+	case errors.As(err, new(unwritten)) && failure.Passes(err):
+		return fmt.Errorf("manifest: %w", err)
+	case err != nil:
+		return l.stopLocked(err)
+	}
+	// What stays behind is removed by the next Open.
+	_ = l.o.FS.Remove(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.previous)))
+	return nil
+}

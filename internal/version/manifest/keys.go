@@ -1,0 +1,214 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Slots of SUPER and frames of the manifest are appended to files that earlier sessions, or
+// another copy of the store, have written to. So each is encrypted under a key of its own.
+// Checksums are of the bytes as they are on the disk: what is torn and what is damaged is
+// found without keys. If the checksum is right and the tag doesn't fit, somebody has changed
+// the bytes, or, of SUPER, the key is wrong.
+
+// Keys returns the data keys of the store with the uuid. With create it first makes them, in
+// a file of their own; then the first key is current. Errors wrap errs.ErrKey if a key is
+// wrong or missing.
+type Keys func(uuid [16]byte, create bool) (*crypt.Ring, error)
+
+// open returns the keys of the store of this SUPER; nil for a plain one.
+func (k Keys) open(s *Super) (*crypt.Ring, error) {
+	if err := k.fit(s); err != nil || k == nil {
+		return nil, err
+	}
+	return k(s.UUID, false)
+}
+
+// fit returns errs.ErrKey for keys to a plain store, and for none to an encrypted one.
+func (k Keys) fit(s *Super) error {
+	switch {
+	case s.Encrypted() && k == nil:
+		return fmt.Errorf("%w: the store is encrypted, and Keys is nil", errs.ErrKey)
+	case !s.Encrypted() && k != nil:
+		// Somebody may have put a plain store in the place of an encrypted one.
+		return fmt.Errorf("%w: Keys is set, and the store is not encrypted", errs.ErrKey)
+	}
+	return nil
+}
+
+// lifeSize is the length of a life in SUPER, in a frame and in an edit.
+const lifeSize = 40
+
+func appendLife(b []byte, l crypt.Life) []byte {
+	b = append(b, byte(l.Cipher), 0, 0, 0, 0, 0, 0, 0)
+	return append(append(b, l.Key[:]...), l.Life[:]...)
+}
+
+func decodeLife(p []byte) crypt.Life {
+	return crypt.Life{Cipher: crypt.Cipher(p[0]), Key: crypt.ID(p[8:24]), Life: [16]byte(p[24:lifeSize])}
+}
+
+func getLife(w *wire) crypt.Life {
+	if p := w.take(lifeSize); p != nil {
+		return decodeLife(p)
+	}
+	return crypt.Life{}
+}
+
+func putDataKey(b []byte, k layout.DataKey) []byte {
+	rewrite := byte(0)
+	if k.Rewrite {
+		rewrite = 1
+	}
+	return append(append(b, k.ID[:]...), rewrite)
+}
+
+func getDataKey(w *wire) layout.DataKey {
+	p := w.take(17)
+	if p == nil {
+		return layout.DataKey{}
+	}
+	if p[16] > 1 {
+		w.fail("a data key with flags %#x", p[16])
+	}
+	return layout.DataKey{ID: crypt.ID(p[:16]), Rewrite: p[16] == 1}
+}
+
+// The payload of an encrypted frame: the tag of the frame before, the life of this one, the
+// edit, its tag.
+const (
+	framePrefix = crypt.TagSize + lifeSize
+	frameExtra  = framePrefix + crypt.TagSize
+)
+
+// encryption encrypts and decrypts the frames of one manifest.
+type encryption struct {
+	ring *crypt.Ring
+	file crypt.File
+	data []byte
+}
+
+func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encryption {
+	if ring == nil {
+		return nil
+	}
+	file := crypt.File{UUID: uuid, Kind: byte(filename.Manifest), Number: uint64(num)}
+	return &encryption{ring: ring, file: file}
+}
+
+// bound returns the associated data of a frame's tag. File and place are bound by the key.
+func (e *encryption) bound(h *frame.Header, before []byte) []byte {
+	e.data = append(append(e.data[:0], before...), byte(h.Kind))
+	return binary.LittleEndian.AppendUint64(e.data, h.Number)
+}
+
+// encrypt encrypts the edit that follows the framePrefix bytes which are reserved at the
+// start of the payload p, appends its tag, and sets that of h.
+func (e *encryption) encrypt(p []byte, h *frame.Header, at frame.Cursor) ([]byte, error) {
+	copy(p, at.Tag[:])
+	p = slices.Grow(p, crypt.TagSize)
+	text := p[framePrefix:]
+	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.bound(h, at.Tag[:]))
+	if err != nil {
+		return nil, fmt.Errorf("encrypt an edit: %w", err)
+	}
+	h.Tag = tag
+	appendLife(p[crypt.TagSize:crypt.TagSize], life)
+	return append(p, tag[:]...), nil
+}
+
+// decrypt decrypts the payload p in place, sets the tag of h, and returns the edit in p and the
+// tag of the frame before.
+func (e *encryption) decrypt(p []byte, h *frame.Header, offset int64) (edit []byte, before crypt.Tag, err error) {
+	if len(p) < frameExtra {
+		return nil, before, fmt.Errorf("%w: %d bytes are no encrypted edit", frame.ErrFrame, len(p))
+	}
+	end := len(p) - crypt.TagSize
+	before, h.Tag = crypt.Tag(p), crypt.Tag(p[end:])
+	life, text := decodeLife(p[crypt.TagSize:]), p[framePrefix:end]
+	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, life, crypt.Edit, offset, e.bound(h, before[:]))
+	return text, before, err
+}
+
+// slotKey encrypts the slots of one SUPER; a nil ring does nothing.
+type slotKey struct {
+	ring *crypt.Ring
+	kind byte
+}
+
+// kindOfValues stands for the SUPER of a value directory in the key of a slot.
+const kindOfValues = 'D'
+
+func storeKey(ring *crypt.Ring) slotKey { return slotKey{ring, byte(filename.Super)} }
+
+func valuesKey(ring *crypt.Ring) slotKey { return slotKey{ring, kindOfValues} }
+
+// Where an encrypted slot has the fields that a plain one has in clear.
+const (
+	slotLifeAt   = 112
+	slotTextAt   = slotLifeAt + lifeSize
+	slotTextSize = 48
+	slotTagAt    = slotTextAt + slotTextSize
+)
+
+// slotParts are where a plain slot has the fields that are encrypted: the epoch lies
+// between them.
+func slotParts(p []byte) [2][]byte { return [2][]byte{p[48:72], p[80:104]} }
+
+// slotName is where a plain slot has the name of the durable frame. An encrypted one has it in
+// clear where the second one of the parts was.
+func slotName(p []byte) []byte { return p[104:128] }
+
+// encrypt encrypts the slot p in place, all but its checksum.
+func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
+	if k.ring == nil {
+		return nil
+	}
+	text := make([]byte, 0, slotTextSize+crypt.TagSize)
+	for _, part := range slotParts(p) {
+		text = append(text, part...)
+		clear(part)
+	}
+	copy(slotParts(p)[1], slotName(p))
+	clear(slotName(p))
+	tag, life, err := k.ring.EncryptOnce(text, text, k.file(uuid), crypt.Slot, offset, p[:slotLifeAt])
+	if err != nil {
+		return fmt.Errorf("encrypt SUPER: %w", err)
+	}
+	appendLife(p[slotLifeAt:slotLifeAt], life)
+	copy(p[slotTextAt:], text)
+	copy(p[slotTagAt:], tag[:])
+	return nil
+}
+
+// decrypt makes a plain slot of the encrypted one p. It returns errs.ErrKey and crypt.ErrTag
+// if the tag doesn't fit.
+func (k slotKey) decrypt(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
+	text := slices.Clone(p[slotTextAt : slotTagAt+crypt.TagSize])
+	text, tag := text[:slotTextSize], crypt.Tag(text[slotTextSize:])
+	life := decodeLife(p[slotLifeAt:])
+	err := k.ring.DecryptOnce(text, text, &tag, k.file(uuid), life, crypt.Slot, offset, p[:slotLifeAt])
+	if errors.Is(err, crypt.ErrTag) {
+		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, life.Key, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plain := slices.Clone(p)
+	copy(slotName(plain), slotParts(plain)[1])
+	for _, part := range slotParts(plain) {
+		text = text[copy(part, text):]
+	}
+	return plain, nil
+}
+
+func (k slotKey) file(uuid [16]byte) crypt.File { return crypt.File{UUID: uuid, Kind: k.kind} }

@@ -1,0 +1,148 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Refresh reads what another process has written since Load or the last Refresh, up to
+// the last whole edit, and makes sure that it is durable. Only a read-only log has it.
+// After an error all is as before. The error may come from that process having gone on
+// meanwhile: then another Refresh succeeds. It returns errs.ErrForeign if another store,
+// or an older copy of this one, has taken the place of the files.
+func (l *Log) Refresh() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, err := l.superNow()
+	if err != nil {
+		return err
+	}
+	if _, err := openValueDir(&l.o, &s, l.ring); err != nil {
+		return err
+	}
+	before := Log{super: l.super, values: l.values, layout: l.layout, enc: l.enc, end: l.end, before: l.before, last: l.last}
+	if s.Manifest == l.super.Manifest {
+		l.super = s
+		err = l.readOn()
+	} else {
+		err = l.reload()
+	}
+	if err == nil && !l.layout.Sessions().Continue(before.layout.Sessions()) {
+		err = errOtherCopy(filename.Of(filename.Manifest, s.Manifest))
+	}
+	if err == nil && l.layout.NextFile() < before.layout.NextFile() {
+		err = fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
+	}
+	if err == nil && l.end != l.secured {
+		err = l.secure()
+	}
+	l.secured = l.end
+	if err != nil {
+		l.super, l.values, l.layout, l.enc = before.super, before.values, before.layout, before.enc
+		l.end, l.before, l.last = before.end, before.before, before.last
+		l.secured = frame.Cursor{}
+	}
+	return err
+}
+
+// superNow reads SUPER again.
+func (l *Log) superNow() (s Super, err error) {
+	slots, err := readSuper(l.o.FS, l.o.Dir)
+	if err != nil {
+		return s, err
+	}
+	if slots.now.UUID != l.super.UUID {
+		return s, fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
+	}
+	if err := l.o.Keys.fit(&slots.now.Super); err != nil {
+		return s, err
+	}
+	s, _, err = slots.decrypt(storeKey(l.ring))
+	return s, err
+}
+
+// readOn reads what was appended to the manifest.
+func (l *Log) readOn() error {
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	return readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
+		if size < l.end.Offset {
+			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
+		}
+		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest), enc: l.enc}
+		if err := r.still(name, l.last, l.end); err != nil {
+			return err
+		}
+		l.end, err = r.walk(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
+			l.last = off
+			return l.replayEdit(name, off, payload)
+		})
+		return err
+	})
+}
+
+// still returns an error unless the last frame that was read, from last to end, is unchanged.
+func (r *reader) still(name string, last int64, end frame.Cursor) error {
+	if last == 0 {
+		return nil
+	}
+	p, err := r.bytes(last, frame.HeaderSize)
+	if err != nil {
+		return err
+	}
+	h, err := frame.Decode(p, r.id, last)
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
+	}
+	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
+	if r.enc != nil {
+		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
+		tag, err := r.bytes(end.Offset-crypt.TagSize, crypt.TagSize)
+		if err != nil {
+			return err
+		}
+		found.Tag = crypt.Tag(tag)
+	}
+	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
+		return errOtherCopy(name)
+	}
+	return nil
+}
+
+// reload reads the manifest that SUPER names now.
+func (l *Log) reload() error {
+	now, err := Load(l.o)
+	if err != nil {
+		return err
+	}
+	// The old manifest may have got more frames before the new one was begun.
+	end := manifestFrame(l.super.Manifest, l.end)
+	if p := now.before; p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end) {
+		return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
+	}
+	for _, r := range now.layout.Runs() {
+		if was := l.layout.Run(r.ID); was != nil && !slices.Equal(was.Files, r.Files) {
+			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
+		}
+	}
+	l.super, l.values, l.layout, l.enc = now.super, now.values, now.layout, now.enc
+	l.end, l.before, l.last = now.end, now.before, now.last
+	return nil
+}
+
+// secure makes the manifest durable, by a descriptor that can't write: the sync of an
+// edit may not have come yet.
+func (l *Log) secure() error {
+	f, err := l.o.FS.Open(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest)))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.SyncData(), f.Close())
+}

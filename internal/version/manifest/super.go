@@ -1,0 +1,267 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+// SUPER has two slots. The whole one with the greater epoch counts, and the other one is written
+// next: so a crash leaves one of them whole.
+
+// The format that this release writes. It reads every minor of its major.
+const (
+	FormatMajor = 4
+	FormatMinor = 0
+)
+
+// The required features that this release understands.
+const (
+	encrypted     = 1 << 0 // fields of SUPER, the manifest and new files are encrypted
+	knownRequired = encrypted
+)
+
+const (
+	superMagic = "BROCKSUP"
+	superSize  = 2 * slotSize
+	slotSize   = 4096
+	slotSumAt  = 508 // in the first 512 bytes, which a disk writes whole
+)
+
+// Super is what SUPER says: the identity of the store and where its manifest is. The order
+// of the fields is the format of a plain slot, behind the magic: encode writes them so.
+type Super struct {
+	Major, Minor uint16
+	_            uint32
+	Required     uint64 // features that a reader must know
+	Optional     uint64 // features that a reader may ignore
+	UUID         [16]byte
+	Seed         uint64        // of the key hash
+	Created      int64         // Unix milliseconds
+	Manifest     entry.FileNum // 0 in the SUPER of a value directory
+	Epoch        uint64        // counts the writes of SUPER; the slot with the greater one counts
+	Durable      uint64        // number of a frame of the manifest that is durable; 0 = there is no manifest
+	Session      uint64        // random, of the last session with a value directory; 0 = the store has none
+	Before       uint64        // session that the value directory may still name; 0 = its SUPER may not be made yet
+	_            uint32
+	Sum          uint32    // header checksum of that frame
+	Tag          crypt.Tag // of that frame; zeros: it is plain
+}
+
+// record notes that the frame before end is durable.
+func (s *Super) record(end frame.Cursor) {
+	n := manifestFrame(s.Manifest, end)
+	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
+}
+
+// durable names the frame that is durable.
+func (s *Super) durable() frame.Name {
+	return frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
+}
+
+// manifestFrame names the frame of a manifest before a place. Each frame has a life of its own, of
+// which the tag depends.
+func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
+	return at.End(num, crypt.Life{}).Name
+}
+
+// agrees reports whether the frame before at can be one of the manifest that s means: if it has the
+// number of the frame that was durable, it must be that frame, and not one of another copy.
+func (s *Super) agrees(at frame.Cursor) bool {
+	found := manifestFrame(s.Manifest, at)
+	return found.Number == 0 || found.Number != s.Durable || found == s.durable()
+}
+
+// Encrypted reports whether the store is encrypted.
+func (s *Super) Encrypted() bool { return s.Required&encrypted != 0 }
+
+func (s *Super) identity() checksum.Identity {
+	return checksum.New(s.UUID, byte(filename.Super), 0)
+}
+
+// slotOffset is where the slot of an epoch belongs. Writes take turns, so that a
+// crash can tear only the older slot.
+func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
+
+// encode makes the slot for an offset.
+func (s *Super) encode(k slotKey, offset int64) ([]byte, error) {
+	p := make([]byte, slotSize)
+	copy(p, superMagic)
+	_, _ = binary.Encode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
+	if err := k.encrypt(p, s.UUID, offset); err != nil {
+		return nil, err
+	}
+	binary.LittleEndian.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
+	return p, nil
+}
+
+// slotSum covers the whole slot but the checksum itself.
+func (s *Super) slotSum(offset int64, p []byte) uint32 {
+	crc := checksum.Plain(p[:slotSumAt])
+	crc = checksum.Extend(crc, p[slotSumAt+4:])
+	return crc ^ s.identity().Mask(offset)
+}
+
+// slot is one of the two slots, as it is on the disk: of an encrypted store, the Super has
+// its identity, features and epoch only.
+type slot struct {
+	Super
+	ok     bool // magic and checksum are right
+	offset int64
+	bytes  []byte
+}
+
+// decodeSlot reads the slot p from the offset. It is not ok if its magic or checksum is
+// wrong, or its epoch is 2^63 or more, which no store reaches.
+func decodeSlot(p []byte, offset int64) (s slot) {
+	if len(p) < slotSize || string(p[:8]) != superMagic {
+		return slot{}
+	}
+	s.offset, s.bytes = offset, p
+	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
+	s.ok = s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
+	return s
+}
+
+// decrypt reads the fields that are encrypted.
+func (s *slot) decrypt(k slotKey) error {
+	if !s.Encrypted() {
+		return nil
+	}
+	if k.ring == nil {
+		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
+	}
+	p, err := k.decrypt(s.bytes, s.UUID, s.offset)
+	if err == nil {
+		_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
+	}
+	return err
+}
+
+// supported refuses stores of other formats, and of features that it doesn't know.
+func (s *Super) supported() error {
+	if s.Major != FormatMajor {
+		return fmt.Errorf("%w: the store has format %d.%d, this release reads %d.x", errs.ErrFormat, s.Major, s.Minor, FormatMajor)
+	}
+	if unknown := s.Required &^ knownRequired; unknown != 0 {
+		return fmt.Errorf("%w: the store (format %d.%d) needs features %#x, which this release (%d.%d) does not know",
+			errs.ErrFormat, s.Major, s.Minor, unknown, FormatMajor, FormatMinor)
+	}
+	return nil
+}
+
+// ReadSuper reads and checks SUPER in dir. It returns errs.ErrNotExist if there is
+// no file or it was never written, errs.ErrForeign if another program wrote it,
+// errs.ErrFormat if it is of another format, and *errs.Corruption if no slot is
+// whole. One damaged slot does no harm. Of an encrypted store, fields but the format, the
+// features, uuid and epoch are zero: they need the keys, which Load uses.
+func ReadSuper(fsys vfs.FS, dir string) (Super, error) {
+	slots, err := readSuper(fsys, dir)
+	return slots.now.Super, err
+}
+
+// OpenSuper is ReadSuper with the keys of an encrypted store: nothing is left out. ring is nil
+// for a plain one.
+func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
+	s, err := readSuper(fsys, dir)
+	if err != nil {
+		return Super{}, err
+	}
+	super, _, err := s.decrypt(storeKey(ring))
+	return super, err
+}
+
+// slots are those of a SUPER: the one that counts, and the other one.
+type slots struct{ now, other slot }
+
+// decrypt returns what SUPER says, and whether it is settled: both slots are whole and name
+// the same manifest. It returns errs.ErrKey if the slot that counts has another key.
+func (s *slots) decrypt(k slotKey) (super Super, settled bool, err error) {
+	if err := s.now.decrypt(k); err != nil {
+		return Super{}, false, err
+	}
+	settled = s.other.ok && s.other.decrypt(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
+	return s.now.Super, settled, nil
+}
+
+// readSuper reads both slots, as far as that is possible without keys.
+func readSuper(fsys vfs.FS, dir string) (s slots, err error) {
+	name := filename.Of(filename.Super, 0)
+	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
+	if notThere(err) {
+		return slots{}, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
+	}
+	if err != nil {
+		return slots{}, err
+	}
+	// Create makes the file before it writes the first slot.
+	if allZero(p) && len(p) <= superSize {
+		return slots{}, fmt.Errorf("%w: %s in %s was never written", errs.ErrNotExist, name, dir)
+	}
+	// A crash may have left a shorter file, of one slot or of half a slot.
+	p = append(p, make([]byte, max(0, superSize-len(p)))...)
+	if s, err = chooseSlot(dir, p[:slotSize], p[slotSize:superSize]); err != nil {
+		return slots{}, err
+	}
+	if err := s.now.supported(); err != nil {
+		return slots{}, err
+	}
+	return s, nil
+}
+
+// chooseSlot finds the valid slot with the greater epoch. A crash or a flipped bit may
+// have damaged the other one.
+func chooseSlot(dir string, first, second []byte) (slots, error) {
+	name := filename.Of(filename.Super, 0)
+	a, b := decodeSlot(first, 0), decodeSlot(second, slotSize)
+	switch {
+	case a.ok && b.ok && a.UUID != b.UUID:
+		return slots{}, errs.NewCorruption(name, 0, "the slots belong to two stores")
+	case b.ok && (!a.ok || b.Epoch > a.Epoch):
+		return slots{b, a}, nil
+	case a.ok:
+		return slots{a, b}, nil
+	case string(first[:8]) != superMagic && string(second[:8]) != superMagic:
+		return slots{}, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
+	}
+	return slots{}, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
+}
+
+// writeSlot writes s under its next epoch and syncs it.
+func (s *Super) writeSlot(f vfs.File, k slotKey) error {
+	s.Epoch++
+	off := slotOffset(s.Epoch)
+	p, err := s.encode(k, off)
+	if err == nil {
+		_, err = f.WriteAt(p, off)
+	}
+	if err != nil {
+		// Half a slot may be there. The next try must write the same one, as the
+		// other is whole.
+		s.Epoch--
+		return unwrittenIf(err)
+	}
+	return f.Sync()
+}
+
+// unwritten is the error of opening or writing SUPER that passes. It is never the error
+// of a sync: after a failed sync nobody knows what the disk holds.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
+
+func unwrittenIf(err error) error {
+	if failure.Passes(err) {
+		return unwritten{err}
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/vfs"
+)
+
+// A value directory of its own has a SUPER, too: it names the store, and the last session
+// that wrote there. Every session draws a number. It is written to the SUPER of the store's
+// directory first, with the number of the session before, then to that of the value
+// directory. So of two copies of the store's directory only one agrees with the value
+// directory: the one that was opened last (docs/adr, 39).
+
+// newSession draws the number of a session.
+func newSession() uint64 { return rand.Uint64() | 1 }
+
+// ErrElsewhere says that a store has a value directory, and that none was named. It wraps
+// errs.ErrInvalid.
+var ErrElsewhere = fmt.Errorf("%w: the store keeps its values elsewhere", errs.ErrInvalid)
+
+// readValueSuper reads the SUPER of the value directory of the store that s describes;
+// made is false if there is none. It returns errs.ErrForeign if that or s belongs to
+// another directory, and errs.ErrInvalid if the store keeps its values elsewhere: this is
+// ErrElsewhere if no directory was named.
+func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool, err error) {
+	switch {
+	case s.Manifest == 0:
+		return v, false, fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
+	case s.Session == 0 && o.separate():
+		return v, false, fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
+	case s.Session != 0 && !o.separate():
+		return v, false, fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
+	case !o.separate():
+		return v, false, nil
+	}
+	slots, err := readSuper(o.FS, o.ValueDir)
+	switch {
+	case errors.Is(err, errs.ErrNotExist):
+		return v, false, nil
+	case err != nil:
+		return v, false, fmt.Errorf("ValueDir: %w", err)
+	// It may still be plain when the store has become encrypted: its next session ends that.
+	case slots.now.UUID == s.UUID && !(slots.now.Encrypted() && ring == nil):
+		v, _, err = slots.decrypt(valuesKey(ring))
+		switch {
+		// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
+		// copy with data keys of its own. Other keys would not help: the error is no ErrKey.
+		case errors.Is(err, crypt.ErrTag), errors.Is(err, keyring.ErrAbsent):
+			return v, false, fmt.Errorf("%w: %s belongs to another copy of the store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
+		case err != nil:
+			return v, false, fmt.Errorf("ValueDir: %w", err)
+		case v.Manifest == 0:
+			return v, true, nil
+		}
+	}
+	return v, false, fmt.Errorf("%w: %s belongs to another store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
+}
+
+// valueDir is the value directory of an open store, if it has one of its own.
+type valueDir struct {
+	dir   string
+	key   slotKey
+	super Super
+	made  bool // there is a SUPER
+}
+
+// openValueDir checks that the value directory is that of this copy of the store. It
+// needs the lock.
+func openValueDir(o *Options, s *Super, ring *crypt.Ring) (valueDir, error) {
+	super, made, err := readValueSuper(o, s, ring)
+	v := valueDir{dir: o.ValueDir, key: valuesKey(ring), super: super, made: made}
+	switch {
+	case err != nil || !o.separate():
+		return v, err
+	case made && super.Session != s.Session && super.Session != s.Before:
+		return v, fmt.Errorf("%w: another copy of %s has used the ValueDir %s since this one was closed", errs.ErrForeign, o.Dir, o.ValueDir)
+	case made:
+		return v, nil
+	}
+	if s.Before != 0 {
+		return v, errs.NewCorruption(filename.Of(filename.Super, 0), -1,
+			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
+	}
+	return v, vacantValueDir(o) // as a crash leaves it while the store is made
+}
+
+// vacantValueDir returns an error if there is a file of a store in the value directory.
+// Files of other programs may be there.
+func vacantValueDir(o *Options) error {
+	_, err := ReadSuper(o.FS, o.ValueDir)
+	if err == nil {
+		return fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, o.ValueDir)
+	}
+	if !errors.Is(err, errs.ErrNotExist) {
+		return fmt.Errorf("ValueDir: %w", err)
+	}
+	names, err := o.FS.List(o.ValueDir)
+	if err != nil && !notThere(err) {
+		return fmt.Errorf("create a store: %w", err)
+	}
+	for _, base := range names {
+		if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock && name.Kind != filename.Super {
+			return lostSuper(o.ValueDir, base)
+		}
+	}
+	return nil
+}
+
+func lostSuper(dir, base string) error {
+	return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
+		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
+}
+
+// create makes the SUPER of the value directory of the store that s describes.
+func (v *valueDir) create(fsys vfs.FS, s *Super) error {
+	v.super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
+	return v.write(fsys, 2)
+}
+
+// secure makes durable what the SUPER says, and its name. It writes the slots again, as they are:
+// if the sync of the process that wrote them has failed, another one alone may do nothing
+// (docs/adr, 15).
+func (v *valueDir) secure(fsys vfs.FS) error {
+	f, err := fsys.OpenReadWrite(filepath.Join(v.dir, filename.Of(filename.Super, 0)))
+	if err != nil {
+		return err
+	}
+	p := make([]byte, superSize)
+	n, err := f.ReadAt(p, 0)
+	if err == nil || errors.Is(err, io.EOF) {
+		_, err = f.WriteAt(p[:n], 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = fsys.SyncDir(v.dir)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// write writes that many slots, and makes them durable.
+func (v *valueDir) write(fsys vfs.FS, slots int) error {
+	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))
+	f, err := fsys.OpenReadWrite(path)
+	if notThere(err) {
+		f, err = fsys.Create(path)
+	}
+	if err != nil {
+		return err
+	}
+	for ; err == nil && slots > 0; slots-- {
+		err = v.super.writeSlot(f, v.key)
+	}
+	if err == nil {
+		err = fsys.SyncDir(v.dir)
+	}
+	return errors.Join(err, f.Close())
+}

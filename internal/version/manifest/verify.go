@@ -1,0 +1,78 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Verify reads SUPER, the keyring and the manifest again and calls report for all damage, also
+// for damage that Open tolerates: a store opens with one slot of SUPER, but should have two.
+// It returns an error if it could not go on.
+func (l *Log) Verify(report func(*errs.Corruption)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, dir := range l.o.dirs() {
+		if err := l.verifySuper(dir, report); err != nil {
+			return err
+		}
+	}
+	if l.ring != nil {
+		if err := keyring.VerifyNewest(l.o.FS, l.o.Dir, l.super.UUID, report); err != nil {
+			return err
+		}
+	}
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	var end frame.Cursor
+	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
+		// Edits were applied when the log was opened. Here checksums and the chain are enough.
+		end, err = scan(f, size, &l.super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
+		return err
+	})
+	var c *errs.Corruption
+	switch {
+	case errors.As(err, &c):
+		report(c)
+	case err != nil:
+		return err
+	case end.Offset < l.end.Offset:
+		report(errs.NewCorruption(name, end.Offset, "ends here; it was written up to %d", l.end.Offset))
+	}
+	return nil
+}
+
+// verifySuper checks the SUPER of one of the directories.
+func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
+	if l.o.ReadOnly && !l.values.made && dir != l.o.Dir {
+		return nil // a crash came before it was made
+	}
+	key := storeKey(l.ring)
+	if dir != l.o.Dir {
+		key = valuesKey(l.ring)
+	}
+	super := filename.Of(filename.Super, 0)
+	p, err := readFile(l.o.FS, filepath.Join(dir, super), superSize)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", super, err)
+	}
+	p = append(p, make([]byte, superSize-len(p))...)
+	for off := int64(0); off < superSize; off += slotSize {
+		at, other := p[off:off+slotSize], slotSize-off
+		if s := decodeSlot(at, off); s.ok && s.UUID == l.super.UUID && s.decrypt(key) == nil {
+			continue
+		}
+		// A crash may have come when only the first slot was written, and only a writer writes the other.
+		if s := decodeSlot(p[other:other+slotSize], other); l.o.ReadOnly && s.ok && s.Epoch == 1 && allZero(at) {
+			continue
+		}
+		report(errs.NewCorruption(super, off, "the slot in %s has no valid checksum or tag, or is another store's; "+
+			"if the other one is whole, the next opening for writing writes this one again", dir))
+	}
+	return nil
+}

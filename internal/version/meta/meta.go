@@ -1,0 +1,116 @@
+// Package meta describes a run as the store remembers it: its files, its bounds and
+// what it holds. Package run makes and checks it; the manifest records it.
+package meta
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// Run describes one sorted run: what is needed to open it, and what is known of
+// its contents without reading it. Slices are shared and never written to.
+type Run struct {
+	Files          []File // in key order
+	First, Last    []byte // least and greatest stored key, a tombstone's bounds too; see Lower and Upper
+	Entries        uint64
+	Deletes        uint64 // entries that are deletes
+	Tombstones     uint64 // range tombstones, as written: laid over each other as far as readers allow
+	KeyBytes       uint64
+	ValueBytes     uint64        // inline values
+	SeparatedBytes uint64        // values in segments
+	MinVersion     entry.Version // of entries and tombstones
+	MaxVersion     entry.Version
+	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
+	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
+	Superseded     []Superseded     // what other entries of the run have replaced; nil if it was not recorded
+	Refs           []Ref            // ascending by segment
+	Stamp          entry.Version    // version of all entries, whose files say 0; 0 = entries have their own
+}
+
+// File is one file of a run.
+type File struct {
+	Num      entry.FileNum
+	Size     uint64
+	Checksum uint32     // of the file's footer; 0 = not recorded
+	Life     crypt.Life // names its key; zero = it is plain
+}
+
+// String shows the fields by name.
+func (f File) String() string {
+	text := fmt.Sprintf("{Num:%d Size:%d Checksum:%d", f.Num, f.Size, f.Checksum)
+	if !f.Life.IsZero() {
+		text += fmt.Sprintf(" Life:%x", f.Life.Life)
+	}
+	return text + "}"
+}
+
+// Ref counts the entries of a run whose values lie in one segment.
+type Ref struct {
+	Segment entry.FileNum
+	Records uint64
+	Bytes   uint64 // of values (Handle.Length)
+}
+
+// FileBytes is the size of all files of the run.
+func (r *Run) FileBytes() uint64 {
+	var n uint64
+	for _, f := range r.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// BoundSize is the greatest length in bytes of a bound that the store remembers. For a longer
+// key, Lower and Upper give a bound a little outside. That is enough to choose runs by.
+const BoundSize = 128
+
+// Lower returns key, or the first BoundSize bytes of a longer key, which are less. The result
+// shares memory with key.
+func Lower(key []byte) []byte { return key[:min(len(key), BoundSize):min(len(key), BoundSize)] }
+
+// Upper returns a copy of key, or for a longer key one of at most BoundSize bytes that is
+// greater.
+func Upper(key []byte) []byte {
+	if len(key) <= BoundSize {
+		return bytes.Clone(key)
+	}
+	for n := BoundSize; n > 0; n-- {
+		if key[n-1] != 0xff {
+			up := bytes.Clone(key[:n])
+			up[n-1]++
+			return up
+		}
+	}
+	return bytes.Clone(key) // of 0xff bytes only, which no stored key begins with
+}
+
+// AddTombstones adds the number, bounds and versions of t's tombstones to r, which must have
+// those of its entries already.
+func (r *Run) AddTombstones(t *Run) {
+	if t.Tombstones == 0 {
+		return
+	}
+	// Seeks and compactions choose runs by their bounds, so a tombstone's count.
+	if r.First == nil || bytes.Compare(t.First, r.First) < 0 {
+		r.First = Lower(t.First)
+	}
+	if bytes.Compare(t.Last, r.Last) > 0 {
+		r.Last = Upper(t.Last)
+	}
+	// Without entries MinVersion is 0, which is no version yet.
+	if r.Entries == 0 || t.MinVersion < r.MinVersion {
+		r.MinVersion = t.MinVersion
+	}
+	r.MaxVersion = max(r.MaxVersion, t.MaxVersion)
+	r.Tombstones = t.Tombstones
+}
+
+// SortRefs brings refs into the order of their segments.
+func SortRefs(refs []Ref) {
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+}

@@ -1,0 +1,261 @@
+// Package files numbers, opens and removes the files of a store. The runs and segments that it
+// opens close themselves, and remove their files if they are retired, when the last View that
+// holds them is released.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/vlog/segment"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Config is what an Opener needs.
+type Config struct {
+	FS           vfs.FS
+	Dir          string
+	ValueDir     string
+	UUID         [16]byte
+	Ring         *crypt.Ring // nil: the store is plain
+	Seed         uint64      // of the key hash
+	NoMap        bool        // read files without mapping them
+	Follow       bool        // another process writes the files: those of the journal may go on growing
+	VerifyReads  bool        // verify what is mapped each time that it is read
+	OpenFiles    int         // file descriptors, at most; 0 = no limit
+	CacheBytes   int64       // size of the cache of run chunks that are not mapped; 0 = a default
+	Memory       int64       // bytes that all parts of the store may take; 0 = no bound
+	RunFileBytes int64       // bytes at which a file of a run ends
+}
+
+// Opener numbers, opens and removes the files of a store. See the package comment.
+type Opener struct {
+	cfg    Config
+	Open   *pageio.Files // the files that are open for reading
+	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
+
+	numbers  atomic.Uint64 // last file number given out
+	Failures atomic.Int64  // files that could not be closed or removed
+}
+
+// writtenFiles is how many descriptors are reserved for files that are written or locked, and for
+// directories: the manifest, SUPER, the journal's segment; a run, a value segment and a remap
+// for each work in the background; and four for each directory, which is held open and locked.
+const writtenFiles = 24
+
+// Unsynced returns how many of n descriptors sealed journal segments may use while they wait for
+// their sync. 0 stands for no limit, in n and in the result.
+func Unsynced(n int) int { return n / 4 }
+
+// readFiles returns how many of n descriptors are for reading; 0 is no limit.
+func readFiles(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return max(n-Unsynced(n)-writtenFiles, 1)
+}
+
+// New returns an Opener of the files of a store. The store may have no files yet.
+func New(cfg Config) *Opener {
+	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.CacheBytes)}
+	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
+	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
+	return f
+}
+
+// Next gives out a file number that was never used before.
+func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
+
+// Last is the last file number given out.
+func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
+
+// Path returns the path of a file of the store.
+func (f *Opener) Path(name filename.Name) string { return name.In(f.cfg.Dir, f.cfg.ValueDir) }
+
+// List returns the names of the store's own files.
+func (f *Opener) List() ([]filename.Name, error) {
+	var names []filename.Name
+	dirs := []string{f.cfg.Dir}
+	if f.cfg.ValueDir != f.cfg.Dir {
+		dirs = append(dirs, f.cfg.ValueDir)
+	}
+	for _, dir := range dirs {
+		bases, err := f.cfg.FS.List(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", dir, err)
+		}
+		for _, base := range bases {
+			name, ok := filename.Parse(base)
+			if ok && (name.Kind.InValueDir() && dir == f.cfg.ValueDir || !name.Kind.InValueDir() && dir == f.cfg.Dir) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// Bytes returns the sum of the lengths of the store's files, and 0 if they can't be listed.
+func (f *Opener) Bytes() (n int64) {
+	names, err := f.List()
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		if info, err := f.cfg.FS.Stat(f.Path(name)); err == nil { // or it has gone meanwhile
+			n += info.Size
+		}
+	}
+	return n
+}
+
+// Free returns how many bytes are free on the disk; with a value directory, on the disk that has
+// less. It returns -1 if that is not known.
+func (f *Opener) Free() int64 {
+	free, err := f.cfg.FS.Free(f.cfg.Dir)
+	if err != nil {
+		return -1
+	}
+	if f.cfg.ValueDir == f.cfg.Dir {
+		return free
+	}
+	values, err := f.cfg.FS.Free(f.cfg.ValueDir)
+	if err != nil {
+		return -1
+	}
+	return min(free, values)
+}
+
+// Remove removes a file that the manifest no longer names. If it fails, the
+// next Open tries again.
+func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.Path(name))) }
+
+// released counts failures to close or remove a file. The store stays correct after them.
+func (f *Opener) released(err error) {
+	if err != nil {
+		f.Failures.Add(1)
+	}
+}
+
+// Segments returns the configuration for readers and writers of segments.
+func (f *Opener) Segments() segment.Config {
+	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Files: f.Open}
+}
+
+// leastGrowing is the least length for which a growing segment is mapped. It is doubled
+// each time that the segment has grown beyond, which costs address space only.
+const leastGrowing = 1 << 20
+
+// OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
+// followed. The options say where its records end, the life that its file must have, and the
+// version of the records, if they don't say it themselves.
+func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*view.Segment, error) {
+	o.NoMap = f.cfg.NoMap
+	var r *segment.Reader
+	var err error
+	if f.cfg.Follow && kind == filename.Journal {
+		limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
+		r, err = segment.OpenGrowing(f.Segments(), kind, num, limit, o)
+	} else {
+		r, err = segment.Open(f.Segments(), kind, num, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.Segment(r, kind, num), nil
+}
+
+// Segment makes r part of a View. Its file goes with the last View that holds it
+// if it is retired by then.
+func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
+	return view.NewSegment(r, num, func(retired bool) {
+		f.released(r.Close())
+		if retired {
+			f.Remove(filename.New(kind, num))
+		}
+	})
+}
+
+// OpenRemap opens the remap of a relocated segment: it leads from the segment's old offsets to
+// those in target.
+func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.Segment, error) {
+	m, err := segment.OpenRemap(f.Segments(), s.Map, s.Life, f.cfg.NoMap)
+	if err != nil {
+		return nil, err
+	}
+	if h := m.Header(); h.Source != s.Num || h.Target != target.Num {
+		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
+		return nil, errors.Join(err, m.Close())
+	}
+	return view.NewRelocated(m, target, func(retired bool) {
+		f.released(m.Close())
+		if retired {
+			f.Remove(filename.New(filename.Remap, s.Map))
+		}
+	}), nil
+}
+
+// NewValueWriter begins a value segment.
+func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
+	return segment.NewValueWriter(f.Segments(), f.Next())
+}
+
+// NewRunWriter begins a run. A run at the bottom gets no filter: most keys that a get looks for
+// there exist, so it must read the index anyway. about is run.WriterConfig.About.
+func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func([]meta.File, []byte, []byte) []byte) *run.Writer {
+	return run.NewWriter(run.WriterConfig{
+		FS:        f.cfg.FS,
+		Dir:       f.cfg.Dir,
+		UUID:      f.cfg.UUID,
+		Ring:      f.cfg.Ring,
+		Seed:      f.cfg.Seed,
+		NextNum:   f.Next,
+		FileBytes: f.cfg.RunFileBytes,
+		NoFilter:  bottom,
+		Expiries:  expiries,
+		About:     about,
+
+		FilterKeys: FilterKeys(f.cfg.Memory),
+	})
+}
+
+// OpenRun opens a run that a layout names.
+func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
+	r, err := run.Open(run.OpenConfig{
+		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
+	}, m.Run)
+	if err != nil {
+		return nil, err
+	}
+	return view.NewRun(r, m.ID, m.Order, func(retired bool) {
+		f.released(r.Close())
+		if retired {
+			for _, file := range m.Files {
+				f.Remove(filename.New(filename.Run, file.Num))
+			}
+		}
+	}), nil
+}
+
+// openWritten opens a run that was just written. If the run is small, it is also read and
+// verified here, so that no client pays for that.
+func (f *Opener) openWritten(m *layout.Run) (*view.Run, error) {
+	r, err := f.OpenRun(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Warm(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}

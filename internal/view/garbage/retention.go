@@ -1,0 +1,55 @@
+package garbage
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Retention decides which old versions stay.
+type Retention struct {
+	Views  *view.Set
+	Now    func() time.Time
+	Policy *policy.Options
+}
+
+// Rules returns what a flush or compaction that begins now may drop.
+func (t *Retention) Rules(bottom bool) compact.Rules {
+	now := t.Now().UnixMilli()
+	l := t.Views.Current().Layout
+	visible := t.Views.Visible()
+	history := func(id entry.KeyspaceID, floor entry.Version) compact.History {
+		r, _ := t.Policy.RetentionOf(l, id)
+		oldest := visible
+		if r.Age > 0 {
+			// Of the millisecond itself only the last version is known, and others were visible in it.
+			oldest = min(visible, l.VersionAt(now-r.Age.Milliseconds()-1))
+		}
+		return compact.History{Watermark: oldest, Floor: floor, Versions: r.Versions}
+	}
+	main := history(entry.DefaultKeyspace, l.Floor())
+	r := compact.Rules{
+		Watermark: main.Watermark,
+		Floor:     main.Floor,
+		Versions:  main.Versions,
+		Bottom:    bottom,
+		Now:       uint64(max(now, 0)),
+		Keyspaces: make(map[entry.KeyspaceID]compact.History),
+		Dropped:   l.Dropped,
+	}
+	floors := []layout.KeyspaceFloor{{ID: entry.DefaultKeyspace, Version: r.Watermark}}
+	for _, k := range l.Keyspaces() {
+		h := history(k.ID, k.Floor())
+		floors = append(floors, layout.KeyspaceFloor{ID: k.ID, Version: h.Watermark})
+		r.Keyspaces[k.ID] = h
+	}
+	// From now on, readers that ask for an older version get ErrVersionGone. A reader that
+	// asked before has pinned a View with that version: later Views may drop it.
+	t.Views.Floors.Raise(floors...)
+	r.Checked = t.Views.Oldest(visible)
+	return r
+}

@@ -1,0 +1,302 @@
+package frame
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// docs/format.md, "Frame in an encrypted segment", has the form of a frame: the records that
+// have a tag of their own, then the rest (short records and stubs), then the end. A stub stands
+// in the rest where records with tags were.
+const (
+	blockSize = 1 << 20 // the rest is encrypted in blocks of 1 MiB, each with one tag
+	endSize   = crypt.TagSize + 8
+	stubSize  = 8
+	stubMark  = 1 // first byte of a stub; the first byte of a short record has bit 7 set
+
+	stepBytes  = 1 << 20   // at most this much is written by one call, as a rule
+	pieceBytes = 256 << 10 // how much of a large value is in memory at a time
+	bufferKept = 2 << 20   // a larger buffer is freed after the frame
+)
+
+// blocks returns how many blocks, and so tags, a rest of this many bytes has.
+func blocks(rest int64) int64 { return max(1, (rest+blockSize-1)/blockSize) }
+
+// EncryptedSize returns the length of an encrypted frame in bytes. own is the length of its
+// records with tags, rest that of all else. The payload of a Seal is all rest.
+func EncryptedSize(own, rest int64) int64 {
+	return HeaderSize + own + rest + blocks(rest)*crypt.TagSize + endSize
+}
+
+// Encrypter writes the frames of one file in encrypted form. It is used by one goroutine.
+// Between two frames it keeps a buffer of at most 2 MiB.
+type Encrypter struct {
+	keys  *crypt.Encrypter
+	id    checksum.Identity
+	write func(b []byte, off int64) error
+
+	buf []byte // encrypted bytes that are not written yet
+	at  int64  // offset of buf in the file
+
+	// State of the frame that is being written:
+	offset  int64
+	attempt uint32
+	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
+	tags    []byte                               // tags of the finished blocks of the rest
+	left    int64                                // bytes of the rest that are still to come
+	row     uint32                               // records with tags since the last stub
+
+	block, blockLeft int // where the open block begins in buf, and how many bytes it lacks
+}
+
+// NewEncrypter returns an Encrypter for the file id. It calls write with the encrypted bytes
+// and their offset. write must not keep b, which is valid until write returns.
+func NewEncrypter(e *crypt.Encrypter, id checksum.Identity, write func(b []byte, off int64) error) *Encrypter {
+	return &Encrypter{keys: e, id: id, write: write}
+}
+
+// Frame writes a frame with the header h and the content c at offset of the file. h.Size must
+// be the size that c.Measure returned. before is the tag of the frame before. Frame sets h.Sum
+// and h.Tag. It writes a frame of up to 1 MiB by one call of write. A longer frame takes
+// several calls; the last one writes the end of the frame.
+func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag) (err error) {
+	if x.attempt, err = x.keys.Begin(offset, h.Size); err != nil {
+		return err
+	}
+	h.Encrypted, h.PayloadSum = true, 0
+	x.buf, x.at, x.offset = x.buf[:0], offset, offset
+	if err := x.room(HeaderSize); err != nil {
+		return err
+	}
+	x.buf = x.buf[:HeaderSize]
+	h.Put(x.buf, x.id, offset)
+	putData(&x.data, &before, x.buf, c.rest)
+	// The content is walked twice: first for the records with tags, then for the rest, which
+	// lies between these records in the content, but behind them in the frame.
+	if c.own > 0 {
+		err = c.each(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
+	}
+	if err == nil {
+		err = x.rest(c)
+	}
+	if err == nil {
+		h.Tag = crypt.Tag(x.tags)
+		err = x.end(c, &before)
+	}
+	if cap(x.buf) > bufferKept {
+		x.buf = nil
+	}
+	return err
+}
+
+// putData sets data to what the tag of the first block covers besides the block: the tag of the
+// frame before, the header, and the length of the rest.
+func putData(data *[crypt.TagSize + HeaderSize + 4]byte, before *crypt.Tag, header []byte, rest int64) {
+	n := copy(data[:], before[:])
+	n += copy(data[n:], header[:HeaderSize])
+	binary.LittleEndian.PutUint32(data[n:], uint32(rest/8))
+}
+
+// room makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
+func (x *Encrypter) room(n int) error {
+	if len(x.buf)+n > stepBytes {
+		if err := x.flush(); err != nil {
+			return err
+		}
+	}
+	x.buf = slices.Grow(x.buf, n+crypt.TagSize)
+	return nil
+}
+
+func (x *Encrypter) flush() error {
+	if len(x.buf) == 0 {
+		return nil
+	}
+	err := x.write(x.buf, x.at)
+	x.at += int64(len(x.buf))
+	x.buf = x.buf[:0]
+	return err
+}
+
+// own encrypts a record with a tag.
+func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
+	if entry.ValueSize(rec) >= entry.PieceSize {
+		return x.large(c, rec, head)
+	}
+	if len(rec) < size {
+		whole := make([]byte, size)
+		n := copy(whole, rec)
+		if _, err := io.ReadFull(c.Value, whole[n:head+entry.ValueSize(rec)]); err != nil {
+			return err
+		}
+		rec = whole
+	}
+	if err := x.room(size + crypt.TagSize); err != nil {
+		return err
+	}
+	var err error
+	x.buf, err = entry.Encrypt(x.buf, rec, x.keys, x.at+int64(len(x.buf)), x.attempt)
+	return err
+}
+
+// large encrypts a record whose value has pieces. If the record is longer than 1 MiB, its
+// pieces are written before its head, as the head has their tags. A crash in between leaves a
+// torn frame.
+func (x *Encrypter) large(c *Content, rec []byte, head int) error {
+	size, left, begin := entry.EncryptedSize(rec), entry.ValueSize(rec), min(entry.ValueAt(rec), len(rec))
+	var value io.Reader = bytes.NewReader(rec[begin:min(begin+left, len(rec))])
+	if c.Value != nil {
+		value = io.MultiReader(value, c.Value)
+	}
+	if size <= stepBytes {
+		return x.largeInBuffer(rec[:head], value, size, left)
+	}
+	if err := x.flush(); err != nil {
+		return err
+	}
+	l := entry.NewLarge(rec[:head], x.keys, x.at, x.attempt)
+	for left > 0 {
+		x.buf = slices.Grow(x.buf[:0], min(left, pieceBytes)+crypt.TagSize)
+		part, at := x.buf[:min(left, pieceBytes)], l.Next()
+		if err := nextPieces(l, value, part); err != nil {
+			return err
+		}
+		if left -= len(part); left == 0 {
+			part = entry.Pad(part)
+		}
+		if err := x.write(part, at); err != nil {
+			return err
+		}
+	}
+	b, err := l.Head()
+	if err != nil {
+		return err
+	}
+	x.buf = x.buf[:0]
+	at := x.at
+	x.at += int64(size)
+	return x.write(b, at)
+}
+
+// largeInBuffer is large for a record of up to 1 MiB, which is written together with others.
+func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) error {
+	if err := x.room(size); err != nil {
+		return err
+	}
+	at := len(x.buf)
+	offset := x.at + int64(at)
+	l := entry.NewLarge(head, x.keys, offset, x.attempt)
+	b := x.buf[at : at+size]
+	begin := int(l.Next() - offset)
+	if err := nextPieces(l, value, b[begin:begin+left]); err != nil {
+		return err
+	}
+	clear(b[begin+left:])
+	first, err := l.Head()
+	copy(b, first)
+	x.buf = x.buf[:at+size]
+	return err
+}
+
+// nextPieces reads the next pieces of a value into part, and encrypts them there.
+func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
+	if _, err := io.ReadFull(value, part); err != nil {
+		return err
+	}
+	return l.Pieces(part)
+}
+
+// rest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
+func (x *Encrypter) rest(c *Content) error {
+	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
+	if c.rest == 0 {
+		x.block = len(x.buf)
+		return x.endBlock()
+	}
+	err := c.each(func([]byte, int, int) error { x.row++; return nil }, x.put)
+	if err == nil {
+		err = x.stub()
+	}
+	return err
+}
+
+// put appends b to the rest. If records with tags came before b, their stub comes first.
+func (x *Encrypter) put(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if err := x.stub(); err != nil {
+		return err
+	}
+	return x.add(b)
+}
+
+// stub appends a stub with the number of records with tags that were here, if there are any.
+func (x *Encrypter) stub() error {
+	if x.row == 0 {
+		return nil
+	}
+	stub := [stubSize]byte{stubMark}
+	binary.LittleEndian.PutUint32(stub[4:], x.row)
+	x.row = 0
+	return x.add(stub[:])
+}
+
+func (x *Encrypter) add(b []byte) error {
+	for len(b) > 0 {
+		if x.blockLeft == 0 {
+			x.blockLeft = int(min(blockSize, x.left))
+			if x.blockLeft == 0 {
+				return fmt.Errorf("%w: a payload has grown", entry.ErrRecord)
+			}
+			if err := x.room(x.blockLeft); err != nil {
+				return err
+			}
+			x.block = len(x.buf)
+		}
+		n := min(len(b), x.blockLeft)
+		x.buf, b = append(x.buf, b[:n]...), b[n:]
+		x.left -= int64(n)
+		if x.blockLeft -= n; x.blockLeft == 0 {
+			if err := x.endBlock(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// endBlock encrypts the open block of the rest. The tag of the first block is the frame's tag,
+// so it covers data, too.
+func (x *Encrypter) endBlock() error {
+	unit, offset, data := crypt.Block, x.at+int64(x.block), []byte(nil)
+	if len(x.tags) == 0 {
+		unit, offset, data = crypt.Frame, x.offset, x.data[:]
+	}
+	b := x.buf[x.block:]
+	tag, err := x.keys.Encrypt(b, b, unit, offset, data)
+	x.tags = append(x.tags, tag[:]...)
+	return err
+}
+
+// end appends the end of the frame, and writes what is in buf.
+func (x *Encrypter) end(c *Content, before *crypt.Tag) error {
+	// The frame's tag covers the length from Measure, so no reader would accept another one.
+	if x.left != 0 {
+		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
+	}
+	if err := x.room(len(x.tags) + endSize); err != nil {
+		return err
+	}
+	b := append(append(x.buf, x.tags...), before[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(c.rest/8))
+	x.buf = binary.LittleEndian.AppendUint32(b, x.attempt)
+	return x.flush()
+}

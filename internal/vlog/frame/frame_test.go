@@ -1,0 +1,225 @@
+package frame
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/test/kit/draw"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write golden files anew")
+
+var testID = checksum.New([16]byte{1, 2, 3, 4}, 'J', 7)
+
+// build returns the frame of records at offset, as a segment's writer makes it.
+func build(t testing.TB, h Header, records []byte, offset int64) []byte {
+	t.Helper()
+	var totals Totals
+	crc := uint32(0)
+	if len(records) > 0 {
+		var err error
+		if crc, err = Place(0, records, 0, max(h.FirstVersion, 1), testID, offset+HeaderSize, &totals); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.FirstVersion = totals.Min
+	h.PayloadSum = crc ^ testID.Mask(offset+HeaderSize)
+	h.Size = HeaderSize + int64(len(records))
+	h.Records = uint32(totals.Records)
+	out := make([]byte, HeaderSize, h.Size)
+	h.Put(out, testID, offset)
+	return append(out, records...)
+}
+
+func records() []byte {
+	var b []byte
+	b = entry.AppendRecord(b, &entry.Entry{Key: []byte("\x00a"), Value: []byte("small"), Version: 9, Kind: entry.Set}, false)
+	b = entry.AppendRecord(b, &entry.Entry{Key: []byte("\x00b"), Value: []byte("a value of its own"), Version: 9, Kind: entry.Set, Meta: 5}, true)
+	b = entry.AppendRecord(b, &entry.Entry{Key: []byte("\x00c"), Version: 9, Kind: entry.Delete}, false)
+	return entry.AppendRecord(b, &entry.Entry{Key: []byte("\x00d"), Version: 9, Kind: entry.Set, Expires: 12}, true)
+}
+
+func TestRoundTrip(t *testing.T) {
+	want := Header{Kind: Group, Transactions: 3, Chain: 0xdeadbeef, FirstVersion: 9, Number: 1 << 40, Unsynced: 2}
+	b := build(t, want, records(), 4096)
+	h, err := Decode(b, testID, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals, err := h.Verify(b[HeaderSize:], testID, 4096+HeaderSize, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Sum, want.PayloadSum, want.Size, want.Records = h.Sum, h.PayloadSum, int64(len(b)), 4
+	if h != want {
+		t.Errorf("decoded %+v, want %+v", h, want)
+	}
+	if want := (Totals{Records: 4, OwnBytes: 48 + 48, SmallBytes: 16 + 8, Min: 9, Max: 9}); totals != want {
+		t.Errorf("totals %+v, want %+v", totals, want)
+	}
+	if h.Durable() != 1<<40-3 {
+		t.Errorf("durable %d", h.Durable())
+	}
+}
+
+func TestDurable(t *testing.T) {
+	for _, c := range []struct {
+		number   uint64
+		unsynced uint32
+		want     uint64
+	}{{1, 0, 0}, {2, 0, 1}, {2, 1, 0}, {2, 2, 0}, {10, 3, 6}, {1 << 50, math.MaxUint32, 0}} {
+		h := Header{Number: c.number, Unsynced: c.unsynced}
+		if got := h.Durable(); got != c.want {
+			t.Errorf("frame %d, %d unsynced: durable %d, want %d", c.number, c.unsynced, got, c.want)
+		}
+	}
+}
+
+// Each bit of a frame is under some checksum, and the frame is bound to its place.
+func TestEveryFlipIsFound(t *testing.T) {
+	b := build(t, Header{Kind: Group, Transactions: 1, FirstVersion: 9, Number: 3}, records(), 4096)
+	check := func(b []byte, id checksum.Identity, off int64) error {
+		h, err := Decode(b, id, off)
+		if err != nil {
+			return err
+		}
+		if h.Size != int64(len(b)) {
+			return errors.New("length")
+		}
+		_, err = h.Verify(b[HeaderSize:], id, off+HeaderSize, true)
+		return err
+	}
+	if err := check(b, testID, 4096); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 * len(b) {
+		c := bytes.Clone(b)
+		c[i/8] ^= 1 << (i % 8)
+		if check(c, testID, 4096) == nil {
+			t.Errorf("bit %d of byte %d flipped: accepted", i%8, i/8)
+		}
+	}
+	if check(b, testID, 4104) == nil || check(b, testID+1, 4096) == nil {
+		t.Error("accepted at another place")
+	}
+}
+
+func TestNewerFrame(t *testing.T) {
+	for _, change := range []func(b []byte){
+		func(b []byte) { b[12] = 9 },
+		func(b []byte) { b[13] = 0x20 },
+	} {
+		b := make([]byte, HeaderSize)
+		h := Header{Kind: Edit, Size: HeaderSize, Number: 1}
+		h.Put(b, testID, 0)
+		change(b)
+		sum := testID.Sum(0, b[4:])
+		b[0], b[1], b[2], b[3] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
+		if _, err := Decode(b, testID, 0); !errors.Is(err, errs.ErrFormat) {
+			t.Errorf("got %v, want ErrFormat", err)
+		}
+	}
+}
+
+func TestPlaceRefusesWhatIsNoRecord(t *testing.T) {
+	good := records()
+	for _, n := range []int{1, 8, 24, 31, 40, len(good) - 1, len(good) - 8} {
+		if _, err := Place(0, good[:n], 0, 0, testID, 0, new(Totals)); !errors.Is(err, entry.ErrRecord) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestPlausibleNeverDeniesAFrame(t *testing.T) {
+	seed := draw.Seed(t)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 1000 {
+		h := Header{Kind: Kind(1 + rnd.IntN(4)), Size: HeaderSize, Number: 1 + rnd.Uint64N(1<<62), FirstVersion: entry.Version(rnd.Uint64()) & entry.MaxVersion,
+			Transactions: uint16(rnd.Uint32()), Records: rnd.Uint32(), Chain: rnd.Uint32(), Unsynced: rnd.Uint32()}
+		b := make([]byte, HeaderSize)
+		h.Put(b, testID, 8)
+		if got, err := Decode(b, testID, 8); !plausible(b) || err != nil || got != h {
+			t.Fatalf("seed %d: %+v: %v", seed, h, err)
+		}
+	}
+}
+
+func TestGolden(t *testing.T) {
+	b := build(t, Header{Kind: Group, Transactions: 3, Chain: 0x01020304, FirstVersion: 9, Number: 2, Unsynced: 1}, records(), 4096)
+	checkGolden(t, "group.golden", b)
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(build(f, Header{Kind: Group, Transactions: 3, FirstVersion: 9, Number: 2}, records(), 4096))
+	f.Add(build(f, Header{Kind: Seal, Number: 2}, nil, 4096))
+	f.Add(make([]byte, HeaderSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= HeaderSize { // the mutator cannot guess checksums
+			sum := testID.Sum(4096, b[4:HeaderSize])
+			b[0], b[1], b[2], b[3] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
+		}
+		h, err := Decode(b, testID, 4096)
+		if err != nil {
+			if !errors.Is(err, ErrFrame) && !errors.Is(err, errs.ErrFormat) {
+				t.Errorf("untyped error %v", err)
+			}
+			return
+		}
+		payload := b[HeaderSize:]
+		h.Size = int64(len(b))
+		var totals Totals
+		crc, err := totals.walk(payload, h.FirstVersion, testID, 4096+HeaderSize, true)
+		if err == nil {
+			h.PayloadSum, h.Records = crc^testID.Mask(4096+HeaderSize), uint32(totals.Records)
+			if h.Kind == Group {
+				if _, err := h.Verify(payload, testID, 4096+HeaderSize, true); err != nil {
+					t.Errorf("walked, but not verified: %v", err)
+				}
+			}
+		} else if !errors.Is(err, ErrFrame) {
+			t.Errorf("untyped error %v", err)
+		}
+		_, _ = Place(0, bytes.Clone(payload), 0, 1, testID, 0, new(Totals))
+	})
+}
+
+func BenchmarkPlace(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		n, v  int
+		own   bool
+		total int
+	}{{"small", 1000, 16, false, 0}, {"own1K", 1000, 1024, true, 0}} {
+		var recs []byte
+		for i := range c.n {
+			recs = entry.AppendRecord(recs, &entry.Entry{Key: fmt.Appendf(nil, "\x00key%018d", i), Value: make([]byte, c.v), Version: 1, Kind: entry.Set}, c.own)
+		}
+		b.Run("place/"+c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(recs)))
+			for b.Loop() {
+				if _, err := Place(0, recs, 0, 7, testID, 4096, new(Totals)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.n), "ns/record")
+		})
+		frame := build(b, Header{Kind: Group, Number: 1}, bytes.Clone(recs), 4096)
+		b.Run("verify/"+c.name, func(b *testing.B) {
+			var h Header
+			b.SetBytes(int64(len(recs)))
+			for b.Loop() {
+				h, _ = Decode(frame, testID, 4096)
+				_, _ = h.Verify(frame[HeaderSize:], testID, 4096+HeaderSize, true)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.n), "ns/record")
+		})
+	}
+}

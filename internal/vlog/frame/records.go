@@ -1,0 +1,65 @@
+package frame
+
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// Records walks over the records of a Group's payload, and knows where in the file those
+// with their own checksum or tag are.
+type Records struct {
+	payload   []byte
+	at        int64
+	version   entry.Version // of the record before
+	encrypted bool
+	bare      bool // piece tables and values in pieces are not in payload
+}
+
+// Walk returns the records of the frame with the header h, whose payload was verified or
+// decrypted; it begins at offset of the file, behind the header.
+func (h *Header) Walk(payload []byte, offset int64) Records {
+	return Records{payload: payload, at: offset, version: h.FirstVersion - 1, encrypted: h.Encrypted, bare: h.Encrypted}
+}
+
+// Written returns the records of one transaction with the version v, whose payload was
+// appended to a segment, encrypted or not. Its first record is at offset of the file; see
+// At.
+func Written(payload []byte, offset int64, v entry.Version, encrypted bool) Records {
+	return Records{payload: payload, at: offset, version: v - 1, encrypted: encrypted}
+}
+
+// More reports whether there are more records.
+func (r *Records) More() bool { return len(r.payload) > 0 }
+
+// At is where in the file the record is that Next returns next, if that has its own
+// checksum or tag; behind the last one it is where the next transaction begins.
+func (r *Records) At() int64 { return r.at }
+
+// Next makes rec the next record; there must be More. Its Value is nil if that isn't in the
+// payload; ValueSize tells the length.
+func (r *Records) Next(rec *entry.Record) (err error) {
+	if r.encrypted {
+		return r.nextEncrypted(rec)
+	}
+	if *rec, err = entry.DecodeNext(r.payload, &r.version); err == nil {
+		r.payload = r.payload[rec.Size:]
+		r.at += int64(rec.Size)
+	}
+	return err
+}
+
+func (r *Records) nextEncrypted(rec *entry.Record) (err error) {
+	// A file offset has no place for short records: they are together behind the others.
+	n := 0
+	if r.bare {
+		*rec, err = entry.DecodeNextBare(r.payload, &r.version)
+		n = rec.BareSize()
+	} else {
+		*rec, err = entry.DecodeNext(r.payload, &r.version)
+		n = rec.Size
+	}
+	if err == nil {
+		r.payload = r.payload[n:]
+		r.at += int64(rec.FileSize(true))
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package frame
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/entry"
+)
+
+// Tail is what lies behind the last good frame of a file.
+//
+// What follows from it is the same for journal and manifest. Let k be the number
+// of the first frame that is missing or bad. If something proves that frame k was
+// durable, this is damage, and the store must not open without it. Otherwise the
+// tail is torn: nobody was promised what it holds, and it is cut. Two things
+// prove it: a durable frame number that is recorded elsewhere, and Durable, which
+// later frames tell. docs/format.md, "Torn tails", has the reasons.
+type Tail struct {
+	Frames  int    // headers of later frames that validate
+	Durable uint64 // greatest frame number that one of them proves durable; 0 = none
+	End     int64  // behind the last of these frames
+	Used    int64  // behind the last byte that isn't zero, at least End
+
+	Transactions int           // in these frames, as their headers say
+	LastVersion  entry.Version // the greatest that one of them has
+}
+
+const (
+	searchWindow = 1 << 20 // bytes that FindTail asks for at once
+	searchStep   = 8       // frames begin at multiples of it
+)
+
+var zeros [64 << 10]byte
+
+// FindTail searches the rest of the file id, which has size bytes, for headers of
+// frames from c.Next on. It starts at c.Offset, where frame c.Next should have
+// been. The bytes that read returns must be valid until its next call.
+func FindTail(id checksum.Identity, c Cursor, size int64, read func(off, n int64) ([]byte, error)) (Tail, error) {
+	t := Tail{End: c.Offset, Used: c.Offset}
+	for at := c.Offset; at < size; {
+		b, err := read(at, min(searchWindow, size-at))
+		if err != nil {
+			return t, err
+		}
+		at = t.search(b, at, size, id, c.Next)
+	}
+	t.Used = max(t.Used, t.End)
+	return t, nil
+}
+
+// search looks through b, which lies at off, up to the first frame that it finds.
+// It returns where to go on: behind that frame, or at the first place where b has
+// no whole header.
+func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
+	pos := 0
+	for pos+HeaderSize <= len(b) {
+		// Preallocated rests are zeros for megabytes: skip them by the page.
+		if pos&4095 == 0 && pos+4096 <= len(b) && bytes.Equal(b[pos:pos+4096], zeros[:4096]) {
+			pos += 4096
+			continue
+		}
+		if h, ok := laterFrame(b[pos:], id, off+int64(pos), next); ok {
+			// No frame begins inside the payload of another.
+			end := min(off+int64(pos)+h.Size, size)
+			t.Frames++
+			t.Durable = max(t.Durable, h.Durable())
+			if t.Transactions += int(h.Transactions); h.Transactions > 0 {
+				t.LastVersion = max(t.LastVersion, h.FirstVersion+entry.Version(h.Transactions)-1)
+			}
+			t.End = max(t.End, end)
+			t.markUsed(b[:pos], off)
+			return end
+		}
+		pos += searchStep
+	}
+	t.markUsed(b, off)
+	if off+int64(len(b)) == size {
+		return size
+	}
+	return off + int64(pos)
+}
+
+// laterFrame decodes the header at the start of b, which lies at off.
+func laterFrame(b []byte, id checksum.Identity, off int64, next uint64) (Header, bool) {
+	if !plausible(b) {
+		return Header{}, false
+	}
+	h, err := Decode(b, id, off)
+	return h, err == nil && h.Number >= next
+}
+
+// markUsed notes the last byte of b, which lies at off, that isn't zero.
+func (t *Tail) markUsed(b []byte, off int64) {
+	for len(b) > 0 {
+		n := min(len(b), len(zeros))
+		if part := b[len(b)-n:]; !bytes.Equal(part, zeros[:n]) {
+			t.Used = max(t.Used, off+int64(len(b)-n+len(bytes.TrimRight(part, "\x00"))))
+			return
+		}
+		b = b[:len(b)-n]
+	}
+}
+
+// Search returns the first place in b, which lies at off of the file id, at which a frame's
+// header is whole; ok is false if there is none.
+func Search(b []byte, id checksum.Identity, off int64) (h Header, pos int, ok bool) {
+	for ; pos+HeaderSize <= len(b); pos += searchStep {
+		if h, ok := laterFrame(b[pos:], id, off+int64(pos), 0); ok {
+			return h, pos, true
+		}
+	}
+	return h, 0, false
+}

@@ -1,0 +1,279 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// Follower reads a journal that another process may be writing, piece by piece. It takes
+// no lock, and shows only frames that the writer never takes back. It is used by one
+// goroutine. Any error may have come from the writer having gone on: then the caller
+// reads the manifest again, and calls again.
+type Follower struct {
+	replay
+	fresh  bool   // what lies behind the end was not searched for proofs yet
+	synced uint64 // greatest frame number that is durable
+}
+
+// NewFollower returns a Follower of the journal that c describes, of which Known is given to
+// Follow.
+func NewFollower(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) *Follower {
+	c.ReadOnly = true
+	return &Follower{fresh: true, replay: replay{c: c, fn: fn, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}}}
+}
+
+// Reset forgets what was read: the next Follow begins at Known.Begin.
+func (f *Follower) Reset() { f.broken, f.out.Segments, f.fresh = nil, nil, true }
+
+// Segments describes, in order, the segments that were read and not forgotten, up to the
+// frames that were shown.
+func (f *Follower) Segments() []SegmentInfo { return f.out.Segments }
+
+// End is where the frames end that were shown.
+func (f *Follower) End() Point { return f.point }
+
+// Follow calls fn for each group that has come since the last call, as Replay does, and
+// makes sure that all of them are durable before it returns. If fn has returned an error,
+// call Reset before the next Follow.
+//
+// The last frame of a segment that the manifest doesn't know of yet is not shown unless
+// something follows it: only such a frame may be taken back (Journal.Retract). One that
+// was published before the manifest was written never is.
+func (f *Follower) Follow(k Known) error {
+	if err := f.Same(k); err != nil {
+		return err
+	}
+	f.c.Known, f.met = k, 0
+	for len(f.out.Segments) > 0 && f.out.Segments[0].File <= k.Begin.File {
+		f.out.Segments = f.out.Segments[1:]
+	}
+	if len(f.out.Segments) == 0 {
+		f.point = k.Begin
+	}
+	f.doubt.proven = max(f.doubt.proven, k.Proven())
+	if err := f.advance(); err != nil {
+		return err
+	}
+	durable := k.Proven()
+	if f.fresh && !f.closed() {
+		// Frames behind the end prove that one is damaged, unless it was written
+		// meanwhile: then it is whole now.
+		proof, err := f.proof()
+		if err != nil {
+			return err
+		}
+		if durable = max(durable, proof); f.point.Number < durable {
+			if err := f.advance(); err != nil {
+				return err
+			}
+		}
+	}
+	if f.point.Number < durable {
+		return f.corruption(durable)
+	}
+	f.fresh = false
+	return f.secureShown()
+}
+
+// Same returns errs.ErrForeign if the manifest knows another frame than one that was shown, or
+// a later session has found the journal without a frame that was shown: then another copy of the
+// store has gone on. Call it before Reset, which forgets what was shown.
+func (f *Follower) Same(k Known) error {
+	for _, end := range k.Found {
+		for _, shown := range f.out.Segments {
+			if end.Number != 0 && !shown.fits(end) {
+				return fmt.Errorf("%w: the journal was read up to {%v}, and the writer has found it to end with {%v}", errs.ErrForeign, shown.Name, end.Name)
+			}
+		}
+	}
+	for _, known := range append(k.Durable[:len(k.Durable):len(k.Durable)], k.Begin.End) {
+		for _, shown := range f.out.Segments {
+			if known.Number < shown.FirstFrame || known.Number > shown.Number {
+				continue
+			}
+			if known.File != shown.File || known.Life != shown.Life || known.Number == shown.Number && known.Name != shown.Name {
+				return fmt.Errorf("%w: the journal was read up to {%v}, and the manifest knows {%v}", errs.ErrForeign, shown.Name, known.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// advance shows what has come.
+func (f *Follower) advance() error {
+	f.found = nil
+	if err := f.list(f.point.File); err != nil {
+		return err
+	}
+	if n := len(f.out.Segments); n > 0 && !f.out.Segments[n-1].Sealed {
+		if err := f.goOn(f.out.Segments[n-1]); err != nil {
+			return err
+		}
+	}
+	// What follows the end of a journal that was closed was written since the manifest was read.
+	for next := f.next(); next != nil; next = f.next() {
+		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
+		if err := f.goOn(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
+			return err
+		}
+		if f.point.File != next.num {
+			break // none of its frames is sure to stay
+		}
+		next.visited = true
+	}
+	return nil
+}
+
+// goOn shows what has come in the segment s behind its end.
+func (f *Follower) goOn(s SegmentInfo) error {
+	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.show(rd, s), rd.Close())
+}
+
+func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
+	end := rd.End()
+	if f.c.Known.Proven() < s.FirstFrame {
+		var err error
+		if end, err = f.settled(rd, s); err != nil {
+			return err
+		}
+	}
+	frames := s.frames(rd)
+	defer func() { f.shown(frames, s) }() // also what came before an error
+	for frames.At().Offset < end && !f.ends.has(frames.At().End(s.File, s.Life).Name) {
+		found, err := frames.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
+			f.broken = err
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := f.meet(frames.At().End(s.File, s.Life).Name, found.Offset); err != nil {
+			return err
+		}
+		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
+		if found.Header.Kind == frame.Group {
+			if err := f.tell(s.File, &found); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shown notes up to where s was shown.
+func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
+	at := frames.At()
+	if at.Offset == s.Offset {
+		return
+	}
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), frames.Sealed(), frames.Totals()
+	f.point = Point{s.End, max(f.point.LastVersion, s.Max)}
+	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].File == s.File {
+		f.out.Segments[n-1] = s
+	} else {
+		f.out.Segments = append(f.out.Segments, s)
+	}
+}
+
+// frames are the frames of a segment behind its end.
+func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
+	frames := rd.Frames(true)
+	if s.hasFrames() {
+		frames.Resume(s.After(), s.Totals, s.Sealed)
+	}
+	return frames
+}
+
+// settled returns where the frames of a segment that is not registered end that the writer
+// never takes back.
+func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err error) {
+	frames := s.frames(rd)
+	end = frames.At().Offset
+	var last frame.Header
+	for {
+		at := frames.At()
+		found, err := frames.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		// found was written behind the frames before it: those are never taken back.
+		end, last = at.Offset, found.Header
+	}
+	at := frames.At()
+	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= f.c.Known.Version {
+		return at.Offset, nil
+	}
+	if f.ends.has(at.End(s.File, s.Life).Name) {
+		return at.Offset, nil
+	}
+	return end, nil
+}
+
+// proof is the greatest frame number that the files behind the end prove durable.
+func (f *Follower) proof() (durable uint64, err error) {
+	for _, c := range f.found {
+		from := int64(segment.HeaderSize)
+		switch {
+		case c.num < f.point.File, c.num == f.point.File && f.ends.has(f.point.Name):
+			continue
+		case c.num == f.point.File:
+			from = f.point.Offset
+		}
+		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.Number+1)
+		if err != nil {
+			return 0, err
+		}
+		durable = max(durable, t.Durable)
+	}
+	return durable, nil
+}
+
+// secureShown syncs the frames that nothing proves durable: the writer may sync them later
+// than this process shows them or, for Buffered commits, never.
+func (f *Follower) secureShown() error {
+	f.synced = max(f.synced, f.doubt.proven)
+	last := f.point.Number
+	if last <= f.synced {
+		return nil
+	}
+	for _, s := range f.out.Segments {
+		if s.Number <= f.synced {
+			continue
+		}
+		if err := f.sync(s.File); err != nil {
+			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.File), err)
+		}
+	}
+	if f.c.Known.Proven() < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
+		if err := f.c.FS.SyncDir(f.c.Dir); err != nil {
+			return err
+		}
+	}
+	f.synced = last
+	return nil
+}
+
+// sync makes a segment durable, by a descriptor that can't write.
+func (f *Follower) sync(num entry.FileNum) error {
+	file, err := f.c.FS.Open(filepath.Join(f.c.Dir, filename.Of(filename.Journal, num)))
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.SyncData(), file.Close())
+}

@@ -1,0 +1,332 @@
+// Package journal is the commit log: a chain of journal segments in which every
+// frame names the one before it, so that after a crash a torn tail can be told
+// from lost data. It decides when segments are made, sealed and synced, and
+// which frames count after a crash (Replay).
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
+	"github.com/brockdb/brock/vfs"
+)
+
+// A file is filled with zeros ahead of its end, in steps that double it.
+const (
+	leastFill      = 64 << 10  // the smallest step, in bytes
+	mostFill       = 1 << 20   // the largest step: a sync has to wait for it
+	smallSync      = 256 << 10 // most bytes between two syncs for which a file is filled in steps
+	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
+	smallFrame     = 32 << 10  // shorter frames fill blocks of smallBlock: each write costs a walk through its large page
+	smallBlock     = 256 << 10
+	writebackEvery = 4 << 20 // bytes appended between two hints to write back
+)
+
+// Config is what a Journal needs.
+type Config struct {
+	FS          vfs.FS
+	Dir         string
+	UUID        [16]byte
+	Owner       Owner
+	Begin       Point         // where to go on: zero for a new store, else what Replay returned
+	NoMap       bool          // OpenReader uses no mapping
+	Ring        *crypt.Ring   // the journal is encrypted; nil: it is plain
+	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
+	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
+	Registered  uint64        // greatest number of a frame that the manifest says is durable
+	Newest      SegmentInfo   // the last segment that Replay found, if any
+}
+
+// Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
+type Owner interface {
+	// NextNum returns a number that no file has, above all journal segments there are.
+	NextNum() entry.FileNum
+	// SegmentLimit returns the length in bytes at which a segment that begins now
+	// is full. A longer group has a segment of its own.
+	SegmentLimit() int64
+	// GoOn makes the manifest say that another session goes on with the journal. A full disk may
+	// refuse that.
+	GoOn() error
+	// Register makes the manifest say that the frames up to end are durable. A full disk
+	// may refuse that.
+	Register(end frame.End) error
+	// DiskFull tells that a full disk has refused an Append or a Sync.
+	DiskFull()
+}
+
+// Journal appends to the chain. Append, Sync, Retract, Rotate and Close are called by one
+// goroutine at a time (the leader of a commit group). All else may be called at any time by
+// any goroutine.
+type Journal struct {
+	c          Config
+	files      segment.Config
+	cur        *open                 // nil between Rotate and the next Append
+	hinted     int64                 // the system was asked to write cur back up to here
+	bulk       int64                 // bytes appended since the last sync
+	small      bool                  // most bytes of cur are records that nobody reads after their flush
+	synced     int64                 // bytes that the last sync made durable; 0 = there was none
+	syncing    sync.Mutex            // held while segments are taken from sealed; locked before mu
+	durable    atomic.Uint64         // greatest number of a frame known to be durable
+	registered atomic.Uint64         // greatest number of a frame that is registered
+	before     Point                 // point before the last frame, for Retract
+	goesOn     bool                  // the manifest says that this session goes on with it
+	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
+	lean       atomic.Bool           // no file is filled ahead
+	written    atomic.Int64          // see Written
+	ahead      atomic.Int64          // see Ahead
+
+	mu     sync.Mutex    // guards what follows
+	point  Point         // where the next frame goes
+	live   []SegmentInfo // see Segments
+	proven frame.End     // see DurableEnd
+	sealed []*open       // sealed, not yet synced; in order
+	closed bool
+}
+
+// open is a segment whose file is open for writing.
+type open struct {
+	*segment.Writer
+	limit  int64
+	named  bool            // its directory was synced
+	reader *segment.Reader // for the first call of OpenReader; guarded by Journal.mu
+}
+
+// Close closes the file, and the reader if OpenReader has not handed it out. Unless
+// Journal.mu is held, OpenReader must not find o any more.
+func (o *open) Close() error {
+	if o.reader != nil {
+		_ = o.reader.Close()
+	}
+	return o.Writer.Close()
+}
+
+// New returns the journal that goes on at c.Begin. It creates no file before the
+// first Append. Everything before c.Begin must be durable, as it is after Replay.
+func New(c Config) *Journal {
+	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin}
+	j.files.Written = &j.written
+	j.proven = c.Begin.End
+	j.durable.Store(c.Begin.Number)
+	j.registered.Store(c.Registered)
+	return j
+}
+
+// Append writes a group of transactions as one frame, in one write, and returns
+// where the first record lies; the others follow without a gap. Each transaction
+// is whole records, to which Append gives their versions, first to the first
+// transaction, first+1 to the next, and their checksums.
+//
+// The records may be read as soon as Append returns; they are durable after the next
+// Sync. After errs.ErrInvalid, for what is no group, and after an error that passes (as
+// package failure says) nothing of the group is written, and the next one may succeed.
+// After any other error the journal has stopped, see Err.
+func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
+	if err := j.Err(); err != nil {
+		return entry.Position{}, err
+	}
+	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), First: first, Payload: transactions}
+	size, err := f.Measure(j.encrypted())
+	if err != nil {
+		return entry.Position{}, err
+	}
+	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
+		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
+	}
+	if err := j.room(size); err != nil {
+		return entry.Position{}, j.refuse(err)
+	}
+	j.before = j.point
+	f.Unsynced, f.Ahead = j.unsynced(), j.fill(size)
+	off, err := j.cur.Append(f)
+	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
+		return entry.Position{}, err
+	}
+	if err != nil {
+		return entry.Position{}, j.refuse(j.cutBack(err))
+	}
+	j.appended(size)
+	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
+}
+
+// encrypted reports whether segments that begin now are.
+func (j *Journal) encrypted() bool { return j.files.Ring != nil }
+
+// Written is how many bytes were written to the journal's files: frames, headers, and
+// zeros ahead of them.
+func (j *Journal) Written() int64 { return j.written.Load() }
+
+// Ahead is how many zeros lie behind the end of the newest segment.
+func (j *Journal) Ahead() int64 { return j.ahead.Load() }
+
+// unsynced counts the frames that are not yet known to be durable.
+func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
+
+// room makes cur a segment into which a frame of this size fits.
+func (j *Journal) room(size int64) error {
+	// A segment never passes its limit, which is how long its readers' mapping is.
+	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.encrypted()) > j.cur.limit {
+		if err := j.seal(); err != nil {
+			return err
+		}
+	}
+	if j.cur == nil {
+		return j.begin(size)
+	}
+	return nil
+}
+
+// fill returns the offset up to which the file is filled with zeros behind a frame of this
+// size; 0 = no zeros. Zeros pay where commits are small and synced: then a sync need not
+// record a new length each time. They also pay where many values that stay in the file are
+// written without a sync.
+func (j *Journal) fill(size int64) int64 {
+	end, allocated := j.cur.End()+size, j.cur.Allocated()
+	if end <= allocated || j.lean.Load() {
+		return 0
+	}
+	if j.bulk >= bulkFill {
+		if t := j.cur.Totals(); t.Records > 0 { // without records, the segment before decides
+			j.small = t.OwnBytes < t.SmallBytes
+		}
+		if j.small {
+			return 0 // few values stay here, so nobody reads this file through large pages
+		}
+		block := int64(segment.BlockSize)
+		if size < smallFrame {
+			block = smallBlock
+		}
+		ahead := (end + block - 1) / block * block
+		if ahead >= j.cur.limit {
+			return 0 // the segment ends in this block, so zeros behind it would be wasted
+		}
+		return ahead
+	}
+	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-allocated > mostFill {
+		return 0
+	}
+	// Steps that double the file keep the zeros in proportion to what is written.
+	ahead := max(end, allocated+min(allocated, mostFill))
+	return min((ahead+leastFill-1)/leastFill*leastFill, j.cur.limit)
+}
+
+// begin starts a new segment.
+func (j *Journal) begin(size int64) error {
+	if err := j.bound(); err != nil {
+		return err
+	}
+	if !j.goesOn {
+		if err := j.c.Owner.GoOn(); err != nil {
+			return fmt.Errorf("record that the journal goes on: %w", err)
+		}
+		j.goesOn = true
+	}
+	// The header names the frame before, so that Replay can tell which file continues the
+	// chain. The frame's tag stands for its file's life.
+	h := segment.Header{
+		Kind:        filename.Journal,
+		Number:      j.c.Owner.NextNum(),
+		Before:      j.point.Name,
+		PrevVersion: j.point.LastVersion,
+	}
+	h.Before.Life = crypt.Life{}
+	w, err := segment.Create(j.files, h)
+	if err != nil {
+		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
+	}
+	// The reader is opened now: a group can be refused before it is written, but not
+	// when it is durable and can't be read.
+	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.encrypted()))
+	r, err := w.OpenReader(limit, j.c.NoMap)
+	if err != nil {
+		_ = w.Close()
+		_ = j.c.FS.Remove(filepath.Join(j.c.Dir, w.Name())) // or the next Open does
+		return fmt.Errorf("begin journal segment %s: %w", w.Name(), err)
+	}
+	j.hinted = 0
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cur = &open{Writer: w, limit: limit, reader: r}
+	empty := frame.End{Name: frame.Name{File: h.Number, Life: w.Life()}, Offset: segment.HeaderSize}
+	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
+	return nil
+}
+
+// appended notes that a frame of this size was appended to cur.
+func (j *Journal) appended(size int64) {
+	j.bulk += size
+	// Only whole blocks: the last one would be written again with the next frame.
+	if to := j.cur.End() / segment.BlockSize * segment.BlockSize; to-j.hinted >= writebackEvery {
+		j.cur.StartWriteback(j.hinted, to-j.hinted)
+		j.hinted = to
+	}
+	j.note(false)
+}
+
+// note brings point and live up to date with cur.
+func (j *Journal) note(sealed bool) {
+	t := j.cur.Totals()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.point = Point{j.cur.Last(), max(j.point.LastVersion, t.Max)}
+	info := &j.live[len(j.live)-1]
+	info.End, info.Totals, info.Sealed = j.point.End, t, sealed
+	j.ahead.Store(j.cur.Allocated() - j.cur.End())
+	if sealed {
+		j.ahead.Store(0) // they are cut off with the next sync
+		j.sealed = append(j.sealed, j.cur)
+		j.cur = nil
+	}
+}
+
+// seal ends cur. Its file stays open until it was synced: a descriptor opened later
+// might not report that an earlier write back has failed.
+func (j *Journal) seal() error {
+	if err := j.cur.Seal(j.unsynced()); err != nil {
+		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
+			return err
+		}
+		return nil // a segment may end without a seal
+	}
+	j.note(true)
+	return nil
+}
+
+// bound syncs the sealed segments at once if too many of their files are open.
+func (j *Journal) bound() error {
+	j.mu.Lock()
+	unsynced := len(j.sealed)
+	j.mu.Unlock()
+	if j.c.MaxUnsynced == 0 || unsynced < j.c.MaxUnsynced {
+		return nil
+	}
+	return j.SyncSealed()
+}
+
+// Rotate seals the segment being written, if there is one, so that the next
+// Append begins another. It returns the point between the two, from which
+// Replay can begin once everything before it is in runs.
+func (j *Journal) Rotate() (Point, error) {
+	if err := j.Err(); err != nil {
+		return Point{}, err
+	}
+	if j.cur != nil && j.cur.End() == segment.HeaderSize {
+		j.drop() // each segment of the chain has a frame that says something
+	}
+	if j.cur != nil {
+		if err := j.seal(); err != nil {
+			return Point{}, j.stop(err)
+		}
+	}
+	return j.point, nil
+}

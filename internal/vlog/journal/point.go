@@ -1,0 +1,39 @@
+package journal
+
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Point is a place between two frames of the journal where a segment ends: behind the frame
+// that it names. The zero value is the journal's beginning.
+type Point struct {
+	frame.End
+	LastVersion entry.Version // greatest version before
+}
+
+// SegmentInfo describes one segment of the journal: its last frame, and where that ends.
+// Of a segment without frames there are only file, life and offset.
+type SegmentInfo struct {
+	frame.End
+	FirstFrame uint64 // number of its first frame
+	Sealed     bool   // it doesn't grow any more
+	frame.Totals
+}
+
+// fits reports whether the journal can have ended at end, while it had the frames of s, or before
+// they were written.
+func (s *SegmentInfo) fits(end frame.End) bool {
+	switch {
+	case s.File > end.File:
+		return s.FirstFrame > end.Number
+	case s.File < end.File:
+		return s.Number < end.Number
+	case s.Number == end.Number:
+		return s.Name == end.Name
+	}
+	return s.Number < end.Number && s.Life == end.Life
+}
+
+// hasFrames reports whether s has a frame.
+func (s *SegmentInfo) hasFrames() bool { return s.Number != 0 }

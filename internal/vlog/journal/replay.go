@@ -1,0 +1,436 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
+	"github.com/brockdb/brock/vfs"
+)
+
+// ReplayConfig is what Replay needs.
+type ReplayConfig struct {
+	FS       vfs.FS
+	Dir      string
+	UUID     [16]byte
+	Known    Known
+	ReadOnly bool        // write and sync nothing; no Journal may go on from the result
+	UpTo     bool        // a durable frame that is missing or damaged ends the journal; else it is an error
+	NoMap    bool        // use no mapping
+	Ring     *crypt.Ring // decrypts the journal; nil: it is plain
+
+	Files *pageio.Files // opens what is read; nil: without a limit
+}
+
+// Known is what a manifest says about the journal.
+type Known struct {
+	Begin   Point         // after the last segment whose records are in runs; zero: the journal's beginning
+	Found   []frame.End   // where sessions of the writer have found the journal's end; what they wrote is in later segments
+	Durable []frame.End   // frames behind Begin that are durable: one of each registered segment, and those of Found; ascending
+	Last    entry.FileNum // files with a greater number are no segments of this journal; 0 = no bound
+	Version entry.Version // a version that was published before the manifest said so
+	Closed  bool          // the journal ends with the last one of Durable: it was closed in order
+}
+
+// Proven is the number of the last frame that is known to be durable.
+func (k *Known) Proven() uint64 {
+	if n := len(k.Durable); n > 0 {
+		return k.Durable[n-1].Number
+	}
+	return k.Begin.Number
+}
+
+// ReplayResult is what Replay found.
+type ReplayResult struct {
+	Begin     Point           // where a Journal goes on
+	Segments  []SegmentInfo   // the chain from Known.Begin on; all of them must stay until the records are in runs
+	Dropped   []entry.FileNum // journal segments behind Begin that hold nothing that counts: they may be removed
+	CutBytes  int64           // torn, or behind a gap in the chain
+	CutFrames int             // valid frames behind the end of the chain
+
+	Lost *Lost // what had been durable behind the end, with ReplayConfig.UpTo; nil: nothing
+}
+
+// Lost describes the frames of a journal behind damage, as far as they are known.
+type Lost struct {
+	Damage       error         // what ends the journal
+	Transactions int           // in later frames whose headers are whole
+	LastVersion  entry.Version // the greatest of these; 0 = not known
+}
+
+// Stop is what the function of Replay returns to end the journal before the frame that it
+// was given, with ReplayConfig.UpTo.
+type Stop struct{ Damage error }
+
+// Error is that of the damage.
+func (s *Stop) Error() string { return s.Damage.Error() }
+
+// Unwrap returns the damage.
+func (s *Stop) Unwrap() error { return s.Damage }
+
+// replay is the state of one Replay.
+type replay struct {
+	c       ReplayConfig
+	files   segment.Config
+	fn      func(pos entry.Position, payload []byte, h frame.Header) error
+	found   []*candidate // ascending by number
+	ends    ends
+	point   Point
+	met     int     // how many of Known.Durable are behind point
+	broken  error   // what is wrong where the part that counts ends, or nil
+	doubt   doubt   // which frames may not be durable
+	stop    *Stop   // why the journal ends before a good frame
+	secured secured // the segments that are made durable
+	out     ReplayResult
+}
+
+// candidate is a file that may be a link of the chain.
+type candidate struct {
+	num     entry.FileNum
+	header  segment.Header
+	bad     error // why the header can't be used, or nil
+	visited bool  // it is a link of the chain
+}
+
+// Replay calls fn for each group of the journal behind c.Known.Begin, in order, with its
+// position and payload. The payload is valid until fn returns; its checksums, also
+// those of values, were verified. Replay returns where the journal ends: before a
+// torn tail, if there is one (docs/format.md, "Torn tails"). It returns
+// *errs.Corruption if a frame that had been durable is missing or damaged, and
+// errs.ErrForeign for a file of another store. Unless c.ReadOnly, what was
+// replayed is durable when it returns. It never changes a byte, and to a journal
+// that it refuses for damage it writes nothing: see secured.
+func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
+	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
+	r.doubt.proven = c.Known.Proven()
+	if err := r.list(r.point.File); err != nil {
+		return ReplayResult{}, err
+	}
+	// Also if a KeyProvider or a file system panics: another process may have the lock then.
+	defer r.secured.all.Wait()
+	err := r.read()
+	if err == nil && !c.ReadOnly {
+		r.secure()
+	}
+	if err := errors.Join(err, r.secured.wait()); err != nil {
+		return ReplayResult{}, err
+	}
+	if r.secured.begun > 0 {
+		// The names of the files may not be durable either.
+		if err := c.FS.SyncDir(c.Dir); err != nil {
+			return ReplayResult{}, err
+		}
+	}
+	r.out.Begin = r.point
+	return r.out, nil
+}
+
+// read reads the chain, and judges what is behind it.
+func (r *replay) read() error {
+	sure := r.foresee()
+	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
+		if err := r.visit(next); err != nil {
+			return err
+		}
+		if !next.visited {
+			break // nothing is behind a segment without frames
+		}
+		if r.point.Number >= sure {
+			r.secure()
+		}
+	}
+	return r.judge()
+}
+
+// list reads the headers of all journal segments behind number after.
+func (r *replay) list(after entry.FileNum) error {
+	names, err := r.c.FS.List(r.c.Dir)
+	if err != nil {
+		return err
+	}
+	for _, base := range names {
+		name, ok := filename.Parse(base)
+		if !ok || name.Kind != filename.Journal || name.Number <= after || r.c.Known.Last != 0 && name.Number > r.c.Known.Last {
+			continue
+		}
+		cand := &candidate{num: name.Number}
+		cand.header, cand.bad = segment.ReadHeader(r.files, filename.Journal, name.Number)
+		if errors.Is(cand.bad, fs.ErrNotExist) {
+			continue // its writer has removed it just now, which only a Follower meets
+		}
+		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) {
+			return cand.bad
+		}
+		if cand.bad == nil {
+			cand.bad = r.registeredAs(cand)
+		}
+		r.found = append(r.found, cand)
+	}
+	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.num, b.num) })
+	r.ends = newEnds(&r.c.Known, r.found)
+	return nil
+}
+
+// registeredAs returns segment.ErrHeader if the segment is plain and the journal isn't, or if
+// the manifest knows another life of it: that of a copy of the store.
+func (r *replay) registeredAs(c *candidate) error {
+	if r.c.Ring != nil && c.header.Life.IsZero() {
+		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
+	}
+	for _, k := range r.c.Known.Durable {
+		if k.File == c.num && k.Life != c.header.Life {
+			return fmt.Errorf("%w: life %x, the manifest knows %x", segment.ErrHeader, c.header.Life.Life, k.Life.Life)
+		}
+	}
+	return nil
+}
+
+// next is the segment that continues the chain exactly at point; nil if there is none, or if the
+// journal was closed there.
+func (r *replay) next() *candidate {
+	if r.closed() {
+		return nil
+	}
+	return r.ends[endName(r.point.Name)]
+}
+
+// closed reports whether point is the end of a journal that was closed.
+func (r *replay) closed() bool {
+	return r.c.Known.Closed && r.point.Number == r.c.Known.Proven()
+}
+
+// visit replays the frames of one segment up to its end, see ends. A segment without
+// frames is no link of the chain: nothing proves that its header is durable, so nothing may be
+// built on it.
+func (r *replay) visit(c *candidate) error {
+	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: c.header.Life, FramesOnly: true})
+	if err != nil {
+		return err
+	}
+	err = r.frames(c, rd)
+	return errors.Join(err, rd.Close())
+}
+
+func (r *replay) frames(c *candidate, rd *segment.Reader) error {
+	s := rd.Frames(true)
+	t, at, sealed := s.Totals(), s.At(), false
+	for !r.ends.has(at.End(c.num, c.header.Life).Name) {
+		f, err := s.Next()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
+				return err
+			}
+			r.broken = err
+			break
+		}
+		if err := r.meet(s.At().End(c.num, c.header.Life).Name, f.Offset); err != nil {
+			if !r.c.UpTo {
+				return err
+			}
+			r.stop = &Stop{err}
+			break
+		}
+		if f.Header.Kind == frame.Group {
+			err := r.tell(c.num, &f)
+			if r.c.UpTo && errors.As(err, &r.stop) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+		}
+		r.doubt.add(&f, len(r.out.Segments))
+		t, at, sealed = s.Totals(), s.At(), s.Sealed()
+	}
+	if at.Next == c.header.FirstFrame() {
+		return nil
+	}
+	c.visited = true
+	end := at.End(c.num, c.header.Life)
+	if err := r.surplus(end.Name, s); err != nil && !r.c.UpTo {
+		return err
+	} else if err != nil {
+		r.stop = &Stop{err}
+	}
+	r.point = Point{end, max(r.point.LastVersion, t.Max)}
+	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: sealed, Totals: t})
+	return nil
+}
+
+// surplus returns an error if a frame behind the end of a segment had been durable. Then the segment
+// that names this end is that of a copy of the store that went on from there. The end that a
+// session has found is sure: whatever lies behind it was given up.
+func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
+	next := r.ends[endName(end)]
+	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
+		return nil
+	}
+	for {
+		f, err := s.Next()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, frame.ErrFrame):
+			return nil
+		case err != nil:
+			return err
+		case f.Header.Durable() > end.Number:
+			return errs.NewCorruption(filename.Of(filename.Journal, next.num), 0, "it continues {%v}, behind which there are frames that had been durable: one of them is not of this store", end)
+		}
+	}
+}
+
+// meet compares a frame that was read with the one that the manifest knows by this number.
+// Another copy of the store has a frame of this number, too.
+func (r *replay) meet(found frame.Name, offset int64) error {
+	known := r.c.Known.Durable
+	for r.met < len(known) && (known[r.met].Number < found.Number || known[r.met].Name == found) {
+		r.met++
+	}
+	if r.met == len(known) || known[r.met].Number > found.Number {
+		return nil
+	}
+	return errs.NewCorruption(filename.Of(filename.Journal, found.File), offset, "this is {%v}, and the manifest knows {%v}: it is not of this store", found, known[r.met].Name)
+}
+
+// tell passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
+// file's mapping.
+func (r *replay) tell(num entry.FileNum, f *segment.Found) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Journal, num))
+	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
+}
+
+// judge decides whether the chain ends at a torn tail, and counts what is cut.
+func (r *replay) judge() error {
+	if r.stop == nil && r.closed() {
+		return r.judgeClosed()
+	}
+	durable, lost := r.c.Known.Proven(), new(Lost)
+	// Frames behind the end of the chain count for nothing, but each says how many
+	// frames had been durable when it was written.
+	for _, c := range r.found {
+		if c.visited && (c.num != r.point.File || r.ends.has(r.point.Name)) {
+			continue // what lies behind its end is none of its frames
+		}
+		from := int64(segment.HeaderSize)
+		if c.visited {
+			from = r.point.Offset
+		} else {
+			r.out.Dropped = append(r.out.Dropped, c.num)
+		}
+		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.Number+1)
+		if err != nil {
+			return err
+		}
+		durable = max(durable, t.Durable)
+		lost.Transactions += t.Transactions
+		lost.LastVersion = max(lost.LastVersion, t.LastVersion)
+		// Zeros were never written.
+		r.out.CutFrames += t.Frames
+		r.out.CutBytes += t.Used - from
+	}
+	switch {
+	case r.stop != nil:
+		lost.Damage = r.stop.Damage
+	case r.point.Number < durable: // the rule of frame.Tail
+		lost.Damage = r.corruption(durable)
+	default:
+		return nil
+	}
+	if !r.c.UpTo {
+		return lost.Damage
+	}
+	r.out.Lost = lost
+	return nil
+}
+
+// judgeClosed returns an error if a segment has frames from behind the recorded end of a journal
+// that was closed: it is another store's, or the manifest is an old one. Before the next session
+// began one, it would have told the manifest.
+func (r *replay) judgeClosed() error {
+	for _, c := range r.found {
+		if c.visited {
+			continue
+		}
+		r.out.Dropped = append(r.out.Dropped, c.num)
+		// A later segment that continues another one shows as well that the journal went on.
+		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
+			continue
+		}
+		t, err := segment.FindTail(r.files, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
+		if err != nil {
+			return err
+		}
+		if t.Frames == 0 {
+			continue // a commit that was refused has left it
+		}
+		err = errs.NewCorruption(filename.Of(filename.Journal, c.num), 0, "it goes on behind the end of the journal, {%v}, which was closed: it is not of this store, or the manifest is an old one", r.point.Name)
+		if !r.c.UpTo {
+			return err
+		}
+		if r.out.Lost == nil {
+			r.out.Lost = &Lost{Damage: err}
+		}
+		r.out.Lost.Transactions += t.Transactions
+		r.out.Lost.LastVersion = max(r.out.Lost.LastVersion, t.LastVersion)
+	}
+	return nil
+}
+
+// missing is the first segment behind the end of the chain that the manifest or
+// another segment names and that is not there; 0 = none.
+func (r *replay) missing() (first entry.FileNum) {
+	var named []entry.FileNum
+	for _, k := range r.c.Known.Durable {
+		named = append(named, k.File)
+	}
+	for _, c := range r.found {
+		if c.bad == nil {
+			named = append(named, c.header.Before.File)
+		}
+	}
+	for _, num := range named {
+		there := slices.ContainsFunc(r.found, func(c *candidate) bool { return c.num == num })
+		if num > r.point.File && !there && (first == 0 || num < first) {
+			first = num
+		}
+	}
+	return first
+}
+
+// corruption says where the missing frame should have been: in a file that is not
+// there, behind the damage that ended the chain, in a file with a damaged header,
+// or else behind the last good frame.
+func (r *replay) corruption(durable uint64) error {
+	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.Number+1, durable)
+	if num := r.missing(); num != 0 {
+		return errs.NewCorruption(filename.Of(filename.Journal, num), -1, "the journal segment is not there: %s", reason)
+	}
+	var damage *errs.Corruption
+	if errors.As(r.broken, &damage) {
+		return &errs.Corruption{File: damage.File, Offset: damage.Offset, Reason: reason, Err: damage.Err}
+	}
+	for _, c := range r.found {
+		if !c.visited && c.bad != nil {
+			return &errs.Corruption{File: filename.Of(filename.Journal, c.num), Offset: 0, Reason: reason, Err: c.bad}
+		}
+	}
+	last := filename.Of(filename.Journal, r.point.File)
+	n := len(r.out.Segments)
+	if n == 0 {
+		return errs.NewCorruption(last, -1, "the journal segment after this one is missing: %s", reason)
+	}
+	what := "the segment was cut"
+	if r.out.Segments[n-1].Sealed {
+		what = "the segment after this one is missing"
+	}
+	return errs.NewCorruption(last, r.point.Offset, "%s: %s", what, reason)
+}

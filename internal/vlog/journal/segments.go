@@ -1,0 +1,100 @@
+package journal
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// The segments that a Journal has begun: which there are, and how they are read and forgotten.
+
+// Durable is the number of the last frame known to be durable.
+func (j *Journal) Durable() uint64 { return j.durable.Load() }
+
+// DurableEnd is the place behind the last frame known to be durable.
+func (j *Journal) DurableEnd() frame.End {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.proven
+}
+
+// Segments describes, in order, the segments that this Journal has begun and not forgotten.
+func (j *Journal) Segments() []SegmentInfo {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.live)
+}
+
+// Forget drops the sealed segments up to number last, whose records are durable
+// in runs: they are no longer in Segments, and their files are closed, synced
+// or not. It must return before such a file is removed.
+func (j *Journal) Forget(last entry.FileNum) {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// What is in runs needs no segment, so the manifest need not know of it either.
+	if last >= j.c.Begin.File {
+		raise(&j.registered, j.c.Begin.Number)
+	}
+	// The segment being written stays: its later frames are in no run.
+	for len(j.live) > 0 && j.live[0].File <= last && j.live[0].Sealed {
+		raise(&j.registered, j.live[0].Number)
+		j.live = j.live[1:]
+	}
+	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
+		_ = j.sealed[0].Close() // what it holds is durable elsewhere
+		j.settleLocked(j.sealed[0].Last())
+		j.sealed = j.sealed[1:]
+	}
+}
+
+// OpenReader opens a segment of Segments. The reader of a segment that still
+// grows sees each group as soon as its Append has returned.
+func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
+	j.mu.Lock()
+	var found *open
+	for _, o := range append(j.sealed[:len(j.sealed):len(j.sealed)], j.cur) {
+		if o != nil && o.Number() == num {
+			found = o
+		}
+	}
+	if found != nil && found.reader != nil {
+		r := found.reader
+		found.reader = nil
+		j.mu.Unlock()
+		return r, nil
+	}
+	var end int64
+	var life crypt.Life
+	for _, s := range j.live {
+		if s.File == num {
+			end, life = s.Offset, s.Life
+		}
+	}
+	j.mu.Unlock()
+	// While the file is open for writing, the reader shares the writer's end.
+	if found != nil {
+		return found.OpenReader(found.limit, j.c.NoMap)
+	}
+	if end == 0 {
+		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
+	}
+	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, Life: life})
+}
+
+// Open returns how many files are open for writing.
+func (j *Journal) Open() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.cur == nil {
+		return len(j.sealed)
+	}
+	return len(j.sealed) + 1
+}

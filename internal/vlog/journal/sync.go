@@ -1,0 +1,179 @@
+package journal
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Sync makes everything appended so far durable, and registers the segment that it
+// ends in. After an error that passes, what was appended since the last Sync may be
+// durable or not, and the next Sync, or a Retract, may follow. After any other error
+// the journal has stopped; then, too, the last appends may be durable or not.
+func (j *Journal) Sync() error {
+	if err := j.Err(); err != nil {
+		return err
+	}
+	last := j.point.Number
+	pending := j.durable.Load() < last
+	if pending {
+		if err := j.syncAll(); err != nil {
+			return err
+		}
+	}
+	if err := j.Register(); err != nil {
+		return j.refuse(err)
+	}
+	if pending {
+		// Not earlier: until here Retract may take the last frame back.
+		j.settle(j.point.End)
+		j.bulk, j.synced = 0, j.bulk
+	}
+	return nil
+}
+
+func (j *Journal) syncAll() error {
+	// In order, so that no durable frame follows one that is not.
+	if err := j.SyncSealed(); err != nil {
+		return err
+	}
+	if j.cur != nil {
+		return j.syncFile(j.cur)
+	}
+	return nil
+}
+
+// SyncSealed makes all sealed segments durable, oldest first, and closes their
+// files; it may run in the background. It may be called again after an error that
+// passes; any other stops the journal.
+func (j *Journal) SyncSealed() error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	for {
+		if err := j.Err(); err != nil {
+			return err
+		}
+		o := j.firstSealed()
+		if o == nil {
+			return nil
+		}
+		if err := j.syncFile(o); err != nil {
+			return err
+		}
+		// Only Forget removes segments too, and it holds syncing. OpenReader must not
+		// find the reader that Close is about to close.
+		j.mu.Lock()
+		j.sealed = j.sealed[1:]
+		j.mu.Unlock()
+		if err := o.Close(); err != nil {
+			return j.stop(err)
+		}
+		j.settle(o.Last())
+	}
+}
+
+func (j *Journal) firstSealed() *open {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.sealed) == 0 {
+		return nil
+	}
+	return j.sealed[0]
+}
+
+// syncFile makes a segment durable, and its name the first time. To sync the directory may
+// take a file descriptor: if there is none now, the error passes. Every other failure stops
+// the journal.
+func (j *Journal) syncFile(o *open) error {
+	if err := o.Sync(); err != nil {
+		return j.stop(fmt.Errorf("sync %s: %w", o.Name(), err))
+	}
+	if o.named {
+		return nil
+	}
+	if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
+		err = fmt.Errorf("sync directory of %s: %w", o.Name(), err)
+		if failure.IsRefused(err) {
+			return err
+		}
+		return j.stop(err)
+	}
+	o.named = true
+	return nil
+}
+
+// settle notes that the frames up to end are durable.
+func (j *Journal) settle(end frame.End) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.settleLocked(end)
+}
+
+func (j *Journal) settleLocked(end frame.End) {
+	if end.Number > j.proven.Number {
+		j.proven = end
+	}
+	raise(&j.durable, end.Number)
+}
+
+// raise makes a at least n.
+func raise(a *atomic.Uint64, n uint64) {
+	for {
+		old := a.Load()
+		if old >= n || a.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// stop ends all writing for good: what a failed write or sync left behind is
+// unknown, and a sync that is tried again may succeed without the data. It
+// returns the error that all later calls get: that of the first failure.
+func (j *Journal) stop(cause error) error {
+	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
+	j.failure.CompareAndSwap(nil, &err)
+	return *j.failure.Load()
+}
+
+// Err returns nil, or an errs.ErrStopped that wraps the failure which stopped
+// the journal, or errs.ErrClosed.
+func (j *Journal) Err() error {
+	if p := j.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close seals the segment being written, cuts it to its end, makes everything
+// durable and closes the files. After a failure it only closes them, and
+// returns the failure. Closing again does nothing.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	again := j.closed
+	j.closed = true
+	j.mu.Unlock()
+	if again {
+		return nil
+	}
+	_, err := j.Rotate()
+	if err == nil {
+		err = j.SyncSealed()
+	}
+	// From here on Append and Sync return errs.ErrClosed, or the failure if there was one.
+	closed := errs.ErrClosed
+	j.failure.CompareAndSwap(nil, &closed)
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, o := range append(j.sealed, j.cur) {
+		if o != nil {
+			_ = o.Close() // err says already that its data may be lost
+		}
+	}
+	j.sealed, j.cur = nil, nil
+	return err
+}

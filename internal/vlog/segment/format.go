@@ -1,0 +1,180 @@
+// Package segment is one file of records: a journal segment, written by commits
+// and read while it still grows, or a value segment, written in key order by
+// flush and collection. Both are a header and frames (docs/format.md), so one
+// reader serves both. With Config.Ring what is written is encrypted; what is read may be
+// encrypted or plain, as its life says.
+//
+// What is durable when: Create and Append only write. A segment counts for
+// nothing until its file was synced (Writer.Sync) and then its directory; for
+// a journal segment package journal does both with the first sync that covers
+// it, for a value segment ValueWriter.Finish does.
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+const (
+	// HeaderSize is the length of a segment's header; the first frame follows it.
+	HeaderSize    = 4096
+	formatVersion = 3
+	sealPayload   = 40
+	sumOffset     = HeaderSize - 4
+)
+
+// Config says where segments lie and which store they belong to.
+type Config struct {
+	FS    vfs.FS
+	Dir   string
+	UUID  [16]byte
+	Ring  *crypt.Ring   // its keys; nil: the store is plain
+	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
+
+	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
+}
+
+// open opens a file of the kind for reading.
+func (c *Config) open(k filename.Kind, n entry.FileNum, o pageio.Options) (*pageio.File, error) {
+	files := c.Files
+	if files == nil {
+		files = pageio.NewFiles(c.FS, 0)
+	}
+	return files.Open(c.path(k, n), o)
+}
+
+// path is the path of a segment's file.
+func (c *Config) path(k filename.Kind, n entry.FileNum) string {
+	return filepath.Join(c.Dir, filename.Of(k, n))
+}
+
+// id is the identity that a segment's checksums are bound to.
+func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
+	return checksum.New(c.UUID, byte(k), uint64(n))
+}
+
+// Header is a segment's header.
+type Header struct {
+	Kind        filename.Kind // filename.Journal or filename.Value
+	Number      entry.FileNum
+	Base        entry.Version // no record has a lower version; 0 = not known
+	Before      frame.Name    // journal: the frame before its first one, whose tag stands for its life; zero = there is none
+	PrevVersion entry.Version // journal: greatest version in all segments before
+
+	Life crypt.Life // names the file's key, and is drawn by Create; zero = it is plain
+}
+
+// first is the place where the first frame begins.
+func (h *Header) first() frame.Cursor {
+	return frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame(), Chain: h.Before.Sum, Tag: h.Before.Tag}
+}
+
+// FirstFrame is the number of the first frame.
+func (h *Header) FirstFrame() uint64 { return h.Before.Number + 1 }
+
+// ErrHeader says that a header is damaged, not written yet, or of a file with another number.
+var ErrHeader = errors.New("bad segment header")
+
+// encode writes h to the HeaderSize bytes of p; e is nil for a plain file.
+func (h *Header) encode(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
+	clear(p)
+	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
+	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))
+	binary.LittleEndian.PutUint64(p[32:], h.FirstFrame())
+	binary.LittleEndian.PutUint32(p[40:], h.Before.Sum)
+	binary.LittleEndian.PutUint64(p[48:], uint64(h.Before.File))
+	binary.LittleEndian.PutUint64(p[56:], uint64(h.PrevVersion))
+	if e != nil {
+		copy(p[crypt.FrameTagAt:], h.Before.Tag[:])
+	}
+	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.Life)
+}
+
+// DecodeHeader reads the header p of the segment of this kind and number in the
+// store uuid. It returns ErrHeader, errs.ErrForeign (a whole header of another store) or
+// errs.ErrFormat (of a newer release). What an encrypted page says has a checksum only: Open
+// and ReadHeader compare its tag.
+func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
+	life, err := checkPage(p, kind, formatVersion, number, uuid)
+	h := Header{Kind: kind, Number: number}
+	if err != nil {
+		return h, err
+	}
+	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
+		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
+	}
+	h.Base = entry.Version(binary.LittleEndian.Uint64(p[24:]))
+	first := binary.LittleEndian.Uint64(p[32:])
+	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
+	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
+	if h.Life = life; !life.IsZero() {
+		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
+	}
+	if first == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
+		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, first, h.Base, h.PrevVersion)
+	}
+	return h, nil
+}
+
+// SealSize is the length of the frame that Seal appends.
+func SealSize(encrypted bool) int64 {
+	if encrypted {
+		return frame.EncryptedSize(0, sealPayload)
+	}
+	return frame.HeaderSize + sealPayload
+}
+
+// putSeal writes the payload of a seal frame to the sealPayload bytes of p.
+func putSeal(p []byte, t frame.Totals) {
+	binary.LittleEndian.PutUint64(p, t.Records)
+	binary.LittleEndian.PutUint64(p[8:], t.OwnBytes)
+	binary.LittleEndian.PutUint64(p[16:], t.SmallBytes)
+	binary.LittleEndian.PutUint64(p[24:], uint64(t.Min))
+	binary.LittleEndian.PutUint64(p[32:], uint64(t.Max))
+}
+
+// EndsSealed reports whether end, the last bytes of a segment of this size, ends with its seal.
+// The seal's chain depends on all frames before it. A crash leaves segments without a seal.
+func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
+	for _, encrypted := range []bool{false, true} {
+		length := SealSize(encrypted)
+		if int64(len(end)) < length {
+			continue
+		}
+		h, err := frame.Decode(end[int64(len(end))-length:], c.id(kind, number), size-length)
+		if err == nil && h.Kind == frame.Seal && h.Size == length && h.Encrypted == encrypted {
+			return true
+		}
+	}
+	return false
+}
+
+// checkSeal compares the payload of a seal frame with what was read before it.
+func checkSeal(p []byte, t frame.Totals) error {
+	if len(p) < sealPayload {
+		return fmt.Errorf("%w: seal of %d bytes", frame.ErrFrame, len(p))
+	}
+	s := frame.Totals{
+		Records:    binary.LittleEndian.Uint64(p),
+		OwnBytes:   binary.LittleEndian.Uint64(p[8:]),
+		SmallBytes: binary.LittleEndian.Uint64(p[16:]),
+		Min:        entry.Version(binary.LittleEndian.Uint64(p[24:])),
+		Max:        entry.Version(binary.LittleEndian.Uint64(p[32:])),
+	}
+	if s != t {
+		return fmt.Errorf("%w: seal says %+v, the frames have %+v", frame.ErrFrame, s, t)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// A walk over all frames of a segment, for replay, scan and scrub.
+
+const (
+	readBytes = 128 << 10 // read at once: they stay in a processor's own cache until they are used
+	bigFrame  = 16 << 20  // larger frames are read through the mapping, if there is one
+)
+
+// Frames reads the frames of one segment in order, verifying each against its
+// checksums and its predecessor. It keeps one buffer: of 128 KiB, or as long
+// as the longest frame; frames over 16 MiB are read in place when the file is mapped.
+// It is used by one goroutine.
+type Frames struct {
+	f      *pageio.File
+	stream pageio.Stream
+	name   string
+	id     checksum.Identity
+	end    int64            // nothing is read from here on
+	values bool             // verify values that have their own checksum
+	keys   *frame.Decrypter // nil: the file is plain
+	at     frame.Cursor
+	totals frame.Totals
+	sealed bool
+
+	buf    []byte // file bytes from bufOff on
+	bufOff int64
+}
+
+// Resume goes on at a place that an earlier walk has come to, with what At, Totals and
+// Sealed were then.
+func (s *Frames) Resume(at frame.Cursor, totals frame.Totals, sealed bool) {
+	s.at, s.totals, s.sealed = at, totals, sealed
+}
+
+// Found is one frame. Payload is valid until the next call of Next; Header.Walk goes
+// through it.
+type Found struct {
+	Header frame.Header
+	Offset int64 // of the frame; the payload begins frame.HeaderSize later
+
+	Payload []byte
+	Totals  frame.Totals // of its records
+}
+
+// newFrames starts at the first frame of the segment with the header h.
+// keys is nil for a plain one.
+func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
+	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
+		at: h.first()}
+	if keys != nil {
+		s.keys = frame.NewDecrypter(keys, values, s.bytes)
+	}
+	return s
+}
+
+// Next returns the next frame, or io.EOF at the end. It returns an *errs.Corruption
+// with file and offset for damage of any kind, and then the same again; errs.ErrFormat
+// for a frame of a newer release; other errors come from reading.
+func (s *Frames) Next() (Found, error) {
+	if s.at.Offset == s.end {
+		return Found{}, io.EOF
+	}
+	found, err := s.read()
+	if err != nil {
+		if errors.Is(err, frame.ErrFrame) {
+			err = &errs.Corruption{File: s.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Next), Err: err}
+		} else if errors.Is(err, errs.ErrFormat) {
+			err = fmt.Errorf("%s at %d: %w", s.name, s.at.Offset, err)
+		}
+		return Found{}, err
+	}
+	s.at.Advance(&found.Header)
+	s.totals.Add(found.Totals)
+	s.sealed = found.Header.Kind == frame.Seal
+	return found, nil
+}
+
+func (s *Frames) read() (Found, error) {
+	if s.sealed {
+		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
+	}
+	left := s.end - s.at.Offset
+	if left < frame.HeaderSize {
+		return Found{}, fmt.Errorf("%w: %d bytes are left", frame.ErrFrame, left)
+	}
+	head, err := s.bytes(s.at.Offset, frame.HeaderSize)
+	if err != nil {
+		return Found{}, err
+	}
+	h, err := frame.Decode(head, s.id, s.at.Offset)
+	if err != nil {
+		return Found{}, err
+	}
+	if h.Size > left || !s.at.Continues(&h) {
+		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
+			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
+	}
+	if h.Kind != frame.Group && h.Kind != frame.Seal {
+		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)
+	}
+	found := Found{Header: h, Offset: s.at.Offset}
+	if s.keys != nil || h.Encrypted {
+		if err := s.decrypt(&found); err != nil {
+			return Found{}, err
+		}
+	} else if err := s.plain(&found); err != nil {
+		return Found{}, err
+	}
+	if h.Kind == frame.Seal {
+		return found, checkSeal(found.Payload, s.totals)
+	}
+	return found, nil
+}
+
+// decrypt makes the payload of found, a frame that must be encrypted, as its file must be.
+func (s *Frames) decrypt(found *Found) (err error) {
+	if s.keys == nil || !found.Header.Encrypted {
+		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
+	}
+	found.Payload, found.Totals, err = s.keys.Frame(&found.Header, found.Offset, &s.at.Tag)
+	return err
+}
+
+// plain reads and verifies the payload of found.
+func (s *Frames) plain(found *Found) (err error) {
+	found.Payload, err = s.bytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
+	if err != nil {
+		return err
+	}
+	return s.verify(found)
+}
+
+// verify is a function of its own for the guard: a big payload is in the mapping.
+func (s *Frames) verify(found *Found) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, s.name)
+	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
+	return err
+}
+
+// bytes returns n bytes of the file at off, which the caller has checked
+// against the end. They are valid until the next call.
+func (s *Frames) bytes(off, n int64) ([]byte, error) {
+	if at := off - s.bufOff; at >= 0 && at+n <= int64(len(s.buf)) {
+		return s.buf[at : at+n], nil
+	}
+	if m := s.f.Mapped(); n > bigFrame && m != nil {
+		return m[off : off+n : off+n], nil
+	}
+	if n > math.MaxInt-crypt.TagSize {
+		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
+	}
+	// What was read beyond the last frame is kept, so that each byte is read once.
+	want := min(max(n, readBytes), s.end-off)
+	kept := 0
+	if at := off - s.bufOff; at >= 0 && at < int64(len(s.buf)) {
+		kept = copy(s.buf, s.buf[at:])
+	}
+	if int64(cap(s.buf)) < want+crypt.TagSize { // as a Decrypter wants it
+		grown := make([]byte, want, want+crypt.TagSize)
+		copy(grown, s.buf[:kept])
+		s.buf = grown
+	}
+	s.buf = s.buf[:want]
+	s.bufOff = off
+	if err := s.stream.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
+		s.buf = s.buf[:0]
+		return nil, err
+	}
+	return s.buf[:n], nil
+}
+
+// At is the place behind the last frame.
+func (s *Frames) At() frame.Cursor { return s.at }
+
+// Totals sums up the records so far.
+func (s *Frames) Totals() frame.Totals { return s.totals }
+
+// Sealed reports whether the last frame was the seal.
+func (s *Frames) Sealed() bool { return s.sealed }

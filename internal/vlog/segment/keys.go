@@ -1,0 +1,83 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+)
+
+// How the key of an encrypted segment or remap is found: by the life that its header page names.
+
+// cryptFile identifies a file to crypt, which derives its key from that.
+func (c *Config) cryptFile(k filename.Kind, n entry.FileNum) crypt.File {
+	return crypt.File{UUID: c.UUID, Kind: byte(k), Number: uint64(n)}
+}
+
+// encrypter draws a life for a file that begins one. In a plain store it returns nil.
+func (c *Config) encrypter(k filename.Kind, n entry.FileNum) (*crypt.Encrypter, crypt.Life, error) {
+	if c.Ring == nil {
+		return nil, crypt.Life{}, nil
+	}
+	return c.Ring.New(c.cryptFile(k, n))
+}
+
+// decrypter returns what decrypts this life of a file: nil for a plain one. It returns
+// errs.ErrKey if there are no keys, or that of the life can't be had, and ErrHeader if the
+// life can't be right.
+func (c *Config) decrypter(k filename.Kind, n entry.FileNum, life crypt.Life) (*crypt.Decrypter, error) {
+	if life.IsZero() {
+		return nil, nil
+	}
+	if c.Ring == nil {
+		return nil, fmt.Errorf("%w: the file is encrypted", errs.ErrKey)
+	}
+	d, err := c.Ring.Open(c.cryptFile(k, n), life)
+	if errors.Is(err, crypt.ErrTag) {
+		return nil, fmt.Errorf("%w: %w", ErrHeader, err)
+	}
+	return d, err
+}
+
+// decrypterOf is decrypter for a file whose header page p, checked by checkPage, names the
+// life. It returns ErrHeader, too, if p is not as it was written.
+func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, life crypt.Life) (*crypt.Decrypter, error) {
+	d, err := c.decrypter(k, n, life)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	if err := d.CheckPage(p); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrHeader, err)
+	}
+	return d, nil
+}
+
+// sameLife compares the life that a header page names with the one that was recorded for
+// the file: another file of the same number, plain or encrypted, is damage.
+func sameLife(got, want crypt.Life) error {
+	if got != want {
+		return fmt.Errorf("%w: key and life are %x %x, want %x %x", ErrHeader, got.Key, got.Life, want.Key, want.Life)
+	}
+	return nil
+}
+
+// LifeOf returns the life that the header page of a segment or remap names: zero, if the
+// file is plain. It returns an *errs.Corruption if the page is not as it was written.
+func LifeOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.Life, error) {
+	page, err := readPage(c, c.path(kind, number))
+	if err != nil {
+		return crypt.Life{}, err
+	}
+	version := uint16(formatVersion)
+	if kind == filename.Remap {
+		version = remapVersion
+	}
+	life, err := checkPage(page, kind, version, number, c.UUID)
+	if err == nil {
+		_, err = c.decrypterOf(page, kind, number, life)
+	}
+	return life, headerError(filename.Of(kind, number), err)
+}

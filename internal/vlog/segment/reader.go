@@ -1,0 +1,474 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/base/offheap"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+// How the records of a segment are read, by their handles or all in order.
+
+const (
+	granule = 64 // bytes; at most one record of 64 bytes or more begins in each
+
+	mostTouched = 2048 // bytes of a record to prefetch; processors fetch the rest by themselves
+	beforeValue = 64   // bytes before the value, in most records
+)
+
+// Reader reads the records of one segment by handle. Any number of goroutines may use it.
+// Where files can be mapped, values of plain segments are slices of the mapping: they are
+// valid until Close, and must not be changed.
+type Reader struct {
+	// The fields that each read needs come first, so that they lie in few cache lines.
+	file     *pageio.File
+	plain    []byte           // the mapping of a plain file; nil: the file is encrypted, or not mapped
+	keys     *crypt.Decrypter // nil: the file is plain
+	end      *atomic.Int64    // shared with the writer while the segment grows
+	stamp    entry.Version    // of all records, whose version is 0 in the file; 0 = they have their own
+	verified pageio.Bits      // by granule: the record that begins there was verified in this epoch
+	name     string
+	id       checksum.Identity
+	header   Header
+}
+
+// OpenOptions says how much of a segment is read, and how.
+type OpenOptions struct {
+	End   int64         // end of the last frame, as it was recorded; 0 = the file's length
+	NoMap bool          // use no mapping
+	Stamp entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
+	Life  crypt.Life    // as it was recorded for the file: another one is damage; zero = it is plain
+
+	AnyHeader  bool // the header may be damaged: each record proves itself
+	FramesOnly bool // no record is read by its handle: memory does not follow the file's length
+}
+
+// Open opens the segment of this kind and number and checks its header. It returns
+// an *errs.Corruption if the file is shorter than o.End, or its header isn't its own; and
+// errs.ErrKey if the file is encrypted and its key can't be had.
+func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
+	f, err := c.open(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
+	if err != nil {
+		return nil, err
+	}
+	end := f.Size()
+	if end < HeaderSize {
+		err := errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", end, HeaderSize)
+		return nil, errors.Join(err, f.Close())
+	}
+	shared := new(atomic.Int64)
+	shared.Store(end)
+	return newReader(c, kind, number, f, end, shared, o)
+}
+
+// OpenReader opens the segment that w writes, whose length will never pass
+// limit. The reader sees every frame that Append has returned for.
+func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
+	file, err := w.cfg.open(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+	if err != nil {
+		return nil, err
+	}
+	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{Life: w.header.Life})
+}
+
+// OpenGrowing opens a segment that another process may be writing, up to o.End. Call Grow when
+// more of it can be read. limit is how long the segment can become, at least.
+func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
+	limit = max(limit, o.End)
+	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
+	if err != nil {
+		return nil, err
+	}
+	shared := new(atomic.Int64)
+	shared.Store(o.End)
+	return newReader(c, kind, number, file, limit, shared, o)
+}
+
+// Grow lets a reader of OpenGrowing read up to end. It returns false if that is beyond what the
+// reader has mapped: open the segment anew then. One goroutine at a time may call it.
+func (r *Reader) Grow(end int64) bool {
+	if end > r.file.Size() {
+		return false
+	}
+	r.end.Store(max(end, r.end.Load()))
+	return true
+}
+
+func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
+	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp}
+	if !o.FramesOnly {
+		r.verified = file.Verified(limit / granule)
+	}
+	var err error
+	if o.AnyHeader {
+		r.keys, err = c.decrypter(kind, number, o.Life)
+		err = headerError(r.name, err)
+	} else {
+		err = r.readHeader(&c, kind, number, o.Life)
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	if r.keys == nil {
+		r.plain = file.Mapped()
+	}
+	return r, nil
+}
+
+// readHeader reads the header of the file, which must have this life.
+func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum, life crypt.Life) error {
+	page := make([]byte, HeaderSize)
+	if err := r.file.ReadFull(page, 0); err != nil {
+		return err
+	}
+	var err error
+	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
+		err = sameLife(r.header.Life, life)
+	}
+	if err == nil {
+		r.keys, err = c.decrypterOf(page, kind, number, life)
+	}
+	return headerError(r.name, err)
+}
+
+// ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short
+// for one, or holds something else, and errs.ErrKey if the file is
+// encrypted and its key can't be had; see DecodeHeader.
+func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
+	page, err := readPage(c, c.path(kind, number))
+	if err != nil {
+		return Header{}, err
+	}
+	h, err := DecodeHeader(page, c.UUID, kind, number)
+	if err == nil {
+		_, err = c.decrypterOf(page, kind, number, h.Life)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
+	}
+	return h, err
+}
+
+// readPage reads the header page of a file, or what there is of it.
+func readPage(c Config, path string) ([]byte, error) {
+	f, err := c.FS.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	page := make([]byte, HeaderSize)
+	n, err := f.ReadAt(page, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return page[:n], errors.Join(err, f.Close())
+}
+
+// headerError reports a header that should have been whole.
+func headerError(name string, err error) error {
+	if errors.Is(err, ErrHeader) {
+		return &errs.Corruption{File: name, Offset: 0, Reason: "header", Err: err}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// ownRecord is the greatest length, in bytes, of values that are read into new memory if they
+// are cold: then their pages need not be mapped. For longer values the copy would cost more.
+const ownRecord = 64 << 10
+
+// Stored is StoredIn, but a value that needs memory gets new one.
+func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+	return r.StoredIn(nil, nil, h, key, v)
+}
+
+// StoredIn returns the value of the record at h, which must be that of version v of key, as
+// it is stored: a slice of the mapping, or of other memory. That is dst if its capacity is
+// enough, else what from lends, or new memory if from is nil or has none. In an encrypted
+// segment it is never a slice of the mapping. Header, key and value are verified when the record
+// is read for the first time of an epoch (pageio.BitMemory); without a mapping, every time.
+// Every mismatch returns an *errs.Corruption.
+func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+	// The handle comes from a file that may be damaged: its numbers are checked
+	// before anything is read.
+	end := uint64(r.end.Load())
+	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
+		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
+	}
+	off := int64(h.Offset)
+	data := r.plain
+	if data == nil {
+		return r.copied(dst, from, h, key, v)
+	}
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	rec := data[off:end]
+	// The pages of a record that was verified in this epoch are most likely in memory still.
+	if r.verified.Test(off / granule) {
+		fetch(rec, h.Length)
+		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
+			pageio.Touch(value.Bytes) // a page that can't be read is an error here
+			return value, nil
+		}
+		return r.decode(rec, off, h.Length, key, v, false)
+	}
+	bound := int(min(recordBound(key, h.Length), end-h.Offset))
+	if h.Length <= ownRecord && !r.file.Known(off, bound) {
+		return r.copied(dst, from, h, key, v)
+	}
+	fetch(rec, h.Length)
+	if h.Length > ownRecord {
+		r.file.Await(off, int64(bound))
+	}
+	if err := r.file.Prime(off, bound); err != nil {
+		return value, err
+	}
+	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
+		return value, err
+	}
+	// Two smaller records may begin in one granule: these are verified each time.
+	if h.Length+uint64(len(key))+entry.HeaderSize >= granule {
+		r.verified.Set(off / granule)
+	}
+	return value, nil
+}
+
+// fetch prefetches a record with a value of n bytes, or its first 2 KB, into the caches of the
+// processor. The value is then loaded while the reader waits for the record's header.
+func fetch(rec []byte, n uint64) {
+	offheap.Prefetch(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
+}
+
+// copied is StoredIn by pread, for a handle that was checked. It verifies the copy.
+func (r *Reader) copied(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+	if r.keys != nil {
+		return r.decrypted(dst, from, h, key, v)
+	}
+	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
+	if bound > math.MaxInt {
+		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
+	}
+	m := recordMemory(dst, from, h.Length, int(bound))
+	defer m.done()
+	if err := r.file.ReadCold(m.record, int64(h.Offset)); err != nil {
+		return entry.Stored{}, err
+	}
+	value, err := r.decode(m.record, int64(h.Offset), h.Length, key, v, true)
+	return m.value(dst, value), err
+}
+
+// appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
+// verifies it there. So the bytes that the caller writes elsewhere are the very ones that were
+// verified, even if the file changes. The record is in its plain form; if the segment is
+// encrypted, its checksums are zeros. After an error dst is as before.
+func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, entry.Record, error) {
+	end := r.end.Load()
+	if offset&7 != 0 || offset < HeaderSize || offset > end {
+		return dst, entry.Record{}, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
+	}
+	bound = min(bound, uint64(end-offset))
+	if bound > math.MaxInt {
+		return dst, entry.Record{}, fmt.Errorf("%w: %s: record of %d bytes", errs.ErrUnsupported, r.name, bound)
+	}
+	at := len(dst)
+	dst = slices.Grow(dst, int(bound))
+	raw := dst[at : at+int(bound)]
+	if err := r.file.ReadFull(raw, offset); err != nil {
+		return dst, entry.Record{}, err
+	}
+	if r.keys != nil {
+		return r.appendDecrypted(dst[:at+len(raw)], at, offset)
+	}
+	rec, err := entry.DecodeRecord(raw)
+	if err != nil {
+		return dst, rec, r.damagedRecord(offset, err)
+	}
+	if err := r.verify(&rec, raw, offset); err != nil {
+		return dst, rec, err
+	}
+	return dst[:at+rec.Size], rec, nil
+}
+
+// Touch prefetches the record at h, or its first 2 KB, into the caches of the processor, if
+// it was verified in this epoch or its pages are known to be in memory. For other records it
+// does nothing and returns false.
+func (r *Reader) Touch(h entry.Handle) bool {
+	data := r.file.Mapped()
+	off := h.Offset
+	if off >= uint64(len(data)) || h.Length > uint64(len(data))-off {
+		return false
+	}
+	// A page that is not in memory would fault, and a fault takes as long as a read.
+	if !r.verified.Test(int64(off/granule)) && !(r.file.Resident(int64(off)) && r.file.Resident(int64(off+h.Length))) {
+		return false
+	}
+	fetch(data[off:], h.Length)
+	return true
+}
+
+// Range returns the part of the file in which the record of key at h lies, or a little more.
+// It is empty if the handle can't be right.
+func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
+	end := uint64(r.end.Load())
+	if h.Offset > end || h.Length > end-h.Offset {
+		return 0, 0 // the read of the record will return the error
+	}
+	return int64(h.Offset), int64(min(r.bound(key, h.Length), end-h.Offset))
+}
+
+// Ahead is pageio.File.Ahead.
+func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
+
+// bound returns an upper bound of the length in the file of a record with this key and a value
+// of this length.
+func (r *Reader) bound(key []byte, value uint64) uint64 {
+	n := recordBound(key, value)
+	if r.keys != nil {
+		n = entry.EncryptedBound(n, value)
+	}
+	return n
+}
+
+// recordBound is bound for a plain segment.
+func recordBound(key []byte, value uint64) uint64 {
+	const extension, padding = 24, 7
+	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
+	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
+}
+
+func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
+	d, err := entry.DecodeRecord(rec)
+	if err != nil {
+		return entry.Stored{}, r.damagedRecord(off, err)
+	}
+	if err := r.match(&d, off, length, key, v); err != nil {
+		return entry.Stored{}, err
+	}
+	if verify {
+		if err := r.verify(&d, rec, off); err != nil {
+			return entry.Stored{}, err
+		}
+	}
+	return d.Stored(), nil
+}
+
+// match checks that the record at off has the key, version and length that the handle was made
+// for. A sound record of another key is damage, too: the handle is wrong.
+func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
+	if d.Version != v-r.stamp || uint64(d.ValueSize) != length || !bytes.Equal(d.Key, key) {
+		return errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
+			r.stamp+d.Version, d.ValueSize, v, length)
+	}
+	return nil
+}
+
+// verify checks the checksums of the record d, with which the bytes rec at off begin.
+func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
+	if !d.VerifyHead(rec, r.id, off) {
+		return errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
+	}
+	if !d.VerifyValue(rec, r.id, off) {
+		return errs.NewCorruption(r.name, off, "record: checksum of the value does not match")
+	}
+	return nil
+}
+
+// Decode decodes v, the stored value of a record at offset of this segment, into dst if
+// cap(dst) is enough, else into new memory. v must have been verified. It returns an
+// *errs.Corruption if v does not decode; that wraps errs.ErrFormat if this release does not
+// know the codec.
+func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset uint64) (value []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	if !v.Codec.Known() {
+		err = fmt.Errorf("%w: %v", errs.ErrFormat, v.Codec)
+	} else {
+		value, err = coder.Decode(dst, v.Codec, v.Bytes, int(v.Raw))
+	}
+	if err != nil {
+		return nil, &errs.Corruption{File: r.name, Offset: int64(offset), Reason: "compressed value", Err: err}
+	}
+	return value, nil
+}
+
+// Frames returns the segment's frames, from the first one to the current end. If values is
+// set, it also verifies values that have their own checksum.
+func (r *Reader) Frames(values bool) *Frames {
+	return newFrames(r.file, r.name, r.id, r.header, r.keys, r.end.Load(), values)
+}
+
+// Scan calls fn for each record, in order, with its offset. The record is valid until fn
+// returns. Every frame is verified before its records are shown; if values is set, so are
+// values with their own checksum. In an encrypted segment a value in pieces is not in the
+// record: get it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
+func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
+	s := r.Frames(values)
+	for {
+		start := s.At().Offset
+		found, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = r.eachRecord(&found, fn)
+		}
+		// A frame that the writer has retracted meanwhile is no damage.
+		if errors.Is(err, errs.ErrCorrupt) && start >= r.end.Load() {
+			break
+		}
+		if err != nil {
+			return s.Totals(), err
+		}
+	}
+	if r.header.Kind == filename.Value && !s.Sealed() {
+		return s.Totals(), errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
+	}
+	return s.Totals(), nil
+}
+
+func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) error) (err error) {
+	if found.Header.Kind != frame.Group {
+		return nil
+	}
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	var rec entry.Record
+	for records := found.Header.Walk(found.Payload, found.Offset+frame.HeaderSize); records.More(); {
+		off := records.At()
+		if err := records.Next(&rec); err != nil {
+			return r.damagedRecord(off, err)
+		}
+		if err := fn(off, &rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Header is the segment's header.
+func (r *Reader) Header() Header { return r.header }
+
+// End is the offset at which the last frame ends now.
+func (r *Reader) End() int64 { return r.end.Load() }
+
+// Held is pageio.File.Held of the segment's file.
+func (r *Reader) Held() vfs.File { return r.file.Held() }
+
+// Close releases the file and its mapping; no value may be used afterwards.
+func (r *Reader) Close() error {
+	r.verified.Free()
+	r.plain = nil
+	return r.file.Close()
+}

@@ -1,0 +1,344 @@
+package segment
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Remains reads what is left of a segment, which may be damaged in any place. Of a frame with
+// right checksums it finds all records; of any other frame, those records whose own checksum
+// is right. It is used by one goroutine.
+type Remains struct {
+	f    *pageio.File
+	name string
+	id   checksum.Identity
+	kind filename.Kind
+	end  int64 // nothing is read from here on
+	buf  []byte
+
+	keys   *crypt.Decrypter // nil: the file is plain
+	frames *frame.Decrypter
+	rec    []byte // the record that is being decrypted
+
+	Header Header // zero if it is damaged
+	Last   uint64 // number of the last frame that Each has met; 0 = none
+	Sealed bool   // the last frame that Each has met is the seal
+}
+
+// Limits say which frames of a segment count.
+type Limits struct {
+	Before  uint64 // those with a lower number: a recovery has cut the others; 0 = all
+	Durable uint64 // those up to this number had been durable, as is known from elsewhere
+}
+
+// OpenRemains opens a segment, even if its header is damaged. Then life counts: the file's
+// life as it is known from elsewhere; zero = not known. end is the recorded end of the file, behind
+// which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole and of
+// another store, and errs.ErrKey if the file is encrypted and its key can't be had.
+func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life, end int64) (*Remains, error) {
+	f, err := c.open(kind, number, pageio.Options{})
+	if err != nil {
+		return nil, err
+	}
+	r := &Remains{f: f, name: filename.Of(kind, number), id: c.id(kind, number), kind: kind, end: f.Size()}
+	if end != 0 {
+		r.end = min(r.end, end)
+	}
+	if err := r.readHeader(&c, number, life); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if r.keys != nil {
+		r.frames = frame.NewDecrypter(r.keys, false, r.private)
+	}
+	return r, nil
+}
+
+// readHeader reads the header, if it is whole, and makes keys.
+func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (err error) {
+	if r.f.Size() >= HeaderSize {
+		page := r.bytes(0, HeaderSize)
+		h, err := DecodeHeader(page, c.UUID, r.kind, number)
+		if err == nil {
+			r.keys, err = c.decrypterOf(page, r.kind, number, h.Life)
+		}
+		if err == nil {
+			r.Header = h
+			return nil
+		}
+		if !errors.Is(err, ErrHeader) {
+			return err
+		}
+	}
+	r.keys, err = c.decrypter(r.kind, number, life)
+	if errors.Is(err, ErrHeader) {
+		return nil // nothing can be decrypted, and all is lost
+	}
+	return err
+}
+
+// Plain reports whether nothing of the file is encrypted.
+func (r *Remains) Plain() bool { return r.keys == nil }
+
+// End is how far the file is read.
+func (r *Remains) End() int64 { return r.end }
+
+// Close closes the file.
+func (r *Remains) Close() error { return r.f.Close() }
+
+// bytes returns n bytes at off, which are in the file, until its next call. What can't be
+// read is zeros.
+func (r *Remains) bytes(off, n int64) []byte {
+	if m := r.f.Mapped(); n > bigFrame && m != nil {
+		return m[off : off+n : off+n]
+	}
+	b, _ := r.private(off, n)
+	return b
+}
+
+// private is bytes, but always in memory that may be written to, with 16 bytes of capacity
+// behind. The error is always nil: frame.NewDecrypter wants one.
+func (r *Remains) private(off, n int64) ([]byte, error) {
+	if int64(cap(r.buf)) < n+crypt.TagSize {
+		r.buf = make([]byte, n, n+crypt.TagSize)
+	}
+	b := r.buf[:n]
+	if r.f.ReadFull(b, off) == nil {
+		return b, nil
+	}
+	for rest := b; len(rest) > 0; {
+		n := min(len(rest), HeaderSize) // a page
+		if r.f.ReadFull(rest[:n], off) != nil {
+			clear(rest[:n])
+		}
+		rest, off = rest[n:], off+int64(n)
+	}
+	return b, nil
+}
+
+// Durable is the greatest number of a frame that a frame of the segment proves to have
+// been durable; 0 = none.
+func (r *Remains) Durable() (d uint64, err error) {
+	err = r.each(func(h *frame.Header, _ int64) error {
+		d = max(d, h.Durable())
+		return nil
+	}, func(int64, int64, uint64) error { return nil })
+	return d, err
+}
+
+// Each calls fn for each record that is left, with its offset, in order. Of one with a
+// checksum of its own the value was not verified; the record is valid until fn returns.
+// lost is called for each damaged frame, and for each part of the file between frames: not
+// all records that were there may have been found.
+func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
+	return r.each(func(h *frame.Header, off int64) error {
+		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
+		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
+			return nil
+		}
+		whole, err := r.group(h, off, fn)
+		if whole || err != nil {
+			return err
+		}
+		lost(off, off+h.Size)
+		if h.Number > l.Durable && r.kind == filename.Journal {
+			return nil // it may never have been whole: a transaction that nobody was told of
+		}
+		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
+	}, func(from, to int64, number uint64) error {
+		// Frames follow each other: only what was never written is zeros, at the end.
+		if l.Before != 0 && number >= l.Before || to == r.end && r.zeros(from, to) {
+			return nil
+		}
+		if number > l.Durable && r.kind == filename.Journal {
+			lost(from, to)
+			return nil
+		}
+		lost(from, to)
+		return r.scan(from, to, fn)
+	})
+}
+
+// each calls found for each frame whose header is whole, and between for what lies
+// between them, with the number of the first frame that is missing there.
+func (r *Remains) each(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
+	size, next := r.end, r.Header.FirstFrame()
+	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
+		if at+frame.HeaderSize > size {
+			if from < size {
+				return between(from, size, next)
+			}
+			return nil
+		}
+		window := min(readBytes, size-at)
+		if at == from {
+			window = frame.HeaderSize // in most cases the next frame is here
+		}
+		h, pos, ok := frame.Search(r.bytes(at, window), r.id, at)
+		if !ok {
+			at += max(8, (window-frame.HeaderSize)&^7+8)
+			continue
+		}
+		at += int64(pos)
+		if h.Size > size-at { // it is cut off: its records are looked for one by one
+			at += 8
+			continue
+		}
+		if from < at {
+			if err := between(from, at, next); err != nil {
+				return err
+			}
+		}
+		if err := found(&h, at); err != nil {
+			return err
+		}
+		at += h.Size
+		from, next = at, h.Number+1
+	}
+}
+
+// group calls fn for the records of the frame at off, if its checksum is right.
+func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	payload := r.payload(h, off)
+	if payload == nil {
+		return false, nil
+	}
+	var rec entry.Record
+	for records := h.Walk(payload, off+frame.HeaderSize); records.More(); {
+		at := records.At()
+		if err := records.Next(&rec); err != nil {
+			return false, err
+		}
+		if r.keys != nil || !small(&rec) || rec.VerifyValue(payload[at-off-frame.HeaderSize:], r.id, at) {
+			if err := fn(at, &rec); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// payload returns the payload of the frame at off, if it is as it was written; else nil.
+func (r *Remains) payload(h *frame.Header, off int64) []byte {
+	if r.keys != nil || h.Encrypted {
+		if r.keys == nil || !h.Encrypted {
+			return nil
+		}
+		payload, _, err := r.frames.Frame(h, off, nil)
+		if err != nil {
+			return nil
+		}
+		return payload
+	}
+	at := off + frame.HeaderSize
+	payload := r.bytes(at, h.PayloadSize())
+	if !r.verified(h, payload, at) {
+		return nil
+	}
+	return payload
+}
+
+// verified reports whether the checksum of a frame's payload is right. Mapped memory that
+// can't be read is damage like any other.
+func (r *Remains) verified(h *frame.Header, payload []byte, at int64) (ok bool) {
+	var err error
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	_, err = h.Verify(payload, r.id, at, false)
+	return err == nil
+}
+
+// small reports whether no handle may lead to a record with its own checksum: its value is
+// used where it is, and so must be verified.
+func small(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
+
+// headWindow is longer than all of a record that comes before its value, in bytes.
+const headWindow = 3 << 20
+
+// scan calls fn for the records in a part of the file whose own checksum, or tag, is right.
+func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
+		b := r.bytes(at, min(readBytes+headWindow, to-at))
+		stop := at + min(readBytes, to-at)
+		for start := at; at < stop; {
+			src := b[min(at-start, int64(len(b))):]
+			if len(src) < entry.HeaderSize {
+				return nil
+			}
+			rec, ok := r.recordAt(src, at, to)
+			if !ok {
+				at += 8
+				continue
+			}
+			if r.keys != nil || !small(&rec) || rec.Value != nil && rec.VerifyValue(src, r.id, at) {
+				if err := fn(at, &rec); err != nil {
+					return err
+				}
+			}
+			at += int64(rec.FileSize(r.keys != nil))
+		}
+	}
+	return nil
+}
+
+// recordAt returns the record at offset at, if there is one. src has the bytes from there on: at
+// least all that comes before the record's value.
+func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool) {
+	if r.keys == nil {
+		return headAt(src, r.id, at, to)
+	}
+	c, ok := entry.ParseClear(src)
+	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
+		return rec, false
+	}
+	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
+	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
+	return x.Record, err == nil
+}
+
+// headAt decodes the record at offset at, with a checksum of its own, if there is one.
+func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {
+	if !entry.Kind(src[0]).Known() && entry.Kind(src[0]) != entry.RangeDelete {
+		return rec, false
+	}
+	rec, err := entry.DecodeHead(src, int(min(to-at, math.MaxInt)))
+	return rec, err == nil && rec.VerifyHead(src, id, at)
+}
+
+// zeros reports whether a part of the file was never written.
+func (r *Remains) zeros(from, to int64) bool {
+	for from < to {
+		n := min(readBytes, to-from)
+		for _, c := range r.bytes(from, n) {
+			if c != 0 {
+				return false
+			}
+		}
+		from += n
+	}
+	return true
+}
+
+// Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
+func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
+	f, err := c.open(kind, number, pageio.Options{NoMap: true})
+	if err != nil {
+		return uuid, false
+	}
+	defer func() { _ = f.Close() }()
+	page := make([]byte, HeaderSize)
+	if f.Size() < HeaderSize || f.ReadFull(page, 0) != nil {
+		return uuid, false
+	}
+	uuid = [16]byte(page[64:80])
+	_, err = DecodeHeader(page, uuid, kind, number)
+	return uuid, err == nil
+}

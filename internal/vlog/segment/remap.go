@@ -1,0 +1,425 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/vfs"
+)
+
+// The remap is described in docs/format.md, "Remap".
+const (
+	remapVersion = 1
+	remapBlock   = 512 // granules a block
+	blockBytes   = remapBlock / 8
+	rankBytes    = 4
+	placeBytes   = 4
+	remapPage    = 4096 // bytes of an encrypted body under one tag
+)
+
+// Move is one record that has a new place.
+type Move struct {
+	From uint64 // offset in the source
+	To   uint64 // offset in the target
+}
+
+// RemapHeader names the source and the target of a remap: the segment whose records were moved,
+// and the one that has them now.
+type RemapHeader struct {
+	Number  entry.FileNum
+	Source  entry.FileNum
+	Target  entry.FileNum
+	Records uint64
+	Life    crypt.Life // names the file's key, and is drawn by WriteRemap; zero = it is plain
+	blocks  uint64
+}
+
+// RemapStats describes a finished remap.
+type RemapStats struct {
+	Size int64 // of the file
+	Life crypt.Life
+}
+
+// Remap leads from the places that a segment's records had to those that they
+// have now. It is a bit for each granule of the source in which a moved record
+// begins, ranks (the number of bits set before each block of 512), and the new
+// places in order: rank by table and population count (Jacobson, "Space-efficient
+// Static Trees and Graphs", FOCS 1989). It may be used by any number of goroutines,
+// and takes no memory where files can be mapped, unless it is encrypted.
+type Remap struct {
+	file   *pageio.File
+	header RemapHeader
+	body   *pageio.Summed // ranks, starts and places
+}
+
+func (h *RemapHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
+func (h *RemapHeader) bodySize() int64 {
+	return h.rankSize() + int64(h.blocks)*blockBytes + int64(h.Records)*placeBytes
+}
+
+// fileBytes is the length of the file. An encrypted file ends with the tags of the body's pages.
+func (h *RemapHeader) fileBytes() int64 {
+	n := HeaderSize + h.bodySize()
+	if !h.Life.IsZero() {
+		n += crypt.TagSize * ((h.bodySize() + remapPage - 1) / remapPage)
+	}
+	return n
+}
+
+// WriteRemap writes the remap h.Number of these moves, which ascend by From, and
+// makes file and name durable. h.Records and h.Life are set here. On an error it removes
+// what it wrote.
+func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
+	h.Records, h.blocks = uint64(len(moves)), 0
+	if n := len(moves); n > 0 {
+		h.blocks = moves[n-1].From/granule/remapBlock + 1
+	}
+	page, body, err := h.encode(&c, moves)
+	if err != nil {
+		return RemapStats{}, err
+	}
+	path := c.path(filename.Remap, h.Number)
+	f, err := c.FS.Create(path)
+	if err != nil {
+		return RemapStats{}, fmt.Errorf("create remap: %w", err)
+	}
+	_, err = f.WriteVec([][]byte{page, body}, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = c.FS.SyncDir(c.Dir)
+	}
+	if err != nil {
+		_ = c.FS.Remove(path) // or the next Open does
+		return RemapStats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Remap, h.Number), err)
+	}
+	return RemapStats{Size: h.fileBytes(), Life: h.Life}, nil
+}
+
+// encode makes the header page and the body, behind which are the body's tags if the file is
+// encrypted.
+func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err error) {
+	e, life, err := c.encrypter(filename.Remap, h.Number)
+	if err != nil {
+		return nil, nil, err
+	}
+	h.Life = life
+	body = make([]byte, h.fileBytes()-HeaderSize)
+	// Offsets are in units of 8 bytes, so 4 bytes hold places up to 32 GiB.
+	starts := body[h.rankSize():]
+	places := starts[h.blocks*blockBytes:]
+	for i, m := range moves {
+		g := m.From / granule
+		if m.To%8 != 0 || m.To/8 > math.MaxUint32 || i > 0 && g <= moves[i-1].From/granule {
+			return nil, nil, fmt.Errorf("%w: remap of offset %d to %d", errs.ErrInvalid, m.From, m.To)
+		}
+		starts[g/8] |= 1 << (g % 8)
+		binary.LittleEndian.PutUint32(places[i*placeBytes:], uint32(m.To/8))
+	}
+	rank := uint32(0)
+	for b := range h.blocks {
+		binary.LittleEndian.PutUint32(body[b*rankBytes:], rank)
+		rank += ones(starts[b*blockBytes:][:blockBytes])
+	}
+	page = make([]byte, HeaderSize)
+	if e == nil {
+		id := c.id(filename.Remap, h.Number)
+		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
+	}
+	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
+	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
+	binary.LittleEndian.PutUint64(page[40:], h.Records)
+	binary.LittleEndian.PutUint64(page[48:], h.blocks)
+	if err := finishPage(page, filename.Remap, remapVersion, h.Number, c.UUID, e, life); err != nil || e == nil {
+		return page, body, err
+	}
+	return page, body, h.encrypt(e, body)
+}
+
+// encrypt encrypts the body page by page, and puts the tags behind it.
+func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
+	body, tags := body[:h.bodySize()], body[h.bodySize():]
+	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
+		return err
+	}
+	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
+		page := body[:min(remapPage, len(body))]
+		tag, err := e.Encrypt(page, page, crypt.Page, off, nil)
+		if err != nil {
+			return err
+		}
+		tags = tags[copy(tags, tag[:]):]
+		body = body[len(page):]
+	}
+	return nil
+}
+
+// decrypt undoes encrypt, in place.
+func (h *RemapHeader) decrypt(d *crypt.Decrypter, body []byte) error {
+	body, tags := body[:h.bodySize()], body[h.bodySize():]
+	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
+		page, tag := body[:min(remapPage, len(body))], crypt.Tag(tags)
+		if err := d.Decrypt(page, page, &tag, crypt.Page, off, 0, nil); err != nil {
+			return fmt.Errorf("page at %d: %w", off, err)
+		}
+		body, tags = body[len(page):], tags[crypt.TagSize:]
+	}
+	return nil
+}
+
+// ones counts the bits set in whole words.
+func ones(p []byte) (n uint32) {
+	for ; len(p) >= 8; p = p[8:] {
+		n += uint32(bits.OnesCount64(binary.LittleEndian.Uint64(p)))
+	}
+	return n
+}
+
+// decode reads and checks the header page of a file of this length, and returns
+// the checksum of the body, which an encrypted file doesn't have. h.Life must be what the
+// page names.
+func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
+	life, err := checkPage(page, filename.Remap, remapVersion, number, uuid)
+	if err == nil {
+		err = sameLife(life, h.Life)
+	}
+	if err != nil {
+		return 0, err
+	}
+	h.Number = number
+	h.Source = entry.FileNum(binary.LittleEndian.Uint64(page[24:]))
+	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
+	h.Records = binary.LittleEndian.Uint64(page[40:])
+	h.blocks = binary.LittleEndian.Uint64(page[48:])
+	if left := uint64(size - HeaderSize); h.Records > left/placeBytes || h.blocks > left/blockBytes || h.fileBytes() != size {
+		return 0, fmt.Errorf("%w: %d records and %d blocks in a file of %d bytes", ErrHeader, h.Records, h.blocks, size)
+	}
+	return binary.LittleEndian.Uint32(page[8:]), nil
+}
+
+// OpenRemap opens the remap of this number and life (zero: it is plain), reads it once and
+// checks all of it. It returns an *errs.Corruption if anything is wrong, and errs.ErrKey if
+// its key can't be had. An encrypted one is kept in memory.
+func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Remap, error) {
+	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
+	if err != nil {
+		return nil, err
+	}
+	m := &Remap{file: f, header: RemapHeader{Life: life}}
+	if err := m.load(c, number); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (m *Remap) load(c Config, number entry.FileNum) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
+	if m.file.Size() < HeaderSize {
+		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
+	}
+	page := make([]byte, HeaderSize)
+	if err := m.file.ReadFull(page, 0); err != nil {
+		return err
+	}
+	h := &m.header
+	sum, err := h.decode(page, c.UUID, number, m.file.Size())
+	if err != nil {
+		return headerError(m.file.Name(), err)
+	}
+	d, err := c.decrypterOf(page, filename.Remap, number, h.Life)
+	if err != nil {
+		return headerError(m.file.Name(), err)
+	}
+	if d != nil {
+		err = m.decrypt(d)
+	} else {
+		err = m.sum(sum, c.id(filename.Remap, number))
+	}
+	if err != nil {
+		return err
+	}
+	return m.ranksFit()
+}
+
+// sum reads the body of a plain remap and compares its checksum.
+func (m *Remap) sum(sum uint32, id checksum.Identity) error {
+	body, crc, err := m.file.Sum(HeaderSize, m.header.bodySize())
+	if err != nil {
+		return err
+	}
+	m.body = body
+	if got := crc ^ id.Mask(HeaderSize); got != sum {
+		return errs.NewCorruption(m.file.Name(), HeaderSize, "checksum is %08x, want %08x", got, sum)
+	}
+	return nil
+}
+
+// decrypt reads the body of an encrypted remap into memory of its own.
+func (m *Remap) decrypt(d *crypt.Decrypter) error {
+	body := make([]byte, m.file.Size()-HeaderSize)
+	if err := m.file.ReadFull(body, HeaderSize); err != nil {
+		return err
+	}
+	if err := m.header.decrypt(d, body); err != nil {
+		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
+	}
+	m.body = m.file.Private(HeaderSize, body[:m.header.bodySize()])
+	return nil
+}
+
+// ranksFit checks that ranks and bits lead to the places and nowhere else.
+func (m *Remap) ranksFit() error {
+	rank, c := uint32(0), m.Copier()
+	for b := range m.header.blocks {
+		have, err := c.ranks.Bytes(int64(b)*rankBytes, rankBytes)
+		if err == nil && binary.LittleEndian.Uint32(have) != rank {
+			err = errs.NewCorruption(m.file.Name(), HeaderSize, "the rank of block %d is not the number of records before it", b)
+		}
+		if err != nil {
+			return err
+		}
+		bits, err := c.starts.Bytes(m.header.rankSize()+int64(b)*blockBytes, blockBytes)
+		if err != nil {
+			return err
+		}
+		rank += ones(bits)
+	}
+	if uint64(rank) != m.header.Records {
+		return errs.NewCorruption(m.file.Name(), HeaderSize, "%d records begin in blocks, want %d", rank, m.header.Records)
+	}
+	return nil
+}
+
+// Lookup returns where the record is that began at from in the source; ok is
+// false if no such record was moved. A pageio.Guard must be on.
+func (m *Remap) Lookup(from uint64) (to uint64, ok bool, err error) {
+	return m.header.lookup(from, m.body, m.body, m.body)
+}
+
+// source is what a remap is read from.
+type source interface {
+	Bytes(off int64, n int) ([]byte, error)
+}
+
+// lookup is Lookup in the body that has ranks, starts and places.
+func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
+	g := from / granule
+	if g/remapBlock >= h.blocks {
+		return 0, false, nil
+	}
+	// The record's rank is the block's, and the bits before its own in the block.
+	block, word := g/remapBlock, g%remapBlock/64
+	bits, err := starts.Bytes(h.rankSize()+int64(block)*blockBytes, blockBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	w := binary.LittleEndian.Uint64(bits[word*8:])
+	if w>>(g%64)&1 == 0 {
+		return 0, false, nil
+	}
+	rank := ones(bits[:word*8]) + countBelow(w, g%64)
+	first, err := ranks.Bytes(int64(block)*rankBytes, rankBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	rank += binary.LittleEndian.Uint32(first)
+	place, err := places.Bytes(h.place(int64(rank)), placeBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	return 8 * uint64(binary.LittleEndian.Uint32(place)), true, nil
+}
+
+// countBelow counts the bits set below bit n.
+func countBelow(w, n uint64) uint32 { return uint32(bits.OnesCount64(w & (1<<n - 1))) }
+
+// place is where in the body the place of the i-th record lies.
+func (h *RemapHeader) place(i int64) int64 {
+	return h.rankSize() + int64(h.blocks)*blockBytes + i*placeBytes
+}
+
+// Copier returns a reader of the remap for code that copies what it reads to a new file: it
+// verifies each page in memory of its own, and reads from that. One goroutine uses it.
+func (m *Remap) Copier() *RemapCopy {
+	return &RemapCopy{header: &m.header, ranks: m.body.Copier(), starts: m.body.Copier(), places: m.body.Copier()}
+}
+
+// RemapCopy holds one page or two of each part of a remap.
+type RemapCopy struct {
+	header                *RemapHeader
+	ranks, starts, places *pageio.SummedCopy
+}
+
+// Lookup is Remap.Lookup.
+func (c *RemapCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
+	return c.header.lookup(from, c.ranks, c.starts, c.places)
+}
+
+// Places calls fn for where each of the records is now.
+func (c *RemapCopy) Places(fn func(to uint64)) error {
+	for i := range int64(c.header.Records) {
+		p, err := c.places.Bytes(c.header.place(i), placeBytes)
+		if err != nil {
+			return err
+		}
+		fn(8 * uint64(binary.LittleEndian.Uint32(p)))
+	}
+	return nil
+}
+
+// Verify reads the file again and compares it with its checksum.
+func (m *Remap) Verify(c Config) error {
+	again, err := OpenRemap(c, m.header.Number, m.header.Life, true)
+	if err != nil {
+		return err
+	}
+	return again.Close()
+}
+
+// Recheck is Verify of the file that is open, whatever has become of its name.
+func (m *Remap) Recheck(c Config) error {
+	again := &Remap{file: m.file, header: RemapHeader{Life: m.header.Life}}
+	err := again.load(c, m.header.Number)
+	if again.body != nil {
+		again.body.Free()
+	}
+	return err
+}
+
+// Header is the remap's header.
+func (m *Remap) Header() RemapHeader { return m.header }
+
+// Name is the base name of the file.
+func (m *Remap) Name() string { return m.file.Name() }
+
+// Held is pageio.File.Held of the remap's file.
+func (m *Remap) Held() vfs.File { return m.file.Held() }
+
+// Size is the length of the file.
+func (m *Remap) Size() int64 { return m.file.Size() }
+
+// MemoryBytes returns the memory that the remap takes: 0 unless it is encrypted or not mapped.
+func (m *Remap) MemoryBytes() int64 {
+	if m.file.Mapped() != nil {
+		return 0
+	}
+	return int64(len(m.body.Data()))
+}
+
+// Close releases the file and its mapping; nothing may be looked up afterwards.
+func (m *Remap) Close() error {
+	if m.body != nil {
+		m.body.Free()
+	}
+	return m.file.Close()
+}

@@ -1,0 +1,281 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// How a value segment is written: by flushes, collections and spills.
+
+const (
+	frameTarget    = 256 << 10 // payload from which on a frame is written
+	bufferKept     = 1 << 20   // a buffer grown beyond it is given back
+	writebackEvery = 4 << 20
+	fillFrom       = 1 << 20 // a segment that stays shorter is not filled ahead
+)
+
+// ValueWriter writes a value segment: records in the order of Add, each with
+// its own checksum. It is used by one goroutine.
+type ValueWriter struct {
+	w       *Writer
+	buf     []byte   // the records of the frame being filled
+	placed  int64    // in an encrypted segment: the bytes that the records of buf will take in the file
+	payload [][]byte // holds buf for Append
+	hinted  int64    // StartWriteback was called up to here
+	closed  bool     // the file is closed
+	stopped error    // the first error; all later calls return it
+}
+
+// Stats describes a finished segment.
+type Stats struct {
+	Number entry.FileNum
+	Size   int64      // of the file, to be given to Open as its end
+	Life   crypt.Life // names the file's key; zero = it is plain
+	frame.Totals
+}
+
+// NewValueWriter creates the value segment number.
+func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
+	w, err := Create(c, Header{Kind: filename.Value, Number: number})
+	if err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
+	}
+	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
+}
+
+// Add appends e, whose value is e.Value, and returns where it will be. The handle
+// may be used when Finish has returned.
+func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
+	if v.stopped != nil {
+		return entry.Handle{}, v.stopped
+	}
+	if len(e.Key) == 0 || len(e.Key) > entry.MaxKey || int64(len(e.Value)) > entry.MaxValue || e.Separated {
+		return entry.Handle{}, fmt.Errorf("%w: key of %d bytes, value of %d, separated %v", errs.ErrInvalid, len(e.Key), len(e.Value), e.Separated)
+	}
+	at := len(v.buf)
+	v.buf = entry.AppendRecord(v.buf, e, true)
+	return v.added(at, uint64(len(e.Value)))
+}
+
+// added returns the handle of the last record of buf, which begins at at.
+func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
+	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.sizeAt(at)), Length: length}
+	if v.w.encrypt != nil {
+		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
+	}
+	return h, v.flushFull()
+}
+
+// sizeAt is how long the segment is when buf has this length.
+func (v *ValueWriter) sizeAt(buffered int) int64 {
+	n := int64(buffered)
+	if v.w.encrypt != nil {
+		n = v.placed
+	}
+	return v.w.End() + frame.HeaderSize + n
+}
+
+// AddLarge is Add for a value of any length: it copies only pieces of it. Readers may read the
+// record at once.
+func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
+	if err := v.Flush(); err != nil {
+		return entry.Handle{}, err
+	}
+	size := entry.RecordSize(e, true)
+	h, err := v.large(entry.AppendHead(nil, e), size, bytes.NewReader(e.Value), len(e.Value))
+	v.stopped = err
+	return h, err
+}
+
+// large writes a record of this size in a frame of its own: its head, and the value
+// of n bytes that follows. Nothing waits to be written.
+func (v *ValueWriter) large(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
+	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
+	v.payload[0] = head
+	rest := size - len(head) // the value and its padding
+	padded := io.MultiReader(value, bytes.NewReader(zeros[:rest-n]))
+	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: rest, value: padded})
+	v.payload[0] = nil
+	if err != nil {
+		return entry.Handle{}, err
+	}
+	h.Offset = uint64(at)
+	v.writeback()
+	return h, nil
+}
+
+// Append appends a record with its own checksum, made by entry.AppendRecord and not
+// yet placed, whose value has this length. rec may be reused at once.
+func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
+	if v.stopped != nil {
+		return entry.Handle{}, v.stopped
+	}
+	at := len(v.buf)
+	v.buf = append(v.buf, rec...)
+	return v.added(at, length)
+}
+
+// Flush writes what was added so far, so that readers of OpenReader find it. It
+// makes nothing durable.
+func (v *ValueWriter) Flush() error {
+	if v.stopped == nil {
+		v.stopped = v.flush()
+	}
+	return v.stopped
+}
+
+// OpenReader opens the segment while it is written; its length must never pass limit.
+func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
+	return v.w.OpenReader(limit, noMap)
+}
+
+// Copy appends the record of this encoded length at offset of r, with the version
+// that r's stamp gives it. The record must have its own checksum; it is verified in
+// the memory from which it is written. If it is damaged, Copy returns an
+// *errs.Corruption that names r's file, and v is as it was.
+func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, error) {
+	bound := uint64(size)
+	if r.keys != nil {
+		bound = entry.EncryptedBound(bound, bound)
+	}
+	return v.copy(r, offset, bound, func(rec *entry.Record) error {
+		if rec.Size != size {
+			return errs.NewCorruption(r.name, offset, "record of %d bytes, want %d", rec.Size, size)
+		}
+		return nil
+	})
+}
+
+// Move is Copy of the record at h, which must be that of version at of key.
+func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
+	return v.copy(r, int64(h.Offset), r.bound(key, h.Length), func(rec *entry.Record) error {
+		return r.match(rec, int64(h.Offset), h.Length, key, at)
+	})
+}
+
+// copy appends the record at offset of r, of at most bound bytes, if fits accepts it.
+func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
+	if v.stopped != nil {
+		return entry.Handle{}, v.stopped
+	}
+	if bound > largeRecord {
+		return v.copyLarge(r, offset, bound, fits)
+	}
+	at := len(v.buf)
+	buf, rec, err := r.appendRecord(v.buf, offset, bound)
+	if err == nil {
+		err = fits(&rec)
+	}
+	if err != nil {
+		return entry.Handle{}, err
+	}
+	// The value's checksum is kept, only unbound from its old place: damage that
+	// happens between reading and writing is found when the copy is read.
+	if r.keys == nil {
+		entry.Unplace(buf[at:], r.id, offset)
+	} else if v.w.encrypt == nil {
+		entry.Sum(buf[at:])
+	}
+	clear(buf[at+rec.Bare():]) // no checksum covers the zeros behind a record
+	if r.stamp != 0 {
+		entry.SetVersion(buf[at:], r.stamp)
+	}
+	v.buf = buf
+	return v.added(at, uint64(len(rec.Value)))
+}
+
+// Size is how long the segment is so far.
+func (v *ValueWriter) Size() int64 { return v.sizeAt(len(v.buf)) }
+
+// Finish seals the segment and syncs the file and its directory. The writer is done.
+func (v *ValueWriter) Finish() (Stats, error) {
+	err := v.stopped
+	if err == nil {
+		err = v.flush()
+	}
+	if err == nil {
+		err = v.w.Seal(0)
+	}
+	if err == nil {
+		err = v.w.Sync()
+	}
+	// The owner may go on to the next segment, and keep v for Abort: the buffer goes.
+	v.closed = true
+	v.buf = nil
+	if err = errors.Join(err, v.w.Close()); err == nil {
+		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
+	}
+	v.stopped = errs.ErrClosed
+	if err != nil {
+		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
+	}
+	return Stats{Number: v.w.Number(), Size: v.w.End(), Life: v.w.Life(), Totals: v.w.Totals()}, nil
+}
+
+// Number is the segment's number.
+func (v *ValueWriter) Number() entry.FileNum { return v.w.Number() }
+
+// Close closes the file as it is, without its end, unless it is closed already.
+func (v *ValueWriter) Close() error {
+	v.stopped = errs.ErrClosed
+	if v.closed {
+		return nil
+	}
+	v.closed = true
+	return v.w.Close()
+}
+
+// Abort closes and removes the segment. It may follow Finish, if the finished
+// segment was not opened.
+func (v *ValueWriter) Abort() error {
+	return errors.Join(v.Close(), v.w.cfg.FS.Remove(v.w.path))
+}
+
+// flushFull writes the buffer once it is a frame.
+func (v *ValueWriter) flushFull() error {
+	if len(v.buf) >= frameTarget {
+		v.stopped = v.flush()
+	}
+	return v.stopped
+}
+
+func (v *ValueWriter) flush() error {
+	if len(v.buf) == 0 {
+		return nil
+	}
+	f := Frame{Kind: frame.Group, Payload: v.payload}
+	// Blocks are filled before they are written piece by piece.
+	if end := v.Size(); end >= fillFrom {
+		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
+	}
+	v.payload[0] = v.buf
+	_, err := v.w.Append(f)
+	v.payload[0] = nil
+	if err != nil {
+		return err
+	}
+	v.writeback()
+	v.placed = 0
+	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
+		v.buf = nil
+	}
+	return nil
+}
+
+// writeback asks the system to write whole parts to the disk while the segment grows, so that
+// the sync at the end is short.
+func (v *ValueWriter) writeback() {
+	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
+		v.w.StartWriteback(v.hinted, to-v.hinted)
+		v.hinted = to
+	}
+}

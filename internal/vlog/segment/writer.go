@@ -1,0 +1,398 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Writer appends frames to one segment. It is used by one goroutine at a time.
+// Other goroutines may call End, and use Readers that OpenReader returned. After an
+// error of Append or Seal call only CutBack and Close; after an error of Sync,
+// CutBack or Retract only Close. Two errors of Append leave the Writer as it was:
+// errs.ErrInvalid, and an error of reading Frame.value.
+type Writer struct {
+	cfg       Config
+	header    Header
+	path      string
+	f         vfs.File
+	id        checksum.Identity
+	end       *atomic.Int64 // end of the last whole frame, shared with readers
+	allocated int64         // the file's length, as far as is known
+	next      uint64        // number of the next frame
+	chain     uint32        // checksum of the last frame
+	totals    frame.Totals
+	before    mark // the last Append
+	sealed    bool // nothing can be appended
+
+	encrypt *frame.Encrypter // nil: the file is plain
+	tag     crypt.Tag        // of the last frame
+	// Of the frame that is being encrypted:
+	content frame.Content
+	ahead   int64 // Frame.Ahead
+	whole   int64 // where it ends in the file
+
+	frameHeader [frame.HeaderSize]byte
+	vec         [][]byte
+}
+
+// mark is a place between two frames.
+type mark struct {
+	end    int64
+	chain  uint32
+	tag    crypt.Tag
+	totals frame.Totals
+}
+
+// Create makes the file of a new segment and writes its header; if that fails,
+// there is no file.
+func Create(c Config, h Header) (*Writer, error) {
+	path := c.path(h.Kind, h.Number)
+	f, err := c.FS.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
+		allocated: HeaderSize, next: h.FirstFrame(), chain: h.Before.Sum}
+	page := make([]byte, HeaderSize)
+	e, life, err := c.encrypter(h.Kind, h.Number)
+	if err == nil {
+		w.header.Life = life
+		err = w.header.encode(page, c.UUID, e)
+	}
+	if e != nil {
+		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Before.Tag
+	}
+	if err == nil {
+		_, err = f.WriteAt(page, 0)
+	}
+	if err != nil {
+		return nil, discard(c, path, f, err)
+	}
+	w.wrote(HeaderSize)
+	w.end.Store(HeaderSize)
+	return w, nil
+}
+
+// wrote counts bytes that were written.
+func (w *Writer) wrote(n int) {
+	if w.cfg.Written != nil {
+		w.cfg.Written.Add(int64(n))
+	}
+}
+
+// discard removes a segment that has no header. What can't be removed now, the
+// next Open removes.
+func discard(c Config, path string, f vfs.File, err error) error {
+	err = errors.Join(err, f.Close())
+	_ = c.FS.Remove(path)
+	return err
+}
+
+// Frame is what Append writes.
+type Frame struct {
+	Kind         frame.Kind
+	Transactions uint16
+	Unsynced     uint64        // frames before this one not yet known durable
+	First        entry.Version // of the records in Payload[0]; those in Payload[i] get First+i; 0 = they have versions
+	Payload      [][]byte      // each slice holds whole records; they are placed, and must not be changed during Append
+	Ahead        int64         // if beyond the file's end: the offset up to which zeros are written behind the frame
+
+	rest  int       // bytes at the end of the last record that are not in Payload
+	value io.Reader // yields them
+
+	content frame.Content // of an encrypted frame, once it was measured
+	size    int64         // of the whole encrypted frame; 0: it was not measured
+	header  frame.Header
+	totals  frame.Totals
+}
+
+// Measure returns the length of the frame in a segment that is encrypted, or isn't. Of an
+// encrypted one it checks the payload, as Append does otherwise, and returns errs.ErrInvalid.
+func (f *Frame) Measure(encrypted bool) (size int64, err error) {
+	if encrypted {
+		f.content = frame.Content{Payload: f.Payload, Missing: f.rest, Value: f.value}
+		if f.totals, f.size, err = f.content.Measure(f.Kind, f.First); err != nil {
+			err = fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
+		}
+		return f.size, err
+	}
+	size = frame.HeaderSize + int64(f.rest)
+	for _, p := range f.Payload {
+		size += int64(len(p))
+	}
+	return size, nil
+}
+
+// Append writes one frame at the end with one write, and returns the offset of
+// its first payload byte; the slices of the payload follow each other there.
+// Readers may read it as soon as Append returns. A payload of records
+// that aren't whole is refused with errs.ErrInvalid before anything is written.
+//
+// With f.Ahead the same write brings zeros, for later frames to overwrite. A sync of those
+// need not record a new length or new blocks, as it must after File.Preallocate; and
+// where Ahead is a multiple of BlockSize, the system keeps the file in large pages
+// (docs/adr, 17). If the disk is too full for the zeros, the file stays shorter.
+func (w *Writer) Append(f Frame) (payload int64, err error) {
+	if w.sealed {
+		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
+	}
+	start := w.end.Load()
+	if w.encrypt != nil {
+		err = w.appendEncrypted(&f, start)
+	} else {
+		err = w.appendPlain(&f, start)
+	}
+	if err != nil {
+		return 0, err
+	}
+	w.before = mark{end: start, chain: w.chain, tag: w.tag, totals: w.totals}
+	w.next++
+	w.chain, w.tag = f.header.Sum, f.header.Tag
+	w.totals.Add(f.totals)
+	// Readers see the frame from here on.
+	w.end.Store(start + f.header.Size)
+	return start + frame.HeaderSize, nil
+}
+
+// appendPlain writes the frame f at start.
+func (w *Writer) appendPlain(f *Frame, start int64) error {
+	if err := w.prepare(f, start+frame.HeaderSize); err != nil {
+		return err
+	}
+	h := &f.header
+	h.Put(w.frameHeader[:], w.id, start)
+	// One write for all: a torn frame is found by its checksums, wherever it is torn.
+	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
+	whole := h.Size - int64(f.rest)
+	err := w.write(start, whole, f.Ahead-start-h.Size, f.Ahead)
+	if err == nil && f.rest > 0 {
+		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
+		err = w.writeRest(f.value, f.rest, start+whole)
+	}
+	if err != nil {
+		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
+	}
+	return err
+}
+
+// write writes vec, which has whole bytes, at off. If the file ends before ahead, it writes
+// behind zeros after that, with the same call. A disk without room for the zeros is no error.
+func (w *Writer) write(off, whole, behind, ahead int64) error {
+	if ahead > w.allocated {
+		for n := behind; n > 0; n -= int64(len(zeros)) {
+			w.vec = append(w.vec, zeros[:min(n, int64(len(zeros)))])
+		}
+	}
+	n, err := w.f.WriteVec(w.vec, off)
+	w.wrote(n)
+	clear(w.vec)
+	switch {
+	case err == nil && int64(n) < whole:
+		err = fmt.Errorf("short write: %d of %d bytes", n, whole)
+	case int64(n) >= whole && vfs.IsNoSpace(err):
+		err = nil // only zeros are missing
+	}
+	w.allocated = max(w.allocated, off+int64(n))
+	return err
+}
+
+// appendEncrypted writes the frame f at start, in encrypted form.
+func (w *Writer) appendEncrypted(f *Frame, start int64) error {
+	if f.size == 0 {
+		if _, err := f.Measure(true); err != nil {
+			return err
+		}
+	}
+	if err := w.fillHeader(f, f.size); err != nil {
+		return err
+	}
+	w.content, w.ahead, w.whole = f.content, f.Ahead, start+f.size
+	err := w.encrypt.Frame(&f.header, &w.content, start, w.tag)
+	w.content = frame.Content{}
+	if err != nil {
+		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
+	}
+	return err
+}
+
+// writeEncrypted writes a part of the frame that appendEncrypted is about, and the zeros
+// that follow the frame with its end.
+func (w *Writer) writeEncrypted(b []byte, off int64) error {
+	w.vec = append(w.vec[:0], b)
+	end, ahead := off+int64(len(b)), w.ahead
+	if end < w.whole {
+		ahead = 0
+	}
+	return w.write(off, int64(len(b)), ahead-end, ahead)
+}
+
+// prepare places the records of f and makes its header.
+func (w *Writer) prepare(f *Frame, offset int64) error {
+	var crc uint32
+	size := int64(frame.HeaderSize)
+	for i, p := range f.Payload {
+		var err error
+		v := f.First
+		if v != 0 {
+			v += entry.Version(i)
+		}
+		if f.Kind == frame.Group {
+			rest := 0
+			if i == len(f.Payload)-1 {
+				rest = f.rest
+			}
+			crc, err = frame.Place(crc, p, rest, v, w.id, offset+size-frame.HeaderSize, &f.totals)
+		} else {
+			crc = checksum.Extend(crc, p)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
+		}
+		size += int64(len(p))
+	}
+	f.header.PayloadSum = crc ^ w.id.Mask(offset)
+	return w.fillHeader(f, size+int64(f.rest))
+}
+
+// fillHeader makes the header of f, but for the checksum of its payload.
+func (w *Writer) fillHeader(f *Frame, size int64) error {
+	if size > frame.MaxSize || size&7 != 0 || f.totals.Records > math.MaxUint32 {
+		return fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, f.totals.Records)
+	}
+	h := &f.header
+	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.totals.Records)
+	h.Chain, h.FirstVersion, h.Number = w.chain, f.totals.Min, w.next
+	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
+	return nil
+}
+
+// pieceBytes is how much of a large value is in memory at a time, a multiple of
+// entry.PieceSize.
+const pieceBytes = 256 << 10
+
+// writeRest writes size bytes of value at off.
+func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
+	buf := make([]byte, min(size, pieceBytes))
+	for size > 0 {
+		n, err := io.ReadFull(value, buf[:min(size, len(buf))])
+		if err != nil {
+			return err
+		}
+		if _, err := w.f.WriteAt(buf[:n], off); err != nil {
+			return err
+		}
+		w.wrote(n)
+		off, size = off+int64(n), size-n
+	}
+	return nil
+}
+
+// Seal appends the seal; nothing can be appended afterwards. The file keeps its
+// preallocated rest until the next Sync.
+func (w *Writer) Seal(unsynced uint64) error {
+	var payload [sealPayload]byte
+	putSeal(payload[:], w.totals)
+	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
+		return err
+	}
+	w.seal()
+	return nil
+}
+
+// seal forbids further appends. It drops the Encrypter and its buffers: the file may wait long
+// for its sync.
+func (w *Writer) seal() { w.sealed, w.encrypt = true, nil }
+
+// Sync makes the file durable, but not its name: the caller syncs the directory.
+// A sealed file is cut to its end first.
+func (w *Writer) Sync() error {
+	if !w.sealed {
+		return w.f.SyncData()
+	}
+	if w.allocated > w.end.Load() {
+		// Some file systems need disk space to give some back. Zeros behind the seal are
+		// never read.
+		err := w.f.Truncate(w.end.Load())
+		if err != nil && !vfs.IsNoSpace(err) {
+			return err
+		}
+		w.allocated = w.end.Load()
+	}
+	return w.f.Sync()
+}
+
+// BlockSize is the unit in which a file is best filled and written back.
+const BlockSize = pageio.BlockSize
+
+var zeros [64 << 10]byte
+
+// CutBack ends the segment without a seal, after a failed Append or Seal: it
+// truncates the file to the end of the last whole frame. Once synced, nothing of
+// the one that failed can come back.
+func (w *Writer) CutBack() error {
+	if err := w.f.Truncate(w.end.Load()); err != nil {
+		return err
+	}
+	w.seal()
+	w.allocated = w.end.Load()
+	return nil
+}
+
+// Retract ends the segment without a seal before the frame of the last Append, as
+// CutBack does after a failed one. No reader may have read that frame.
+func (w *Writer) Retract() error {
+	w.next--
+	w.chain, w.tag, w.totals = w.before.chain, w.before.tag, w.before.totals
+	w.end.Store(w.before.end)
+	return w.CutBack()
+}
+
+// StartWriteback hints that n bytes at off will not be written again.
+func (w *Writer) StartWriteback(off, n int64) { w.f.StartWriteback(off, n) }
+
+// Close closes the file, without a sync. Readers stay usable.
+func (w *Writer) Close() error { return w.f.Close() }
+
+// Name is the file's name within its directory.
+func (w *Writer) Name() string { return filename.Of(w.header.Kind, w.header.Number) }
+
+// Number is the segment's number.
+func (w *Writer) Number() entry.FileNum { return w.header.Number }
+
+// End is where the last whole frame ends.
+func (w *Writer) End() int64 { return w.end.Load() }
+
+// Allocated is the length of the file.
+func (w *Writer) Allocated() int64 { return w.allocated }
+
+// Last is the end of the last frame. There must be one.
+func (w *Writer) Last() frame.End {
+	return frame.End{Name: frame.Name{File: w.header.Number, Life: w.header.Life, Number: w.next - 1, Sum: w.chain, Tag: w.tag}, Offset: w.End()}
+}
+
+// Next is the number of the next frame.
+func (w *Writer) Next() uint64 { return w.next }
+
+// Chain is the header checksum of the last frame.
+func (w *Writer) Chain() uint32 { return w.chain }
+
+// Tag is that of the last frame; zero: the file is plain.
+func (w *Writer) Tag() crypt.Tag { return w.tag }
+
+// Life names the key of the file; zero: it is plain.
+func (w *Writer) Life() crypt.Life { return w.header.Life }
+
+// Totals sums up the records appended so far.
+func (w *Writer) Totals() frame.Totals { return w.totals }
