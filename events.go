@@ -111,8 +111,8 @@ func newReporter(to listeners) *reporter {
 	return r
 }
 
-// end makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
-func (r *reporter) end() {
+// endReports makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
+func (r *reporter) endReports() {
 	r.calls.Drain(lastCall)
 	r.to.Store(new(listeners))
 }

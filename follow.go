@@ -80,7 +80,7 @@ func (l *keyspaces) refresh(db *DB) {
 	before := l.list()
 	l.load(db)
 	for _, ks := range before {
-		if l.find(ks.state.Name) != ks { // another one may have the name now
+		if l.findByName(ks.state.Name) != ks { // another one may have the name now
 			ks.state.Dropped.Store(true)
 		}
 	}

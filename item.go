@@ -72,12 +72,12 @@ func (it *Item) Value() ([]byte, error) {
 	if it.e.Raw == 0 {
 		it.txn.lends()
 	}
-	return it.look()
+	return it.borrowValue()
 }
 
-// look is Value, without a copy. The item must be usable, and the caller must keep its
+// borrowValue is Value, without a copy. The item must be usable, and the caller must keep its
 // transaction alive.
-func (it *Item) look() ([]byte, error) {
+func (it *Item) borrowValue() ([]byte, error) {
 	v, _, err := it.value(nil, true)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		return errNilFunction
 	}
 	if !it.decodes() && !it.copies {
-		v, err := it.look()
+		v, err := it.borrowValue()
 		if err != nil {
 			return err
 		}

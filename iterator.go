@@ -143,7 +143,7 @@ func (it *Iterator) Seek(key []byte) {
 		return
 	}
 	if err := it.keep(key); err != nil {
-		it.leave()
+		it.leaveItem()
 		it.err = err
 		return
 	}
@@ -203,7 +203,7 @@ func (it *Iterator) Next() {
 		// The scan does not move: what comes after the limit is not read, so it causes
 		// no conflict.
 		if it.left--; it.left <= 0 {
-			it.leave()
+			it.leaveItem()
 			return
 		}
 	}
@@ -297,8 +297,8 @@ func (it *Iterator) nested() bool {
 	return it.asking
 }
 
-// leave makes the iterator be at no item. What it has covered includes the last item.
-func (it *Iterator) leave() {
+// leaveItem makes the iterator be at no item. What it has covered includes the last item.
+func (it *Iterator) leaveItem() {
 	if !it.usable() || !it.valid {
 		return
 	}
@@ -341,7 +341,7 @@ func (it *Iterator) usable() bool {
 		return true
 	}
 	it.err = err
-	it.release()
+	it.releaseOnce()
 	return false
 }
 
@@ -374,7 +374,7 @@ func (it *Iterator) Close() error {
 		return it.err
 	}
 	err := it.err
-	it.release()
+	it.releaseOnce()
 	return err
 }
 

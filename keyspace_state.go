@@ -71,9 +71,9 @@ func (s *keyspaceState) absentFrom(p *view.Pin, readOnly bool) bool {
 	return (s.Dropped.Load() || readOnly && s.ID != entry.DefaultKeyspace) && !p.Holds(s.ID)
 }
 
-// note adds s to k, the keyspaces whose drop would be a conflict. The default keyspace can't
+// noteWritten adds s to k, the keyspaces whose drop would be a conflict. The default keyspace can't
 // be dropped, so it is not added.
-func (s *keyspaceState) note(k *conflict.Keyspaces) {
+func (s *keyspaceState) noteWritten(k *conflict.Keyspaces) {
 	if s.ID != entry.DefaultKeyspace {
 		k.Add(&s.Keyspace)
 	}

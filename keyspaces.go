@@ -39,7 +39,7 @@ type keyspaces struct {
 func (l *keyspaces) load(db *DB) {
 	var next []*Keyspace
 	for _, k := range db.tree.Keyspaces() {
-		ks := l.find(k.Name)
+		ks := l.findByName(k.Name)
 		if ks == nil || ks.state.ID != k.ID {
 			ks = newKeyspace(db, &k)
 		} else {
@@ -65,8 +65,8 @@ func (l *keyspaces) list() []*Keyspace {
 
 func byName(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) }
 
-// find returns the keyspace of this name, also if it is just being dropped; nil if there is none.
-func (l *keyspaces) find(name string) *Keyspace {
+// findByName returns the keyspace of this name, also if it is just being dropped; nil if there is none.
+func (l *keyspaces) findByName(name string) *Keyspace {
 	list := l.list()
 	i, found := slices.BinarySearchFunc(list, name, func(ks *Keyspace, name string) int { return cmp.Compare(ks.Name(), name) })
 	if !found {
@@ -75,8 +75,8 @@ func (l *keyspaces) find(name string) *Keyspace {
 	return list[i]
 }
 
-// add puts ks on the list.
-func (l *keyspaces) add(ks *Keyspace) {
+// addKeyspace puts ks on the list.
+func (l *keyspaces) addKeyspace(ks *Keyspace) {
 	i, _ := slices.BinarySearchFunc(l.list(), ks, byName)
 	next := slices.Insert(slices.Clone(l.list()), i, ks)
 	l.named.Store(&next)
@@ -110,12 +110,12 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	asIs := func(ks *Keyspace) bool { return len(o) == 0 || ks.Options() == options }
-	if ks := db.keyspaces.find(name); ks != nil && !ks.state.Dropped.Load() && asIs(ks) {
+	if ks := db.keyspaces.findByName(name); ks != nil && !ks.state.Dropped.Load() && asIs(ks) {
 		return ks, nil
 	}
 	db.keyspaces.turn.Always()
 	defer db.keyspaces.turn.Leave()
-	ks := db.keyspaces.find(name)
+	ks := db.keyspaces.findByName(name)
 	switch {
 	case ks != nil && asIs(ks):
 		return ks, nil
@@ -130,7 +130,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	ks = newKeyspace(db, &k)
-	db.keyspaces.add(ks)
+	db.keyspaces.addKeyspace(ks)
 	return ks, nil
 }
 

@@ -50,8 +50,8 @@ func (it *Iterator) refuse() {
 	it.txn.drop()
 }
 
-// release ends the iterator, once. The transaction may end at the same time.
-func (it *Iterator) release() {
+// releaseOnce ends the iterator, once. The transaction may end at the same time.
+func (it *Iterator) releaseOnce() {
 	if it.txn == nil || it.closed.Swap(true) {
 		return
 	}

@@ -278,8 +278,8 @@ func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64
 	}
 }
 
-// fill copies the counters into m.
-func (c *counters) fill(m *Metrics) {
+// copyInto copies the counters into m.
+func (c *counters) copyInto(m *Metrics) {
 	if c.reads != nil { // nil in a DB that was not opened
 		for i := range c.reads {
 			m.Reads += c.reads[i].gets.Load()

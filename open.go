@@ -56,7 +56,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	}
 	var db *DB
 	if err = errs.Ended(ctx); err == nil {
-		db, err = op.open(ctx)
+		db, err = op.openStore(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", op.dir, err)
@@ -105,7 +105,7 @@ type opening struct {
 	db       *DB
 }
 
-func (o *opening) open(ctx context.Context) (db *DB, err error) {
+func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	o.ctx = ctx
 	defer func() {
 		if db == nil { // an error, or a KeyProvider that panics
@@ -388,7 +388,7 @@ func (o *opening) assemble() {
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {
-		report.end()
+		report.endReports()
 		clock.forget()
 		if keys != nil {
 			if last := KeyProvider(keys.Provider()); db.commits != nil {

@@ -76,7 +76,7 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (er
 			_ = d.fs.Remove(part)
 		}
 	}()
-	if err := errors.Join(fill(ctx, f, r, size), f.Close()); err != nil {
+	if err := errors.Join(fillFile(ctx, f, r, size), f.Close()); err != nil {
 		return err
 	}
 	if strings.HasPrefix(name, backups) {
@@ -91,8 +91,8 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (er
 	return d.fs.SyncDir(filepath.Dir(path))
 }
 
-// fill makes the size bytes of r the content of a new file, synced.
-func fill(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+// fillFile makes the size bytes of r the content of a new file, synced.
+func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 	p := make([]byte, min(size+1, putBytes))
 	for at := int64(0); ; {
 		if err := ctx.Err(); err != nil {

@@ -71,7 +71,7 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 		}
 		return p.done, nil
 	}
-	if err := p.all(ctx); err != nil {
+	if err := p.pruneObjects(ctx); err != nil {
 		return p.done, fmt.Errorf("repository: prune: %w", err)
 	}
 	return p.done, nil
@@ -169,7 +169,7 @@ func (p *prune) estimate(ctx context.Context) error {
 	})
 }
 
-func (p *prune) all(ctx context.Context) error {
+func (p *prune) pruneObjects(ctx context.Context) error {
 	for _, id := range p.remove {
 		if err := p.s.Delete(ctx, backups+id); err != nil {
 			return err
@@ -361,7 +361,7 @@ func readMark(ctx context.Context, s Store, name string) (m mark, err error) {
 		return mark{}, nil
 	}
 	if err == nil {
-		err = decode(name, markMagic, p, &m)
+		err = decodeDocument(name, markMagic, p, &m)
 	}
 	if err != nil {
 		return mark{}, err

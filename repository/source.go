@@ -61,7 +61,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.removeSource())
 		}
 	}()
 	if err := s.clear(); err != nil {
@@ -120,8 +120,8 @@ func (s *source) clear() error {
 	return s.fs.Remove(s.dir)
 }
 
-// close removes the checkpoint, and the scratch directory if there is nothing else in it.
-func (s *source) close() error {
+// removeSource removes the checkpoint, and the scratch directory if there is nothing else in it.
+func (s *source) removeSource() error {
 	var err error
 	if s.copy != nil {
 		err = s.copy.Close()

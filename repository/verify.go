@@ -39,7 +39,7 @@ func Verify(ctx context.Context, s Store, o VerifyOptions, report func(*brock.Co
 		return Verified{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	v := &verify{s: s, o: o, tell: report}
-	err := v.all(ctx)
+	err := v.verifyBackup(ctx)
 	if v.first != nil {
 		return v.found, v.first
 	}
@@ -66,7 +66,7 @@ func (v *verify) report(c *brock.CorruptionError) {
 	}
 }
 
-func (v *verify) all(ctx context.Context) error {
+func (v *verify) verifyBackup(ctx context.Context) error {
 	if err := v.indexes(ctx); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (v *verify) all(ctx context.Context) error {
 	}
 	done := int64(0)
 	for _, f := range v.files {
-		if err := v.file(ctx, f, sizes); err != nil {
+		if err := v.verifyObject(ctx, f, sizes); err != nil {
 			return err
 		}
 		done += f.Size
@@ -138,8 +138,8 @@ func (v *verify) indexes(ctx context.Context) error {
 	return nil
 }
 
-// file verifies an object. Sizes are those that were listed.
-func (v *verify) file(ctx context.Context, f *file, sizes map[string]int64) error {
+// verifyObject verifies an object. Sizes are those that were listed.
+func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int64) error {
 	size, there := sizes[f.Object]
 	var err error
 	switch {

@@ -53,7 +53,7 @@ func (m *Mem) Exchange(a, b string) error {
 		return pathError("exchange", a, m.absent())
 	}
 	// Two changes with one number: a crash leaves both or none.
-	seq := m.next()
+	seq := m.nextSeq()
 	dir.put(seq, from, y)
 	dir.put(seq, to, x)
 	return nil

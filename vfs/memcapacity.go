@@ -32,7 +32,7 @@ func (m *Mem) Used() int64 {
 // used is Used; the mutex is held.
 func (m *Mem) used() (n int64) {
 	seen := map[*memFile]bool{}
-	m.root.walk(func(f *memFile) {
+	m.root.eachFile(func(f *memFile) {
 		if !seen[f] {
 			n += blocks(f.now.size)
 		}

@@ -101,7 +101,7 @@ func (c *content) apply(ch *change) {
 		} else {
 			copy(c.writable(p.chunk)[p.from:], p.data)
 		}
-		c.size = max(c.size, p.end())
+		c.size = max(c.size, p.endOffset())
 	}
 }
 
@@ -133,10 +133,10 @@ func (c *content) flatten() []byte {
 	return flat
 }
 
-// leave copies the chunks whose memory is that of a flat.
-func (c *content) leave(m *flat) {
+// copyShared copies the chunks whose memory is that of a flat.
+func (c *content) copyShared(m *flat) {
 	for i := range c.chunks {
-		if k := &c.chunks[i]; m.has(i, k.data) {
+		if k := &c.chunks[i]; m.ownsChunk(i, k.data) {
 			own := *k.data
 			*k = chunk{data: &own, own: true}
 		}
@@ -158,7 +158,7 @@ type piece struct {
 	data  []byte
 }
 
-func (p *piece) end() int64 {
+func (p *piece) endOffset() int64 {
 	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
 }
 

@@ -15,14 +15,14 @@ func OS() FS { return osFS{} }
 type osFS struct{ held *osDirs }
 
 func (f osFS) Create(name string) (File, error) {
-	return f.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	return f.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
-func (f osFS) Open(name string) (File, error) { return f.open(name, os.O_RDONLY) }
+func (f osFS) Open(name string) (File, error) { return f.openFile(name, os.O_RDONLY) }
 
-func (f osFS) OpenReadWrite(name string) (File, error) { return f.open(name, os.O_RDWR) }
+func (f osFS) OpenReadWrite(name string) (File, error) { return f.openFile(name, os.O_RDWR) }
 
-func (f osFS) open(name string, flag int) (File, error) {
+func (f osFS) openFile(name string, flag int) (File, error) {
 	file, err := f.openRegular(name, flag)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (p place) openRegular(name string, flag int) (file *os.File, moved bool, er
 	case err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
 		return nil, false, err
 	}
-	if file, err = p.open(flag | openFlags); err != nil {
+	if file, err = p.openAt(flag | openFlags); err != nil {
 		return nil, false, err
 	}
 	is, err := file.Stat()

@@ -146,7 +146,7 @@ func (p place) lstat() (fs.FileInfo, error) {
 	return i, p.named(err)
 }
 
-func (p place) open(flag int) (*os.File, error) {
+func (p place) openAt(flag int) (*os.File, error) {
 	if p.dir == nil {
 		return os.OpenFile(p.path, flag, 0o600)
 	}

@@ -104,7 +104,7 @@ func (v *survey) dir(k filename.Kind) string {
 	return v.s.Dir
 }
 
-func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
+func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 	_, found := slices.BinarySearch(v.files[k], num)
 	return found
 }
@@ -164,7 +164,7 @@ func (v *survey) runs() run.OpenConfig {
 // readManifest reads what is left of the newest manifest.
 func (v *survey) readManifest(super manifest.Super) error {
 	num := super.Manifest
-	if !v.has(filename.Manifest, num) {
+	if !v.hasFile(filename.Manifest, num) {
 		// SUPER names a new manifest only when that has all of the old one's content. So the
 		// newest manifest is the best one, even if SUPER doesn't name it.
 		num = 0
@@ -294,7 +294,7 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 func (v *survey) complete() bool {
 	for _, r := range v.layout.Runs() {
 		for _, f := range r.Files {
-			if !v.has(filename.Run, f.Num) {
+			if !v.hasFile(filename.Run, f.Num) {
 				return false
 			}
 		}

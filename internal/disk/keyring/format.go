@@ -46,10 +46,10 @@ type Content struct {
 }
 
 // Has reports whether the data key with the id is there.
-func (c *Content) Has(id crypt.ID) bool { return c.find(id) != nil }
+func (c *Content) Has(id crypt.ID) bool { return c.findKey(id) != nil }
 
-// find returns the key with the id, or nil.
-func (c *Content) find(id crypt.ID) *Key {
+// findKey returns the key with the id, or nil.
+func (c *Content) findKey(id crypt.ID) *Key {
 	i := slices.IndexFunc(c.Keys, func(k Key) bool { return k.ID == id })
 	if i < 0 {
 		return nil
@@ -89,15 +89,15 @@ func (c *Content) encodeCopy(offset int64) []byte {
 		p = binary.LittleEndian.AppendUint64(p, uint64(k.Created))
 		p = append(p, k.Check[:]...)
 		p = append(p, k.Wrapped...)
-		p = fill(p, 8)
+		p = padTo(p, 8)
 	}
 	binary.LittleEndian.PutUint32(p[12:], uint32(len(p)))
 	binary.LittleEndian.PutUint32(p[sumAt:], c.sum(offset, p))
-	return fill(p, pageSize)
+	return padTo(p, pageSize)
 }
 
-// fill appends zeros up to a multiple of to.
-func fill(p []byte, to int) []byte {
+// padTo appends zeros up to a multiple of to.
+func padTo(p []byte, to int) []byte {
 	return append(p, make([]byte, (to-len(p)%to)%to)...)
 }
 
@@ -171,7 +171,7 @@ func (c *Content) decodeKeys(p []byte) error {
 		if size > maxWrapped || int(size+7)&^7 > len(p) {
 			return fmt.Errorf("data key %d has %d bytes, %d are left", i, size, len(p))
 		}
-		if c.find(k.ID) != nil {
+		if c.findKey(k.ID) != nil {
 			return fmt.Errorf("data key %x is there twice", k.ID)
 		}
 		k.Wrapped = slices.Clone(p[:size])

@@ -115,7 +115,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if !ok {
 			return Disorder
 		}
-		b.begin(e.Key, older)
+		b.beginChunk(e.Key, older)
 		b.append(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
 		return added(older)
 	}
@@ -185,7 +185,7 @@ func (b *Builder) compareLast(key []byte) int {
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
-func (b *Builder) begin(key []byte, again bool) {
+func (b *Builder) beginChunk(key []byte, again bool) {
 	b.shared, b.again = -1, again
 	if b.last != nil {
 		b.shared = entry.CommonPrefix(b.last, key)
@@ -223,7 +223,7 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	grow := b.layout.Prefix - p
 	entries := int(b.stats.Entries)
 	// A suffix that becomes long makes the whole entry wide.
-	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.fits(grow, e) {
+	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.hasRoomFor(grow, e) {
 		return false
 	}
 	// Entries are decoded from the old buffer and appended to the spare one. Hashes
@@ -240,7 +240,7 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	b.hasVersion, b.hasSegment = false, false
 	var x entry.Entry
 	for off := HeaderSize; off < old.End; {
-		ent, start, end, next, err := old.fill(off, &x, nil)
+		ent, start, end, next, err := old.decodeEntry(off, &x, nil)
 		if err != nil {
 			return false // cannot be: the entries are our own
 		}
@@ -258,9 +258,9 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	return true
 }
 
-// fits reports whether the chunk has room for e once every suffix has grown by grow bytes. It
+// hasRoomFor reports whether the chunk has room for e once every suffix has grown by grow bytes. It
 // looks at each entry: the bound in shrink, which doesn't, takes every entry for a wide one.
-func (b *Builder) fits(grow int, e *entry.Entry) bool {
+func (b *Builder) hasRoomFor(grow int, e *entry.Entry) bool {
 	size := len(b.buf) + int(b.stats.Entries)*align8(grow) + grow + b.need(e)
 	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
 		start, end := suffixAt(b.buf, off)
@@ -340,7 +340,7 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	clear(buf[n:end])
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
-	b.stats.add(e, older)
+	b.stats.addEntry(e, older)
 }
 
 // grow makes room for n bytes in all: twice as many as before, in few steps up to

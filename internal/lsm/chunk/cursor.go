@@ -264,7 +264,7 @@ func (it *Cursor) verifyAhead(off int) bool {
 func (it *Cursor) decode(off int) bool {
 	it.leaveNear()
 	it.form = anyForm
-	p, start, end, next, err := it.chunk.fill(off, &it.e, it.block)
+	p, start, end, next, err := it.chunk.decodeEntry(off, &it.e, it.block)
 	if err != nil {
 		it.err = err
 		return false
@@ -325,7 +325,7 @@ func (it *Cursor) loadBlock() bool {
 	}
 	for off < it.off {
 		it.stack = append(it.stack, uint32(off>>3))
-		if _, _, _, off, err = it.chunk.fill(off, &e, it.block); err != nil {
+		if _, _, _, off, err = it.chunk.decodeEntry(off, &e, it.block); err != nil {
 			it.err = err
 			it.stack = it.stack[:0]
 			return false

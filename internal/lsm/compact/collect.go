@@ -90,7 +90,7 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	if w.target == nil {
 		return out, nil
 	}
-	return out, w.finish()
+	return out, w.finishTarget()
 }
 
 // keyBlock is the memory that keys are gathered in at a time.
@@ -219,8 +219,8 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// finish makes the target durable, then the remaps that lead to it.
-func (w *collector) finish() error {
+// finishTarget makes the target durable, then the remaps that lead to it.
+func (w *collector) finishTarget() error {
 	stats, err := w.target.Finish()
 	if err != nil {
 		return err

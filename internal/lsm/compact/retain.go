@@ -214,8 +214,8 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 	return History{r.Watermark, r.Floor, r.Versions}
 }
 
-// count adds the entry judged last, which stays, to the account of what was superseded, if it was.
-func (t *retention) count(a *meta.Account, e *entry.Entry) {
+// countSuperseded adds the entry judged last, which stays, to the account of what was superseded, if it was.
+func (t *retention) countSuperseded(a *meta.Account, e *entry.Entry) {
 	s := meta.Superseded{Keyspace: t.keyspace, Version: t.beyond, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
 	if e.Separated {
 		s.Separated = e.Handle.Length

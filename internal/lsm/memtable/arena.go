@@ -83,9 +83,11 @@ const blockExtra = 2 * headerSize
 // 4 KB, each next one four times as much, up to blockMax.
 func (a *arena) nextBlock() int { return min(max(a.blockLen*4, firstBlock), a.blockMax) }
 
-// fits reports whether records of n bytes in all find a place without an allocation. A record that
+// hasRoomFor reports whether records of n bytes in all find a place without an allocation. A record that
 // begins a block leaves the rest of the one before unused: so one place must have room for all.
-func (a *arena) fits(n int) bool { return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra }
+func (a *arena) hasRoomFor(n int) bool {
+	return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra
+}
 
 // ahead allocates what records of n bytes in all will need, and outside values of these lengths.
 // After an error, some of it may be there.
@@ -102,7 +104,7 @@ func (a *arena) ahead(n int, outside []int) error {
 		}
 		a.spares = append(a.spares, mem)
 	}
-	if a.fits(n) {
+	if a.hasRoomFor(n) {
 		return nil
 	}
 	giveBack(a.spare)

@@ -154,7 +154,7 @@ func (c *cursor) arrive(level int, ties uint8) bool {
 	}
 	p := c.levels[level][c.pos[level]]
 	a := c.view.arena
-	a.read(a.at(p.place), &c.entry)
+	a.readRecord(a.at(p.place), &c.entry)
 	return true
 }
 

@@ -30,7 +30,7 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 		return false
 	}
 	found := false
-	t.arena.walk(from, end, func(_ ref, r *record) bool {
+	t.arena.eachRecord(from, end, func(_ ref, r *record) bool {
 		found = r.version() > since && inRange(r.keyBytes(), lo, hi)
 		return !found
 	})
@@ -65,7 +65,7 @@ func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind
 		if m.place >= end {
 			return
 		}
-		t.arena.walk(m.place, end, func(_ ref, r *record) bool {
+		t.arena.eachRecord(m.place, end, func(_ ref, r *record) bool {
 			v := r.version()
 			return v <= since || v > upTo || yield(r.keyBytes(), entry.Kind(r.word&kindMask))
 		})

@@ -71,7 +71,7 @@ func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 	// The prefix only gets shorter; words taken before are shifted, not read again.
 	fresh = make([]pair, 0, v.count-old.count)
 	prefix = old.prefix
-	v.arena.walk(old.end, v.end, func(p ref, r *record) bool {
+	v.arena.eachRecord(old.end, v.end, func(p ref, r *record) bool {
 		key := r.keyBytes()
 		if old.count == 0 && len(fresh) == 0 {
 			prefix = key

@@ -110,7 +110,7 @@ func (c *Cover) Newest(key []byte) entry.Version {
 	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
 		return c.version
 	}
-	c.look(key)
+	c.lookUp(key)
 	return c.version
 }
 
@@ -146,9 +146,9 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 // asked again.
 func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
 
-// look finds the answer for key, and the stretch where it holds. The newest
+// lookUp finds the answer for key, and the stretch where it holds. The newest
 // tombstones are asked first: what is older than the answer does not limit it.
-func (c *Cover) look(key []byte) {
+func (c *Cover) lookUp(key []byte) {
 	// The stretch begins without bounds; each source that is asked narrows it.
 	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
 	if c.err != nil {
@@ -156,22 +156,22 @@ func (c *Cover) look(key []byte) {
 		return
 	}
 	for i := range c.pending {
-		if c.find(&c.pending[i], key, entry.MaxVersion) > 0 {
+		if c.askSource(&c.pending[i], key, entry.MaxVersion) > 0 {
 			c.version = Pending
 			return
 		}
 	}
 	for i := range c.parts {
 		if p := &c.parts[i]; p.max > c.version {
-			c.version = max(c.version, c.find(p, key, c.at))
+			c.version = max(c.version, c.askSource(p, key, c.at))
 		}
 	}
 }
 
-// find asks one source, unless its last answer holds for key, and narrows the stretch.
-func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
+// askSource asks one source, unless its last answer holds for key, and narrows the stretch.
+func (c *Cover) askSource(p *part, key []byte, at entry.Version) entry.Version {
 	s := &p.stretch
-	if !p.known || !s.has(key) {
+	if !p.known || !s.contains(key) {
 		s = &c.asked
 		s.reset()
 		v, err := p.Find(key, at, s)

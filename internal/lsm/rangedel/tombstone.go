@@ -90,8 +90,8 @@ func (s *Stretch) limit(hi []byte) {
 	s.hi = append(s.hi[:0], hi...)
 }
 
-// has reports whether key is in s.
-func (s *Stretch) has(key []byte) bool {
+// contains reports whether key is in s.
+func (s *Stretch) contains(key []byte) bool {
 	return (len(s.lo) == 0 || bytes.Compare(s.lo, key) <= 0) && (len(s.hi) == 0 || bytes.Compare(key, s.hi) < 0)
 }
 

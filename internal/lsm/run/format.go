@@ -108,7 +108,7 @@ func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 		case secFilters:
 			err = d.decodeFilters(p, end)
 		case secRanges:
-			err = d.ranges.decode(p)
+			err = d.ranges.decodeRanges(p)
 		case secAbout:
 			d.about = p
 		case secTags:
@@ -144,7 +144,7 @@ func (d *directory) decodeChunks(p []byte, end uint64) (err error) {
 		next = headerSize
 	}
 	for i := range d.chunks {
-		if next, err = d.chunks[i].decode(p[i*recordSize:], next, end); err != nil {
+		if next, err = d.chunks[i].decodeChunk(p[i*recordSize:], next, end); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
 	}
@@ -206,9 +206,9 @@ func decodeBounds(p []byte, chunks []record) error {
 
 var errDisorder = errors.New("keys out of order")
 
-// decode decodes a chunk's record and checks that the chunk lies in [from, to);
+// decodeChunk decodes a chunk's record and checks that the chunk lies in [from, to);
 // it returns the chunk's end.
-func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
+func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) {
 	r.offset = binary.LittleEndian.Uint64(p)
 	stop := binary.LittleEndian.Uint64(p[8:])
 	buckets := binary.LittleEndian.Uint32(p[16:])
@@ -310,7 +310,7 @@ func (r *ranges) append(b []byte) []byte {
 	return b
 }
 
-func (r *ranges) decode(p []byte) error {
+func (r *ranges) decodeRanges(p []byte) error {
 	if len(p) < rangesSize {
 		return fmt.Errorf("range tombstones in %d bytes", len(p))
 	}

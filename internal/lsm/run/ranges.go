@@ -40,7 +40,7 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 
 // changedSince is ChangedSince for chunk i, whose keys don't all lie in the range.
 func (it *cursor) changedSince(i int, lo, hi []byte, since entry.Version) (bool, error) {
-	if !it.open(i) {
+	if !it.openChunk(i) {
 		return false, it.err
 	}
 	order, err := it.r.within(i, it.Chunk(), lo)
@@ -73,7 +73,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if !it.open(i) {
+		if !it.openChunk(i) {
 			return it.err
 		}
 		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
@@ -105,7 +105,7 @@ func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64
 		before := hi != nil && !r.keys.below(i, hi)
 		switch {
 		case !after && !before:
-		case look && r.look(i, lo, hi, &sum):
+		case look && r.sumChunk(i, lo, hi, &sum):
 			// What a few entries say of a part is no more than what the chunk is known to have.
 			sum.entries = min(sum.entries, float64(d.Entries))
 			sum.size = min(sum.size, float64(d.KeyBytes+d.ValueBytes))
@@ -133,7 +133,7 @@ type content struct {
 	entries, size, separated float64 // size: bytes of keys and inline values
 }
 
-func (c *content) add(e *entry.Entry) {
+func (c *content) addEntry(e *entry.Entry) {
 	c.entries++
 	c.size += float64(len(e.Key) + len(e.Value))
 	if e.Separated {
@@ -152,8 +152,8 @@ const (
 	cutBytes   = 1 << 20  // of a range, of which Split reads all entries
 )
 
-// look makes sum what [lo, hi) holds of chunk i. It returns false if that can't be read.
-func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
+// sumChunk makes sum what [lo, hi) holds of chunk i. It returns false if that can't be read.
+func (r *Reader) sumChunk(i int, lo, hi []byte, sum *content) bool {
 	it := r.newCursor()
 	from, to, ok := it.bounds(i, lo, hi)
 	if !ok {
@@ -162,7 +162,7 @@ func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
 	*sum = content{}
 	if to-from <= lookBytes || r.dir[i].Entries <= lookPlaces*lookRow {
 		for ok := from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
-			sum.add(it.Entry())
+			sum.addEntry(it.Entry())
 		}
 		return it.Cursor.Err() == nil
 	}
@@ -175,7 +175,7 @@ func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
 			if at < from || at >= to {
 				break
 			}
-			sum.add(it.Entry())
+			sum.addEntry(it.Entry())
 			end := it.Chunk().End
 			if ok = it.Cursor.Next(); ok {
 				end = it.Cursor.Offset()
@@ -190,7 +190,7 @@ func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
 // bounds returns where the entries of chunk i with keys in [lo, hi) begin and end. It moves to the
 // first one.
 func (it *cursor) bounds(i int, lo, hi []byte) (from, to int, ok bool) {
-	if !it.open(i) {
+	if !it.openChunk(i) {
 		return 0, 0, false
 	}
 	to = it.Chunk().End
@@ -294,7 +294,7 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		for ; next < n && total*float64(next)/float64(n) < sum+s.bytes; next++ {
 			part := s.from + (total*float64(next)/float64(n)-sum)/s.bytes*(s.to-s.from)
 			// With many chunks a piece, their first keys cut well enough.
-			if len(list) < 4*n && it.open(s.chunk) && it.Cursor.SeekPart(part) {
+			if len(list) < 4*n && it.openChunk(s.chunk) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
 			} else {
 				cut(r.keys.from(s.chunk))

@@ -94,12 +94,12 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	}
 	for _, f := range r.files {
 		if f.pages == nil {
-			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.read, Cache: r.cache, Owner: r}
+			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
 		}
 	}
 	err := r.split()
 	if err == nil {
-		err = r.check()
+		err = r.checkMeta()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
@@ -262,8 +262,8 @@ func (r *Reader) split() error {
 	return nil
 }
 
-// check compares what the directories say with what the manifest says.
-func (r *Reader) check() error {
+// checkMeta compares what the directories say with what the manifest says.
+func (r *Reader) checkMeta() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
 	var s chunk.Stats
 	for i := range r.dir {
@@ -400,8 +400,8 @@ func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
 	return bytes.Compare(key, p), nil
 }
 
-// read reads from an encrypted file, or one that is not mapped.
-func (f *file) read(p []byte, off int64) error {
+// readAt reads from an encrypted file, or one that is not mapped.
+func (f *file) readAt(p []byte, off int64) error {
 	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
 		copy(p, m[off:])
 		return nil

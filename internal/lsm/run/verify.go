@@ -87,11 +87,11 @@ func (v *verifier) chunk(i int) {
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
-		if first && (!v.lacks && !v.bound(i).fits(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
 		first = false
-		v.count(e)
+		v.countEntry(e)
 		if !newest {
 			return 0
 		}
@@ -130,13 +130,13 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	return filter.Filter(v.words).MayContain(hash)
 }
 
-// bound is the bound of chunk i.
-func (v *verifier) bound(i int) *bound {
+// chunkBound is the bound of chunk i.
+func (v *verifier) chunkBound(i int) *bound {
 	s := &v.keys.spans[i]
 	return &bound{key: v.keys.from(i), apart: int(s.apart), again: s.again, long: s.long}
 }
 
-func (v *verifier) count(e *entry.Entry) {
+func (v *verifier) countEntry(e *entry.Entry) {
 	if e.Separated {
 		f := v.refs[e.Handle.Segment]
 		v.refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}

@@ -41,7 +41,7 @@ func (s *Spill) Finish(ctx context.Context) error {
 	if s.err != nil {
 		return s.err
 	}
-	s.err = s.finish(ctx)
+	s.err = s.finishFiles(ctx)
 	if s.err == nil {
 		s.err = errFinished
 		return nil
@@ -51,8 +51,8 @@ func (s *Spill) Finish(ctx context.Context) error {
 
 var errFinished = errors.New("spill is finished")
 
-func (s *Spill) finish(ctx context.Context) error {
-	if err := s.values.finish(); err != nil {
+func (s *Spill) finishFiles(ctx context.Context) error {
+	if err := s.values.finishSegment(); err != nil {
 		return err
 	}
 	if s.bytes == 0 {
@@ -89,5 +89,5 @@ func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error 
 		s.retire(n)
 		return nil
 	}
-	return s.open(out.Run, n, level)
+	return s.openRun(out.Run, n, level)
 }

@@ -74,12 +74,12 @@ func New(cfg Config) *Spill {
 // After an error, which sticks, the Spill can only be read and discarded.
 func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
 	if s.err == nil && len(records) > 0 {
-		s.err = s.add(ctx, records, last, ranges)
+		s.err = s.addRecords(ctx, records, last, ranges)
 	}
 	return s.err
 }
 
-func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
+func (s *Spill) addRecords(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
 	s.bytes += int64(len(records))
 	sorted := newestByKey(records, last, rangedel.NewCover(entry.MaxVersion, ranges))
 	return s.addPart(ctx, func(w *run.Writer) error {
@@ -92,7 +92,7 @@ func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *range
 		if err := compact.WriteRanges(w, ranges); err != nil {
 			return err
 		}
-		return s.values.flush() // readers will follow handles
+		return s.values.flushSegment() // readers will follow handles
 	})
 }
 
@@ -108,7 +108,7 @@ func (s *Spill) addPart(ctx context.Context, fill func(w *run.Writer) error) err
 	if err != nil {
 		return err
 	}
-	if err := s.open(meta, 0, 0); err != nil {
+	if err := s.openRun(meta, 0, 0); err != nil {
 		return err
 	}
 	return s.compactLevels(ctx)
@@ -146,7 +146,7 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	if r.Own && r.Size >= layout.Granule {
 		e.Value, e.Separated, e.Raw = nil, true, r.Raw
-		if e.Handle, err = s.values.add(rec[:r.Size], uint64(len(r.Value))); err != nil {
+		if e.Handle, err = s.values.appendRecord(rec[:r.Size], uint64(len(r.Value))); err != nil {
 			return err
 		}
 	}
@@ -161,8 +161,8 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 	})
 }
 
-// open opens a finished run in the place of the newest n parts.
-func (s *Spill) open(written meta.Run, n, level int) error {
+// openRun opens a finished run in the place of the newest n parts.
+func (s *Spill) openRun(written meta.Run, n, level int) error {
 	m := written
 	s.runs += int64(m.FileBytes())
 	// Here all has one version, as it will have in the store: so range tombstones are

@@ -133,7 +133,7 @@ func TestCancelWithTheToken(t *testing.T) {
 			p.mu.Lock()
 			r := request(0, conflict.LastWriterWins, "a")
 			g := p.queue.push()
-			g.add(r)
+			g.addMember(r)
 			g.wait()
 			p.busy = true
 			var turn *group

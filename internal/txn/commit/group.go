@@ -36,7 +36,7 @@ func (g *group) hasRoom(n int) bool {
 	return !g.alone && len(g.members) < MaxTransactions && g.bytes+n <= MaxBytes
 }
 
-func (g *group) add(r *Request) {
+func (g *group) addMember(r *Request) {
 	g.members = append(g.members, r)
 	g.bytes += len(r.Payload)
 	g.synced = g.synced || r.Synced
@@ -68,8 +68,8 @@ func (q *queue) head() *group {
 	return q.groups[0]
 }
 
-// room returns the last group if n more bytes have room in it, else a new one.
-func (q *queue) room(n int) *group {
+// groupWithRoom returns the last group if n more bytes have room in it, else a new one.
+func (q *queue) groupWithRoom(n int) *group {
 	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(n) {
 		return q.groups[last]
 	}

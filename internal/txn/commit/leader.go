@@ -35,9 +35,9 @@ type leader struct {
 	writes   writes     // what passed writes, for the checks of later requests
 }
 
-// write commits a group and sets the results of its members. If it returns an error, that
+// commitGroup commits a group and sets the results of its members. If it returns an error, that
 // is the result of every member instead. After an ErrStopped nothing may be written any more.
-func (l *leader) write(members []*Request) error {
+func (l *leader) commitGroup(members []*Request) error {
 	l.decide(members)
 	// Only now is it known how much will be written.
 	if len(l.passed) > 0 {
@@ -45,14 +45,14 @@ func (l *leader) write(members []*Request) error {
 			return err
 		}
 	}
-	return stopping(l.record(members))
+	return stopping(l.appendAndPublish(members))
 }
 
 // decide gives each request its version, or the error that refuses it.
 func (l *leader) decide(members []*Request) {
 	for _, r := range members {
 		if r.err = r.Check.Dropped(); r.err == nil {
-			r.err = l.writes.check(r, l.passed)
+			r.err = l.writes.checkRequest(r, l.passed)
 		}
 		if r.err != nil {
 			continue
@@ -68,10 +68,10 @@ func (l *leader) decide(members []*Request) {
 	}
 }
 
-// record appends the requests that passed, syncs if one of them asked for it, and makes
+// appendAndPublish appends the requests that passed, syncs if one of them asked for it, and makes
 // them visible. A refusal, as by a full disk, becomes the result of these requests;
 // record itself then returns nil, because the pipeline goes on.
-func (l *leader) record(members []*Request) error {
+func (l *leader) appendAndPublish(members []*Request) error {
 	at, err := l.append()
 	if err != nil {
 		return err

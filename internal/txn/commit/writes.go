@@ -32,10 +32,10 @@ type writes struct {
 	ends   []int    // where each stretch ends in order
 }
 
-// check returns nil if r may be committed after the store's transactions and those in
+// checkRequest returns nil if r may be committed after the store's transactions and those in
 // before, a conflict.Refusal if not, or another error if that could not be found out.
 // Until reset, before may only grow from one call to the next.
-func (w *writes) check(r *Request, before []*Request) error {
+func (w *writes) checkRequest(r *Request, before []*Request) error {
 	w.before = before
 	switch c := &r.Check; {
 	case c.AsksNothing():

@@ -8,9 +8,9 @@ import (
 // coarseness is how many neighbours become one range when a set is too large.
 const coarseness = 8
 
-// bound keeps the set within its Limit. What was noted twice goes first: only a set that is too
+// coarsenToLimit keeps the set within its Limit. What was noted twice goes first: only a set that is too
 // large by the different keys and ranges that it has becomes coarser.
-func (s *ReadSet) bound() {
+func (s *ReadSet) coarsenToLimit() {
 	if s.Limit <= 0 || s.size() <= s.Limit {
 		return
 	}

@@ -84,8 +84,8 @@ func (fs fields[T]) append(dst []byte, v *T, unknown []layout.TLV) []byte {
 	return dst
 }
 
-// read reads fields from w up to its end.
-func (fs fields[T]) read(w *wire, v *T, unknown *[]layout.TLV) {
+// readFields reads fields from w up to its end.
+func (fs fields[T]) readFields(w *wire, v *T, unknown *[]layout.TLV) {
 	for {
 		tag, required, value, more := w.tlv()
 		if !more {
@@ -104,7 +104,7 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 		if fs[i].tag == tag {
 			w := wire{p: value}
 			fs[i].get(&w, v)
-			return w.end()
+			return w.endError()
 		}
 	}
 	if required {

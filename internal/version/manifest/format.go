@@ -51,7 +51,7 @@ var runFields = fields[layout.Run]{
 	parts(1, must, "files", always, putFiles, getFiles),
 	parts(2, must, "bounds", always,
 		func(b []byte, r *layout.Run) []byte { return putBytes(putBytes(b, r.First), r.Last) },
-		func(w *wire, r *layout.Run) { r.First, r.Last = w.bytes(), w.bytes() }),
+		func(w *wire, r *layout.Run) { r.First, r.Last = w.readBytes(), w.readBytes() }),
 	parts(3, must, "counts", always, putCounts, getCounts),
 	parts(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, putRefs, getRefs),
 	value(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, putNumber, getNumber),
@@ -84,7 +84,7 @@ func AppendEdit(dst []byte, e *layout.Edit) []byte { return editFields.append(ds
 func DecodeEdit(src []byte) (*layout.Edit, error) {
 	e := new(layout.Edit)
 	w := wire{p: src}
-	editFields.read(&w, e, &e.Unknown)
+	editFields.readFields(&w, e, &e.Unknown)
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -104,7 +104,7 @@ func getSegment(w *wire) layout.Segment {
 		w.fail("segment of %v", s.Kind)
 	}
 	s.FileBytes, s.Records, s.Bytes = w.uvarint(), w.uvarint(), w.uvarint()
-	segmentFields.read(w, &s, &s.Unknown)
+	segmentFields.readFields(w, &s, &s.Unknown)
 	return s
 }
 
@@ -142,7 +142,7 @@ func getJournalEnd(w *wire) (j frame.End) {
 	j.File, j.Offset, j.Number, j.Sum = entry.FileNum(w.uvarint()), w.offset(), w.uvarint(), w.uint32()
 	if len(w.p) > 0 {
 		j.Life = getLife(w)
-		copy(j.Tag[:], w.take(crypt.TagSize))
+		copy(j.Tag[:], w.nextBytes(crypt.TagSize))
 	}
 	return j
 }
@@ -153,7 +153,7 @@ func putSession(b []byte, s layout.Session) []byte {
 
 func getSession(w *wire) (s layout.Session) {
 	s.Number = w.uvarint()
-	if p := w.take(8); p != nil {
+	if p := w.nextBytes(8); p != nil {
 		s.ID = binary.LittleEndian.Uint64(p)
 	}
 	s.Found = getJournalEnd(w)
@@ -173,8 +173,8 @@ func putKeyspace(b []byte, k layout.Keyspace) []byte {
 }
 
 func getKeyspace(w *wire) layout.Keyspace {
-	k := layout.Keyspace{ID: entry.KeyspaceID(w.uint32()), Name: string(w.bytes())}
-	keyspaceFields.read(w, &k.Options, &k.Options.Unknown)
+	k := layout.Keyspace{ID: entry.KeyspaceID(w.uint32()), Name: string(w.readBytes())}
+	keyspaceFields.readFields(w, &k.Options, &k.Options.Unknown)
 	return k
 }
 
@@ -193,7 +193,7 @@ func putRun(b []byte, r layout.Run) []byte {
 
 func getRun(w *wire) layout.Run {
 	r := layout.Run{ID: layout.RunID(w.uvarint()), Tier: layout.Tier(w.byte()), Order: w.uvarint()}
-	runFields.read(w, &r, &r.Unknown)
+	runFields.readFields(w, &r, &r.Unknown)
 	return r
 }
 
@@ -217,7 +217,7 @@ func putFiles(b []byte, r *layout.Run) []byte {
 }
 
 func getFiles(w *wire, r *layout.Run) {
-	r.Files = make([]meta.File, w.count(3))
+	r.Files = make([]meta.File, w.readCount(3))
 	for i := range r.Files {
 		r.Files[i] = meta.File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
 	}
@@ -248,7 +248,7 @@ func putRefs(b []byte, r *layout.Run) []byte {
 }
 
 func getRefs(w *wire, r *layout.Run) {
-	r.Refs = make([]meta.Ref, w.count(3))
+	r.Refs = make([]meta.Ref, w.readCount(3))
 	for i := range r.Refs {
 		r.Refs[i] = meta.Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 	}
@@ -266,7 +266,7 @@ func putExpiry(b []byte, r *layout.Run) []byte {
 
 func getExpiry(w *wire, r *layout.Run) {
 	// Times are written as distances, which take fewer bytes.
-	r.Expiry = make([]entry.Expiring, w.count(4))
+	r.Expiry = make([]entry.Expiring, w.readCount(4))
 	last := uint64(0)
 	for i := range r.Expiry {
 		step := w.uvarint()
@@ -287,7 +287,7 @@ func putSuperseded(b []byte, r *layout.Run) []byte {
 }
 
 func getSuperseded(w *wire, r *layout.Run) {
-	r.Superseded = make([]meta.Superseded, w.count(6))
+	r.Superseded = make([]meta.Superseded, w.readCount(6))
 	for i := range r.Superseded {
 		r.Superseded[i] = meta.Superseded{Keyspace: entry.KeyspaceID(w.uint32()), Version: w.version(),
 			Keep: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint(), Separated: w.uvarint()}

@@ -58,7 +58,7 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 			if size == 0 || v == 0 {
 				return fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
 			}
-			t.count(v)
+			t.countVersion(v)
 			t.SmallBytes += uint64(size)
 			c.rest, c.row = c.rest+int64(size), false
 			pos += size
@@ -71,7 +71,7 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 		if v != 0 {
 			entry.SetVersion(rec, v)
 		}
-		t.count(versionOf(rec))
+		t.countVersion(versionOf(rec))
 		t.OwnBytes += uint64(size)
 		// One stub stands for all records with tags in a row, even if they belong to
 		// several transactions.

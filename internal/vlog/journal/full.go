@@ -53,7 +53,7 @@ func (j *Journal) cutBack(cause error) error {
 // endHere ends cur, which was cut to its last frame, without a seal.
 func (j *Journal) endHere() {
 	if j.cur.End() > segment.HeaderSize {
-		j.note(true)
+		j.updateState(true)
 	} else {
 		j.drop()
 	}

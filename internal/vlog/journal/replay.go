@@ -118,7 +118,7 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	}
 	// Also if a KeyProvider or a file system panics: another process may have the lock then.
 	defer r.secured.all.Wait()
-	err := r.read()
+	err := r.readChain()
 	if err == nil && !c.ReadOnly {
 		r.secure()
 	}
@@ -135,10 +135,10 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	return r.out, nil
 }
 
-// read reads the chain, and judges what is behind it.
-func (r *replay) read() error {
+// readChain reads the chain, and judges what is behind it.
+func (r *replay) readChain() error {
 	sure := r.foresee()
-	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
+	for next := r.nextSegment(); next != nil && r.stop == nil; next = r.nextSegment() {
 		if err := r.visit(next); err != nil {
 			return err
 		}
@@ -195,9 +195,9 @@ func (r *replay) registeredAs(c *candidate) error {
 	return nil
 }
 
-// next is the segment that continues the chain exactly at point; nil if there is none, or if the
+// nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if the
 // journal was closed there.
-func (r *replay) next() *candidate {
+func (r *replay) nextSegment() *candidate {
 	if r.closed() {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (r *replay) visit(c *candidate) error {
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
-	for !r.ends.has(at.End(c.num, c.header.Life).Name) {
+	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
 		f, err := s.Next()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
@@ -249,7 +249,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 				return err
 			}
 		}
-		r.doubt.add(&f, len(r.out.Segments))
+		r.doubt.addFrame(&f, len(r.out.Segments))
 		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
 	if at.Next == c.header.FirstFrame() {
@@ -317,7 +317,7 @@ func (r *replay) judge() error {
 	// Frames behind the end of the chain count for nothing, but each says how many
 	// frames had been durable when it was written.
 	for _, c := range r.found {
-		if c.visited && (c.num != r.point.File || r.ends.has(r.point.Name)) {
+		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
 			continue // what lies behind its end is none of its frames
 		}
 		from := int64(segment.HeaderSize)

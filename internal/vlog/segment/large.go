@@ -136,7 +136,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if p.r.keys != nil {
-		p.err = p.decrypt(b[:n])
+		p.err = p.decryptPiece(b[:n])
 	} else {
 		p.err = p.verify(b[:n])
 	}
@@ -158,7 +158,7 @@ func (p *pieces) verify(b []byte) error {
 	return nil
 }
 
-func (p *pieces) decrypt(b []byte) error {
+func (p *pieces) decryptPiece(b []byte) error {
 	at := p.at + int64(p.done)
 	p.buf = slices.Grow(p.buf[:0], len(b)+crypt.TagSize)[:len(b)]
 	if err := p.r.file.ReadFull(p.buf, at); err != nil {

@@ -44,7 +44,7 @@ type Limits struct {
 // which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole and of
 // another store, and errs.ErrKey if the file is encrypted and its key can't be had.
 func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life, end int64) (*Remains, error) {
-	f, err := c.open(kind, number, pageio.Options{})
+	f, err := c.openFile(kind, number, pageio.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.
 // readHeader reads the header, if it is whole, and makes keys.
 func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (err error) {
 	if r.f.Size() >= HeaderSize {
-		page := r.bytes(0, HeaderSize)
+		page := r.readBytes(0, HeaderSize)
 		h, err := DecodeHeader(page, c.UUID, r.kind, number)
 		if err == nil {
 			r.keys, err = c.decrypterOf(page, r.kind, number, h.Life)
@@ -93,9 +93,9 @@ func (r *Remains) End() int64 { return r.end }
 // Close closes the file.
 func (r *Remains) Close() error { return r.f.Close() }
 
-// bytes returns n bytes at off, which are in the file, until its next call. What can't be
+// readBytes returns n bytes at off, which are in the file, until its next call. What can't be
 // read is zeros.
-func (r *Remains) bytes(off, n int64) []byte {
+func (r *Remains) readBytes(off, n int64) []byte {
 	if m := r.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n]
 	}
@@ -181,7 +181,7 @@ func (r *Remains) each(found func(h *frame.Header, off int64) error, between fun
 		if at == from {
 			window = frame.HeaderSize // in most cases the next frame is here
 		}
-		h, pos, ok := frame.Search(r.bytes(at, window), r.id, at)
+		h, pos, ok := frame.Search(r.readBytes(at, window), r.id, at)
 		if !ok {
 			at += max(8, (window-frame.HeaderSize)&^7+8)
 			continue
@@ -239,7 +239,7 @@ func (r *Remains) payload(h *frame.Header, off int64) []byte {
 		return payload
 	}
 	at := off + frame.HeaderSize
-	payload := r.bytes(at, h.PayloadSize())
+	payload := r.readBytes(at, h.PayloadSize())
 	if !r.verified(h, payload, at) {
 		return nil
 	}
@@ -266,7 +266,7 @@ const headWindow = 3 << 20
 func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
-		b := r.bytes(at, min(readBytes+headWindow, to-at))
+		b := r.readBytes(at, min(readBytes+headWindow, to-at))
 		stop := at + min(readBytes, to-at)
 		for start := at; at < stop; {
 			src := b[min(at-start, int64(len(b))):]
@@ -317,7 +317,7 @@ func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, o
 func (r *Remains) zeros(from, to int64) bool {
 	for from < to {
 		n := min(readBytes, to-from)
-		for _, c := range r.bytes(from, n) {
+		for _, c := range r.readBytes(from, n) {
 			if c != 0 {
 				return false
 			}
@@ -329,7 +329,7 @@ func (r *Remains) zeros(from, to int64) bool {
 
 // Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
 func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
-	f, err := c.open(kind, number, pageio.Options{NoMap: true})
+	f, err := c.openFile(kind, number, pageio.Options{NoMap: true})
 	if err != nil {
 		return uuid, false
 	}

@@ -83,7 +83,7 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	if n := len(moves); n > 0 {
 		h.blocks = moves[n-1].From/granule/remapBlock + 1
 	}
-	page, body, err := h.encode(&c, moves)
+	page, body, err := h.encodeRemap(&c, moves)
 	if err != nil {
 		return RemapStats{}, err
 	}
@@ -106,9 +106,9 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	return RemapStats{Size: h.fileBytes(), Life: h.Life}, nil
 }
 
-// encode makes the header page and the body, behind which are the body's tags if the file is
+// encodeRemap makes the header page and the body, behind which are the body's tags if the file is
 // encrypted.
-func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err error) {
+func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, err error) {
 	e, life, err := c.encrypter(filename.Remap, h.Number)
 	if err != nil {
 		return nil, nil, err
@@ -143,11 +143,11 @@ func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err er
 	if err := finishPage(page, filename.Remap, remapVersion, h.Number, c.UUID, e, life); err != nil || e == nil {
 		return page, body, err
 	}
-	return page, body, h.encrypt(e, body)
+	return page, body, h.encryptBody(e, body)
 }
 
-// encrypt encrypts the body page by page, and puts the tags behind it.
-func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
+// encryptBody encrypts the body page by page, and puts the tags behind it.
+func (h *RemapHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
 	return nil
 }
 
-// decrypt undoes encrypt, in place.
-func (h *RemapHeader) decrypt(d *crypt.Decrypter, body []byte) error {
+// decryptBody undoes encrypt, in place.
+func (h *RemapHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
 		page, tag := body[:min(remapPage, len(body))], crypt.Tag(tags)
@@ -185,10 +185,10 @@ func ones(p []byte) (n uint32) {
 	return n
 }
 
-// decode reads and checks the header page of a file of this length, and returns
+// decodeRemap reads and checks the header page of a file of this length, and returns
 // the checksum of the body, which an encrypted file doesn't have. h.Life must be what the
 // page names.
-func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
+func (h *RemapHeader) decodeRemap(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
 	life, err := checkPage(page, filename.Remap, remapVersion, number, uuid)
 	if err == nil {
 		err = sameLife(life, h.Life)
@@ -211,7 +211,7 @@ func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, s
 // checks all of it. It returns an *errs.Corruption if anything is wrong, and errs.ErrKey if
 // its key can't be had. An encrypted one is kept in memory.
 func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Remap, error) {
-	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
+	f, err := c.openFile(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 		return err
 	}
 	h := &m.header
-	sum, err := h.decode(page, c.UUID, number, m.file.Size())
+	sum, err := h.decodeRemap(page, c.UUID, number, m.file.Size())
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}
@@ -241,7 +241,7 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 		return headerError(m.file.Name(), err)
 	}
 	if d != nil {
-		err = m.decrypt(d)
+		err = m.decryptBody(d)
 	} else {
 		err = m.sum(sum, c.id(filename.Remap, number))
 	}
@@ -264,13 +264,13 @@ func (m *Remap) sum(sum uint32, id checksum.Identity) error {
 	return nil
 }
 
-// decrypt reads the body of an encrypted remap into memory of its own.
-func (m *Remap) decrypt(d *crypt.Decrypter) error {
+// decryptBody reads the body of an encrypted remap into memory of its own.
+func (m *Remap) decryptBody(d *crypt.Decrypter) error {
 	body := make([]byte, m.file.Size()-HeaderSize)
 	if err := m.file.ReadFull(body, HeaderSize); err != nil {
 		return err
 	}
-	if err := m.header.decrypt(d, body); err != nil {
+	if err := m.header.decryptBody(d, body); err != nil {
 		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
 	}
 	m.body = m.file.Private(HeaderSize, body[:m.header.bodySize()])

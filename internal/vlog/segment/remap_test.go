@@ -292,7 +292,7 @@ func checkAttempt(t *testing.T, c Config, off int64, again bool) {
 func FuzzRemap(f *testing.F) {
 	uuid := [16]byte{1}
 	h := RemapHeader{Number: 7, Source: 3, Target: 6, Records: 2, blocks: 1}
-	page, body, err := h.encode(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
+	page, body, err := h.encodeRemap(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -314,7 +314,7 @@ func TestHeader(t *testing.T) {
 	h := Header{Kind: filename.Journal, Number: 9, Base: 3, Before: frame.Name{File: 6, Number: 3, Sum: 5}, PrevVersion: 7}
 	uuid := [16]byte{9, 8, 7}
 	page := make([]byte, HeaderSize)
-	if err := h.encode(page, uuid, nil); err != nil {
+	if err := h.encodeHeader(page, uuid, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := DecodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
