@@ -28,8 +28,8 @@ var writesPool = sync.Pool{New: func() any { return new(writes) }}
 
 func newWrites() *writes { return writesPool.Get().(*writes) }
 
-// recycle empties w and keeps it for later transactions. Nothing may refer to it any more.
-func (w *writes) recycle() {
+// returnToPool empties w and keeps it for later transactions. Nothing may refer to it any more.
+func (w *writes) returnToPool() {
 	w.Writes.Reset()
 	w.written.Reset()
 	w.addressed.Reset()
@@ -70,7 +70,7 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	lo, hi, err := k.bounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ var directPool = sync.Pool{New: func() any { return new(direct) }}
 // keptKey is the longest memory of a key that the pool keeps, in bytes.
 const keptKey = 4 << 10
 
-func (d *direct) recycle() {
+func (d *direct) returnToPool() {
 	if cap(d.key) <= keptKey {
 		directPool.Put(d)
 	}
@@ -123,7 +123,7 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	db := k.db
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
-	defer d.recycle()
+	defer d.returnToPool()
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
@@ -184,7 +184,7 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
-	defer w.recycle()
+	defer w.returnToPool()
 	w.limit = db.direct.Size()
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)

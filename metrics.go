@@ -248,8 +248,8 @@ type readCounters [stripes]struct {
 	_               [48]byte
 }
 
-// sum is how many reads there were.
-func (r *readCounters) sum() (n int64) {
+// totalReads is how many reads there were.
+func (r *readCounters) totalReads() (n int64) {
 	for i := range r {
 		n += r[i].gets.Load() + r[i].iterators.Load()
 	}

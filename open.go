@@ -334,7 +334,7 @@ func (o *opening) openTree() (engine.Recovery, error) {
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
-		Reads:         o.reads.sum,
+		Reads:         o.reads.totalReads,
 		ScrubEvery:    o.scrubEvery(),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
@@ -404,7 +404,7 @@ func (o *opening) assemble() {
 	db.direct = pending.NewRoom(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.turn = jobs.NewTurn()
-	db.keyspaces.load(db)
+	db.keyspaces.loadFrom(db)
 	o.db = db
 	if o.options.Mode != ReadWrite {
 		return

@@ -227,9 +227,9 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 	if !found {
 		return nil, ErrKeyNotFound
 	}
-	t.keep(r, stored)
+	t.markUsed(r, stored)
 	r.entry.Key = stored
-	r.item.place(t.transaction, &r.entry)
+	r.item.placeEntry(t.transaction, &r.entry)
 	r.item.found = true
 	return &r.item, nil
 }
@@ -303,9 +303,9 @@ func (t *transaction) values() scan.Values {
 	return scan.Values{Pin: t.pin, Files: t.rare.spill}
 }
 
-// value reads a value that is separated, or that is compressed in the pending writes. With lent
+// readValue reads a value that is separated, or that is compressed in the pending writes. With lent
 // it may lie in memory of the pin; else dst and own are as for view.Pin.OwnValue.
-func (t *transaction) value(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
+func (t *transaction) readValue(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
 	switch {
 	case !e.Separated:
 		value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
@@ -453,7 +453,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 
 func (t *transaction) commit(ctx context.Context) error {
 	if err := t.usable(); err != nil {
-		t.discard()
+		t.discardWrites()
 		return err
 	}
 	if !t.state.CompareAndSwap(txnOpen, txnCommitting) {
@@ -497,7 +497,7 @@ func (t *transaction) conflictCheck() conflict.Check {
 // returns with an error, it does nothing; nor does it in the Filter of an iterator of an update.
 func (t *Txn) Discard() {
 	if t != nil && t.transaction != nil && !t.nested() {
-		t.discard()
+		t.discardWrites()
 	}
 }
 
@@ -513,7 +513,7 @@ func (t *transaction) nested() (nested bool) {
 	return nested
 }
 
-func (t *transaction) discard() {
+func (t *transaction) discardWrites() {
 	if t.state.CompareAndSwap(txnOpen, txnDone) {
 		t.endTransaction(txnDone)
 	}
@@ -532,9 +532,9 @@ func (t *transaction) endTransaction(state uint32) {
 	t.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
-		w.recycle()
+		w.returnToPool()
 	}
-	t.drop()
+	t.dropHold()
 }
 
 // closeIterators ends the iterators that are still open. Those of an update belong to this
@@ -561,8 +561,8 @@ func (t *transaction) closeIterators() {
 	}
 }
 
-// drop gives back one hold of the pin. The last one releases the pin and the spilled files.
-func (t *transaction) drop() {
+// dropHold gives back one hold of the pin. The last one releases the pin and the spilled files.
+func (t *transaction) dropHold() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
 		if t.rare != nil && t.rare.spill != nil {

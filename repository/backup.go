@@ -110,7 +110,7 @@ func (b *run) backUp(ctx context.Context) error {
 		if err := b.storeFile(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		b.source.steady.Forget(b.source.path(f.Name))
+		b.source.steady.Forget(b.source.filePath(f.Name))
 		b.progress(f.Size)
 	}
 	return b.writeIndex(ctx)
@@ -119,7 +119,7 @@ func (b *run) backUp(ctx context.Context) error {
 // measure lists the files of the backup.
 func (b *run) measure() error {
 	for _, name := range b.source.copy.Files() {
-		info, err := b.source.fs.Stat(b.source.path(name.String()))
+		info, err := b.source.fs.Stat(b.source.filePath(name.String()))
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (b *run) writeIndex(ctx context.Context) error {
 			}
 		}
 		if whole {
-			return b.publish(ctx, looked)
+			return b.publishIndex(ctx, looked)
 		}
 	}
 	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
@@ -222,7 +222,7 @@ func (b *run) writeIndex(ctx context.Context) error {
 
 // again stores a file whose object was deleted, or may be.
 func (b *run) again(ctx context.Context, f *file) error {
-	defer b.source.steady.Forget(b.source.path(f.Name))
+	defer b.source.steady.Forget(b.source.filePath(f.Name))
 	sha := f.SHA256
 	if err := b.source.hash(ctx, f); err != nil {
 		return err
@@ -234,12 +234,12 @@ func (b *run) again(ctx context.Context, f *file) error {
 	return b.store(ctx, f)
 }
 
-// publish writes the index.
-func (b *run) publish(ctx context.Context, looked time.Time) error {
+// publishIndex writes the index.
+func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
 	id := newID(b.index.Store, b.index.Time)
-	if err := put(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
+	if err := putDocument(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
 		return err
 	}
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.

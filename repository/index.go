@@ -204,8 +204,8 @@ func get(ctx context.Context, s Store, name string) (p []byte, err error) {
 	return p, err
 }
 
-// put stores a document.
-func put(ctx context.Context, s Store, name, magic string, v any) error {
+// putDocument stores a document.
+func putDocument(ctx context.Context, s Store, name, magic string, v any) error {
 	p, err := encodeDocument(magic, v)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	return claim.Close(r.writeFiles(ctx))
 }
 
-func (r *restore) path(base string) string { return filepath.Join(r.dir, base) }
+func (r *restore) filePath(base string) string { return filepath.Join(r.dir, base) }
 
 // writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
 // all other files are durable before it is written, and the manifest is before SUPER is.
@@ -111,7 +111,7 @@ func (r *restore) copyObject(ctx context.Context, f *file) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	path := r.path(f.Name)
+	path := r.filePath(f.Name)
 	out, err := r.fs.Create(path)
 	if err != nil {
 		return err

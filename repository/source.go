@@ -134,13 +134,13 @@ func (s *source) removeSource() error {
 	return errors.Join(err, cleared, s.lock.Close())
 }
 
-// path returns the path of a file of the checkpoint.
-func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
+// filePath returns the path of a file of the checkpoint.
+func (s *source) filePath(name string) string { return filepath.Join(s.dir, name) }
 
 // reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed
 // since they were read before.
 func (s *source) reader(f *file) (*fileReader, error) {
-	r, err := s.steady.Open(s.path(f.Name))
+	r, err := s.steady.Open(s.filePath(f.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ const endBytes = 4 << 10
 // content by checksums of checksums. It tells the file from others of the same name: a copy of a
 // store gives the same numbers to other files.
 func (s *source) ends(f *file) (err error) {
-	r, err := s.fs.Open(s.path(f.Name))
+	r, err := s.fs.Open(s.filePath(f.Name))
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ type verify struct {
 	files []*file             // one for each object that is named
 }
 
-func (v *verify) report(c *brock.CorruptionError) {
+func (v *verify) reportDamage(c *brock.CorruptionError) {
 	if v.first == nil {
 		v.first = c
 	}
@@ -119,7 +119,7 @@ func (v *verify) indexes(ctx context.Context) error {
 		var c *brock.CorruptionError
 		switch {
 		case errors.As(err, &c):
-			v.report(c)
+			v.reportDamage(c)
 			continue
 		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
 			continue // removed meanwhile
@@ -159,7 +159,7 @@ func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int
 		return err
 	}
 	c.Reason += fmt.Sprintf("; %s of %d backups, the newest of them %s, can't be restored without it", f.Name, len(users), users[len(users)-1])
-	v.report(c)
+	v.reportDamage(c)
 	return nil
 }
 

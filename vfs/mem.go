@@ -70,8 +70,8 @@ type nameChange struct {
 	node memNode
 }
 
-// put changes what a name means.
-func (d *memDir) put(seq uint64, name string, n memNode) {
+// putNode changes what a name means.
+func (d *memDir) putNode(seq uint64, name string, n memNode) {
 	setName(d.entries, name, n)
 	d.pending = append(d.pending, nameChange{seq, name, n})
 }
@@ -184,7 +184,7 @@ func (m *Mem) Create(name string) (File, error) {
 		return nil, pathError("create", name, fs.ErrExist)
 	}
 	f := &memFile{}
-	d.put(m.nextSeq(), base, memNode{file: f})
+	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return m.handle(name, f, true), nil
 }
 
@@ -221,7 +221,7 @@ func (m *Mem) Remove(name string) error {
 	if n.dir != nil && len(n.dir.entries) > 0 {
 		return pathError("remove", name, errors.New("directory not empty"))
 	}
-	d.put(m.nextSeq(), base, memNode{})
+	d.putNode(m.nextSeq(), base, memNode{})
 	return nil
 }
 
@@ -249,8 +249,8 @@ func (m *Mem) Rename(from, to string) error {
 	}
 	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
 	seq := m.nextSeq()
-	toDir.put(seq, toBase, n)
-	fromDir.put(seq, fromBase, memNode{})
+	toDir.putNode(seq, toBase, n)
+	fromDir.putNode(seq, fromBase, memNode{})
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (m *Mem) Link(from, to string) error {
 		return pathError("link", to, fs.ErrExist)
 	}
 	m.linked = true
-	d.put(m.nextSeq(), base, memNode{file: f})
+	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (m *Mem) Clone(from, to string) error {
 	}
 	p := make([]byte, f.now.size)
 	f.now.readAt(p, 0)
-	d.put(m.nextSeq(), base, memNode{file: copied})
+	d.putNode(m.nextSeq(), base, memNode{file: copied})
 	copied.writeAt(m.nextSeq(), p, 0)
 	return nil
 }
@@ -321,7 +321,7 @@ func (m *Mem) MkdirAll(dir string) error {
 		}
 		if n.dir == nil {
 			n.dir = newMemDir()
-			d.put(m.nextSeq(), part, n)
+			d.putNode(m.nextSeq(), part, n)
 		}
 		d = n.dir
 	}
@@ -400,7 +400,7 @@ func (m *Mem) Free(dir string) (int64, error) {
 	if m.findNode(clean(dir)).dir == nil {
 		return -1, pathError("free", dir, m.absent())
 	}
-	return m.free(), nil
+	return m.freeBytes(), nil
 }
 
 // memLocks are the holders of a directory's lock.
@@ -437,13 +437,13 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	}
 	if n.file == nil {
 		n.file = &memFile{}
-		d.put(m.nextSeq(), base, n)
+		d.putNode(m.nextSeq(), base, n)
 	}
 	if owner == "" {
 		owner = "this process"
 	}
 	l.exclusive, l.owner = true, owner
-	n.file.resize(m.nextSeq(), 0)
+	n.file.setSize(m.nextSeq(), 0)
 	n.file.writeAt(m.nextSeq(), []byte(owner+"\n"), 0)
 	return &memLock{m: m, dir: d, file: n.file}, nil
 }
@@ -469,7 +469,7 @@ func (l *memLock) Close() error {
 		held.shared--
 	} else {
 		held.exclusive, held.owner = false, ""
-		l.file.resize(l.m.nextSeq(), 0)
+		l.file.setSize(l.m.nextSeq(), 0)
 	}
 	if held.shared == 0 && !held.exclusive {
 		delete(l.m.locks, l.dir)

@@ -37,8 +37,8 @@ func (c *content) share(i int) *[chunkSize]byte {
 	return c.chunks[i].data
 }
 
-// set makes data, which other contents share, chunk i.
-func (c *content) set(i int, data *[chunkSize]byte) {
+// shareChunk makes data, which other contents share, chunk i.
+func (c *content) shareChunk(i int, data *[chunkSize]byte) {
 	if i >= len(c.chunks) {
 		if data == nil {
 			return
@@ -88,7 +88,7 @@ func (c *content) readAt(p []byte, off int64) int {
 // apply makes a change.
 func (c *content) apply(ch *change) {
 	if ch.resize {
-		c.resize(ch.size)
+		c.setSize(ch.size)
 		return
 	}
 	for _, p := range ch.pieces {
@@ -97,7 +97,7 @@ func (c *content) apply(ch *change) {
 		}
 		// Whole chunks are shared with the change, not copied.
 		if p.from == 0 && len(p.data) == chunkSize {
-			c.set(p.chunk, (*[chunkSize]byte)(p.data))
+			c.shareChunk(p.chunk, (*[chunkSize]byte)(p.data))
 		} else {
 			copy(c.writable(p.chunk)[p.from:], p.data)
 		}
@@ -105,8 +105,8 @@ func (c *content) apply(ch *change) {
 	}
 }
 
-// resize sets the size, and makes the bytes beyond it zeros.
-func (c *content) resize(size int64) {
+// setSize sets the size, and makes the bytes beyond it zeros.
+func (c *content) setSize(size int64) {
 	c.size = size
 	if keep := (size + chunkSize - 1) / chunkSize; int64(len(c.chunks)) > keep {
 		clear(c.chunks[keep:])

@@ -303,7 +303,7 @@ func (c *crash) chaos(left *content, pending []change) {
 			}
 		}
 	}
-	left.resize(size)
+	left.setSize(size)
 }
 
 // applyTo makes the part of the change that is in sector s of block k.

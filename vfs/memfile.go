@@ -39,8 +39,8 @@ func (f *memFile) writeAt(seq uint64, p []byte, off int64) {
 	f.change(change{seq: seq, pieces: cut(p, off)})
 }
 
-// resize sets the size.
-func (f *memFile) resize(seq uint64, size int64) {
+// setSize sets the size.
+func (f *memFile) setSize(seq uint64, size int64) {
 	f.change(change{seq: seq, resize: true, size: size})
 }
 
@@ -83,12 +83,12 @@ func (f *memFile) sync() {
 	for i := range f.pending {
 		c := &f.pending[i]
 		if c.resize {
-			f.durable.resize(c.size)
+			f.durable.setSize(c.size)
 			continue
 		}
 		for j := range c.pieces {
 			p := &c.pieces[j]
-			f.durable.set(p.chunk, f.now.share(p.chunk))
+			f.durable.shareChunk(p.chunk, f.now.share(p.chunk))
 			f.durable.size = max(f.durable.size, p.endOffset())
 		}
 	}
@@ -96,7 +96,7 @@ func (f *memFile) sync() {
 	// A chunk may also have bytes beyond the size: those of a later write before a resize, or of a
 	// change that was dropped. The resize makes them zeros.
 	if limit := f.durable.size; f.dropped || limit != f.now.size {
-		f.durable.resize(limit)
+		f.durable.setSize(limit)
 	}
 }
 
@@ -198,7 +198,7 @@ func (h *memHandle) Truncate(size int64) error {
 	if size > h.f.now.size && size > h.m.grows(h.f) {
 		return pathError("truncate", h.name, errMemFull)
 	}
-	h.f.resize(h.m.nextSeq(), size)
+	h.f.setSize(h.m.nextSeq(), size)
 	return nil
 }
 
@@ -215,7 +215,7 @@ func (h *memHandle) Preallocate(off, n int64) error {
 		if off+n > h.m.grows(h.f) {
 			return pathError("preallocate", h.name, errMemFull)
 		}
-		h.f.resize(h.m.nextSeq(), off+n)
+		h.f.setSize(h.m.nextSeq(), off+n)
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (f *memFile) flatten() []byte {
 	flat := f.now.flatten()
 	for i, c := range f.durable.chunks {
 		if i < len(old.chunks) && c.data != nil && c.data == old.chunks[i].data {
-			f.durable.set(i, f.now.share(i))
+			f.durable.shareChunk(i, f.now.share(i))
 		}
 	}
 	return flat

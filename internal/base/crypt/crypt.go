@@ -195,7 +195,7 @@ func newScratch(u Unit, offset int64, attempt uint32, data []byte) *scratch {
 	return s
 }
 
-func (s *scratch) free() {
+func (s *scratch) giveBack() {
 	if cap(s.data) <= maxScratch {
 		scratches.Put(s)
 	}
@@ -205,7 +205,7 @@ func (s *scratch) free() {
 // with a capacity of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
 	a := newScratch(u, offset, attempt, data)
-	defer a.free()
+	defer a.giveBack()
 	if invariant.Enabled {
 		used.noteNonce(&s.key, &a.nonce)
 	}
@@ -225,7 +225,7 @@ func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32
 // of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
 	a := newScratch(u, offset, attempt, data)
-	defer a.free()
+	defer a.giveBack()
 	n := len(b)
 	if n == 0 {
 		a.tag = *tag

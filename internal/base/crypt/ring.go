@@ -102,16 +102,16 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 		case k != nil:
 			return k, nil
 		case others == nil:
-			return r.ask(id)
+			return r.askProvider(id)
 		}
 		// If the other call failed, this one asks again: the reason may concern only that call.
 		<-others
 	}
 }
 
-// ask calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
+// askProvider calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
 // panics, so that no other call waits forever.
-func (r *Ring) ask(id ID) (answer *DataKey, err error) {
+func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -277,8 +277,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// resize returns n bytes, in the memory of p if there is room.
-func resize(p []byte, n int) []byte {
+// withLength returns n bytes, in the memory of p if there is room.
+func withLength(p []byte, n int) []byte {
 	if cap(p) < n {
 		p = make([]byte, n, max(n, pieceBytes))
 	}

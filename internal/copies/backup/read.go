@@ -24,8 +24,8 @@ import (
 type sink interface {
 	beginStore(h *header) error
 	beginFile(f File) error // a file begins; not called if a stream before has its bytes
-	data(p []byte) error    // its next bytes, which belong to the reader
-	zeros(n int64) error    // its next n bytes are zeros
+	addData(p []byte) error // its next bytes, which belong to the reader
+	addZeros(n int64) error // its next n bytes are zeros
 	closeFile() error       // the file is complete
 	endStore(i *Info) error // the stream is complete
 }
@@ -35,8 +35,8 @@ type nothing struct{}
 
 func (nothing) beginStore(*header) error { return nil }
 func (nothing) beginFile(File) error     { return nil }
-func (nothing) data([]byte) error        { return nil }
-func (nothing) zeros(int64) error        { return nil }
+func (nothing) addData([]byte) error     { return nil }
+func (nothing) addZeros(int64) error     { return nil }
 func (nothing) closeFile() error         { return nil }
 func (nothing) endStore(*Info) error     { return nil }
 
@@ -185,7 +185,7 @@ func (d *reader) readRecord() (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	d.stored = resize(d.stored, int(r.stored))
+	d.stored = withLength(d.stored, int(r.stored))
 	if err := d.readFull(d.stored); err != nil {
 		return false, err
 	}
@@ -225,17 +225,17 @@ func (d *reader) handleRecord(r *record, at int64) error {
 	}
 	d.left -= int64(r.length)
 	if r.kind == zerosRecord {
-		return d.to.zeros(int64(r.length))
+		return d.to.addZeros(int64(r.length))
 	}
 	p := d.stored
 	if r.codec != codec.None {
 		var err error
-		d.plain = resize(d.plain, pieceBytes)
+		d.plain = withLength(d.plain, pieceBytes)
 		if p, err = d.coder.Decode(d.plain, r.codec, d.stored, int(r.length)); err != nil {
 			return errStream(err.Error())
 		}
 	}
-	return d.to.data(p)
+	return d.to.addData(p)
 }
 
 // describing handles a record of what is ahead of the files: the keyring, or the layout.
@@ -252,7 +252,7 @@ func (d *reader) describing(kind recordKind, at int64) error {
 		return nil
 	}
 	if !d.unlocked {
-		if err := d.unlock(); err != nil {
+		if err := d.openLayoutKey(); err != nil {
 			return err
 		}
 	}

@@ -86,7 +86,7 @@ func (w *restorer) beginFile(f File) (err error) {
 // writebackBytes is how many bytes are written before the disk is asked to begin with them.
 const writebackBytes = 8 << 20
 
-func (w *restorer) data(p []byte) error {
+func (w *restorer) addData(p []byte) error {
 	if _, err := w.out.WriteAt(p, w.at); err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (w *restorer) data(p []byte) error {
 	return nil
 }
 
-// zeros leaves a hole in the file.
-func (w *restorer) zeros(n int64) error {
+// addZeros leaves a hole in the file.
+func (w *restorer) addZeros(n int64) error {
 	w.at += n
 	return nil
 }

@@ -42,9 +42,9 @@ func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
 	return append(buf, tag[:]...), err
 }
 
-// unlock makes what decrypts the layout, once the keyring was read. Without a provider the
+// openLayoutKey makes what decrypts the layout, once the keyring was read. Without a provider the
 // layout stays unread.
-func (d *reader) unlock() (err error) {
+func (d *reader) openLayoutKey() (err error) {
 	d.unlocked = true
 	if d.header.life.IsZero() {
 		return nil

@@ -100,7 +100,7 @@ func (s *sender) send(to int64) error {
 		if err != nil {
 			return err
 		}
-		p.begins, p.buf = nil, resize(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
+		p.begins, p.buf = nil, withLength(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
 		b := p.buf[recordSize:]
 		if err := pageio.ReadFull(s.file, b, s.sent); err != nil {
 			return err

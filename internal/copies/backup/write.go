@@ -146,7 +146,7 @@ func (w *writer) writeHeader() error {
 	if err := w.pieces(layoutRecord, edit); err != nil {
 		return err
 	}
-	w.report()
+	w.reportProgress()
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (w *writer) piece(p *piece) error {
 	err := w.writeRecord(kind, packing, length, buf)
 	w.done += int64(length)
 	if w.done%reportBytes < int64(length) || w.done == w.total {
-		w.report()
+		w.reportProgress()
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (w *writer) piece(p *piece) error {
 // reportBytes is how much is sent between two reports of progress.
 const reportBytes = 4 << 20
 
-func (w *writer) report() {
+func (w *writer) reportProgress() {
 	if w.progress != nil {
 		w.progress(Progress{w.done, w.total})
 	}

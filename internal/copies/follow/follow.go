@@ -122,7 +122,7 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 		if !errors.Is(err, fs.ErrNotExist) || try == attempts {
 			return err
 		}
-		wait(ctx, mostPause)
+		waitFor(ctx, mostPause)
 	}
 }
 
@@ -149,7 +149,7 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 			return 0, err
 		}
 		try++
-		wait(ctx, pause)
+		waitFor(ctx, pause)
 		pause = min(2*pause, mostPause)
 	}
 }
@@ -161,8 +161,8 @@ func (f *Follower) letGo() {
 	f.opened = view.View{}
 }
 
-// wait waits for a pause, or until ctx ends.
-func wait(ctx context.Context, pause time.Duration) {
+// waitFor waits for a pause, or until ctx ends.
+func waitFor(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(pause):
@@ -403,6 +403,6 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 			}
 			return view.Reported(err, report)
 		}
-		wait(ctx, time.Millisecond)
+		waitFor(ctx, time.Millisecond)
 	}
 }

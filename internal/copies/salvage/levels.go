@@ -63,8 +63,8 @@ func (l *levels) closeRuns() {
 	l.open = nil
 }
 
-// remove removes the runs.
-func (l *levels) remove() error {
+// removeRuns removes the runs.
+func (l *levels) removeRuns() error {
 	l.closeRuns()
 	list := l.listRuns()
 	l.runs = nil

@@ -106,7 +106,7 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *range
 func (c *chooser) runs() (h heads) {
 	for _, s := range c.sources.list {
 		some := s.nextEntry()
-		s.tell()
+		s.reportHoles()
 		if some {
 			s.park()
 			h = append(h, &head{run: s})
@@ -130,7 +130,7 @@ func (c *chooser) step(h *heads) error {
 		heap.Pop(h)
 	}
 	if top.run != nil {
-		top.run.tell()
+		top.run.reportHoles()
 		return nil
 	}
 	return top.list.Err()

@@ -72,7 +72,7 @@ func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
 func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
 	moved := *e
 	if e.Separated {
-		if damage, err = o.move(&moved); damage != nil || err != nil {
+		if damage, err = o.moveValue(&moved); damage != nil || err != nil {
 			return damage, err
 		}
 	}
@@ -83,8 +83,8 @@ func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
 	return nil, o.run.Add(&moved)
 }
 
-// move copies the value of e, and makes its handle the new one.
-func (o *output) move(e *entry.Entry) (damage, err error) {
+// moveValue copies the value of e, and makes its handle the new one.
+func (o *output) moveValue(e *entry.Entry) (damage, err error) {
 	h, r, damage := o.findRecord(e.Handle)
 	if damage != nil {
 		return damage, nil

@@ -33,11 +33,11 @@ func (d *rangeDeletes) addCopy(t rangedel.Tombstone) error {
 		return err
 	}
 	d.set = nil
-	return d.push(0, m, d.join)
+	return d.push(0, m, d.joinRuns)
 }
 
-// join makes one run of several.
-func (d *rangeDeletes) join(list []meta.Run) (m meta.Run, err error) {
+// joinRuns makes one run of several.
+func (d *rangeDeletes) joinRuns(list []meta.Run) (m meta.Run, err error) {
 	sources, err := d.tombstones(list)
 	if err != nil {
 		return m, err

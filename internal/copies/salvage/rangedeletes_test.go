@@ -59,7 +59,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 			}
 		}
 		cover.Close()
-		if err := d.remove(); err != nil {
+		if err := d.removeRuns(); err != nil {
 			t.Fatal(err)
 		}
 		if names, err := mem.List("/to"); err != nil || len(names) > 0 {
@@ -96,7 +96,7 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := d.remove(); err != nil {
+		if err := d.removeRuns(); err != nil {
 			t.Fatal(err)
 		}
 		return fs.bytes

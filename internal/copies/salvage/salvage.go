@@ -111,7 +111,7 @@ func (w *work) buildStore(ctx context.Context) error {
 	if err := c.merge(ctx, strong, weak, ranges); err != nil {
 		return err
 	}
-	if err := errors.Join(strong.remove(), weak.remove(), ranges.remove()); err != nil {
+	if err := errors.Join(strong.removeRuns(), weak.removeRuns(), ranges.removeRuns()); err != nil {
 		return err
 	}
 	l, err := w.out.finishStore()

@@ -85,15 +85,15 @@ func (s *sorter) flushList() error {
 	}
 	clear(s.list)
 	s.list, s.bytes = s.list[:0], 0
-	return s.push(0, m, s.join)
+	return s.push(0, m, s.joinRuns)
 }
 
 func (s *sorter) writeRun(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
 	return s.to.writeRun(func(w *run.Writer) error { return fill(w.Add) })
 }
 
-// join makes one run of several.
-func (s *sorter) join(list []meta.Run) (m meta.Run, err error) {
+// joinRuns makes one run of several.
+func (s *sorter) joinRuns(list []meta.Run) (m meta.Run, err error) {
 	it, err := s.merged(list)
 	if err != nil {
 		return m, err

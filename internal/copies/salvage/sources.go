@@ -240,8 +240,8 @@ func (s *runSource) noteHole(h *run.Hole) {
 	s.holes = append(s.holes, *h)
 }
 
-// bounds returns the keys between which entries are lost, if gap is set.
-func (s *runSource) bounds() (lower, upper []byte) {
+// gapBounds returns the keys between which entries are lost, if gap is set.
+func (s *runSource) gapBounds() (lower, upper []byte) {
 	lower, upper = s.first, s.last
 	if len(s.before) > 0 {
 		lower = s.before
@@ -252,13 +252,13 @@ func (s *runSource) bounds() (lower, upper []byte) {
 	return lower, upper
 }
 
-// tell reports the holes before e.
-func (s *runSource) tell() {
+// reportHoles reports the holes before e.
+func (s *runSource) reportHoles() {
 	if s.told {
 		return
 	}
 	s.told = true
-	lower, upper := s.bounds()
+	lower, upper := s.gapBounds()
 	for _, h := range s.holes {
 		s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
 	}
@@ -270,7 +270,7 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 	if !s.gap || s.newest != 0 && v > s.newest {
 		return false
 	}
-	lower, upper := s.bounds()
+	lower, upper := s.gapBounds()
 	return (lower == nil || bytes.Compare(lower, key) <= 0) && (upper == nil || bytes.Compare(key, upper) <= 0)
 }
 

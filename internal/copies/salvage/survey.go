@@ -56,12 +56,12 @@ func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.Life{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
-	if err := v.list(); err != nil {
+	if err := v.listFiles(); err != nil {
 		return nil, err
 	}
 	super, err := v.identify()
 	if err == nil {
-		super, err = v.unlock(super)
+		super, err = v.openKeys(super)
 	}
 	if err == nil && super.Session != 0 && s.ValueDir == s.Dir {
 		err = fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
@@ -75,8 +75,8 @@ func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 // openFiles is how many files of the damaged store are open at once, at most.
 const openFiles = 128
 
-// list finds the files of the store by their names.
-func (v *survey) list() error {
+// listFiles finds the files of the store by their names.
+func (v *survey) listFiles() error {
 	for _, dir := range slices.Compact([]string{v.s.Dir, v.s.ValueDir}) {
 		names, err := v.s.FS.List(dir)
 		if errors.Is(err, fs.ErrNotExist) {

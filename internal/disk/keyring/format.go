@@ -92,7 +92,7 @@ func (c *Content) encodeCopy(offset int64) []byte {
 		p = padTo(p, 8)
 	}
 	binary.LittleEndian.PutUint32(p[12:], uint32(len(p)))
-	binary.LittleEndian.PutUint32(p[sumAt:], c.sum(offset, p))
+	binary.LittleEndian.PutUint32(p[sumAt:], c.checksumOf(offset, p))
 	return padTo(p, pageSize)
 }
 
@@ -101,8 +101,8 @@ func padTo(p []byte, to int) []byte {
 	return append(p, make([]byte, (to-len(p)%to)%to)...)
 }
 
-// sum is the checksum of the copy p at an offset: of all but the checksum itself.
-func (c *Content) sum(offset int64, p []byte) uint32 {
+// checksumOf is the checksum of the copy p at an offset: of all but the checksum itself.
+func (c *Content) checksumOf(offset int64, p []byte) uint32 {
 	crc := checksum.Extend(checksum.Plain(p[:sumAt]), p[headerSize:])
 	return crc ^ checksum.New(c.UUID, byte(filename.Keyring), uint64(c.Number)).Mask(offset)
 }
@@ -136,7 +136,7 @@ func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*C
 	}
 	p = p[:size]
 	c := &Content{UUID: [16]byte(p[16:]), Number: entry.FileNum(binary.LittleEndian.Uint64(p[32:]))}
-	if sum, want := c.sum(offset, p), binary.LittleEndian.Uint32(p[sumAt:]); sum != want {
+	if sum, want := c.checksumOf(offset, p), binary.LittleEndian.Uint32(p[sumAt:]); sum != want {
 		return nil, errs.NewCorruption(name, offset, "the copy's checksum is %#x, it says %#x", sum, want)
 	}
 	if c.UUID != uuid {

@@ -129,7 +129,7 @@ func (k *Keyring) Provider() Provider {
 	return p
 }
 
-func (k *Keyring) set(c *Content, p Provider) {
+func (k *Keyring) setContent(c *Content, p Provider) {
 	k.mu.Lock()
 	k.content = c
 	k.mu.Unlock()
@@ -383,6 +383,6 @@ func (k *Keyring) writeFile(c *Content, p Provider) error {
 	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}
-	k.set(c, p)
+	k.setContent(c, p)
 	return nil
 }

@@ -36,7 +36,7 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 		return
 	}
 	var head [HeaderSize]byte
-	owner.put(head[:])
+	owner.putBytes(head[:])
 	if !bytes.HasPrefix(c.Data, head[:]) {
 		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
 	}

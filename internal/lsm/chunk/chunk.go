@@ -60,7 +60,7 @@ func (p *Pages) Free() { p.verified.Free() }
 
 func (p *Pages) test(i int) bool { return p.verified.Test(i) }
 
-func (p *Pages) set(i int) { p.verified.Set(i) }
+func (p *Pages) markVerified(i int) { p.verified.Set(i) }
 
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
@@ -97,7 +97,7 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 		c.trailer.Store(t)
 	}
 	if c.Pages != nil {
-		c.Pages.set(c.Page + start>>pageShift)
+		c.Pages.markVerified(c.Page + start>>pageShift)
 	}
 	return t, nil
 }
@@ -202,7 +202,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 			return err
 		}
 		if c.Pages != nil {
-			c.Pages.set(c.Page + p)
+			c.Pages.markVerified(c.Page + p)
 		}
 	}
 	return nil
@@ -486,7 +486,7 @@ func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result
 // getUnindexed is Get in a chunk without a hash index.
 func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
 	// Such a chunk has only older versions of the last key of the chunk before.
-	off, err := c.seek(suffix)
+	off, err := c.seekFence(suffix)
 	for err == nil && off < c.End {
 		var p []byte
 		var start, end, next int
@@ -534,16 +534,16 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 // Position estimates which part of the chunk's entries, by bytes, comes before suffix, from 0
 // to 1; one half if that can't be read.
 func (c *Chunk) Position(suffix []byte) float64 {
-	off, err := c.seek(suffix)
+	off, err := c.seekFence(suffix)
 	if err != nil {
 		return 0.5
 	}
 	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
 }
 
-// seek returns the offset of the entry at the last fence before suffix. A walk forward from
+// seekFence returns the offset of the entry at the last fence before suffix. A walk forward from
 // there finds the first entry that is not less than suffix.
-func (c *Chunk) seek(suffix []byte) (int, error) {
+func (c *Chunk) seekFence(suffix []byte) (int, error) {
 	t, err := c.Trailer()
 	if err != nil {
 		return 0, err

@@ -82,7 +82,7 @@ func (o *Owner) ID() checksum.Identity {
 	return checksum.New(o.UUID, byte(filename.Run), uint64(o.Num))
 }
 
-func (o *Owner) put(b []byte) {
+func (o *Owner) putBytes(b []byte) {
 	binary.LittleEndian.PutUint32(b, magic)
 	binary.LittleEndian.PutUint32(b[4:], formatVersion)
 	binary.LittleEndian.PutUint64(b[8:], uint64(o.Num))

@@ -131,7 +131,7 @@ func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) er
 	switch rules.judge(e) {
 	case keep:
 		rules.countSuperseded(&w.superseded, e)
-		return w.keep(ctx, e)
+		return w.writeEntry(ctx, e)
 	case bury:
 		w.dead(e)
 		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
@@ -144,7 +144,7 @@ func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) er
 	}
 }
 
-func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
+func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
 		return w.in.Run.Add(e)
 	}

@@ -99,8 +99,8 @@ func (t *retention) close() {
 	t.hides.Close()
 }
 
-// enter sets the rules for the keyspace of key, if that is another one than before.
-func (t *retention) enter(key []byte) {
+// enterKeyspace sets the rules for the keyspace of key, if that is another one than before.
+func (t *retention) enterKeyspace(key []byte) {
 	id, ok := entry.KeyspaceOf(key)
 	if !t.first && id == t.keyspace {
 		return
@@ -113,7 +113,7 @@ func (t *retention) enter(key []byte) {
 
 func (t *retention) judge(e *entry.Entry) verdict {
 	if t.first || !bytes.Equal(t.key, e.Key) {
-		t.enter(e.Key)
+		t.enterKeyspace(e.Key)
 		t.key = append(t.key[:0], e.Key...)
 		t.kept, t.newer, t.ended, t.first = 0, rangedel.Pending, false, false
 		t.cut, t.ends = 0, false

@@ -67,7 +67,7 @@ func (a *arena) reserve(n int) (ref, error) {
 	// Records begin at multiples of 8, for the atomic words in them.
 	units := ref((n + 7) / 8)
 	if a.next+units > a.end {
-		if err := a.grow(n); err != nil {
+		if err := a.growBlock(n); err != nil {
 			return 0, err
 		}
 	}
@@ -113,9 +113,9 @@ func (a *arena) ahead(n int, outside []int) error {
 	return err
 }
 
-// grow begins a block with room for a record of n bytes, and leaves a jump to it
+// growBlock begins a block with room for a record of n bytes, and leaves a jump to it
 // at the end of the current one.
-func (a *arena) grow(n int) error {
+func (a *arena) growBlock(n int) error {
 	size := a.nextBlock()
 	mem := a.spare
 	if a.spare = nil; len(mem) < n+blockExtra {
@@ -136,10 +136,10 @@ func (a *arena) grow(n int) error {
 	return nil
 }
 
-// place puts n bytes in a block of their own.
-func (a *arena) place(n int) (ref, unsafe.Pointer, error) {
+// placeBytes puts n bytes in a block of their own.
+func (a *arena) placeBytes(n int) (ref, unsafe.Pointer, error) {
 	if a.next == 0 { // the walk begins in the first block
-		if err := a.grow(0); err != nil {
+		if err := a.growBlock(0); err != nil {
 			return 0, nil, err
 		}
 	}

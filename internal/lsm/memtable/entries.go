@@ -31,7 +31,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 		// A block of its own: otherwise much of the block of records could stay unused.
 		word |= flagOutside
 		n += 4
-		at, p, err := a.place(length)
+		at, p, err := a.placeBytes(length)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -119,6 +119,6 @@ func (a *arena) eachRecord(from, end ref, fn func(ref, *record) bool) {
 		if !fn(p, r) {
 			return
 		}
-		p += ref(r.size() / 8)
+		p += ref(r.recordSize() / 8)
 	}
 }

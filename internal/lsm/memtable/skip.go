@@ -69,7 +69,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 // negative if key comes before the current entry.
 func (c *cursor) ahead(key []byte) (n int) {
 	for k := range c.count {
-		n += c.view.seek(c.levels[k], key) - c.pos[k]
+		n += c.view.countLess(c.levels[k], key) - c.pos[k]
 	}
 	return n
 }
@@ -81,7 +81,7 @@ func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte
 	few := c.eachSince(v, most, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if sorted := c.newer.sorted; few && sorted != nil {
 		c.newer.after = append(append(c.newer.after[:0], key...), 0)
-		i := c.view.seek(sorted, c.newer.after)
+		i := c.view.countLess(sorted, c.newer.after)
 		for _, p := range sorted[max(i-1, 0):min(i+1, len(sorted))] {
 			fn(c.view.arena.at(p.place).keyBytes())
 		}

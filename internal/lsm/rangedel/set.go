@@ -94,12 +94,12 @@ func (s *Set) addDirect(t Tombstone) {
 	*s.shared = len(s.list)
 	for k, n := 1, len(s.list); k <= mostLevels && n%fanout == 0; k++ {
 		n /= fanout
-		s.join(k, n-1)
+		s.joinChildren(k, n-1)
 	}
 }
 
-// join makes node i of level k of its children.
-func (s *Set) join(k, i int) {
+// joinChildren makes node i of level k of its children.
+func (s *Set) joinChildren(k, i int) {
 	if k > len(s.levels) {
 		s.levels = append(s.levels, level{})
 	}

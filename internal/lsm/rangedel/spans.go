@@ -97,7 +97,7 @@ func (l *list) over(a, b []span) []span {
 		case bytes.Compare(end, begin) <= 0: // apart
 			out = l.appendSpan(out, *first)
 			if !nextSpan(first, of) {
-				return l.rest(out, *second, a, b)
+				return l.appendRest(out, *second, a, b)
 			}
 		case bytes.Compare(l.boundKey(first.lo), begin) < 0: // the part before the other
 			out = l.appendSpan(out, span{first.lo, second.lo, first.newest})
@@ -118,9 +118,9 @@ func (l *list) over(a, b []span) []span {
 			case !moreX && !moreY:
 				return out
 			case !moreX:
-				return l.rest(out, y, a, b)
+				return l.appendRest(out, y, a, b)
 			case !moreY:
-				return l.rest(out, x, a, b)
+				return l.appendRest(out, x, a, b)
 			}
 		}
 	}
@@ -135,8 +135,8 @@ func nextSpan(s *span, left *[]span) bool {
 	return true
 }
 
-// rest appends s and what is left of a and b; one of them is empty.
-func (l *list) rest(out []span, s span, a, b []span) []span {
+// appendRest appends s and what is left of a and b; one of them is empty.
+func (l *list) appendRest(out []span, s span, a, b []span) []span {
 	out = l.appendSpan(out, s)
 	for _, left := range [2][]span{a, b} {
 		for _, s := range left {

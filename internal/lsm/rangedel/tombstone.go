@@ -64,8 +64,8 @@ type Stretch struct {
 // forward reports whether s keeps its upper bound only, as keys are asked for in order.
 func (s *Stretch) forward() bool { return s.end != nil }
 
-// reset takes the bounds away.
-func (s *Stretch) reset() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
+// clearBounds takes the bounds away.
+func (s *Stretch) clearBounds() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
 
 // Within limits s to keys in [lo, hi) too; nil is no bound. Nothing happens if s is nil.
 func (s *Stretch) Within(lo, hi []byte) {
@@ -83,7 +83,7 @@ func (s *Stretch) Within(lo, hi []byte) {
 // limit makes a copy of hi, which doesn't lie in memory of s, the upper bound.
 func (s *Stretch) limit(hi []byte) {
 	if s.end != nil {
-		s.end.set(hi)
+		s.end.copyFrom(hi)
 		s.hi = s.end.key
 		return
 	}

@@ -268,7 +268,7 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 		return r.filter.mayContain(hash)
 	}
 	// After an error of the search the answer is true, and Get returns the error.
-	i, err := r.search(key)
+	i, err := r.searchNewest(key)
 	return err != nil || i < len(r.parts) && r.parts[i].mayContain(hash)
 }
 

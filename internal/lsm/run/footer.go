@@ -125,9 +125,9 @@ func (f *footer) decodeLife(b []byte) {
 	f.life = crypt.Life{Key: crypt.ID(b[footerKey:]), Life: [16]byte(b[footerLife:]), Cipher: crypt.Cipher(b[footerCipher])}
 }
 
-// verify checks that the footer b, which lies at offset, has the expected life and the right
+// verifyFooter checks that the footer b, which lies at offset, has the expected life and the right
 // tag. A plain file has neither.
-func (o *origin) verify(ft *footer, b []byte, offset int64) error {
+func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	if o.key == nil {
 		return nil
 	}

@@ -63,7 +63,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 	b = appendFilters(b, d)
 	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
-		b = chunk.EndSection(d.ranges.append(b), at)
+		b = chunk.EndSection(d.ranges.appendRanges(b), at)
 	}
 	if d.encrypted {
 		b, at = chunk.AppendSection(b, secTags, chunk.Required)
@@ -303,7 +303,7 @@ type ranges struct {
 
 const rangesSize = 24
 
-func (r *ranges) append(b []byte) []byte {
+func (r *ranges) appendRanges(b []byte) []byte {
 	for _, n := range [...]uint64{r.flat, r.history, r.forests} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}

@@ -70,7 +70,7 @@ func (it *cursor) openChunk(i int) bool {
 	if i < 0 || i >= len(it.r.chunks) {
 		return false
 	}
-	c, err := it.load(i)
+	c, err := it.loadChunk(i)
 	if err != nil {
 		it.err = err
 		return false
@@ -85,9 +85,9 @@ func (it *cursor) openChunk(i int) bool {
 	return true
 }
 
-// load returns chunk i: that of the Reader, or a copy in own. Pages are verified when they are
+// loadChunk returns chunk i: that of the Reader, or a copy in own. Pages are verified when they are
 // used.
-func (it *cursor) load(i int) (*chunk.Chunk, error) {
+func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
 		return &it.r.chunks[i], nil
@@ -187,20 +187,20 @@ func (it *cursor) Prev() bool {
 
 // findChunk enters the chunk in which key is or would be.
 func (it *cursor) findChunk(key []byte) (order int, ok bool) {
-	i, err := it.r.search(key)
+	i, err := it.r.searchNewest(key)
 	if err != nil {
 		it.valid, it.err = false, err
 		return 0, false
 	}
-	return it.enter(i, key)
+	return it.enterChunk(i, key)
 }
 
-// enter opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
-func (it *cursor) enter(i int, key []byte) (order int, ok bool) {
+// enterChunk opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
+func (it *cursor) enterChunk(i int, key []byte) (order int, ok bool) {
 	if !it.openChunk(i) {
 		return 0, false
 	}
-	order, err := it.r.within(i, it.Chunk(), key)
+	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	if err != nil {
 		it.valid, it.err = false, err
 	}
@@ -267,7 +267,7 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 				return it.Next()
 			}
 			// Only this chunk: where bounds are long, key may lie far behind it.
-			order, ok := it.enter(i, key)
+			order, ok := it.enterChunk(i, key)
 			return ok && it.landGE(order, key)
 		}
 	}
@@ -288,7 +288,7 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 			if bytes.Compare(it.Entry().Key, key) < 0 {
 				return it.Prev()
 			}
-			order, ok := it.enter(i, key)
+			order, ok := it.enterChunk(i, key)
 			return ok && it.landLT(order, key)
 		}
 	}

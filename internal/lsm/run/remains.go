@@ -69,7 +69,7 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 		}
 	}
 	if !r.whole {
-		r.search()
+		r.findChunks()
 	}
 	if len(r.chunks) == 0 {
 		err := errs.NewCorruption(name, -1, "no chunk of a run of this store can be found")
@@ -84,8 +84,8 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 	return r, nil
 }
 
-// search finds the chunks by their trailers.
-func (r *Remains) search() {
+// findChunks finds the chunks by their trailers.
+func (r *Remains) findChunks() {
 	buf := make([]byte, pieceBytes)
 	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]

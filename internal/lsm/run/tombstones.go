@@ -66,7 +66,7 @@ func (w *Writer) AddNewest(t rangedel.Tombstone) error {
 // addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
 func (w *Writer) addSpan(prefix []byte, t rangedel.Tombstone) error {
 	if w.err != nil || w.done {
-		return w.failed()
+		return w.firstError()
 	}
 	if !t.Valid() {
 		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
@@ -506,9 +506,9 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// verify is Verify for the tombstones: that spans are apart from each other, and as many
+// verifySpans is Verify for the tombstones: that spans are apart from each other, and as many
 // as the directory says.
-func (t Tombstones) verify(report func(*errs.Corruption)) {
+func (t Tombstones) verifySpans(report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}

@@ -42,7 +42,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 		v.chunk(i)
 		v.lacks = found > before
 	}
-	r.Tombstones().verify(count)
+	r.Tombstones().verifySpans(count)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
@@ -72,7 +72,7 @@ func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
 
 // chunk verifies chunk i.
 func (v *verifier) chunk(i int) {
-	c, err := v.copies.load(i)
+	c, err := v.copies.loadChunk(i)
 	if err != nil {
 		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
 		return
@@ -114,7 +114,7 @@ func (v *verifier) chunk(i int) {
 func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	s := &v.filter
 	if v.parts != nil {
-		i, err := v.search(key)
+		i, err := v.searchNewest(key)
 		if err != nil || i >= len(v.parts) {
 			return err != nil
 		}

@@ -90,7 +90,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 // equal. e and what it points to may be reused at once.
 func (w *Writer) Add(e *entry.Entry) error {
 	if w.err != nil || w.done {
-		return w.failed()
+		return w.firstError()
 	}
 	if !writable(e) {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
@@ -281,7 +281,7 @@ func (w *Writer) ends() ([]byte, *footer, error) {
 // entries and tombstones there are no files.
 func (w *Writer) Finish() (meta.Run, error) {
 	if w.err != nil || w.done {
-		return meta.Run{}, w.failed()
+		return meta.Run{}, w.firstError()
 	}
 	if w.b.Len() > 0 {
 		if err := w.flushChunk(); err != nil {
@@ -333,7 +333,7 @@ var (
 	errFinished = errors.New("run writer is finished")
 )
 
-func (w *Writer) failed() error {
+func (w *Writer) firstError() error {
 	if w.err != nil {
 		return w.err
 	}

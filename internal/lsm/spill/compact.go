@@ -27,7 +27,7 @@ func (s *Spill) compactLevels(ctx context.Context) error {
 			return nil
 		}
 		// Not synced: Finish writes everything once more.
-		if err := s.compact(ctx, n, level+1, true); err != nil {
+		if err := s.compactNewest(ctx, n, level+1, true); err != nil {
 			return err
 		}
 	}
@@ -58,12 +58,12 @@ func (s *Spill) finishFiles(ctx context.Context) error {
 	if s.bytes == 0 {
 		return errs.ErrInvalid
 	}
-	return s.compact(ctx, len(s.parts), 0, false)
+	return s.compactNewest(ctx, len(s.parts), 0, false)
 }
 
-// compact makes one part of the newest n, without what they have overwritten and
+// compactNewest makes one part of the newest n, without what they have overwritten and
 // range deletes cover.
-func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error {
+func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
 	var ranges []rangedel.Source // of newer parts
 	for i, p := range s.parts[:n] {

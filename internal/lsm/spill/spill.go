@@ -281,7 +281,7 @@ func (s *Spill) Entries() (n int64) {
 func (s *Spill) Bytes() int64 { return s.bytes }
 
 // Written is the length of all files that were written.
-func (s *Spill) Written() int64 { return s.runs + s.values.size() }
+func (s *Spill) Written() int64 { return s.runs + s.values.finishedBytes() }
 
 // Output is what Finish has finished: one run, its value segments, and their
 // records that no entry leads to.
@@ -316,7 +316,7 @@ func (s *Spill) Discard(remove bool) {
 			s.removeRun(p.Meta())
 		}
 	}
-	s.values.discard(remove && !s.kept)
+	s.values.discardSegments(remove && !s.kept)
 	s.parts, s.retired = nil, nil
 	if s.err == nil {
 		s.err = errs.ErrTxnDone
@@ -325,6 +325,6 @@ func (s *Spill) Discard(remove bool) {
 
 func (s *Spill) removeRun(m *meta.Run) {
 	for _, f := range m.Files {
-		s.cfg.remove(s.cfg.Dir, filename.Run, f.Num)
+		s.cfg.removeFile(s.cfg.Dir, filename.Run, f.Num)
 	}
 }

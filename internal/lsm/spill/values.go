@@ -126,16 +126,16 @@ func (v *values) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own 
 	return value, true, err
 }
 
-// size is the length of the segments that are finished.
-func (v *values) size() (n int64) {
+// finishedBytes is the length of the segments that are finished.
+func (v *values) finishedBytes() (n int64) {
 	for _, f := range v.finished {
 		n += f.Size
 	}
 	return n
 }
 
-// discard closes the segments and, with remove, removes them.
-func (v *values) discard(remove bool) {
+// discardSegments closes the segments and, with remove, removes them.
+func (v *values) discardSegments(remove bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.readers {
@@ -145,19 +145,19 @@ func (v *values) discard(remove bool) {
 	if v.writer != nil {
 		_ = v.writer.Close()
 		if remove {
-			v.cfg.remove(v.cfg.ValueDir, filename.Value, v.writer.Number())
+			v.cfg.removeFile(v.cfg.ValueDir, filename.Value, v.writer.Number())
 		}
 		v.writer = nil
 	}
 	if remove {
 		for _, f := range v.finished {
-			v.cfg.remove(v.cfg.ValueDir, filename.Value, f.Number)
+			v.cfg.removeFile(v.cfg.ValueDir, filename.Value, f.Number)
 		}
 	}
 	v.finished = nil
 }
 
-// remove removes a file that nothing names. If it fails, the next Open tries again.
-func (c *Config) remove(dir string, kind filename.Kind, num entry.FileNum) {
+// removeFile removes a file that nothing names. If it fails, the next Open tries again.
+func (c *Config) removeFile(dir string, kind filename.Kind, num entry.FileNum) {
 	_ = c.FS.Remove(filepath.Join(dir, filename.Of(kind, num)))
 }

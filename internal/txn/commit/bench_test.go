@@ -147,7 +147,7 @@ func BenchmarkCheckInGroup(b *testing.B) {
 			}
 			for b.Loop() {
 				p.leader.decide(g.members)
-				p.leader.reset()
+				p.leader.forgetGroup()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/txn")
 		})

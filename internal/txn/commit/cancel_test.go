@@ -134,13 +134,13 @@ func TestCancelWithTheToken(t *testing.T) {
 			r := request(0, conflict.LastWriterWins, "a")
 			g := p.queue.push()
 			g.addMember(r)
-			g.wait()
+			g.waitChannel()
 			p.busy = true
 			var turn *group
 			if next {
 				turn = p.queue.push()
 				turn.alone = true
-				turn.wait()
+				turn.waitChannel()
 			}
 			p.handOnLocked()
 			p.mu.Unlock()

@@ -203,7 +203,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		p.lead(g)
 		return r.version, r.err
 	}
-	wake := g.wait()
+	wake := g.waitChannel()
 	p.joinedLocked(g)
 	p.mu.Unlock()
 
@@ -239,7 +239,7 @@ func (p *Pipeline) lead(g *group) {
 			p.stopOn(err)
 		}
 		p.awaiting.synced = p.leader.synced
-		p.leader.reset()
+		p.leader.forgetGroup()
 		p.releaseGroup(g)
 	}()
 	err = p.leadGroup(g)
@@ -287,7 +287,7 @@ func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 	g.alone = true
 	// Requests that come later need a group behind this one: hasRoom refuses them.
 	if p.busy {
-		wake := g.wait()
+		wake := g.waitChannel()
 		p.mu.Unlock()
 		select {
 		case <-wake:
@@ -310,7 +310,7 @@ func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 func (p *Pipeline) withdraw(g *group, r *Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !g.remove(r) {
+	if !g.removeMember(r) {
 		return false
 	}
 	if len(g.members) > 0 {
@@ -328,7 +328,7 @@ func (p *Pipeline) leaveLocked(g *group) {
 		<-g.wake // the token; there is no other member to receive it
 		p.handOnLocked()
 	}
-	p.queue.recycle(g)
+	p.queue.recycleGroup(g)
 }
 
 // takeLocked takes g, the first group, from the queue: nobody may join or withdraw any more.
@@ -345,7 +345,7 @@ func (p *Pipeline) releaseGroup(g *group) {
 	}
 	p.mu.Lock()
 	p.handOnLocked()
-	p.queue.recycle(g)
+	p.queue.recycleGroup(g)
 	p.mu.Unlock()
 }
 

@@ -204,8 +204,8 @@ func (w *writes) sortBefore() {
 // a larger one would cost each small group more than to make a new one.
 const keptKeys = 1 << 13
 
-// reset forgets the group, so that nothing keeps its payloads alive.
-func (w *writes) reset() {
+// forgetGroup forgets the group, so that nothing keeps its payloads alive.
+func (w *writes) forgetGroup() {
 	if max(len(w.keys), cap(w.order)) > keptKeys {
 		*w = writes{store: w.store, seed: w.seed}
 		return

@@ -83,9 +83,9 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 	return nil
 }
 
-// each calls own for each record with a tag, and rest for the bytes between them. It stops
+// eachPart calls own for each record with a tag, and rest for the bytes between them. It stops
 // at the first error. Measure must have checked the records.
-func (c *Content) each(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
+func (c *Content) eachPart(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
 	for _, p := range c.Payload {
 		from := 0
 		for pos := 0; pos < len(p) && !c.plain; {

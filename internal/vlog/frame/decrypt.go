@@ -69,7 +69,7 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 		}
 		return x.rest, t, nil
 	}
-	payload, err = x.join(h)
+	payload, err = x.joinPayload(h)
 	if err == nil && x.totals.Records != uint64(h.Records) {
 		err = fmt.Errorf("%w: %d records, want %d", ErrFrame, x.totals.Records, h.Records)
 	}
@@ -150,8 +150,8 @@ func damaged(err error, offset int64) error {
 	return err
 }
 
-// join makes the payload: it puts the records with tags back between the others.
-func (x *Decrypter) join(h *Header) ([]byte, error) {
+// joinPayload makes the payload: it puts the records with tags back between the others.
+func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 	x.version = h.FirstVersion - 1
 	x.out = x.out[:0]
 	from := 0 // the rest from here on is not in out yet

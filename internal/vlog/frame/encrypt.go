@@ -81,10 +81,10 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
 	if c.own > 0 {
-		err = c.each(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
+		err = c.eachPart(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
 	}
 	if err == nil {
-		err = x.rest(c)
+		err = x.encryptRest(c)
 	}
 	if err == nil {
 		h.Tag = crypt.Tag(x.tags)
@@ -213,22 +213,22 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 	return l.Pieces(part)
 }
 
-// rest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
-func (x *Encrypter) rest(c *Content) error {
+// encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
+func (x *Encrypter) encryptRest(c *Content) error {
 	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
 	if c.rest == 0 {
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
-	err := c.each(func([]byte, int, int) error { x.row++; return nil }, x.put)
+	err := c.eachPart(func([]byte, int, int) error { x.row++; return nil }, x.putRest)
 	if err == nil {
 		err = x.stub()
 	}
 	return err
 }
 
-// put appends b to the rest. If records with tags came before b, their stub comes first.
-func (x *Encrypter) put(b []byte) error {
+// putRest appends b to the rest. If records with tags came before b, their stub comes first.
+func (x *Encrypter) putRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}

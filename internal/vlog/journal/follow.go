@@ -110,7 +110,7 @@ func (f *Follower) Same(k Known) error {
 // advance shows what has come.
 func (f *Follower) advance() error {
 	f.found = nil
-	if err := f.list(f.point.File); err != nil {
+	if err := f.readHeaders(f.point.File); err != nil {
 		return err
 	}
 	if n := len(f.out.Segments); n > 0 && !f.out.Segments[n-1].Sealed {
@@ -165,7 +165,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 		}
 		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
 		if found.Header.Kind == frame.Group {
-			if err := f.tell(s.File, &found); err != nil {
+			if err := f.passGroup(s.File, &found); err != nil {
 				return err
 			}
 		}

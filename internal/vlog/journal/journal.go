@@ -144,7 +144,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
 	if err := j.makeRoom(size); err != nil {
-		return entry.Position{}, j.refuse(err)
+		return entry.Position{}, j.refusedError(err)
 	}
 	j.before = j.point
 	f.Unsynced, f.Ahead = j.unsynced(), j.zerosAhead(size)
@@ -153,7 +153,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, err
 	}
 	if err != nil {
-		return entry.Position{}, j.refuse(j.cutBack(err))
+		return entry.Position{}, j.refusedError(j.cutBack(err))
 	}
 	j.appended(size)
 	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
@@ -321,7 +321,7 @@ func (j *Journal) Rotate() (Point, error) {
 		return Point{}, err
 	}
 	if j.cur != nil && j.cur.End() == segment.HeaderSize {
-		j.drop() // each segment of the chain has a frame that says something
+		j.dropEmpty() // each segment of the chain has a frame that says something
 	}
 	if j.cur != nil {
 		if err := j.seal(); err != nil {

@@ -113,7 +113,7 @@ type candidate struct {
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
 	r.doubt.proven = c.Known.Proven()
-	if err := r.list(r.point.File); err != nil {
+	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
 	// Also if a KeyProvider or a file system panics: another process may have the lock then.
@@ -122,7 +122,7 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	if err == nil && !c.ReadOnly {
 		r.secure()
 	}
-	if err := errors.Join(err, r.secured.wait()); err != nil {
+	if err := errors.Join(err, r.secured.waitForCopies()); err != nil {
 		return ReplayResult{}, err
 	}
 	if r.secured.begun > 0 {
@@ -152,8 +152,8 @@ func (r *replay) readChain() error {
 	return r.judge()
 }
 
-// list reads the headers of all journal segments behind number after.
-func (r *replay) list(after entry.FileNum) error {
+// readHeaders reads the headers of all journal segments behind number after.
+func (r *replay) readHeaders(after entry.FileNum) error {
 	names, err := r.c.FS.List(r.c.Dir)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			break
 		}
 		if f.Header.Kind == frame.Group {
-			err := r.tell(c.num, &f)
+			err := r.passGroup(c.num, &f)
 			if r.c.UpTo && errors.As(err, &r.stop) {
 				break
 			}
@@ -301,9 +301,9 @@ func (r *replay) meet(found frame.Name, offset int64) error {
 	return errs.NewCorruption(filename.Of(filename.Journal, found.File), offset, "this is {%v}, and the manifest knows {%v}: it is not of this store", found, known[r.met].Name)
 }
 
-// tell passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
+// passGroup passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
 // file's mapping.
-func (r *replay) tell(num entry.FileNum, f *segment.Found) (err error) {
+func (r *replay) passGroup(num entry.FileNum, f *segment.Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Journal, num))
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }

@@ -91,8 +91,8 @@ func (s *secured) secureInBackground(secure func() error) {
 	})
 }
 
-// wait returns when nothing is on its way any more.
-func (s *secured) wait() error {
+// waitForCopies returns when nothing is on its way any more.
+func (s *secured) waitForCopies() error {
 	s.all.Wait()
 	return s.failed
 }

@@ -32,7 +32,7 @@ func (r *Reader) decrypted(dst []byte, from Lender, h entry.Handle, key []byte, 
 		return value, r.damagedRecord(off, err)
 	}
 	value, err = r.decodeRecord(plain, off, h.Length, key, v, false)
-	return m.value(dst, value), err
+	return m.locateValue(dst, value), err
 }
 
 // readTo fills p with the bytes at off: from the mapping if these pages are known to be in

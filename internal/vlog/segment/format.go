@@ -52,11 +52,11 @@ func (c *Config) openFile(k filename.Kind, n entry.FileNum, o pageio.Options) (*
 	if files == nil {
 		files = pageio.NewFiles(c.FS, 0)
 	}
-	return files.Open(c.path(k, n), o)
+	return files.Open(c.filePath(k, n), o)
 }
 
-// path is the path of a segment's file.
-func (c *Config) path(k filename.Kind, n entry.FileNum) string {
+// filePath is the path of a segment's file.
+func (c *Config) filePath(k filename.Kind, n entry.FileNum) string {
 	return filepath.Join(c.Dir, filename.Of(k, n))
 }
 

@@ -141,11 +141,11 @@ func (s *Frames) plain(found *Found) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.verify(found)
+	return s.verifyPayload(found)
 }
 
-// verify is a function of its own for the guard: a big payload is in the mapping.
-func (s *Frames) verify(found *Found) (err error) {
+// verifyPayload is a function of its own for the guard: a big payload is in the mapping.
+func (s *Frames) verifyPayload(found *Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, s.name)
 	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
 	return err

@@ -149,7 +149,7 @@ func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum,
 // for one, or holds something else, and errs.ErrKey if the file is
 // encrypted and its key can't be had; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
-	page, err := readPage(c, c.path(kind, number))
+	page, err := readPage(c, c.filePath(kind, number))
 	if err != nil {
 		return Header{}, err
 	}
@@ -268,7 +268,7 @@ func (r *Reader) copied(dst []byte, from Lender, h entry.Handle, key []byte, v e
 		return entry.Stored{}, err
 	}
 	value, err := r.decodeRecord(m.record, int64(h.Offset), h.Length, key, v, true)
-	return m.value(dst, value), err
+	return m.locateValue(dst, value), err
 }
 
 // appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
@@ -297,7 +297,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if err != nil {
 		return dst, rec, r.damagedRecord(offset, err)
 	}
-	if err := r.verify(&rec, raw, offset); err != nil {
+	if err := r.verifyRecord(&rec, raw, offset); err != nil {
 		return dst, rec, err
 	}
 	return dst[:at+rec.Size], rec, nil
@@ -359,7 +359,7 @@ func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, 
 		return entry.Stored{}, err
 	}
 	if verify {
-		if err := r.verify(&d, rec, off); err != nil {
+		if err := r.verifyRecord(&d, rec, off); err != nil {
 			return entry.Stored{}, err
 		}
 	}
@@ -376,8 +376,8 @@ func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v 
 	return nil
 }
 
-// verify checks the checksums of the record d, with which the bytes rec at off begin.
-func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
+// verifyRecord checks the checksums of the record d, with which the bytes rec at off begin.
+func (r *Reader) verifyRecord(d *entry.Record, rec []byte, off int64) error {
 	if !d.VerifyHead(rec, r.id, off) {
 		return errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
 	}

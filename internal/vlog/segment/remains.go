@@ -126,7 +126,7 @@ func (r *Remains) private(off, n int64) ([]byte, error) {
 // Durable is the greatest number of a frame that a frame of the segment proves to have
 // been durable; 0 = none.
 func (r *Remains) Durable() (d uint64, err error) {
-	err = r.each(func(h *frame.Header, _ int64) error {
+	err = r.eachHeader(func(h *frame.Header, _ int64) error {
 		d = max(d, h.Durable())
 		return nil
 	}, func(int64, int64, uint64) error { return nil })
@@ -138,7 +138,7 @@ func (r *Remains) Durable() (d uint64, err error) {
 // lost is called for each damaged frame, and for each part of the file between frames: not
 // all records that were there may have been found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
-	return r.each(func(h *frame.Header, off int64) error {
+	return r.eachHeader(func(h *frame.Header, off int64) error {
 		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
 		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
 			return nil
@@ -154,7 +154,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
 	}, func(from, to int64, number uint64) error {
 		// Frames follow each other: only what was never written is zeros, at the end.
-		if l.Before != 0 && number >= l.Before || to == r.end && r.zeros(from, to) {
+		if l.Before != 0 && number >= l.Before || to == r.end && r.neverWritten(from, to) {
 			return nil
 		}
 		if number > l.Durable && r.kind == filename.Journal {
@@ -166,9 +166,9 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 	})
 }
 
-// each calls found for each frame whose header is whole, and between for what lies
+// eachHeader calls found for each frame whose header is whole, and between for what lies
 // between them, with the number of the first frame that is missing there.
-func (r *Remains) each(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
+func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
 	size, next := r.end, r.Header.FirstFrame()
 	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
 		if at+frame.HeaderSize > size {
@@ -313,8 +313,8 @@ func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, o
 	return rec, err == nil && rec.VerifyHead(src, id, at)
 }
 
-// zeros reports whether a part of the file was never written.
-func (r *Remains) zeros(from, to int64) bool {
+// neverWritten reports whether a part of the file was never written.
+func (r *Remains) neverWritten(from, to int64) bool {
 	for from < to {
 		n := min(readBytes, to-from)
 		for _, c := range r.readBytes(from, n) {

@@ -87,7 +87,7 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	if err != nil {
 		return RemapStats{}, err
 	}
-	path := c.path(filename.Remap, h.Number)
+	path := c.filePath(filename.Remap, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
 		return RemapStats{}, fmt.Errorf("create remap: %w", err)
@@ -216,13 +216,13 @@ func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Re
 		return nil, err
 	}
 	m := &Remap{file: f, header: RemapHeader{Life: life}}
-	if err := m.load(c, number); err != nil {
+	if err := m.loadBody(c, number); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *Remap) load(c Config, number entry.FileNum) (err error) {
+func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
 	if m.file.Size() < HeaderSize {
 		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
@@ -243,7 +243,7 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 	if d != nil {
 		err = m.decryptBody(d)
 	} else {
-		err = m.sum(sum, c.id(filename.Remap, number))
+		err = m.compareChecksum(sum, c.id(filename.Remap, number))
 	}
 	if err != nil {
 		return err
@@ -251,8 +251,8 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 	return m.ranksFit()
 }
 
-// sum reads the body of a plain remap and compares its checksum.
-func (m *Remap) sum(sum uint32, id checksum.Identity) error {
+// compareChecksum reads the body of a plain remap and compares its checksum.
+func (m *Remap) compareChecksum(sum uint32, id checksum.Identity) error {
 	body, crc, err := m.file.Sum(HeaderSize, m.header.bodySize())
 	if err != nil {
 		return err
@@ -333,7 +333,7 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 		return 0, false, err
 	}
 	rank += binary.LittleEndian.Uint32(first)
-	place, err := places.Bytes(h.place(int64(rank)), placeBytes)
+	place, err := places.Bytes(h.placeOffset(int64(rank)), placeBytes)
 	if err != nil {
 		return 0, false, err
 	}
@@ -343,8 +343,8 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 // countBelow counts the bits set below bit n.
 func countBelow(w, n uint64) uint32 { return uint32(bits.OnesCount64(w & (1<<n - 1))) }
 
-// place is where in the body the place of the i-th record lies.
-func (h *RemapHeader) place(i int64) int64 {
+// placeOffset is where in the body the place of the i-th record lies.
+func (h *RemapHeader) placeOffset(i int64) int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + i*placeBytes
 }
 
@@ -368,7 +368,7 @@ func (c *RemapCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
 // Places calls fn for where each of the records is now.
 func (c *RemapCopy) Places(fn func(to uint64)) error {
 	for i := range int64(c.header.Records) {
-		p, err := c.places.Bytes(c.header.place(i), placeBytes)
+		p, err := c.places.Bytes(c.header.placeOffset(i), placeBytes)
 		if err != nil {
 			return err
 		}
@@ -389,7 +389,7 @@ func (m *Remap) Verify(c Config) error {
 // Recheck is Verify of the file that is open, whatever has become of its name.
 func (m *Remap) Recheck(c Config) error {
 	again := &Remap{file: m.file, header: RemapHeader{Life: m.header.Life}}
-	err := again.load(c, m.header.Number)
+	err := again.loadBody(c, m.header.Number)
 	if again.body != nil {
 		again.body.Free()
 	}

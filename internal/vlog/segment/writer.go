@@ -58,7 +58,7 @@ type mark struct {
 // Create makes the file of a new segment and writes its header; if that fails,
 // there is no file.
 func Create(c Config, h Header) (*Writer, error) {
-	path := c.path(h.Kind, h.Number)
+	path := c.filePath(h.Kind, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func Create(c Config, h Header) (*Writer, error) {
 		_, err = f.WriteAt(page, 0)
 	}
 	if err != nil {
-		return nil, discard(c, path, f, err)
+		return nil, discardHeaderless(c, path, f, err)
 	}
 	w.wrote(HeaderSize)
 	w.end.Store(HeaderSize)
@@ -92,9 +92,9 @@ func (w *Writer) wrote(n int) {
 	}
 }
 
-// discard removes a segment that has no header. What can't be removed now, the
+// discardHeaderless removes a segment that has no header. What can't be removed now, the
 // next Open removes.
-func discard(c Config, path string, f vfs.File, err error) error {
+func discardHeaderless(c Config, path string, f vfs.File, err error) error {
 	err = errors.Join(err, f.Close())
 	_ = c.FS.Remove(path)
 	return err
