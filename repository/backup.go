@@ -58,14 +58,14 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	b := &run{to: s, o: o, began: time.Now()}
-	if b.stock, err = look(ctx, s); err != nil {
+	if b.stock, err = listObjects(ctx, s); err != nil {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
 	if b.source, err = openSource(ctx, db, o.Scratch); err != nil {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	err = b.all(ctx)
-	if err = errors.Join(err, b.source.close()); err != nil && b.done.ID == "" {
+	err = b.backUp(ctx)
+	if err = errors.Join(err, b.source.removeSource()); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
 	// The backup is complete. What close could not remove, the next Backup removes.
@@ -86,9 +86,9 @@ type run struct {
 	done   Done
 }
 
-func (b *run) all(ctx context.Context) error {
+func (b *run) backUp(ctx context.Context) error {
 	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Layout.LastVersion()), Time: b.began.UTC()}
-	last, err := newest(ctx, b.to, b.index.Store)
+	last, err := newestBackup(ctx, b.to, b.index.Store)
 	if err != nil {
 		return err
 	}
@@ -107,19 +107,19 @@ func (b *run) all(ctx context.Context) error {
 	}
 	for i := range b.index.Files {
 		f := &b.index.Files[i]
-		if err := b.file(ctx, f); err != nil {
+		if err := b.storeFile(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		b.source.steady.Forget(b.source.path(f.Name))
+		b.source.steady.Forget(b.source.filePath(f.Name))
 		b.progress(f.Size)
 	}
-	return b.finish(ctx)
+	return b.writeIndex(ctx)
 }
 
 // measure lists the files of the backup.
 func (b *run) measure() error {
 	for _, name := range b.source.copy.Files() {
-		info, err := b.source.fs.Stat(b.source.path(name.String()))
+		info, err := b.source.fs.Stat(b.source.filePath(name.String()))
 		if err != nil {
 			return err
 		}
@@ -140,12 +140,12 @@ func (b *run) progress(n int64) {
 	}
 }
 
-// file stores a file, unless the repository has it.
-func (b *run) file(ctx context.Context, f *file) error {
+// storeFile stores a file, unless the repository has it.
+func (b *run) storeFile(ctx context.Context, f *file) error {
 	if err := b.source.ends(f); err != nil {
 		return err
 	}
-	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.has(old) {
+	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.hasFile(old) {
 		f.SHA256, f.Object = old.SHA256, old.Object
 		return nil
 	}
@@ -155,7 +155,7 @@ func (b *run) file(ctx context.Context, f *file) error {
 	b.done.ReadBytes += f.Size
 	// An object of this hash was verified when it was stored.
 	for _, f.Object = range b.stock.byHash[f.SHA256] {
-		if b.stock.has(f) {
+		if b.stock.hasFile(f) {
 			return nil
 		}
 	}
@@ -192,12 +192,12 @@ func (b *run) store(ctx context.Context, f *file) (err error) {
 // onlyReader hides the other methods of a file.
 type onlyReader struct{ io.Reader }
 
-// finish stores again the files whose objects Prune has marked meanwhile. Once none is marked, it
+// writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked, it
 // writes the index, which makes the backup.
-func (b *run) finish(ctx context.Context) error {
+func (b *run) writeIndex(ctx context.Context) error {
 	for range settleRounds {
 		looked := time.Now()
-		stock, err := look(ctx, b.to)
+		stock, err := listObjects(ctx, b.to)
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (b *run) finish(ctx context.Context) error {
 		whole := true
 		for i := range b.index.Files {
 			f := &b.index.Files[i]
-			if b.stock.has(f) {
+			if b.stock.hasFile(f) {
 				continue
 			}
 			whole = false
@@ -214,7 +214,7 @@ func (b *run) finish(ctx context.Context) error {
 			}
 		}
 		if whole {
-			return b.publish(ctx, looked)
+			return b.publishIndex(ctx, looked)
 		}
 	}
 	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
@@ -222,7 +222,7 @@ func (b *run) finish(ctx context.Context) error {
 
 // again stores a file whose object was deleted, or may be.
 func (b *run) again(ctx context.Context, f *file) error {
-	defer b.source.steady.Forget(b.source.path(f.Name))
+	defer b.source.steady.Forget(b.source.filePath(f.Name))
 	sha := f.SHA256
 	if err := b.source.hash(ctx, f); err != nil {
 		return err
@@ -234,12 +234,12 @@ func (b *run) again(ctx context.Context, f *file) error {
 	return b.store(ctx, f)
 }
 
-// publish writes the index.
-func (b *run) publish(ctx context.Context, looked time.Time) error {
+// publishIndex writes the index.
+func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
 	id := newID(b.index.Store, b.index.Time)
-	if err := put(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
+	if err := putDocument(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
 		return err
 	}
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.

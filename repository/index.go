@@ -73,8 +73,8 @@ const (
 	maxDocument = 256 << 20
 )
 
-// encode returns a document with v.
-func encode(magic string, v any) ([]byte, error) {
+// encodeDocument returns a document with v.
+func encodeDocument(magic string, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func encode(magic string, v any) ([]byte, error) {
 	return append(fmt.Appendf(nil, "%s %d %x\n", magic, formatVersion, sum), body...), nil
 }
 
-// decode reads a document of the object name into v.
-func decode(name, magic string, p []byte, v any) error {
+// decodeDocument reads a document of the object name into v.
+func decodeDocument(name, magic string, p []byte, v any) error {
 	head, body, _ := bytes.Cut(p, []byte("\n"))
 	var version int
 	var sum string
@@ -107,7 +107,7 @@ func decode(name, magic string, p []byte, v any) error {
 // decodeIndex reads and checks an index.
 func decodeIndex(id string, p []byte) (*index, error) {
 	x := &index{id: id}
-	if err := decode(backups+id, indexMagic, p, x); err != nil {
+	if err := decodeDocument(backups+id, indexMagic, p, x); err != nil {
 		return nil, err
 	}
 	if reason := x.wrong(); reason != "" {
@@ -204,9 +204,9 @@ func get(ctx context.Context, s Store, name string) (p []byte, err error) {
 	return p, err
 }
 
-// put stores a document.
-func put(ctx context.Context, s Store, name, magic string, v any) error {
-	p, err := encode(magic, v)
+// putDocument stores a document.
+func putDocument(ctx context.Context, s Store, name, magic string, v any) error {
+	p, err := encodeDocument(magic, v)
 	if err != nil {
 		return err
 	}

@@ -66,8 +66,8 @@ func older(a, b *index) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Version, b.Version), cmp.Compare(a.id, b.id))
 }
 
-// find returns the index of a backup; id "" means the newest backup.
-func find(ctx context.Context, s Store, id string) (*index, error) {
+// findBackup returns the index of a backup; id "" means the newest backup.
+func findBackup(ctx context.Context, s Store, id string) (*index, error) {
 	if id != "" {
 		return readIndex(ctx, s, id)
 	}
@@ -84,8 +84,8 @@ func find(ctx context.Context, s Store, id string) (*index, error) {
 	return readIndex(ctx, s, all[len(all)-1])
 }
 
-// newest returns the newest backup of a store that can be read; nil if there is none.
-func newest(ctx context.Context, s Store, store string) (*index, error) {
+// newestBackup returns the newest backup of a store that can be read; nil if there is none.
+func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 	all, err := ids(ctx, s)
 	if err != nil {
 		return nil, err
@@ -112,10 +112,10 @@ type stock struct {
 	byHash map[string][]string // names of the objects, by the hash of the file
 }
 
-// look lists the objects that a new index may name. Objects that a mark lists are left out, as
+// listObjects lists the objects that a new index may name. Objects that a mark lists are left out, as
 // they may be deleted. look lists marks first, and Prune deletes a mark after the objects that
 // it lists: if look doesn't see a mark that was deleted, it doesn't see the objects either.
-func look(ctx context.Context, s Store) (*stock, error) {
+func listObjects(ctx context.Context, s Store) (*stock, error) {
 	marked := map[string]bool{}
 	marks, err := listMarks(ctx, s)
 	if err != nil {
@@ -141,8 +141,8 @@ func look(ctx context.Context, s Store) (*stock, error) {
 	return k, err
 }
 
-// has reports whether a file's object is there, whole, and may be named.
-func (k *stock) has(f *file) bool {
+// hasFile reports whether a file's object is there, whole, and may be named.
+func (k *stock) hasFile(f *file) bool {
 	size, ok := k.usable[f.Object]
 	return ok && size == f.Size
 }

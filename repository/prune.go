@@ -71,7 +71,7 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 		}
 		return p.done, nil
 	}
-	if err := p.all(ctx); err != nil {
+	if err := p.pruneObjects(ctx); err != nil {
 		return p.done, fmt.Errorf("repository: prune: %w", err)
 	}
 	return p.done, nil
@@ -110,9 +110,9 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 		case errors.Is(err, ErrNoBackup):
 			continue
 		case given && err == nil:
-			p.drop(x)
+			p.dropIndex(x)
 		case given && (errors.Is(err, brock.ErrCorrupt) || errors.Is(err, brock.ErrFormat)):
-			p.drop(&index{id: id})
+			p.dropIndex(&index{id: id})
 		case err != nil:
 			return err
 		default:
@@ -137,7 +137,7 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 			p.done.Kept++
 		}
 		for _, x := range gone {
-			p.drop(x)
+			p.dropIndex(x)
 		}
 	}
 	slices.SortFunc(p.done.Removed, func(a, b Info) int { return a.Time.Compare(b.Time) })
@@ -150,7 +150,7 @@ func (p *prune) need(x *index) {
 	}
 }
 
-func (p *prune) drop(x *index) {
+func (p *prune) dropIndex(x *index) {
 	p.remove = append(p.remove, x.id)
 	p.done.Removed = append(p.done.Removed, x.info())
 	for i := range x.Files {
@@ -169,7 +169,7 @@ func (p *prune) estimate(ctx context.Context) error {
 	})
 }
 
-func (p *prune) all(ctx context.Context) error {
+func (p *prune) pruneObjects(ctx context.Context) error {
 	for _, id := range p.remove {
 		if err := p.s.Delete(ctx, backups+id); err != nil {
 			return err
@@ -183,7 +183,7 @@ func (p *prune) all(ctx context.Context) error {
 	if err := p.newer(ctx); err != nil {
 		return err
 	}
-	if err := p.size(ctx); err != nil {
+	if err := p.sumSizes(ctx); err != nil {
 		return err
 	}
 	marked, err := p.sweep(ctx)
@@ -196,7 +196,7 @@ func (p *prune) all(ctx context.Context) error {
 // clock sets the present time: that of an object that it has just put.
 func (p *prune) clock(ctx context.Context) error {
 	name := newMark()
-	if err := put(ctx, p.s, name, markMagic, &mark{}); err != nil {
+	if err := putDocument(ctx, p.s, name, markMagic, &mark{}); err != nil {
 		return err
 	}
 	err := p.s.List(ctx, name, func(o Object) error {
@@ -234,7 +234,7 @@ func (p *prune) newer(ctx context.Context) error {
 	return nil
 }
 
-func (p *prune) size(ctx context.Context) error {
+func (p *prune) sumSizes(ctx context.Context) error {
 	p.sizes = map[string]int64{}
 	return p.s.List(ctx, objects, func(o Object) error {
 		p.sizes[o.Name] = o.Size
@@ -328,7 +328,7 @@ func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
 	}
 	slices.Sort(m.Objects)
 	if !p.o.NoBackups {
-		return put(ctx, p.s, newMark(), markMagic, &m)
+		return putDocument(ctx, p.s, newMark(), markMagic, &m)
 	}
 	for _, object := range m.Objects {
 		if err := p.delete(ctx, object); err != nil {
@@ -361,7 +361,7 @@ func readMark(ctx context.Context, s Store, name string) (m mark, err error) {
 		return mark{}, nil
 	}
 	if err == nil {
-		err = decode(name, markMagic, p, &m)
+		err = decodeDocument(name, markMagic, p, &m)
 	}
 	if err != nil {
 		return mark{}, err

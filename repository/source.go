@@ -61,7 +61,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.removeSource())
 		}
 	}()
 	if err := s.clear(); err != nil {
@@ -120,8 +120,8 @@ func (s *source) clear() error {
 	return s.fs.Remove(s.dir)
 }
 
-// close removes the checkpoint, and the scratch directory if there is nothing else in it.
-func (s *source) close() error {
+// removeSource removes the checkpoint, and the scratch directory if there is nothing else in it.
+func (s *source) removeSource() error {
 	var err error
 	if s.copy != nil {
 		err = s.copy.Close()
@@ -134,13 +134,13 @@ func (s *source) close() error {
 	return errors.Join(err, cleared, s.lock.Close())
 }
 
-// path returns the path of a file of the checkpoint.
-func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
+// filePath returns the path of a file of the checkpoint.
+func (s *source) filePath(name string) string { return filepath.Join(s.dir, name) }
 
 // reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed
 // since they were read before.
 func (s *source) reader(f *file) (*fileReader, error) {
-	r, err := s.steady.Open(s.path(f.Name))
+	r, err := s.steady.Open(s.filePath(f.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ const endBytes = 4 << 10
 // content by checksums of checksums. It tells the file from others of the same name: a copy of a
 // store gives the same numbers to other files.
 func (s *source) ends(f *file) (err error) {
-	r, err := s.fs.Open(s.path(f.Name))
+	r, err := s.fs.Open(s.filePath(f.Name))
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func Verify(ctx context.Context, s Store, o VerifyOptions, report func(*brock.Co
 		return Verified{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	v := &verify{s: s, o: o, tell: report}
-	err := v.all(ctx)
+	err := v.verifyBackup(ctx)
 	if v.first != nil {
 		return v.found, v.first
 	}
@@ -57,7 +57,7 @@ type verify struct {
 	files []*file             // one for each object that is named
 }
 
-func (v *verify) report(c *brock.CorruptionError) {
+func (v *verify) reportDamage(c *brock.CorruptionError) {
 	if v.first == nil {
 		v.first = c
 	}
@@ -66,7 +66,7 @@ func (v *verify) report(c *brock.CorruptionError) {
 	}
 }
 
-func (v *verify) all(ctx context.Context) error {
+func (v *verify) verifyBackup(ctx context.Context) error {
 	if err := v.indexes(ctx); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (v *verify) all(ctx context.Context) error {
 	}
 	done := int64(0)
 	for _, f := range v.files {
-		if err := v.file(ctx, f, sizes); err != nil {
+		if err := v.verifyObject(ctx, f, sizes); err != nil {
 			return err
 		}
 		done += f.Size
@@ -119,7 +119,7 @@ func (v *verify) indexes(ctx context.Context) error {
 		var c *brock.CorruptionError
 		switch {
 		case errors.As(err, &c):
-			v.report(c)
+			v.reportDamage(c)
 			continue
 		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
 			continue // removed meanwhile
@@ -138,8 +138,8 @@ func (v *verify) indexes(ctx context.Context) error {
 	return nil
 }
 
-// file verifies an object. Sizes are those that were listed.
-func (v *verify) file(ctx context.Context, f *file, sizes map[string]int64) error {
+// verifyObject verifies an object. Sizes are those that were listed.
+func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int64) error {
 	size, there := sizes[f.Object]
 	var err error
 	switch {
@@ -159,7 +159,7 @@ func (v *verify) file(ctx context.Context, f *file, sizes map[string]int64) erro
 		return err
 	}
 	c.Reason += fmt.Sprintf("; %s of %d backups, the newest of them %s, can't be restored without it", f.Name, len(users), users[len(users)-1])
-	v.report(c)
+	v.reportDamage(c)
 	return nil
 }
 

@@ -70,8 +70,8 @@ type nameChange struct {
 	node memNode
 }
 
-// put changes what a name means.
-func (d *memDir) put(seq uint64, name string, n memNode) {
+// putNode changes what a name means.
+func (d *memDir) putNode(seq uint64, name string, n memNode) {
 	setName(d.entries, name, n)
 	d.pending = append(d.pending, nameChange{seq, name, n})
 }
@@ -87,8 +87,8 @@ func setName(names map[string]memNode, name string, n memNode) {
 // clean returns the one form of a name that the maps of a Mem use.
 func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 
-// find returns what a clean name means.
-func (m *Mem) find(name string) memNode {
+// findNode returns what a clean name means.
+func (m *Mem) findNode(name string) memNode {
 	if m.held != nil {
 		return m.findHeld(name)
 	}
@@ -137,7 +137,7 @@ func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
 		if held.held[clean(name)] != nil {
 			continue
 		}
-		d := whole.find(clean(name)).dir
+		d := whole.findNode(clean(name)).dir
 		if d == nil {
 			return nil, pathError("open", name, fs.ErrNotExist)
 		}
@@ -163,14 +163,14 @@ func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
 	if base == "" {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
-	d := m.find(path.Clean(dir)).dir
+	d := m.findNode(path.Clean(dir)).dir
 	if d == nil {
 		return nil, "", pathError(op, name, m.absent())
 	}
 	return d, base, nil
 }
 
-func (m *Mem) next() uint64 { m.seq++; return m.seq }
+func (m *Mem) nextSeq() uint64 { m.seq++; return m.seq }
 
 // Create implements FS.
 func (m *Mem) Create(name string) (File, error) {
@@ -184,20 +184,20 @@ func (m *Mem) Create(name string) (File, error) {
 		return nil, pathError("create", name, fs.ErrExist)
 	}
 	f := &memFile{}
-	d.put(m.next(), base, memNode{file: f})
+	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return m.handle(name, f, true), nil
 }
 
 // Open implements FS.
-func (m *Mem) Open(name string) (File, error) { return m.open(name, false) }
+func (m *Mem) Open(name string) (File, error) { return m.openNode(name, false) }
 
 // OpenReadWrite implements FS.
-func (m *Mem) OpenReadWrite(name string) (File, error) { return m.open(name, true) }
+func (m *Mem) OpenReadWrite(name string) (File, error) { return m.openNode(name, true) }
 
-func (m *Mem) open(name string, write bool) (File, error) {
+func (m *Mem) openNode(name string, write bool) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.find(clean(name)); {
+	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
 		return m.handle(name, n.file, write), nil
 	case n.dir != nil:
@@ -221,7 +221,7 @@ func (m *Mem) Remove(name string) error {
 	if n.dir != nil && len(n.dir.entries) > 0 {
 		return pathError("remove", name, errors.New("directory not empty"))
 	}
-	d.put(m.next(), base, memNode{})
+	d.putNode(m.nextSeq(), base, memNode{})
 	return nil
 }
 
@@ -248,9 +248,9 @@ func (m *Mem) Rename(from, to string) error {
 		return pathError("rename", to, fs.ErrInvalid)
 	}
 	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
-	seq := m.next()
-	toDir.put(seq, toBase, n)
-	fromDir.put(seq, fromBase, memNode{})
+	seq := m.nextSeq()
+	toDir.putNode(seq, toBase, n)
+	fromDir.putNode(seq, fromBase, memNode{})
 	return nil
 }
 
@@ -258,7 +258,7 @@ func (m *Mem) Rename(from, to string) error {
 func (m *Mem) Link(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.find(clean(from)).file
+	f := m.findNode(clean(from)).file
 	if f == nil {
 		return pathError("link", from, m.absent())
 	}
@@ -270,7 +270,7 @@ func (m *Mem) Link(from, to string) error {
 		return pathError("link", to, fs.ErrExist)
 	}
 	m.linked = true
-	d.put(m.next(), base, memNode{file: f})
+	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (m *Mem) Link(from, to string) error {
 func (m *Mem) Clone(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.find(clean(from)).file
+	f := m.findNode(clean(from)).file
 	if f == nil {
 		return pathError("clone", from, m.absent())
 	}
@@ -295,8 +295,8 @@ func (m *Mem) Clone(from, to string) error {
 	}
 	p := make([]byte, f.now.size)
 	f.now.readAt(p, 0)
-	d.put(m.next(), base, memNode{file: copied})
-	copied.write(m.next(), p, 0)
+	d.putNode(m.nextSeq(), base, memNode{file: copied})
+	copied.writeAt(m.nextSeq(), p, 0)
 	return nil
 }
 
@@ -305,7 +305,7 @@ func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.held != nil {
-		if m.find(clean(dir)).dir == nil {
+		if m.findNode(clean(dir)).dir == nil {
 			return pathError("mkdir", dir, m.absent())
 		}
 		return nil
@@ -321,7 +321,7 @@ func (m *Mem) MkdirAll(dir string) error {
 		}
 		if n.dir == nil {
 			n.dir = newMemDir()
-			d.put(m.next(), part, n)
+			d.putNode(m.nextSeq(), part, n)
 		}
 		d = n.dir
 	}
@@ -332,7 +332,7 @@ func (m *Mem) MkdirAll(dir string) error {
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	d := m.find(clean(dir)).dir
+	d := m.findNode(clean(dir)).dir
 	if d == nil {
 		return nil, pathError("list", dir, m.absent())
 	}
@@ -343,7 +343,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	switch n := m.find(clean(name)); {
+	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
 		return Info{Size: n.file.now.size, file: n.file}, nil
 	case n.dir != nil:
@@ -352,11 +352,11 @@ func (m *Mem) Stat(name string) (Info, error) {
 	return Info{}, pathError("stat", name, m.absent())
 }
 
-// walk calls fn with the file of each name.
-func (d *memDir) walk(fn func(*memFile)) {
+// eachFile calls fn with the file of each name.
+func (d *memDir) eachFile(fn func(*memFile)) {
 	for _, n := range d.entries {
 		if n.dir != nil {
-			n.dir.walk(fn)
+			n.dir.eachFile(fn)
 		} else {
 			fn(n.file)
 		}
@@ -367,7 +367,7 @@ func (d *memDir) walk(fn func(*memFile)) {
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.find(clean(dir)).dir
+	d := m.findNode(clean(dir)).dir
 	if d == nil {
 		return pathError("syncdir", dir, m.absent())
 	}
@@ -385,7 +385,7 @@ func (m *Mem) SyncDir(dir string) error {
 func (m *Mem) DropUnsynced(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.find(clean(name)); {
+	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
 		n.file.dropUnsynced()
 	case n.dir != nil:
@@ -397,10 +397,10 @@ func (m *Mem) DropUnsynced(name string) {
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.find(clean(dir)).dir == nil {
+	if m.findNode(clean(dir)).dir == nil {
 		return -1, pathError("free", dir, m.absent())
 	}
-	return m.free(), nil
+	return m.freeBytes(), nil
 }
 
 // memLocks are the holders of a directory's lock.
@@ -437,14 +437,14 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	}
 	if n.file == nil {
 		n.file = &memFile{}
-		d.put(m.next(), base, n)
+		d.putNode(m.nextSeq(), base, n)
 	}
 	if owner == "" {
 		owner = "this process"
 	}
 	l.exclusive, l.owner = true, owner
-	n.file.resize(m.next(), 0)
-	n.file.write(m.next(), []byte(owner+"\n"), 0)
+	n.file.setSize(m.nextSeq(), 0)
+	n.file.writeAt(m.nextSeq(), []byte(owner+"\n"), 0)
 	return &memLock{m: m, dir: d, file: n.file}, nil
 }
 
@@ -469,7 +469,7 @@ func (l *memLock) Close() error {
 		held.shared--
 	} else {
 		held.exclusive, held.owner = false, ""
-		l.file.resize(l.m.next(), 0)
+		l.file.setSize(l.m.nextSeq(), 0)
 	}
 	if held.shared == 0 && !held.exclusive {
 		delete(l.m.locks, l.dir)

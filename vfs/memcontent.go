@@ -37,8 +37,8 @@ func (c *content) share(i int) *[chunkSize]byte {
 	return c.chunks[i].data
 }
 
-// set makes data, which other contents share, chunk i.
-func (c *content) set(i int, data *[chunkSize]byte) {
+// shareChunk makes data, which other contents share, chunk i.
+func (c *content) shareChunk(i int, data *[chunkSize]byte) {
 	if i >= len(c.chunks) {
 		if data == nil {
 			return
@@ -88,7 +88,7 @@ func (c *content) readAt(p []byte, off int64) int {
 // apply makes a change.
 func (c *content) apply(ch *change) {
 	if ch.resize {
-		c.resize(ch.size)
+		c.setSize(ch.size)
 		return
 	}
 	for _, p := range ch.pieces {
@@ -97,16 +97,16 @@ func (c *content) apply(ch *change) {
 		}
 		// Whole chunks are shared with the change, not copied.
 		if p.from == 0 && len(p.data) == chunkSize {
-			c.set(p.chunk, (*[chunkSize]byte)(p.data))
+			c.shareChunk(p.chunk, (*[chunkSize]byte)(p.data))
 		} else {
 			copy(c.writable(p.chunk)[p.from:], p.data)
 		}
-		c.size = max(c.size, p.end())
+		c.size = max(c.size, p.endOffset())
 	}
 }
 
-// resize sets the size, and makes the bytes beyond it zeros.
-func (c *content) resize(size int64) {
+// setSize sets the size, and makes the bytes beyond it zeros.
+func (c *content) setSize(size int64) {
 	c.size = size
 	if keep := (size + chunkSize - 1) / chunkSize; int64(len(c.chunks)) > keep {
 		clear(c.chunks[keep:])
@@ -133,10 +133,10 @@ func (c *content) flatten() []byte {
 	return flat
 }
 
-// leave copies the chunks whose memory is that of a flat.
-func (c *content) leave(m *flat) {
+// copyShared copies the chunks whose memory is that of a flat.
+func (c *content) copyShared(m *flat) {
 	for i := range c.chunks {
-		if k := &c.chunks[i]; m.has(i, k.data) {
+		if k := &c.chunks[i]; m.ownsChunk(i, k.data) {
 			own := *k.data
 			*k = chunk{data: &own, own: true}
 		}
@@ -158,7 +158,7 @@ type piece struct {
 	data  []byte
 }
 
-func (p *piece) end() int64 {
+func (p *piece) endOffset() int64 {
 	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
 }
 

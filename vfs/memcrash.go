@@ -110,7 +110,7 @@ func (c *crash) chooseMoment(root *memDir) {
 func (c *crash) node(n memNode) memNode {
 	switch {
 	case n.file != nil:
-		return memNode{file: c.file(n.file)}
+		return memNode{file: c.crashFile(n.file)}
 	case n.dir != nil:
 		return memNode{dir: c.dir(n.dir)}
 	}
@@ -212,7 +212,7 @@ func (c *crash) upTo(n int) int {
 	return c.rng.IntN(n + 1)
 }
 
-func (c *crash) file(f *memFile) *memFile {
+func (c *crash) crashFile(f *memFile) *memFile {
 	if done := c.files[f]; done != nil {
 		return done
 	}
@@ -303,7 +303,7 @@ func (c *crash) chaos(left *content, pending []change) {
 			}
 		}
 	}
-	left.resize(size)
+	left.setSize(size)
 }
 
 // applyTo makes the part of the change that is in sector s of block k.

@@ -29,18 +29,18 @@ type flat struct {
 	users int    // mappings that are not closed
 }
 
-// has reports whether the memory of chunk i is the flat's.
-func (f *flat) has(i int, data *[chunkSize]byte) bool {
+// ownsChunk reports whether the memory of chunk i is the flat's.
+func (f *flat) ownsChunk(i int, data *[chunkSize]byte) bool {
 	return data != nil && (i+1)*chunkSize <= len(f.data) && data == (*[chunkSize]byte)(f.data[i*chunkSize:])
 }
 
-// write writes p at off.
-func (f *memFile) write(seq uint64, p []byte, off int64) {
+// writeAt writes p at off.
+func (f *memFile) writeAt(seq uint64, p []byte, off int64) {
 	f.change(change{seq: seq, pieces: cut(p, off)})
 }
 
-// resize sets the size.
-func (f *memFile) resize(seq uint64, size int64) {
+// setSize sets the size.
+func (f *memFile) setSize(seq uint64, size int64) {
 	f.change(change{seq: seq, resize: true, size: size})
 }
 
@@ -72,8 +72,8 @@ func (f *memFile) show(c *change) {
 // detach gives the contents memory of their own in place of what is mapped.
 func (f *memFile) detach() {
 	for _, m := range f.maps {
-		f.now.leave(m)
-		f.durable.leave(m)
+		f.now.copyShared(m)
+		f.durable.copyShared(m)
 	}
 }
 
@@ -83,20 +83,20 @@ func (f *memFile) sync() {
 	for i := range f.pending {
 		c := &f.pending[i]
 		if c.resize {
-			f.durable.resize(c.size)
+			f.durable.setSize(c.size)
 			continue
 		}
 		for j := range c.pieces {
 			p := &c.pieces[j]
-			f.durable.set(p.chunk, f.now.share(p.chunk))
-			f.durable.size = max(f.durable.size, p.end())
+			f.durable.shareChunk(p.chunk, f.now.share(p.chunk))
+			f.durable.size = max(f.durable.size, p.endOffset())
 		}
 	}
 	f.pending = nil
 	// A chunk may also have bytes beyond the size: those of a later write before a resize, or of a
 	// change that was dropped. The resize makes them zeros.
 	if limit := f.durable.size; f.dropped || limit != f.now.size {
-		f.durable.resize(limit)
+		f.durable.setSize(limit)
 	}
 }
 
@@ -124,8 +124,8 @@ func (m *Mem) handle(name string, f *memFile, write bool) *memHandle {
 
 func (h *memHandle) Name() string { return h.name }
 
-// check reports why a call can't be served; the mutex is held.
-func (h *memHandle) check(op string, write bool, off int64) error {
+// checkOpen reports why a call can't be served; the mutex is held.
+func (h *memHandle) checkOpen(op string, write bool, off int64) error {
 	switch {
 	case h.closed:
 		return pathError(op, h.name, fs.ErrClosed)
@@ -137,8 +137,8 @@ func (h *memHandle) check(op string, write bool, off int64) error {
 	return nil
 }
 
-// fits returns an error for a range that ends beyond maxMemFile.
-func (h *memHandle) fits(op string, off, n int64) error {
+// checkRange returns an error for a range that ends beyond maxMemFile.
+func (h *memHandle) checkRange(op string, off, n int64) error {
 	if off > maxMemFile || n > maxMemFile-off {
 		return pathError(op, h.name, errors.New("file too large"))
 	}
@@ -148,7 +148,7 @@ func (h *memHandle) fits(op string, off, n int64) error {
 func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	h.m.mu.RLock()
 	defer h.m.mu.RUnlock()
-	if err := h.check("read", false, off); err != nil {
+	if err := h.checkOpen("read", false, off); err != nil {
 		return 0, err
 	}
 	n := h.f.now.readAt(p, off)
@@ -165,20 +165,20 @@ func (h *memHandle) WriteAt(p []byte, off int64) (int, error) {
 func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("write", true, off); err != nil {
+	if err := h.checkOpen("write", true, off); err != nil {
 		return 0, err
 	}
 	joined := slices.Concat(bufs...)
 	if len(joined) == 0 {
 		return 0, nil
 	}
-	if err := h.fits("write", off, int64(len(joined))); err != nil {
+	if err := h.checkRange("write", off, int64(len(joined))); err != nil {
 		return 0, err
 	}
 	// On a full disk, write what fits: a short write, as systems do.
 	fit := min(int64(len(joined)), max(0, h.m.grows(h.f)-off))
 	if fit > 0 {
-		h.f.write(h.m.next(), joined[:fit], off)
+		h.f.writeAt(h.m.nextSeq(), joined[:fit], off)
 	}
 	if fit < int64(len(joined)) {
 		return int(fit), pathError("write", h.name, errMemFull)
@@ -189,33 +189,33 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 func (h *memHandle) Truncate(size int64) error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("truncate", true, size); err != nil {
+	if err := h.checkOpen("truncate", true, size); err != nil {
 		return err
 	}
-	if err := h.fits("truncate", size, 0); err != nil {
+	if err := h.checkRange("truncate", size, 0); err != nil {
 		return err
 	}
 	if size > h.f.now.size && size > h.m.grows(h.f) {
 		return pathError("truncate", h.name, errMemFull)
 	}
-	h.f.resize(h.m.next(), size)
+	h.f.setSize(h.m.nextSeq(), size)
 	return nil
 }
 
 func (h *memHandle) Preallocate(off, n int64) error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("preallocate", true, min(off, n)); err != nil {
+	if err := h.checkOpen("preallocate", true, min(off, n)); err != nil {
 		return err
 	}
-	if err := h.fits("preallocate", off, n); err != nil {
+	if err := h.checkRange("preallocate", off, n); err != nil {
 		return err
 	}
 	if off+n > h.f.now.size {
 		if off+n > h.m.grows(h.f) {
 			return pathError("preallocate", h.name, errMemFull)
 		}
-		h.f.resize(h.m.next(), off+n)
+		h.f.setSize(h.m.nextSeq(), off+n)
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (h *memHandle) Preallocate(off, n int64) error {
 func (h *memHandle) Sync() error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("sync", false, 0); err != nil {
+	if err := h.checkOpen("sync", false, 0); err != nil {
 		return err
 	}
 	h.f.sync()
@@ -249,7 +249,7 @@ func (h *memHandle) DropUnsynced() {
 func (h *memHandle) Size() (int64, error) {
 	h.m.mu.RLock()
 	defer h.m.mu.RUnlock()
-	if err := h.check("size", false, 0); err != nil {
+	if err := h.checkOpen("size", false, 0); err != nil {
 		return 0, err
 	}
 	return h.f.now.size, nil
@@ -258,7 +258,7 @@ func (h *memHandle) Size() (int64, error) {
 func (h *memHandle) Map(size int64) (Mapping, error) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("map", false, size); err != nil {
+	if err := h.checkOpen("map", false, size); err != nil {
 		return nil, err
 	}
 	// A file that may still grow would be made one piece of memory again and again.
@@ -288,7 +288,7 @@ func (f *memFile) flatten() []byte {
 	flat := f.now.flatten()
 	for i, c := range f.durable.chunks {
 		if i < len(old.chunks) && c.data != nil && c.data == old.chunks[i].data {
-			f.durable.set(i, f.now.share(i))
+			f.durable.shareChunk(i, f.now.share(i))
 		}
 	}
 	return flat
@@ -297,7 +297,7 @@ func (f *memFile) flatten() []byte {
 func (h *memHandle) Close() error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("close", false, 0); err != nil {
+	if err := h.checkOpen("close", false, 0); err != nil {
 		return err
 	}
 	h.closed = true

@@ -15,14 +15,14 @@ func OS() FS { return osFS{} }
 type osFS struct{ held *osDirs }
 
 func (f osFS) Create(name string) (File, error) {
-	return f.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	return f.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
-func (f osFS) Open(name string) (File, error) { return f.open(name, os.O_RDONLY) }
+func (f osFS) Open(name string) (File, error) { return f.openFile(name, os.O_RDONLY) }
 
-func (f osFS) OpenReadWrite(name string) (File, error) { return f.open(name, os.O_RDWR) }
+func (f osFS) OpenReadWrite(name string) (File, error) { return f.openFile(name, os.O_RDWR) }
 
-func (f osFS) open(name string, flag int) (File, error) {
+func (f osFS) openFile(name string, flag int) (File, error) {
 	file, err := f.openRegular(name, flag)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ const openTries = 100
 // another file while it was opened, it tries again: a file may have taken its place, and overlayfs
 // gives a file with several names another inode when it is first opened for writing.
 func (f osFS) openRegular(name string, flag int) (*os.File, error) {
-	at, err := f.place("open", name)
+	at, err := f.placeOf("open", name)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (p place) openRegular(name string, flag int) (file *os.File, moved bool, er
 	case err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
 		return nil, false, err
 	}
-	if file, err = p.open(flag | openFlags); err != nil {
+	if file, err = p.openAt(flag | openFlags); err != nil {
 		return nil, false, err
 	}
 	is, err := file.Stat()
@@ -81,19 +81,19 @@ func (p place) openRegular(name string, flag int) (file *os.File, moved bool, er
 }
 
 func (f osFS) Remove(name string) error {
-	at, err := f.place("remove", name)
+	at, err := f.placeOf("remove", name)
 	if err != nil {
 		return err
 	}
-	return at.remove()
+	return at.removeFile()
 }
 
 func (f osFS) Rename(from, to string) error {
-	a, err := f.place("rename", from)
+	a, err := f.placeOf("rename", from)
 	if err != nil {
 		return err
 	}
-	b, err := f.place("rename", to)
+	b, err := f.placeOf("rename", to)
 	if err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func (f osFS) Rename(from, to string) error {
 }
 
 func (f osFS) Link(from, to string) error {
-	a, err := f.place("link", from)
+	a, err := f.placeOf("link", from)
 	if err != nil {
 		return err
 	}
-	b, err := f.place("link", to)
+	b, err := f.placeOf("link", to)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (f osFS) stat(name string) (fs.FileInfo, error) {
 	if d, err := f.held.dir("stat", name); err == nil {
 		return d.self.Stat()
 	}
-	at, err := f.held.place("stat", name)
+	at, err := f.held.placeOf("stat", name)
 	if err != nil {
 		return nil, err
 	}

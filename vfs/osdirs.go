@@ -76,7 +76,7 @@ func (h *osDirs) dir(op, name string) (*osDir, error) {
 	return nil, pathError(op, name, fs.ErrNotExist)
 }
 
-func (h *osDirs) place(op, name string) (place, error) {
+func (h *osDirs) placeOf(op, name string) (place, error) {
 	name = filepath.Clean(name)
 	d := h.byName[filepath.Dir(name)]
 	if d == nil {
@@ -120,11 +120,11 @@ type place struct {
 	dir  *osDir // may be nil
 }
 
-func (f osFS) place(op, name string) (place, error) {
+func (f osFS) placeOf(op, name string) (place, error) {
 	if f.held == nil {
 		return place{path: name}, nil
 	}
-	return f.held.place(op, name)
+	return f.held.placeOf(op, name)
 }
 
 func (p place) base() string { return filepath.Base(p.path) }
@@ -146,7 +146,7 @@ func (p place) lstat() (fs.FileInfo, error) {
 	return i, p.named(err)
 }
 
-func (p place) open(flag int) (*os.File, error) {
+func (p place) openAt(flag int) (*os.File, error) {
 	if p.dir == nil {
 		return os.OpenFile(p.path, flag, 0o600)
 	}
@@ -154,7 +154,7 @@ func (p place) open(flag int) (*os.File, error) {
 	return f, p.named(err)
 }
 
-func (p place) remove() error {
+func (p place) removeFile() error {
 	if p.dir == nil {
 		return os.Remove(p.path)
 	}

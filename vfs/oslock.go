@@ -30,7 +30,7 @@ func (f osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
 		err = l.lockFile(f, name, owner)
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.releaseLock())
 	}
 	return l, nil
 }
@@ -143,12 +143,12 @@ func (l *osLock) Close() error {
 	if l.dir == nil && l.file == nil {
 		return fs.ErrClosed
 	}
-	return l.release()
+	return l.releaseLock()
 }
 
-// release removes the name first, so that nobody reads the name of a holder that has
+// releaseLock removes the name first, so that nobody reads the name of a holder that has
 // left; if that fails, the next holder overwrites it.
-func (l *osLock) release() (err error) {
+func (l *osLock) releaseLock() (err error) {
 	if l.file != nil {
 		if !l.shared {
 			_ = l.file.Truncate(0)

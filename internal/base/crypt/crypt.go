@@ -195,19 +195,19 @@ func newScratch(u Unit, offset int64, attempt uint32, data []byte) *scratch {
 	return s
 }
 
-func (s *scratch) free() {
+func (s *scratch) giveBack() {
 	if cap(s.data) <= maxScratch {
 		scratches.Put(s)
 	}
 }
 
-// encrypt writes the ciphertext of text to dst and returns the tag. dst must be as long as text,
+// sealUnit writes the ciphertext of text to dst and returns the tag. dst must be as long as text,
 // with a capacity of TagSize bytes more. These bytes are used meanwhile, and restored.
-func (s *sealer) encrypt(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
+func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
 	a := newScratch(u, offset, attempt, data)
-	defer a.free()
+	defer a.giveBack()
 	if invariant.Enabled {
-		used.note(&s.key, &a.nonce)
+		used.noteNonce(&s.key, &a.nonce)
 	}
 	n := len(text)
 	if n == 0 {
@@ -221,27 +221,27 @@ func (s *sealer) encrypt(dst, text []byte, u Unit, offset int64, attempt uint32,
 	return tag
 }
 
-// decrypt writes the text of b to dst. dst must be as long as b, or be b. b must have a capacity
+// openUnit writes the text of b to dst. dst must be as long as b, or be b. b must have a capacity
 // of TagSize bytes more. These bytes are used meanwhile, and restored.
-func (s *sealer) decrypt(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
+func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
 	a := newScratch(u, offset, attempt, data)
-	defer a.free()
+	defer a.giveBack()
 	n := len(b)
 	if n == 0 {
 		a.tag = *tag
 		_, err := s.aead.Open(nil, a.nonce[:], a.tag[:], a.data)
-		return fits(err)
+		return asTagError(err)
 	}
 	whole := b[:n+TagSize]
 	kept := Tag(whole[n:])
 	copy(whole[n:], tag[:])
 	_, err := s.aead.Open(dst[:0], a.nonce[:], whole, a.data)
 	copy(whole[n:], kept[:])
-	return fits(err)
+	return asTagError(err)
 }
 
-// fits turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
-func fits(err error) error {
+// asTagError turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
+func asTagError(err error) error {
 	if err != nil {
 		return ErrTag
 	}

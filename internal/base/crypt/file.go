@@ -47,7 +47,7 @@ func (e *Encrypter) Encrypt(dst, text []byte, u Unit, offset int64, data []byte)
 	if offset < e.from || offset >= e.end || int64(len(text)) > e.end-offset {
 		return Tag{}, fmt.Errorf("encrypt: %d bytes at %d are outside of %d to %d", len(text), offset, e.from, e.end)
 	}
-	return e.s.encrypt(dst, text, u, offset, e.attempt, data), nil
+	return e.s.sealUnit(dst, text, u, offset, e.attempt, data), nil
 }
 
 // Decrypter decrypts one life of one file. Any number of goroutines may use it.
@@ -60,5 +60,5 @@ type Decrypter struct {
 // touch them meanwhile. A tag that doesn't fit is ErrTag, and dst is zeros then. It
 // doesn't allocate.
 func (d *Decrypter) Decrypt(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
-	return d.s.decrypt(dst, b, tag, u, offset, attempt, data)
+	return d.s.openUnit(dst, b, tag, u, offset, attempt, data)
 }

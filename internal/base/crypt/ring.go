@@ -102,16 +102,16 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 		case k != nil:
 			return k, nil
 		case others == nil:
-			return r.ask(id)
+			return r.askProvider(id)
 		}
 		// If the other call failed, this one asks again: the reason may concern only that call.
 		<-others
 	}
 }
 
-// ask calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
+// askProvider calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
 // panics, so that no other call waits forever.
-func (r *Ring) ask(id ID) (answer *DataKey, err error) {
+func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -144,8 +144,8 @@ func (r *Ring) draw() (*DataKey, Life, error) {
 	return k, l, err
 }
 
-// find returns the data key of a life that was read from a file.
-func (r *Ring) find(l Life) (*DataKey, error) {
+// findDataKey returns the data key of a life that was read from a file.
+func (r *Ring) findDataKey(l Life) (*DataKey, error) {
 	k, err := r.key(l.Key)
 	if err == nil && k.Cipher != l.Cipher {
 		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, l.Cipher, k.Cipher)
@@ -172,7 +172,7 @@ func (r *Ring) New(f File) (*Encrypter, Life, error) {
 // Open returns what decrypts the life l of f. Its error is that of the Ring's unwrap, or
 // wraps ErrTag if l can't be right.
 func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
-	k, err := r.find(l)
+	k, err := r.findDataKey(l)
 	if err != nil {
 		return nil, err
 	}
@@ -202,13 +202,13 @@ func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data 
 	if err != nil {
 		return Tag{}, Life{}, err
 	}
-	return s.encrypt(dst, text, u, 0, 0, data), l, nil
+	return s.sealUnit(dst, text, u, 0, 0, data), l, nil
 }
 
 // DecryptOnce decrypts what EncryptOnce made. dst, text and tag are as for
 // Decrypter.Decrypt, and so is ErrTag; other errors are those of Open.
 func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, offset int64, data []byte) error {
-	k, err := r.find(l)
+	k, err := r.findDataKey(l)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, o
 	if err != nil {
 		return err
 	}
-	return s.decrypt(dst, text, tag, u, 0, 0, data)
+	return s.openUnit(dst, text, tag, u, 0, 0, data)
 }
 
 func (k *DataKey) unitSealer(f File, l Life, offset int64) (sealer, error) {

@@ -123,7 +123,7 @@ func (d *Writer) lines(off, n int, comment string) {
 	}
 	for end := off + n; off < end; comment = "" {
 		// A page of zeros is one line, so that the rest can be found.
-		if z := zeros(d.data[off:end]); z >= minZeros {
+		if z := countZeros(d.data[off:end]); z >= minZeros {
 			if comment == "" {
 				comment = "zeros"
 			}
@@ -133,7 +133,7 @@ func (d *Writer) lines(off, n int, comment string) {
 		}
 		m := min(perLine, end-off)
 		for i := 1; i < m; i++ { // let a run of zeros start its own line
-			if zeros(d.data[off+i:end]) >= minZeros {
+			if countZeros(d.data[off+i:end]) >= minZeros {
 				m = i
 			}
 		}
@@ -155,5 +155,5 @@ func (d *Writer) printf(format string, args ...any) {
 	}
 }
 
-// zeros returns how many zero bytes p starts with.
-func zeros(p []byte) int { return len(p) - len(bytes.TrimLeft(p, "\x00")) }
+// countZeros returns how many zero bytes p starts with.
+func countZeros(p []byte) int { return len(p) - len(bytes.TrimLeft(p, "\x00")) }

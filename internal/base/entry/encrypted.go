@@ -77,7 +77,7 @@ func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
 	if len(src) == 0 || isShort(src) {
 		return DecodeNext(src, before)
 	}
-	if err = r.decode(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
+	if err = r.decodeFrom(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
 		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
 	}
 	*before = r.Version
@@ -228,7 +228,7 @@ func DecryptHead(dst, src []byte, d *crypt.Decrypter, offset int64) (x Encrypted
 	copy(dst, dst[clearSize:16])
 	clear(dst[8:16])
 	x.Clear = c
-	if err := x.Record.decode(dst, math.MaxInt, true); err != nil {
+	if err := x.Record.decodeFrom(dst, math.MaxInt, true); err != nil {
 		return x, err
 	}
 	start, value := x.valueStart, x.ValueSize

@@ -255,7 +255,7 @@ func DecodeRecord(src []byte) (r Record, err error) {
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
 	} else {
-		err = r.decode(src, uint64(len(src)), false)
+		err = r.decodeFrom(src, uint64(len(src)), false)
 	}
 	return r, err
 }
@@ -271,7 +271,7 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 		}
 		r.Version = *before
 	} else {
-		err = r.decode(src, uint64(len(src)), false)
+		err = r.decodeFrom(src, uint64(len(src)), false)
 		*before = r.Version
 	}
 	return r, err
@@ -280,14 +280,14 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 // DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,
 // of which src has all that comes before the value. Value is nil; ValueSize is its length.
 func DecodeHead(src []byte, size int) (r Record, err error) {
-	err = r.decode(src, uint64(size), false)
+	err = r.decodeFrom(src, uint64(size), false)
 	return r, err
 }
 
-// decode sets r, which must be zero, to the record with its own checksum at the start of src. The
+// decodeFrom sets r, which must be zero, to the record with its own checksum at the start of src. The
 // record must not be longer than room. With bare, src has no piece table and no value if the
 // value has pieces.
-func (r *Record) decode(src []byte, room uint64, bare bool) error {
+func (r *Record) decodeFrom(src []byte, room uint64, bare bool) error {
 	pos, klen, err := r.decodeHeader(src)
 	if err != nil {
 		return err

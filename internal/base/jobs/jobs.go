@@ -122,7 +122,7 @@ func (p *Pool) startLocked() {
 		if t == nil {
 			return
 		}
-		go p.work(t)
+		go p.runTasks(t)
 	}
 }
 
@@ -174,8 +174,8 @@ func (p *Pool) countLocked(priority Priority, n int) {
 	}
 }
 
-// work runs t and then whatever else may run, until there is nothing.
-func (p *Pool) work(t *Task) {
+// runTasks runs t and then whatever else may run, until there is nothing.
+func (p *Pool) runTasks(t *Task) {
 	// One goroutine runs task after task, and ends when the queue is empty: a quiet
 	// pool has none.
 	for t != nil {

@@ -52,7 +52,7 @@ type header struct {
 
 func (h *header) identity() checksum.Identity { return checksum.New(h.uuid, kind, 0) }
 
-func (h *header) encode() []byte {
+func (h *header) encodeHeader() []byte {
 	p := make([]byte, headerSize)
 	version := uint16(formatVersion)
 	if !h.life.IsZero() {
@@ -141,7 +141,7 @@ type record struct {
 	length uint32 // bytes that it stands for
 }
 
-func (r *record) encode(p []byte, id checksum.Identity, off int64, payload uint32) {
+func (r *record) encodeHead(p []byte, id checksum.Identity, off int64, payload uint32) {
 	clear(p[:recordSize])
 	binary.LittleEndian.PutUint32(p[4:], payload)
 	p[8], p[9] = byte(r.kind), byte(r.codec)
@@ -156,7 +156,7 @@ func decodeRecord(p []byte, id checksum.Identity, off int64) (r record, payload 
 		return r, 0, errs.NewCorruption(streamName, off, "record: checksum %#x, want %#x", got, want)
 	}
 	r = record{recordKind(p[8]), codec.Codec(p[9]), binary.LittleEndian.Uint32(p[12:]), binary.LittleEndian.Uint32(p[16:])}
-	err = r.check()
+	err = r.checkLengths()
 	if err == nil && p[10]|p[11]|p[20]|p[21]|p[22]|p[23] != 0 {
 		err = errStream("reserved bytes")
 	}
@@ -176,8 +176,8 @@ var lengths = map[recordKind]struct{ least, most uint32 }{
 	keysRecord:   {1, pieceBytes},
 }
 
-// check compares the lengths with what the kind allows.
-func (r *record) check() error {
+// checkLengths compares the lengths with what the kind allows.
+func (r *record) checkLengths() error {
 	allowed, ok := lengths[r.kind]
 	ok = ok && r.length >= allowed.least && r.length <= allowed.most
 	switch {
@@ -201,8 +201,8 @@ type File struct {
 	Print uint32 // checksum of its first and its last bytes: what tells files of one name apart
 }
 
-// encode returns the payload of a fileRecord. kept says that a stream before has the bytes.
-func (f *File) encode(kept bool) []byte {
+// encodeFile returns the payload of a fileRecord. kept says that a stream before has the bytes.
+func (f *File) encodeFile(kept bool) []byte {
 	p := make([]byte, fileSize)
 	p[0] = byte(f.Name.Kind)
 	if kept {
@@ -223,10 +223,10 @@ func decodeFile(p []byte) (f File, kept bool, err error) {
 	if p[1] > 1 || p[2]|p[3] != 0 {
 		return f, false, errStream("reserved bytes")
 	}
-	return f, p[1] == 1, f.check()
+	return f, p[1] == 1, f.checkFile()
 }
 
-func (f *File) check() error {
+func (f *File) checkFile() error {
 	switch f.Name.Kind {
 	case filename.Journal, filename.Value, filename.Run, filename.Remap:
 		if f.Name.Number != 0 && f.Size >= 0 {
@@ -244,7 +244,7 @@ type ending struct {
 	digest  Digest
 }
 
-func (e *ending) encode() []byte {
+func (e *ending) encodeEnding() []byte {
 	p := make([]byte, endSize)
 	binary.LittleEndian.PutUint64(p, e.files)
 	binary.LittleEndian.PutUint64(p[8:], e.bytes)
@@ -277,8 +277,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// resize returns n bytes, in the memory of p if there is room.
-func resize(p []byte, n int) []byte {
+// withLength returns n bytes, in the memory of p if there is room.
+func withLength(p []byte, n int) []byte {
 	if cap(p) < n {
 		p = make([]byte, n, max(n, pieceBytes))
 	}

@@ -107,7 +107,7 @@ func (i *Info) decodeFiles(w *words) error {
 		f.Name.Number = entry.FileNum(w.number())
 		f.Print = binary.LittleEndian.Uint32(w.fixed(4))
 		f.Size = int64(w.number())
-		if err := f.check(); err != nil || w.short {
+		if err := f.checkFile(); err != nil || w.short {
 			return damaged("list of files")
 		}
 	}

@@ -45,12 +45,12 @@ func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
 	return t
 }
 
-// run sends all files of the plan, and then closes out.
-func (s *sender) run() error {
+// sendFiles sends all files of the plan, and then closes out.
+func (s *sender) sendFiles() error {
 	defer close(s.out)
 	defer s.verify.Close()
 	for _, f := range s.files {
-		if err := s.begin(f); err != nil {
+		if err := s.announceFile(f); err != nil {
 			return err
 		}
 		if f.kept {
@@ -63,8 +63,8 @@ func (s *sender) run() error {
 	return nil
 }
 
-// begin tells the writer that the pieces of a file follow, or that the stream before has it.
-func (s *sender) begin(f *planned) error {
+// announceFile tells the writer that the pieces of a file follow, or that the stream before has it.
+func (s *sender) announceFile(f *planned) error {
 	p, err := s.piece()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *sender) send(to int64) error {
 		if err != nil {
 			return err
 		}
-		p.begins, p.buf = nil, resize(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
+		p.begins, p.buf = nil, withLength(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
 		b := p.buf[recordSize:]
 		if err := pageio.ReadFull(s.file, b, s.sent); err != nil {
 			return err

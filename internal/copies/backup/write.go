@@ -52,13 +52,13 @@ func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*
 	if err := to.files(from, cancel); err != nil {
 		return nil, err
 	}
-	return to.info, to.end()
+	return to.info, to.writeEnding()
 }
 
 // files writes all of the stream but the end record.
 func (w *writer) files(from *sender, cancel func()) (err error) {
 	ended := make(chan error, 1)
-	go func() { ended <- from.run() }()
+	go func() { ended <- from.sendFiles() }()
 	// A writer that panics leaves nothing behind, either.
 	defer func() {
 		cancel()
@@ -66,7 +66,7 @@ func (w *writer) files(from *sender, cancel func()) (err error) {
 			err = reading
 		}
 	}()
-	if err := w.begin(); err != nil {
+	if err := w.writeHeader(); err != nil {
 		return err
 	}
 	for p := range from.out {
@@ -122,16 +122,16 @@ func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Option
 	if s.Ring != nil {
 		t.header.seed = 0
 		t.compress = false // encrypted bytes don't shrink
-		t.enc, t.header.life, err = s.Ring.New(t.header.file())
+		t.enc, t.header.life, err = s.Ring.New(t.header.cryptFile())
 	}
 	t.id = t.header.identity()
 	t.info = &Info{UUID: s.UUID, Version: t.header.version, Milli: s.Milli, Follows: t.header.follows}
 	return t, err
 }
 
-// begin writes the header and the layout.
-func (w *writer) begin() error {
-	p := w.header.encode()
+// writeHeader writes the header and the layout.
+func (w *writer) writeHeader() error {
+	p := w.header.encodeHeader()
 	w.digest.Write(p)
 	if err := w.write(p); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (w *writer) begin() error {
 	if err := w.pieces(layoutRecord, edit); err != nil {
 		return err
 	}
-	w.report()
+	w.reportProgress()
 	return nil
 }
 
@@ -157,21 +157,21 @@ func (w *writer) pieces(kind recordKind, p []byte) (err error) {
 		most -= crypt.TagSize
 	}
 	for part := range slices.Chunk(p, most) {
-		buf := room(part)
+		buf := withRoom(part)
 		if secret {
-			if buf, err = w.encrypt(buf); err != nil {
+			if buf, err = w.encryptPayload(buf); err != nil {
 				return err
 			}
 		}
-		if err := w.record(kind, codec.None, len(buf)-recordSize, buf); err != nil {
+		if err := w.writeRecord(kind, codec.None, len(buf)-recordSize, buf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// room returns a copy of payload with room for the head of a record before it, and for a tag.
-func room(payload []byte) []byte {
+// withRoom returns a copy of payload with room for the head of a record before it, and for a tag.
+func withRoom(payload []byte) []byte {
 	return append(make([]byte, recordSize, recordSize+len(payload)+crypt.TagSize), payload...)
 }
 
@@ -182,7 +182,7 @@ func (w *writer) piece(p *piece) error {
 		if !f.kept {
 			w.info.Sent++
 		}
-		return w.record(fileRecord, codec.None, fileSize, room(f.sent.encode(f.kept)))
+		return w.writeRecord(fileRecord, codec.None, fileSize, withRoom(f.sent.encodeFile(f.kept)))
 	}
 	kind, packing, buf, length := dataRecord, codec.None, p.buf, len(p.buf)-recordSize
 	switch {
@@ -193,10 +193,10 @@ func (w *writer) piece(p *piece) error {
 			packing, buf = codec.Zstd, packed
 		}
 	}
-	err := w.record(kind, packing, length, buf)
+	err := w.writeRecord(kind, packing, length, buf)
 	w.done += int64(length)
 	if w.done%reportBytes < int64(length) || w.done == w.total {
-		w.report()
+		w.reportProgress()
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (w *writer) piece(p *piece) error {
 // reportBytes is how much is sent between two reports of progress.
 const reportBytes = 4 << 20
 
-func (w *writer) report() {
+func (w *writer) reportProgress() {
 	if w.progress != nil {
 		w.progress(Progress{w.done, w.total})
 	}
@@ -222,11 +222,11 @@ func (w *writer) pack(b []byte) []byte {
 	return w.packed[:recordSize+len(z)]
 }
 
-// record writes a record that stands for length bytes. buf has room for its head, and then its
+// writeRecord writes a record that stands for length bytes. buf has room for its head, and then its
 // payload.
-func (w *writer) record(kind recordKind, packing codec.Codec, length int, buf []byte) error {
+func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, buf []byte) error {
 	r := record{kind, packing, uint32(len(buf) - recordSize), uint32(length)}
-	r.encode(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
+	r.encodeHead(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
 	if kind != endRecord {
 		w.digest.Write(buf[:recordSize])
 		w.records++
@@ -234,11 +234,11 @@ func (w *writer) record(kind recordKind, packing codec.Codec, length int, buf []
 	return w.write(buf)
 }
 
-// end ends the stream.
-func (w *writer) end() error {
+// writeEnding ends the stream.
+func (w *writer) writeEnding() error {
 	w.digest.Sum(w.info.Digest[:0])
 	e := ending{files: uint64(len(w.info.Files)), bytes: uint64(w.info.StoreBytes()), records: w.records, digest: w.info.Digest}
-	err := w.record(endRecord, codec.None, endSize, room(e.encode()))
+	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(e.encodeEnding()))
 	w.info.Bytes = w.off
 	return err
 }

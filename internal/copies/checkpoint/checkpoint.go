@@ -95,12 +95,12 @@ func Write(ctx context.Context, s Fileset, t Target) error {
 		return err
 	}
 	w.to.FS = claim.FS
-	return claim.Close(w.write(ctx))
+	return claim.Close(w.writeFiles(ctx))
 }
 
-// write fills the directory. It checks every checksum of the files that were copied, as the copy
+// writeFiles fills the directory. It checks every checksum of the files that were copied, as the copy
 // has them.
-func (w *writer) write(ctx context.Context) error {
+func (w *writer) writeFiles(ctx context.Context) error {
 	var copied []layout.File
 	for f := range w.from.Layout.Files() {
 		if err := errs.Ended(ctx); err != nil {

@@ -80,7 +80,7 @@ const checkEvery = 1 << 20
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
 	f := &Follower{c: c, turn: jobs.NewTurn()}
-	f.journal = journal.NewFollower(c.Journal, f.add)
+	f.journal = journal.NewFollower(c.Journal, f.addRecords)
 	return f
 }
 
@@ -122,7 +122,7 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 		if !errors.Is(err, fs.ErrNotExist) || try == attempts {
 			return err
 		}
-		wait(ctx, mostPause)
+		waitFor(ctx, mostPause)
 	}
 }
 
@@ -149,7 +149,7 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 			return 0, err
 		}
 		try++
-		wait(ctx, pause)
+		waitFor(ctx, pause)
 		pause = min(2*pause, mostPause)
 	}
 }
@@ -161,8 +161,8 @@ func (f *Follower) letGo() {
 	f.opened = view.View{}
 }
 
-// wait waits for a pause, or until ctx ends.
-func wait(ctx context.Context, pause time.Duration) {
+// waitFor waits for a pause, or until ctx ends.
+func waitFor(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(pause):
@@ -187,7 +187,7 @@ func (f *Follower) refresh() error {
 		return fmt.Errorf("%w: the journal was shown up to {%v}, and another session has found it without that", errs.ErrForeign, f.shown)
 	}
 	f.fit(l)
-	if err := f.read(l); err != nil {
+	if err := f.readJournal(l); err != nil {
 		return err
 	}
 	next, err := f.c.Files.NextView(f.c.Views.Current(), &f.opened, l, f.journal.Segments())
@@ -227,13 +227,13 @@ func (f *Follower) begin() {
 	f.tables = append([]*table{t}, f.tables...)
 }
 
-// read adds the records of the journal that are newer than l and were not read yet.
-func (f *Follower) read(l *layout.Layout) error {
+// readJournal adds the records of the journal that are newer than l and were not read yet.
+func (f *Follower) readJournal(l *layout.Layout) error {
 	return f.journal.Follow(files.Known(l))
 }
 
-// add adds the records of a frame. Nobody sees them before they are published.
-func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error {
+// addRecords adds the records of a frame. Nobody sees them before they are published.
+func (f *Follower) addRecords(pos entry.Position, payload []byte, h frame.Header) error {
 	f.broken = true // until all records were added, also if that panics
 	if err := f.addFrame(pos, payload, h); err != nil {
 		return err
@@ -403,6 +403,6 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 			}
 			return view.Reported(err, report)
 		}
-		wait(ctx, time.Millisecond)
+		waitFor(ctx, time.Millisecond)
 	}
 }

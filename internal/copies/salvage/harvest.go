@@ -30,7 +30,7 @@ type harvest struct {
 	unknown uint64                          // number of records of the present segment whose version is not known
 }
 
-func (h *harvest) run(ctx context.Context) error {
+func (h *harvest) readAll(ctx context.Context) error {
 	if err := h.journal(); err != nil {
 		return err
 	}
@@ -110,17 +110,17 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		if records++; records%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
 		}
-		return h.record(name, off, rec)
+		return h.addRecord(name, off, rec)
 	}, func(from, to int64) {
 		h.doubtIn(name)
 		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
 	})
-	h.end(r, name, err == nil)
+	h.reportEnd(r, name, err == nil)
 	return err
 }
 
-// end reports what the segment r has lost. read says that it was read to its end.
-func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
+// reportEnd reports what the segment r has lost. read says that it was read to its end.
+func (h *harvest) reportEnd(r *segment.Remains, name filename.Name, read bool) {
 	if !r.Sealed {
 		h.doubtIn(name)
 	}
@@ -151,8 +151,8 @@ func (h *harvest) lastFrame(name filename.Name) uint64 {
 	return last
 }
 
-// record adds a record to the sorter that it belongs to.
-func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error {
+// addRecord adds a record to the sorter that it belongs to.
+func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) error {
 	e := entry.Entry{Key: rec.Key, Value: rec.Value, Version: rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Raw: rec.Raw}
 	if e.Version == 0 {
 		e.Version = h.stamps[name]
@@ -168,23 +168,23 @@ func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error
 	switch {
 	case e.Kind == entry.RangeDelete:
 		if t := (rangedel.Tombstone{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
-			return h.ranges.add(t)
+			return h.ranges.addCopy(t)
 		}
 		return nil // no transaction writes such a record
 	case e.Kind == entry.Delete:
 		e.Value, e.Raw = nil, 0
-		return h.strong.add(&e)
+		return h.strong.addCopy(&e)
 	case rec.Own && rec.Size >= layout.Granule:
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
 	}
 	if h.unflushed(name.Kind, name.Number, e.Version) {
-		return h.strong.add(&e)
+		return h.strong.addCopy(&e)
 	}
 	if s := h.layout.Segment(name.Number); s != nil && e.Separated && s.IsDead(uint64(off)) {
 		return nil
 	}
-	return h.weak.add(&e)
+	return h.weak.addCopy(&e)
 }
 
 // doubtIn notes that records of a segment are lost. If it is one of a large transaction, they may
@@ -198,12 +198,12 @@ func (h *harvest) doubtIn(name filename.Name) {
 // missing reports the segments that should exist, and don't.
 func (h *harvest) missing() error {
 	for name := range h.stamps {
-		if name.Kind == filename.Value && !h.has(name.Kind, name.Number) {
+		if name.Kind == filename.Value && !h.hasFile(name.Kind, name.Number) {
 			h.doubtIn(name)
 		}
 	}
 	for _, s := range h.layout.Segments() {
-		if s.State().Status == layout.Live && h.exact && !h.has(s.Kind, s.Num) {
+		if s.State().Status == layout.Live && h.exact && !h.hasFile(s.Kind, s.Num) {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
@@ -224,7 +224,7 @@ func (h *harvest) missingJournal() {
 		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])
 	}
 	for _, num := range slices.Sorted(maps.Keys(lost)) {
-		if lost[num] && !h.has(filename.Journal, num) {
+		if lost[num] && !h.hasFile(filename.Journal, num) {
 			h.lose(damaged(filename.New(filename.Journal, num), -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
 		}
 	}

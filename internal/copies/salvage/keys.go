@@ -14,9 +14,9 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// unlock makes the keys of an encrypted store, and returns all that SUPER says, which may be
+// openKeys makes the keys of an encrypted store, and returns all that SUPER says, which may be
 // damaged. Without its keyring, nothing of such a store can be read.
-func (v *survey) unlock(super manifest.Super) (manifest.Super, error) {
+func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	known := super.UUID != [16]byte{}
 	encrypted := super.Encrypted() || !known && (v.s.Keys != nil || len(v.files[filename.Keyring]) > 0)
 	switch {

@@ -28,7 +28,7 @@ func (l *levels) push(level int, m meta.Run, join func(list []meta.Run) (meta.Ru
 		return nil
 	}
 	joined, err := join(list)
-	l.close()
+	l.closeRuns()
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (l *levels) push(level int, m meta.Run, join func(list []meta.Run) (meta.Ru
 	return l.push(level+1, joined, join)
 }
 
-// all returns all runs, oldest first.
-func (l *levels) all() (list []meta.Run) {
+// listRuns returns all runs, oldest first.
+func (l *levels) listRuns() (list []meta.Run) {
 	for _, runs := range slices.Backward(l.runs) {
 		list = append(list, runs...)
 	}
@@ -56,17 +56,17 @@ func (l *levels) reader(m meta.Run) (*run.Reader, error) {
 	return r, err
 }
 
-func (l *levels) close() {
+func (l *levels) closeRuns() {
 	for _, r := range l.open {
 		_ = r.Close()
 	}
 	l.open = nil
 }
 
-// remove removes the runs.
-func (l *levels) remove() error {
-	l.close()
-	list := l.all()
+// removeRuns removes the runs.
+func (l *levels) removeRuns() error {
+	l.closeRuns()
+	list := l.listRuns()
 	l.runs = nil
 	return l.to.removeRuns(list)
 }

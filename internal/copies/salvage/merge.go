@@ -29,7 +29,7 @@ func (h *head) entry() *entry.Entry {
 
 func (h *head) next() bool {
 	if h.run != nil {
-		return h.run.next()
+		return h.run.nextEntry()
 	}
 	return h.list.Next()
 }
@@ -98,15 +98,15 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *range
 			return err
 		}
 	}
-	c.end()
+	c.endKey()
 	return nil
 }
 
 // runs moves each run to its first entry, and then frees its memory until it is needed.
 func (c *chooser) runs() (h heads) {
 	for _, s := range c.sources.list {
-		some := s.next()
-		s.tell()
+		some := s.nextEntry()
+		s.reportHoles()
 		if some {
 			s.park()
 			h = append(h, &head{run: s})
@@ -130,7 +130,7 @@ func (c *chooser) step(h *heads) error {
 		heap.Pop(h)
 	}
 	if top.run != nil {
-		top.run.tell()
+		top.run.reportHoles()
 		return nil
 	}
 	return top.list.Err()
@@ -139,8 +139,8 @@ func (c *chooser) step(h *heads) error {
 // offer is called for each entry in order. It writes the entry if that is the version to keep.
 func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	if !c.began || !bytes.Equal(c.key, e.Key) {
-		c.end()
-		c.begin(e.Key)
+		c.endKey()
+		c.beginKey(e.Key)
 	}
 	switch {
 	case c.decided || weak && !c.counts(e):
@@ -149,7 +149,7 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 		c.decided = true
 		return c.err()
 	}
-	damage, err := c.out.write(e)
+	damage, err := c.out.writeEntry(e)
 	switch {
 	case err != nil:
 		return err
@@ -189,8 +189,8 @@ func (c *chooser) written(e *entry.Entry, weak bool) {
 	c.failed = 0
 }
 
-// begin begins a key.
-func (c *chooser) begin(key []byte) {
+// beginKey begins a key.
+func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
 	c.began, c.failed, c.why = true, 0, nil
 	c.decided = c.forgotten(key)
@@ -213,8 +213,8 @@ func (c *chooser) err() error {
 	return c.ranges.Err()
 }
 
-// end ends a key, and reports it if its value is lost.
-func (c *chooser) end() {
+// endKey ends a key, and reports it if its value is lost.
+func (c *chooser) endKey() {
 	if c.began && c.failed != 0 {
 		c.unreadable(false)
 	}

@@ -68,11 +68,11 @@ func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
 	return segment.OpenRemap(v.segments(), num, life, true)
 }
 
-// write writes an entry with its value. damage says that the value can't be read.
-func (o *output) write(e *entry.Entry) (damage, err error) {
+// writeEntry writes an entry with its value. damage says that the value can't be read.
+func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
 	moved := *e
 	if e.Separated {
-		if damage, err = o.move(&moved); damage != nil || err != nil {
+		if damage, err = o.moveValue(&moved); damage != nil || err != nil {
 			return damage, err
 		}
 	}
@@ -83,13 +83,13 @@ func (o *output) write(e *entry.Entry) (damage, err error) {
 	return nil, o.run.Add(&moved)
 }
 
-// move copies the value of e, and makes its handle the new one.
-func (o *output) move(e *entry.Entry) (damage, err error) {
-	h, r, damage := o.find(e.Handle)
+// moveValue copies the value of e, and makes its handle the new one.
+func (o *output) moveValue(e *entry.Entry) (damage, err error) {
+	h, r, damage := o.findRecord(e.Handle)
 	if damage != nil {
 		return damage, nil
 	}
-	if err := o.room(); err != nil {
+	if err := o.beginSegment(); err != nil {
 		return nil, err
 	}
 	to, damage := o.values.Move(r.Reader, h, e.Key, e.Version)
@@ -106,10 +106,10 @@ func (o *output) move(e *entry.Entry) (damage, err error) {
 	return nil, nil
 }
 
-// find returns where the record of a handle is now, and the segment there.
-func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
+// findRecord returns where the record of a handle is now, and the segment there.
+func (o *output) findRecord(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
-	r := o.open(h.Segment)
+	r := o.openSegment(h.Segment)
 	m := o.remaps[h.Segment]
 	if r.err == nil || m == nil {
 		return h, r, r.err
@@ -122,17 +122,17 @@ func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
 		return h, nil, err
 	}
 	h.Segment, h.Offset = m.Header().Target, to
-	r = o.open(h.Segment)
+	r = o.openSegment(h.Segment)
 	return h, r, r.err
 }
 
-func (o *output) open(num entry.FileNum) *origin {
+func (o *output) openSegment(num entry.FileNum) *origin {
 	if r := o.readers[num]; r != nil {
 		return r
 	}
 	r := &origin{err: errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")}
 	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
-		if o.has(kind, num) {
+		if o.hasFile(kind, num) {
 			name := filename.New(kind, num)
 			var life crypt.Life
 			if life, r.err = o.lifeOf(name); r.err == nil {
@@ -145,8 +145,8 @@ func (o *output) open(num entry.FileNum) *origin {
 	return r
 }
 
-// room begins a value segment if there is none, or if the present one is full.
-func (o *output) room() (err error) {
+// beginSegment begins a value segment if there is none, or if the present one is full.
+func (o *output) beginSegment() (err error) {
 	// After a large value that can't be read to its end, the next value is another attempt to write
 	// the same place, and there is a limit of attempts (crypt.MaxAttempt).
 	if o.values != nil && (o.values.Size() >= o.to.SegmentBytes || o.misses == crypt.MaxAttempt) {
@@ -177,9 +177,9 @@ func (o *output) finishValues() error {
 	return nil
 }
 
-// finish makes all files durable, and returns the layout of the new store.
-func (o *output) finish() (*layout.Layout, error) {
-	o.close()
+// finishStore makes all files durable, and returns the layout of the new store.
+func (o *output) finishStore() (*layout.Layout, error) {
+	o.closeSources()
 	if err := o.finishValues(); err != nil {
 		return nil, err
 	}
@@ -224,8 +224,8 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	e.NextKeyspace = o.nextID
 }
 
-// close closes the files of the damaged store.
-func (o *output) close() {
+// closeSources closes the files of the damaged store.
+func (o *output) closeSources() {
 	for _, r := range o.readers {
 		if r.err == nil {
 			_ = r.Close()
@@ -240,7 +240,7 @@ func (o *output) close() {
 
 // abort ends the writers. The claim of the directory removes their files.
 func (o *output) abort() {
-	o.close()
+	o.closeSources()
 	o.run.Abort()
 	if o.values != nil {
 		_ = o.values.Close()

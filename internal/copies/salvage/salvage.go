@@ -55,7 +55,7 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 	}
 	t.FS = claim.FS
 	w := &work{survey: v, to: &maker{Target: t}}
-	err = w.run(ctx)
+	err = w.buildStore(ctx)
 	if err != nil && w.out != nil {
 		w.out.abort()
 	}
@@ -88,8 +88,8 @@ type work struct {
 	out *output
 }
 
-// run does the work in the target's directory, which is there.
-func (w *work) run(ctx context.Context) error {
+// buildStore does the work in the target's directory, which is there.
+func (w *work) buildStore(ctx context.Context) error {
 	if err := w.to.makeKeys(); err != nil {
 		return err
 	}
@@ -101,9 +101,9 @@ func (w *work) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	h := harvest{survey: w.survey, flushed: s.newest(), strong: strong, weak: weak, ranges: ranges}
-	if err := h.run(ctx); err != nil {
+	defer s.closeSources()
+	h := harvest{survey: w.survey, flushed: s.newestInRuns(), strong: strong, weak: weak, ranges: ranges}
+	if err := h.readAll(ctx); err != nil {
 		return err
 	}
 	w.out = newOutput(w.survey, w.to)
@@ -111,10 +111,10 @@ func (w *work) run(ctx context.Context) error {
 	if err := c.merge(ctx, strong, weak, ranges); err != nil {
 		return err
 	}
-	if err := errors.Join(strong.remove(), weak.remove(), ranges.remove()); err != nil {
+	if err := errors.Join(strong.removeRuns(), weak.removeRuns(), ranges.removeRuns()); err != nil {
 		return err
 	}
-	l, err := w.out.finish()
+	l, err := w.out.finishStore()
 	if err == nil {
 		err = errs.Ended(ctx)
 	}

@@ -43,8 +43,8 @@ func newSorter(to *maker, limit int64) *sorter {
 	return &sorter{levels: levels{to: to}, limit: max(limit, 1<<20)}
 }
 
-// add adds a copy of e.
-func (s *sorter) add(e *entry.Entry) error {
+// addCopy adds a copy of e.
+func (s *sorter) addCopy(e *entry.Entry) error {
 	const beside = 160 // bytes of an entry in memory, beside key and value
 	c := *e
 	data := append(append(make([]byte, 0, len(e.Key)+len(e.Value)), e.Key...), e.Value...)
@@ -56,7 +56,7 @@ func (s *sorter) add(e *entry.Entry) error {
 	if s.bytes += int64(len(data)) + beside; s.bytes < s.limit {
 		return nil
 	}
-	return s.flush()
+	return s.flushList()
 }
 
 // sort sorts the list, and drops entries that another one with the same key and version replaces.
@@ -66,13 +66,13 @@ func (s *sorter) sort() {
 	s.list = slices.CompactFunc(s.list, func(a, b entry.Entry) bool { return entry.Compare(&a, &b) == 0 })
 }
 
-// flush writes the list to a run.
-func (s *sorter) flush() error {
+// flushList writes the list to a run.
+func (s *sorter) flushList() error {
 	if len(s.list) == 0 {
 		return nil
 	}
 	s.sort()
-	m, err := s.write(func(add func(*entry.Entry) error) error {
+	m, err := s.writeRun(func(add func(*entry.Entry) error) error {
 		for i := range s.list {
 			if err := add(&s.list[i]); err != nil {
 				return err
@@ -85,21 +85,21 @@ func (s *sorter) flush() error {
 	}
 	clear(s.list)
 	s.list, s.bytes = s.list[:0], 0
-	return s.push(0, m, s.join)
+	return s.push(0, m, s.joinRuns)
 }
 
-func (s *sorter) write(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
+func (s *sorter) writeRun(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
 	return s.to.writeRun(func(w *run.Writer) error { return fill(w.Add) })
 }
 
-// join makes one run of several.
-func (s *sorter) join(list []meta.Run) (m meta.Run, err error) {
+// joinRuns makes one run of several.
+func (s *sorter) joinRuns(list []meta.Run) (m meta.Run, err error) {
 	it, err := s.merged(list)
 	if err != nil {
 		return m, err
 	}
 	defer it.Close()
-	return s.write(func(add func(*entry.Entry) error) error {
+	return s.writeRun(func(add func(*entry.Entry) error) error {
 		for ok := it.First(); ok; ok = it.Next() {
 			if err := add(it.Entry()); err != nil {
 				return err
@@ -129,8 +129,8 @@ func (s *sorter) iterator() (ordered, error) {
 		s.sort()
 		return &inMemory{list: s.list, at: -1}, nil
 	}
-	if err := s.flush(); err != nil {
+	if err := s.flushList(); err != nil {
 		return nil, err
 	}
-	return s.merged(s.all())
+	return s.merged(s.listRuns())
 }

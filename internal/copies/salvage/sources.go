@@ -87,14 +87,14 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 	return s, nil
 }
 
-func (s *sources) close() {
+func (s *sources) closeSources() {
 	for _, of := range s.list {
-		of.close()
+		of.closeFiles()
 	}
 }
 
-// newest returns the version up to which all entries are in runs.
-func (s *sources) newest() (v entry.Version) {
+// newestInRuns returns the version up to which all entries are in runs.
+func (s *sources) newestInRuns() (v entry.Version) {
 	for _, of := range s.list {
 		v = max(v, of.maxVersion)
 	}
@@ -114,7 +114,7 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 	var whole = true
 	var entries, spans uint64
 	for _, num := range slices.Clone(s.files) {
-		r := s.look(all, num)
+		r := s.openFirst(all, num)
 		if r == nil {
 			continue
 		}
@@ -135,9 +135,9 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 	return nil
 }
 
-// look opens a file of the run for the first time. If the file has nothing that counts, look
+// openFirst opens a file of the run for the first time. If the file has nothing that counts, look
 // reports that and returns nil.
-func (s *runSource) look(all *sources, num entry.FileNum) *run.Remains {
+func (s *runSource) openFirst(all *sources, num entry.FileNum) *run.Remains {
 	name := filename.New(filename.Run, num)
 	r, err := s.v.openRun(num)
 	switch {
@@ -167,7 +167,7 @@ func (s *runSource) rangeDeletes(r *run.Remains, ranges *rangeDeletes) error {
 		if !ok || s.v.forgotten(t.Lo) {
 			return nil
 		}
-		return ranges.add(t)
+		return ranges.addCopy(t)
 	}, func(h *run.Hole) {
 		if h.Tombstones {
 			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)
@@ -175,8 +175,8 @@ func (s *runSource) rangeDeletes(r *run.Remains, ranges *rangeDeletes) error {
 	})
 }
 
-// next moves to the next entry, and notes what is missing before it.
-func (s *runSource) next() bool {
+// nextEntry moves to the next entry, and notes what is missing before it.
+func (s *runSource) nextEntry() bool {
 	if s.parked {
 		s.unpark()
 	}
@@ -185,7 +185,7 @@ func (s *runSource) next() bool {
 	}
 	s.holes, s.told, s.gap, s.newest = s.holes[:0], false, false, 0
 	for s.i < len(s.files) {
-		if s.r == nil && !s.open() {
+		if s.r == nil && !s.openFiles() {
 			s.i++
 			continue
 		}
@@ -196,9 +196,9 @@ func (s *runSource) next() bool {
 			return true
 		case e != nil: // it is passed over
 		case h != nil && !h.Tombstones:
-			s.note(h)
+			s.noteHole(h)
 		case h == nil:
-			s.close()
+			s.closeFiles()
 			s.i++
 		}
 	}
@@ -216,7 +216,7 @@ func (s *runSource) takes(e *entry.Entry) bool {
 	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
 
-func (s *runSource) open() bool {
+func (s *runSource) openFiles() bool {
 	num := s.files[s.i]
 	r, err := s.v.openRun(num)
 	if err != nil { // look has reported it
@@ -227,8 +227,8 @@ func (s *runSource) open() bool {
 	return true
 }
 
-// note remembers a hole before the next entry.
-func (s *runSource) note(h *run.Hole) {
+// noteHole remembers a hole before the next entry.
+func (s *runSource) noteHole(h *run.Hole) {
 	v := h.MaxVersion
 	if v == 0 && s.complete { // the hole is in a filter or the directory
 		return
@@ -240,8 +240,8 @@ func (s *runSource) note(h *run.Hole) {
 	s.holes = append(s.holes, *h)
 }
 
-// bounds returns the keys between which entries are lost, if gap is set.
-func (s *runSource) bounds() (lower, upper []byte) {
+// gapBounds returns the keys between which entries are lost, if gap is set.
+func (s *runSource) gapBounds() (lower, upper []byte) {
 	lower, upper = s.first, s.last
 	if len(s.before) > 0 {
 		lower = s.before
@@ -252,13 +252,13 @@ func (s *runSource) bounds() (lower, upper []byte) {
 	return lower, upper
 }
 
-// tell reports the holes before e.
-func (s *runSource) tell() {
+// reportHoles reports the holes before e.
+func (s *runSource) reportHoles() {
 	if s.told {
 		return
 	}
 	s.told = true
-	lower, upper := s.bounds()
+	lower, upper := s.gapBounds()
 	for _, h := range s.holes {
 		s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
 	}
@@ -270,7 +270,7 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 	if !s.gap || s.newest != 0 && v > s.newest {
 		return false
 	}
-	lower, upper := s.bounds()
+	lower, upper := s.gapBounds()
 	return (lower == nil || bytes.Compare(lower, key) <= 0) && (upper == nil || bytes.Compare(key, upper) <= 0)
 }
 
@@ -278,14 +278,14 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 func (s *runSource) park() {
 	s.key = bytes.Clone(s.e.Key)
 	s.e = &entry.Entry{Key: s.key, Version: s.e.Version}
-	s.close()
+	s.closeFiles()
 	s.parked = true
 }
 
 // unpark goes to the first entry again.
 func (s *runSource) unpark() {
 	s.parked = false
-	if !s.open() {
+	if !s.openFiles() {
 		return
 	}
 	for {
@@ -300,7 +300,7 @@ func (s *runSource) unpark() {
 	}
 }
 
-func (s *runSource) close() {
+func (s *runSource) closeFiles() {
 	if s.r != nil {
 		_ = s.r.Close()
 		s.r = nil

@@ -56,12 +56,12 @@ func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.Life{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
-	if err := v.list(); err != nil {
+	if err := v.listFiles(); err != nil {
 		return nil, err
 	}
 	super, err := v.identify()
 	if err == nil {
-		super, err = v.unlock(super)
+		super, err = v.openKeys(super)
 	}
 	if err == nil && super.Session != 0 && s.ValueDir == s.Dir {
 		err = fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
@@ -75,8 +75,8 @@ func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 // openFiles is how many files of the damaged store are open at once, at most.
 const openFiles = 128
 
-// list finds the files of the store by their names.
-func (v *survey) list() error {
+// listFiles finds the files of the store by their names.
+func (v *survey) listFiles() error {
 	for _, dir := range slices.Compact([]string{v.s.Dir, v.s.ValueDir}) {
 		names, err := v.s.FS.List(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func (v *survey) dir(k filename.Kind) string {
 	return v.s.Dir
 }
 
-func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
+func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 	_, found := slices.BinarySearch(v.files[k], num)
 	return found
 }
@@ -164,7 +164,7 @@ func (v *survey) runs() run.OpenConfig {
 // readManifest reads what is left of the newest manifest.
 func (v *survey) readManifest(super manifest.Super) error {
 	num := super.Manifest
-	if !v.has(filename.Manifest, num) {
+	if !v.hasFile(filename.Manifest, num) {
 		// SUPER names a new manifest only when that has all of the old one's content. So the
 		// newest manifest is the best one, even if SUPER doesn't name it.
 		num = 0
@@ -294,7 +294,7 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 func (v *survey) complete() bool {
 	for _, r := range v.layout.Runs() {
 		for _, f := range r.Files {
-			if !v.has(filename.Run, f.Num) {
+			if !v.hasFile(filename.Run, f.Num) {
 				return false
 			}
 		}

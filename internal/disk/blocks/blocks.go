@@ -130,7 +130,7 @@ func (b *Block) Data() []byte { return b.data }
 func (b *Block) Page(at int) ([]byte, error) {
 	at -= b.start
 	if !b.isReady(at >> pageShift) {
-		if err := b.fill(at>>pageShift, at>>pageShift); err != nil {
+		if err := b.readPages(at>>pageShift, at>>pageShift); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +146,7 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 	lo, hi = lo-b.start, hi-b.start
 	first, last := lo>>pageShift, (hi-1)>>pageShift
 	if want := uint32(2<<last - 1<<first); b.ready.Load()&want != want {
-		if err := b.fill(first, last); err != nil {
+		if err := b.readPages(first, last); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +156,7 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 // cross is Span beyond the end of the block.
 func (b *Block) cross(lo, hi int) ([]byte, error) {
 	if hi-lo > Size {
-		return b.part.read(lo, hi)
+		return b.part.readCopy(lo, hi)
 	}
 	if c := b.border.Load(); c != nil && c.lo == lo && hi-lo <= len(c.data) {
 		return c.data[: hi-lo : hi-lo], nil
@@ -184,7 +184,7 @@ func (b *Block) tail(end, hi int) ([]byte, error) {
 		if next := b.part.list[end>>blockShift].Load(); next != nil {
 			return next.Span(end, hi)
 		}
-		return b.part.read(end, hi)
+		return b.part.readCopy(end, hi)
 	}
 	// One walk has b alone, and goes on in the next block.
 	if b.behind == nil {
@@ -200,8 +200,8 @@ type scratch [Size + crypt.TagSize]byte
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// fill makes the pages first to last ready.
-func (b *Block) fill(first, last int) error {
+// readPages makes the pages first to last ready.
+func (b *Block) readPages(first, last int) error {
 	for ; first <= last && b.isReady(first); first++ {
 	}
 	if first > last {
@@ -222,7 +222,7 @@ func (b *Block) fill(first, last int) error {
 			continue
 		}
 		end := min(at+PageSize, hi)
-		if err := p.open(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
+		if err := p.openPage(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
 			return err
 		}
 		b.ready.Or(1 << (at >> pageShift))
@@ -230,9 +230,9 @@ func (b *Block) fill(first, last int) error {
 	return nil
 }
 
-// open decrypts the page src at offset at of the part, which has room behind, into dst. Of
+// openPage decrypts the page src at offset at of the part, which has room behind, into dst. Of
 // a plain file it compares the checksum.
-func (p *Part) open(dst, src []byte, at int) error {
+func (p *Part) openPage(dst, src []byte, at int) error {
 	off := p.off + int64(at)
 	if p.file.Key != nil {
 		tag := crypt.Tag(p.sums[at>>pageShift*crypt.TagSize:])
@@ -252,13 +252,13 @@ func (p *Part) open(dst, src []byte, at int) error {
 // Span returns the bytes in [lo, hi) of the part in one piece, see Block.Span.
 func (p *Part) Span(lo, hi int) ([]byte, error) {
 	if hi-lo > Size {
-		return p.read(lo, hi)
+		return p.readCopy(lo, hi)
 	}
 	return p.Block(lo, true).Span(lo, hi)
 }
 
-// read reads the bytes in [lo, hi) into memory of their own.
-func (p *Part) read(lo, hi int) ([]byte, error) {
+// readCopy reads the bytes in [lo, hi) into memory of their own.
+func (p *Part) readCopy(lo, hi int) ([]byte, error) {
 	first, end := lo&^(PageSize-1), min((hi+PageSize-1)&^(PageSize-1), p.size)
 	buf := make([]byte, end-first, end-first+crypt.TagSize)
 	if err := p.file.Read(buf, p.off+int64(first)); err != nil {
@@ -266,7 +266,7 @@ func (p *Part) read(lo, hi int) ([]byte, error) {
 	}
 	for at := 0; at < len(buf); at += PageSize {
 		page := buf[at:min(at+PageSize, len(buf))]
-		if err := p.open(page, page, first+at); err != nil {
+		if err := p.openPage(page, page, first+at); err != nil {
 			return nil, err
 		}
 	}

@@ -42,7 +42,7 @@ func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
 	// the list is gone, or the list has neither of the two.
 	for range loadTries {
 		var found int
-		c, found, err = load(fsys, dir, uuid)
+		c, found, err = loadContent(fsys, dir, uuid)
 		if found > 0 && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -54,8 +54,8 @@ func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
 // and a file.
 const loadTries = 10
 
-// load also returns how many files there are.
-func load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
+// loadContent also returns how many files there are.
+func loadContent(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
 	nums, err := numbers(fsys, dir)
 	if err != nil {
 		return nil, 0, fmt.Errorf("keyring: %w", err)

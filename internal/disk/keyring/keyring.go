@@ -129,7 +129,7 @@ func (k *Keyring) Provider() Provider {
 	return p
 }
 
-func (k *Keyring) set(c *Content, p Provider) {
+func (k *Keyring) setContent(c *Content, p Provider) {
 	k.mu.Lock()
 	k.content = c
 	k.mu.Unlock()
@@ -195,7 +195,7 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 }
 
 func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
-	w := c.find(id)
+	w := c.findKey(id)
 	if w == nil {
 		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
 	}
@@ -300,7 +300,7 @@ func (k *Keyring) DraftRewrap(ctx context.Context, p Provider) (*Draft, error) {
 // adds. All is durable on return. The file before stays until Clean: until then, either of both
 // master keys may be needed. After an error all is as it was.
 func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
-	if err := k.write(d.content, d.keys); err != nil || d.added == nil {
+	if err := k.writeFile(d.content, d.keys); err != nil || d.added == nil {
 		return id, err
 	}
 	k.ring.Put(*d.added)
@@ -340,7 +340,7 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 	if len(c.Keys) == len(now.Keys) {
 		return nil
 	}
-	if err := k.write(c, p); err != nil {
+	if err := k.writeFile(c, p); err != nil {
 		return err
 	}
 	return k.Clean()
@@ -353,7 +353,7 @@ func (k *Keyring) Clean() error {
 	now, p := k.now()
 	half, err := now.half(k.o.FS, k.o.Dir)
 	if half {
-		err = k.write(&Content{UUID: now.UUID, Keys: now.Keys}, p)
+		err = k.writeFile(&Content{UUID: now.UUID, Keys: now.Keys}, p)
 	}
 	if err != nil {
 		return err
@@ -364,9 +364,9 @@ func (k *Keyring) Clean() error {
 	return nil
 }
 
-// write makes c the keyring, under the next free number, and p its provider. The file before stays
+// writeFile makes c the keyring, under the next free number, and p its provider. The file before stays
 // until Clean.
-func (k *Keyring) write(c *Content, p Provider) error {
+func (k *Keyring) writeFile(c *Content, p Provider) error {
 	nums, err := numbers(k.o.FS, k.o.Dir)
 	if err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
@@ -383,6 +383,6 @@ func (k *Keyring) write(c *Content, p Provider) error {
 	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}
-	k.set(c, p)
+	k.setContent(c, p)
 	return nil
 }

@@ -24,7 +24,7 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (
 	if err != nil {
 		return 0, err
 	}
-	defer p.release(g)
+	defer p.releaseGroup(g)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -31,8 +31,8 @@ type deadPlace struct {
 	*deadBlock
 }
 
-// find returns where the block of a part is among the blocks, or would be.
-func (s *deadSet) find(at uint32) (i int, found bool) {
+// findBlock returns where the block of a part is among the blocks, or would be.
+func (s *deadSet) findBlock(at uint32) (i int, found bool) {
 	return slices.BinarySearchFunc(s.blocks, at, func(p deadPlace, at uint32) int { return cmp.Compare(p.at, at) })
 }
 
@@ -137,11 +137,11 @@ func (s *deadSet) memory() (n int64) {
 	return n
 }
 
-func (s *deadSet) has(granule uint64) bool {
+func (s *deadSet) hasGranule(granule uint64) bool {
 	if granule>>blockBits > math.MaxUint32 {
 		return false
 	}
-	i, found := s.find(uint32(granule >> blockBits))
+	i, found := s.findBlock(uint32(granule >> blockBits))
 	if !found {
 		return false
 	}
@@ -153,18 +153,18 @@ func (s *deadSet) has(granule uint64) bool {
 	return found
 }
 
-// all walks the granules in ascending order.
-func (s *deadSet) all() iter.Seq[uint32] {
+// eachGranule walks the granules in ascending order.
+func (s *deadSet) eachGranule() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, b := range s.blocks {
-			if !b.walk(b.at<<blockBits, yield) {
+			if !b.eachGranule(b.at<<blockBits, yield) {
 				return
 			}
 		}
 	}
 }
 
-func (b *deadBlock) walk(base uint32, yield func(uint32) bool) bool {
+func (b *deadBlock) eachGranule(base uint32, yield func(uint32) bool) bool {
 	for _, at := range b.sparse {
 		if !yield(base + uint32(at)) {
 			return false

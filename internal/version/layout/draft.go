@@ -43,7 +43,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 		d.dataKey = e.DataKey
 	}
 	for _, step := range []func(*Edit) error{
-		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.begin,
+		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.addSessions,
 	} {
 		if err := step(e); err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func (d *draft) changeRuns(e *Edit) error {
 	d.runs = runs
 	for i := range e.AddRuns {
 		r := &e.AddRuns[i]
-		if err := d.fits(r); err != nil {
+		if err := d.checkRun(r); err != nil {
 			return err
 		}
 		d.runs = append(d.runs, r)
@@ -164,8 +164,8 @@ func (d *draft) changeRuns(e *Edit) error {
 	return d.distinctRuns()
 }
 
-// fits checks a run alone, and raises nextFile above its files.
-func (d *draft) fits(r *Run) error {
+// checkRun checks a run alone, and raises nextFile above its files.
+func (d *draft) checkRun(r *Run) error {
 	if len(r.Files) == 0 {
 		return conflicting("run %d has no files", r.ID)
 	}
@@ -378,8 +378,8 @@ func (d *draft) advanceEnds(e *Edit) error {
 	return nil
 }
 
-// begin adds sessions, and forgets the oldest ones.
-func (d *draft) begin(e *Edit) error {
+// addSessions adds sessions, and forgets the oldest ones.
+func (d *draft) addSessions(e *Edit) error {
 	for _, s := range e.Sessions {
 		if n := len(d.sessions); n > 0 && s.Number != d.sessions[n-1].Number+1 {
 			return conflicting("session %d follows session %d", s.Number, d.sessions[n-1].Number)

@@ -53,7 +53,7 @@ func (d *draft) addKeyspace(k Keyspace) error {
 		return err
 	}
 	var ok bool
-	if d.keyspaces, d.grown, ok = d.grown.add(d.keyspaces, k); !ok {
+	if d.keyspaces, d.grown, ok = d.grown.appendKeyspace(d.keyspaces, k); !ok {
 		return conflicting("keyspace %d has the name of another one", k.ID)
 	}
 	d.nextKeyspace = uint64(k.ID) + 1

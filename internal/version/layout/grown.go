@@ -15,9 +15,9 @@ type grown struct {
 	names map[string]int // places by name; nil: not needed yet
 }
 
-// add appends k to the keyspaces that a layout sees, whose array g is for; if g is nil, it moves them
+// appendKeyspace appends k to the keyspaces that a layout sees, whose array g is for; if g is nil, it moves them
 // to an array of their own. It returns false if one of them has the name.
-func (g *grown) add(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
+func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
 	if g == nil {
 		list, g = moved(list)
 	}

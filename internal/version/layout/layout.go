@@ -288,7 +288,7 @@ func (l *Layout) Snapshot() *Edit {
 	for _, s := range l.segments {
 		e.AddSegments = append(e.AddSegments, *s)
 		if s.dead.count > 0 || s.dead.bytes > 0 {
-			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.all())})
+			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.eachGranule())})
 		}
 		if s.state != (SegmentState{}) {
 			e.States = append(e.States, s.state)

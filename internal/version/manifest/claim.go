@@ -47,13 +47,13 @@ func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, e
 		open = o.FS.OpenDirs
 	}
 	c := &Claim{base: o.FS, Options: o}
-	if err := c.take(&c.Options, open); err != nil {
-		return nil, c.release(err)
+	if err := c.takeLocks(&c.Options, open); err != nil {
+		return nil, c.releaseLocks(err)
 	}
 	return c, nil
 }
 
-func (c *Claim) take(o *Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
+func (c *Claim) takeLocks(o *Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
 	o.Resolve()
 	for _, dir := range o.dirs() {
 		if err := o.empty(dir, c.base); err != nil {
@@ -92,7 +92,7 @@ func (c *Claim) Close(err error) error {
 	if err != nil {
 		c.clear()
 	}
-	return c.release(err)
+	return c.releaseLocks(err)
 }
 
 // clear removes the files of the store. SUPER is first, then the manifest, as without them
@@ -116,9 +116,9 @@ func (c *Claim) clear() {
 	}
 }
 
-// release gives up the locks and the directories. After an error it removes the files of
+// releaseLocks gives up the locks and the directories. After an error it removes the files of
 // the locks, and the directories that were made, if they are empty.
-func (c *Claim) release(err error) error {
+func (c *Claim) releaseLocks(err error) error {
 	var closing error
 	for i, lock := range c.locks {
 		closing = errors.Join(closing, lock.Close())

@@ -63,7 +63,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	if err := o.FS.SyncDir(o.Dir); err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
-	begin, err := c.begin(&o)
+	begin, err := c.createLayout(&o)
 	if err == nil {
 		err = Write(o, c, begin)
 	}
@@ -73,8 +73,8 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	return Open(o)
 }
 
-// begin makes the keys of a new store, if it is to be encrypted, and its layout.
-func (c *CreateOptions) begin(o *Options) (l *layout.Layout, err error) {
+// createLayout makes the keys of a new store, if it is to be encrypted, and its layout.
+func (c *CreateOptions) createLayout(o *Options) (l *layout.Layout, err error) {
 	if o.Keys == nil {
 		return layout.New(), nil
 	}
@@ -156,7 +156,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	s.record(end)
+	s.recordDurable(end)
 	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
 		return err
 	}

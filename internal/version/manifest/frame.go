@@ -100,7 +100,7 @@ func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind fr
 		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
 	}
 	if enc != nil {
-		payload, err := enc.encrypt(p[frame.HeaderSize:], &h, at)
+		payload, err := enc.encryptEdit(p[frame.HeaderSize:], &h, at)
 		if err != nil {
 			return nil, at, err
 		}
@@ -138,9 +138,9 @@ type reader struct {
 	previous frame.Name // last frame of the manifest before; zero: there was none
 }
 
-// bytes reads the n bytes at off, which are within the file; they are valid until the
+// readBytes reads the n bytes at off, which are within the file; they are valid until the
 // next call. No more memory is taken than the largest frame that the file has.
-func (r *reader) bytes(off, n int64) ([]byte, error) {
+func (r *reader) readBytes(off, n int64) ([]byte, error) {
 	r.buf = slices.Grow(r.buf[:0], int(n))[:n]
 	if got, err := r.f.ReadAt(r.buf, off); got < len(r.buf) {
 		if err == nil || errors.Is(err, io.EOF) {
@@ -159,7 +159,7 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 	if r.size-off < frame.HeaderSize {
 		return h, nil, errTail
 	}
-	p, err := r.bytes(off, frame.HeaderSize)
+	p, err := r.readBytes(off, frame.HeaderSize)
 	if err == nil {
 		h, err = frame.Decode(p, r.id, off)
 	}
@@ -169,11 +169,11 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 	if left := r.size - off; h.Size > left || h.Size > maxFrame {
 		return h, nil, fmt.Errorf("%w: %d bytes, %d are left", frame.ErrFrame, h.Size, left)
 	}
-	if payload, err = r.bytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
+	if payload, err = r.readBytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
 		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
 	}
 	if err == nil && r.enc != nil {
-		payload, r.before, err = r.enc.decrypt(payload, &h, off)
+		payload, r.before, err = r.enc.decryptEdit(payload, &h, off)
 	}
 	return h, payload, err
 }
@@ -187,7 +187,7 @@ func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off
 	if err != nil {
 		return frame.Cursor{}, err
 	}
-	return r.walk(super, first, fn)
+	return r.scanFrom(super, first, fn)
 }
 
 // newReader reads the header of the manifest that super names, and returns where its first frame
@@ -196,7 +196,7 @@ func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *re
 	num := super.Manifest
 	name := filename.Of(filename.Manifest, num)
 	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
-	p, err := r.bytes(0, min(size, fileHeader))
+	p, err := r.readBytes(0, min(size, fileHeader))
 	if err != nil {
 		return nil, first, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -212,8 +212,8 @@ func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *re
 	return r, firstFrame(h.chain), nil
 }
 
-// walk is scan from a frame on.
-func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+// scanFrom is scan from a frame on.
+func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	if !super.agrees(at) {
 		return at, errOtherCopy(name)
@@ -257,7 +257,7 @@ func errOtherCopy(name string) error {
 // framesBehind counts the frames behind damage that lies at a place of the manifest.
 func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
 	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
-	tail, err := frame.FindTail(r.id, damage, size, r.bytes)
+	tail, err := frame.FindTail(r.id, damage, size, r.readBytes)
 	return tail.Frames, err
 }
 
@@ -268,7 +268,7 @@ func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	if r.size-end.Offset > maxTail {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
-	tail, err := frame.FindTail(r.id, end, r.size, r.bytes)
+	tail, err := frame.FindTail(r.id, end, r.size, r.readBytes)
 	if err != nil {
 		return err
 	}

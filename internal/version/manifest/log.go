@@ -71,13 +71,13 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{o: o, layout: layout.New(), now: slots.now}
-	if l.ring, err = o.Keys.open(&slots.now.Super); err != nil {
+	if l.ring, err = o.Keys.openRing(&slots.now.Super); err != nil {
 		return nil, err
 	}
 	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
 		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
 	}
-	if l.super, l.settled, err = slots.decrypt(storeKey(l.ring)); err != nil {
+	if l.super, l.settled, err = slots.readSuper(storeKey(l.ring)); err != nil {
 		return nil, err
 	}
 	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
@@ -137,7 +137,7 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 			return err
 		}
 		l.enc = r.enc
-		l.end, err = r.walk(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
+		l.end, err = r.scanFrom(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
 			if h.Kind == frame.Snapshot {
 				snapshot = h.Size
 			}
@@ -311,7 +311,7 @@ func (l *Log) writeSuper(slots int) error {
 		}
 	}
 	if err == nil && slots > 0 {
-		l.super.record(l.end)
+		l.super.recordDurable(l.end)
 	}
 	for ; err == nil && slots > 0; slots-- {
 		if err = l.super.writeSlot(f, storeKey(l.ring)); err == nil {
@@ -359,7 +359,7 @@ func (l *Log) takeValueDirLocked() error {
 		return err
 	}
 	v.super.Session, v.super.Required = l.super.Session, l.super.Required
-	return v.write(l.o.FS, 1)
+	return v.writeSlots(l.o.FS, 1)
 }
 
 // Super is what SUPER says.
@@ -469,7 +469,7 @@ func (l *Log) proveLocked() error {
 		return nil // nothing was written
 	}
 	before := l.super
-	l.super.record(l.end)
+	l.super.recordDurable(l.end)
 	err = errors.Join(l.super.writeSlot(f, storeKey(l.ring)), f.Close())
 	switch {
 	case errors.As(err, new(unwritten)):
@@ -519,7 +519,7 @@ func (l *Log) Renew() error {
 	if err != nil || !l.o.separate() {
 		return err
 	}
-	return l.values.write(l.o.FS, 2)
+	return l.values.writeSlots(l.o.FS, 2)
 }
 
 // renewLocked goes on in a new manifest that begins with a snapshot. Until SUPER
@@ -541,7 +541,7 @@ func (l *Log) renewLocked() error {
 	}
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
-	l.super.record(end)
+	l.super.recordDurable(end)
 	l.slots, l.previous = 2, old
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {

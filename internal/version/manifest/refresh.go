@@ -65,7 +65,7 @@ func (l *Log) superNow() (s Super, err error) {
 	if err := l.o.Keys.fit(&slots.now.Super); err != nil {
 		return s, err
 	}
-	s, _, err = slots.decrypt(storeKey(l.ring))
+	s, _, err = slots.readSuper(storeKey(l.ring))
 	return s, err
 }
 
@@ -80,7 +80,7 @@ func (l *Log) readOn() error {
 		if err := r.still(name, l.last, l.end); err != nil {
 			return err
 		}
-		l.end, err = r.walk(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
+		l.end, err = r.scanFrom(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
 			l.last = off
 			return l.replayEdit(name, off, payload)
 		})
@@ -93,7 +93,7 @@ func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	if last == 0 {
 		return nil
 	}
-	p, err := r.bytes(last, frame.HeaderSize)
+	p, err := r.readBytes(last, frame.HeaderSize)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
 	if r.enc != nil {
 		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
-		tag, err := r.bytes(end.Offset-crypt.TagSize, crypt.TagSize)
+		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
 		if err != nil {
 			return err
 		}

@@ -57,8 +57,8 @@ type Super struct {
 	Tag          crypt.Tag // of that frame; zeros: it is plain
 }
 
-// record notes that the frame before end is durable.
-func (s *Super) record(end frame.Cursor) {
+// recordDurable notes that the frame before end is durable.
+func (s *Super) recordDurable(end frame.Cursor) {
 	n := manifestFrame(s.Manifest, end)
 	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
 }
@@ -92,12 +92,12 @@ func (s *Super) identity() checksum.Identity {
 // crash can tear only the older slot.
 func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 
-// encode makes the slot for an offset.
-func (s *Super) encode(k slotKey, offset int64) ([]byte, error) {
+// encodeSlot makes the slot for an offset.
+func (s *Super) encodeSlot(k slotKey, offset int64) ([]byte, error) {
 	p := make([]byte, slotSize)
 	copy(p, superMagic)
 	_, _ = binary.Encode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
-	if err := k.encrypt(p, s.UUID, offset); err != nil {
+	if err := k.encryptSlot(p, s.UUID, offset); err != nil {
 		return nil, err
 	}
 	binary.LittleEndian.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
@@ -132,15 +132,15 @@ func decodeSlot(p []byte, offset int64) (s slot) {
 	return s
 }
 
-// decrypt reads the fields that are encrypted.
-func (s *slot) decrypt(k slotKey) error {
+// decryptFields reads the fields that are encrypted.
+func (s *slot) decryptFields(k slotKey) error {
 	if !s.Encrypted() {
 		return nil
 	}
 	if k.ring == nil {
 		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
 	}
-	p, err := k.decrypt(s.bytes, s.UUID, s.offset)
+	p, err := k.decryptSlot(s.bytes, s.UUID, s.offset)
 	if err == nil {
 		_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
 	}
@@ -176,20 +176,20 @@ func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
 	if err != nil {
 		return Super{}, err
 	}
-	super, _, err := s.decrypt(storeKey(ring))
+	super, _, err := s.readSuper(storeKey(ring))
 	return super, err
 }
 
 // slots are those of a SUPER: the one that counts, and the other one.
 type slots struct{ now, other slot }
 
-// decrypt returns what SUPER says, and whether it is settled: both slots are whole and name
+// readSuper returns what SUPER says, and whether it is settled: both slots are whole and name
 // the same manifest. It returns errs.ErrKey if the slot that counts has another key.
-func (s *slots) decrypt(k slotKey) (super Super, settled bool, err error) {
-	if err := s.now.decrypt(k); err != nil {
+func (s *slots) readSuper(k slotKey) (super Super, settled bool, err error) {
+	if err := s.now.decryptFields(k); err != nil {
 		return Super{}, false, err
 	}
-	settled = s.other.ok && s.other.decrypt(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
+	settled = s.other.ok && s.other.decryptFields(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
 	return s.now.Super, settled, nil
 }
 
@@ -240,7 +240,7 @@ func chooseSlot(dir string, first, second []byte) (slots, error) {
 func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 	s.Epoch++
 	off := slotOffset(s.Epoch)
-	p, err := s.encode(k, off)
+	p, err := s.encodeSlot(k, off)
 	if err == nil {
 		_, err = f.WriteAt(p, off)
 	}

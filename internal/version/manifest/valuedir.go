@@ -50,7 +50,7 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool,
 		return v, false, fmt.Errorf("ValueDir: %w", err)
 	// It may still be plain when the store has become encrypted: its next session ends that.
 	case slots.now.UUID == s.UUID && !(slots.now.Encrypted() && ring == nil):
-		v, _, err = slots.decrypt(valuesKey(ring))
+		v, _, err = slots.readSuper(valuesKey(ring))
 		switch {
 		// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
 		// copy with data keys of its own. Other keys would not help: the error is no ErrKey.
@@ -123,7 +123,7 @@ func lostSuper(dir, base string) error {
 // create makes the SUPER of the value directory of the store that s describes.
 func (v *valueDir) create(fsys vfs.FS, s *Super) error {
 	v.super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
-	return v.write(fsys, 2)
+	return v.writeSlots(fsys, 2)
 }
 
 // secure makes durable what the SUPER says, and its name. It writes the slots again, as they are:
@@ -148,8 +148,8 @@ func (v *valueDir) secure(fsys vfs.FS) error {
 	return errors.Join(err, f.Close())
 }
 
-// write writes that many slots, and makes them durable.
-func (v *valueDir) write(fsys vfs.FS, slots int) error {
+// writeSlots writes that many slots, and makes them durable.
+func (v *valueDir) writeSlots(fsys vfs.FS, slots int) error {
 	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))
 	f, err := fsys.OpenReadWrite(path)
 	if notThere(err) {

@@ -85,8 +85,8 @@ func (w *wire) varint() int64 {
 	return v
 }
 
-// bytes returns a copy: edits outlive the buffer that they were read from.
-func (w *wire) bytes() []byte {
+// readBytes returns a copy: edits outlive the buffer that they were read from.
+func (w *wire) readBytes() []byte {
 	n := w.uvarint()
 	if n > uint64(len(w.p)) {
 		w.fail("%d bytes announced, %d are left", n, len(w.p))
@@ -97,8 +97,8 @@ func (w *wire) bytes() []byte {
 	return slices.Clone(b)
 }
 
-// take returns the next n bytes, which the caller must copy.
-func (w *wire) take(n int) []byte {
+// nextBytes returns the next n bytes, which the caller must copy.
+func (w *wire) nextBytes(n int) []byte {
 	if n > len(w.p) {
 		w.fail("%d bytes are missing", n-len(w.p))
 		return nil
@@ -108,9 +108,9 @@ func (w *wire) take(n int) []byte {
 	return b
 }
 
-// count reads how many elements follow, of at least min bytes each. So a damaged
+// readCount reads how many elements follow, of at least min bytes each. So a damaged
 // count can't make the caller allocate more than a few times the field's length.
-func (w *wire) count(min int) int {
+func (w *wire) readCount(min int) int {
 	n := w.uvarint()
 	if n > uint64(len(w.p)/min) {
 		w.fail("%d elements announced, %d bytes are left", n, len(w.p))
@@ -119,8 +119,8 @@ func (w *wire) count(min int) int {
 	return int(n)
 }
 
-// end returns the first error. Bytes that are left over are an error.
-func (w *wire) end() error {
+// endError returns the first error. Bytes that are left over are an error.
+func (w *wire) endError() error {
 	if w.err == nil && len(w.p) != 0 {
 		w.fail("%d bytes too many", len(w.p))
 	}

@@ -53,7 +53,7 @@ func order(a, b Superseded) int {
 // Add counts s, in a step that ends at its version or later.
 func (a *Account) Add(s Superseded) {
 	if a.from == a.upTo || a.steps[a.from].Keyspace != s.Keyspace || a.steps[a.from].Keep != s.Keep {
-		a.find(&s)
+		a.findSteps(&s)
 	}
 	steps := a.steps[a.from:a.upTo]
 	i, found := slices.BinarySearchFunc(steps, s, order)
@@ -71,8 +71,8 @@ func (a *Account) Add(s Superseded) {
 	}
 }
 
-// find makes from and upTo the steps of a keyspace.
-func (a *Account) find(s *Superseded) {
+// findSteps makes from and upTo the steps of a keyspace.
+func (a *Account) findSteps(s *Superseded) {
 	if len(a.steps) > mostAccounts {
 		a.shrink()
 	}

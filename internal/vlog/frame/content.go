@@ -58,7 +58,7 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 			if size == 0 || v == 0 {
 				return fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
 			}
-			t.count(v)
+			t.countVersion(v)
 			t.SmallBytes += uint64(size)
 			c.rest, c.row = c.rest+int64(size), false
 			pos += size
@@ -71,7 +71,7 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 		if v != 0 {
 			entry.SetVersion(rec, v)
 		}
-		t.count(versionOf(rec))
+		t.countVersion(versionOf(rec))
 		t.OwnBytes += uint64(size)
 		// One stub stands for all records with tags in a row, even if they belong to
 		// several transactions.
@@ -83,9 +83,9 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 	return nil
 }
 
-// each calls own for each record with a tag, and rest for the bytes between them. It stops
+// eachPart calls own for each record with a tag, and rest for the bytes between them. It stops
 // at the first error. Measure must have checked the records.
-func (c *Content) each(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
+func (c *Content) eachPart(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
 	for _, p := range c.Payload {
 		from := 0
 		for pos := 0; pos < len(p) && !c.plain; {

@@ -60,7 +60,7 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 			return nil, t, err
 		}
 	}
-	if err := x.open(h, before); err != nil {
+	if err := x.decryptRest(h, before); err != nil {
 		return nil, t, err
 	}
 	if h.Kind != Group {
@@ -69,7 +69,7 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 		}
 		return x.rest, t, nil
 	}
-	payload, err = x.join(h)
+	payload, err = x.joinPayload(h)
 	if err == nil && x.totals.Records != uint64(h.Records) {
 		err = fmt.Errorf("%w: %d records, want %d", ErrFrame, x.totals.Records, h.Records)
 	}
@@ -79,9 +79,9 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 	return payload, x.totals, nil
 }
 
-// bytes returns n bytes of the frame at offset off of the file. They are valid until the next
+// readBytes returns n bytes of the frame at offset off of the file. They are valid until the next
 // call.
-func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
+func (x *Decrypter) readBytes(off, n int64) ([]byte, error) {
 	if x.whole == nil {
 		return x.read(off, n)
 	}
@@ -89,15 +89,15 @@ func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
 	return x.whole[at : at+n], nil
 }
 
-// open decrypts the rest, and finds out where the records with tags are.
-func (x *Decrypter) open(h *Header, before *crypt.Tag) error {
-	b, err := x.bytes(x.offset, HeaderSize)
+// decryptRest decrypts the rest, and finds out where the records with tags are.
+func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
+	b, err := x.readBytes(x.offset, HeaderSize)
 	if err != nil {
 		return err
 	}
 	header := [HeaderSize]byte(b)
 	end := x.offset + h.Size - endSize
-	if b, err = x.bytes(end, endSize); err != nil {
+	if b, err = x.readBytes(end, endSize); err != nil {
 		return err
 	}
 	tag, rest := crypt.Tag(b), 8*int64(binary.LittleEndian.Uint32(b[crypt.TagSize:]))
@@ -110,7 +110,7 @@ func (x *Decrypter) open(h *Header, before *crypt.Tag) error {
 	if before != nil && tag != *before {
 		return fmt.Errorf("%w: frame after one with the tag %x, want %x", ErrFrame, tag, *before)
 	}
-	if b, err = x.bytes(x.ownEnd+rest, blocks(rest)*crypt.TagSize); err != nil {
+	if b, err = x.readBytes(x.ownEnd+rest, blocks(rest)*crypt.TagSize); err != nil {
 		return err
 	}
 	x.tags = append(x.tags[:0], b...)
@@ -126,7 +126,7 @@ func (x *Decrypter) blocks(rest int64, data []byte) error {
 	unit, offset := crypt.Frame, x.offset
 	for i, at := 0, x.ownEnd; at < x.ownEnd+rest || i == 0; i++ {
 		n := int(min(blockSize, x.ownEnd+rest-at))
-		b, err := x.bytes(at, int64(n))
+		b, err := x.readBytes(at, int64(n))
 		if err != nil {
 			return err
 		}
@@ -150,8 +150,8 @@ func damaged(err error, offset int64) error {
 	return err
 }
 
-// join makes the payload: it puts the records with tags back between the others.
-func (x *Decrypter) join(h *Header) ([]byte, error) {
+// joinPayload makes the payload: it puts the records with tags back between the others.
+func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 	x.version = h.FirstVersion - 1
 	x.out = x.out[:0]
 	from := 0 // the rest from here on is not in out yet
@@ -159,7 +159,7 @@ func (x *Decrypter) join(h *Header) ([]byte, error) {
 		if !isOwn(x.rest[pos:]) {
 			r, err := entry.DecodeNext(x.rest[pos:], &x.version)
 			if err == nil {
-				err = x.count(h, &r)
+				err = x.countRecord(h, &r)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", ErrFrame, err)
@@ -193,7 +193,7 @@ func (x *Decrypter) join(h *Header) ([]byte, error) {
 // own appends the next record with a tag to the payload.
 func (x *Decrypter) own(h *Header) error {
 	left := x.ownEnd - x.next
-	b, err := x.bytes(x.next, min(left, 8))
+	b, err := x.readBytes(x.next, min(left, 8))
 	if err != nil {
 		return err
 	}
@@ -202,14 +202,14 @@ func (x *Decrypter) own(h *Header) error {
 	if !ok || c.Size > left || c.Attempt != x.attempt {
 		return fmt.Errorf("%w: %+v in %d bytes, attempt %d", entry.ErrRecord, c, left, x.attempt)
 	}
-	if b, err = x.bytes(x.next, int64(c.Head)); err != nil {
+	if b, err = x.readBytes(x.next, int64(c.Head)); err != nil {
 		return err
 	}
 	at, n := len(x.out), c.Head-entry.TagSize
 	x.out = slices.Grow(x.out, n)[:at+n]
 	rec, err := entry.DecryptHead(x.out[at:], b, x.keys, x.next)
 	if err == nil {
-		err = x.count(h, &rec.Record)
+		err = x.countRecord(h, &rec.Record)
 	}
 	if err == nil && x.values && rec.InPieces() {
 		err = x.pieces(&rec)
@@ -231,7 +231,7 @@ func (x *Decrypter) own(h *Header) error {
 func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)
-		b, err := x.bytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))
+		b, err := x.readBytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))
 		if err != nil {
 			return err
 		}
@@ -249,12 +249,12 @@ func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	return nil
 }
 
-// count adds a record of the frame to its totals.
-func (x *Decrypter) count(h *Header, r *entry.Record) error {
+// countRecord adds a record of the frame to its totals.
+func (x *Decrypter) countRecord(h *Header, r *entry.Record) error {
 	if r.Version < h.FirstVersion || r.Version > entry.MaxVersion {
 		return fmt.Errorf("%w: version %d, the frame begins with %d", entry.ErrRecord, r.Version, h.FirstVersion)
 	}
-	if x.totals.count(r.Version); r.Own {
+	if x.totals.countVersion(r.Version); r.Own {
 		x.totals.OwnBytes += uint64(r.Size)
 	} else {
 		x.totals.SmallBytes += uint64(r.Size)

@@ -72,7 +72,7 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	}
 	h.Encrypted, h.PayloadSum = true, 0
 	x.buf, x.at, x.offset = x.buf[:0], offset, offset
-	if err := x.room(HeaderSize); err != nil {
+	if err := x.makeRoom(HeaderSize); err != nil {
 		return err
 	}
 	x.buf = x.buf[:HeaderSize]
@@ -81,14 +81,14 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
 	if c.own > 0 {
-		err = c.each(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
+		err = c.eachPart(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
 	}
 	if err == nil {
-		err = x.rest(c)
+		err = x.encryptRest(c)
 	}
 	if err == nil {
 		h.Tag = crypt.Tag(x.tags)
-		err = x.end(c, &before)
+		err = x.endFrame(c, &before)
 	}
 	if cap(x.buf) > bufferKept {
 		x.buf = nil
@@ -104,10 +104,10 @@ func putData(data *[crypt.TagSize + HeaderSize + 4]byte, before *crypt.Tag, head
 	binary.LittleEndian.PutUint32(data[n:], uint32(rest/8))
 }
 
-// room makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
-func (x *Encrypter) room(n int) error {
+// makeRoom makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
+func (x *Encrypter) makeRoom(n int) error {
 	if len(x.buf)+n > stepBytes {
-		if err := x.flush(); err != nil {
+		if err := x.flushBuffer(); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (x *Encrypter) room(n int) error {
 	return nil
 }
 
-func (x *Encrypter) flush() error {
+func (x *Encrypter) flushBuffer() error {
 	if len(x.buf) == 0 {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
 		}
 		rec = whole
 	}
-	if err := x.room(size + crypt.TagSize); err != nil {
+	if err := x.makeRoom(size + crypt.TagSize); err != nil {
 		return err
 	}
 	var err error
@@ -158,7 +158,7 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 	if size <= stepBytes {
 		return x.largeInBuffer(rec[:head], value, size, left)
 	}
-	if err := x.flush(); err != nil {
+	if err := x.flushBuffer(); err != nil {
 		return err
 	}
 	l := entry.NewLarge(rec[:head], x.keys, x.at, x.attempt)
@@ -187,7 +187,7 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 
 // largeInBuffer is large for a record of up to 1 MiB, which is written together with others.
 func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) error {
-	if err := x.room(size); err != nil {
+	if err := x.makeRoom(size); err != nil {
 		return err
 	}
 	at := len(x.buf)
@@ -213,29 +213,29 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 	return l.Pieces(part)
 }
 
-// rest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
-func (x *Encrypter) rest(c *Content) error {
+// encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
+func (x *Encrypter) encryptRest(c *Content) error {
 	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
 	if c.rest == 0 {
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
-	err := c.each(func([]byte, int, int) error { x.row++; return nil }, x.put)
+	err := c.eachPart(func([]byte, int, int) error { x.row++; return nil }, x.putRest)
 	if err == nil {
 		err = x.stub()
 	}
 	return err
 }
 
-// put appends b to the rest. If records with tags came before b, their stub comes first.
-func (x *Encrypter) put(b []byte) error {
+// putRest appends b to the rest. If records with tags came before b, their stub comes first.
+func (x *Encrypter) putRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
 	if err := x.stub(); err != nil {
 		return err
 	}
-	return x.add(b)
+	return x.appendBytes(b)
 }
 
 // stub appends a stub with the number of records with tags that were here, if there are any.
@@ -246,17 +246,17 @@ func (x *Encrypter) stub() error {
 	stub := [stubSize]byte{stubMark}
 	binary.LittleEndian.PutUint32(stub[4:], x.row)
 	x.row = 0
-	return x.add(stub[:])
+	return x.appendBytes(stub[:])
 }
 
-func (x *Encrypter) add(b []byte) error {
+func (x *Encrypter) appendBytes(b []byte) error {
 	for len(b) > 0 {
 		if x.blockLeft == 0 {
 			x.blockLeft = int(min(blockSize, x.left))
 			if x.blockLeft == 0 {
 				return fmt.Errorf("%w: a payload has grown", entry.ErrRecord)
 			}
-			if err := x.room(x.blockLeft); err != nil {
+			if err := x.makeRoom(x.blockLeft); err != nil {
 				return err
 			}
 			x.block = len(x.buf)
@@ -286,17 +286,17 @@ func (x *Encrypter) endBlock() error {
 	return err
 }
 
-// end appends the end of the frame, and writes what is in buf.
-func (x *Encrypter) end(c *Content, before *crypt.Tag) error {
+// endFrame appends the end of the frame, and writes what is in buf.
+func (x *Encrypter) endFrame(c *Content, before *crypt.Tag) error {
 	// The frame's tag covers the length from Measure, so no reader would accept another one.
 	if x.left != 0 {
 		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
 	}
-	if err := x.room(len(x.tags) + endSize); err != nil {
+	if err := x.makeRoom(len(x.tags) + endSize); err != nil {
 		return err
 	}
 	b := append(append(x.buf, x.tags...), before[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.rest/8))
 	x.buf = binary.LittleEndian.AppendUint32(b, x.attempt)
-	return x.flush()
+	return x.flushBuffer()
 }

@@ -32,7 +32,7 @@ func (t *Totals) Add(u Totals) {
 	t.Min, t.Max = min(t.Min, u.Min), max(t.Max, u.Max)
 }
 
-func (t *Totals) count(v entry.Version) {
+func (t *Totals) countVersion(v entry.Version) {
 	if t.Records++; t.Records == 1 {
 		t.Min = v
 	}
@@ -64,7 +64,7 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 			if size == 0 || v == 0 {
 				return 0, fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
 			}
-			t.count(v)
+			t.countVersion(v)
 			t.SmallBytes += uint64(size)
 			pos += size
 			continue
@@ -76,7 +76,7 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 		if v != 0 {
 			entry.SetVersion(rec, v)
 		}
-		t.count(versionOf(rec))
+		t.countVersion(versionOf(rec))
 		// A value's own checksum covers it: a large value is read for one
 		// checksum only, when it is encoded.
 		entry.Place(rec, id, offset+int64(pos), head)
@@ -118,7 +118,7 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 	var crc uint32
 	if h.Kind == Group { // lengths of records say which bytes the checksum covers
 		var err error
-		if crc, err = t.walk(payload, h.FirstVersion, id, offset, values); err != nil {
+		if crc, err = t.checkRecords(payload, h.FirstVersion, id, offset, values); err != nil {
 			return t, err
 		}
 	} else {
@@ -133,9 +133,9 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 	return t, nil
 }
 
-// walk decodes every record and returns the plain checksum. Until the checksum is
+// checkRecords decodes every record and returns the plain checksum. Until the checksum is
 // compared it trusts lengths only, and those only within payload.
-func (t *Totals) walk(payload []byte, first entry.Version, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
+func (t *Totals) checkRecords(payload []byte, first entry.Version, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
 	covered, version := 0, first-1
 	for pos := 0; pos < len(payload); {
 		rec := payload[pos:]
@@ -160,7 +160,7 @@ func (t *Totals) walk(payload []byte, first entry.Version, id checksum.Identity,
 		} else {
 			t.SmallBytes += uint64(r.Size)
 		}
-		t.count(r.Version)
+		t.countVersion(r.Version)
 		pos += r.Size
 	}
 	return checksum.Extend(crc, payload[covered:]), nil

@@ -42,16 +42,16 @@ func FindTail(id checksum.Identity, c Cursor, size int64, read func(off, n int64
 		if err != nil {
 			return t, err
 		}
-		at = t.search(b, at, size, id, c.Next)
+		at = t.searchFrame(b, at, size, id, c.Next)
 	}
 	t.Used = max(t.Used, t.End)
 	return t, nil
 }
 
-// search looks through b, which lies at off, up to the first frame that it finds.
+// searchFrame looks through b, which lies at off, up to the first frame that it finds.
 // It returns where to go on: behind that frame, or at the first place where b has
 // no whole header.
-func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
+func (t *Tail) searchFrame(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
 	pos := 0
 	for pos+HeaderSize <= len(b) {
 		// Preallocated rests are zeros for megabytes: skip them by the page.

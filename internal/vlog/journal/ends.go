@@ -43,8 +43,8 @@ func endName(n frame.Name) frame.Name {
 	return n
 }
 
-// has reports whether a segment ends with the frame of this name.
-func (e ends) has(n frame.Name) bool {
+// isEnd reports whether a segment ends with the frame of this name.
+func (e ends) isEnd(n frame.Name) bool {
 	_, ok := e[endName(n)]
 	return ok
 }

@@ -89,7 +89,7 @@ func (f *Follower) Follow(k Known) error {
 func (f *Follower) Same(k Known) error {
 	for _, end := range k.Found {
 		for _, shown := range f.out.Segments {
-			if end.Number != 0 && !shown.fits(end) {
+			if end.Number != 0 && !shown.canEndAt(end) {
 				return fmt.Errorf("%w: the journal was read up to {%v}, and the writer has found it to end with {%v}", errs.ErrForeign, shown.Name, end.Name)
 			}
 		}
@@ -110,7 +110,7 @@ func (f *Follower) Same(k Known) error {
 // advance shows what has come.
 func (f *Follower) advance() error {
 	f.found = nil
-	if err := f.list(f.point.File); err != nil {
+	if err := f.readHeaders(f.point.File); err != nil {
 		return err
 	}
 	if n := len(f.out.Segments); n > 0 && !f.out.Segments[n-1].Sealed {
@@ -119,7 +119,7 @@ func (f *Follower) advance() error {
 		}
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
-	for next := f.next(); next != nil; next = f.next() {
+	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
 		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
 		if err := f.goOn(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	}
 	frames := s.frames(rd)
 	defer func() { f.shown(frames, s) }() // also what came before an error
-	for frames.At().Offset < end && !f.ends.has(frames.At().End(s.File, s.Life).Name) {
+	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.Life).Name) {
 		found, err := frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
 			f.broken = err
@@ -165,7 +165,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 		}
 		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
 		if found.Header.Kind == frame.Group {
-			if err := f.tell(s.File, &found); err != nil {
+			if err := f.passGroup(s.File, &found); err != nil {
 				return err
 			}
 		}
@@ -219,7 +219,7 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err er
 	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= f.c.Known.Version {
 		return at.Offset, nil
 	}
-	if f.ends.has(at.End(s.File, s.Life).Name) {
+	if f.ends.isEnd(at.End(s.File, s.Life).Name) {
 		return at.Offset, nil
 	}
 	return end, nil
@@ -230,7 +230,7 @@ func (f *Follower) proof() (durable uint64, err error) {
 	for _, c := range f.found {
 		from := int64(segment.HeaderSize)
 		switch {
-		case c.num < f.point.File, c.num == f.point.File && f.ends.has(f.point.Name):
+		case c.num < f.point.File, c.num == f.point.File && f.ends.isEnd(f.point.Name):
 			continue
 		case c.num == f.point.File:
 			from = f.point.Offset

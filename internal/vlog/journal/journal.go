@@ -143,17 +143,17 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
 		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
-	if err := j.room(size); err != nil {
-		return entry.Position{}, j.refuse(err)
+	if err := j.makeRoom(size); err != nil {
+		return entry.Position{}, j.refusedError(err)
 	}
 	j.before = j.point
-	f.Unsynced, f.Ahead = j.unsynced(), j.fill(size)
+	f.Unsynced, f.Ahead = j.unsynced(), j.zerosAhead(size)
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
 	}
 	if err != nil {
-		return entry.Position{}, j.refuse(j.cutBack(err))
+		return entry.Position{}, j.refusedError(j.cutBack(err))
 	}
 	j.appended(size)
 	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
@@ -172,8 +172,8 @@ func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 // unsynced counts the frames that are not yet known to be durable.
 func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
 
-// room makes cur a segment into which a frame of this size fits.
-func (j *Journal) room(size int64) error {
+// makeRoom makes cur a segment into which a frame of this size fits.
+func (j *Journal) makeRoom(size int64) error {
 	// A segment never passes its limit, which is how long its readers' mapping is.
 	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.encrypted()) > j.cur.limit {
 		if err := j.seal(); err != nil {
@@ -181,16 +181,16 @@ func (j *Journal) room(size int64) error {
 		}
 	}
 	if j.cur == nil {
-		return j.begin(size)
+		return j.beginSegment(size)
 	}
 	return nil
 }
 
-// fill returns the offset up to which the file is filled with zeros behind a frame of this
+// zerosAhead returns the offset up to which the file is filled with zeros behind a frame of this
 // size; 0 = no zeros. Zeros pay where commits are small and synced: then a sync need not
 // record a new length each time. They also pay where many values that stay in the file are
 // written without a sync.
-func (j *Journal) fill(size int64) int64 {
+func (j *Journal) zerosAhead(size int64) int64 {
 	end, allocated := j.cur.End()+size, j.cur.Allocated()
 	if end <= allocated || j.lean.Load() {
 		return 0
@@ -220,9 +220,9 @@ func (j *Journal) fill(size int64) int64 {
 	return min((ahead+leastFill-1)/leastFill*leastFill, j.cur.limit)
 }
 
-// begin starts a new segment.
-func (j *Journal) begin(size int64) error {
-	if err := j.bound(); err != nil {
+// beginSegment starts a new segment.
+func (j *Journal) beginSegment(size int64) error {
+	if err := j.syncIfMany(); err != nil {
 		return err
 	}
 	if !j.goesOn {
@@ -270,11 +270,11 @@ func (j *Journal) appended(size int64) {
 		j.cur.StartWriteback(j.hinted, to-j.hinted)
 		j.hinted = to
 	}
-	j.note(false)
+	j.updateState(false)
 }
 
-// note brings point and live up to date with cur.
-func (j *Journal) note(sealed bool) {
+// updateState brings point and live up to date with cur.
+func (j *Journal) updateState(sealed bool) {
 	t := j.cur.Totals()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -298,12 +298,12 @@ func (j *Journal) seal() error {
 		}
 		return nil // a segment may end without a seal
 	}
-	j.note(true)
+	j.updateState(true)
 	return nil
 }
 
-// bound syncs the sealed segments at once if too many of their files are open.
-func (j *Journal) bound() error {
+// syncIfMany syncs the sealed segments at once if too many of their files are open.
+func (j *Journal) syncIfMany() error {
 	j.mu.Lock()
 	unsynced := len(j.sealed)
 	j.mu.Unlock()
@@ -321,7 +321,7 @@ func (j *Journal) Rotate() (Point, error) {
 		return Point{}, err
 	}
 	if j.cur != nil && j.cur.End() == segment.HeaderSize {
-		j.drop() // each segment of the chain has a frame that says something
+		j.dropEmpty() // each segment of the chain has a frame that says something
 	}
 	if j.cur != nil {
 		if err := j.seal(); err != nil {

@@ -9,7 +9,7 @@ package journal
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
-	s := j.newest()
+	s := j.newestSegment()
 	if j.registered.Load() >= s.FirstFrame {
 		return nil
 	}
@@ -21,8 +21,8 @@ func (j *Journal) Register() error {
 	return nil
 }
 
-// newest is the last segment that has frames.
-func (j *Journal) newest() SegmentInfo {
+// newestSegment is the last segment that has frames.
+func (j *Journal) newestSegment() SegmentInfo {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := len(j.live) - 1; i >= 0; i-- {

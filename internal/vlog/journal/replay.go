@@ -113,16 +113,16 @@ type candidate struct {
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
 	r.doubt.proven = c.Known.Proven()
-	if err := r.list(r.point.File); err != nil {
+	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
 	// Also if a KeyProvider or a file system panics: another process may have the lock then.
 	defer r.secured.all.Wait()
-	err := r.read()
+	err := r.readChain()
 	if err == nil && !c.ReadOnly {
 		r.secure()
 	}
-	if err := errors.Join(err, r.secured.wait()); err != nil {
+	if err := errors.Join(err, r.secured.waitForCopies()); err != nil {
 		return ReplayResult{}, err
 	}
 	if r.secured.begun > 0 {
@@ -135,10 +135,10 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	return r.out, nil
 }
 
-// read reads the chain, and judges what is behind it.
-func (r *replay) read() error {
+// readChain reads the chain, and judges what is behind it.
+func (r *replay) readChain() error {
 	sure := r.foresee()
-	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
+	for next := r.nextSegment(); next != nil && r.stop == nil; next = r.nextSegment() {
 		if err := r.visit(next); err != nil {
 			return err
 		}
@@ -152,8 +152,8 @@ func (r *replay) read() error {
 	return r.judge()
 }
 
-// list reads the headers of all journal segments behind number after.
-func (r *replay) list(after entry.FileNum) error {
+// readHeaders reads the headers of all journal segments behind number after.
+func (r *replay) readHeaders(after entry.FileNum) error {
 	names, err := r.c.FS.List(r.c.Dir)
 	if err != nil {
 		return err
@@ -195,9 +195,9 @@ func (r *replay) registeredAs(c *candidate) error {
 	return nil
 }
 
-// next is the segment that continues the chain exactly at point; nil if there is none, or if the
+// nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if the
 // journal was closed there.
-func (r *replay) next() *candidate {
+func (r *replay) nextSegment() *candidate {
 	if r.closed() {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (r *replay) visit(c *candidate) error {
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
-	for !r.ends.has(at.End(c.num, c.header.Life).Name) {
+	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
 		f, err := s.Next()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
@@ -241,7 +241,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			break
 		}
 		if f.Header.Kind == frame.Group {
-			err := r.tell(c.num, &f)
+			err := r.passGroup(c.num, &f)
 			if r.c.UpTo && errors.As(err, &r.stop) {
 				break
 			}
@@ -249,7 +249,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 				return err
 			}
 		}
-		r.doubt.add(&f, len(r.out.Segments))
+		r.doubt.addFrame(&f, len(r.out.Segments))
 		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
 	if at.Next == c.header.FirstFrame() {
@@ -301,9 +301,9 @@ func (r *replay) meet(found frame.Name, offset int64) error {
 	return errs.NewCorruption(filename.Of(filename.Journal, found.File), offset, "this is {%v}, and the manifest knows {%v}: it is not of this store", found, known[r.met].Name)
 }
 
-// tell passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
+// passGroup passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
 // file's mapping.
-func (r *replay) tell(num entry.FileNum, f *segment.Found) (err error) {
+func (r *replay) passGroup(num entry.FileNum, f *segment.Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Journal, num))
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }
@@ -317,7 +317,7 @@ func (r *replay) judge() error {
 	// Frames behind the end of the chain count for nothing, but each says how many
 	// frames had been durable when it was written.
 	for _, c := range r.found {
-		if c.visited && (c.num != r.point.File || r.ends.has(r.point.Name)) {
+		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
 			continue // what lies behind its end is none of its frames
 		}
 		from := int64(segment.HeaderSize)

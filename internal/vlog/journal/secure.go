@@ -28,8 +28,8 @@ type mark struct {
 // markEvery is how much of the journal lies between two marks.
 const markEvery = 64 << 10
 
-// add notes a valid frame of the segment with this index.
-func (d *doubt) add(f *segment.Found, seg int) {
+// addFrame notes a valid frame of the segment with this index.
+func (d *doubt) addFrame(f *segment.Found, seg int) {
 	m := mark{frame: f.Header.Number, segment: seg, offset: f.Offset}
 	if f.Offset == segment.HeaderSize {
 		m.offset = 0
@@ -44,9 +44,9 @@ func (d *doubt) add(f *segment.Found, seg int) {
 	}
 }
 
-// begin returns where writing again has to begin, in a chain that ends with the frame last;
+// firstUnproven returns where writing again has to begin, in a chain that ends with the frame last;
 // ok is false if all frames are proven.
-func (d *doubt) begin(last uint64) (m mark, ok bool) {
+func (d *doubt) firstUnproven(last uint64) (m mark, ok bool) {
 	if last <= d.proven || len(d.marks) == 0 {
 		return mark{}, false
 	}
@@ -74,9 +74,9 @@ type secured struct {
 // takes a descriptor and up to 256 KiB of memory.
 const securedTogether = 2
 
-// begin calls secure in the background. One file is copied while another is on its way to the
+// secureInBackground calls secure in the background. One file is copied while another is on its way to the
 // disk.
-func (s *secured) begin(secure func() error) {
+func (s *secured) secureInBackground(secure func() error) {
 	if s.free == nil {
 		s.free = make(chan struct{}, securedTogether)
 	}
@@ -91,8 +91,8 @@ func (s *secured) begin(secure func() error) {
 	})
 }
 
-// wait returns when nothing is on its way any more.
-func (s *secured) wait() error {
+// waitForCopies returns when nothing is on its way any more.
+func (s *secured) waitForCopies() error {
 	s.all.Wait()
 	return s.failed
 }
@@ -137,7 +137,7 @@ func (r *replay) foresee() uint64 {
 
 // secure begins to make durable the segments that were visited since its last call.
 func (r *replay) secure() {
-	from, again := r.doubt.begin(r.point.Number)
+	from, again := r.doubt.firstUnproven(r.point.Number)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
 		i := r.secured.begun
 		s, offset := r.out.Segments[i], r.out.Segments[i].Offset
@@ -147,7 +147,7 @@ func (r *replay) secure() {
 		case again && i > from.segment:
 			offset = 0
 		}
-		r.secured.begin(func() error { return r.secureSegment(s, offset) })
+		r.secured.secureInBackground(func() error { return r.secureSegment(s, offset) })
 	}
 }
 

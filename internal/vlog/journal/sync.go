@@ -25,7 +25,7 @@ func (j *Journal) Sync() error {
 		}
 	}
 	if err := j.Register(); err != nil {
-		return j.refuse(err)
+		return j.refusedError(err)
 	}
 	if pending {
 		// Not earlier: until here Retract may take the last frame back.

@@ -46,17 +46,17 @@ type Config struct {
 	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
 }
 
-// open opens a file of the kind for reading.
-func (c *Config) open(k filename.Kind, n entry.FileNum, o pageio.Options) (*pageio.File, error) {
+// openFile opens a file of the kind for reading.
+func (c *Config) openFile(k filename.Kind, n entry.FileNum, o pageio.Options) (*pageio.File, error) {
 	files := c.Files
 	if files == nil {
 		files = pageio.NewFiles(c.FS, 0)
 	}
-	return files.Open(c.path(k, n), o)
+	return files.Open(c.filePath(k, n), o)
 }
 
-// path is the path of a segment's file.
-func (c *Config) path(k filename.Kind, n entry.FileNum) string {
+// filePath is the path of a segment's file.
+func (c *Config) filePath(k filename.Kind, n entry.FileNum) string {
 	return filepath.Join(c.Dir, filename.Of(k, n))
 }
 
@@ -87,8 +87,8 @@ func (h *Header) FirstFrame() uint64 { return h.Before.Number + 1 }
 // ErrHeader says that a header is damaged, not written yet, or of a file with another number.
 var ErrHeader = errors.New("bad segment header")
 
-// encode writes h to the HeaderSize bytes of p; e is nil for a plain file.
-func (h *Header) encode(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
+// encodeHeader writes h to the HeaderSize bytes of p; e is nil for a plain file.
+func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
 	clear(p)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
 	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))

@@ -62,7 +62,7 @@ func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys
 	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
 		at: h.first()}
 	if keys != nil {
-		s.keys = frame.NewDecrypter(keys, values, s.bytes)
+		s.keys = frame.NewDecrypter(keys, values, s.readBytes)
 	}
 	return s
 }
@@ -97,7 +97,7 @@ func (s *Frames) read() (Found, error) {
 	if left < frame.HeaderSize {
 		return Found{}, fmt.Errorf("%w: %d bytes are left", frame.ErrFrame, left)
 	}
-	head, err := s.bytes(s.at.Offset, frame.HeaderSize)
+	head, err := s.readBytes(s.at.Offset, frame.HeaderSize)
 	if err != nil {
 		return Found{}, err
 	}
@@ -114,7 +114,7 @@ func (s *Frames) read() (Found, error) {
 	}
 	found := Found{Header: h, Offset: s.at.Offset}
 	if s.keys != nil || h.Encrypted {
-		if err := s.decrypt(&found); err != nil {
+		if err := s.decryptPayload(&found); err != nil {
 			return Found{}, err
 		}
 	} else if err := s.plain(&found); err != nil {
@@ -126,8 +126,8 @@ func (s *Frames) read() (Found, error) {
 	return found, nil
 }
 
-// decrypt makes the payload of found, a frame that must be encrypted, as its file must be.
-func (s *Frames) decrypt(found *Found) (err error) {
+// decryptPayload makes the payload of found, a frame that must be encrypted, as its file must be.
+func (s *Frames) decryptPayload(found *Found) (err error) {
 	if s.keys == nil || !found.Header.Encrypted {
 		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
 	}
@@ -137,23 +137,23 @@ func (s *Frames) decrypt(found *Found) (err error) {
 
 // plain reads and verifies the payload of found.
 func (s *Frames) plain(found *Found) (err error) {
-	found.Payload, err = s.bytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
+	found.Payload, err = s.readBytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
 	if err != nil {
 		return err
 	}
-	return s.verify(found)
+	return s.verifyPayload(found)
 }
 
-// verify is a function of its own for the guard: a big payload is in the mapping.
-func (s *Frames) verify(found *Found) (err error) {
+// verifyPayload is a function of its own for the guard: a big payload is in the mapping.
+func (s *Frames) verifyPayload(found *Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, s.name)
 	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
 	return err
 }
 
-// bytes returns n bytes of the file at off, which the caller has checked
+// readBytes returns n bytes of the file at off, which the caller has checked
 // against the end. They are valid until the next call.
-func (s *Frames) bytes(off, n int64) ([]byte, error) {
+func (s *Frames) readBytes(off, n int64) ([]byte, error) {
 	if at := off - s.bufOff; at >= 0 && at+n <= int64(len(s.buf)) {
 		return s.buf[at : at+n], nil
 	}

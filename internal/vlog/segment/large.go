@@ -24,7 +24,7 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 		err = fits(&value.rec)
 	}
 	if err == nil && r.keys != nil && v.w.encrypt == nil {
-		err = value.sum(head)
+		err = value.setChecksums(head)
 	}
 	if err != nil {
 		return entry.Handle{}, err
@@ -136,9 +136,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if p.r.keys != nil {
-		p.err = p.decrypt(b[:n])
+		p.err = p.decryptPiece(b[:n])
 	} else {
-		p.err = p.verify(b[:n])
+		p.err = p.verifyPiece(b[:n])
 	}
 	if p.err != nil {
 		return 0, p.err
@@ -147,7 +147,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *pieces) verify(b []byte) error {
+func (p *pieces) verifyPiece(b []byte) error {
 	at := p.at + int64(p.done)
 	if err := p.r.file.ReadFull(b, at); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (p *pieces) verify(b []byte) error {
 	return nil
 }
 
-func (p *pieces) decrypt(b []byte) error {
+func (p *pieces) decryptPiece(b []byte) error {
 	at := p.at + int64(p.done)
 	p.buf = slices.Grow(p.buf[:0], len(b)+crypt.TagSize)[:len(b)]
 	if err := p.r.file.ReadFull(p.buf, at); err != nil {
@@ -171,9 +171,9 @@ func (p *pieces) decrypt(b []byte) error {
 	return nil
 }
 
-// sum reads the value once more, to set the checksums in the head of a record that is
+// setChecksums reads the value once more, to set the checksums in the head of a record that is
 // written plain.
-func (p *pieces) sum(head []byte) error {
+func (p *pieces) setChecksums(head []byte) error {
 	var sums []uint32
 	first := *p
 	for part := make([]byte, entry.PieceSize); ; {

@@ -41,8 +41,8 @@ func recordMemory(dst []byte, from Lender, length uint64, n int) memory {
 	return memory{record: make([]byte, n)}
 }
 
-// value returns v, which lies in the record, where the caller finds it.
-func (m *memory) value(dst []byte, v entry.Stored) entry.Stored {
+// locateValue returns v, which lies in the record, where the caller finds it.
+func (m *memory) locateValue(dst []byte, v entry.Stored) entry.Stored {
 	if cap(dst) > 0 && cap(dst) >= len(v.Bytes) && !m.lent {
 		v.Bytes = append(dst[:0], v.Bytes...)
 	}

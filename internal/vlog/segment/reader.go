@@ -61,7 +61,7 @@ type OpenOptions struct {
 // an *errs.Corruption if the file is shorter than o.End, or its header isn't its own; and
 // errs.ErrKey if the file is encrypted and its key can't be had.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
-	f, err := c.open(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
+	f, err := c.openFile(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 // OpenReader opens the segment that w writes, whose length will never pass
 // limit. The reader sees every frame that Append has returned for.
 func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
-	file, err := w.cfg.open(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+	file, err := w.cfg.openFile(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 // more of it can be read. limit is how long the segment can become, at least.
 func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
 	limit = max(limit, o.End)
-	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
+	file, err := c.openFile(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum,
 // for one, or holds something else, and errs.ErrKey if the file is
 // encrypted and its key can't be had; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
-	page, err := readPage(c, c.path(kind, number))
+	page, err := readPage(c, c.filePath(kind, number))
 	if err != nil {
 		return Header{}, err
 	}
@@ -224,7 +224,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 			pageio.Touch(value.Bytes) // a page that can't be read is an error here
 			return value, nil
 		}
-		return r.decode(rec, off, h.Length, key, v, false)
+		return r.decodeRecord(rec, off, h.Length, key, v, false)
 	}
 	bound := int(min(recordBound(key, h.Length), end-h.Offset))
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
@@ -237,7 +237,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
 	}
-	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
+	if value, err = r.decodeRecord(rec, off, h.Length, key, v, true); err != nil {
 		return value, err
 	}
 	// Two smaller records may begin in one granule: these are verified each time.
@@ -267,8 +267,8 @@ func (r *Reader) copied(dst []byte, from Lender, h entry.Handle, key []byte, v e
 	if err := r.file.ReadCold(m.record, int64(h.Offset)); err != nil {
 		return entry.Stored{}, err
 	}
-	value, err := r.decode(m.record, int64(h.Offset), h.Length, key, v, true)
-	return m.value(dst, value), err
+	value, err := r.decodeRecord(m.record, int64(h.Offset), h.Length, key, v, true)
+	return m.locateValue(dst, value), err
 }
 
 // appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
@@ -297,7 +297,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if err != nil {
 		return dst, rec, r.damagedRecord(offset, err)
 	}
-	if err := r.verify(&rec, raw, offset); err != nil {
+	if err := r.verifyRecord(&rec, raw, offset); err != nil {
 		return dst, rec, err
 	}
 	return dst[:at+rec.Size], rec, nil
@@ -327,15 +327,15 @@ func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 	if h.Offset > end || h.Length > end-h.Offset {
 		return 0, 0 // the read of the record will return the error
 	}
-	return int64(h.Offset), int64(min(r.bound(key, h.Length), end-h.Offset))
+	return int64(h.Offset), int64(min(r.recordBound(key, h.Length), end-h.Offset))
 }
 
 // Ahead is pageio.File.Ahead.
 func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
-// bound returns an upper bound of the length in the file of a record with this key and a value
+// recordBound returns an upper bound of the length in the file of a record with this key and a value
 // of this length.
-func (r *Reader) bound(key []byte, value uint64) uint64 {
+func (r *Reader) recordBound(key []byte, value uint64) uint64 {
 	n := recordBound(key, value)
 	if r.keys != nil {
 		n = entry.EncryptedBound(n, value)
@@ -350,7 +350,7 @@ func recordBound(key []byte, value uint64) uint64 {
 	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 }
 
-func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
+func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
 	d, err := entry.DecodeRecord(rec)
 	if err != nil {
 		return entry.Stored{}, r.damagedRecord(off, err)
@@ -359,7 +359,7 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 		return entry.Stored{}, err
 	}
 	if verify {
-		if err := r.verify(&d, rec, off); err != nil {
+		if err := r.verifyRecord(&d, rec, off); err != nil {
 			return entry.Stored{}, err
 		}
 	}
@@ -376,8 +376,8 @@ func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v 
 	return nil
 }
 
-// verify checks the checksums of the record d, with which the bytes rec at off begin.
-func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
+// verifyRecord checks the checksums of the record d, with which the bytes rec at off begin.
+func (r *Reader) verifyRecord(d *entry.Record, rec []byte, off int64) error {
 	if !d.VerifyHead(rec, r.id, off) {
 		return errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
 	}

@@ -128,7 +128,7 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 // makes nothing durable.
 func (v *ValueWriter) Flush() error {
 	if v.stopped == nil {
-		v.stopped = v.flush()
+		v.stopped = v.flushRecords()
 	}
 	return v.stopped
 }
@@ -157,7 +157,7 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 
 // Move is Copy of the record at h, which must be that of version at of key.
 func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
-	return v.copy(r, int64(h.Offset), r.bound(key, h.Length), func(rec *entry.Record) error {
+	return v.copy(r, int64(h.Offset), r.recordBound(key, h.Length), func(rec *entry.Record) error {
 		return r.match(rec, int64(h.Offset), h.Length, key, at)
 	})
 }
@@ -200,7 +200,7 @@ func (v *ValueWriter) Size() int64 { return v.sizeAt(len(v.buf)) }
 func (v *ValueWriter) Finish() (Stats, error) {
 	err := v.stopped
 	if err == nil {
-		err = v.flush()
+		err = v.flushRecords()
 	}
 	if err == nil {
 		err = v.w.Seal(0)
@@ -243,12 +243,12 @@ func (v *ValueWriter) Abort() error {
 // flushFull writes the buffer once it is a frame.
 func (v *ValueWriter) flushFull() error {
 	if len(v.buf) >= frameTarget {
-		v.stopped = v.flush()
+		v.stopped = v.flushRecords()
 	}
 	return v.stopped
 }
 
-func (v *ValueWriter) flush() error {
+func (v *ValueWriter) flushRecords() error {
 	if len(v.buf) == 0 {
 		return nil
 	}

@@ -58,7 +58,7 @@ type mark struct {
 // Create makes the file of a new segment and writes its header; if that fails,
 // there is no file.
 func Create(c Config, h Header) (*Writer, error) {
-	path := c.path(h.Kind, h.Number)
+	path := c.filePath(h.Kind, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func Create(c Config, h Header) (*Writer, error) {
 	e, life, err := c.encrypter(h.Kind, h.Number)
 	if err == nil {
 		w.header.Life = life
-		err = w.header.encode(page, c.UUID, e)
+		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
 		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Before.Tag
@@ -78,7 +78,7 @@ func Create(c Config, h Header) (*Writer, error) {
 		_, err = f.WriteAt(page, 0)
 	}
 	if err != nil {
-		return nil, discard(c, path, f, err)
+		return nil, discardHeaderless(c, path, f, err)
 	}
 	w.wrote(HeaderSize)
 	w.end.Store(HeaderSize)
@@ -92,9 +92,9 @@ func (w *Writer) wrote(n int) {
 	}
 }
 
-// discard removes a segment that has no header. What can't be removed now, the
+// discardHeaderless removes a segment that has no header. What can't be removed now, the
 // next Open removes.
-func discard(c Config, path string, f vfs.File, err error) error {
+func discardHeaderless(c Config, path string, f vfs.File, err error) error {
 	err = errors.Join(err, f.Close())
 	_ = c.FS.Remove(path)
 	return err
@@ -176,7 +176,7 @@ func (w *Writer) appendPlain(f *Frame, start int64) error {
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
 	whole := h.Size - int64(f.rest)
-	err := w.write(start, whole, f.Ahead-start-h.Size, f.Ahead)
+	err := w.writeVec(start, whole, f.Ahead-start-h.Size, f.Ahead)
 	if err == nil && f.rest > 0 {
 		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
 		err = w.writeRest(f.value, f.rest, start+whole)
@@ -187,9 +187,9 @@ func (w *Writer) appendPlain(f *Frame, start int64) error {
 	return err
 }
 
-// write writes vec, which has whole bytes, at off. If the file ends before ahead, it writes
+// writeVec writes vec, which has whole bytes, at off. If the file ends before ahead, it writes
 // behind zeros after that, with the same call. A disk without room for the zeros is no error.
-func (w *Writer) write(off, whole, behind, ahead int64) error {
+func (w *Writer) writeVec(off, whole, behind, ahead int64) error {
 	if ahead > w.allocated {
 		for n := behind; n > 0; n -= int64(len(zeros)) {
 			w.vec = append(w.vec, zeros[:min(n, int64(len(zeros)))])
@@ -235,7 +235,7 @@ func (w *Writer) writeEncrypted(b []byte, off int64) error {
 	if end < w.whole {
 		ahead = 0
 	}
-	return w.write(off, int64(len(b)), ahead-end, ahead)
+	return w.writeVec(off, int64(len(b)), ahead-end, ahead)
 }
 
 // prepare places the records of f and makes its header.
