@@ -2,7 +2,7 @@ package journal
 
 // A segment is a file that can get lost, and no other file names the last one. So
 // before a frame counts as durable, the manifest says that its segment has durable
-// frames (docs/adr, 29): then Replay notices if the frame or the file is missing. That
+// frames (docs/adr, 15): then Replay notices if the frame or the file is missing. That
 // is one edit for each segment, after its first sync: the manifest never names what a
 // crash may take away.
 
