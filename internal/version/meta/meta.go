@@ -20,6 +20,7 @@ type Run struct {
 	Entries     uint64 // of all kinds but range deletes
 	Deletes     uint64 // entries that are deletes
 	// range deletes, as written: cut at each other's ends as far as readers allow
+	// range deletes as stored: overlapping ones are flattened as far as readers allow
 	Tombstones     uint64
 	KeyBytes       uint64        // of all entries
 	ValueBytes     uint64        // inline values
