@@ -58,6 +58,7 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	b := &run{to: s, o: o, began: time.Now()}
+	// Before the checkpoint: an unreachable repository costs no work on the store.
 	if b.stock, err = listObjects(ctx, s); err != nil {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
@@ -68,7 +69,7 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 	if err = errors.Join(err, b.source.removeSource()); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	// The backup is complete. What close could not remove, the next Backup removes.
+	// The backup is complete. What removeSource could not remove, the next Backup removes.
 	return b.done, nil
 }
 
@@ -78,14 +79,15 @@ type run struct {
 	o      Options
 	began  time.Time
 	source *source
-	stock  *stock
+	stock  *stock // objects that the index may name
 	index  index
 	before map[string]*file // of the newest backup of the store, by name
-	stored int64
-	total  int64
+	stored int64            // bytes that are in the repository
+	total  int64            // bytes of all files
 	done   Done
 }
 
+// backUp stores the files, and then the index.
 func (b *run) backUp(ctx context.Context) error {
 	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Layout.LastVersion()), Time: b.began.UTC()}
 	last, err := newestBackup(ctx, b.to, b.index.Store)
@@ -110,6 +112,7 @@ func (b *run) backUp(ctx context.Context) error {
 		if err := b.storeFile(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
+		// The hashes of a file that is done would only take memory.
 		b.source.steady.Forget(b.source.filePath(f.Name))
 		b.progress(f.Size)
 	}
@@ -125,6 +128,7 @@ func (b *run) measure() error {
 		}
 		f := file{Name: name.String(), Size: info.Size}
 		if !info.ModTime.IsZero() {
+			// 0 if the file system keeps no times: then the file is read.
 			f.Modified = info.ModTime.UnixNano()
 		}
 		b.index.Files = append(b.index.Files, f)
@@ -133,6 +137,7 @@ func (b *run) measure() error {
 	return nil
 }
 
+// progress reports n more bytes.
 func (b *run) progress(n int64) {
 	b.stored += n
 	if b.o.Progress != nil {
@@ -147,6 +152,7 @@ func (b *run) storeFile(ctx context.Context, f *file) error {
 	}
 	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.hasFile(old) {
 		f.SHA256, f.Object = old.SHA256, old.Object
+		// The newest backup has the same file, and its object may be named.
 		return nil
 	}
 	if err := b.source.hash(ctx, f); err != nil {
@@ -171,6 +177,8 @@ func (old *file) is(f *file) bool {
 // store verifies a file whose hash is known and puts it into an object of its own.
 func (b *run) store(ctx context.Context, f *file) (err error) {
 	name, _ := filename.Parse(f.Name)
+	// Before Put: a damaged file must not become part of a backup. steady makes sure that Put reads
+	// the same bytes.
 	if err := b.source.copy.Verify(ctx, name); err != nil {
 		return err
 	}
@@ -179,6 +187,7 @@ func (b *run) store(ctx context.Context, f *file) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	// A new name each time: Prune may be deleting an object of the same hash just now.
 	f.Object = newObject(f.SHA256)
 	if err := b.to.Put(ctx, f.Object, onlyReader{r}, f.Size); err != nil {
 		return err
@@ -196,6 +205,7 @@ type onlyReader struct{ io.Reader }
 // writes the index, which makes the backup.
 func (b *run) writeIndex(ctx context.Context) error {
 	for range settleRounds {
+		// The time of the look, not of its end: a mark may come right after it.
 		looked := time.Now()
 		stock, err := listObjects(ctx, b.to)
 		if err != nil {
@@ -213,6 +223,8 @@ func (b *run) writeIndex(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 		}
+		// All objects were there and unmarked after looked. A mark that comes later is not acted
+		// upon within the hour (grace), and by then the index names them.
 		if whole {
 			return b.publishIndex(ctx, looked)
 		}
@@ -238,6 +250,7 @@ func (b *run) again(ctx context.Context, f *file) error {
 func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
+	// From this Put on the backup exists.
 	id := newID(b.index.Store, b.index.Time)
 	if err := putDocument(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
 		return err
@@ -245,6 +258,7 @@ func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.
 	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
 		if d, ok := b.to.(Deleter); ok {
+			// Prune may have deleted objects before the index named them.
 			_ = d.Delete(ctx, backups+id)
 		}
 		return fmt.Errorf("the clock went on by %v while the index was written: the backup %s may lack objects, verify or prune it", took, id)

@@ -35,6 +35,7 @@ type dir struct {
 // kinds are the directories of a repository.
 var kinds = [...]string{backups, objects, unused}
 
+// objectPath returns the path of an object. It refuses names that would lead out of the repository.
 func (d *dir) objectPath(name string) (string, error) {
 	kind, base, _ := strings.Cut(name, "/")
 	for _, k := range kinds {
@@ -58,6 +59,7 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) err
 	return vfs.NoSpace(d.putObject(ctx, name, r, size))
 }
 
+// putObject is Put; its error may be of the system.
 func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int64) (err error) {
 	path, err := d.objectPath(name)
 	if err != nil {
@@ -66,6 +68,7 @@ func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int6
 	if err := manifest.MakeDirs(manifest.Options{FS: d.fs, Dir: filepath.Dir(path)}); err != nil {
 		return err
 	}
+	// Another program may be putting the same object: each has a file of its own.
 	part := path + "-" + rand.Text()[:8] + partSuffix
 	f, err := d.fs.Create(part)
 	if err != nil {
@@ -85,6 +88,7 @@ func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int6
 			return err
 		}
 	}
+	// Synced by fillFile: the name never means half an object.
 	if err := d.fs.Rename(part, path); err != nil {
 		return err
 	}
@@ -93,6 +97,7 @@ func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int6
 
 // fillFile makes the size bytes of r the content of a new file, synced.
 func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+	// One byte more, so that a longer r is noticed.
 	p := make([]byte, min(size+1, putBytes))
 	for at := int64(0); ; {
 		if err := ctx.Err(); err != nil {
@@ -136,6 +141,7 @@ type fileReader struct {
 	at int64
 }
 
+// Read implements io.Reader.
 func (r *fileReader) Read(p []byte) (int, error) {
 	n, err := r.ReadAt(p, r.at)
 	r.at += int64(n)
@@ -170,6 +176,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 	return nil
 }
 
+// listObjects calls fn with the object of this name, if it is there.
 func (d *dir) listObjects(name string, fn func(Object) error) error {
 	info, err := d.fs.Stat(filepath.Join(d.root, filepath.FromSlash(name)))
 	switch {
@@ -190,6 +197,8 @@ func (d *dir) Delete(_ context.Context, name string) error {
 	if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	// Prune deletes a mark after its objects. A crash must not bring an object back without the
+	// mark.
 	if err := d.fs.SyncDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

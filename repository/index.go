@@ -41,19 +41,20 @@ type index struct {
 	Store   string    `json:"store"`
 	Version uint64    `json:"version"`
 	Time    time.Time `json:"time"`
-	Files   []file    `json:"files"` // SUPER is the last one, and the manifest the one before it
+	Files   []file    `json:"files"` // SUPER is the last one, the manifest the one before
 
-	id string
+	id string // of the backup
 }
 
 // file describes a file of a backup, with what the next Backup recognises it by.
 type file struct {
 	Name     string `json:"name"`
 	Size     int64  `json:"size"`
-	SHA256   string `json:"sha256"`
-	Object   string `json:"object"`
-	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0 = not known
-	Ends     string `json:"ends,omitempty"`     // SHA-256 of its first and last 4 KiB; "" = these don't tell it from other files
+	SHA256   string `json:"sha256"`             // of its content, in hexadecimal
+	Object   string `json:"object"`             // name of the object that has it
+	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0: not known
+	// SHA-256 of its first and last 4 KiB; "": these don't tell it from other files
+	Ends string `json:"ends,omitempty"`
 }
 
 // mark lists objects that no index named when it was made.
@@ -92,6 +93,7 @@ func decodeDocument(name, magic string, p []byte, v any) error {
 	if n, err := fmt.Sscanf(string(head[:min(len(head), 128)]), magic+" %d %s", &version, &sum); n == 0 {
 		return damaged(name, err, "does not begin with %q", magic)
 	}
+	// Before the hash: a later release may compute it otherwise.
 	if version != formatVersion {
 		return fmt.Errorf("%w: %s has version %d of its format", brock.ErrFormat, name, version)
 	}
@@ -130,8 +132,10 @@ func (x *index) wrong() string {
 		name, ok := filename.Parse(f.Name)
 		last := len(x.Files) - 1 - i
 		switch {
+		// A forged index must not write elsewhere, or a file twice.
 		case !ok || name.Kind == filename.Lock || seen[name]:
 			return fmt.Sprintf("file %q can't be in a backup", f.Name)
+		// Restore writes in this order, and relies on it: without SUPER there is no store.
 		case (name.Kind == filename.Super) != (last == 0), (name.Kind == filename.Manifest) != (last == 1):
 			return fmt.Sprintf("file %q is not in its place", f.Name)
 		case f.Size < 0 || hashOf(f.Object) != f.SHA256 || f.SHA256 == "":
@@ -179,6 +183,7 @@ func newObject(sha string) string { return objects + sha + "-" + chance() }
 // two backups of a store never have times within one millisecond.
 func stamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
 
+// newID returns the id of a new backup: store, time, chance.
 func newID(store string, t time.Time) string {
 	return store[:8] + "-" + stamp(t) + "-" + chance()
 }
@@ -197,6 +202,7 @@ func get(ctx context.Context, s Store, name string) (p []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	// One byte more than allowed, to notice a longer one.
 	p, err = io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err == nil && len(p) > maxDocument {
 		err = damaged(name, nil, "has more than %d bytes", maxDocument)

@@ -51,6 +51,7 @@ func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
 		switch {
 		case err == nil:
 			list = append(list, x)
+		// Pruned between the list and the read.
 		case errors.Is(err, ErrNoBackup):
 		case errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
 			wrong = append(wrong, err)
@@ -62,6 +63,7 @@ func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
 	return list, errors.Join(wrong...)
 }
 
+// older orders backups by time.
 func older(a, b *index) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Version, b.Version), cmp.Compare(a.id, b.id))
 }
@@ -78,6 +80,7 @@ func findBackup(ctx context.Context, s Store, id string) (*index, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: there is none at all", ErrNoBackup)
 	}
+	// The newest of several stores would be a matter of chance.
 	if slices.ContainsFunc(all, func(id string) bool { return id[:8] != all[0][:8] }) {
 		return nil, fmt.Errorf("%w: the repository has backups of several stores: name one", brock.ErrInvalid)
 	}
@@ -98,6 +101,7 @@ func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 		switch {
 		case err == nil && x.Store == store:
 			return x, nil
+		// An older one does as well: it only saves reading.
 		case err == nil, errors.Is(err, ErrNoBackup), errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
 		default:
 			return nil, err
@@ -112,9 +116,9 @@ type stock struct {
 	byHash map[string][]string // names of the objects, by the hash of the file
 }
 
-// listObjects lists the objects that a new index may name. Objects that a mark lists are left out, as
-// they may be deleted. look lists marks first, and Prune deletes a mark after the objects that
-// it lists: if look doesn't see a mark that was deleted, it doesn't see the objects either.
+// listObjects lists the objects that a new index may name. Objects that a mark lists are left out,
+// as they may be deleted. It lists marks first, and Prune deletes a mark after the objects that it
+// lists: so if it doesn't see a mark that was deleted, it doesn't see the objects either.
 func listObjects(ctx context.Context, s Store) (*stock, error) {
 	marked := map[string]bool{}
 	marks, err := listMarks(ctx, s)

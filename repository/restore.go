@@ -62,9 +62,10 @@ type restore struct {
 	dir   string
 	index *index
 	fs    vfs.FS // has dir
-	done  int64
+	done  int64  // bytes that were written
 }
 
+// restoreBackup makes the directory and fills it.
 func (r *restore) restoreBackup(ctx context.Context) error {
 	if err := manifest.Absent(r.o.FS, r.dir); err != nil {
 		return err
@@ -77,6 +78,7 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	return claim.Close(r.writeFiles(ctx))
 }
 
+// filePath returns the path of a file of the new store.
 func (r *restore) filePath(base string) string { return filepath.Join(r.dir, base) }
 
 // writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
@@ -132,6 +134,7 @@ func (r *restore) checkStore(ctx context.Context) error {
 		}
 		return nil
 	}
+	// The hashes were right, so this finds an index that names files of several backups.
 	c, err := checkpoint.OpenCopy(ctx, r.fs, r.dir, r.o.Keys)
 	if err != nil {
 		return err
@@ -142,6 +145,7 @@ func (r *restore) checkStore(ctx context.Context) error {
 	return errors.Join(err, c.Close())
 }
 
+// otherThings reports an index that doesn't fit its files.
 func (r *restore) otherThings() error {
 	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
 }
@@ -154,7 +158,7 @@ type object struct {
 		io.Writer
 		Sum([]byte) []byte
 	}
-	size int64
+	size int64 // bytes that were read
 }
 
 // openObject begins to read the object of a file.

@@ -19,12 +19,13 @@ import (
 
 // source is a checkpoint of the store, in a scratch directory that a lock keeps for it.
 type source struct {
-	fs      vfs.FS
+	fs      vfs.FS // of the store
 	scratch string
-	dir     string // of the checkpoint
-	lock    io.Closer
-	steady  *checkpoint.Steady
-	copy    *checkpoint.Copy
+	dir     string    // of the checkpoint
+	lock    io.Closer // of the scratch directory
+	// reads the checkpoint, and compares with what was read before
+	steady *checkpoint.Steady
+	copy   *checkpoint.Copy // the checkpoint; nil before it was opened
 }
 
 // scratchOf returns the directory for the checkpoint; by default one beside the store, so that
@@ -53,6 +54,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	if err := s.fs.MkdirAll(scratch); err != nil {
 		return nil, err
 	}
+	// A wrong Options.Scratch must not cost anybody's files.
 	if err := s.ours(); err != nil {
 		return nil, err
 	}
@@ -64,6 +66,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 			err = errors.Join(err, s.removeSource())
 		}
 	}()
+	// With the lock: no other Backup uses the directory, so the rest is of one that was killed.
 	if err := s.clear(); err != nil {
 		return s, err
 	}
@@ -75,6 +78,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	return s, err
 }
 
+// lockPath is the lock file of the scratch directory.
 func (s *source) lockPath() string {
 	return filepath.Join(s.scratch, filename.Of(filename.Lock, 0))
 }
@@ -171,6 +175,7 @@ func (s *source) hash(ctx context.Context, f *file) (err error) {
 			return err
 		}
 	}
+	// A checkpoint's file never changes, so this is damage, or somebody else writes there.
 	if read != f.Size {
 		return damaged(f.Name, nil, "has %d bytes instead of %d", read, f.Size)
 	}

@@ -51,12 +51,13 @@ type verify struct {
 	s     Store
 	o     VerifyOptions
 	tell  func(*brock.CorruptionError)
-	first error
+	first error // the first damage
 	found Verified
-	users map[string][]string // ids of the backups that name an object
+	users map[string][]string // by object: ids of the backups that name it
 	files []*file             // one for each object that is named
 }
 
+// reportDamage passes damage on, and remembers the first.
 func (v *verify) reportDamage(c *brock.CorruptionError) {
 	if v.first == nil {
 		v.first = c
@@ -66,11 +67,13 @@ func (v *verify) reportDamage(c *brock.CorruptionError) {
 	}
 }
 
+// verifyBackup verifies the indexes, and then the objects.
 func (v *verify) verifyBackup(ctx context.Context) error {
 	if err := v.indexes(ctx); err != nil {
 		return err
 	}
 	sizes := map[string]int64{}
+	// After the indexes: an object that one of them names was put before it, so it is listed.
 	err := v.s.List(ctx, objects, func(o Object) error {
 		if hashOf(o.Name) == "" {
 			return nil
@@ -154,6 +157,7 @@ func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int
 	if !errors.As(err, &c) {
 		return err
 	}
+	// A missing object of a backup that was pruned meanwhile is no damage.
 	users, err := v.remaining(ctx, f)
 	if err != nil || len(users) == 0 {
 		return err

@@ -35,10 +35,10 @@ type Mem struct {
 type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
-	seq      uint64 // of the last change
-	linked   bool   // a file may have two names
-	locks    map[*memDir]*memLocks
-	capacity int64 // in bytes; 0 = no bound
+	seq      uint64                // number of the last change; a crash chooses among them
+	linked   bool                  // a file may have two names
+	locks    map[*memDir]*memLocks // those that are held, by directory
+	capacity int64                 // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
@@ -48,11 +48,12 @@ func NewMem() *Mem {
 
 // memDir is a directory. Names get durable when it is synced.
 type memDir struct {
-	entries map[string]memNode
-	durable map[string]memNode
-	pending []nameChange // since the last sync, oldest first
+	entries map[string]memNode // what List and Open see
+	durable map[string]memNode // what each crash leaves at least
+	pending []nameChange       // changes since the last sync, oldest first
 }
 
+// newMemDir returns an empty directory.
 func newMemDir() *memDir {
 	return &memDir{entries: map[string]memNode{}, durable: map[string]memNode{}}
 }
@@ -76,6 +77,7 @@ func (d *memDir) putNode(seq uint64, name string, n memNode) {
 	d.pending = append(d.pending, nameChange{seq, name, n})
 }
 
+// setName changes what a name means in a map; the zero node removes it.
 func setName(names map[string]memNode, name string, n memNode) {
 	if n == (memNode{}) {
 		delete(names, name)
@@ -105,6 +107,7 @@ func (m *Mem) findNode(name string) memNode {
 	return n
 }
 
+// findHeld is findNode for a Mem that holds directories: a name is one of them, or right in one.
 func (m *Mem) findHeld(name string) memNode {
 	if m.closed {
 		return memNode{}
@@ -131,7 +134,9 @@ func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	held := &Mem{memDisk: m.memDisk, held: map[string]*memDir{}}
+	// So that files can be linked between all of them.
 	maps.Copy(held.held, m.held)
+	// New names are looked up by path, also if m itself holds directories.
 	whole := &Mem{memDisk: m.memDisk}
 	for _, name := range names {
 		if held.held[clean(name)] != nil {
@@ -153,6 +158,7 @@ type memDirs struct{ *Mem }
 func (d memDirs) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Only of these directories: open files stay usable.
 	d.closed = true
 	return nil
 }
@@ -170,6 +176,7 @@ func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
 	return d, base, nil
 }
 
+// nextSeq numbers the next change; the mutex is held.
 func (m *Mem) nextSeq() uint64 { m.seq++; return m.seq }
 
 // Create implements FS.
@@ -184,6 +191,8 @@ func (m *Mem) Create(name string) (File, error) {
 		return nil, pathError("create", name, fs.ErrExist)
 	}
 	f := &memFile{}
+	// The name is a change of the directory: a crash before SyncDir may lose it, and with it all
+	// that was synced of the file.
 	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return m.handle(name, f, true), nil
 }
@@ -194,6 +203,7 @@ func (m *Mem) Open(name string) (File, error) { return m.openNode(name, false) }
 // OpenReadWrite implements FS.
 func (m *Mem) OpenReadWrite(name string) (File, error) { return m.openNode(name, true) }
 
+// openNode opens a file that exists.
 func (m *Mem) openNode(name string, write bool) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,6 +231,7 @@ func (m *Mem) Remove(name string) error {
 	if n.dir != nil && len(n.dir.entries) > 0 {
 		return pathError("remove", name, errors.New("directory not empty"))
 	}
+	// Open handles keep the file.
 	d.putNode(m.nextSeq(), base, memNode{})
 	return nil
 }
@@ -296,6 +307,7 @@ func (m *Mem) Clone(from, to string) error {
 	p := make([]byte, f.now.size)
 	f.now.readAt(p, 0)
 	d.putNode(m.nextSeq(), base, memNode{file: copied})
+	// A change of its own: a crash may leave the name without the bytes.
 	copied.writeAt(m.nextSeq(), p, 0)
 	return nil
 }
@@ -304,6 +316,7 @@ func (m *Mem) Clone(from, to string) error {
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Directories that are held open exist. Others can't be reached.
 	if m.held != nil {
 		if m.findNode(clean(dir)).dir == nil {
 			return pathError("mkdir", dir, m.absent())
@@ -345,6 +358,7 @@ func (m *Mem) Stat(name string) (Info, error) {
 	defer m.mu.RUnlock()
 	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
+		// The node itself tells two names of one file.
 		return Info{Size: n.file.now.size, file: n.file}, nil
 	case n.dir != nil:
 		return Info{IsDir: true, file: n.dir}, nil
@@ -389,6 +403,7 @@ func (m *Mem) DropUnsynced(name string) {
 	case n.file != nil:
 		n.file.dropUnsynced()
 	case n.dir != nil:
+		// The entries stay visible, but no later sync makes them durable.
 		n.dir.pending = nil
 	}
 }
@@ -406,8 +421,8 @@ func (m *Mem) Free(dir string) (int64, error) {
 // memLocks are the holders of a directory's lock.
 type memLocks struct {
 	exclusive bool
-	owner     string
-	shared    int
+	owner     string // of the exclusive lock
+	shared    int    // how many shared ones are held
 }
 
 // Lock implements FS.
@@ -443,6 +458,8 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 		owner = "this process"
 	}
 	l.exclusive, l.owner = true, owner
+	// These are changes as others are: a crash may leave a half-written name, which must do no
+	// harm.
 	n.file.setSize(m.nextSeq(), 0)
 	n.file.writeAt(m.nextSeq(), []byte(owner+"\n"), 0)
 	return &memLock{m: m, dir: d, file: n.file}, nil
@@ -457,6 +474,7 @@ type memLock struct {
 	closed bool     // guarded by m.mu
 }
 
+// Close releases the lock.
 func (l *memLock) Close() error {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()

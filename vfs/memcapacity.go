@@ -37,6 +37,7 @@ func (m *Mem) used() (n int64) {
 			n += blocks(f.now.size)
 		}
 		if m.linked {
+			// Without links no file is met twice, and the map stays empty.
 			seen[f] = true
 		}
 	})

@@ -11,10 +11,11 @@ const (
 // writes to it. Chunks that are nil or missing are zeros, as are the bytes of the last chunk
 // beyond size.
 type content struct {
-	size   int64
+	size   int64 // in bytes
 	chunks []chunk
 }
 
+// chunk is a piece of a content; nil data means zeros.
 type chunk struct {
 	data *[chunkSize]byte
 	own  bool // no other content has data, so it may be written
@@ -23,6 +24,7 @@ type chunk struct {
 // clone returns a copy that shares all chunks with c.
 func (c *content) clone() content {
 	for i := range c.chunks {
+		// Both now have the memory, so neither may write to it.
 		c.chunks[i].own = false
 	}
 	return content{size: c.size, chunks: slices.Clone(c.chunks)}
@@ -109,6 +111,7 @@ func (c *content) apply(ch *change) {
 func (c *content) setSize(size int64) {
 	c.size = size
 	if keep := (size + chunkSize - 1) / chunkSize; int64(len(c.chunks)) > keep {
+		// Let go of the memory that is cut off.
 		clear(c.chunks[keep:])
 		c.chunks = c.chunks[:keep]
 	}
@@ -153,11 +156,12 @@ type change struct {
 
 // piece is the part of a write within one chunk.
 type piece struct {
-	chunk int
-	from  int
-	data  []byte
+	chunk int    // index of the chunk
+	from  int    // offset in the chunk
+	data  []byte // at most up to the end of the chunk
 }
 
+// endOffset is where the piece ends in the file.
 func (p *piece) endOffset() int64 {
 	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
 }
@@ -168,6 +172,7 @@ func cut(p []byte, off int64) []piece {
 	for len(p) > 0 {
 		from := int(off % chunkSize)
 		n := min(len(p), chunkSize-from)
+		// A copy: the caller may reuse p at once.
 		pieces = append(pieces, piece{chunk: int(off / chunkSize), from: from, data: slices.Clone(p[:n])})
 		p, off = p[n:], off+int64(n)
 	}

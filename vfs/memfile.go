@@ -14,10 +14,10 @@ const maxMemFile = 64 << 30
 // memFile is a file, with any number of names. The mutex of its Mem guards it.
 type memFile struct {
 	now     content  // what ReadAt returns
-	durable content  // what each crash leaves at least
-	pending []change // from durable to now, oldest first
-	dropped bool     // pending lacks changes that a failed sync dropped
-	writers int      // handles open for writing
+	durable content  // what every crash leaves, at least
+	pending []change // the changes from durable to now, oldest first
+	dropped bool     // changes were dropped from pending by a failed sync
+	writers int      // handles that are open for writing
 	maps    []*flat  // what is mapped, oldest first
 }
 
@@ -44,11 +44,13 @@ func (f *memFile) setSize(seq uint64, size int64) {
 	f.change(change{seq: seq, resize: true, size: size})
 }
 
+// change makes a change, which is not durable yet.
 func (f *memFile) change(c change) {
 	f.now.apply(&c)
 	if len(f.maps) > 0 {
 		f.show(&c)
 	}
+	// The size after it, for Chaos, which chooses among the sizes that the file had.
 	c.size = f.now.size
 	f.pending = append(f.pending, c)
 }
@@ -88,6 +90,8 @@ func (f *memFile) sync() {
 		}
 		for j := range c.pieces {
 			p := &c.pieces[j]
+			// The whole chunk as it is now: later changes in it are in pending as well, and made
+			// durable too.
 			f.durable.shareChunk(p.chunk, f.now.share(p.chunk))
 			f.durable.size = max(f.durable.size, p.endOffset())
 		}
@@ -100,6 +104,7 @@ func (f *memFile) sync() {
 	}
 }
 
+// dropUnsynced forgets that there is something to sync.
 func (f *memFile) dropUnsynced() {
 	f.dropped = f.dropped || len(f.pending) > 0
 	f.pending = nil
@@ -122,6 +127,7 @@ func (m *Mem) handle(name string, f *memFile, write bool) *memHandle {
 	return &memHandle{m: m, f: f, name: name, write: write}
 }
 
+// Name implements File.
 func (h *memHandle) Name() string { return h.name }
 
 // checkOpen reports why a call can't be served; the mutex is held.
@@ -145,6 +151,7 @@ func (h *memHandle) checkRange(op string, off, n int64) error {
 	return nil
 }
 
+// ReadAt implements File.
 func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	h.m.mu.RLock()
 	defer h.m.mu.RUnlock()
@@ -158,16 +165,19 @@ func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// WriteAt implements File.
 func (h *memHandle) WriteAt(p []byte, off int64) (int, error) {
 	return h.WriteVec([][]byte{p}, off)
 }
 
+// WriteVec implements File: all buffers are one change, which a crash may tear.
 func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
 	if err := h.checkOpen("write", true, off); err != nil {
 		return 0, err
 	}
+	// One change, not one for each buffer: a crash tears it at any sector, as it does one call.
 	joined := slices.Concat(bufs...)
 	if len(joined) == 0 {
 		return 0, nil
@@ -186,6 +196,7 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	return len(joined), nil
 }
 
+// Truncate implements File.
 func (h *memHandle) Truncate(size int64) error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
@@ -202,6 +213,7 @@ func (h *memHandle) Truncate(size int64) error {
 	return nil
 }
 
+// Preallocate implements File.
 func (h *memHandle) Preallocate(off, n int64) error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
@@ -220,6 +232,7 @@ func (h *memHandle) Preallocate(off, n int64) error {
 	return nil
 }
 
+// Sync implements File.
 func (h *memHandle) Sync() error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
@@ -230,8 +243,10 @@ func (h *memHandle) Sync() error {
 	return nil
 }
 
+// SyncData is Sync: a Mem keeps no times.
 func (h *memHandle) SyncData() error { return h.Sync() }
 
+// StartWriteback does nothing: only a sync makes bytes durable.
 func (h *memHandle) StartWriteback(int64, int64) {}
 
 // StartRead does nothing: all is in memory.
@@ -246,6 +261,7 @@ func (h *memHandle) DropUnsynced() {
 	}
 }
 
+// Size implements File.
 func (h *memHandle) Size() (int64, error) {
 	h.m.mu.RLock()
 	defer h.m.mu.RUnlock()
@@ -255,6 +271,7 @@ func (h *memHandle) Size() (int64, error) {
 	return h.f.now.size, nil
 }
 
+// Map implements File.
 func (h *memHandle) Map(size int64) (Mapping, error) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
@@ -265,6 +282,7 @@ func (h *memHandle) Map(size int64) (Mapping, error) {
 	if size > h.f.now.size || h.f.writers > 0 {
 		return nil, pathError("map", h.name, errors.ErrUnsupported)
 	}
+	// Mappings of one size or less share the memory.
 	m := h.f.mapped(size)
 	m.users++
 	return &memMapping{disk: h.m.memDisk, file: h.f, flat: m, data: m.data[:size:size]}, nil
@@ -294,6 +312,7 @@ func (f *memFile) flatten() []byte {
 	return flat
 }
 
+// Close implements File. It syncs nothing.
 func (h *memHandle) Close() error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
@@ -316,10 +335,13 @@ type memMapping struct {
 	data []byte // nil: it is closed
 }
 
+// Data implements Mapping.
 func (m *memMapping) Data() []byte { return m.data }
 
+// Advise does nothing: all is in memory.
 func (m *memMapping) Advise(Advice) error { return nil }
 
+// Close implements Mapping.
 func (m *memMapping) Close() error {
 	m.disk.mu.Lock()
 	defer m.disk.mu.Unlock()

@@ -14,14 +14,18 @@ func OS() FS { return osFS{} }
 // osFS looks names up by path or, if it has directories, in these.
 type osFS struct{ held *osDirs }
 
+// Create implements FS.
 func (f osFS) Create(name string) (File, error) {
 	return f.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
+// Open implements FS.
 func (f osFS) Open(name string) (File, error) { return f.openFile(name, os.O_RDONLY) }
 
+// OpenReadWrite implements FS.
 func (f osFS) OpenReadWrite(name string) (File, error) { return f.openFile(name, os.O_RDWR) }
 
+// openFile opens a regular file with these flags.
 func (f osFS) openFile(name string, flag int) (File, error) {
 	file, err := f.openRegular(name, flag)
 	if err != nil {
@@ -45,6 +49,8 @@ func (f osFS) openRegular(name string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	for range openTries {
+		// Look, open, look again: only these three together rule out a device or pipe that blocks,
+		// or does something, when it is opened.
 		file, moved, err := at.openRegular(name, flag)
 		if !moved {
 			return file, err
@@ -80,6 +86,7 @@ func (p place) openRegular(name string, flag int) (file *os.File, moved bool, er
 	return nil, moved, errors.Join(err, file.Close())
 }
 
+// Remove implements FS.
 func (f osFS) Remove(name string) error {
 	at, err := f.placeOf("remove", name)
 	if err != nil {
@@ -88,6 +95,7 @@ func (f osFS) Remove(name string) error {
 	return at.removeFile()
 }
 
+// Rename implements FS.
 func (f osFS) Rename(from, to string) error {
 	a, err := f.placeOf("rename", from)
 	if err != nil {
@@ -111,6 +119,7 @@ func (f osFS) Rename(from, to string) error {
 	return a.rename(b)
 }
 
+// Link implements FS.
 func (f osFS) Link(from, to string) error {
 	a, err := f.placeOf("link", from)
 	if err != nil {
@@ -123,6 +132,7 @@ func (f osFS) Link(from, to string) error {
 	return link(a, b)
 }
 
+// Clone implements FS.
 func (f osFS) Clone(from, to string) error {
 	a, err := f.openRegular(from, os.O_RDONLY)
 	if err != nil {
@@ -135,19 +145,23 @@ func (f osFS) Clone(from, to string) error {
 	}
 	err = errors.Join(clone(a, b), b.Close())
 	if err != nil {
+		// An empty file of the name would stop the next try.
 		return errors.Join(err, f.Remove(to))
 	}
 	return nil
 }
 
+// MkdirAll implements FS.
 func (f osFS) MkdirAll(dir string) error {
 	if f.held != nil {
 		_, err := f.held.dir("mkdir", dir)
 		return err
 	}
+	// Nobody else needs to read the store.
 	return os.MkdirAll(dir, 0o700)
 }
 
+// List implements FS.
 func (f osFS) List(dir string) ([]string, error) {
 	d, err := f.openDir("list", dir)
 	if err != nil {
@@ -157,10 +171,12 @@ func (f osFS) List(dir string) ([]string, error) {
 	if err = errors.Join(err, d.Close()); err != nil {
 		return nil, err
 	}
+	// In the same order on every system, so that failures repeat.
 	slices.Sort(names)
 	return names, nil
 }
 
+// Stat implements FS.
 func (f osFS) Stat(name string) (Info, error) {
 	i, err := f.stat(name)
 	if err != nil {
@@ -169,6 +185,7 @@ func (f osFS) Stat(name string) (Info, error) {
 	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime(), file: i}, nil
 }
 
+// stat describes a file, or one of the directories held open.
 func (f osFS) stat(name string) (fs.FileInfo, error) {
 	if f.held == nil {
 		return os.Stat(name)
@@ -183,6 +200,7 @@ func (f osFS) stat(name string) (fs.FileInfo, error) {
 	return at.lstat()
 }
 
+// SyncDir implements FS.
 func (f osFS) SyncDir(dir string) error {
 	return f.withDir("syncdir", dir, func(d *os.File) error {
 		// Systems that can't sync directories make names durable by themselves, or not
@@ -194,6 +212,7 @@ func (f osFS) SyncDir(dir string) error {
 	})
 }
 
+// Free implements FS.
 func (f osFS) Free(dir string) (n int64, err error) {
 	err = f.withDir("free", dir, func(d *os.File) (err error) {
 		n, err = free(d)

@@ -6,9 +6,9 @@ import "fmt"
 // file.
 type Encrypter struct {
 	s         sealer
-	from, end int64 // what the last Begin was given
-	high      int64 // end of what was begun last, also after an error
-	attempt   uint32
+	from, end int64  // what the last Begin was given
+	high      int64  // end of the last piece that was begun, also after an error
+	attempt   uint32 // raised each time that an offset comes back
 }
 
 // MaxAttempt bounds attempts. A record has 17 bits for them, of which Salvage relies on the
@@ -30,6 +30,8 @@ func (e *Encrypter) Begin(offset, size int64) (attempt uint32, err error) {
 		if e.attempt == MaxAttempt {
 			return 0, fmt.Errorf("encrypt: a file was written over %d times", MaxAttempt)
 		}
+		// Some bytes from here on may have been encrypted before, though perhaps never written. A
+		// nonce that comes back with other bytes would give them away.
 		e.attempt++
 	}
 	// In this attempt, nothing behind that was encrypted.

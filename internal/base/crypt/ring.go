@@ -22,13 +22,13 @@ func (k DataKey) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 
 // Ring has the data keys of a store. Any number of goroutines may use it.
 type Ring struct {
-	random io.Reader
-	unwrap func(ID) (DataKey, error)
+	random io.Reader                 // source of lives
+	unwrap func(ID) (DataKey, error) // asks the provider for a data key
 
-	mu      sync.Mutex // not held while unwrap is asked, which may take seconds
-	keys    map[ID]*DataKey
+	mu      sync.Mutex           // not held while unwrap is asked, which may take seconds
+	keys    map[ID]*DataKey      // those that were unwrapped
 	asked   map[ID]chan struct{} // keys that unwrap is being asked for; closed when it has returned
-	current *DataKey
+	current *DataKey             // for new files; nil before SetCurrent
 }
 
 // NewRing returns a Ring without a current key. It asks unwrap for a data key when that is
@@ -95,6 +95,7 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 		r.mu.Lock()
 		k, others := r.keys[id], r.asked[id]
 		if k == nil && others == nil {
+			// Under the lock, so that only one call asks the provider, which may cost money.
 			r.asked[id] = make(chan struct{})
 		}
 		r.mu.Unlock()
@@ -125,6 +126,7 @@ func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// Else files would be encrypted under a key that nobody finds again.
 	if k.ID != id || !k.Cipher.Valid() {
 		return nil, fmt.Errorf("%v was given for data key %x, with %v", k, id, k.Cipher)
 	}
@@ -140,6 +142,7 @@ func (r *Ring) draw() (*DataKey, Life, error) {
 		return nil, Life{}, fmt.Errorf("no data key is current")
 	}
 	l := Life{Key: k.ID, Cipher: k.Cipher}
+	// Under the lock: a reader given by tests is not safe for several goroutines.
 	_, err := io.ReadFull(r.random, l.Life[:])
 	return k, l, err
 }
@@ -183,6 +186,7 @@ func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
 	return &Decrypter{s: s}, nil
 }
 
+// sealerOf derives the key of the life l of f.
 func (k *DataKey) sealerOf(f File, l Life) (sealer, error) {
 	key, err := k.fileKey(f, l.Life)
 	if err != nil {
@@ -202,6 +206,7 @@ func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data 
 	if err != nil {
 		return Tag{}, Life{}, err
 	}
+	// The nonce is zeros: the key encrypts nothing else.
 	return s.sealUnit(dst, text, u, 0, 0, data), l, nil
 }
 
@@ -219,6 +224,7 @@ func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, o
 	return s.openUnit(dst, text, tag, u, 0, 0, data)
 }
 
+// unitSealer derives the key of one unit at offset of f.
 func (k *DataKey) unitSealer(f File, l Life, offset int64) (sealer, error) {
 	key, err := k.unitKey(f, l.Life, offset)
 	if err != nil {

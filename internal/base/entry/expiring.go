@@ -20,11 +20,11 @@ type Expiring struct {
 // was first counted, and inherited from run to run. A step is at most half of Late
 // wide, so there are some hundreds of them.
 type Expiries struct {
-	now   uint64
-	ends  []uint64 // ascending: where spans end; each begins after the one before
-	spans []span   // together they are all times
-	last  *span    // of what was added last
-	steps map[uint64]*Expiring
+	now   uint64               // Unix milliseconds
+	ends  []uint64             // ascending: where spans end; each begins after the one before
+	spans []span               // together they are all times
+	last  *span                // the span of what was added last
+	steps map[uint64]*Expiring // by their ends
 }
 
 // span is a range of time in which all entries that expire inherit the same Late.
@@ -90,6 +90,7 @@ func (x *Expiries) Add(e *Entry) {
 	step.Entries++
 	step.Bytes += uint64(len(e.Key)) + uint64(len(e.Value))
 	if e.Separated {
+		// Dropping the entry also makes its value garbage.
 		step.Bytes += e.Handle.Length
 	}
 }
@@ -108,6 +109,7 @@ func (x *Expiries) findStep(expires uint64) {
 	from := (expires - 1) / width * width
 	at := from + width
 	if at < from {
+		// The last step of all time would end behind the greatest number.
 		at = ^uint64(0)
 	}
 	if s.from, s.to = from, min(at, x.ends[i]); i > 0 {
@@ -117,6 +119,7 @@ func (x *Expiries) findStep(expires uint64) {
 		s.step = &Expiring{At: at, Late: late}
 		x.steps[at] = s.step
 	}
+	// The least of all that the step counts: no entry stays longer than its own Late allows.
 	s.step.Late = min(s.step.Late, late)
 }
 

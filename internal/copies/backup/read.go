@@ -51,13 +51,14 @@ func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, err
 
 // reader decodes the streams of r.
 type reader struct {
-	ctx      context.Context
-	r        *bufio.Reader
-	provider keyring.Provider // may be nil
+	ctx context.Context
+	r   *bufio.Reader
+	// unwraps the data keys of an encrypted stream; nil: its layout stays unread
+	provider keyring.Provider
 	to       sink
 	coder    codec.Coder
-	stored   []byte
-	plain    []byte
+	stored   []byte // payload of the present record
+	plain    []byte // memory for a payload that was compressed
 
 	incoming
 }
@@ -66,9 +67,9 @@ type reader struct {
 type incoming struct {
 	header  *header
 	id      checksum.Identity
-	off     int64
-	digest  hash.Hash
-	records uint64
+	off     int64     // bytes that were read
+	digest  hash.Hash // of header and heads so far
+	records uint64    // so far
 
 	keys     []byte           // the keyring, as far as it was read
 	unlocked bool             // the keyring is whole, or there is none
@@ -76,7 +77,7 @@ type incoming struct {
 	ring     *crypt.Ring      // nil: it is plain, or there is no provider
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
-	edit   []byte                  // the edit of the layout, as far as it was read
+	edit   []byte                  // bytes of the layout's edit, as far as they were read
 	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
 	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
@@ -84,13 +85,14 @@ type incoming struct {
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
-	left   int64 // of the file that is being read
+	left   int64 // bytes that the present file still lacks
 	inside bool  // a file is being read
 }
 
 // readBuffer is how many bytes are read at once.
 const readBuffer = 1 << 20
 
+// newReader returns a reader of the streams of r that gives to their contents. keys may be nil.
 func newReader(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) *reader {
 	return &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
 }
@@ -99,6 +101,7 @@ func newReader(ctx context.Context, r io.Reader, keys keyring.Provider, to sink)
 func (d *reader) readStreams() (*Info, error) {
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
+			// Somebody may have put a plain backup in the place of an encrypted one.
 			if d.header.life.IsZero() && d.provider != nil {
 				err = fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
 				return nil, err
@@ -122,6 +125,7 @@ func (d *reader) readHeader() error {
 	d.off = 0
 	p := make([]byte, headerSize)
 	if err := d.readFull(p); err != nil {
+		// Too short for a header, and begins otherwise: not a cut backup, but no backup.
 		if n := min(d.off, int64(len(magic))); errors.Is(err, errs.ErrCorrupt) && string(p[:n]) != magic[:n] {
 			return foreign("this is no backup")
 		}
@@ -189,6 +193,7 @@ func (d *reader) readRecord() (ended bool, err error) {
 	if err := d.readFull(d.stored); err != nil {
 		return false, err
 	}
+	// Before anything is done with the payload: a sink never gets bytes that were not verified.
 	if got := d.id.Sum(at+recordSize, d.stored); got != sum {
 		return false, errs.NewCorruption(streamName, at+recordSize, "payload: checksum %#x, want %#x", got, sum)
 	}
@@ -220,6 +225,7 @@ func (d *reader) handleRecord(r *record, at int64) error {
 	case fileRecord:
 		return d.beginFile()
 	}
+	// Checksums are no secret, so anybody can make a stream: what it says is compared before use.
 	if !d.inside || int64(r.length) > d.left {
 		return errStream("more bytes than the file has")
 	}
@@ -245,6 +251,7 @@ func (d *reader) describing(kind recordKind, at int64) error {
 	case d.listed:
 		return errStream("a layout behind the first file")
 	case kind == keysRecord:
+		// The keyring is first and bounded, so a stream can't ask for any amount of memory.
 		if !encrypted || d.unlocked || len(d.keys) > mostKeys {
 			return errStream("a keyring that doesn't belong here")
 		}
@@ -280,6 +287,7 @@ func (d *reader) beginFile() error {
 		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
 	case f.Size > 1<<62-d.bytes:
 		return errStream(f.Name.String() + " is too long")
+	// Without its bytes the file can only be that of the stream before.
 	case kept && d.had != nil && d.had[f.Name] != f:
 		return errStream(f.Name.String() + " is not in the backup before")
 	}
@@ -309,6 +317,7 @@ func (d *reader) endPart() error {
 	return d.to.closeFile()
 }
 
+// decodeLayout makes the layout of the edit that was read, once all of it is there.
 func (d *reader) decodeLayout() (err error) {
 	d.listed = true
 	if !d.header.life.IsZero() {
@@ -347,6 +356,8 @@ func (d *reader) ended(at int64) error {
 	if err := d.endPart(); err != nil {
 		return d.placed(err, at)
 	}
+	// The end says how much there was, so a stream that lost records in the middle is found as well
+	// as one that was cut.
 	d.digest.Sum(d.info.Digest[:0])
 	want := ending{files: uint64(len(d.info.Files)), bytes: uint64(d.bytes), records: d.records, digest: d.info.Digest}
 	switch got := decodeEnding(d.stored); {

@@ -43,19 +43,21 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 
 // restorer is a sink that makes files.
 type restorer struct {
-	keyed   bool             // Target.Keys is set
-	options manifest.Options // FS has the directories once they are claimed
-	claim   *manifest.Claim  // nil before the first stream
-	have    map[filename.Name]bool
+	keyed   bool                   // Target.Keys is set
+	options manifest.Options       // FS has the directories once they are claimed
+	claim   *manifest.Claim        // nil before the first stream
+	have    map[filename.Name]bool // files that are there
 
 	out vfs.File // the file that is being written; nil: none
-	at  int64
+	at  int64    // offset in out
 }
 
+// beginStore implements sink. The first stream claims the directories.
 func (w *restorer) beginStore(h *header) error {
 	if !h.life.IsZero() && !w.keyed {
 		return fmt.Errorf("%w: the backup is encrypted, and Keys is nil", errs.ErrKey)
 	}
+	// Not before a whole header was read: what is no backup makes no directory.
 	if w.claim == nil {
 		if h.follows != (Digest{}) {
 			return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
@@ -69,9 +71,11 @@ func (w *restorer) beginStore(h *header) error {
 	return nil
 }
 
+// beginFile implements sink. It makes the file.
 func (w *restorer) beginFile(f File) (err error) {
 	path := f.Name.In(w.options.Dir, w.options.ValueDir)
 	if w.have[f.Name] { // the stream before had another file of this name
+		// Never written over: Create refuses a name that is there, so a bug can't mix two files.
 		if err := w.options.FS.Remove(path); err != nil {
 			return err
 		}
@@ -86,6 +90,7 @@ func (w *restorer) beginFile(f File) (err error) {
 // writebackBytes is how many bytes are written before the disk is asked to begin with them.
 const writebackBytes = 8 << 20
 
+// addData implements sink. It writes the bytes.
 func (w *restorer) addData(p []byte) error {
 	if _, err := w.out.WriteAt(p, w.at); err != nil {
 		return err
@@ -103,11 +108,13 @@ func (w *restorer) addZeros(n int64) error {
 	return nil
 }
 
+// closeFile implements sink. It makes the file durable.
 func (w *restorer) closeFile() error {
 	f := w.out
 	w.out = nil
 	size, err := f.Size()
 	if err == nil && size < w.at {
+		// It ends with zeros, of which none was written.
 		err = f.Truncate(w.at)
 	}
 	if err == nil {
@@ -138,10 +145,12 @@ func (w *restorer) finishStore(ctx context.Context, last *incoming) error {
 		Ring: last.ring, Keys: last.content, Seed: last.header.seed, Created: last.header.created, Layout: last.layout,
 	}
 	if made.Ring != nil {
+		// Finish encrypts the manifest and SUPER under this key.
 		if err := made.Ring.SetCurrent(made.Layout.DataKey().ID); err != nil {
 			return err
 		}
 	}
+	// All checksums of the stream were right. This finds a backup that was made of wrong files.
 	if err := checkpoint.NewVerifier(made).Open(); err != nil {
 		return err
 	}

@@ -38,6 +38,8 @@ func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
 	if _, err := w.enc.Begin(at, int64(len(text))); err != nil {
 		return nil, err
 	}
+	// The tag covers the header, too: version and order of the stream can't be changed without the
+	// key.
 	tag, err := w.enc.Encrypt(text, text, crypt.Layout, at, w.header.encodeHeader())
 	return append(buf, tag[:]...), err
 }
@@ -55,6 +57,7 @@ func (d *reader) openLayoutKey() (err error) {
 	if d.ring, err = d.content.Ring(d.provider); err != nil {
 		return err
 	}
+	// Asks the provider. A wrong key ends the restore here, before files are written.
 	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.life)
 	if errors.Is(err, crypt.ErrTag) {
 		return errStream(err.Error())
@@ -64,6 +67,7 @@ func (d *reader) openLayoutKey() (err error) {
 
 // decodeKeys reads the keyring of a stream.
 func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
+	// The stream doesn't say the file's number; the keyring itself does.
 	const numberAt = 32
 	if len(p) < numberAt+8 {
 		return nil, errStream("no keyring")
@@ -94,7 +98,7 @@ func (d *reader) decryptLayout(at int64) error {
 	return nil
 }
 
-// opened divides the decrypted text into layout and seed.
+// opened divides the decrypted text into its head and the layout's edit.
 func (d *reader) opened() error {
 	p := d.edit
 	if len(p) < describeHead {

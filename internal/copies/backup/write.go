@@ -18,8 +18,8 @@ import (
 
 // Options says how a stream is made.
 type Options struct {
-	Since    *Info // of the stream before; nil: a full one
-	Compress bool
+	Since    *Info          // of the stream before; nil: a full one
+	Compress bool           // data of plain stores
 	Progress func(Progress) // may be nil
 }
 
@@ -61,6 +61,7 @@ func (w *writer) files(from *sender, cancel func()) (err error) {
 	go func() { ended <- from.sendFiles() }()
 	// A writer that panics leaves nothing behind, either.
 	defer func() {
+		// The sender may wait for a free piece.
 		cancel()
 		if reading := <-ended; err == nil {
 			err = reading
@@ -73,11 +74,13 @@ func (w *writer) files(from *sender, cancel func()) (err error) {
 		if err := w.piece(p); err != nil {
 			return err
 		}
+		// Never waits: it has room for all pieces.
 		from.free <- p
 	}
 	return nil
 }
 
+// check returns an error if the stream before is not of an earlier state of the store.
 func (o *Options) check(s *checkpoint.Fileset) error {
 	switch {
 	case o.Since == nil:
@@ -97,9 +100,9 @@ type writer struct {
 	store    checkpoint.Fileset
 	header   header
 	id       checksum.Identity
-	off      int64
-	digest   hash.Hash
-	records  uint64
+	off      int64            // bytes written so far
+	digest   hash.Hash        // of header and heads so far
+	records  uint64           // written so far
 	enc      *crypt.Encrypter // of the layout; nil: the store is plain
 	coder    codec.Coder
 	compress bool
@@ -107,9 +110,10 @@ type writer struct {
 	info     *Info
 
 	progress    func(Progress)
-	done, total int64
+	done, total int64 // bytes of files that were sent, and that will be
 }
 
+// newWriter returns the writer of a stream of s.
 func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Options) (t *writer, err error) {
 	t = &writer{ctx: ctx, w: w, store: s, digest: sha256.New(), compress: o.Compress, progress: o.Progress}
 	t.header = header{
@@ -120,6 +124,7 @@ func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Option
 		t.header.follows = o.Since.Digest
 	}
 	if s.Ring != nil {
+		// The seed tells where keys lie in the hash: in an encrypted stream it is with the layout.
 		t.header.seed = 0
 		t.compress = false // encrypted bytes don't shrink
 		t.enc, t.header.life, err = s.Ring.New(t.header.cryptFile())
@@ -204,6 +209,7 @@ func (w *writer) piece(p *piece) error {
 // reportBytes is how much is sent between two reports of progress.
 const reportBytes = 4 << 20
 
+// reportProgress calls Options.Progress, if it is set.
 func (w *writer) reportProgress() {
 	if w.progress != nil {
 		w.progress(Progress{w.done, w.total})
@@ -216,6 +222,8 @@ func (w *writer) pack(b []byte) []byte {
 		w.packed = make([]byte, recordSize+2*pieceBytes)
 	}
 	z := w.coder.Encode(w.packed[recordSize:recordSize], codec.Zstd, b)
+	// An eighth saved is worth the time to decompress; and a result in other memory has no room for
+	// a head.
 	if len(z) > len(b)-len(b)/8 || &z[0] != &w.packed[:recordSize+1][recordSize] {
 		return nil
 	}
@@ -228,6 +236,8 @@ func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, b
 	r := record{kind, packing, uint32(len(buf) - recordSize), uint32(length)}
 	r.encodeHead(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
 	if kind != endRecord {
+		// Heads have the checksums of their payloads, so the digest covers all of them at little
+		// cost.
 		w.digest.Write(buf[:recordSize])
 		w.records++
 	}
@@ -238,11 +248,13 @@ func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, b
 func (w *writer) writeEnding() error {
 	w.digest.Sum(w.info.Digest[:0])
 	e := ending{files: uint64(len(w.info.Files)), bytes: uint64(w.info.StoreBytes()), records: w.records, digest: w.info.Digest}
+	// Only a stream with this record counts: after an error it stays incomplete, and is refused.
 	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(e.encodeEnding()))
 	w.info.Bytes = w.off
 	return err
 }
 
+// write writes p, unless the context has ended.
 func (w *writer) write(p []byte) error {
 	if err := errs.Ended(w.ctx); err != nil {
 		return err

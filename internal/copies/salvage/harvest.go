@@ -20,17 +20,19 @@ import (
 type harvest struct {
 	*survey
 	flushed      entry.Version // every version up to this one is in a run
-	strong, weak *sorter
+	strong, weak *sorter       // entries that count as those of runs do
 	ranges       *rangeDeletes
 
 	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
 	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
 	durable uint64                          // greatest number of a journal frame that was durable
 	ends    map[uint64]bool                 // numbers of the last frames of segments
-	unknown uint64                          // number of records of the present segment whose version is not known
+	unknown uint64                          // records of the present segment without a known version
 }
 
+// readAll reads all segments, and reports those that are missing.
 func (h *harvest) readAll(ctx context.Context) error {
+	// Headers first: a segment doesn't say itself where it was cut; the next one does.
 	if err := h.journal(); err != nil {
 		return err
 	}
@@ -61,6 +63,8 @@ func (h *harvest) journal() error {
 			continue // segment reports it
 		}
 		if p := r.Header.Before.File; p != 0 {
+			// A segment may have been continued twice, after two crashes. What the earlier recovery
+			// gave up stays given up.
 			if at, found := h.void[p]; !found || r.Header.FirstFrame() < at {
 				h.void[p] = r.Header.FirstFrame()
 			}
@@ -99,6 +103,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	if err != nil {
 		c := damaged(name, -1, true, "it can't be opened")
 		c.Err = err
+		// Report it and go on: all other files may be sound.
 		h.lose(c)
 		h.doubtIn(name)
 		return nil
@@ -107,6 +112,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	h.unknown = 0
 	records := 0
 	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
+		// Seldom enough to cost nothing, often enough to end soon.
 		if records++; records%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
 		}
@@ -136,6 +142,7 @@ func (h *harvest) reportEnd(r *segment.Remains, name filename.Name, read bool) {
 // lastFrame returns the number of the last frame that an unflushed journal segment is known to
 // have had; 0 if none is known.
 func (h *harvest) lastFrame(name filename.Name) uint64 {
+	// What is flushed is in runs, and no loss.
 	if name.Kind != filename.Journal || name.Number <= h.layout.FlushedTo() {
 		return 0
 	}
@@ -155,12 +162,15 @@ func (h *harvest) lastFrame(name filename.Name) uint64 {
 func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) error {
 	e := entry.Entry{Key: rec.Key, Value: rec.Value, Version: rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Raw: rec.Raw}
 	if e.Version == 0 {
+		// Records of a large transaction have version 0 in their files. An edit, or a run, says
+		// which one they got.
 		e.Version = h.stamps[name]
 	}
 	switch {
 	case e.Version == 0:
 		h.unknown++
 		return nil
+	// Keys of dropped keyspaces must not come back.
 	case len(e.Key) == 0 || h.forgotten(e.Key):
 		return nil
 	}
@@ -171,9 +181,12 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 			return h.ranges.addCopy(t)
 		}
 		return nil // no transaction writes such a record
+	// Strong in any case: a delete too many is impossible, as a newer version of the key wins over
+	// it.
 	case e.Kind == entry.Delete:
 		e.Value, e.Raw = nil, 0
 		return h.strong.addCopy(&e)
+	// The value stays where it is until the key is written: memory would not do for all.
 	case rec.Own && rec.Size >= layout.Granule:
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
@@ -181,6 +194,7 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 	if h.unflushed(name.Kind, name.Number, e.Version) {
 		return h.strong.addCopy(&e)
 	}
+	// An entry owned it once, and was replaced by a newer one.
 	if s := h.layout.Segment(name.Number); s != nil && e.Separated && s.IsDead(uint64(off)) {
 		return nil
 	}
@@ -199,6 +213,8 @@ func (h *harvest) doubtIn(name filename.Name) {
 func (h *harvest) missing() error {
 	for name := range h.stamps {
 		if name.Kind == filename.Value && !h.hasFile(name.Kind, name.Number) {
+			// Of a large transaction all segments are needed to know which of its values was the
+			// last one of a key.
 			h.doubtIn(name)
 		}
 	}
@@ -220,6 +236,8 @@ func (h *harvest) missingJournal() {
 	// The manifest names some segments only; others are named by the next segment. A segment without
 	// frames is no loss.
 	for num, next := range h.void {
+		// The frame before next was durable, and no segment that was read ends with it: so it was
+		// in the missing one.
 		had := next-1 <= h.durable && !h.ends[next-1]
 		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])
 	}

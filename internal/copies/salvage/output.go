@@ -19,11 +19,12 @@ import (
 type output struct {
 	*survey
 	to       *maker
-	run      *run.Writer
-	values   *segment.ValueWriter
-	moved    uint64 // bytes of values in values
-	misses   int    // values that could not be read while values was written
-	finished []layout.Segment
+	run      *run.Writer          // the new run, of all keys
+	values   *segment.ValueWriter // the value segment that is written; nil: none is
+	moved    uint64               // bytes of values in values
+	misses   int                  // values that could not be read while values was written
+	finished []layout.Segment     // value segments that are complete
+	// segments of the damaged store, opened when they are first needed
 	readers  map[entry.FileNum]*origin
 	remaps   map[entry.FileNum]*segment.Remap // by source
 	expiries *entry.Expiries
@@ -38,6 +39,8 @@ type origin struct {
 	err error // why it can't be opened; nil if it is open
 }
 
+// newOutput begins the new store. A remap that can't be read is reported: its values may still be
+// found by their keys.
 func newOutput(v *survey, to *maker) *output {
 	o := &output{
 		survey: v, to: to, readers: map[entry.FileNum]*origin{}, remaps: map[entry.FileNum]*segment.Remap{}, seen: map[entry.KeyspaceID]bool{},
@@ -70,6 +73,7 @@ func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.
 func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
+	// e is the source's: the merge still compares it.
 	moved := *e
 	if e.Separated {
 		if damage, err = o.moveValue(&moved); damage != nil || err != nil {
@@ -111,6 +115,7 @@ func (o *output) findRecord(h entry.Handle) (_ entry.Handle, _ *origin, err erro
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
 	r := o.openSegment(h.Segment)
 	m := o.remaps[h.Segment]
+	// If the old segment is still there, its record is as good as the moved one.
 	if r.err == nil || m == nil {
 		return h, r, r.err
 	}
@@ -126,6 +131,7 @@ func (o *output) findRecord(h entry.Handle) (_ entry.Handle, _ *origin, err erro
 	return h, r, r.err
 }
 
+// openSegment opens a segment of the damaged store once. Its origin has the error if that fails.
 func (o *output) openSegment(num entry.FileNum) *origin {
 	if r := o.readers[num]; r != nil {
 		return r
@@ -136,6 +142,7 @@ func (o *output) openSegment(num entry.FileNum) *origin {
 			name := filename.New(kind, num)
 			var life crypt.Life
 			if life, r.err = o.lifeOf(name); r.err == nil {
+				// AnyHeader: each record proves itself, so a damaged header costs nothing.
 				r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
 			}
 			break
@@ -158,6 +165,7 @@ func (o *output) beginSegment() (err error) {
 	return err
 }
 
+// finishValues makes the value segment complete and durable, if there is one.
 func (o *output) finishValues() error {
 	if o.values == nil {
 		return nil
@@ -179,6 +187,7 @@ func (o *output) finishValues() error {
 
 // finishStore makes all files durable, and returns the layout of the new store.
 func (o *output) finishStore() (*layout.Layout, error) {
+	// The damaged store is not needed any more. Its memory and descriptors go before the last sync.
 	o.closeSources()
 	if err := o.finishValues(); err != nil {
 		return nil, err
@@ -188,6 +197,7 @@ func (o *output) finishStore() (*layout.Layout, error) {
 		return nil, err
 	}
 	v := max(o.version, m.MaxVersion)
+	// One version of each key, so history begins with the newest.
 	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, Run: m}}
@@ -206,6 +216,7 @@ func (o *output) finishStore() (*layout.Layout, error) {
 // addKeyspaces adds those that are known, and those that have keys.
 func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	for _, id := range slices.Sorted(maps.Keys(o.seen)) {
+		// Keys without a known keyspace are kept, under a name that the user can find.
 		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
 			k := layout.Keyspace{ID: id, Name: o.name(id), Options: o.to.Defaults}
 			o.keyspaces[id] = k

@@ -14,10 +14,11 @@ import (
 // one version of each key.
 type rangeDeletes struct {
 	levels
-	limit int64
-	set   *rangedel.Set
+	limit int64         // bytes of memory from which on set goes to a run
+	set   *rangedel.Set // those in memory; nil: none
 }
 
+// newRangeDeletes returns an empty one that takes about limit bytes, at least 1 MiB.
 func newRangeDeletes(to *maker, limit int64) *rangeDeletes {
 	return &rangeDeletes{levels: levels{to: to}, limit: max(limit, 1<<20)}
 }
@@ -54,13 +55,13 @@ func (d *rangeDeletes) writeRun(sources ...rangedel.Source) (meta.Run, error) {
 	})
 }
 
-// sources opens all that was added. It is valid until close.
+// sources opens all that was added. It is valid until closeRuns.
 func (d *rangeDeletes) sources() ([]rangedel.Source, error) {
 	sources, err := d.tombstones(d.listRuns())
 	return append(sources, d.set), err
 }
 
-// tombstones opens runs. They are valid until close.
+// tombstones opens runs. They are valid until closeRuns.
 func (d *rangeDeletes) tombstones(list []meta.Run) (sources []rangedel.Source, err error) {
 	for _, m := range list {
 		r, err := d.reader(m)

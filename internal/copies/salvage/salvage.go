@@ -30,6 +30,7 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 	dirs := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
 	dirs.Resolve()
 	s.Dir, s.ValueDir = dirs.Dir, dirs.ValueDir
+	// A writer would change files while they are read, and what it makes would look like damage.
 	locks, err := hold(s)
 	defer func() {
 		for _, lock := range locks {
@@ -71,6 +72,7 @@ func hold(s Source) (locks []interface{ Close() error }, err error) {
 	}
 	for _, dir := range dirs {
 		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true, "")
+		// Every other error is no reason to give up: the medium may be read-only or failing.
 		if errors.Is(err, errs.ErrLocked) {
 			return locks, err
 		}
@@ -93,6 +95,7 @@ func (w *work) buildStore(ctx context.Context) error {
 	if err := w.to.makeKeys(); err != nil {
 		return err
 	}
+	// First what concerns the whole store.
 	for _, d := range w.damage {
 		w.lose(d)
 	}
@@ -102,6 +105,8 @@ func (w *work) buildStore(ctx context.Context) error {
 		return err
 	}
 	defer s.closeSources()
+	// The runs say up to which version all is flushed, so they are opened before the segments are
+	// read.
 	h := harvest{survey: w.survey, flushed: s.newestInRuns(), strong: strong, weak: weak, ranges: ranges}
 	if err := h.readAll(ctx); err != nil {
 		return err

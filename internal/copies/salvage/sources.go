@@ -16,20 +16,21 @@ import (
 
 // runSource walks what is left of a run, or of one file whose run is not known.
 type runSource struct {
-	v          *survey
+	v *survey
+	// of the run, in key order; those that can't count are left out
 	files      []entry.FileNum
-	first      []byte // bounds of the run; nil: not known
+	first      []byte // least and greatest key of the run; nil: not known
 	last       []byte
-	complete   bool // all entries are in chunks that were found: no other part of the file has any
-	maxVersion entry.Version
+	complete   bool          // all entries are in chunks that were found
+	maxVersion entry.Version // of its entries, as far as is known
 
-	i       int
+	i       int          // index in files
 	r       *run.Remains // of files[i]; nil: it is not open
-	e       *entry.Entry
-	key     []byte // of e while it is parked
+	e       *entry.Entry // the present entry; nil: before the first and behind the last one
+	key     []byte       // its key while it is parked
 	parked  bool
-	before  []byte // key of the entry before e
-	holes   []run.Hole
+	before  []byte        // key of the entry before
+	holes   []run.Hole    // damaged parts between before and e
 	told    bool          // the holes before e were reported
 	gap     bool          // entries between before and e are lost
 	newest  entry.Version // no lost entry is newer; 0: not known
@@ -58,6 +59,8 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 		}
 		s.list = append(s.list, of)
 	}
+	// A file that an exact layout doesn't name is garbage, perhaps with keys that were deleted
+	// since.
 	if v.exact {
 		for _, r := range v.layout.Runs() {
 			add(r)
@@ -74,6 +77,7 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 		}
 		reason := "runs that were replaced may be read, too: keys that were deleted may be back"
 		if !v.told {
+			// Any key may have been in a run that is gone, so every record of a segment may count.
 			s.holes = append(s.holes, hole{})
 			reason = "nothing says which runs there were: keys that were deleted may be back"
 		}
@@ -87,6 +91,7 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 	return s, nil
 }
 
+// closeSources closes all files.
 func (s *sources) closeSources() {
 	for _, of := range s.list {
 		of.closeFiles()
@@ -127,6 +132,7 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 		}
 	}
 	if s.meta != nil && !s.missing {
+		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
 		s.complete = entries == s.meta.Entries
 		if !whole && s.meta.Tombstones > 0 && spans == 0 {
 			s.v.loseKeys(damaged(filename.New(filename.Run, s.files[0]), -1, true, "range deletes are lost: keys that they deleted may be back"), s.first, s.last)
@@ -135,7 +141,7 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 	return nil
 }
 
-// openFirst opens a file of the run for the first time. If the file has nothing that counts, look
+// openFirst opens a file of the run for the first time. If the file has nothing that counts, it
 // reports that and returns nil.
 func (s *runSource) openFirst(all *sources, num entry.FileNum) *run.Remains {
 	name := filename.New(filename.Run, num)
@@ -181,6 +187,7 @@ func (s *runSource) nextEntry() bool {
 		s.unpark()
 	}
 	if s.e != nil {
+		// Copied: the reader reuses its memory.
 		s.before = append(s.before[:0], s.e.Key...)
 	}
 	s.holes, s.told, s.gap, s.newest = s.holes[:0], false, false, 0
@@ -191,6 +198,7 @@ func (s *runSource) nextEntry() bool {
 		}
 		e, h := s.r.Next()
 		switch {
+		// Checksums were right, and the entry has its place in the order.
 		case e != nil && s.takes(e):
 			s.e = e
 			return true
@@ -216,10 +224,11 @@ func (s *runSource) takes(e *entry.Entry) bool {
 	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
 
+// openFiles opens the present file. If that fails, all its entries count as lost.
 func (s *runSource) openFiles() bool {
 	num := s.files[s.i]
 	r, err := s.v.openRun(num)
-	if err != nil { // look has reported it
+	if err != nil { // openFirst has reported it
 		s.gap, s.newest = true, s.maxVersion
 		return false
 	}
@@ -234,6 +243,7 @@ func (s *runSource) noteHole(h *run.Hole) {
 		return
 	}
 	if v == 0 {
+		// The hole doesn't say what it had: then at most the newest version of the run.
 		v = s.maxVersion
 	}
 	s.gap, s.newest = true, max(s.newest, v)
@@ -242,6 +252,7 @@ func (s *runSource) noteHole(h *run.Hole) {
 
 // gapBounds returns the keys between which entries are lost, if gap is set.
 func (s *runSource) gapBounds() (lower, upper []byte) {
+	// At the first and the last entry, the run's bounds limit what can be lost.
 	lower, upper = s.first, s.last
 	if len(s.before) > 0 {
 		lower = s.before
@@ -278,6 +289,7 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 func (s *runSource) park() {
 	s.key = bytes.Clone(s.e.Key)
 	s.e = &entry.Entry{Key: s.key, Version: s.e.Version}
+	// There may be thousands of runs, and the merge may need this one only near its end.
 	s.closeFiles()
 	s.parked = true
 }
@@ -300,6 +312,7 @@ func (s *runSource) unpark() {
 	}
 }
 
+// closeFiles closes the present file, if it is open.
 func (s *runSource) closeFiles() {
 	if s.r != nil {
 		_ = s.r.Close()

@@ -30,8 +30,8 @@ const (
 type File struct {
 	Name  string
 	ID    checksum.Identity
-	Key   *crypt.Decrypter // nil: the file is plain
-	Read  func(p []byte, off int64) error
+	Key   *crypt.Decrypter                // nil: the file is plain
+	Read  func(p []byte, off int64) error // fills p with the bytes at off
 	Cache *Cache
 	Owner any // owns the file's blocks in Cache, see Cache.Forget
 }
@@ -41,9 +41,10 @@ type File struct {
 type Part struct {
 	file *File
 	unit crypt.Unit
-	off  int64
+	off  int64 // where it begins in the file
 	size int
-	sums []byte // u32, or a tag, for each page
+	sums []byte // for each page its checksum, a u32, or its tag
+	// the blocks that are in the cache, by index; nil: it is not there
 	list []atomic.Pointer[Block]
 }
 
@@ -64,14 +65,14 @@ func (p *Part) TableBytes() int64 { return int64(len(p.list))*8 + 128 }
 type Block struct {
 	Used
 	part  *Part
-	start int    // in the part
-	data  []byte // pages that are not ready yet are zeros
-	ready atomic.Uint32
-	mu    sync.Mutex // held while a page becomes ready
+	start int           // where it begins in the part
+	data  []byte        // pages that are not ready yet are zeros
+	ready atomic.Uint32 // a bit for each page that is decrypted or verified
+	mu    sync.Mutex    // held while a page becomes ready
 
-	border atomic.Pointer[border]
-	kept   bool   // it is in the cache; else one walk has it alone
-	behind *Block // unless kept: the next block, once it was needed
+	border atomic.Pointer[border] // the last span that crossed the end of the block
+	kept   bool                   // it is in the cache; else one walk has it alone
+	behind *Block                 // the next block, once it was needed; nil if kept
 }
 
 // border has the bytes from lo on, which cross the end of a block. Usually they are one
@@ -97,6 +98,7 @@ func (p *Part) Block(at int, keep bool) *Block {
 	if !keep {
 		return b
 	}
+	// In its place before it is counted: from Add on it may be dropped at any time.
 	if !home.CompareAndSwap(nil, b) {
 		return p.Block(at, keep) // another goroutine was faster
 	}
@@ -158,6 +160,7 @@ func (b *Block) cross(lo, hi int) ([]byte, error) {
 	if hi-lo > Size {
 		return b.part.readCopy(lo, hi)
 	}
+	// An entry that crosses the border is put together once, and read often.
 	if c := b.border.Load(); c != nil && c.lo == lo && hi-lo <= len(c.data) {
 		return c.data[: hi-lo : hi-lo], nil
 	}
@@ -172,6 +175,7 @@ func (b *Block) cross(lo, hi int) ([]byte, error) {
 	}
 	c := &border{lo, append(append(make([]byte, 0, hi-lo), head...), tail...)}
 	if hi-lo <= keptBorder {
+		// A long one would double the memory of its block, which the cache does not count.
 		b.border.Store(c)
 	}
 	return c.data, nil
@@ -184,6 +188,7 @@ func (b *Block) tail(end, hi int) ([]byte, error) {
 		if next := b.part.list[end>>blockShift].Load(); next != nil {
 			return next.Span(end, hi)
 		}
+		// Only a page or two: a whole block for a few bytes would push out a better one.
 		return b.part.readCopy(end, hi)
 	}
 	// One walk has b alone, and goes on in the next block.
@@ -218,6 +223,8 @@ func (b *Block) readPages(first, last int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for at := lo; at < hi; at += PageSize {
+		// Another goroutine was faster, and readers use its bytes already: they must not be written
+		// again.
 		if b.isReady(at >> pageShift) {
 			continue
 		}
@@ -225,6 +232,7 @@ func (b *Block) readPages(first, last int) error {
 		if err := p.openPage(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
 			return err
 		}
+		// After the bytes: readers look at the bit without the lock.
 		b.ready.Or(1 << (at >> pageShift))
 	}
 	return nil
@@ -237,6 +245,7 @@ func (p *Part) openPage(dst, src []byte, at int) error {
 	if p.file.Key != nil {
 		tag := crypt.Tag(p.sums[at>>pageShift*crypt.TagSize:])
 		if err := p.file.Key.Decrypt(dst, src, &tag, p.unit, off, 0, nil); err != nil {
+			// A wrong tag is damage. The key is right: the tag of the file's header fits it.
 			return errs.NewCorruption(p.file.Name, off, "page: %v", err)
 		}
 		return nil

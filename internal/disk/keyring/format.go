@@ -139,6 +139,7 @@ func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*C
 	if sum, want := c.checksumOf(offset, p), binary.LittleEndian.Uint32(p[sumAt:]); sum != want {
 		return nil, errs.NewCorruption(name, offset, "the copy's checksum is %#x, it says %#x", sum, want)
 	}
+	// The checksum is right for this other store, so the file is whole and in the wrong place.
 	if c.UUID != uuid {
 		return nil, fmt.Errorf("%w: %s is of the store %x, this one is %x", errs.ErrKey, name, c.UUID, uuid)
 	}
@@ -168,6 +169,7 @@ func (c *Content) decodeKeys(p []byte) error {
 		k := Key{ID: crypt.ID(p), Cipher: crypt.Cipher(p[16]), Created: int64(binary.LittleEndian.Uint64(p[24:])), Check: crypt.Check(p[32:])}
 		size := binary.LittleEndian.Uint32(p[20:])
 		p = p[keyHeader:]
+		// The checksum is right, but it is no secret: anybody can make one. So lengths are checked.
 		if size > maxWrapped || int(size+7)&^7 > len(p) {
 			return fmt.Errorf("data key %d has %d bytes, %d are left", i, size, len(p))
 		}

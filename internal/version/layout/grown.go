@@ -29,6 +29,7 @@ func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown,
 			g.names[list[:g.used][i].Name] = i
 		}
 	}
+	// A place behind list belongs to another layout, which this one does not see.
 	if at, found := g.names[k.Name]; found && at < len(list) {
 		return list, g, false
 	}
@@ -37,6 +38,8 @@ func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown,
 		list, g = moved(list)
 	case len(list) == cap(list):
 		names := g.names
+		// The names move along with the keyspaces: places stay the same. The old array has no room,
+		// so nobody adds to it again without moving.
 		g.names = nil
 		list, g = moved(list)
 		g.names = names

@@ -38,7 +38,7 @@ const (
 
 // SegmentState is a state of a segment. In an Edit it is the new one.
 type SegmentState struct {
-	Num    entry.FileNum
+	Num    entry.FileNum // the segment
 	Status SegmentStatus
 	Map    entry.FileNum // Relocated: the remap file
 	Target entry.FileNum // Relocated: the segment that has the records now

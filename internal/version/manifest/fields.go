@@ -92,6 +92,7 @@ func (fs fields[T]) readFields(w *wire, v *T, unknown *[]layout.TLV) {
 			return
 		}
 		if err := fs.readOne(v, unknown, tag, required, value); err != nil {
+			// No further field: the first error says what is wrong.
 			w.err, w.p = fmt.Errorf("field %d: %w", tag, err), nil
 		}
 	}
@@ -107,6 +108,7 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 			return w.endError()
 		}
 	}
+	// A release that skipped this field would misunderstand the store.
 	if required {
 		return fmt.Errorf("%w: the manifest has field %d of a later release, which must be understood", errs.ErrFormat, tag)
 	}

@@ -28,6 +28,7 @@ const (
 	fileSumAt     = 60
 )
 
+// manifestIdentity is what the checksums of the manifest num are bound to.
 func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
 	return checksum.New(uuid, byte(filename.Manifest), uint64(num))
 }
@@ -56,6 +57,8 @@ type header struct {
 	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
 }
 
+// decodeFileHeader checks the header p of the manifest num. It returns *errs.Corruption for damage,
+// errs.ErrFormat for a later version.
 func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
 	name := filename.Of(filename.Manifest, num)
 	le := binary.LittleEndian
@@ -100,6 +103,8 @@ func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind fr
 		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
 	}
 	if enc != nil {
+		// The checksum is of the encrypted bytes, so that recovery needs no keys to find a torn
+		// tail.
 		payload, err := enc.encryptEdit(p[frame.HeaderSize:], &h, at)
 		if err != nil {
 			return nil, at, err
@@ -130,11 +135,13 @@ const (
 type reader struct {
 	f    io.ReaderAt
 	size int64
-	id   checksum.Identity
-	enc  *encryption // nil: frames are plain
+	id   checksum.Identity // what checksums are bound to
+	enc  *encryption       // nil: frames are plain
 	buf  []byte
 
-	before   crypt.Tag  // in an encrypted file: tag of the frame before, as the last frame that was read has it
+	// of the last frame that was read: the tag of the frame before it, as it says; zero in a plain
+	// file
+	before   crypt.Tag
 	previous frame.Name // last frame of the manifest before; zero: there was none
 }
 
@@ -166,10 +173,13 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 	if err != nil {
 		return h, nil, err
 	}
+	// Before memory is taken: the header's checksum is right, but the file may be cut.
 	if left := r.size - off; h.Size > left || h.Size > maxFrame {
 		return h, nil, fmt.Errorf("%w: %d bytes, %d are left", frame.ErrFrame, h.Size, left)
 	}
 	if payload, err = r.readBytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
+		// The checksum first: it tells torn bytes from those that somebody has changed, which fail
+		// their tag.
 		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
 	}
 	if err == nil && r.enc != nil {
@@ -221,8 +231,10 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 	for at.Offset < r.size {
 		h, payload, err := r.frame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
+			// The good frames end here. judgeTail says whether that is a torn tail or damage.
 			break
 		}
+		// The checksum is right, so the frame is not torn: somebody has changed it.
 		if errors.Is(err, crypt.ErrTag) {
 			return at, &errs.Corruption{File: name, Offset: at.Offset, Reason: fmt.Sprintf("frame %d", h.Number), Err: err}
 		}
@@ -250,12 +262,14 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 	return at, r.judgeTail(super, at)
 }
 
+// errOtherCopy says that the files are those of another copy of the store.
 func errOtherCopy(name string) error {
 	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
 }
 
 // framesBehind counts the frames behind damage that lies at a place of the manifest.
 func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
+	// Headers are enough to count, and need no keys.
 	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
 	tail, err := frame.FindTail(r.id, damage, size, r.readBytes)
 	return tail.Frames, err
@@ -268,6 +282,8 @@ func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	if r.size-end.Offset > maxTail {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
+	// A whole frame further behind proves that this one was durable: each is synced before the next
+	// is written.
 	tail, err := frame.FindTail(r.id, end, r.size, r.readBytes)
 	if err != nil {
 		return err

@@ -48,6 +48,7 @@ func (k Keys) fit(s *Super) error {
 // lifeSize is the length of a life in SUPER, in a frame and in an edit.
 const lifeSize = 40
 
+// appendLife appends the lifeSize bytes of l.
 func appendLife(b []byte, l crypt.Life) []byte {
 	b = append(b, byte(l.Cipher), 0, 0, 0, 0, 0, 0, 0)
 	return append(append(b, l.Key[:]...), l.Life[:]...)
@@ -93,8 +94,8 @@ const (
 // encryption encrypts and decrypts the frames of one manifest.
 type encryption struct {
 	ring *crypt.Ring
-	file crypt.File
-	data []byte
+	file crypt.File // the manifest, on which keys depend
+	data []byte     // associated data of the last frame, kept for its memory
 }
 
 func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encryption {
@@ -117,6 +118,8 @@ func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.Cursor) ([]
 	copy(p, at.Tag[:])
 	p = slices.Grow(p, crypt.TagSize)
 	text := p[framePrefix:]
+	// A key for each frame: after a crash another frame may be written at this offset, and one key
+	// must never encrypt two texts under one nonce.
 	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.associatedData(h, at.Tag[:]))
 	if err != nil {
 		return nil, fmt.Errorf("encrypt an edit: %w", err)
@@ -178,6 +181,7 @@ func (k slotKey) encryptSlot(p []byte, uuid [16]byte, offset int64) error {
 		text = append(text, part...)
 		clear(part)
 	}
+	// The name of the durable frame is no secret. It stays in clear, and the tag covers it.
 	copy(slotParts(p)[1], slotName(p))
 	clear(slotName(p))
 	tag, life, err := k.ring.EncryptOnce(text, text, k.cryptFile(uuid), crypt.Slot, offset, p[:slotLifeAt])
@@ -198,6 +202,7 @@ func (k slotKey) decryptSlot(p []byte, uuid [16]byte, offset int64) ([]byte, err
 	life := decodeLife(p[slotLifeAt:])
 	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), life, crypt.Slot, offset, p[:slotLifeAt])
 	if errors.Is(err, crypt.ErrTag) {
+		// The slot's checksum is right, so this is no damage: the key is another store's.
 		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, life.Key, err)
 	}
 	if err != nil {

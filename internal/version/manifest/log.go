@@ -1,6 +1,9 @@
-// Package manifest records in files which runs and segments make up the store:
-// SUPER, and the log of edits that lead to its layout. docs/format.md, "SUPER"
-// and "MANIFEST", has the formats.
+// Package manifest records in files which runs and segments make up the store: SUPER, which
+// names the store and its current manifest (as CURRENT does in LevelDB), and the manifest, a
+// log of edits that lead to the layout. docs/format.md, "SUPER" and "MANIFEST", has the formats.
+//
+// What is durable when: each edit is one frame, synced before the next is written. So a crash can
+// tear only the last frame, and what Append has returned for is true after every crash.
 package manifest
 
 import (
@@ -28,25 +31,27 @@ type Log struct {
 	o         Options
 	recovered Recovery
 
-	mu      sync.Mutex
-	ring    *crypt.Ring // nil: the store is plain
-	enc     *encryption // of the manifest; nil: it is plain
-	super   Super
-	values  valueDir
-	layout  *layout.Layout
-	settled bool                  // SUPER's slots agreed when it was read
-	now     slot                  // the slot of SUPER that counted at Load; no bytes once it was written again
-	file    vfs.File              // nil if read-only, not mended yet, or closed
-	end     frame.Cursor          // where the good frames end
-	before  frame.Name            // the last frame of the manifest before; zero: there was none
-	last    int64                 // offset of the last frame that was read
-	secured frame.Cursor          // the end up to which Refresh has made the file durable
-	limit   int64                 // length in bytes at which a new manifest begins
-	stopped atomic.Pointer[error] // why nothing is written any more
+	mu      sync.Mutex     // guards what follows, but for stopped
+	ring    *crypt.Ring    // nil: the store is plain
+	enc     *encryption    // of the manifest; nil: it is plain
+	super   Super          // what SUPER says, or will say once slots were written
+	values  valueDir       // the value directory, if it is another one
+	layout  *layout.Layout // after the last edit
+	settled bool           // SUPER's slots agreed when it was read
+	// the slot that counted at Load, to be written again; without bytes once that is done
+	now     slot
+	file    vfs.File     // nil if read-only, not mended yet, or closed
+	end     frame.Cursor // where the good frames end
+	before  frame.Name   // the last frame of the manifest before; zero: there was none
+	last    int64        // offset of the last frame that was read, which may not be durable
+	secured frame.Cursor // the end up to which Refresh has made the file durable
+	limit   int64        // length of the manifest in bytes from which on a new one is begun
+	// why nothing is written any more; nil: nothing has failed
+	stopped atomic.Pointer[error]
 
-	session  *layout.Session // of this Log, until an edit has recorded it
-	unproved bool            // SUPER has to record that the last frame is durable
-	slots    int             // how many slots of SUPER don't name this manifest yet; they are written before the next edit
+	session  *layout.Session // the session of this Log; nil once an edit has recorded it
+	unproved bool            // SUPER still has to say that the last frame is durable
+	slots    int             // how many slots of SUPER don't name this manifest yet: 0 to 2
 	previous entry.FileNum   // the manifest to remove once both slots are written
 }
 
@@ -83,10 +88,12 @@ func Load(o Options) (*Log, error) {
 	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
 		return nil, err
 	}
+	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
 	}
+	// Each edit fits the one before. Checksums don't find an edit that was computed wrongly.
 	if err := l.layout.Sound(); err != nil {
 		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, l.super.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
 	}
@@ -145,6 +152,7 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 			return l.replayEdit(name, off, payload)
 		})
 		l.before = r.previous
+		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
 			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
 		}
@@ -208,6 +216,8 @@ func (l *Log) mendLocked() error {
 	l.file = f
 	l.session = &layout.Session{ID: newSession()}
 	if l.recovered.CutBytes > 0 {
+		// The next frame is written here. A rest of the torn one behind it could pass for a later
+		// frame.
 		if err := f.Truncate(l.end.Offset); err != nil {
 			return err
 		}
@@ -219,6 +229,7 @@ func (l *Log) mendLocked() error {
 		return err
 	}
 	slots := 2
+	// Both slots agree, and nothing is removed that one of them could still name on the disk.
 	if l.settled && len(l.old()) == 0 {
 		slots = 0
 	}
@@ -236,6 +247,7 @@ func (l *Log) takeLocked(slots int) error {
 			return err
 		}
 	}
+	// Only now: both slots durably name this manifest.
 	l.removeOld()
 	return nil
 }
@@ -263,6 +275,7 @@ func (l *Log) Begun() bool {
 // before the next was written.
 func (l *Log) rewriteLast() error {
 	p := make([]byte, l.end.Offset-l.last)
+	// Never with other bytes: a crash in between leaves the frame as it was.
 	if n, err := l.file.ReadAt(p, l.last); n < len(p) {
 		return err
 	}
@@ -273,6 +286,7 @@ func (l *Log) rewriteLast() error {
 // removeOld removes the other manifests. What can't be removed now, the next Open removes.
 func (l *Log) removeOld() {
 	for _, path := range l.old() {
+		// Harmless if it stays: nothing names it.
 		_ = l.o.FS.Remove(path)
 	}
 }
@@ -305,12 +319,15 @@ func (l *Log) writeSuper(slots int) error {
 	if err != nil {
 		return unwrittenIf(err)
 	}
+	// The other slot is overwritten next. If this one were not durable, a crash could leave
+	// neither.
 	if err = l.secureSuper(f); err == nil {
 		if err = l.o.FS.SyncDir(l.o.Dir); failure.IsRefused(err) {
 			err = unwritten{err}
 		}
 	}
 	if err == nil && slots > 0 {
+		// Every frame up to end was synced before.
 		l.super.recordDurable(l.end)
 	}
 	for ; err == nil && slots > 0; slots-- {
@@ -347,6 +364,7 @@ func (l *Log) takeValueDirLocked() error {
 		if err := v.create(l.o.FS, &l.super); err != nil {
 			return err
 		}
+		// From now on a value directory without SUPER is damage, and no crash while it was made.
 		l.super.Before = l.super.Session
 		return l.writeSuper(2)
 	}
@@ -354,6 +372,8 @@ func (l *Log) takeValueDirLocked() error {
 	if err := v.secure(l.o.FS); err != nil {
 		return err
 	}
+	// A crash between the two writes leaves the value directory with the session Before, which
+	// openValueDir accepts.
 	l.super.Before, l.super.Session = v.super.Session, newSession()
 	if err := l.writeSuper(2); err != nil {
 		return err
@@ -410,10 +430,12 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if err := l.writableLocked(); err != nil {
 		return nil, err
 	}
+	// A slot that still names the old manifest would lead past this edit.
 	if err := l.settleLocked(); err != nil {
 		return nil, err
 	}
 	if l.session != nil {
+		// The first edit says which session wrote it. The caller's edit is not changed.
 		s, first := *l.session, *e
 		if n := len(l.layout.Sessions()); n > 0 {
 			s.Number = l.layout.Sessions()[n-1].Number
@@ -435,18 +457,24 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if len(p) > maxFrame {
 		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
+	// One write for the whole frame, at the end of the good ones. Until the sync returns, a crash
+	// may tear it, and then the edit never was.
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
 		return nil, l.retractLocked(err)
 	}
 	if err = l.file.SyncData(); err != nil {
+		// Nobody knows what the disk has. A second sync may succeed without the data.
 		return nil, l.stopLocked(err)
 	}
+	// From here on the edit is true.
 	l.end = end
 	l.layout, l.session = next, nil
 	if l.end.Offset >= l.limit {
 		// The edit is durable, whatever happens here: the next Append returns the error.
 		_ = l.renewLocked()
 	}
+	// Other edits can be made again from files and journal. If the frame of one of these were
+	// damaged later, it would pass for a torn tail, and a commit would be lost silently.
 	if e.StandsAlone() || l.unproved {
 		if err := l.proveLocked(); err != nil {
 			return nil, err
@@ -466,8 +494,10 @@ func (l *Log) proveLocked() error {
 	}
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
+		// unproved stays set: the next edit, or Close, tries again.
 		return nil // nothing was written
 	}
+	// Given back if nothing was written, so that the next try writes the same slot.
 	before := l.super
 	l.super.recordDurable(l.end)
 	err = errors.Join(l.super.writeSlot(f, storeKey(l.ring)), f.Close())
@@ -529,6 +559,8 @@ func (l *Log) Renew() error {
 func (l *Log) renewLocked() error {
 	old := l.super.Manifest
 	num := old + 1
+	// The new manifest names the last frame of the old one: so a reader that knows the old one can
+	// tell that the new one continues it.
 	last := manifestFrame(old, l.end)
 	f, enc, end, err := writeManifest(l.o, &l.super, num, last, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
@@ -536,9 +568,11 @@ func (l *Log) renewLocked() error {
 		f, enc, end, err = writeManifest(l.o, &l.super, num+1, last, l.layout, l.ring)
 	}
 	if err != nil {
+		// The old manifest goes on. Don't try again with every edit.
 		l.limit = l.end.Offset + l.o.FileBytes
 		return fmt.Errorf("begin a manifest: %w", err)
 	}
+	// The new manifest and its name are durable. SUPER may name it.
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
 	l.super.recordDurable(end)
@@ -562,6 +596,7 @@ func (l *Log) Close() error {
 	if l.Err() == nil {
 		err = l.settleLocked()
 	}
+	// After a failure nothing may be written: nobody knows which frames are durable.
 	if err == nil && l.Err() == nil && l.super.Durable != l.end.Next-1 {
 		err = l.writeSuper(1)
 	}

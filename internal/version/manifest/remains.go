@@ -68,6 +68,8 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	return m, err
 }
 
+// readLog reads all frames that are whole, wherever they are, and notes what is missing between
+// them.
 func (m *Remains) readLog(r *reader, super *Super) error {
 	durable := max(super.Durable, 1)
 	name := filename.Of(filename.Manifest, m.Number)
@@ -78,6 +80,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 		if err == nil {
 			e, err = DecodeEdit(payload)
 		}
+		// No damage: a newer release, or the right key, can read it. Salvage must not lose it.
 		if errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) {
 			return err
 		}
@@ -95,6 +98,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 		// Torn or damaged: the edit may have been true.
 		m.Whole = false
 		m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d can't be read", next))
+		// Not at + h.Size: the length of a damaged frame can't be trusted.
 		at = m.behind(r, at)
 	}
 	if next <= durable && m.Whole {
@@ -107,6 +111,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 
 // applyEdit applies an edit, or keeps it if it doesn't fit.
 func (m *Remains) applyEdit(name string, at int64, e *layout.Edit, follows bool) {
+	// After a gap no edit is applied: what is missing could have dropped what this one needs.
 	if follows && m.Whole && len(m.Edits) == 0 {
 		l, err := m.Layout.Apply(e)
 		if err == nil {

@@ -84,6 +84,7 @@ func (s *Super) agrees(at frame.Cursor) bool {
 // Encrypted reports whether the store is encrypted.
 func (s *Super) Encrypted() bool { return s.Required&encrypted != 0 }
 
+// identity is what the checksums of slots are bound to.
 func (s *Super) identity() checksum.Identity {
 	return checksum.New(s.UUID, byte(filename.Super), 0)
 }
@@ -115,9 +116,9 @@ func (s *Super) slotSum(offset int64, p []byte) uint32 {
 // its identity, features and epoch only.
 type slot struct {
 	Super
-	ok     bool // magic and checksum are right
-	offset int64
-	bytes  []byte
+	ok     bool   // magic and checksum are right
+	offset int64  // of the slot in the file
+	bytes  []byte // the whole slot
 }
 
 // decodeSlot reads the slot p from the offset. It is not ok if its magic or checksum is
@@ -127,6 +128,7 @@ func decodeSlot(p []byte, offset int64) (s slot) {
 		return slot{}
 	}
 	s.offset, s.bytes = offset, p
+	// Decoded before the checksum is known to be right, as that depends on the slot's uuid.
 	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
 	s.ok = s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
 	return s
@@ -189,6 +191,8 @@ func (s *slots) readSuper(k slotKey) (super Super, settled bool, err error) {
 	if err := s.now.decryptFields(k); err != nil {
 		return Super{}, false, err
 	}
+	// If the other slot names an older manifest, a crash has come between the two writes, and that
+	// manifest may still be there.
 	settled = s.other.ok && s.other.decryptFields(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
 	return s.now.Super, settled, nil
 }
@@ -226,10 +230,12 @@ func chooseSlot(dir string, first, second []byte) (slots, error) {
 	switch {
 	case a.ok && b.ok && a.UUID != b.UUID:
 		return slots{}, errs.NewCorruption(name, 0, "the slots belong to two stores")
+	// Writes take turns, so the older slot is the one that a crash can have torn.
 	case b.ok && (!a.ok || b.Epoch > a.Epoch):
 		return slots{b, a}, nil
 	case a.ok:
 		return slots{a, b}, nil
+	// Neither was ever written by us.
 	case string(first[:8]) != superMagic && string(second[:8]) != superMagic:
 		return slots{}, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
 	}
@@ -239,6 +245,7 @@ func chooseSlot(dir string, first, second []byte) (slots, error) {
 // writeSlot writes s under its next epoch and syncs it.
 func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 	s.Epoch++
+	// Over the older slot: if a crash tears this write, the newer one still counts.
 	off := slotOffset(s.Epoch)
 	p, err := s.encodeSlot(k, off)
 	if err == nil {
@@ -250,6 +257,7 @@ func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 		s.Epoch--
 		return unwrittenIf(err)
 	}
+	// After a failed sync the epoch stays raised: either slot may be on the disk.
 	return f.Sync()
 }
 
@@ -259,6 +267,7 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
+// unwrittenIf returns err as unwritten if it passes.
 func unwrittenIf(err error) error {
 	if failure.Passes(err) {
 		return unwritten{err}

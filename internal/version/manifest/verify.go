@@ -41,6 +41,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		report(c)
 	case err != nil:
 		return err
+	// Sound as far as it goes, but this process has written more.
 	case end.Offset < l.end.Offset:
 		report(errs.NewCorruption(name, end.Offset, "ends here; it was written up to %d", l.end.Offset))
 	}

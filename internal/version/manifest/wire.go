@@ -22,6 +22,7 @@ type wire struct {
 	err error
 }
 
+// fail notes the first error, and drops what is left, so that loops over it end.
 func (w *wire) fail(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf("%w: %s", errEdit, fmt.Sprintf(format, args...))
@@ -29,6 +30,7 @@ func (w *wire) fail(format string, args ...any) {
 	w.p = nil
 }
 
+// byte reads one byte.
 func (w *wire) byte() byte {
 	if len(w.p) == 0 {
 		w.fail("a byte is missing")
@@ -39,6 +41,7 @@ func (w *wire) byte() byte {
 	return b
 }
 
+// uvarint reads an unsigned number of 1 to 10 bytes.
 func (w *wire) uvarint() uint64 {
 	v, n := binary.Uvarint(w.p)
 	if n <= 0 {
@@ -58,6 +61,7 @@ func (w *wire) uint32() uint32 {
 	return uint32(v)
 }
 
+// offset reads an offset in a file.
 func (w *wire) offset() int64 {
 	v := w.uvarint()
 	if v > math.MaxInt64 {

@@ -16,21 +16,21 @@ const wholeFrame = 16 << 20
 // Decrypter reads the encrypted frames of one file. It is used by one goroutine. Between
 // two frames it keeps a buffer as long as the longest payload.
 type Decrypter struct {
-	keys   *crypt.Decrypter
-	read   func(off, n int64) ([]byte, error)
-	values bool
+	keys   *crypt.Decrypter                   // of the file
+	read   func(off, n int64) ([]byte, error) // returns n bytes at off of the file
+	values bool                               // decrypt values in pieces too, to verify them
 
 	whole  []byte // the frame, if it is no longer than wholeFrame
 	offset int64  // of the frame
 	tags   []byte
-	rest   []byte // the rest, decrypted
+	rest   []byte // the frame's rest, decrypted
 	out    []byte // the payload of a frame that has records with tags
 
-	attempt uint32
-	next    int64 // where the next record with a tag begins
-	ownEnd  int64 // behind the last one
-	version entry.Version
-	totals  Totals
+	attempt uint32        // as the frame's end says; each record must say the same
+	next    int64         // where the next record with a tag begins
+	ownEnd  int64         // where the last record with a tag ends
+	version entry.Version // of the record before: a short record may continue it
+	totals  Totals        // of the records so far
 }
 
 // NewDecrypter returns a Decrypter that gets the bytes of a file from read. read returns n bytes
@@ -64,6 +64,7 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 		return nil, t, err
 	}
 	if h.Kind != Group {
+		// Only a Group has records with tags, so bytes of such records are damage.
 		if x.next != x.ownEnd {
 			return nil, t, fmt.Errorf("%w: %v with records", ErrFrame, h.Kind)
 		}
@@ -104,6 +105,7 @@ func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
 	x.attempt = binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
 	x.next = x.offset + HeaderSize
 	x.ownEnd = end - rest - blocks(rest)*crypt.TagSize
+	// No tag has proved this length yet, so it is checked before it is used.
 	if x.ownEnd < x.next {
 		return fmt.Errorf("%w: %d bytes without tags in a frame of %d", ErrFrame, rest, h.Size)
 	}
@@ -116,11 +118,12 @@ func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
 	x.tags = append(x.tags[:0], b...)
 	h.Tag = crypt.Tag(x.tags)
 	var data [crypt.TagSize + HeaderSize + 4]byte
+	// The tag covers the header, too: a header of another frame fails here.
 	putData(&data, &tag, header[:], rest)
 	return x.blocks(rest, data[:])
 }
 
-// blocks decrypts the rest.
+// blocks decrypts the rest, block by block, into x.rest.
 func (x *Decrypter) blocks(rest int64, data []byte) error {
 	x.rest = x.rest[:0]
 	unit, offset := crypt.Frame, x.offset
@@ -130,6 +133,7 @@ func (x *Decrypter) blocks(rest int64, data []byte) error {
 		if err != nil {
 			return err
 		}
+		// Block by block: a wrong length costs one block of memory before its tag fails.
 		x.rest = slices.Grow(x.rest, n)
 		tag := crypt.Tag(x.tags[i*crypt.TagSize:])
 		if err := x.keys.Decrypt(x.rest[len(x.rest):len(x.rest)+n], b, &tag, unit, offset, x.attempt, data); err != nil {
@@ -137,6 +141,7 @@ func (x *Decrypter) blocks(rest int64, data []byte) error {
 		}
 		x.rest = x.rest[:len(x.rest)+n]
 		at += int64(n)
+		// A later block is bound to its own place in the file.
 		unit, offset, data = crypt.Block, at, nil
 	}
 	return nil
@@ -180,10 +185,12 @@ func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 		pos += stubSize
 		from = pos
 	}
+	// Each record must be in the place of a stub, or one could be left out unnoticed.
 	if x.next != x.ownEnd {
 		return nil, fmt.Errorf("%w: records up to %d, want %d", ErrFrame, x.next, x.ownEnd)
 	}
 	if from == 0 {
+		// There were no records with tags, so nothing needs to be copied.
 		return x.rest, nil
 	}
 	x.out = append(x.out, x.rest[from:]...)
@@ -222,12 +229,13 @@ func (x *Decrypter) own(h *Header) error {
 		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
 		x.out = x.out[:end]
 	}
+	// A short record that follows may continue this version.
 	x.version = rec.Version
 	x.next += c.Size
 	return nil
 }
 
-// pieces decrypts the value of the next record only to verify it.
+// pieces decrypts the value of the next record to verify it, and drops the result.
 func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)

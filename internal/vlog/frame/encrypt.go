@@ -46,14 +46,16 @@ type Encrypter struct {
 	at  int64  // offset of buf in the file
 
 	// State of the frame that is being written:
-	offset  int64
+	offset int64 // of the frame in the file
+	// how often this place was written before with this key: part of each nonce
 	attempt uint32
 	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
 	tags    []byte                               // tags of the finished blocks of the rest
 	left    int64                                // bytes of the rest that are still to come
 	row     uint32                               // records with tags since the last stub
 
-	block, blockLeft int // where the open block begins in buf, and how many bytes it lacks
+	// where the open block of the rest begins in buf, and how many bytes it lacks
+	block, blockLeft int
 }
 
 // NewEncrypter returns an Encrypter for the file id. It calls write with the encrypted bytes
@@ -76,6 +78,7 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 		return err
 	}
 	x.buf = x.buf[:HeaderSize]
+	// The header stays readable without the key: recovery searches for frames by it.
 	h.Put(x.buf, x.id, offset)
 	putData(&x.data, &before, x.buf, c.rest)
 	// The content is walked twice: first for the records with tags, then for the rest, which
@@ -111,6 +114,7 @@ func (x *Encrypter) makeRoom(n int) error {
 			return err
 		}
 	}
+	// Encryption in place appends a tag, and must not move the buffer.
 	x.buf = slices.Grow(x.buf, n+crypt.TagSize)
 	return nil
 }
@@ -130,6 +134,8 @@ func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
 	if entry.ValueSize(rec) >= entry.PieceSize {
 		return x.large(c, rec, head)
 	}
+	// The rest of a short value comes from a reader. One tag covers the whole record, so it is put
+	// together first.
 	if len(rec) < size {
 		whole := make([]byte, size)
 		n := copy(whole, rec)
@@ -158,6 +164,7 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 	if size <= stepBytes {
 		return x.largeInBuffer(rec[:head], value, size, left)
 	}
+	// The head is written last, to a place before the pieces. What is in buf lies before both.
 	if err := x.flushBuffer(); err != nil {
 		return err
 	}
@@ -198,6 +205,7 @@ func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) 
 	if err := nextPieces(l, value, b[begin:begin+left]); err != nil {
 		return err
 	}
+	// The padding must be zeros: a reader checks it, as no tag covers it.
 	clear(b[begin+left:])
 	first, err := l.Head()
 	copy(b, first)
@@ -217,6 +225,7 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 func (x *Encrypter) encryptRest(c *Content) error {
 	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
 	if c.rest == 0 {
+		// A tag of no bytes still covers the header and the frame before.
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
@@ -245,6 +254,7 @@ func (x *Encrypter) stub() error {
 	}
 	stub := [stubSize]byte{stubMark}
 	binary.LittleEndian.PutUint32(stub[4:], x.row)
+	// One stub stands for all of the streak.
 	x.row = 0
 	return x.appendBytes(stub[:])
 }
@@ -277,6 +287,8 @@ func (x *Encrypter) appendBytes(b []byte) error {
 // so it covers data, too.
 func (x *Encrypter) endBlock() error {
 	unit, offset, data := crypt.Block, x.at+int64(x.block), []byte(nil)
+	// The first block belongs to the frame: its tag covers the header and the tag of the frame
+	// before. So a frame that is moved or replaced does not decrypt.
 	if len(x.tags) == 0 {
 		unit, offset, data = crypt.Frame, x.offset, x.data[:]
 	}

@@ -30,6 +30,7 @@ func newEnds(k *Known, found []*candidate) ends {
 	}
 	for _, c := range found {
 		if c.bad == nil {
+			// Of two that continue the same frame the later one overwrites the earlier: see ends.
 			e[c.header.Before] = c
 		}
 	}

@@ -19,8 +19,9 @@ import (
 // reads the manifest again, and calls again.
 type Follower struct {
 	replay
-	fresh  bool   // what lies behind the end was not searched for proofs yet
-	synced uint64 // greatest frame number that is durable
+	// what lies behind the end was not yet searched for proofs of durable frames
+	fresh  bool   // nothing was searched for proofs yet
+	synced uint64 // greatest frame number that is durable, or was made so by this process
 }
 
 // NewFollower returns a Follower of the journal that c describes, of which Known is given to
@@ -52,6 +53,7 @@ func (f *Follower) Follow(k Known) error {
 		return err
 	}
 	f.c.Known, f.met = k, 0
+	// The records of these are in runs now: the caller reads them there.
 	for len(f.out.Segments) > 0 && f.out.Segments[0].File <= k.Begin.File {
 		f.out.Segments = f.out.Segments[1:]
 	}
@@ -59,6 +61,7 @@ func (f *Follower) Follow(k Known) error {
 		f.point = k.Begin
 	}
 	f.doubt.proven = max(f.doubt.proven, k.Proven())
+	// The manifest was read first. So all that it proves durable must be found now.
 	if err := f.advance(); err != nil {
 		return err
 	}
@@ -80,6 +83,8 @@ func (f *Follower) Follow(k Known) error {
 		return f.corruption(durable)
 	}
 	f.fresh = false
+	// Before the caller shows the frames to anybody: a crash of the machine must not take back what
+	// was read.
 	return f.secureShown()
 }
 
@@ -94,6 +99,8 @@ func (f *Follower) Same(k Known) error {
 			}
 		}
 	}
+	// A file and a number are not enough: a copy of the store has the same ones. The checksum, or
+	// the tag, of the frame tells them apart.
 	for _, known := range append(k.Durable[:len(k.Durable):len(k.Durable)], k.Begin.End) {
 		for _, shown := range f.out.Segments {
 			if known.Number < shown.FirstFrame || known.Number > shown.Number {
@@ -107,8 +114,9 @@ func (f *Follower) Same(k Known) error {
 	return nil
 }
 
-// advance shows what has come.
+// advance shows the frames that have come since the last call.
 func (f *Follower) advance() error {
+	// The writer makes and removes segments at any time, so the directory is read anew.
 	f.found = nil
 	if err := f.readHeaders(f.point.File); err != nil {
 		return err
@@ -132,7 +140,7 @@ func (f *Follower) advance() error {
 	return nil
 }
 
-// goOn shows what has come in the segment s behind its end.
+// goOn shows the frames that have come in the segment s behind its known end.
 func (f *Follower) goOn(s SegmentInfo) error {
 	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
 	if err != nil {
@@ -141,8 +149,10 @@ func (f *Follower) goOn(s SegmentInfo) error {
 	return errors.Join(f.show(rd, s), rd.Close())
 }
 
+// show shows the frames of the segment s behind its known end, up to those that may be taken back.
 func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	end := rd.End()
+	// The manifest doesn't know of this segment yet, so the writer may take its last frame back.
 	if f.c.Known.Proven() < s.FirstFrame {
 		var err error
 		if end, err = f.settled(rd, s); err != nil {
@@ -216,9 +226,12 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err er
 		end, last = at.Offset, found.Header
 	}
 	at := frames.At()
+	// The last frame stays, too: nothing is taken back before a seal, or once its version was
+	// published.
 	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= f.c.Known.Version {
 		return at.Offset, nil
 	}
+	// Another file names it as the end of this one, so the writer has gone on behind it.
 	if f.ends.isEnd(at.End(s.File, s.Life).Name) {
 		return at.Offset, nil
 	}
@@ -233,6 +246,7 @@ func (f *Follower) proof() (durable uint64, err error) {
 		case c.num < f.point.File, c.num == f.point.File && f.ends.isEnd(f.point.Name):
 			continue
 		case c.num == f.point.File:
+			// The frames before it were shown, and prove nothing new.
 			from = f.point.Offset
 		}
 		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.Number+1)
@@ -260,6 +274,8 @@ func (f *Follower) secureShown() error {
 			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.File), err)
 		}
 	}
+	// The manifest doesn't name the last segment, so perhaps no sync of the directory has covered
+	// it.
 	if f.c.Known.Proven() < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
 		if err := f.c.FS.SyncDir(f.c.Dir); err != nil {
 			return err

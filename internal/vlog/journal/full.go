@@ -65,6 +65,7 @@ func (j *Journal) dropEmpty() {
 	o := j.cur
 	j.mu.Lock()
 	j.cur = nil
+	// From here on OpenReader doesn't find it, so its file may be closed.
 	j.live = j.live[:len(j.live)-1]
 	j.mu.Unlock()
 	_ = o.Close()

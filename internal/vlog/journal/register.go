@@ -13,6 +13,7 @@ func (j *Journal) Register() error {
 	if j.registered.Load() >= s.FirstFrame {
 		return nil
 	}
+	// Its frames are durable already: the manifest never names what a crash can take away.
 	if err := j.c.Owner.Register(s.End); err != nil {
 		return err
 	}
@@ -30,6 +31,7 @@ func (j *Journal) newestSegment() SegmentInfo {
 			return s
 		}
 	}
+	// This session has written nothing: what Replay found may not be registered yet.
 	return j.c.Newest
 }
 
@@ -40,6 +42,7 @@ func (j *Journal) Retract() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
+	// If the file can't be cut, a restart would bring back a commit that was reported as failed.
 	if err := j.cur.Retract(); err != nil {
 		return j.stop(err)
 	}

@@ -15,7 +15,7 @@ import (
 // ones. It knows the place where they begin, or one a little before.
 type doubt struct {
 	proven uint64 // greatest frame number known to be durable
-	marks  []mark // the first one is at or before the first frame in doubt
+	marks  []mark // ascending; the first one is at or before the first frame in doubt
 }
 
 // mark says where a frame is.
@@ -31,9 +31,11 @@ const markEvery = 64 << 10
 // addFrame notes a valid frame of the segment with this index.
 func (d *doubt) addFrame(f *segment.Found, seg int) {
 	m := mark{frame: f.Header.Number, segment: seg, offset: f.Offset}
+	// If the first frame is in doubt, so is the header page before it.
 	if f.Offset == segment.HeaderSize {
 		m.offset = 0
 	}
+	// A mark every 64 KiB is enough: writing a little more again does no harm.
 	if n := len(d.marks); n == 0 || d.marks[n-1].segment != seg || m.offset-d.marks[n-1].offset >= markEvery {
 		d.marks = append(d.marks, m)
 	}
@@ -81,6 +83,7 @@ func (s *secured) secureInBackground(secure func() error) {
 		s.free = make(chan struct{}, securedTogether)
 	}
 	s.all.Go(func() {
+		// Bounds descriptors and memory, not the number of goroutines.
 		s.free <- struct{}{}
 		defer func() { <-s.free }()
 		if err := secure(); err != nil {
@@ -109,6 +112,8 @@ const foreseen = 4
 // the last segment: a later frame never proves less than an earlier one.
 func (r *replay) foresee() uint64 {
 	n := len(r.found)
+	// ReadOnly makes nothing durable, UpTo may stop at any frame, and of a closed journal nothing
+	// is in doubt. With few segments the read of the last one costs more than it gains.
 	if r.c.ReadOnly || r.c.UpTo || r.c.Known.Closed || n < foreseen || r.found[n-1].bad != nil {
 		return none
 	}
@@ -129,6 +134,7 @@ func (r *replay) foresee() uint64 {
 		}
 	}
 	t, err := segment.FindTail(r.files, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	// The last segment has no frame, so it says nothing of those before.
 	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
 		return none
 	}
@@ -141,6 +147,8 @@ func (r *replay) secure() {
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
 		i := r.secured.begun
 		s, offset := r.out.Segments[i], r.out.Segments[i].Offset
+		// Before the first frame in doubt a sync is enough. That segment is written again from its
+		// mark on, and later ones as a whole, with their headers.
 		switch {
 		case again && i == from.segment:
 			offset = from.offset
@@ -170,6 +178,7 @@ func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
 		if n, err := f.ReadAt(p, offset); n < len(p) {
 			return err
 		}
+		// The same bytes to the same place: a crash in between changes nothing that was read.
 		if _, err := f.WriteAt(p, offset); err != nil {
 			return err
 		}
@@ -177,5 +186,6 @@ func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
 		f.StartWriteback(offset, int64(len(p)))
 		offset += int64(len(p))
 	}
+	// Not SyncData: the length may not be durable either.
 	return f.Sync()
 }

@@ -1,8 +1,12 @@
-// Package segment is one file of records: a journal segment, written by commits
-// and read while it still grows, or a value segment, written in key order by
-// flush and collection. Both are a header and frames (docs/format.md), so one
-// reader serves both. With Config.Ring what is written is encrypted; what is read may be
-// encrypted or plain, as its life says.
+// Package segment is one file of records: a journal segment (a log file of the write-ahead
+// log), written by commits and read while it still grows, or a value segment (a value log
+// file), written in key order by flush and collection. Both are a header and frames
+// (docs/format.md), so one reader serves both. With Config.Ring what is written is encrypted;
+// what is read may be encrypted or plain, as its life says.
+//
+// Three words of ours: a handle is a value pointer (segment, offset, length). A life is the id
+// of the key that one file is encrypted with. A remap is a forwarding table: it leads from the
+// places that records had in a segment to those in the segment that collection moved them to.
 //
 // What is durable when: Create and Append only write. A segment counts for
 // nothing until its file was synced (Writer.Sync) and then its directory; for
@@ -40,10 +44,10 @@ type Config struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
-	Ring  *crypt.Ring   // its keys; nil: the store is plain
+	Ring  *crypt.Ring   // keys of the store; nil: it is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
-	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
+	Written *atomic.Int64 // counts the bytes that Writers write; nil: nobody counts
 }
 
 // openFile opens a file of the kind for reading.
@@ -122,6 +126,7 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	if h.Life = life; !life.IsZero() {
 		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
 	}
+	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.
 	if first == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, first, h.Base, h.PrevVersion)
 	}
@@ -148,6 +153,7 @@ func putSeal(p []byte, t frame.Totals) {
 // EndsSealed reports whether end, the last bytes of a segment of this size, ends with its seal.
 // The seal's chain depends on all frames before it. A crash leaves segments without a seal.
 func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
+	// The caller doesn't know whether the file is encrypted, and the two seals differ in length.
 	for _, encrypted := range []bool{false, true} {
 		length := SealSize(encrypted)
 		if int64(len(end)) < length {

@@ -29,14 +29,14 @@ type Frames struct {
 	stream pageio.Stream
 	name   string
 	id     checksum.Identity
-	end    int64            // nothing is read from here on
+	end    int64            // offset from which on nothing is read
 	values bool             // verify values that have their own checksum
 	keys   *frame.Decrypter // nil: the file is plain
-	at     frame.Cursor
-	totals frame.Totals
-	sealed bool
+	at     frame.Cursor     // where the next frame begins, and which one it must be
+	totals frame.Totals     // of the frames so far
+	sealed bool             // the last frame was the seal
 
-	buf    []byte // file bytes from bufOff on
+	buf    []byte // bytes of the file from bufOff on
 	bufOff int64
 }
 
@@ -83,12 +83,14 @@ func (s *Frames) Next() (Found, error) {
 		}
 		return Found{}, err
 	}
+	// Only after success: a caller that tries again, or asks for At, stays before the bad frame.
 	s.at.Advance(&found.Header)
 	s.totals.Add(found.Totals)
 	s.sealed = found.Header.Kind == frame.Seal
 	return found, nil
 }
 
+// read reads the frame at s.at and verifies it.
 func (s *Frames) read() (Found, error) {
 	if s.sealed {
 		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
@@ -105,6 +107,8 @@ func (s *Frames) read() (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
+	// A frame with a right checksum may still be a stale one, of an earlier attempt at this place.
+	// The chain tells.
 	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
 			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
@@ -160,6 +164,7 @@ func (s *Frames) readBytes(off, n int64) ([]byte, error) {
 	if m := s.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n], nil
 	}
+	// On 32-bit systems a frame can be longer than any slice.
 	if n > math.MaxInt-crypt.TagSize {
 		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
 	}
@@ -176,6 +181,7 @@ func (s *Frames) readBytes(off, n int64) ([]byte, error) {
 	}
 	s.buf = s.buf[:want]
 	s.bufOff = off
+	// The buffer is invalid if this fails, and must not be taken for file bytes.
 	if err := s.stream.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
 		s.buf = s.buf[:0]
 		return nil, err

@@ -65,6 +65,7 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 	if err != nil {
 		return nil, err
 	}
+	// With o.End this is the recorded end: what lies behind it doesn't count.
 	end := f.Size()
 	if end < HeaderSize {
 		err := errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", end, HeaderSize)
@@ -108,6 +109,8 @@ func (r *Reader) Grow(end int64) bool {
 	return true
 }
 
+// newReader makes the Reader of an open file, which it closes after an error. limit is how long the
+// file can become.
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp}
 	if !o.FramesOnly {
@@ -123,6 +126,7 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	// Bytes of an encrypted file are never shown as they are in the mapping.
 	if r.keys == nil {
 		r.plain = file.Mapped()
 	}
@@ -137,6 +141,7 @@ func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum,
 	}
 	var err error
 	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
+		// A file of the right number may be of an older copy of the store: the life tells.
 		err = sameLife(r.header.Life, life)
 	}
 	if err == nil {
@@ -219,6 +224,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	rec := data[off:end]
 	// The pages of a record that was verified in this epoch are most likely in memory still.
 	if r.verified.Test(off / granule) {
+		// Load the value while the reader waits for the header.
 		fetch(rec, h.Length)
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // a page that can't be read is an error here
@@ -227,6 +233,8 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 		return r.decodeRecord(rec, off, h.Length, key, v, false)
 	}
 	bound := int(min(recordBound(key, h.Length), end-h.Offset))
+	// The pages are not known to be in memory. For a short value a read costs less than the page
+	// fault.
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.copied(dst, from, h, key, v)
 	}
@@ -234,6 +242,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	if h.Length > ownRecord {
 		r.file.Await(off, int64(bound))
 	}
+	// Read errors come here, as errors; in the mapping they would be faults.
 	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
 	}
@@ -280,6 +289,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
 		return dst, entry.Record{}, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
 	}
+	// The last record may be shorter than the bound; nothing behind the end is a record.
 	bound = min(bound, uint64(end-offset))
 	if bound > math.MaxInt {
 		return dst, entry.Record{}, fmt.Errorf("%w: %s: record of %d bytes", errs.ErrUnsupported, r.name, bound)
@@ -309,6 +319,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 func (r *Reader) Touch(h entry.Handle) bool {
 	data := r.file.Mapped()
 	off := h.Offset
+	// The handle was not checked: its numbers may be wrong.
 	if off >= uint64(len(data)) || h.Length > uint64(len(data))-off {
 		return false
 	}
@@ -350,6 +361,8 @@ func recordBound(key []byte, value uint64) uint64 {
 	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 }
 
+// decodeRecord decodes the record that rec begins with, and checks that it is what the handle was
+// made for. With verify, it checks the checksums, too.
 func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
 	d, err := entry.DecodeRecord(rec)
 	if err != nil {
@@ -434,11 +447,15 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		}
 	}
 	if r.header.Kind == filename.Value && !s.Sealed() {
+		// A value segment counts only once it was finished, so it must be whole. A journal segment
+		// may end anywhere.
 		return s.Totals(), errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
 	}
 	return s.Totals(), nil
 }
 
+// eachRecord calls fn for each record of a frame. It sets a guard, as a big payload lies in the
+// mapping.
 func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) error) (err error) {
 	if found.Header.Kind != frame.Group {
 		return nil
@@ -468,6 +485,7 @@ func (r *Reader) Held() vfs.File { return r.file.Held() }
 
 // Close releases the file and its mapping; no value may be used afterwards.
 func (r *Reader) Close() error {
+	// Bits before the mapping: they describe its pages.
 	r.verified.Free()
 	r.plain = nil
 	return r.file.Close()

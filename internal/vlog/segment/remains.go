@@ -77,6 +77,7 @@ func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (
 			return err
 		}
 	}
+	// The header is damaged. The manifest may still know the life.
 	r.keys, err = c.decrypter(r.kind, number, life)
 	if errors.Is(err, ErrHeader) {
 		return nil // nothing can be decrypted, and all is lost
@@ -113,6 +114,7 @@ func (r *Remains) private(off, n int64) ([]byte, error) {
 	if r.f.ReadFull(b, off) == nil {
 		return b, nil
 	}
+	// One bad sector fails the whole read. Page by page, only its own page is lost.
 	for rest := b; len(rest) > 0; {
 		n := min(len(rest), HeaderSize) // a page
 		if r.f.ReadFull(rest[:n], off) != nil {
@@ -139,6 +141,7 @@ func (r *Remains) Durable() (d uint64, err error) {
 // all records that were there may have been found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
 	return r.eachHeader(func(h *frame.Header, off int64) error {
+		// Noted also for frames that don't count: the caller asks how far the segment went.
 		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
 		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
 			return nil
@@ -147,6 +150,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		if whole || err != nil {
 			return err
 		}
+		// Reported even if all its records are found below: nobody can tell how many there were.
 		lost(off, off+h.Size)
 		if h.Number > l.Durable && r.kind == filename.Journal {
 			return nil // it may never have been whole: a transaction that nobody was told of
@@ -183,6 +187,7 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 		}
 		h, pos, ok := frame.Search(r.readBytes(at, window), r.id, at)
 		if !ok {
+			// Go on at the first place whose header didn't fit in the window.
 			at += max(8, (window-frame.HeaderSize)&^7+8)
 			continue
 		}
@@ -217,6 +222,8 @@ func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record
 		if err := records.Next(&rec); err != nil {
 			return false, err
 		}
+		// The frame's checksum doesn't cover values. A longer value is verified when it is read by
+		// its handle.
 		if r.keys != nil || !small(&rec) || rec.VerifyValue(payload[at-off-frame.HeaderSize:], r.id, at) {
 			if err := fn(at, &rec); err != nil {
 				return true, err
@@ -251,6 +258,7 @@ func (r *Remains) payload(h *frame.Header, off int64) []byte {
 func (r *Remains) verified(h *frame.Header, payload []byte, at int64) (ok bool) {
 	var err error
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	// The guard turns a fault into err, so ok stays false.
 	_, err = h.Verify(payload, r.id, at, false)
 	return err == nil
 }
@@ -267,6 +275,7 @@ func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
 		b := r.readBytes(at, min(readBytes+headWindow, to-at))
+		// The window is longer than what is searched: a head that begins before stop is whole in b.
 		stop := at + min(readBytes, to-at)
 		for start := at; at < stop; {
 			src := b[min(at-start, int64(len(b))):]
@@ -283,6 +292,7 @@ func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err
 					return err
 				}
 			}
+			// No record begins inside another one.
 			at += int64(rec.FileSize(r.keys != nil))
 		}
 	}
@@ -299,6 +309,7 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
 		return rec, false
 	}
+	// Not in place: if this is no record, its bytes are searched again from the next offset on.
 	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
 	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
 	return x.Record, err == nil

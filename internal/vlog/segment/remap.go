@@ -36,11 +36,11 @@ type Move struct {
 // and the one that has them now.
 type RemapHeader struct {
 	Number  entry.FileNum
-	Source  entry.FileNum
-	Target  entry.FileNum
-	Records uint64
-	Life    crypt.Life // names the file's key, and is drawn by WriteRemap; zero = it is plain
-	blocks  uint64
+	Source  entry.FileNum // the segment that the records were in
+	Target  entry.FileNum // the segment that has them now
+	Records uint64        // how many were moved
+	Life    crypt.Life    // names the file's key, and is drawn by WriteRemap; zero = it is plain
+	blocks  uint64        // of 512 granules of the source, up to the last moved record
 }
 
 // RemapStats describes a finished remap.
@@ -49,12 +49,12 @@ type RemapStats struct {
 	Life crypt.Life
 }
 
-// Remap leads from the places that a segment's records had to those that they
-// have now. It is a bit for each granule of the source in which a moved record
-// begins, ranks (the number of bits set before each block of 512), and the new
-// places in order: rank by table and population count (Jacobson, "Space-efficient
-// Static Trees and Graphs", FOCS 1989). It may be used by any number of goroutines,
-// and takes no memory where files can be mapped, unless it is encrypted.
+// Remap is a forwarding table: it leads from the places that a segment's records had to those that
+// they have now. It is a bit for each granule of the source in which a moved record begins, ranks
+// (the number of bits set before each block of 512), and the new places in order: rank by table and
+// population count (Jacobson, "Space-efficient Static Trees and Graphs", FOCS 1989). It may be used
+// by any number of goroutines, and takes no memory where files can be mapped, unless it is
+// encrypted.
 type Remap struct {
 	file   *pageio.File
 	header RemapHeader
@@ -96,6 +96,7 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	if err == nil {
 		err = f.Sync()
 	}
+	// File, then name: the manifest names the remap after this, and a crash must not lose it.
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = c.FS.SyncDir(c.Dir)
 	}
@@ -120,6 +121,8 @@ func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, e
 	places := starts[h.blocks*blockBytes:]
 	for i, m := range moves {
 		g := m.From / granule
+		// Two records in one granule would share a bit, and the second would be looked up at the
+		// place of the first.
 		if m.To%8 != 0 || m.To/8 > math.MaxUint32 || i > 0 && g <= moves[i-1].From/granule {
 			return nil, nil, fmt.Errorf("%w: remap of offset %d to %d", errs.ErrInvalid, m.From, m.To)
 		}
@@ -132,6 +135,7 @@ func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, e
 		rank += ones(starts[b*blockBytes:][:blockBytes])
 	}
 	page = make([]byte, HeaderSize)
+	// An encrypted body has tags instead.
 	if e == nil {
 		id := c.id(filename.Remap, h.Number)
 		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
@@ -201,6 +205,7 @@ func (h *RemapHeader) decodeRemap(page []byte, uuid [16]byte, number entry.FileN
 	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
 	h.Records = binary.LittleEndian.Uint64(page[40:])
 	h.blocks = binary.LittleEndian.Uint64(page[48:])
+	// Bounded by the file before they are multiplied, so that a damaged count can't overflow.
 	if left := uint64(size - HeaderSize); h.Records > left/placeBytes || h.blocks > left/blockBytes || h.fileBytes() != size {
 		return 0, fmt.Errorf("%w: %d records and %d blocks in a file of %d bytes", ErrHeader, h.Records, h.blocks, size)
 	}
@@ -222,6 +227,7 @@ func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Re
 	return m, nil
 }
 
+// loadBody reads and checks header and body.
 func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
 	if m.file.Size() < HeaderSize {
@@ -248,6 +254,8 @@ func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 	if err != nil {
 		return err
 	}
+	// Lookup trusts ranks and bits, also those of a file with a right checksum that we wrote
+	// wrongly.
 	return m.ranksFit()
 }
 
@@ -324,6 +332,7 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 		return 0, false, err
 	}
 	w := binary.LittleEndian.Uint64(bits[word*8:])
+	// No moved record begins here: it was garbage when its segment was collected.
 	if w>>(g%64)&1 == 0 {
 		return 0, false, nil
 	}
@@ -388,6 +397,7 @@ func (m *Remap) Verify(c Config) error {
 
 // Recheck is Verify of the file that is open, whatever has become of its name.
 func (m *Remap) Recheck(c Config) error {
+	// A second body on the same file: m stays usable while its bytes are read again.
 	again := &Remap{file: m.file, header: RemapHeader{Life: m.header.Life}}
 	err := again.loadBody(c, m.header.Number)
 	if again.body != nil {
