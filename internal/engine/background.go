@@ -8,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 )
 
 // background runs the work of the tasks, and the work that users ask for (request.go).
@@ -16,8 +15,8 @@ type background struct {
 	cfg        *Config
 	log        *manifest.Log
 	views      *view.Set
-	files      *files.Opener
-	unflushed  *files.Unflushed
+	files      *view.Opener
+	unflushed  *unflushed
 	life       *lifetime
 	tasks      *tasks
 	planner    *planner
@@ -61,7 +60,7 @@ func (b *background) start() {
 	if b.searcher.emptied.Published(&b.views.Current().Known); b.searcher.behind() { // after a replay
 		b.tasks.search.Kick()
 	}
-	if len(b.unflushed.Found()) > policy.ReplayedSegments {
+	if len(b.unflushed.segments()) > policy.ReplayedSegments {
 		b.tasks.seal.Kick()
 	}
 	b.tasks.kick()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -35,10 +34,10 @@ func (s *store) overwrite(from, to int) {
 func TestLoadHidesNothing(t *testing.T) {
 	s := spaceStore(t, 4000)
 	defer s.close()
-	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.Older() != 0 || s.tree.budget.Throttle() != 0 {
-		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.Older(), s.tree.budget.Throttle())
+	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.older.Load() != 0 || s.tree.budget.throttle() != 0 {
+		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.older.Load(), s.tree.budget.throttle())
 	}
-	for _, info := range s.tree.unflushed.Journal.Segments() {
+	for _, info := range s.tree.unflushed.journal.Segments() {
 		if info.Offset > 9<<20 {
 			t.Errorf("segment %d has %d bytes", info.File, info.Offset)
 		}
@@ -60,7 +59,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 	state := func() (memtables, runs int64) {
 		v := s.tree.views.Current()
-		st := garbage.StateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
+		st := stateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
 		for _, n := range st.Hidden {
 			runs += int64(n)
 		}
@@ -109,7 +108,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	key := func(i int) string { return fmt.Sprintf("key%06d", i) }
 	near := func(what string, want int64) {
 		t.Helper()
-		if got := s.tree.budget.Older(); got < want*9/10 || got > want*11/10 {
+		if got := s.tree.budget.older.Load(); got < want*9/10 || got > want*11/10 {
 			t.Errorf("%s: %d bytes hidden, want about %d", what, got, want)
 		}
 	}
@@ -144,7 +143,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	defer s.close()
 	s.flush()
 	v := s.tree.views.Current()
-	if hidden := garbage.StateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+	if hidden := stateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
 		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
@@ -193,11 +192,11 @@ func TestRetainedVersionsAreNotHidden(t *testing.T) {
 	for range 3 {
 		s.overwrite(0, 500)
 	}
-	if n := s.tree.budget.Older(); n != 0 {
+	if n := s.tree.budget.older.Load(); n != 0 {
 		t.Errorf("%d bytes are thought to be garbage", n)
 	}
 	s.overwrite(0, 500)
-	if n := s.tree.budget.Older(); n < 400*spaceValue || n > 600*spaceValue {
+	if n := s.tree.budget.older.Load(); n < 400*spaceValue || n > 600*spaceValue {
 		t.Errorf("%d bytes are thought to be garbage, want about %d", n, 500*spaceValue)
 	}
 }
@@ -211,7 +210,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	s.overwrite(0, 500)
 	s.flush()
 	hidden := func() (n uint64) {
-		for _, bytes := range garbage.StateOf(s.tree.views.Current(), s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden {
+		for _, bytes := range stateOf(s.tree.views.Current(), s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden {
 			n += bytes
 		}
 		return n
@@ -219,7 +218,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	if n := hidden(); n != 0 {
 		t.Errorf("%d bytes of a second are hidden, of what is kept for a minute", n)
 	}
-	due := garbage.NextDead(s.tree.views.Current(), &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
+	due := nextDead(s.tree.views.Current(), &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
 	if want := uint64(s.clock) + 60_001; due != want {
 		t.Errorf("the next is dead at %d, want %d", due, want)
 	}
@@ -233,14 +232,14 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 	s := spaceStore(t, 200)
 	defer s.close()
-	s.tree.budget.Copying.Add(1 << 30)
-	if s.tree.budget.Throttle() != 0 {
-		t.Errorf("writers are slowed by %v, and no work would end it", s.tree.budget.Throttle())
+	s.tree.budget.copying.Add(1 << 30)
+	if s.tree.budget.throttle() != 0 {
+		t.Errorf("writers are slowed by %v, and no work would end it", s.tree.budget.throttle())
 	}
-	s.tree.budget.Copying.Add(-1 << 30)
+	s.tree.budget.copying.Add(-1 << 30)
 	s.seal()
-	s.tree.budget.Copying.Add(1 << 30)
-	if s.tree.budget.Throttle() == 0 {
+	s.tree.budget.copying.Add(1 << 30)
+	if s.tree.budget.throttle() == 0 {
 		t.Error("writers are not slowed")
 	}
 }
@@ -255,7 +254,7 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	defer s.close()
 	at := func(excess uint64, writer bool) {
 		space := policy.Garbage{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
-		s.tree.budget.Set(space)
+		s.tree.budget.measured.Store(&measured{space, s.tree.budget.older.Load()})
 		s.tree.throttle.look(writer)
 	}
 	for range 3 {

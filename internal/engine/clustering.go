@@ -14,8 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -30,11 +28,11 @@ import (
 type clustering struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files.Opener
-	budget    *garbage.Budget
+	files     *view.Opener
+	budget    *budget
 	planner   *planner
 	compactor *compactor
-	damaged   *garbage.Damaged
+	damaged   *damagedFiles
 	life      *lifetime
 	count     *counters
 	tasks     *tasks
@@ -70,7 +68,7 @@ func (c *clustering) run(ctx context.Context) (again bool) {
 	case err == nil:
 		return true
 	case errors.As(err, &damage):
-		c.damaged.Add(damage.Segment)
+		c.damaged.add(damage.Segment)
 		return true
 	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil || failure.IsRefused(err):
 	default:
@@ -126,7 +124,7 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		}
 		return moved, err
 	}
-	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
+	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.segmentLimit()
 }
 
 // scout returns a scout that walks the runs of v and asks the disk for the values that move:

@@ -333,7 +333,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	for name := range s.tree.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
-	for _, j := range s.tree.unflushed.Segments() {
+	for _, j := range s.tree.unflushed.segments() {
 		needed[filename.Of(filename.Journal, j.File)] = true
 	}
 	names, err := mem.List("/s")

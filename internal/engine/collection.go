@@ -16,8 +16,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -28,17 +26,17 @@ import (
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
 // that edit and ends after it reports handles of a victim as dead; its own edit translates
-// them to the target (files.Outputs.Deaths). So no record is both needed and dead. A collection
+// them to the target (outputs.Deaths). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files.Opener
+	files     *view.Opener
 	planner   *planner
 	installer *installer
-	budget    *garbage.Budget
+	budget    *budget
 	disk      *diskSpace
-	damaged   *garbage.Damaged
+	damaged   *damagedFiles
 	life      *lifetime
 	keys      *keyUse
 	count     *counters
@@ -76,7 +74,7 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
-			c.damaged.Add(d.Segment)
+			c.damaged.add(d.Segment)
 			continue
 		}
 		if err != nil {
@@ -112,14 +110,14 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.count.report(work, begin, err) }()
-	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / files.CollectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
 	// Until the victims are removed there are two copies of what is live. The second counts as
 	// garbage, and sets may not use its disk space.
-	c.budget.Copying.Store(int64(plan.Bytes))
-	defer c.budget.Copying.Store(0)
+	c.budget.copying.Store(int64(plan.Bytes))
+	defer c.budget.copying.Store(0)
 	defer c.disk.promise(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
@@ -157,7 +155,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		now := c.count.journalBytes.Load()
 		quiet := now == written
 		written = now
-		leisure := 1 - policy.CollectionPace(c.budget.Fill())
+		leisure := 1 - policy.CollectionPace(c.budget.fill())
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}

@@ -17,19 +17,17 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
 	views     *view.Set
-	files     *files.Opener
-	retention *garbage.Retention
+	files     *view.Opener
+	retention *retention
 	planner   *planner
 	installer *installer
 	disk      *diskSpace
-	damaged   *garbage.Damaged
+	damaged   *damagedFiles
 	life      *lifetime
 	keys      *keyUse
 	count     *counters
@@ -85,7 +83,7 @@ func (c *compactor) runLocked(ctx context.Context, idle bool) error {
 // leave tells policy not to rewrite a damaged run under a new data key, until the next Open.
 func (c *compactor) leave(id layout.RunID) {
 	if r := c.views.Current().Layout.Run(id); r != nil {
-		c.damaged.Add(r.Files[0].Num)
+		c.damaged.add(r.Files[0].Num)
 	}
 }
 
@@ -153,7 +151,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	drops := c.installer.drops.Load()
 	tombstones, done := view.TombstonesOf(inputs)
 	defer done()
-	rules := c.retention.Rules(bottom)
+	rules := c.retention.rules(bottom)
 	rules.Tombstones, rules.Older = tombstones, part.OlderThan(inputs)
 	input, unread, err := c.input(inputs, &rules, part, &work)
 	if err != nil {
@@ -172,7 +170,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	if bottom {
 		tier = layout.Base
 	}
-	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: files.NewRuns(out.Run, tier)}
+	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: layout.NewRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
@@ -194,9 +192,13 @@ func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.V
 	for i, r := range inputs {
 		expiries[i], ids[i] = r.Meta().Expiry, r.ID
 	}
-	read, unread := garbage.SplitUnread(inputs, rules, part.Layout)
+	unneeded := compact.Unneeded(ids, rules, part.Layout)
 	var sources []iterator.Iterator
-	for _, r := range read {
+	for _, r := range inputs {
+		if unneeded[r.ID] {
+			unread = append(unread, r)
+			continue
+		}
 		sources = append(sources, r.Copier())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 )
 
 // diskSpace decides who may use the bytes that the disk and Config.DiskLimit leave.
@@ -24,8 +23,8 @@ import (
 type diskSpace struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
+	files     *view.Opener
+	unflushed *unflushed
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
@@ -170,7 +169,7 @@ func (d *diskSpace) surveyLocked() {
 	d.reserve.Store(reserve)
 	known := left >= 0
 	tight := known && left < 2*reserve
-	d.unflushed.Journal.Economize(tight)
+	d.unflushed.journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {
 		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // expiry sets the alarm for expired entries. Readers don't see an expired entry, but it stays
@@ -56,7 +55,7 @@ func (x *expiry) set(due uint64) {
 func (x *expiry) due(idle bool) uint64 {
 	v := x.views.Current()
 	due := policy.ExpiryDue(v.Layout, policy.State{Idle: idle}, x.cfg.Policy)
-	for _, at := range []uint64{tableExpiryDue(v.Active(), idle), garbage.NextDead(v, &x.cfg.Policy, x.cfg.unixMilli())} {
+	for _, at := range []uint64{tableExpiryDue(v.Active(), idle), nextDead(v, &x.cfg.Policy, x.cfg.unixMilli())} {
 		if at != 0 && (due == 0 || at < due) {
 			due = at
 		}

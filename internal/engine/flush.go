@@ -13,19 +13,17 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // flusher writes sealed memtables into runs.
 type flusher struct {
 	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
-	retention *garbage.Retention
-	budget    *garbage.Budget
-	sampler   *garbage.Sampler
+	files     *view.Opener
+	unflushed *unflushed
+	retention *retention
+	budget    *budget
+	sampler   *sampler
 	searcher  *searcher
 	installer *installer
 	disk      *diskSpace
@@ -46,7 +44,7 @@ func (f *flusher) run(ctx context.Context) error {
 	}
 	// Sync sealed journal segments here, even if nothing was flushed: otherwise the next
 	// Synced commit would have to wait for that.
-	return f.unflushed.Journal.SyncSealed()
+	return f.unflushed.journal.SyncSealed()
 }
 
 // sealedLocked flushes all sealed memtables, oldest first.
@@ -107,22 +105,22 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	defer func() { f.count.report(work, begin, err) }()
 	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
 	drops := f.installer.drops.Load()
-	rules := f.retention.Rules(len(part.Runs) == 0)
+	rules := f.retention.rules(len(part.Runs) == 0)
 	rules.Tombstones, rules.Older = []rangedel.Source{sealed.Tombstones()}, part.OlderThan(nil)
-	census, kept := f.unflushed.CensusOf(sealed, rules, room)
+	live, kept := measureLiveness(sealed, f.unflushed.segments(), rules, room)
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.
-		if err := f.unflushed.Journal.SyncSealed(); err != nil {
+		if err := f.unflushed.journal.SyncSealed(); err != nil {
 			return false, fmt.Errorf("flush: %w", err)
 		}
 	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: sealed.Sorted(),
 		Rules:   rules,
-		Extract: census.Moves,
+		Extract: live.moves,
 		Move:    part.Move,
 		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now), about(part.Layout, nil)),
-		Values:  f.files.NewValueWriter, ValueBytes: f.budget.SegmentLimit(),
+		Values:  f.files.NewValueWriter, ValueBytes: f.budget.segmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
@@ -132,10 +130,10 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
 		JournalEnds: []frame.End{sealed.End.End},
-		AddRuns:     files.NewRuns(out.Run, layout.Upper),
+		AddRuns:     layout.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
-	change := change{tables: []*view.Table{sealed}, replaced: garbage.ReplacedBy(sealed), drops: drops}
+	change := change{tables: []*view.Table{sealed}, replaced: replacedBy(sealed), drops: drops}
 	if err := f.installer.install(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

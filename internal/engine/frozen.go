@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
@@ -27,10 +26,10 @@ type frozen struct {
 	fs     *checkpoint.Frozen
 	view   *view.View
 	layout *layout.Layout
-	files  *files.Opener // of fs
+	files  *view.Opener // of fs
 	lone   map[filename.Name]bool
 
-	journal files.Unflushed
+	unflushed []journal.SegmentInfo // of the writer's journal
 }
 
 // freeze returns the store as of its newest version. Call release when the files are not needed
@@ -43,7 +42,7 @@ func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release 
 	if b.follower != nil {
 		err = b.follower.During(ctx, make)
 	} else {
-		err = make(b.unflushed.Found())
+		err = make(b.unflushed.segments())
 	}
 	return s, release, err
 }
@@ -60,18 +59,17 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 			hold.Release()
 		}
 	}()
-	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
-	f.files = files.New(files.Config{
+	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
+	f.files = view.NewOpener(view.OpenerConfig{
 		FS: f.fs, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: b.cfg.UUID, Ring: b.cfg.Ring, Seed: b.cfg.Seed, Memory: b.cfg.Memory, RunFileBytes: b.cfg.RunFileBytes,
 	})
 	var names []filename.Name
 	for _, s := range unflushed {
-		f.journal.Replay(s)
 		names = append(names, filename.New(filename.Journal, s.File))
 	}
 	f.files.CountFrom(names, f.layout)
 	if b.follower != nil {
-		f.hold(unflushed)
+		f.hold()
 	}
 	visible := b.views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
@@ -99,7 +97,7 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 
 // hold has the copy read the files that the View has open: the writer may remove their names. So a
 // copy needs no descriptors of its own.
-func (f *frozen) hold(unflushed []journal.SegmentInfo) {
+func (f *frozen) hold() {
 	for _, r := range f.view.Runs {
 		for _, file := range r.Held() {
 			f.fs.Hold(file)
@@ -112,7 +110,7 @@ func (f *frozen) hold(unflushed []journal.SegmentInfo) {
 			f.fs.Hold(s.Held())
 		}
 	}
-	for _, s := range unflushed {
+	for _, s := range f.unflushed {
 		f.fs.End(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
 }
@@ -128,9 +126,9 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		Dropped:    func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
 	}
 	// Without room for values that move, none does.
-	census, kept := f.journal.CensusOf(t, rules, 0)
+	live, kept := measureLiveness(t, f.unflushed, rules, 0)
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: t.Sorted(), Rules: rules, Extract: census.Moves, Move: f.view.Move,
+		Entries: t.Sorted(), Rules: rules, Extract: live.moves, Move: f.view.Move,
 		Run: f.files.NewRunWriter(false, entry.NewExpiries(f.cfg.unixMilli()), about(f.layout, nil)),
 	})
 	if err != nil {
@@ -138,8 +136,8 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	}
 	t.Shadowed(out.Dead.Add)
 	edit := &layout.Edit{
-		FlushedTo: t.Last, JournalEnds: []frame.End{f.journal.Segment(t.Last).End},
-		AddRuns: files.NewRuns(out.Run, layout.Upper), AddSegments: kept,
+		FlushedTo: t.Last, JournalEnds: []frame.End{journal.FindSegment(f.unflushed, t.Last).End},
+		AddRuns: layout.NewRuns(out.Run, layout.Upper), AddSegments: kept,
 		LastVersion: max(visible, f.layout.LastVersion()), NextFile: f.files.Last() + 1,
 	}
 	for i := range edit.AddRuns {
@@ -149,12 +147,12 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		}
 	}
 	for _, s := range kept {
-		f.lone[filename.New(filename.Journal, s.Num)] = !f.journal.Segment(s.Num).Sealed
+		f.lone[filename.New(filename.Journal, s.Num)] = !journal.FindSegment(f.unflushed, s.Num).Sealed
 	}
-	if edit.Dead, err = new(files.Outputs).Deaths(f.view, edit, f.layout, &out, nil, nil); err != nil {
+	if edit.Dead, err = new(outputs).deadRecords(f.view, edit, f.layout, &out, nil, nil); err != nil {
 		return err
 	}
-	if err := files.DropUnreferenced(edit, f.layout); err != nil {
+	if err := f.layout.DropUnreferenced(edit); err != nil {
 		return err
 	}
 	f.layout, err = f.layout.Apply(edit)

@@ -17,8 +17,6 @@ import (
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -38,11 +36,11 @@ type installer struct {
 	cfg         *Config
 	log         *manifest.Log
 	views       *view.Set
-	files       *files.Opener
+	files       *view.Opener
 	life        *lifetime
-	unflushed   *files.Unflushed
-	budget      *garbage.Budget
-	damaged     *garbage.Damaged
+	unflushed   *unflushed
+	budget      *budget
+	damaged     *damagedFiles
 	searcher    *searcher
 	throttle    *throttle
 	expiry      *expiry
@@ -60,9 +58,9 @@ type installer struct {
 // removed. If the edit fails in another way, it is not known whether the manifest has it, so
 // all files stay.
 func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
-	added, err := in.files.OpenOutputs(edit, out)
+	added, err := openOutputs(in.files, edit, out)
 	if err != nil {
-		in.files.RemoveOutputs(out)
+		removeOutputs(in.files, out)
 		return err
 	}
 	// From here on there is no other edit until this one is installed, so its dead records
@@ -72,23 +70,23 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	layout := in.views.Current().Layout
 	err = in.complete(edit, layout, out, &added, c)
 	if err == nil {
-		err = files.DropUnreferenced(edit, layout)
+		err = layout.DropUnreferenced(edit)
 	}
 	if err != nil {
-		added.Discard()
-		in.files.RemoveOutputs(out)
+		added.close()
+		removeOutputs(in.files, out)
 		return err
 	}
 	// Set before the run is installed, because readers of the estimate take no lock.
 	older := in.below(c.runs)
-	for _, r := range added.Runs {
+	for _, r := range added.runs {
 		r.WeighRanges(older)
 	}
 	next, err := in.log.Append(edit)
 	if err != nil {
-		added.Discard()
+		added.close()
 		if failure.Passes(err) {
-			in.files.RemoveOutputs(out)
+			removeOutputs(in.files, out)
 		} else {
 			in.life.fail(err)
 		}
@@ -96,7 +94,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	}
 	if edit.FlushedTo != 0 {
 		// Before the View releases the files: where an open file can't be removed, they must be closed.
-		in.unflushed.Forget(edit.FlushedTo)
+		in.unflushed.journal.Forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
 	in.views.Install(func(v *view.View) { unwanted = in.change(v, added, c, edit, next) })
@@ -127,9 +125,9 @@ func (in *installer) below(inputs []*view.Run) []*view.Run {
 
 // complete sets what every edit records: garbage, versions, times, the next file number, and
 // how far the journal is durable.
-func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *files.Outputs, c change) (err error) {
-	files.Describe(edit, l, out)
-	if edit.Dead, err = added.Deaths(in.views.Current(), edit, l, out, c.unread, c.since); err != nil {
+func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
+	describeOutputs(edit, l, out)
+	if edit.Dead, err = added.deadRecords(in.views.Current(), edit, l, out, c.unread, c.since); err != nil {
 		return err
 	}
 	for i := range edit.AddRuns {
@@ -147,7 +145,7 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 	edit.LastVersion = max(visible, edit.LastVersion, l.LastVersion())
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
 	edit.NextFile = in.files.Last() + 1
-	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.journal.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
@@ -180,20 +178,20 @@ func (in *installer) keysOf(edit *layout.Edit) error {
 // change turns next, a copy of the current View, into the View after an edit. The files that
 // it takes out are removed when their last reader has released them. It returns added files
 // that are not needed after all; the caller releases them without the mutex.
-func (in *installer) change(next *view.View, added files.Outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
+func (in *installer) change(next *view.View, added outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; compacted ones go where their inputs were
 	if len(c.runs) > 0 {
 		at = slices.Index(next.Runs, c.runs[0])
 		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
 	}
-	for _, r := range added.Runs {
+	for _, r := range added.runs {
 		r.Order, r.Replaced = l.Run(r.ID).Order, c.replaced
 	}
 	if c.drops != in.drops.Load() { // a keyspace was dropped meanwhile, and the run may have its entries
-		garbage.NoteAllDropped(added.Runs, l)
+		view.WeighAllDropped(added.runs, l)
 	}
-	next.Runs = slices.Insert(next.Runs, at, added.Runs...)
+	next.Runs = slices.Insert(next.Runs, at, added.runs...)
 	for _, r := range c.runs {
 		r.Retire()
 	}
@@ -214,7 +212,7 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	}
 	next.Segments = next.Segments.Without(gone)
 	var wanted []*view.Segment
-	for _, f := range slices.Concat(added.Files, added.Remaps) {
+	for _, f := range slices.Concat(added.segments, added.remaps) {
 		if l.Segment(f.Num) == nil {
 			f.Retire()
 			unwanted = append(unwanted, f)
@@ -224,8 +222,8 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	}
 	next.Segments = next.Segments.With(wanted...)
 	next.Layout = l
-	in.budget.Measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.List()}, in.cfg.Policy)
+	in.budget.measure(next)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.list()}, in.cfg.Policy)
 	return unwanted
 }
 
@@ -261,13 +259,13 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 // end makes the journal durable, and records where it ends and how far the scrub is.
 // Close calls it.
 func (in *installer) end(scrub layout.Scrub) error {
-	if err := in.unflushed.Journal.Close(); err != nil {
+	if err := in.unflushed.journal.Close(); err != nil {
 		return err
 	}
 	in.recording.Lock()
 	defer in.recording.Unlock()
 	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
-	if segments := in.unflushed.Segments(); len(segments) > 0 {
+	if segments := in.unflushed.segments(); len(segments) > 0 {
 		edit.JournalEnds = []frame.End{segments[len(segments)-1].End}
 	}
 	_, err := in.log.Append(edit)
@@ -276,5 +274,5 @@ func (in *installer) end(scrub layout.Scrub) error {
 
 // done sets the results of a piece of work.
 func (w *Work) done(out *compact.Output) {
-	w.EntriesIn, w.Dropped, w.BytesOut = int64(out.Read), out.Dropped, files.OutputBytes(out)
+	w.EntriesIn, w.Dropped, w.BytesOut = int64(out.Read), out.Dropped, out.FileBytes()
 }

@@ -4,22 +4,21 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // journalOwner implements journal.Owner: what the journal needs of the store.
 type journalOwner struct {
-	files  *files.Opener
-	budget *garbage.Budget
+	files  *view.Opener
+	budget *budget
 	disk   *diskSpace
 	log    *manifest.Log
 }
 
 func (o journalOwner) NextNum() entry.FileNum { return o.files.Next() }
 
-func (o journalOwner) SegmentLimit() int64 { return o.budget.SegmentLimit() }
+func (o journalOwner) SegmentLimit() int64 { return o.budget.segmentLimit() }
 
 func (o journalOwner) DiskFull() { o.disk.journalFull() }
 

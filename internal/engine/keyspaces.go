@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // keyspaces makes, changes and drops keyspaces: each is one edit that changes no files.
@@ -75,7 +74,7 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 	k.views.Floors.Remove(id)
 	// Work under way doesn't know of the drop: see installer.change.
 	k.installer.drops.Add(1)
-	garbage.NoteDropped(k.views, id)
+	k.views.WeighDropped(id)
 	k.tasks.kick() // the estimates of garbage have changed
 	return nil
 }

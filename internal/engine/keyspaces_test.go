@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -59,7 +58,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	}
 	s.must(s.commit(false, ops...))
 	active := s.tree.views.Current().Active()
-	if left := garbage.DroppedFrom(s.tree.views, active); left != 0 {
+	if left := s.tree.views.DroppedFrom(active); left != 0 {
 		t.Errorf("%d bytes are of dropped keyspaces before the drop", left)
 	}
 	s.must(s.commit(false, ops...))
@@ -68,7 +67,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	if got := active.Between(nil, nil); got != sorted {
 		t.Errorf("the drop has sorted %d entries", got-sorted)
 	}
-	if left := garbage.DroppedFrom(s.tree.views, active); left < n*size {
+	if left := s.tree.views.DroppedFrom(active); left < n*size {
 		t.Errorf("%d bytes are left in memory, want %d at least", left, n*size)
 	}
 }

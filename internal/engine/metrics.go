@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
@@ -86,7 +85,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
 	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
 	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
-	if journal := t.unflushed.Journal; journal != nil {
+	if journal := t.unflushed.journal; journal != nil {
 		m.OpenFiles += journal.Open()
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
@@ -99,7 +98,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
 	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
 	m.addView(hold.View(), &t.cfg.Policy, t.cfg.unixMilli())
-	m.addJournal(t.unflushed.Segments())
+	m.addJournal(t.unflushed.segments())
 	return m
 }
 
@@ -172,6 +171,6 @@ func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
 		m.SegmentBytes += int64(s.FileBytes)
 		m.DeadBytes += int64(s.DeadBytes())
 	}
-	runs, values := garbage.Live(v, o, now)
+	runs, values := v.LiveBytes(o, now)
 	m.LiveBytes += runs + values
 }

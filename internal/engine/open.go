@@ -12,8 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
@@ -37,7 +35,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
-	cfg.Policy.MovedRecords = files.MovedRecords(cfg.Memory)
+	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
 	t = newTree(&cfg, log)
 	rec.Manifest = log.Recovered()
 	if cfg.Follow {
@@ -54,7 +52,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if err != nil {
 		return nil, rec, err
 	}
-	names = files.WithoutStrays(names, layout)
+	names = view.WithoutStrays(names, layout)
 	t.files.CountFrom(names, layout)
 	if err := t.files.OpenLayout(layout, first); err != nil {
 		first.Explain(err)
@@ -83,9 +81,9 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout, next.Unclustered = layout, first.Unclustered
-		t.budget.Measure(next)
+		t.budget.measure(next)
 	})
-	garbage.NoteAllDropped(first.Runs, layout)
+	view.WeighAllDropped(first.Runs, layout)
 	return t, rec, nil
 }
 
@@ -102,19 +100,15 @@ func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, r
 			return err
 		}
 	}
-	known := files.Known(t.log.Layout())
-	var newest journal.SegmentInfo
-	if n := len(result.Segments); n > 0 {
-		newest = result.Segments[n-1]
-	}
-	t.unflushed.Journal = journal.New(journal.Config{
+	known := view.KnownJournal(t.log.Layout())
+	t.unflushed.journal = journal.New(journal.Config{
 		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Ring: t.cfg.Ring, Owner: journalOwner{t.files, t.budget, t.disk, t.log},
-		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(t.cfg.OpenFiles),
-		Registered: known.Proven(), Newest: newest,
+		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: view.Unsynced(t.cfg.OpenFiles),
+		Registered: known.Proven(), Found: result.Segments,
 	})
 	// Register what the replay has made durable. If the disk has no room for the edit, the first
 	// Sync tries again.
-	if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
+	if err := t.unflushed.journal.Register(); err != nil && !failure.Passes(err) {
 		return err
 	}
 	return nil

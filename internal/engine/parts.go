@@ -5,14 +5,12 @@ import (
 	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // newTree joins the parts of a Tree. Each is given those that it needs, which are
 // made before it.
 func newTree(cfg *Config, log *manifest.Log) *Tree {
-	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: new(counters), damaged: new(garbage.Damaged), unflushed: new(files.Unflushed)}
+	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: new(counters), damaged: new(damagedFiles), unflushed: new(unflushed)}
 	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil
@@ -35,19 +33,19 @@ func newTree(cfg *Config, log *manifest.Log) *Tree {
 // may wait to be used again.
 func (t *Tree) decisions() {
 	cfg := t.cfg
-	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
-	t.files = files.New(files.Config{
+	t.budget = newBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
+	t.files = view.NewOpener(view.OpenerConfig{
 		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
 		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
 	})
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
 	t.disk.left.Store(-1)
 	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}
-	t.retention = &garbage.Retention{Views: t.views, Now: cfg.Now, Policy: &cfg.Policy}
+	t.retention = &retention{views: t.views, now: cfg.Now, policy: &cfg.Policy}
 	t.throttle = &throttle{views: t.views, budget: t.budget, disk: t.disk, life: t.life, count: t.count, tell: cfg.OnStall}
 	t.expiry = &expiry{cfg: cfg, views: t.views, life: t.life, tasks: t.tasks}
 	t.longReaders = &view.LongReaders{Views: t.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	t.sampler = garbage.NewSampler(t.views, t.leader, t.budget, cfg.Seed)
+	t.sampler = newSampler(t.views, t.leader, t.budget, cfg.Seed)
 }
 
 // work makes the parts that write: first the writer of the commit leader, then background work.

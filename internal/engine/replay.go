@@ -5,7 +5,6 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -18,7 +17,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum
 	damaged := rec.Manifest.Damage != nil
-	sequel, known := newSequel(layout, damaged), files.Known(layout)
+	sequel, known := newSequel(layout, damaged), view.KnownJournal(layout)
 	known.Closed = known.Closed && !damaged // else a lost edit may have begun another session
 	result, err := journal.Replay(journal.ReplayConfig{
 		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Ring: w.cfg.Ring, Known: known, ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
@@ -52,11 +51,12 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 			return result, err
 		}
 		files = append(files, f)
-		w.unflushed.Replay(s)
 	}
 	for _, m := range v.Tables {
-		m.End = w.unflushed.PointAfter(m.Last)
+		s := journal.FindSegment(result.Segments, m.Last)
+		m.End = journal.Point{End: s.End, LastVersion: s.Max}
 	}
+	w.unflushed.found = result.Segments
 	return result, nil
 }
 

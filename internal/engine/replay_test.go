@@ -27,7 +27,7 @@ func TestReplaySealsAsTheLeader(t *testing.T) {
 			for i := range 300 {
 				s.must(s.commit(false, set(fmt.Sprint("k", i), bulk("v", 50+20*(i%2)))))
 			}
-			s.must(s.tree.unflushed.Journal.Sync())
+			s.must(s.tree.unflushed.journal.Sync())
 			tables := func() (sizes []int) {
 				for _, m := range s.tree.views.Current().Tables {
 					sizes = append(sizes, m.Len())

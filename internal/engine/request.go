@@ -148,6 +148,6 @@ func (b *background) fileBytes() (int64, error) {
 	defer hold.Release()
 	var m Metrics
 	m.addView(hold.View(), &b.cfg.Policy, 0)
-	m.addJournal(b.unflushed.Segments())
+	m.addJournal(b.unflushed.segments())
 	return m.RunBytes + m.SegmentBytes + m.RemapBytes, nil
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // Rotation says what RotateKey is to do.
@@ -29,8 +27,8 @@ type rotator struct {
 	cfg       *Config
 	log       *manifest.Log
 	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
+	files     *view.Opener
+	unflushed *unflushed
 	life      *lifetime
 	writer    *writer
 	flusher   *flusher
@@ -38,7 +36,7 @@ type rotator struct {
 	collector *collector
 	installer *installer
 	planner   *planner
-	damaged   *garbage.Damaged
+	damaged   *damagedFiles
 	keys      *keyUse
 	flush     func(context.Context) error // background.flush
 	tasks     *tasks
@@ -211,7 +209,7 @@ func (r *rotator) rewrite(ctx context.Context) error {
 // there is damage, or else no disk space.
 func (r *rotator) stuck(bytes uint64) error {
 	why := errs.ErrNoSpace
-	if len(r.damaged.List()) > 0 {
+	if len(r.damaged.list()) > 0 {
 		why = errs.ErrCorrupt
 	}
 	return fmt.Errorf("%w: %d bytes of files stay under old data keys for now", why, bytes)
@@ -275,7 +273,7 @@ func (r *rotator) rewritten() bool {
 	if len(v.Tables) == 1 && v.Active().Empty() {
 		return true
 	}
-	for _, s := range r.unflushed.Segments() {
+	for _, s := range r.unflushed.segments() {
 		if l.IsOld(s.Life) {
 			r.tasks.seal.Kick()
 			return false
@@ -309,7 +307,7 @@ func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
 			needed[end.Life.Key] = true
 		}
 	}
-	for _, s := range r.unflushed.Segments() {
+	for _, s := range r.unflushed.segments() {
 		needed[s.Life.Key] = true
 	}
 	return r.cfg.Keyring.Keep(func(id crypt.ID) bool { return needed[id] })

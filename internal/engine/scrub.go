@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -25,7 +24,7 @@ import (
 type scrubber struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files.Opener
+	files     *view.Opener
 	log       *manifest.Log
 	life      *lifetime
 	installer *installer

@@ -22,7 +22,6 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 )
 
 // A transaction larger than its memory commits without the journal: its keys are in a run
@@ -60,7 +59,7 @@ type spilled struct {
 type spills struct {
 	cfg        *Config
 	views      *view.Set
-	files      *files.Opener
+	files      *view.Opener
 	coder      *codec.Coder
 	leader     *view.Pin
 	emptied    *emptied.Tracker
@@ -78,7 +77,7 @@ type spills struct {
 func (s *spills) begin() *Spill {
 	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(), Spill: spill.New(spill.Config{
 		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
-		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
@@ -249,7 +248,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
-	edit := &layout.Edit{AddRuns: files.NewRuns(out.Run, layout.Upper), LastVersion: v}
+	edit := &layout.Edit{AddRuns: layout.NewRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
 		r := &edit.AddRuns[i]
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v

@@ -120,13 +120,13 @@ func (s *store) commit(sync bool, ops ...op) error {
 	if err := s.tree.Prepare([][]byte{payload}, len(ops), ranges); err != nil {
 		return err
 	}
-	at, err := s.tree.unflushed.Journal.Append(v, [][]byte{payload})
+	at, err := s.tree.unflushed.journal.Append(v, [][]byte{payload})
 	if err != nil {
 		return err
 	}
 	s.last = v
 	if sync {
-		if err := s.tree.unflushed.Journal.Sync(); err != nil {
+		if err := s.tree.unflushed.journal.Sync(); err != nil {
 			return err
 		}
 	}

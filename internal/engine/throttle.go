@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // throttle slows writers down while background work lags behind. It tells Config.OnStall when
@@ -19,7 +18,7 @@ import (
 // of many writers.
 type throttle struct {
 	views  *view.Set
-	budget *garbage.Budget
+	budget *budget
 	disk   *diskSpace
 	life   *lifetime
 	count  *counters
@@ -54,7 +53,7 @@ func (t *throttle) admit(ctx context.Context, payload []byte) error {
 
 // lags reports whether work lags so far behind that writers are slowed.
 func (t *throttle) lags(v *view.View) bool {
-	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.Throttle() > 0
+	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttle() > 0
 }
 
 func (t *throttle) slow(ctx context.Context, n int) error {
@@ -95,7 +94,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 func (t *throttle) delays(v *view.View) float64 {
 	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
 	runs := float64(min((len(v.Runs)-policy.ThrottleRuns)/2, policy.ThrottleRunsDelays))
-	garbage := min(policy.ThrottleBudgetDelays*t.budget.Throttle(), policy.ThrottleGarbageDelays)
+	garbage := min(policy.ThrottleBudgetDelays*t.budget.throttle(), policy.ThrottleGarbageDelays)
 	return max(tables, runs, garbage)
 }
 
@@ -106,7 +105,7 @@ func (t *throttle) look(writer bool) {
 	defer t.mu.Unlock()
 	v := t.views.Current()
 	if begun := !t.since.IsZero(); begun {
-		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.Calm()) {
+		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm()) {
 			t.endLocked()
 		}
 		return

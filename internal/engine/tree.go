@@ -35,8 +35,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
@@ -49,22 +47,22 @@ type Tree struct {
 	log       *manifest.Log
 	views     *view.Set
 	leader    *view.Pin // the commit leader reads Views with it
-	files     *files.Opener
-	unflushed *files.Unflushed
+	files     *view.Opener
+	unflushed *unflushed
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
-	damaged   *garbage.Damaged
+	damaged   *damagedFiles
 
 	// Parts that decide:
-	budget      *garbage.Budget
+	budget      *budget
 	disk        *diskSpace
 	planner     *planner
-	retention   *garbage.Retention
+	retention   *retention
 	throttle    *throttle
 	expiry      *expiry
 	longReaders *view.LongReaders
-	sampler     *garbage.Sampler
+	sampler     *sampler
 
 	// Parts that work:
 	searcher   *searcher
@@ -101,7 +99,7 @@ func (t *Tree) RotateKey(ctx context.Context, o Rotation) error {
 
 // Journal returns the journal, which the commit pipeline appends to; nil if the Tree is
 // read-only.
-func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
+func (t *Tree) Journal() *journal.Journal { return t.unflushed.journal }
 
 // The calls of the commit leader. For each group it calls Prepare, Apply for each
 // transaction, and Publish, in this order, on one goroutine at a time.

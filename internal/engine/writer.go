@@ -9,8 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -20,10 +18,10 @@ type writer struct {
 	cfg       *Config
 	log       *manifest.Log
 	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
-	budget    *garbage.Budget
-	sampler   *garbage.Sampler
+	files     *view.Opener
+	unflushed *unflushed
+	budget    *budget
+	sampler   *sampler
 	disk      *diskSpace
 	tasks     *tasks
 	expiry    *expiry
@@ -80,7 +78,7 @@ func (w *writer) hides(m *view.Table) bool {
 			older += retained
 		}
 	}
-	return uint64(max(older, m.Ranged.Load())) >= w.budget.SealAfter()
+	return uint64(max(older, m.Ranged.Load())) >= w.budget.sealAfter()
 }
 
 // full reports whether a memtable is to be sealed before n more bytes of records.
@@ -93,7 +91,7 @@ func (w *writer) full(m *view.Table, n int64) bool {
 func (w *writer) seal() error {
 	// A journal segment belongs to one memtable, so that the flush of it makes the segment
 	// unneeded for replay.
-	end, err := w.unflushed.Journal.Rotate()
+	end, err := w.unflushed.journal.Rotate()
 	if err != nil {
 		return err
 	}
@@ -101,7 +99,7 @@ func (w *writer) seal() error {
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, next.Tables...)
-		w.budget.Measure(next)
+		w.budget.measure(next)
 	})
 	w.journalBytes = 0
 	if w.emptied.Behind(&w.views.Current().Known) {
@@ -134,7 +132,7 @@ func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) (next
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
 	records := frame.Written(payload, at.Offset, v, at.Encrypted)
-	err = w.add(w.views.Current().Active(), at.Segment, &records, w.sampler.Every())
+	err = w.add(w.views.Current().Active(), at.Segment, &records, w.sampler.every())
 	at.Offset = records.At()
 	return at, err
 }
@@ -151,7 +149,7 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 		}
 		// Sample before the record is added: the sample looks for what the record replaces.
 		if every > 0 {
-			w.sampler.Sample(&r, every)
+			w.sampler.sample(&r, every)
 		}
 		if err := a.Record(&r); err != nil {
 			return err
@@ -167,14 +165,14 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 
 // follow opens the journal segment that is being written, so that readers can read values in it.
 func (w *writer) follow(num entry.FileNum) error {
-	r, err := w.unflushed.Journal.OpenReader(num)
+	r, err := w.unflushed.journal.OpenReader(num)
 	if err != nil {
 		return err
 	}
 	f := w.files.Segment(r, filename.Journal, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		w.budget.Measure(next)
+		w.budget.measure(next)
 	})
 	w.segment = num
 	return nil
@@ -217,7 +215,7 @@ func (w *writer) sealIdle() error {
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
-	if small && hidden+garbage.DroppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
+	if small && hidden+w.views.DroppedFrom(active) < policy.IdleSealHiddenBytes {
 		return nil
 	}
 	return w.sealAny()

@@ -5,14 +5,13 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Verifier verifies files of a Fileset, one after the other. It has few of them open, and the
 // indexes of one run in memory.
 type Verifier struct {
-	Files  *files.Opener
+	Files  *view.Opener
 	layout *layout.Layout
 	run    *view.Run // of the file that was verified last; nil: none is open
 }
@@ -22,7 +21,7 @@ const openFiles = 64
 
 // NewVerifier returns a Verifier that reads by FS.Open and ReadAt only.
 func NewVerifier(s Fileset) *Verifier {
-	return &Verifier{layout: s.Layout, Files: files.New(files.Config{
+	return &Verifier{layout: s.Layout, Files: view.NewOpener(view.OpenerConfig{
 		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
 	})}
 }
@@ -51,9 +50,9 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 		}
 		return err
 	}
-	s, err := v.Files.OpenSegment(f.Kind, f.Number, files.OptionsOf(f.Segment))
+	s, err := v.Files.OpenSegment(f.Kind, f.Number, view.SegmentOptions(f.Segment))
 	if err != nil {
-		return files.Missing(err, "a segment that the manifest names")
+		return view.MissingFile(err, "a segment that the manifest names")
 	}
 	defer s.Discard()
 	at := new(segment.Scrubbed)
@@ -72,7 +71,7 @@ func (v *Verifier) runFile(f layout.File, verified func(to int64) error) (err er
 	if v.run == nil || v.run.ID != f.Run.ID {
 		v.Close()
 		if v.run, err = v.Files.OpenRun(f.Run); err != nil {
-			return files.Missing(err, "a run that the manifest names")
+			return view.MissingFile(err, "a run that the manifest names")
 		}
 	}
 	var found *errs.Corruption

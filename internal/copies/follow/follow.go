@@ -26,7 +26,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
@@ -34,7 +33,7 @@ import (
 // Config is what a Follower needs.
 type Config struct {
 	Log        *manifest.Log // read-only
-	Files      *files.Opener
+	Files      *view.Opener
 	Views      *view.Set
 	Journal    journal.ReplayConfig // where the journal is
 	Seed       uint64               // of the key hash
@@ -180,7 +179,7 @@ func (f *Follower) refresh() error {
 		return err
 	}
 	l := f.c.Log.Layout()
-	if err := f.journal.Same(files.Known(l)); err != nil {
+	if err := f.journal.Same(view.KnownJournal(l)); err != nil {
 		return err
 	}
 	if !l.Sessions().Found(f.session, f.shown) {
@@ -229,7 +228,7 @@ func (f *Follower) begin() {
 
 // read adds the records of the journal that are newer than l and were not read yet.
 func (f *Follower) read(l *layout.Layout) error {
-	return f.journal.Follow(files.Known(l))
+	return f.journal.Follow(view.KnownJournal(l))
 }
 
 // add adds the records of a frame. Nobody sees them before they are published.

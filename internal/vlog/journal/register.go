@@ -30,7 +30,10 @@ func (j *Journal) newest() SegmentInfo {
 			return s
 		}
 	}
-	return j.c.Newest
+	if n := len(j.c.Found); n > 0 {
+		return j.c.Found[n-1]
+	}
+	return SegmentInfo{}
 }
 
 // Retract takes back what the last Append wrote, durably, after a Sync that was

@@ -1,4 +1,4 @@
-package garbage
+package engine
 
 import (
 	"testing"
@@ -25,8 +25,8 @@ func TestALookPassesFewVersions(t *testing.T) {
 			}
 		}
 		o := policy.Options{Retention: policy.Retention{Versions: c.keeps}}
-		s := NewSampler(views, views.Reserve(), NewBudget(views, new(Damaged), o, 1<<20, func() uint64 { return 1 }), 1)
-		s.Sample(&entry.Record{Key: key, Version: versions + 1, Kind: entry.Set, Size: 64 << 10}, 32<<10)
+		s := newSampler(views, views.Reserve(), newBudget(views, new(damagedFiles), o, 1<<20, func() uint64 { return 1 }), 1)
+		s.sample(&entry.Record{Key: key, Version: versions + 1, Kind: entry.Set, Size: 64 << 10}, 32<<10)
 		if s.looks != int64(c.looks) {
 			t.Errorf("a set where %d versions are kept: %d looks, want %d", c.keeps, s.looks, c.looks)
 		}

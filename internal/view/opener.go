@@ -1,7 +1,4 @@
-// Package files numbers, opens and removes the files of a store. The runs and segments that it
-// opens close themselves, and remove their files if they are retired, when the last View that
-// holds them is released.
-package files
+package view
 
 import (
 	"errors"
@@ -17,13 +14,12 @@ import (
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
 
-// Config is what an Opener needs.
-type Config struct {
+// OpenerConfig is what an Opener needs.
+type OpenerConfig struct {
 	FS           vfs.FS
 	Dir          string
 	ValueDir     string
@@ -39,9 +35,11 @@ type Config struct {
 	RunFileBytes int64       // bytes at which a file of a run ends
 }
 
-// Opener numbers, opens and removes the files of a store. See the package comment.
+// Opener numbers, opens and removes the files of a store. The runs and segments that it opens close
+// themselves, and remove their files if they are retired, when the last View that holds them is
+// released.
 type Opener struct {
-	cfg    Config
+	cfg    OpenerConfig
 	Open   *pageio.Files // the files that are open for reading
 	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
 
@@ -66,8 +64,8 @@ func readFiles(n int) int {
 	return max(n-Unsynced(n)-writtenFiles, 1)
 }
 
-// New returns an Opener of the files of a store. The store may have no files yet.
-func New(cfg Config) *Opener {
+// NewOpener returns an Opener of the files of a store. The store may have no files yet.
+func NewOpener(cfg OpenerConfig) *Opener {
 	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.CacheBytes)}
 	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
@@ -159,7 +157,7 @@ const leastGrowing = 1 << 20
 // OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
 // followed. The options say where its records end, the life that its file must have, and the
 // version of the records, if they don't say it themselves.
-func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*view.Segment, error) {
+func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*Segment, error) {
 	o.NoMap = f.cfg.NoMap
 	var r *segment.Reader
 	var err error
@@ -177,8 +175,8 @@ func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.Op
 
 // Segment makes r part of a View. Its file goes with the last View that holds it
 // if it is retired by then.
-func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
-	return view.NewSegment(r, num, func(retired bool) {
+func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *Segment {
+	return NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
 		if retired {
 			f.Remove(filename.New(kind, num))
@@ -188,7 +186,7 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 
 // OpenRemap opens the remap of a relocated segment: it leads from the segment's old offsets to
 // those in target.
-func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.Segment, error) {
+func (f *Opener) OpenRemap(s layout.SegmentState, target *Segment) (*Segment, error) {
 	m, err := segment.OpenRemap(f.Segments(), s.Map, s.Life, f.cfg.NoMap)
 	if err != nil {
 		return nil, err
@@ -197,7 +195,7 @@ func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.S
 		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
 		return nil, errors.Join(err, m.Close())
 	}
-	return view.NewRelocated(m, target, func(retired bool) {
+	return NewRelocated(m, target, func(retired bool) {
 		f.released(m.Close())
 		if retired {
 			f.Remove(filename.New(filename.Remap, s.Map))
@@ -230,14 +228,14 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func(
 }
 
 // OpenRun opens a run that a layout names.
-func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
+func (f *Opener) OpenRun(m *layout.Run) (*Run, error) {
 	r, err := run.Open(run.OpenConfig{
 		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
 	}, m.Run)
 	if err != nil {
 		return nil, err
 	}
-	return view.NewRun(r, m.ID, m.Order, func(retired bool) {
+	return NewRun(r, m.ID, m.Order, func(retired bool) {
 		f.released(r.Close())
 		if retired {
 			for _, file := range m.Files {
@@ -247,9 +245,9 @@ func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
 	}), nil
 }
 
-// openWritten opens a run that was just written. If the run is small, it is also read and
+// OpenWritten opens a run that was just written. If the run is small, it is also read and
 // verified here, so that no client pays for that.
-func (f *Opener) openWritten(m *layout.Run) (*view.Run, error) {
+func (f *Opener) OpenWritten(m *layout.Run) (*Run, error) {
 	r, err := f.OpenRun(m)
 	if err != nil {
 		return nil, err

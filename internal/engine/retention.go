@@ -1,4 +1,4 @@
-package garbage
+package engine
 
 import (
 	"time"
@@ -10,20 +10,20 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Retention decides which old versions stay.
-type Retention struct {
-	Views  *view.Set
-	Now    func() time.Time
-	Policy *policy.Options
+// retention decides which old versions stay.
+type retention struct {
+	views  *view.Set
+	now    func() time.Time
+	policy *policy.Options
 }
 
-// Rules returns what a flush or compaction that begins now may drop.
-func (t *Retention) Rules(bottom bool) compact.Rules {
-	now := t.Now().UnixMilli()
-	l := t.Views.Current().Layout
-	visible := t.Views.Visible()
+// rules returns what a flush or compaction that begins now may drop.
+func (t *retention) rules(bottom bool) compact.Rules {
+	now := t.now().UnixMilli()
+	l := t.views.Current().Layout
+	visible := t.views.Visible()
 	history := func(id entry.KeyspaceID, floor entry.Version) compact.History {
-		r, _ := t.Policy.RetentionOf(l, id)
+		r, _ := t.policy.RetentionOf(l, id)
 		oldest := visible
 		if r.Age > 0 {
 			// Of the millisecond itself only the last version is known, and others were visible in it.
@@ -49,7 +49,7 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	}
 	// From now on, readers that ask for an older version get ErrVersionGone. A reader that
 	// asked before has pinned a View with that version: later Views may drop it.
-	t.Views.Floors.Raise(floors...)
-	r.Checked = t.Views.Oldest(visible)
+	t.views.Floors.Raise(floors...)
+	r.Checked = t.views.Oldest(visible)
 	return r
 }
