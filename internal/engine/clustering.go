@@ -26,24 +26,17 @@ import (
 // subtracts its price from them, also one that fails. So it writes at most a few times the
 // bytes that were scanned, and nothing if nobody scans.
 type clustering struct {
-	cfg       *Config
-	views     *view.Set
-	files     *view.Opener
-	budget    *budget
+	*state
 	planner   *planner
 	compactor *compactor
-	damaged   *damagedFiles
-	life      *lifetime
-	count     *counters
-	tasks     *tasks
 
 	failed atomic.Bool   // one has failed, for instance on a full disk: none begins until the next Open
 	jumped atomic.Uint64 // bytes of unclustered values that iterators jumped to; each clustering takes its price off
 }
 
-// add adds bytes that iterators had to jump to (Pin.Jump). If clustering is worth it by now,
+// AddJumped adds bytes that iterators had to jump to (Pin.Jump). If clustering is worth it by now,
 // the store does it when it is idle.
-func (c *clustering) add(bytes uint64) {
+func (c *clustering) AddJumped(bytes uint64) {
 	total := c.jumped.Add(bytes)
 	if u := &c.views.Current().Unclustered; u.Price > 0 && total >= u.Price && !c.cfg.ReadOnly && !c.failed.Load() {
 		c.tasks.idle.Arm()

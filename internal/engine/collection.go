@@ -29,18 +29,9 @@ import (
 // them to the target (outputs.Deaths). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
-	cfg       *Config
-	views     *view.Set
-	files     *view.Opener
-	planner   *planner
-	installer *installer
-	budget    *budget
-	disk      *diskSpace
-	damaged   *damagedFiles
-	life      *lifetime
-	keys      *keyUse
-	count     *counters
-	tasks     *tasks
+	*state
+	planner *planner
+	keys    *keyUse
 
 	turn jobs.Turn // of collections
 }
@@ -79,7 +70,7 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 		}
 		if err != nil {
 			if failure.IsFull(err) {
-				c.disk.workWaits()
+				c.planner.disk.workWaits()
 			}
 			return did, err
 		}
@@ -109,7 +100,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	defer release()
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
-	defer func() { c.count.report(work, begin, err) }()
+	defer func() { c.reportWork(work, begin, err) }()
 	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
@@ -118,12 +109,12 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	// garbage, and sets may not use its disk space.
 	c.budget.copying.Store(int64(plan.Bytes))
 	defer c.budget.copying.Store(0)
-	defer c.disk.promise(int64(plan.Bytes))()
+	defer c.planner.disk.promise(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	if err := c.installer.install(new(layout.Edit), &out, change{since: l}); err != nil {
+	if err := c.apply(new(layout.Edit), &out, change{since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
 	work.done(&out)

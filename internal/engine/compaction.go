@@ -21,16 +21,9 @@ import (
 
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
-	views     *view.Set
-	files     *view.Opener
-	retention *retention
-	planner   *planner
-	installer *installer
-	disk      *diskSpace
-	damaged   *damagedFiles
-	life      *lifetime
-	keys      *keyUse
-	count     *counters
+	*state
+	planner *planner
+	keys    *keyUse
 
 	turn jobs.Turn // of one compaction after the other; taken before that of flusher
 }
@@ -73,7 +66,7 @@ func (c *compactor) runLocked(ctx context.Context, idle bool) error {
 			continue
 		}
 		if err != nil {
-			c.disk.workEnded(ctx, err)
+			c.planner.disk.workEnded(ctx, err)
 			return err
 		}
 	}
@@ -146,18 +139,16 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
-	defer func() { c.count.report(work, begin, err) }()
-	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
-	drops := c.installer.drops.Load()
+	defer func() { c.reportWork(work, begin, err) }()
 	tombstones, done := view.TombstonesOf(inputs)
 	defer done()
-	rules := c.retention.rules(bottom)
+	rules := c.rules(bottom)
 	rules.Tombstones, rules.Older = tombstones, part.OlderThan(inputs)
 	input, unread, err := c.input(inputs, &rules, part, &work)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
+	defer c.planner.disk.promise(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
 		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
 		move(ctx, &input, plan.Cluster, part)
@@ -175,8 +166,8 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
-	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), drops: drops}
-	if err := c.installer.install(edit, &out, change); err != nil {
+	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), since: part.Layout}
+	if err := c.apply(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
 	work.done(&out)

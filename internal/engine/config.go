@@ -13,7 +13,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Config is what a Tree needs; all fields are set unless said otherwise.
+// Config is what an Engine needs; all fields are set unless said otherwise.
 type Config struct {
 	FS            vfs.FS // holds the directories open
 	Base          vfs.FS // in which copies of the store are made

@@ -22,8 +22,7 @@ type cut struct {
 
 // cuts pins Views at the moment at which a memtable has become a run.
 type cuts struct {
-	cfg    *Config
-	views  *view.Set
+	*state
 	writer *writer
 
 	mu      sync.Mutex // guards the pins of cuts, and:
@@ -50,14 +49,14 @@ func (c *cuts) begin(k *cut) error {
 	return k.err
 }
 
-// flushed is called when a View without the tables was installed, before another edit can be
-// recorded. So no run has anything that was committed after a cut. (A transaction that bypasses
-// the memtables has flushed them before it commits.)
-func (c *cuts) flushed(tables []*view.Table) {
+// flushed pins the View for those who wait for a memtable that an edit has flushed. So no run has
+// anything that was committed after a cut. (A transaction that bypasses the memtables has flushed
+// them before it commits.)
+func (c *cuts) flushed(by *change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = slices.DeleteFunc(c.waiting, func(k *cut) bool {
-		if !slices.Contains(tables, k.last) {
+		if !slices.Contains(by.tables, k.last) {
 			return false
 		}
 		k.pin, k.err = c.views.Hold()

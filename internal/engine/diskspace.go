@@ -21,13 +21,7 @@ import (
 // If the disk is full all the same, work that finds no space leaves everything as it was, and is
 // tried again later. Only then there is a timer: it looks a few times a second for free space.
 type diskSpace struct {
-	cfg       *Config
-	views     *view.Set
-	files     *view.Opener
-	unflushed *unflushed
-	life      *lifetime
-	tasks     *tasks
-	count     *counters
+	*state
 
 	refusing atomic.Bool  // sets are refused
 	refused  atomic.Bool  // the journal found no disk space, and has appended nothing since

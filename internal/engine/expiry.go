@@ -12,10 +12,7 @@ import (
 // while clients write, as their writes cause compactions anyway. If nothing expires, no alarm is
 // set.
 type expiry struct {
-	cfg   *Config
-	views *view.Set
-	life  *lifetime
-	tasks *tasks
+	*state
 }
 
 // idle reports whether writers have been silent for so long that idle compaction has begun.

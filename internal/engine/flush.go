@@ -18,17 +18,9 @@ import (
 
 // flusher writes sealed memtables into runs.
 type flusher struct {
-	views     *view.Set
-	files     *view.Opener
-	unflushed *unflushed
-	retention *retention
-	budget    *budget
-	sampler   *sampler
-	searcher  *searcher
-	installer *installer
-	disk      *diskSpace
-	life      *lifetime
-	count     *counters
+	*state
+	disk     *diskSpace
+	searcher *searcher
 
 	turn jobs.Turn // of one flush after the other
 }
@@ -102,10 +94,8 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
-	defer func() { f.count.report(work, begin, err) }()
-	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
-	drops := f.installer.drops.Load()
-	rules := f.retention.rules(len(part.Runs) == 0)
+	defer func() { f.reportWork(work, begin, err) }()
+	rules := f.rules(len(part.Runs) == 0)
 	rules.Tombstones, rules.Older = []rangedel.Source{sealed.Tombstones()}, part.OlderThan(nil)
 	live, kept := measureLiveness(sealed, f.unflushed.segments(), rules, room)
 	if len(kept) > 0 {
@@ -133,8 +123,8 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 		AddRuns:     layout.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
-	change := change{tables: []*view.Table{sealed}, replaced: replacedBy(sealed), drops: drops}
-	if err := f.installer.install(edit, &out, change); err != nil {
+	change := change{tables: []*view.Table{sealed}, replaced: replacedBy(sealed), since: part.Layout}
+	if err := f.apply(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	work.done(&out)

@@ -34,23 +34,23 @@ type frozen struct {
 
 // freeze returns the store as of its newest version. Call release when the files are not needed
 // any more.
-func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
+func (c *Copies) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	make := func(unflushed []journal.SegmentInfo) error {
-		s, release, err = b.freezeNow(ctx, unflushed)
+		s, release, err = c.freezeNow(ctx, unflushed)
 		return err
 	}
-	if b.follower != nil {
-		err = b.follower.During(ctx, make)
+	if c.follower != nil {
+		err = c.follower.During(ctx, make)
 	} else {
-		err = make(b.unflushed.segments())
+		err = make(c.unflushed.segments())
 	}
 	return s, release, err
 }
 
 // freezeNow is freeze while the memtables and the journal stay as they are. It returns
 // fs.ErrNotExist if the writer has removed a data key meanwhile.
-func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
-	hold, err := b.views.Hold()
+func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
+	hold, err := c.views.Hold()
 	if err != nil {
 		return s, nil, err
 	}
@@ -59,30 +59,30 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 			hold.Release()
 		}
 	}()
-	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
+	f := &frozen{cfg: c.cfg, fs: checkpoint.Freeze(c.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
 	f.files = view.NewOpener(view.OpenerConfig{
-		FS: f.fs, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: b.cfg.UUID, Ring: b.cfg.Ring, Seed: b.cfg.Seed, Memory: b.cfg.Memory, RunFileBytes: b.cfg.RunFileBytes,
+		FS: f.fs, Dir: c.cfg.Dir, ValueDir: c.cfg.ValueDir, UUID: c.cfg.UUID, Ring: c.cfg.Ring, Seed: c.cfg.Seed, Memory: c.cfg.Memory, RunFileBytes: c.cfg.RunFileBytes,
 	})
 	var names []filename.Name
 	for _, s := range unflushed {
 		names = append(names, filename.New(filename.Journal, s.File))
 	}
 	f.files.CountFrom(names, f.layout)
-	if b.follower != nil {
+	if c.follower != nil {
 		f.hold()
 	}
-	visible := b.views.Visible()
+	visible := c.views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
 		if err := f.flush(ctx, t, visible); err != nil {
 			return s, nil, err
 		}
 	}
-	milli := b.cfg.Now().UnixMilli()
+	milli := c.cfg.Now().UnixMilli()
 	asOf, _, err := f.layout.AsOf(visible, f.layout, milli)
 	if err != nil {
 		return s, nil, err
 	}
-	if s, err = b.source(asOf, milli); err != nil {
+	if s, err = c.source(asOf, milli); err != nil {
 		return s, nil, err
 	}
 	for f := range asOf.Files() {
@@ -160,14 +160,14 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 }
 
 // source returns the store with a layout.
-func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
-	super := b.log.Super()
+func (c *Copies) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
+	super := c.log.Super()
 	s = checkpoint.Fileset{
-		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
+		FS: c.cfg.FS, Dir: c.cfg.Dir, ValueDir: c.cfg.ValueDir, UUID: super.UUID, Ring: c.cfg.Ring, Seed: super.Seed, Created: super.Created,
 		Layout: l, Milli: milli,
 	}
 	if s.Ring != nil {
-		s.Keys, err = keyring.Load(b.cfg.FS, b.cfg.Dir, s.UUID)
+		s.Keys, err = keyring.Load(c.cfg.FS, c.cfg.Dir, s.UUID)
 	}
 	return s, err
 }

@@ -72,36 +72,6 @@ type Metrics struct {
 	OldKeyBytes     int64
 }
 
-// Metrics returns the metrics. It looks at each run and segment.
-func (t *Tree) Metrics() (m Metrics) {
-	m.Version = uint64(t.Visible())
-	t.count.addTo(&m)
-	m.JumpedBytes = int64(t.clustering.jumped.Load())
-	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
-	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
-	m.ReleaseFailures = t.files.Failures.Load()
-	t.scrubber.addTo(&m)
-	reader := t.views.LongReader()
-	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
-	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
-	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
-	if journal := t.unflushed.journal; journal != nil {
-		m.OpenFiles += journal.Open()
-		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
-	}
-	m.ExpiryWait = t.expiry.wait()
-	hold, err := t.views.Acquire(0)
-	if err != nil {
-		return m
-	}
-	defer hold.Release()
-	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
-	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
-	m.addView(hold.View(), &t.cfg.Policy, t.cfg.unixMilli())
-	m.addJournal(t.unflushed.segments())
-	return m
-}
-
 // addTo reports what was counted since Open.
 func (c *counters) addTo(m *Metrics) {
 	m.Flushes, m.FlushedBytes = c.flushes.load()

@@ -7,15 +7,14 @@ import (
 
 // planner asks policy which compaction or collection to do next.
 type planner struct {
-	cfg     *Config
-	damaged *damagedFiles
-	disk    *diskSpace
+	*state
+	disk *diskSpace
 }
 
 // decide returns the plan for a View. ask, unless nil, adds to the state why the plan is
 // asked for, for instance that the store is idle.
 func (p *planner) decide(v *view.View, ask func(*policy.State)) policy.Plan {
-	s := stateOf(v, p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
+	s := stateOf(v, &p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
 	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.refusing.Load(), v.Dropped()
 	if ask != nil {
 		ask(&s)

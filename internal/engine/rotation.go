@@ -9,8 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/manifest"
-	"github.com/brockdb/brock/internal/view"
 )
 
 // Rotation says what RotateKey is to do.
@@ -20,34 +18,34 @@ type Rotation struct {
 	Master  bool             // only wrap the existing data keys again; Rewrite is ignored
 }
 
-// rotator changes the data key of the store. It removes an old key when no file is encrypted
+// Rotator changes the data key of the store. It removes an old key when no file is encrypted
 // under it any more. The layout tells policy which files are still to be rewritten, so the
 // rewriting goes on after the next Open, also after a crash.
-type rotator struct {
-	cfg       *Config
-	log       *manifest.Log
-	views     *view.Set
-	files     *view.Opener
-	unflushed *unflushed
-	life      *lifetime
-	writer    *writer
-	flusher   *flusher
-	compactor *compactor
-	collector *collector
-	installer *installer
-	planner   *planner
-	damaged   *damagedFiles
-	keys      *keyUse
-	flush     func(context.Context) error // background.flush
-	tasks     *tasks
-
+type Rotator struct {
+	*state
+	work   *Worker
+	keys   *keyUse
 	copies *copying
 
 	turn jobs.Turn // for changing and removing keys; taken before all mutexes
 }
 
-// rotate does what o says. After an error, it may have done a part.
-func (r *rotator) rotate(ctx context.Context, o Rotation) error {
+// Provider returns the provider of master keys that Rotate has set last, or else that of Open; nil
+// for a plain store.
+func (r *Rotator) Provider() keyring.Provider {
+	if r.cfg.Keyring == nil {
+		return nil
+	}
+	return r.cfg.Keyring.Provider()
+}
+
+// Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
+// error, it may have done a part.
+func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
+	return r.life.work(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+}
+
+func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
 	switch {
 	case r.cfg.ReadOnly:
 		return errs.ErrReadOnly
@@ -68,11 +66,11 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 // makeRoom removes the data keys that nothing is under from a full keyring. If all are needed and
 // it may rewrite, it first rewrites what is under older keys under the current one: else a full
 // keyring could never get another key.
-func (r *rotator) makeRoom(ctx context.Context, rewrite bool) error {
+func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
 	if err := r.pruneAlone(ctx); err != nil || !rewrite || !r.cfg.Keyring.Full() {
 		return err
 	}
-	err := r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID, Rewrite: true}}, nil
 	})
 	if err != nil {
@@ -82,7 +80,7 @@ func (r *rotator) makeRoom(ctx context.Context, rewrite bool) error {
 }
 
 // pruneAlone removes the data keys that nothing is under. It waits until no copy is under way.
-func (r *rotator) pruneAlone(ctx context.Context) error {
+func (r *Rotator) pruneAlone(ctx context.Context) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -99,7 +97,7 @@ func (r *rotator) pruneAlone(ctx context.Context) error {
 
 // renewAndPrune leaves no slot of SUPER and no frame of the manifest under an older key, as after
 // a change that has failed in its middle, and then removes the data keys that nothing is under.
-func (r *rotator) renewAndPrune(ctx context.Context) error {
+func (r *Rotator) renewAndPrune(ctx context.Context) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
@@ -108,7 +106,7 @@ func (r *rotator) renewAndPrune(ctx context.Context) error {
 
 // change makes a new data key current or, for a change of the master key, wraps the existing
 // data keys again.
-func (r *rotator) change(ctx context.Context, o Rotation) error {
+func (r *Rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -139,7 +137,7 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.cfg.Ring.SetCurrent(id); err != nil {
 		return err
 	}
-	err = r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err = r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
 	if err != nil {
@@ -151,14 +149,14 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
-	if err := r.cfg.Exclusive(ctx, r.writer.sealAny); err != nil {
+	if err := r.cfg.Exclusive(ctx, r.work.writer.sealAny); err != nil {
 		return err
 	}
 	return r.prune(ctx, before)
 }
 
 // draft asks the provider for what the change needs, and writes nothing.
-func (r *rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error) {
+func (r *Rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error) {
 	if o.Master {
 		return r.cfg.Keyring.DraftRewrap(ctx, o.Keys)
 	}
@@ -166,18 +164,18 @@ func (r *rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error)
 }
 
 // rewrite flushes, collects and compacts until no file is under an old key any more.
-func (r *rotator) rewrite(ctx context.Context) error {
-	if err := r.flush(ctx); err != nil {
+func (r *Rotator) rewrite(ctx context.Context) error {
+	if err := r.work.Flush(ctx); err != nil {
 		return err
 	}
 	for {
 		if err := r.life.stopped(); err != nil {
 			return err
 		}
-		if _, err := r.collector.all(ctx, whileBusy); err != nil {
+		if _, err := r.work.collector.all(ctx, whileBusy); err != nil {
 			return err
 		}
-		if err := r.compactor.run(ctx, false); err != nil {
+		if err := r.work.compactor.run(ctx, false); err != nil {
 			return err
 		}
 		if err := r.finish(ctx); err != nil {
@@ -190,7 +188,7 @@ func (r *rotator) rewrite(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.planner.decide(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.work.planner.decide(v, nil); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {
@@ -207,7 +205,7 @@ func (r *rotator) rewrite(ctx context.Context) error {
 
 // stuck returns the error of a rewriting that can't go on while some bytes are under old keys:
 // there is damage, or else no disk space.
-func (r *rotator) stuck(bytes uint64) error {
+func (r *Rotator) stuck(bytes uint64) error {
 	why := errs.ErrNoSpace
 	if len(r.damaged.list()) > 0 {
 		why = errs.ErrCorrupt
@@ -217,7 +215,7 @@ func (r *rotator) stuck(bytes uint64) error {
 
 // finish ends a rewriting if no work is left: it removes the old keys and records in the
 // layout that all is rewritten. It waits until no copy is under way.
-func (r *rotator) finish(ctx context.Context) error {
+func (r *Rotator) finish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
@@ -234,7 +232,7 @@ func (r *rotator) finish(ctx context.Context) error {
 
 // tryFinish is finish as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
-func (r *rotator) tryFinish(ctx context.Context) error {
+func (r *Rotator) tryFinish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
@@ -249,22 +247,21 @@ func (r *rotator) tryFinish(ctx context.Context) error {
 	return r.finishAlone(ctx)
 }
 
-func (r *rotator) finishAlone(ctx context.Context) error {
+func (r *Rotator) finishAlone(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
 	if err := r.renewAndPrune(ctx); err != nil {
 		return err
 	}
-	defer r.views.Wake()
-	return r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	return r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID}}, nil
 	})
 }
 
 // rewritten reports whether a rewriting is under way and has no work left. If a journal segment
 // under an old key still waits for its flush, it starts one and returns false.
-func (r *rotator) rewritten() bool {
+func (r *Rotator) rewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
 	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.older() {
@@ -287,13 +284,13 @@ func (r *rotator) rewritten() bool {
 // that work may still write files under its key.
 //
 // No flush runs meanwhile, as prune has the flusher's turn.
-func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
-	if err := r.flusher.turn.Take(ctx); err != nil {
+func (r *Rotator) prune(ctx context.Context, before crypt.ID) error {
+	if err := r.work.flusher.turn.Take(ctx); err != nil {
 		return err
 	}
-	defer r.flusher.turn.Leave()
-	r.installer.recording.Lock()
-	defer r.installer.recording.Unlock()
+	defer r.work.flusher.turn.Leave()
+	r.applying.Lock()
+	defer r.applying.Unlock()
 	if r.keys.older() {
 		return nil
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -45,7 +44,7 @@ type Spill struct {
 // the garbage collector has found that the user has lost the Spill.
 type spilled struct {
 	*spill.Spill // the files; methods that need the store are defined below
-	store        *spills
+	store        *Spills
 
 	began   time.Time
 	checked entry.Version   // Prepare has looked for conflicts up to this version
@@ -55,26 +54,17 @@ type spilled struct {
 	ended   sync.Once // the use of key
 }
 
-// spills makes Spills. Close waits while one of them writes.
-type spills struct {
-	cfg        *Config
-	views      *view.Set
-	files      *view.Opener
-	coder      *codec.Coder
-	leader     *view.Pin
-	emptied    *emptied.Tracker
-	disk       *diskSpace
-	life       *lifetime
-	count      *counters
-	writer     *writer
-	flusher    *flusher
-	installer  *installer
-	background *background
-	keys       *keyUse
+// Spills makes Spills. Close waits while one of them writes.
+type Spills struct {
+	*state
+	coder   *codec.Coder
+	changes *changes
+	work    *Worker
+	keys    *keyUse
 }
 
-// begin returns an empty Spill.
-func (s *spills) begin() *Spill {
+// New returns an empty Spill.
+func (s *Spills) New() *Spill {
 	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(), Spill: spill.New(spill.Config{
 		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
@@ -104,14 +94,14 @@ func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 // write runs fn, which writes files, unless the disk is full.
 func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.work(ctx, func(ctx context.Context) error {
-		if s.store.disk.refusing.Load() {
-			if err := s.store.disk.admit(ctx, nil); err != nil {
+		if s.store.work.disk.refusing.Load() {
+			if err := s.store.work.disk.admit(ctx, nil); err != nil {
 				return err
 			}
 		}
 		before := s.Written()
 		err := fn(ctx)
-		s.store.disk.spend(int(s.Written() - before))
+		s.store.work.disk.spend(int(s.Written() - before))
 		return err
 	})
 }
@@ -128,7 +118,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
 			break
 		}
-		if err := t.background.flush(ctx); err != nil {
+		if err := t.work.Flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -142,7 +132,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		return err
 	}
 	if s.Output().Run.Deletes > 0 {
-		s.emptied = t.emptied.SearchWrites(iterator.Merge(s.Iterators(nil, 0)), p.View())
+		s.emptied = t.work.searcher.emptied.SearchWrites(iterator.Merge(s.Iterators(nil, 0)), p.View())
 	}
 	return nil
 }
@@ -168,8 +158,6 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	}
 	return emptied.Committed(s.emptied, keys, v)
 }
-
-var errTooMany = errors.New("too many keys were written meanwhile")
 
 // mostTouched is how many keys of others may be cut out of the ranges of a transaction,
 // while all commits wait. With more of them nothing is known of what it has emptied.
@@ -237,7 +225,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
 	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
-	defer func() { t.count.report(work, s.began, err) }()
+	defer func() { t.reportWork(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err
 	}
@@ -255,7 +243,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
-	if err = t.installer.install(edit, &out, change{}); err == nil {
+	if err = t.apply(edit, &out, change{}); err == nil {
 		t.views.Learn(leaves)
 	}
 	// After a failed edit the manifest may name the files: the next Open finds out.
@@ -318,9 +306,9 @@ func (d deleted) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 // eachSince is view.Pin.EachSince, for what was committed since Prepare. It runs in the
 // place of a commit leader.
 func (s *spilled) eachSince(fn func(lo, hi []byte) error) error {
-	s.store.leader.Enter()
-	defer s.store.leader.Leave()
-	return s.store.leader.EachSince(s.checked, fn)
+	s.store.changes.leader.Enter()
+	defer s.store.changes.leader.Leave()
+	return s.store.changes.leader.EachSince(s.checked, fn)
 }
 
 // flushAll writes everything that was committed into runs. It runs in the place of a commit
@@ -329,10 +317,10 @@ func (s *spilled) flushAll() error {
 	if err := s.store.life.stopped(); err != nil {
 		return err
 	}
-	if err := s.store.writer.sealAny(); err != nil {
+	if err := s.store.work.writer.sealAny(); err != nil {
 		return err
 	}
-	return s.store.flusher.all(s.store.life.closing)
+	return s.store.work.flusher.all(s.store.life.closing)
 }
 
 // Discard removes the files, except those that Commit has added to the store. What was read of
@@ -356,7 +344,7 @@ func (s *spilled) leaked() {
 func (s *spilled) over() {
 	if s.store.cfg.Ring != nil {
 		s.ended.Do(func() { s.store.keys.end(s.key) })
-		s.store.background.tasks.kick() // a change of keys may have waited
+		s.store.tasks.kick() // a change of keys may have waited
 	}
 }
 

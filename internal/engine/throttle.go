@@ -17,25 +17,21 @@ import (
 // it ends when the work has caught up to well below them. So one such time covers the waits
 // of many writers.
 type throttle struct {
-	views  *view.Set
-	budget *budget
-	disk   *diskSpace
-	life   *lifetime
-	count  *counters
-	tell   func(Stall) // may be nil
+	*state
+	disk *diskSpace
 
-	mu      sync.Mutex // held over tell, so that calls come in order, and guards:
+	mu      sync.Mutex // held over Config.OnStall, so that calls come in order, and guards:
 	since   time.Time  // zero while writers are not throttled
 	reason  string
 	garbage bool // the reason is garbage
 }
 
-// admit delays the committer of a payload. The further work lags behind, the longer is the
+// Throttle delays the committer of a payload. The further work lags behind, the longer is the
 // delay. It makes the committer wait until work has been done only where memory would
 // otherwise grow without bound. It returns ErrNoSpace if there is no disk space for the
 // payload, and the context's error if ctx ends. payload is nil for a large transaction, whose
 // writes are in files already.
-func (t *throttle) admit(ctx context.Context, payload []byte) error {
+func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
 		n = policy.ThrottleDelayBytes
@@ -126,8 +122,8 @@ func (t *throttle) beginLocked(sealed, runs int) {
 		t.garbage = true
 		t.reason = "garbage waits to be collected"
 	}
-	if t.tell != nil {
-		t.tell(Stall{Begin: true, Reason: t.reason})
+	if t.cfg.OnStall != nil {
+		t.cfg.OnStall(Stall{Begin: true, Reason: t.reason})
 	}
 }
 
@@ -141,8 +137,8 @@ func (t *throttle) end() {
 }
 
 func (t *throttle) endLocked() {
-	if t.tell != nil {
-		t.tell(Stall{Reason: t.reason, Took: time.Since(t.since)})
+	if t.cfg.OnStall != nil {
+		t.cfg.OnStall(Stall{Reason: t.reason, Took: time.Since(t.since)})
 	}
 	t.since = time.Time{}
 }

@@ -7,28 +7,20 @@ import (
 	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/policy"
-	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // writer adds committed records to the active memtable. Only the commit leader uses it: it
-// calls prepare, apply and publish in this order, once for each group.
+// calls Prepare, Apply and Publish in this order, once for each group.
 type writer struct {
-	cfg       *Config
-	log       *manifest.Log
-	views     *view.Set
-	files     *view.Opener
-	unflushed *unflushed
-	budget    *budget
-	sampler   *sampler
-	disk      *diskSpace
-	tasks     *tasks
-	expiry    *expiry
-	emptied   *emptied.Tracker
-	count     *counters
+	*state
+	disk    *diskSpace
+	expiry  *expiry
+	sampler *sampler
+	emptied *emptied.Tracker
 
-	segment      entry.FileNum // journal segment that apply last followed
+	segment      entry.FileNum // journal segment that Apply last followed
 	journalBytes int64         // bytes of records that were applied to the active memtable
 	tableBytes   int64         // size at which the active memtable is full
 }
@@ -39,12 +31,12 @@ func newTable(cfg *Config, limit int64) *view.Table {
 	return t
 }
 
-// prepare makes room for payloads: if the active memtable is full, it seals that with its journal
+// Prepare makes room for payloads: if the active memtable is full, it seals that with its journal
 // segments, and begins a new one. It also seals a memtable that hides much garbage, unless another
-// already waits for its flush. All memory that apply needs is allocated here: once the group is in
-// the journal, it is too late to refuse it. After a failure of the manifest prepare returns an
+// already waits for its flush. All memory that Apply needs is allocated here: once the group is in
+// the journal, it is too late to refuse it. After a failure of the manifest Prepare returns an
 // error, since flushes could not be recorded any more.
-func (w *writer) prepare(payloads [][]byte, records, ranges int) error {
+func (w *writer) Prepare(payloads [][]byte, records, ranges int) error {
 	if err := w.log.Err(); err != nil {
 		return err
 	}
@@ -118,10 +110,10 @@ func (w *writer) pinned() int64 {
 	return bytes
 }
 
-// apply adds the records of the transaction with version v, which begin at this place
+// Apply adds the records of the transaction with version v, which begin at this place
 // of the journal, to the memtable, and returns where the next one begins. Readers see them
 // once they are published.
-func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
+func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
 	if at.Segment != w.segment {
 		if err := w.follow(at.Segment); err != nil {
 			return at, err
@@ -178,8 +170,8 @@ func (w *writer) follow(num entry.FileNum) error {
 	return nil
 }
 
-// publish makes everything up to v visible.
-func (w *writer) publish(v entry.Version) {
+// Publish makes everything up to v visible.
+func (w *writer) Publish(v entry.Version) {
 	w.views.Publish(v)
 	if w.emptied.Published(&w.views.Current().Known) {
 		w.tasks.search.Kick()

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -14,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -26,97 +23,79 @@ type change struct {
 	tables   []*view.Table     // memtables that were flushed
 	runs     []*view.Run       // runs that were compacted
 	unread   []*view.Run       // those of runs that were not read, because nothing of them survives
-	since    *layout.Layout    // the layout when a collection began
+	since    *layout.Layout    // the layout when the work began; nil: it is not known
 	replaced []meta.Superseded // Replaced of the new run, see view.Run
-	drops    uint64            // installer.drops when the work began
+	bottom   bool              // set by apply: no run is older than the new one
 }
 
-// installer records edits in the manifest, one at a time, and installs the View after each.
-type installer struct {
-	cfg         *Config
-	log         *manifest.Log
-	views       *view.Set
-	files       *view.Opener
-	life        *lifetime
-	unflushed   *unflushed
-	budget      *budget
-	damaged     *damagedFiles
-	searcher    *searcher
-	throttle    *throttle
-	expiry      *expiry
-	longReaders *view.LongReaders
-	tasks       *tasks
-	cuts        *cuts
-
-	drops     atomic.Uint64 // number of keyspaces dropped since Open
-	recording sync.Mutex    // held while an edit is made, recorded and installed
-}
-
-// install completes a piece of work. It opens the new files, records the edit (the commit
-// point), installs a View with the new files and without those that they replace, and kicks
-// all tasks. If it fails before the edit is written, or the edit is refused, the new files are
+// apply completes a piece of work. It opens the new files, records the edit (the commit
+// point), installs a View with the new files and without those that they replace, and tells
+// the observers. If it fails before the edit is written, or the edit is refused, the new files are
 // removed. If the edit fails in another way, it is not known whether the manifest has it, so
 // all files stay.
-func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
-	added, err := openOutputs(in.files, edit, out)
+func (st *state) apply(edit *layout.Edit, out *compact.Output, c change) (err error) {
+	added, err := openOutputs(st.files, edit, out)
 	if err != nil {
-		removeOutputs(in.files, out)
+		removeOutputs(st.files, out)
 		return err
 	}
 	// From here on there is no other edit until this one is installed, so its dead records
 	// are complete.
-	in.recording.Lock()
-	defer in.recording.Unlock()
-	layout := in.views.Current().Layout
-	err = in.complete(edit, layout, out, &added, c)
+	st.applying.Lock()
+	defer st.applying.Unlock()
+	layout := st.views.Current().Layout
+	err = st.complete(edit, layout, out, &added, c)
 	if err == nil {
 		err = layout.DropUnreferenced(edit)
 	}
 	if err != nil {
 		added.close()
-		removeOutputs(in.files, out)
+		removeOutputs(st.files, out)
 		return err
 	}
 	// Set before the run is installed, because readers of the estimate take no lock.
-	older := in.below(c.runs)
+	older := st.below(c.runs)
 	for _, r := range added.runs {
 		r.WeighRanges(older)
 	}
-	next, err := in.log.Append(edit)
+	next, err := st.log.Append(edit)
 	if err != nil {
 		added.close()
 		if failure.Passes(err) {
-			removeOutputs(in.files, out)
+			removeOutputs(st.files, out)
 		} else {
-			in.life.fail(err)
+			st.life.fail(err)
 		}
 		return err
 	}
 	if edit.FlushedTo != 0 {
 		// Before the View releases the files: where an open file can't be removed, they must be closed.
-		in.unflushed.journal.Forget(edit.FlushedTo)
+		st.unflushed.journal.Forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
-	in.views.Install(func(v *view.View) { unwanted = in.change(v, added, c, edit, next) })
-	in.cuts.flushed(c.tables)
-	in.views.Wake()
+	st.views.Install(func(v *view.View) { unwanted = st.changeView(v, added, c, edit, next) })
 	for _, f := range unwanted {
 		f.Discard()
 	}
-	if len(older) == 0 {
-		in.searcher.prune()
-	}
-	in.throttle.look(false)
-	in.tasks.kick()
-	in.expiry.await()
-	in.longReaders.Look()
+	c.bottom = len(older) == 0
+	st.tellObservers(&c)
 	return nil
+}
+
+// observe has fn called after each edit, when the View with it is installed and before another edit
+// can be recorded. Observers are told in the order in which they have registered.
+func (st *state) observe(fn func(*change)) { st.observers = append(st.observers, fn) }
+
+func (st *state) tellObservers(c *change) {
+	for _, fn := range st.observers {
+		fn(c)
+	}
 }
 
 // below returns the runs that are older than the inputs of a compaction. A flush has no
 // inputs: all runs are older.
-func (in *installer) below(inputs []*view.Run) []*view.Run {
-	runs := in.views.Current().Runs
+func (st *state) below(inputs []*view.Run) []*view.Run {
+	runs := st.views.Current().Runs
 	if len(inputs) == 0 {
 		return runs
 	}
@@ -125,9 +104,9 @@ func (in *installer) below(inputs []*view.Run) []*view.Run {
 
 // complete sets what every edit records: garbage, versions, times, the next file number, and
 // how far the journal is durable.
-func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
+func (st *state) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
 	describeOutputs(edit, l, out)
-	if edit.Dead, err = added.deadRecords(in.views.Current(), edit, l, out, c.unread, c.since); err != nil {
+	if edit.Dead, err = added.deadRecords(st.views.Current(), edit, l, out, c.unread, c.since); err != nil {
 		return err
 	}
 	for i := range edit.AddRuns {
@@ -135,24 +114,24 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 			edit.AddRuns[i].Order = l.NextOrder()
 		}
 	}
-	if err := in.keysOf(edit); err != nil {
+	if err := st.keysOf(edit); err != nil {
 		return err
 	}
-	in.views.Floors.Record(edit, l)
+	st.views.Floors.Record(edit, l)
 	// A Spill's version is recorded before it is published. Until then the version before it is
 	// the newest.
-	visible := in.views.Visible()
+	visible := st.views.Visible()
 	edit.LastVersion = max(visible, edit.LastVersion, l.LastVersion())
-	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
-	edit.NextFile = in.files.Last() + 1
-	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.journal.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: st.cfg.Now().UnixMilli()}}
+	edit.NextFile = st.files.Last() + 1
+	edit.JournalEnds = append(edit.JournalEnds, st.unflushed.journal.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
 // keysOf returns an error if a new file is encrypted under a data key that was removed since the
 // work began.
-func (in *installer) keysOf(edit *layout.Edit) error {
-	if in.cfg.Keyring == nil {
+func (st *state) keysOf(edit *layout.Edit) error {
+	if st.cfg.Keyring == nil {
 		return nil
 	}
 	var lives []crypt.Life
@@ -168,17 +147,17 @@ func (in *installer) keysOf(edit *layout.Edit) error {
 		lives = append(lives, s.Life)
 	}
 	for _, life := range lives {
-		if !life.IsZero() && !in.cfg.Keyring.Has(life.Key) {
+		if !life.IsZero() && !st.cfg.Keyring.Has(life.Key) {
 			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, life.Key)
 		}
 	}
 	return nil
 }
 
-// change turns next, a copy of the current View, into the View after an edit. The files that
+// changeView turns next, a copy of the current View, into the View after an edit. The files that
 // it takes out are removed when their last reader has released them. It returns added files
 // that are not needed after all; the caller releases them without the mutex.
-func (in *installer) change(next *view.View, added outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
+func (st *state) changeView(next *view.View, added outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; compacted ones go where their inputs were
 	if len(c.runs) > 0 {
@@ -188,7 +167,7 @@ func (in *installer) change(next *view.View, added outputs, c change, edit *layo
 	for _, r := range added.runs {
 		r.Order, r.Replaced = l.Run(r.ID).Order, c.replaced
 	}
-	if c.drops != in.drops.Load() { // a keyspace was dropped meanwhile, and the run may have its entries
+	if c.since == nil || droppedSince(c.since, l) { // the run may have entries of such a keyspace
 		view.WeighAllDropped(added.runs, l)
 	}
 	next.Runs = slices.Insert(next.Runs, at, added.runs...)
@@ -222,53 +201,57 @@ func (in *installer) change(next *view.View, added outputs, c change, edit *layo
 	}
 	next.Segments = next.Segments.With(wanted...)
 	next.Layout = l
-	in.budget.measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.list()}, in.cfg.Policy)
+	st.budget.measure(next)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: st.damaged.list()}, st.cfg.Policy)
 	return unwanted
+}
+
+// droppedSince reports whether a keyspace of one layout is not in a later one.
+func droppedSince(since, l *layout.Layout) bool {
+	return slices.ContainsFunc(since.Keyspaces(), func(k layout.Keyspace) bool { return l.Keyspace(k.ID) == nil })
 }
 
 // record records the edit that make returns for the current layout, and installs that. The edit
 // adds and removes no files. After an error that is not ErrStopped, everything is as before.
-func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) error {
-	if in.cfg.ReadOnly {
+func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
+	if st.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
-	defer in.views.Reclaim()
-	in.recording.Lock()
-	defer in.recording.Unlock()
-	if in.views.Closed() {
+	defer st.views.Reclaim()
+	st.applying.Lock()
+	defer st.applying.Unlock()
+	if st.views.Closed() {
 		return errs.ErrClosed
 	}
-	edit, err := make(in.views.Current().Layout)
+	edit, err := make(st.views.Current().Layout)
 	if err != nil {
 		return err
 	}
-	l, err := in.log.Append(edit)
+	l, err := st.log.Append(edit)
 	if err != nil {
 		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
-			in.life.fail(err)
+			st.life.fail(err)
 		}
 		return err
 	}
-	in.views.Install(func(next *view.View) { next.Layout = l })
-	in.tasks.kick()
-	in.expiry.await() // a keyspace may retain less now
+	st.views.Install(func(next *view.View) { next.Layout = l })
+	st.tellObservers(new(change))
 	return nil
 }
 
-// end makes the journal durable, and records where it ends and how far the scrub is.
+// recordEnd makes the journal durable, and records where it ends and how far the scrub is.
 // Close calls it.
-func (in *installer) end(scrub layout.Scrub) error {
-	if err := in.unflushed.journal.Close(); err != nil {
+func (st *state) recordEnd(scrub layout.Scrub) error {
+	if err := st.unflushed.journal.Close(); err != nil {
 		return err
 	}
-	in.recording.Lock()
-	defer in.recording.Unlock()
-	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
-	if segments := in.unflushed.segments(); len(segments) > 0 {
+	st.applying.Lock()
+	defer st.applying.Unlock()
+	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(st.views.Visible(), st.views.Current().Layout.LastVersion()), NextFile: st.files.Last() + 1}
+	if segments := st.unflushed.segments(); len(segments) > 0 {
 		edit.JournalEnds = []frame.End{segments[len(segments)-1].End}
 	}
-	_, err := in.log.Append(edit)
+	_, err := st.log.Append(edit)
 	return err
 }
 
