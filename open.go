@@ -318,7 +318,10 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	o.reads = new(readCounters)
 	e, recovery, err := engine.Open(engine.Config{
-		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(), Keyring: o.keyring,
+		Store:         filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()},
+		Base:          o.base,
+		NoLinks:       o.options.InMemory,
+		Keyring:       o.keyring,
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
 		UpTo:          o.options.Recover != Strict,
@@ -341,13 +344,11 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			NoClustering: o.options.Maintenance.NoClustering,
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),
 		},
-		Exclusive:    func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
-		OnWork:       report.onWork,
-		OnStall:      report.onStall,
-		OnLongReader: report.onLongReader,
-		OnSpace:      report.onDiskSpace,
-		OnDamage:     report.onScrubbed,
-		OnFailure:    report.onFailure,
+		Exclusive: func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
+		Events: engine.Events{
+			OnWork: report.onWork, OnStall: report.onStall, OnLongReader: report.onLongReader,
+			OnSpace: report.onDiskSpace, OnDamage: report.onScrubbed, OnFailure: report.onFailure,
+		},
 	}, o.log)
 	o.engine, o.report, o.commits = e, report, commits
 	return recovery, err

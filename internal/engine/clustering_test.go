@@ -134,7 +134,7 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 	s, mem, works := unclustered(t, n, nil)
 	first := s.engine.views.Current().Layout.Segments()[0]
 	s.close()
-	damage(t, mem, s.engine.files.Path(nameOf(first)), 4096+48+500)
+	damage(t, mem, s.engine.cfg.Path(nameOf(first)), 4096+48+500)
 	s.mustOpen()
 	s.scan(1 << 20)
 	s.rest()

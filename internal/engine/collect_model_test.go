@@ -378,7 +378,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	_, err := p.Get([]byte("a9"), hashOf(s.engine, "a9"), &e)
 	s.must(err)
 	p.Release()
-	damage(t, mem, s.engine.files.Path(nameOf(first)), int64(e.Handle.Offset)+500)
+	damage(t, mem, s.engine.cfg.Path(nameOf(first)), int64(e.Handle.Offset)+500)
 	did, err := s.engine.Work.collector.all(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)

@@ -60,9 +60,9 @@ func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 		}
 	}()
 	f := &frozen{cfg: c.cfg, fs: checkpoint.Freeze(c.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
-	f.files = view.NewOpener(view.OpenerConfig{
-		FS: f.fs, Dir: c.cfg.Dir, ValueDir: c.cfg.ValueDir, UUID: c.cfg.UUID, Ring: c.cfg.Ring, Seed: c.cfg.Seed, Memory: c.cfg.Memory, RunFileBytes: c.cfg.RunFileBytes,
-	})
+	own := c.cfg.Store
+	own.FS = f.fs
+	f.files = view.NewOpener(view.OpenerConfig{Store: own, Memory: c.cfg.Memory, RunFileBytes: c.cfg.RunFileBytes})
 	var names []filename.Name
 	for _, s := range unflushed {
 		names = append(names, filename.New(filename.Journal, s.File))
@@ -111,7 +111,7 @@ func (f *frozen) hold() {
 		}
 	}
 	for _, s := range f.unflushed {
-		f.fs.End(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset)
+		f.fs.End(f.cfg.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
 }
 
@@ -161,11 +161,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 
 // source returns the store with a layout.
 func (c *Copies) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
-	super := c.log.Super()
-	s = checkpoint.Fileset{
-		FS: c.cfg.FS, Dir: c.cfg.Dir, ValueDir: c.cfg.ValueDir, UUID: super.UUID, Ring: c.cfg.Ring, Seed: super.Seed, Created: super.Created,
-		Layout: l, Milli: milli,
-	}
+	s = checkpoint.Fileset{Store: c.cfg.Store, Created: c.log.Super().Created, Layout: l, Milli: milli}
 	if s.Ring != nil {
 		s.Keys, err = keyring.Load(c.cfg.FS, c.cfg.Dir, s.UUID)
 	}

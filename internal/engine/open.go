@@ -123,7 +123,7 @@ func (e *Engine) follow() error {
 		keys = cfg.Keyring.During
 	}
 	e.Copies.follower = follow.New(follow.Config{
-		Keys: keys, Log: e.log, Files: e.files, Views: e.views, Seed: cfg.Seed, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
+		Keys: keys, Log: e.log, Files: e.files, Views: e.views, Store: cfg.Store, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
 		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: e.files.Open},
 	})
 	if _, err := e.Copies.follower.Refresh(context.Background()); err != nil {

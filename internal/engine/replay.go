@@ -62,7 +62,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 
 // sealReplayed begins another memtable for a segment if the last one is full.
 func (w *writer) sealReplayed(v *view.View, next entry.FileNum) error {
-	info, err := w.cfg.FS.Stat(w.files.Path(filename.New(filename.Journal, next)))
+	info, err := w.cfg.FS.Stat(w.cfg.Path(filename.New(filename.Journal, next)))
 	if err != nil {
 		return err
 	}

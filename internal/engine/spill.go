@@ -66,8 +66,8 @@ type Spills struct {
 // New returns an empty Spill.
 func (s *Spills) New() *Spill {
 	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(), Spill: spill.New(spill.Config{
-		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
-		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+		Store: s.cfg.Store, NextNum: s.files.Next,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory),
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}

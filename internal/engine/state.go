@@ -36,7 +36,7 @@ func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
 	}
 	st.views = view.NewSet(sets, log.Layout())
 	st.files = view.NewOpener(view.OpenerConfig{
-		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, Seed: cfg.Seed, NoMap: cfg.NoMap, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
+		Store: cfg.Store, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
 		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
 	})
 	st.life = newLifetime(st.views, cfg.OnFailure)

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -38,7 +39,7 @@ var testUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 func newStore(t testing.TB, fs vfs.FS, change func(*store)) *store {
 	t.Helper()
 	s := &store{t: t, fs: fs, clock: 1000, cfg: Config{
-		Dir: "/s", ValueDir: "/s", MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 1 << 20,
+		Store: filename.Store{Dir: "/s", ValueDir: "/s"}, MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 1 << 20,
 		IdleAfter: time.Hour,
 	}}
 	if change != nil {

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -15,24 +14,17 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
 // OpenerConfig is what an Opener needs.
 type OpenerConfig struct {
-	FS           vfs.FS
-	Dir          string
-	ValueDir     string
-	UUID         [16]byte
-	Ring         *crypt.Ring // nil: the store is plain
-	Seed         uint64      // of the key hash
-	NoMap        bool        // read files without mapping them
-	Follow       bool        // another process writes the files: those of the journal may go on growing
-	VerifyReads  bool        // verify what is mapped each time that it is read
-	OpenFiles    int         // file descriptors, at most; 0 = no limit
-	CacheBytes   int64       // size of the cache of run chunks that are not mapped; 0 = a default
-	Memory       int64       // bytes that all parts of the store may take; 0 = no bound
-	RunFileBytes int64       // bytes at which a file of a run ends
+	filename.Store
+	Follow       bool  // another process writes the files: those of the journal may go on growing
+	VerifyReads  bool  // verify what is mapped each time that it is read
+	OpenFiles    int   // file descriptors, at most; 0 = no limit
+	CacheBytes   int64 // size of the cache of run chunks that are not mapped; 0 = a default
+	Memory       int64 // bytes that all parts of the store may take; 0 = no bound
+	RunFileBytes int64 // bytes at which a file of a run ends
 }
 
 // Opener numbers, opens and removes the files of a store. The runs and segments that it opens close
@@ -78,9 +70,6 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 // Last is the last file number given out.
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
-// Path returns the path of a file of the store.
-func (f *Opener) Path(name filename.Name) string { return name.In(f.cfg.Dir, f.cfg.ValueDir) }
-
 // List returns the names of the store's own files.
 func (f *Opener) List() ([]filename.Name, error) {
 	var names []filename.Name
@@ -110,7 +99,7 @@ func (f *Opener) Bytes() (n int64) {
 		return 0
 	}
 	for _, name := range names {
-		if info, err := f.cfg.FS.Stat(f.Path(name)); err == nil { // or it has gone meanwhile
+		if info, err := f.cfg.FS.Stat(f.cfg.Path(name)); err == nil { // or it has gone meanwhile
 			n += info.Size
 		}
 	}
@@ -136,7 +125,7 @@ func (f *Opener) Free() int64 {
 
 // Remove removes a file that the manifest no longer names. If it fails, the
 // next Open tries again.
-func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.Path(name))) }
+func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.cfg.Path(name))) }
 
 // released counts failures to close or remove a file. The store stays correct after them.
 func (f *Opener) released(err error) {

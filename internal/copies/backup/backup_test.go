@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -38,11 +39,11 @@ func must[T any](v T, err error) func(testing.TB) T {
 // value of each of these lengths.
 func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Fileset {
 	t.Helper()
-	s := checkpoint.Fileset{FS: vfs.NewMem(), Dir: "/store", ValueDir: "/store", UUID: [16]byte{1, 2, 3}, Seed: 7, Created: 1_700_000_000_000, Milli: 1_700_000_000_001}
+	s := checkpoint.Fileset{Store: filename.Store{FS: vfs.NewMem(), Dir: "/store", ValueDir: "/store", UUID: [16]byte{1, 2, 3}, Seed: 7}, Created: 1_700_000_000_000, Milli: 1_700_000_000_001}
 	if err := s.FS.MkdirAll(s.Dir); err != nil {
 		t.Fatal(err)
 	}
-	open := view.NewOpener(view.OpenerConfig{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, RunFileBytes: 1 << 20})
+	open := view.NewOpener(view.OpenerConfig{Store: s.Store, RunFileBytes: 1 << 20})
 	values, keys := must(open.NewValueWriter())(t), open.NewRunWriter(true, nil, nil)
 	var total uint64
 	for i, n := range lengths {

@@ -43,7 +43,7 @@ func (s *sender) describe(l layout.File) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
 	}
-	file, err := s.FS.Open(s.verify.Files.Path(l.Name))
+	file, err := s.FS.Open(s.Path(l.Name))
 	if err != nil {
 		return f, view.MissingFile(err, "a file that the manifest names")
 	}

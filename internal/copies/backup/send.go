@@ -76,7 +76,7 @@ func (s *sender) begin(f *planned) error {
 
 // content verifies a file and sends it.
 func (s *sender) content(f *planned) (err error) {
-	path := s.verify.Files.Path(f.Name)
+	path := s.Path(f.Name)
 	defer s.steady.Forget(path)
 	if s.file, err = s.steady.Open(path); err != nil {
 		return err

@@ -21,9 +21,9 @@ const openFiles = 64
 
 // NewVerifier returns a Verifier that reads by FS.Open and ReadAt only.
 func NewVerifier(s Fileset) *Verifier {
-	return &Verifier{layout: s.Layout, Files: view.NewOpener(view.OpenerConfig{
-		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
-	})}
+	store := s.Store
+	store.NoMap = true
+	return &Verifier{layout: s.Layout, Files: view.NewOpener(view.OpenerConfig{Store: store, OpenFiles: openFiles})}
 }
 
 // Open opens all files and closes them again, to find what Open of the store would refuse.

@@ -32,11 +32,11 @@ import (
 
 // Config is what a Follower needs.
 type Config struct {
+	filename.Store
 	Log        *manifest.Log // read-only
 	Files      *view.Opener
 	Views      *view.Set
 	Journal    journal.ReplayConfig // where the journal is
-	Seed       uint64               // of the key hash
 	TableBytes int                  // of a memtable
 	Memory     int64                // bytes that memtables may take; 0 = no bound
 	Policy     policy.Options
@@ -275,7 +275,7 @@ func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
 	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
 		return true, nil
 	}
-	info, err := f.c.Journal.FS.Stat(f.c.Files.Path(filename.New(filename.Journal, num)))
+	info, err := f.c.Journal.FS.Stat(f.c.Path(filename.New(filename.Journal, num)))
 	return t.Bytes()+info.Size >= memtable.MaxBytes, err
 }
 

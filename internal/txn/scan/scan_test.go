@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/txn/commit"
@@ -40,7 +41,7 @@ func newStore(t testing.TB) *store {
 	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{Seed: testSeed, Created: 1})
 	must(t, err)
 	e, _, err := engine.Open(engine.Config{
-		FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
+		Store: filename.Store{FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 8 << 20, IdleAfter: time.Hour,
 		Exclusive: func(_ context.Context, fn func() error) error { return fn() },
 	}, log)
