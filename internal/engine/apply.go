@@ -44,7 +44,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c change) (err er
 	st.applying.Lock()
 	defer st.applying.Unlock()
 	layout := st.views.Current().Layout
-	err = st.complete(edit, layout, out, &added, c)
+	err = st.completeEdit(edit, layout, out, &added, c)
 	if err == nil {
 		err = layout.DropUnreferenced(edit)
 	}
@@ -54,7 +54,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c change) (err er
 		return err
 	}
 	// Set before the run is installed, because readers of the estimate take no lock.
-	older := st.below(c.runs)
+	older := st.runsBelow(c.runs)
 	for _, r := range added.runs {
 		r.WeighRanges(older)
 	}
@@ -92,9 +92,9 @@ func (st *state) tellObservers(c *change) {
 	}
 }
 
-// below returns the runs that are older than the inputs of a compaction. A flush has no
+// runsBelow returns the runs that are older than the inputs of a compaction. A flush has no
 // inputs: all runs are older.
-func (st *state) below(inputs []*view.Run) []*view.Run {
+func (st *state) runsBelow(inputs []*view.Run) []*view.Run {
 	runs := st.views.Current().Runs
 	if len(inputs) == 0 {
 		return runs
@@ -102,9 +102,9 @@ func (st *state) below(inputs []*view.Run) []*view.Run {
 	return runs[slices.Index(runs, inputs[len(inputs)-1])+1:]
 }
 
-// complete sets what every edit records: garbage, versions, times, the next file number, and
+// completeEdit sets what every edit records: garbage, versions, times, the next file number, and
 // how far the journal is durable.
-func (st *state) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
+func (st *state) completeEdit(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
 	describeOutputs(edit, l, out)
 	if edit.Dead, err = added.deadRecords(st.views.Current(), edit, l, out, c.unread, c.since); err != nil {
 		return err

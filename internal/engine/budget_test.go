@@ -121,7 +121,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	s.must(s.commit(false, delRange(key(500), key(3000))))
 	near("beside these", 3000*spaceValue)
 	s.flush()
-	s.must(s.engine.Work.compactor.run(context.Background(), true))
+	s.must(s.engine.Work.compactor.compactPlanned(context.Background(), true))
 	layout := s.engine.views.Current().Layout
 	live := uint64(0)
 	for _, seg := range layout.Segments() {
@@ -164,7 +164,7 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	part, release := hold.Narrow(func(part *view.View) {
 		part.Tables, part.Segments = nil, part.Segments.Without(part.Unmoved())
 	})
-	if did, err := s.engine.Work.collector.all(context.Background(), onRequest); !did || err != nil {
+	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest); !did || err != nil {
 		t.Fatalf("collected %v, %v", did, err)
 	}
 	s.noLeftovers(mem)
@@ -255,7 +255,7 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	at := func(excess uint64, writer bool) {
 		space := policy.Garbage{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
 		s.engine.budget.measured.Store(&measured{space, s.engine.budget.older.Load()})
-		s.engine.Commits.throttle.look(writer)
+		s.engine.Commits.throttle.update(writer)
 	}
 	for range 3 {
 		at(90, true)
@@ -299,7 +299,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					s.close() // what its run hides is not known any more
 					s.mustOpen()
 				}
-				s.must(s.engine.Work.compactor.run(context.Background(), false))
+				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("k%05d", i)
@@ -315,7 +315,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					t.Errorf("the base was written %d times for what is kept", bases)
 				}
 				s.clock += 2 * age.Milliseconds()
-				s.must(s.engine.Work.compactor.run(context.Background(), false))
+				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
 			}
 			if bases != 1 {
 				t.Errorf("the base was written %d times for most keys", bases)

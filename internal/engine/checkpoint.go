@@ -62,11 +62,11 @@ func (c *Copies) copied(ctx context.Context, fn func(ctx context.Context, s chec
 func (c *Copies) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
 	take := c.freeze
 	if !c.cfg.ReadOnly {
-		if err := c.copying.begin(ctx); err != nil {
+		if err := c.copying.beginCopy(ctx); err != nil {
 			return err
 		}
 		defer c.tasks.kick() // tryFinish may wait for the end of this copy
-		defer c.copying.end()
+		defer c.copying.endCopy()
 		take = c.cut
 	}
 	s, release, err := take(ctx)
@@ -83,14 +83,14 @@ func (c *Copies) still(ctx context.Context, fn func(ctx context.Context, s check
 func (c *Copies) cut(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	for {
 		k := new(cut)
-		if err := c.cfg.Exclusive(ctx, func() error { return c.cuts.begin(k) }); err != nil {
+		if err := c.cfg.Exclusive(ctx, func() error { return c.cuts.beginCut(k) }); err != nil {
 			return s, nil, err
 		}
-		if err = c.work.await(ctx, func(*view.View) bool { return c.cuts.made(k) }); err == nil {
+		if err = c.work.awaitView(ctx, func(*view.View) bool { return c.cuts.isMade(k) }); err == nil {
 			err = k.err
 		}
 		if err != nil {
-			c.cuts.giveUp(k)
+			c.cuts.giveUpCut(k)
 			return s, nil, err
 		}
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)

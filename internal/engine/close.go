@@ -14,7 +14,7 @@ func (e *Engine) Close() error {
 	if !e.views.Close() {
 		return nil
 	}
-	e.life.end() // Compact, Reclaim and others do their work on the goroutine of their caller
+	e.life.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
 	err := e.cfg.Jobs.Close(context.Background())
 	e.Work.compactor.turn.Always()
 	defer e.Work.compactor.turn.Leave()
@@ -22,7 +22,7 @@ func (e *Engine) Close() error {
 	defer e.Work.collector.turn.Leave()
 	e.Work.searcher.mu.Lock() // CatchUp may be searching; taken last, as an installation may wait for it
 	defer e.Work.searcher.mu.Unlock()
-	e.Commits.throttle.end()
+	e.Commits.throttle.endAtClose()
 	if e.Copies.follower != nil {
 		e.Copies.follower.Close()
 	}

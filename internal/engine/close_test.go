@@ -155,7 +155,7 @@ func TestFlushIsNotKeptBusyByWriters(t *testing.T) {
 		synctest.Wait()
 		s.must(s.commit(false, set("a", []byte("2"))))
 		s.must(s.commit(false, set("a", []byte("3"))))
-		did, err := s.engine.Work.flusher.oldest(context.Background())
+		did, err := s.engine.Work.flusher.flushOldest(context.Background())
 		if !did || err != nil {
 			t.Fatal(did, err)
 		}
@@ -291,7 +291,7 @@ func TestDiskSpaceIsSurveyedAfterClose(t *testing.T) {
 	s.must(s.commit(false, set("a", bulk("v", 1000))))
 	mem.SetCapacity(mem.Used() + 100<<10)
 	s.close()
-	s.engine.Work.disk.survey()
+	s.engine.Work.disk.surveySpace()
 	if !s.engine.Work.disk.refusing.Load() {
 		t.Error("sets are not refused")
 	}

@@ -50,11 +50,11 @@ func (c *clustering) run(ctx context.Context) (again bool) {
 		return false
 	}
 	defer c.compactor.turn.Leave()
-	plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, c.jumped.Load() }).Compaction
+	plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, c.jumped.Load() }).Compaction
 	if plan == nil || len(plan.Cluster) == 0 || c.life.failed() != nil || c.failed.Load() {
 		return false
 	}
-	err := c.compactor.compact(ctx, plan, c.move)
+	err := c.compactor.carryOut(ctx, plan, c.move)
 	c.pay(plan.Price)
 	var damage *compact.Damaged
 	switch {

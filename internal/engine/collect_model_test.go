@@ -206,7 +206,7 @@ func (g *gauntlet) mergeSome() {
 		if g.rng.IntN(3) == 0 {
 			plan.Cluster = g.someSegments()
 		}
-		err := g.engine.Work.compactor.compact(context.Background(), plan, g.engine.Work.Clustering.move)
+		err := g.engine.Work.compactor.carryOut(context.Background(), plan, g.engine.Work.Clustering.move)
 		if len(plan.Cluster) > 0 && errors.Is(err, errWritersAreBack) {
 			return
 		}
@@ -231,7 +231,7 @@ func (g *gauntlet) someSegments() (nums []entry.FileNum) {
 func (g *gauntlet) collectNow() (did bool) {
 	g.during("collect", func() {
 		var err error
-		did, err = g.engine.Work.collector.all(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
+		did, err = g.engine.Work.collector.collectPlanned(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
 		g.must(err)
 	})
 	if did {
@@ -267,7 +267,7 @@ func (g *gauntlet) step() {
 	case n < 31:
 		g.collectNow()
 	case n < 32:
-		g.during("flush", func() { _, err := g.engine.Work.compactor.heal(context.Background()); g.must(err) })
+		g.during("flush", func() { _, err := g.engine.Work.compactor.rewritePointers(context.Background()); g.must(err) })
 	case n < 34:
 		g.pins = append(g.pins, g.pin(0))
 	case n < 35:
@@ -379,7 +379,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.must(err)
 	p.Release()
 	damage(t, mem, s.engine.cfg.Path(nameOf(first)), int64(e.Handle.Offset)+500)
-	did, err := s.engine.Work.collector.all(context.Background(), atIdle)
+	did, err := s.engine.Work.collector.collectPlanned(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)
 	}
@@ -397,7 +397,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 	}
 	p.Release()
-	if did, err := s.engine.Work.collector.all(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
+	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
 		t.Errorf("tried again: %v, %v", did, err)
 	}
 	s.close()

@@ -26,7 +26,7 @@ import (
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
 // that edit and ends after it reports handles of a victim as dead; its own edit translates
-// them to the target (outputs.Deaths). So no record is both needed and dead. A collection
+// them to the target (outputs.deadRecords). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	*state
@@ -36,9 +36,9 @@ type collector struct {
 	turn jobs.Turn // of collections
 }
 
-// run collects what is worth it while clients may be busy.
-func (c *collector) run(ctx context.Context) error {
-	_, err := c.all(ctx, whileBusy)
+// collectBusy collects what is worth it while clients may be busy.
+func (c *collector) collectBusy(ctx context.Context) error {
+	_, err := c.collectPlanned(ctx, whileBusy)
 	return err
 }
 
@@ -51,16 +51,16 @@ const (
 	onRequest
 )
 
-// all collects until nothing more is worth it, and reports whether it has collected anything.
-// After an error the store is as it was before that collection, background work goes on, and
-// the collection is tried again after the next change.
-func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
+// collectPlanned collects until nothing more is worth it, and reports whether it has collected
+// anything. After an error the store is as it was before that collection, background work goes on,
+// and the collection is tried again after the next change.
+func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, err error) {
 	if err := c.turn.Take(ctx); err != nil {
 		return false, err
 	}
 	defer c.turn.Leave()
 	for {
-		found, err := c.next(ctx, o)
+		found, err := c.collectNext(ctx, o)
 		if !found {
 			return did, err
 		}
@@ -78,16 +78,16 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 	}
 }
 
-// next does the next collection, and reports whether there was one to do.
-func (c *collector) next(ctx context.Context, o occasion) (found bool, err error) {
-	defer c.keys.end(c.keys.begin())
+// collectNext does the next collection, and reports whether there was one to do.
+func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, err error) {
+	defer c.keys.endWork(c.keys.beginWork())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return false, err
 	}
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
-	plan := c.planner.decide(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
 	if plan == nil || c.life.failed() != nil {
 		hold.Release()
 		return false, nil
@@ -109,7 +109,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	// garbage, and sets may not use its disk space.
 	c.budget.copying.Store(int64(plan.Bytes))
 	defer c.budget.copying.Store(0)
-	defer c.planner.disk.promise(int64(plan.Bytes))()
+	defer c.planner.disk.promiseBytes(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
@@ -150,7 +150,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
-		if err := c.yield(ctx); quiet || err != nil {
+		if err := c.yieldToFlush(ctx); quiet || err != nil {
 			return err
 		}
 		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
@@ -161,8 +161,8 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 	}
 }
 
-// yield lets a flush go first, for some time.
-func (c *collector) yield(ctx context.Context) error {
+// yieldToFlush lets a flush go first, for some time.
+func (c *collector) yieldToFlush(ctx context.Context) error {
 	v, changed := c.views.Await()
 	switch {
 	case c.views.Closed():

@@ -51,7 +51,7 @@ func TestReserveIsForDeletes(t *testing.T) {
 	sets, deletes := payloadOf(set("a", []byte("1"))), payloadOf(del("a"), del("b"))
 	pass(sets, "a set, with all the space there is", nil)
 	mem.SetCapacity(mem.Used() + policy.ReserveSlackBytes - 8192)
-	s.engine.Work.disk.survey()
+	s.engine.Work.disk.surveySpace()
 	pass(deletes, "deletes", nil)
 	pass(sets, "a set", errs.ErrNoSpace)
 	pass(payloadOf(del("b"), set("a", nil)), "a set beside a delete", errs.ErrNoSpace)
@@ -104,7 +104,7 @@ func TestNoRoomAtEveryWriteOfWork(t *testing.T) {
 		faults.Inject(full)
 		var failed error
 		for range 5 { // each try meets a few of the failures
-			err := s.engine.Work.flusher.run(context.Background())
+			err := s.engine.Work.flusher.flushSealed(context.Background())
 			if err == nil {
 				_, err = s.engine.Work.Reclaim(context.Background())
 			}

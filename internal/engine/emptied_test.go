@@ -183,7 +183,7 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 			case n == 8:
 				s.seal()
 			case n == 9:
-				s.must(s.engine.Work.compactor.run(context.Background(), rng.IntN(2) == 0))
+				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), rng.IntN(2) == 0))
 			case n == 10:
 				pins = append(pins, s.pin(0))
 			case n == 11 && len(pins) > 0:
@@ -472,7 +472,7 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.engine.Work.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.engine.views.Current().Layout.Runs()[0].ID}, Reason: "test"}, nil))
+			s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.engine.views.Current().Layout.Runs()[0].ID}, Reason: "test"}, nil))
 			s.must(s.engine.Work.searcher.run(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
@@ -506,7 +506,7 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 		for _, r := range s.engine.views.Current().Layout.Runs() {
 			ids = append(ids, r.ID)
 		}
-		s.must(s.engine.Work.compactor.compact(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
+		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
 		return s.engine.views.Current().Runs[0]
 	}
 	for range 2 { // of one run, too

@@ -92,12 +92,12 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	work.Clustering = &clustering{state: st, planner: planner, compactor: work.compactor}
 	copies := &Copies{state: st, work: work, cuts: &cuts{state: st, writer: writer}, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	st.observe(copies.cuts.flushed) // before anybody can commit more
+	st.observe(copies.cuts.pinFlushed) // before anybody can commit more
 	st.observe(func(*change) { st.views.Wake() })
 	st.observe(searcher.applied)
-	st.observe(func(*change) { throttle.look(false) })
+	st.observe(func(*change) { throttle.update(false) })
 	st.observe(func(*change) { st.tasks.kick() })
-	st.observe(func(*change) { expiry.await() }) // a keyspace may retain less now
+	st.observe(func(*change) { expiry.setAlarm() }) // a keyspace may retain less now
 	st.observe(func(*change) { longReaders.Look() })
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
@@ -110,9 +110,9 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 // makeTasks makes the tasks.
 func (e *Engine) makeTasks() {
 	pool, t, w := e.cfg.Jobs, &e.tasks, e.Work
-	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.run)
-	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.run(ctx, false) })
-	t.collect = pool.Task(jobs.Cleanup, "collect", w.collector.run)
+	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.flushSealed)
+	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.compactPlanned(ctx, false) })
+	t.collect = pool.Task(jobs.Cleanup, "collect", w.collector.collectBusy)
 	t.search = pool.Task(jobs.Brief, "search", w.searcher.run)
 	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
 	if e.cfg.Keyring != nil {
@@ -122,14 +122,14 @@ func (e *Engine) makeTasks() {
 	t.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", w.idle), e.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.End(); return nil })
 	e.files.Open.Bits.EndBy(pool.Alarm(forget))
-	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.run))
+	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.verifyDue))
 	t.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", w.expire))
 }
 
 // Start lets background work begin. Call it when Config.Exclusive can be called.
 func (e *Engine) Start() {
 	w := e.Work
-	w.disk.survey()
+	w.disk.surveySpace()
 	if w.searcher.emptied.Published(&e.views.Current().Known); w.searcher.behind() { // after a replay
 		e.tasks.search.Kick()
 	}
@@ -137,7 +137,7 @@ func (e *Engine) Start() {
 		e.tasks.seal.Kick()
 	}
 	e.tasks.kick()
-	w.expiry.await()
+	w.expiry.setAlarm()
 	e.scrubber.start()
 }
 
@@ -158,7 +158,7 @@ func (e *Engine) Metrics() (m Metrics) {
 		m.OpenFiles += journal.Open()
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
-	m.ExpiryWait = e.Work.expiry.wait()
+	m.ExpiryWait = e.Work.expiry.timeLeft()
 	hold, err := e.views.Acquire(0)
 	if err != nil {
 		return m

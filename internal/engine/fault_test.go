@@ -34,7 +34,7 @@ func TestEveryFailureOfWorkIsSurvived(t *testing.T) {
 		}
 		s.seal()
 		faults.Inject(faultfs.Fault{Nth: n, Err: errDisk})
-		flushed := s.engine.Work.flusher.run(context.Background())
+		flushed := s.engine.Work.flusher.flushSealed(context.Background())
 		merged := error(nil)
 		if flushed == nil {
 			merged = s.engine.Work.Compact(context.Background())

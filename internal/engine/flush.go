@@ -25,13 +25,13 @@ type flusher struct {
 	turn jobs.Turn // of one flush after the other
 }
 
-// run flushes all sealed memtables.
-func (f *flusher) run(ctx context.Context) error {
+// flushSealed flushes all sealed memtables.
+func (f *flusher) flushSealed(ctx context.Context) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer f.turn.Leave()
-	if err := f.sealedLocked(ctx); err != nil {
+	if err := f.flushSealedLocked(ctx); err != nil {
 		return err
 	}
 	// Sync sealed journal segments here, even if nothing was flushed: otherwise the next
@@ -39,11 +39,11 @@ func (f *flusher) run(ctx context.Context) error {
 	return f.unflushed.journal.SyncSealed()
 }
 
-// sealedLocked flushes all sealed memtables, oldest first.
-func (f *flusher) sealedLocked(ctx context.Context) error {
+// flushSealedLocked flushes all sealed memtables, oldest first.
+func (f *flusher) flushSealedLocked(ctx context.Context) error {
 	attempt := f.life.flushing.Add(1)
 	for {
-		did, err := f.oldest(ctx)
+		did, err := f.flushOldest(ctx)
 		if err != nil {
 			if failure.Passes(err) {
 				f.life.flushFailed(attempt, err)
@@ -58,23 +58,23 @@ func (f *flusher) sealedLocked(ctx context.Context) error {
 	}
 }
 
-// oldest writes the oldest sealed memtable into a run, and reports whether there was one.
-func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
-	did, err = f.flush(ctx, f.disk.roomForValues())
+// flushOldest writes the oldest sealed memtable into a run, and reports whether there was one.
+func (f *flusher) flushOldest(ctx context.Context) (did bool, err error) {
+	did, err = f.flushTable(ctx, f.disk.roomForValues())
 	if failure.IsFull(err) {
 		// A file system may have less room than it says: flush without moving values.
-		return f.flush(ctx, 0)
+		return f.flushTable(ctx, 0)
 	}
 	return did, err
 }
 
-// flush writes the oldest sealed memtable into a run, and reports whether there was one. It also
-// decides about the memtable's journal segments, as their handles are being written anyway. A
-// segment of mostly live values is kept as it is, and is a value segment from then on. The
-// values of the other segments move, in key order, to a new value segment, and their files are
-// free. If these values take more than room bytes, all segments with live values are kept, and
-// collections free them later, one by one.
-func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
+// flushTable writes the oldest sealed memtable into a run, and reports whether there was one. It
+// also decides about the memtable's journal segments, as their handles are being written anyway. A
+// segment of mostly live values is kept as it is, and is a value segment from then on. The values
+// of the other segments move, in key order, to a new value segment, and their files are free. If
+// these values take more than room bytes, all segments with live values are kept, and collections
+// free them later, one by one.
+func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err error) {
 	hold, err := f.views.Hold()
 	if err != nil {
 		return false, err
@@ -131,14 +131,14 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	return true, nil
 }
 
-// all flushes all sealed memtables, for a commit that needs them in runs. An error that is not
-// ErrStopped passes: the commit may be tried again.
-func (f *flusher) all(ctx context.Context) error {
+// flushForCommit flushes all sealed memtables, for a commit that needs them in runs. An error that
+// is not ErrStopped passes: the commit may be tried again.
+func (f *flusher) flushForCommit(ctx context.Context) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer f.turn.Leave()
-	err := f.sealedLocked(ctx)
+	err := f.flushSealedLocked(ctx)
 	if err != nil && !failure.Passes(err) {
 		return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 	}

@@ -58,7 +58,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 		first.Explain(err)
 		return nil, rec, unreachable(rec.Manifest.Damage, err)
 	}
-	result, err := e.Work.writer.replay(layout, first, &rec)
+	result, err := e.Work.writer.replayJournal(layout, first, &rec)
 	if err != nil {
 		return nil, rec, err
 	}

@@ -11,9 +11,9 @@ type planner struct {
 	disk *diskSpace
 }
 
-// decide returns the plan for a View. ask, unless nil, adds to the state why the plan is
+// planWork returns the plan for a View. ask, unless nil, adds to the state why the plan is
 // asked for, for instance that the store is idle.
-func (p *planner) decide(v *view.View, ask func(*policy.State)) policy.Plan {
+func (p *planner) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
 	s := stateOf(v, &p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
 	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.refusing.Load(), v.Dropped()
 	if ask != nil {

@@ -188,7 +188,7 @@ func (w *wanderer) step() {
 		w.steps = append(w.steps, "flush one")
 		tables := w.engine.views.Current().Tables
 		newest := tables[len(tables)-1].MaxVersion()
-		did, err := w.engine.Work.flusher.oldest(ctx)
+		did, err := w.engine.Work.flusher.flushOldest(ctx)
 		w.must(err)
 		if did {
 			w.synced = max(w.synced, newest)
@@ -247,7 +247,7 @@ func (w *wanderer) rest() {
 		it.Close()
 		p.Release()
 		left, set := w.engine.tasks.expiry.Left()
-		due := w.engine.Work.expiry.due(true) // also for what was replaced within a transaction
+		due := w.engine.Work.expiry.nextDue(true) // also for what was replaced within a transaction
 		wait := time.Duration(int64(due)-w.clock) * time.Millisecond
 		if set != (due != 0) || expires && !set || left > max(wait, policy.ExpiryLeastWait) {
 			w.t.Fatalf("something expires: %v, due in %v, but the alarm is set: %v, and rings in %v\nafter %v", expires, wait, set, left, w.steps)
@@ -269,7 +269,7 @@ func (w *wanderer) workAtRest() {
 			w.must(err)
 			worked = ok
 		}
-		if w.engine.Work.expiry.idle() && (w.engine.Work.expiry.due(true) == 0 || w.engine.Work.expiry.due(true) > uint64(w.clock)) {
+		if w.engine.Work.expiry.isIdle() && (w.engine.Work.expiry.nextDue(true) == 0 || w.engine.Work.expiry.nextDue(true) > uint64(w.clock)) {
 			return
 		}
 	}
@@ -289,7 +289,7 @@ func (w *wanderer) mergeSome() {
 		ids = append(ids, r.ID)
 	}
 	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
-	w.must(w.engine.Work.compactor.compact(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
+	w.must(w.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
 }
 
 func (w *wanderer) releaseAll() {

@@ -10,10 +10,10 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// replay reads the journal into memtables. A memtable ends where a journal segment ends, if the
-// leader would have sealed it before the next segment. One segment always fits, as the leader
+// replayJournal reads the journal into memtables. A memtable ends where a journal segment ends, if
+// the leader would have sealed it before the next segment. One segment always fits, as the leader
 // had all of it in one memtable.
-func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
+func (w *writer) replayJournal(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum
 	damaged := rec.Manifest.Damage != nil
@@ -37,7 +37,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
 		records := h.Walk(payload, pos.Offset)
-		return w.add(v.Active(), pos.Segment, &records, 0)
+		return w.addRecords(v.Active(), pos.Segment, &records, 0)
 	})
 	if err != nil {
 		return result, err
@@ -66,7 +66,7 @@ func (w *writer) sealReplayed(v *view.View, next entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	if !v.Active().Empty() && w.full(v.Active(), info.Size) {
+	if !v.Active().Empty() && w.isFull(v.Active(), info.Size) {
 		v.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, v.Tables...)
 		w.journalBytes = 0
 	}

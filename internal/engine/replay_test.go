@@ -54,7 +54,7 @@ func TestMemtableIsSealedBeforeItIsFull(t *testing.T) {
 	s.must(s.commit(false, set("k", bulk("v", 1000))))
 	m := s.engine.views.Current().Active()
 	for n, want := range map[int64]bool{0: false, 1 << 30: false, memtable.MaxBytes - m.Bytes() - 1: false, memtable.MaxBytes - m.Bytes(): true, 1 << 40: true} {
-		if s.engine.Work.writer.full(m, n) != want {
+		if s.engine.Work.writer.isFull(m, n) != want {
 			t.Errorf("a memtable of %d bytes is full before %d more: %v", m.Bytes(), n, !want)
 		}
 	}

@@ -29,12 +29,12 @@ func (w *Worker) Flush(ctx context.Context) error {
 	if err != nil || last == nil {
 		return err
 	}
-	return w.await(ctx, func(v *view.View) bool { return !slices.Contains(v.Tables, last) })
+	return w.awaitView(ctx, func(v *view.View) bool { return !slices.Contains(v.Tables, last) })
 }
 
-// await waits until done returns true for the current View. It returns an error if background
+// awaitView waits until done returns true for the current View. It returns an error if background
 // work has failed, a flush that began later has failed for now, or ctx has ended.
-func (w *Worker) await(ctx context.Context, done func(v *view.View) bool) error {
+func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) error {
 	began := w.life.flushing.Load()
 	for {
 		v, changed := w.views.Await()
@@ -59,13 +59,13 @@ func (w *Worker) await(ctx context.Context, done func(v *view.View) bool) error 
 }
 
 // Compact flushes, then compacts all runs into one, and returns when that is done.
-func (w *Worker) Compact(ctx context.Context) error { return w.life.work(ctx, w.compact) }
+func (w *Worker) Compact(ctx context.Context) error { return w.life.do(ctx, w.compact) }
 
 func (w *Worker) compact(ctx context.Context) error {
 	if err := w.Flush(ctx); err != nil {
 		return err
 	}
-	return w.compactor.all(ctx)
+	return w.compactor.compactAll(ctx)
 }
 
 // Reclaim frees the disk space of what no reader can see any more: it flushes, compacts all
@@ -73,7 +73,7 @@ func (w *Worker) compact(ctx context.Context) error {
 // bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
 // with the next one; if that has freed space, it begins again.
 func (w *Worker) Reclaim(ctx context.Context) (freed int64, err error) {
-	err = w.life.work(ctx, func(ctx context.Context) error {
+	err = w.life.do(ctx, func(ctx context.Context) error {
 		freed, err = w.reclaim(ctx)
 		return err
 	})
@@ -97,11 +97,11 @@ func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
 			break
 		}
 	}
-	if waiting := w.pass(ctx); waiting != nil {
+	if waiting := w.awaitWork(ctx); waiting != nil {
 		return 0, waiting
 	}
 	w.views.Reclaim()
-	w.disk.survey()
+	w.disk.surveySpace()
 	after, closed := w.fileBytes()
 	if closed != nil {
 		return 0, closed
@@ -113,10 +113,10 @@ func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
 // anything to do.
 func (w *Worker) collectAndHeal(ctx context.Context) (did bool, err error) {
 	for again := true; again; {
-		if again, err = w.collector.all(ctx, onRequest); err != nil {
+		if again, err = w.collector.collectPlanned(ctx, onRequest); err != nil {
 			return did || again, err
 		}
-		healed, err := w.compactor.heal(ctx)
+		healed, err := w.compactor.rewritePointers(ctx)
 		again = again || healed
 		if err != nil {
 			return did || again, err
@@ -131,13 +131,13 @@ func (w *Worker) collectAndHeal(ctx context.Context) (did bool, err error) {
 
 // wasteful reports whether policy plans more work for a reclaim now.
 func (w *Worker) wasteful() bool {
-	plan := w.planner.decide(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
+	plan := w.planner.planWork(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
 	return w.life.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
-// pass waits until the background work of this moment has ended. That work holds older Views,
+// awaitWork waits until the background work of this moment has ended. That work holds older Views,
 // whose files can't be removed before.
-func (w *Worker) pass(ctx context.Context) error {
+func (w *Worker) awaitWork(ctx context.Context) error {
 	for _, work := range []jobs.Turn{w.compactor.turn, w.flusher.turn, w.collector.turn} {
 		if err := work.Take(ctx); err != nil {
 			return err

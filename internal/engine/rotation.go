@@ -42,7 +42,7 @@ func (r *Rotator) Provider() keyring.Provider {
 // Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
 // error, it may have done a part.
 func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
-	return r.life.work(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+	return r.life.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
 }
 
 func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
@@ -57,10 +57,10 @@ func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
 			return err
 		}
 	}
-	if err := r.change(ctx, o); err != nil || o.Master || !o.Rewrite {
+	if err := r.changeKeys(ctx, o); err != nil || o.Master || !o.Rewrite {
 		return err
 	}
-	return r.rewrite(ctx)
+	return r.rewriteFiles(ctx)
 }
 
 // makeRoom removes the data keys that nothing is under from a full keyring. If all are needed and
@@ -76,7 +76,7 @@ func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
 	if err != nil {
 		return err
 	}
-	return r.rewrite(ctx)
+	return r.rewriteFiles(ctx)
 }
 
 // pruneAlone removes the data keys that nothing is under. It waits until no copy is under way.
@@ -85,10 +85,10 @@ func (r *Rotator) pruneAlone(ctx context.Context) error {
 		return err
 	}
 	defer r.turn.Leave()
-	if err := r.copies.beginAlone(ctx); err != nil {
+	if err := r.copies.beginChange(ctx); err != nil {
 		return err
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	if err := r.life.stopped(); err != nil {
 		return err
 	}
@@ -101,12 +101,12 @@ func (r *Rotator) renewAndPrune(ctx context.Context) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
-	return r.prune(ctx, r.cfg.Ring.Current())
+	return r.pruneKeys(ctx, r.cfg.Ring.Current())
 }
 
-// change makes a new data key current or, for a change of the master key, wraps the existing
+// changeKeys makes a new data key current or, for a change of the master key, wraps the existing
 // data keys again.
-func (r *Rotator) change(ctx context.Context, o Rotation) error {
+func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -116,16 +116,16 @@ func (r *Rotator) change(ctx context.Context, o Rotation) error {
 		return err
 	}
 	// The provider may take long to answer. Ask it now, before copies have to wait.
-	draft, err := r.draft(ctx, o)
+	draft, err := r.draftKeys(ctx, o)
 	if err != nil {
 		return err
 	}
 	// No copy may be under way: it has the keyring of one moment, and files of a later one
 	// could be under a key that this keyring lacks.
-	if err := r.copies.beginAlone(ctx); err != nil {
+	if err := r.copies.beginChange(ctx); err != nil {
 		return err
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	id, err := r.cfg.Keyring.Write(draft)
 	if err != nil {
 		return err
@@ -152,19 +152,19 @@ func (r *Rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.cfg.Exclusive(ctx, r.work.writer.sealAny); err != nil {
 		return err
 	}
-	return r.prune(ctx, before)
+	return r.pruneKeys(ctx, before)
 }
 
-// draft asks the provider for what the change needs, and writes nothing.
-func (r *Rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error) {
+// draftKeys asks the provider for what the change needs, and writes nothing.
+func (r *Rotator) draftKeys(ctx context.Context, o Rotation) (*keyring.Draft, error) {
 	if o.Master {
 		return r.cfg.Keyring.DraftRewrap(ctx, o.Keys)
 	}
 	return r.cfg.Keyring.DraftKey(ctx, o.Keys, r.cfg.Now().UnixMilli())
 }
 
-// rewrite flushes, collects and compacts until no file is under an old key any more.
-func (r *Rotator) rewrite(ctx context.Context) error {
+// rewriteFiles flushes, collects and compacts until no file is under an old key any more.
+func (r *Rotator) rewriteFiles(ctx context.Context) error {
 	if err := r.work.Flush(ctx); err != nil {
 		return err
 	}
@@ -172,13 +172,13 @@ func (r *Rotator) rewrite(ctx context.Context) error {
 		if err := r.life.stopped(); err != nil {
 			return err
 		}
-		if _, err := r.work.collector.all(ctx, whileBusy); err != nil {
+		if _, err := r.work.collector.collectPlanned(ctx, whileBusy); err != nil {
 			return err
 		}
-		if err := r.work.compactor.run(ctx, false); err != nil {
+		if err := r.work.compactor.compactPlanned(ctx, false); err != nil {
 			return err
 		}
-		if err := r.finish(ctx); err != nil {
+		if err := r.finishRewrite(ctx); err != nil {
 			return err
 		}
 		v, changed := r.views.Await()
@@ -188,7 +188,7 @@ func (r *Rotator) rewrite(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.work.planner.decide(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.work.planner.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {
@@ -213,9 +213,9 @@ func (r *Rotator) stuck(bytes uint64) error {
 	return fmt.Errorf("%w: %d bytes of files stay under old data keys for now", why, bytes)
 }
 
-// finish ends a rewriting if no work is left: it removes the old keys and records in the
+// finishRewrite ends a rewriting if no work is left: it removes the old keys and records in the
 // layout that all is rewritten. It waits until no copy is under way.
-func (r *Rotator) finish(ctx context.Context) error {
+func (r *Rotator) finishRewrite(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
@@ -223,10 +223,10 @@ func (r *Rotator) finish(ctx context.Context) error {
 		return err
 	}
 	defer r.turn.Leave()
-	if err := r.copies.beginAlone(ctx); err != nil {
+	if err := r.copies.beginChange(ctx); err != nil {
 		return err
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	return r.finishAlone(ctx)
 }
 
@@ -240,10 +240,10 @@ func (r *Rotator) tryFinish(ctx context.Context) error {
 		return nil
 	}
 	defer r.turn.Leave()
-	if !r.copies.tryAlone() {
+	if !r.copies.tryChange() {
 		return nil
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	return r.finishAlone(ctx)
 }
 
@@ -264,7 +264,7 @@ func (r *Rotator) finishAlone(ctx context.Context) error {
 func (r *Rotator) rewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
-	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.older() {
+	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.hasOlder() {
 		return false
 	}
 	if len(v.Tables) == 1 && v.Active().Empty() {
@@ -279,19 +279,19 @@ func (r *Rotator) rewritten() bool {
 	return true
 }
 
-// prune removes the data keys that no file is under; it keeps the key with the id before. It
+// pruneKeys removes the data keys that no file is under; it keeps the key with the id before. It
 // removes none while work is under way that began under a key other than the current one:
 // that work may still write files under its key.
 //
 // No flush runs meanwhile, as prune has the flusher's turn.
-func (r *Rotator) prune(ctx context.Context, before crypt.ID) error {
+func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	if err := r.work.flusher.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer r.work.flusher.turn.Leave()
 	r.applying.Lock()
 	defer r.applying.Unlock()
-	if r.keys.older() {
+	if r.keys.hasOlder() {
 		return nil
 	}
 	l := r.views.Current().Layout

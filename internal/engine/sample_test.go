@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// In a keyspace that keeps all versions, a look passes few of a key that has many: the commits of all
-// others wait for it. One that keeps fewer is looked at in full.
+// In a keyspace that keeps all versions, a look passes few of a key that has many: the commits of
+// all others wait for it. One that keeps fewer is looked at in full.
 func TestALookPassesFewVersions(t *testing.T) {
 	key, versions := []byte("\x00k"), entry.Version(5*policy.SampleMostLooks)
 	for _, c := range []struct{ keeps, looks int }{{0, 1}, {10, 10}, {1 << 30, policy.SampleMostLooks}} {

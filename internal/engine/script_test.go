@@ -101,17 +101,17 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "flush":
 		p.store.flush()
 	case "merge":
-		return outcome(p.store.engine.Work.compactor.run(context.Background(), false))
+		return outcome(p.store.engine.Work.compactor.compactPlanned(context.Background(), false))
 	case "settle":
 		return outcome(p.store.engine.Work.idle(context.Background()))
 	case "compact":
 		p.store.flush()
 		return outcome(p.store.engine.Work.Compact(context.Background()))
 	case "collect":
-		_, err := p.store.engine.Work.collector.all(context.Background(), atIdle)
+		_, err := p.store.engine.Work.collector.collectPlanned(context.Background(), atIdle)
 		return outcome(err)
 	case "heal":
-		_, err := p.store.engine.Work.compactor.heal(context.Background())
+		_, err := p.store.engine.Work.compactor.rewritePointers(context.Background())
 		return outcome(err)
 	case "scatter":
 		p.store.engine.Work.Clustering.AddJumped(uint64(c.Int(t, "bytes", 0)))
@@ -133,7 +133,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "changed":
 		return p.changed(c)
 	case "due":
-		due := p.store.engine.Work.expiry.due(p.store.engine.Work.expiry.idle())
+		due := p.store.engine.Work.expiry.nextDue(p.store.engine.Work.expiry.isIdle())
 		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, policy.ExpiryLeastWait)
 		if left, set := p.store.engine.tasks.expiry.Left(); set != (due != 0) || left > wait {
 			t.Errorf("%s: due at %d, in %v, but alarm set: %v, rings in %v", c.Pos, due, wait, set, left)

@@ -56,12 +56,12 @@ func (s *scrubber) start() {
 	}
 }
 
-// run verifies the next piece if it is due, and sets the alarm for the one after it.
-func (s *scrubber) run(ctx context.Context) error {
+// verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
+func (s *scrubber) verifyDue(ctx context.Context) error {
 	if s.life.failed() != nil {
 		return nil
 	}
-	wait, err := s.next(ctx)
+	wait, err := s.verifyNext(ctx)
 	if err == nil {
 		s.tasks.scrub.Set(wait)
 	} else if ctx.Err() == nil {
@@ -98,8 +98,8 @@ func scrubFiles(v *view.View) (list []scrubFile) {
 	return list
 }
 
-// next verifies a piece, and returns when the next one is due.
-func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
+// verifyNext verifies a piece, and returns when the next one is due.
+func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err error) {
 	hold, err := s.views.Hold()
 	if err != nil {
 		return 0, err
@@ -133,25 +133,25 @@ func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
 		return max(scrubWait, time.Duration(left)*time.Millisecond), nil
 	}
 	if file == nil {
-		return scrubWait, s.finish(now)
+		return scrubWait, s.finishPass(now)
 	}
 	most := min(max(due-did, scrubLeast), scrubMost)
 	if s.tasks.idle.Armed() { // clients write
 		most = scrubLeast
 	}
-	return scrubWait, s.piece(ctx, file, most, now)
+	return scrubWait, s.verifyPiece(ctx, file, most, now)
 }
 
-// piece verifies the next bytes of a file: about most of them, as it ends behind a whole
+// verifyPiece verifies the next bytes of a file: about most of them, as it ends behind a whole
 // chunk or frame.
-func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
+func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
 	if s.part.num != f.num {
 		s.part = scrubbed{num: f.num}
 	}
 	before, done := s.part.bytes, true
 	switch {
 	case f.run != nil:
-		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.report)
+		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.reportDamage)
 	case f.seg.Moved != nil:
 		err = f.seg.Moved.Verify(s.files.Segments())
 		s.part.bytes = f.size
@@ -162,7 +162,7 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 	if done {
 		s.part.bytes = f.size
 	}
-	if err := view.Reported(err, s.report); err != nil {
+	if err := view.Reported(err, s.reportDamage); err != nil {
 		return err
 	}
 	s.bytes.Add(s.part.bytes - before)
@@ -176,8 +176,8 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 	return s.recordProgress(now)
 }
 
-// report passes damage on, and makes readers verify all pages again.
-func (s *scrubber) report(c *errs.Corruption) {
+// reportDamage passes damage on, and makes readers verify all pages again.
+func (s *scrubber) reportDamage(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
 	s.views.Current().Explain(c)
@@ -186,9 +186,9 @@ func (s *scrubber) report(c *errs.Corruption) {
 	}
 }
 
-// finish ends a pass with the manifest.
-func (s *scrubber) finish(now int64) error {
-	if err := view.Reported(s.log.Verify(s.report), s.report); err != nil {
+// finishPass ends a pass with the manifest.
+func (s *scrubber) finishPass(now int64) error {
+	if err := view.Reported(s.log.Verify(s.reportDamage), s.reportDamage); err != nil {
 		return err
 	}
 	s.passes.Add(1)

@@ -65,7 +65,7 @@ type Spills struct {
 
 // New returns an empty Spill.
 func (s *Spills) New() *Spill {
-	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(), Spill: spill.New(spill.Config{
+	h := &spilled{store: s, began: time.Now(), key: s.keys.beginWork(), Spill: spill.New(spill.Config{
 		Store: s.cfg.Store, NextNum: s.files.Next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory),
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
@@ -77,7 +77,7 @@ func (s *Spills) New() *Spill {
 
 // work runs fn; Close waits for it. The context of fn ends when Close begins, too.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	return s.store.life.work(ctx, fn)
+	return s.store.life.do(ctx, fn)
 }
 
 // Add is spill.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending
@@ -95,13 +95,13 @@ func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.work(ctx, func(ctx context.Context) error {
 		if s.store.work.disk.refusing.Load() {
-			if err := s.store.work.disk.admit(ctx, nil); err != nil {
+			if err := s.store.work.disk.admitPayload(ctx, nil); err != nil {
 				return err
 			}
 		}
 		before := s.Written()
 		err := fn(ctx)
-		s.store.work.disk.spend(int(s.Written() - before))
+		s.store.work.disk.countWritten(int(s.Written() - before))
 		return err
 	})
 }
@@ -320,7 +320,7 @@ func (s *spilled) flushAll() error {
 	if err := s.store.work.writer.sealAny(); err != nil {
 		return err
 	}
-	return s.store.work.flusher.all(s.store.life.closing)
+	return s.store.work.flusher.flushForCommit(s.store.life.closing)
 }
 
 // Discard removes the files, except those that Commit has added to the store. What was read of
@@ -343,7 +343,7 @@ func (s *spilled) leaked() {
 // over ends the use of the data key. It may be called more than once.
 func (s *spilled) over() {
 	if s.store.cfg.Ring != nil {
-		s.ended.Do(func() { s.store.keys.end(s.key) })
+		s.ended.Do(func() { s.store.keys.endWork(s.key) })
 		s.store.tasks.kick() // a change of keys may have waited
 	}
 }

@@ -94,7 +94,8 @@ func (s *store) open() error {
 	return nil
 }
 
-// op is one write; the value of a range delete is its upper bound. A value of at least 64 bytes has its own checksum, or any if so wanted.
+// op is one write; the value of a range delete is its upper bound. A value of at least 64 bytes has
+// its own checksum, or any if so wanted.
 type op struct {
 	key     string
 	value   []byte
@@ -175,7 +176,7 @@ func (s *store) seal() {
 func (s *store) flush() {
 	s.t.Helper()
 	s.seal()
-	s.must(s.engine.Work.flusher.run(context.Background()))
+	s.must(s.engine.Work.flusher.flushSealed(context.Background()))
 }
 
 func (s *store) close() {

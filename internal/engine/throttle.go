@@ -37,7 +37,7 @@ func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 		n = policy.ThrottleDelayBytes
 	}
 	if t.disk.refusing.Load() {
-		if err := t.disk.admit(ctx, payload); err != nil {
+		if err := t.disk.admitPayload(ctx, payload); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (t *throttle) lags(v *view.View) bool {
 }
 
 func (t *throttle) slow(ctx context.Context, n int) error {
-	t.look(true)
+	t.update(true)
 	begin, began := time.Now(), t.life.flushing.Load()
 	defer func() {
 		t.count.stalls.Add(1)
@@ -77,7 +77,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
 		if err := t.life.unflushed(); failure.IsFull(err) || err != nil && t.life.since.Load() > began {
-			return t.disk.refuse(fmt.Errorf("memory is full and can't be flushed: %w", err))
+			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
 			return err
@@ -94,9 +94,9 @@ func (t *throttle) delays(v *view.View) float64 {
 	return max(tables, runs, garbage)
 }
 
-// look finds out whether a time of throttling has begun or ended. Only a call for a writer
+// update finds out whether a time of throttling has begun or ended. Only a call for a writer
 // can begin one.
-func (t *throttle) look(writer bool) {
+func (t *throttle) update(writer bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.views.Current()
@@ -127,8 +127,8 @@ func (t *throttle) beginLocked(sealed, runs int) {
 	}
 }
 
-// end ends a time of throttling because the store closes.
-func (t *throttle) end() {
+// endAtClose ends a time of throttling because the store closes.
+func (t *throttle) endAtClose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.since.IsZero() {

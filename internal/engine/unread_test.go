@@ -124,11 +124,11 @@ func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 func TestCoveredRunsOfTargetsAreRead(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	twoCollectableRuns(s)
-	if did, err := s.engine.Work.collector.all(context.Background(), onRequest); !did || err != nil {
+	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest); !did || err != nil {
 		t.Fatalf("collected: %v, %v", did, err)
 	}
 	runs := s.engine.views.Current().Layout.Runs()
-	s.must(s.engine.Work.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
+	s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	s.must(s.engine.Work.Compact(context.Background()))
@@ -155,7 +155,7 @@ func twoCollectableRuns(s *store) {
 		}
 		s.flush()
 		runs := s.engine.views.Current().Layout.Runs()
-		s.must(s.engine.Work.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
+		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
 		if n := len(s.engine.views.Current().Layout.Runs()); n != at+1 {
 			s.t.Fatalf("%d runs", n)
 		}
@@ -179,7 +179,7 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	during = func() {
-		did, err := s.engine.Work.collector.all(context.Background(), onRequest)
+		did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest)
 		s.must(err)
 		if targets := len(s.engine.views.Current().Layout.Segments()); !did || targets != 3 {
 			t.Errorf("collected: %v, %d segments", did, targets)

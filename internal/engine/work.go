@@ -21,20 +21,20 @@ type Worker struct {
 // upper runs into the base, as far as policy finds that worth it, and collects garbage. Then
 // reads are as fast as they can be, and no work is left.
 func (w *Worker) idle(ctx context.Context) error {
-	defer w.expiry.await() // at rest, expired entries are removed sooner
+	defer w.expiry.setAlarm() // at rest, expired entries are removed sooner
 	if err := w.cfg.Exclusive(ctx, w.writer.sealIdle); err != nil {
 		return err
 	}
-	if err := w.compactor.rest(ctx, w.flusher.run); err != nil {
+	if err := w.compactor.flushAndCompact(ctx, w.flusher.flushSealed); err != nil {
 		return err
 	}
 	// A compaction finds garbage to collect, and a collection leaves remaps to heal.
 	for again := true; again; {
-		if err := w.compactor.run(ctx, true); err != nil {
+		if err := w.compactor.compactPlanned(ctx, true); err != nil {
 			return err
 		}
 		var err error
-		if again, err = w.collector.all(ctx, atIdle); err != nil {
+		if again, err = w.collector.collectPlanned(ctx, atIdle); err != nil {
 			return err
 		}
 		again = again || w.Clustering.run(ctx)
@@ -48,8 +48,8 @@ func (w *Worker) expire(ctx context.Context) error {
 	if w.life.failed() != nil {
 		return nil // it would fail again, and was reported
 	}
-	idle := w.expiry.idle()
-	defer w.expiry.await()
+	idle := w.expiry.isIdle()
+	defer w.expiry.setAlarm()
 	if at := tableExpiryDue(w.views.Current().Active(), idle); at != 0 && at <= w.cfg.unixMilli() {
 		if err := w.cfg.Exclusive(ctx, w.writer.sealAny); err != nil {
 			return err
@@ -58,8 +58,8 @@ func (w *Worker) expire(ctx context.Context) error {
 	if idle {
 		return w.idle(ctx)
 	}
-	if err := w.flusher.run(ctx); err != nil {
+	if err := w.flusher.flushSealed(ctx); err != nil {
 		return err
 	}
-	return w.compactor.run(ctx, false)
+	return w.compactor.compactPlanned(ctx, false)
 }

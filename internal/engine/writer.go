@@ -46,8 +46,8 @@ func (w *writer) Prepare(payloads [][]byte, records, ranges int) error {
 		for _, p := range payloads {
 			n += int64(len(p))
 		}
-		if w.full(active, n) || len(v.Tables) == 1 && w.hides(active) {
-			if err := w.seal(); err != nil {
+		if w.isFull(active, n) || len(v.Tables) == 1 && w.hidesMuch(active) {
+			if err := w.sealTable(); err != nil {
 				return err
 			}
 		}
@@ -55,10 +55,10 @@ func (w *writer) Prepare(payloads [][]byte, records, ranges int) error {
 	return w.views.Current().Active().Reserve(payloads, records, ranges)
 }
 
-// hides reports whether a memtable has replaced so much that it is sealed, so that this becomes
+// hidesMuch reports whether a memtable has replaced so much that it is sealed, so that this becomes
 // known. What is retained counts once the memtable is older than that lasts: the times of versions
 // are known as of the edits that flushes make.
-func (w *writer) hides(m *view.Table) bool {
+func (w *writer) hidesMuch(m *view.Table) bool {
 	older, retained, age := m.Replaced.Bytes()
 	outdated, more, younger := m.Outdated.Bytes()
 	older += outdated
@@ -73,21 +73,21 @@ func (w *writer) hides(m *view.Table) bool {
 	return uint64(max(older, m.Ranged.Load())) >= w.budget.sealAfter()
 }
 
-// full reports whether a memtable is to be sealed before n more bytes of records.
-func (w *writer) full(m *view.Table, n int64) bool {
+// isFull reports whether a memtable is to be sealed before n more bytes of records.
+func (w *writer) isFull(m *view.Table, n int64) bool {
 	return m.Bytes() >= w.tableBytes || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
 }
 
-// seal ends the active memtable and its journal segments and begins new ones.
+// sealTable ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
-func (w *writer) seal() error {
+func (w *writer) sealTable() error {
 	// A journal segment belongs to one memtable, so that the flush of it makes the segment
 	// unneeded for replay.
 	end, err := w.unflushed.journal.Rotate()
 	if err != nil {
 		return err
 	}
-	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinned(), w.cfg.Memory)
+	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinnedBytes(), w.cfg.Memory)
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, next.Tables...)
@@ -101,8 +101,8 @@ func (w *writer) seal() error {
 	return nil
 }
 
-// pinned returns the bytes of memtables that only old Views hold.
-func (w *writer) pinned() int64 {
+// pinnedBytes returns the bytes of memtables that only old Views hold.
+func (w *writer) pinnedBytes() int64 {
 	_, bytes := w.views.Memtables()
 	for _, t := range w.views.Current().Tables {
 		bytes -= t.Bytes()
@@ -115,23 +115,23 @@ func (w *writer) pinned() int64 {
 // once they are published.
 func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
 	if at.Segment != w.segment {
-		if err := w.follow(at.Segment); err != nil {
+		if err := w.followSegment(at.Segment); err != nil {
 			return at, err
 		}
 	}
 	w.tasks.idle.Touch()
-	w.disk.spend(len(payload))
+	w.disk.countWritten(len(payload))
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
 	records := frame.Written(payload, at.Offset, v, at.Encrypted)
-	err = w.add(w.views.Current().Active(), at.Segment, &records, w.sampler.every())
+	err = w.addRecords(w.views.Current().Active(), at.Segment, &records, w.sampler.sampleEvery())
 	at.Offset = records.At()
 	return at, err
 }
 
-// add adds records of a journal segment to a memtable. On the way it estimates what they
+// addRecords adds records of a journal segment to a memtable. On the way it estimates what they
 // replace, from one sample every `every` bytes of records; 0 = no samples.
-func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
+func (w *writer) addRecords(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
 	a := view.Addition{To: to, At: entry.Position{Segment: segment}, Seed: w.cfg.Seed}
 	var r entry.Record
 	for records.More() {
@@ -150,13 +150,14 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 	a.Finish()
 	w.emptied.Added(a.Count)
 	if a.Expires != 0 && to.Expires(a.Expires) {
-		w.expiry.awaitTable(to)
+		w.expiry.setAlarmFor(to)
 	}
 	return nil
 }
 
-// follow opens the journal segment that is being written, so that readers can read values in it.
-func (w *writer) follow(num entry.FileNum) error {
+// followSegment opens the journal segment that is being written, so that readers can read values in
+// it.
+func (w *writer) followSegment(num entry.FileNum) error {
 	r, err := w.unflushed.journal.OpenReader(num)
 	if err != nil {
 		return err
@@ -187,7 +188,7 @@ func (w *writer) sealAny() error {
 	if w.views.Current().Active().Empty() {
 		return nil
 	}
-	return w.seal()
+	return w.sealTable()
 }
 
 // sealIdle seals the active memtable of an idle store if that is worth it: the memtable has

@@ -153,7 +153,8 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 	}
 }
 
-// letGo closes the files that were opened for a View that was not installed, and forgets the context.
+// letGo closes the files that were opened for a View that was not installed, and forgets the
+// context.
 func (f *Follower) letGo() {
 	f.ctx = nil
 	f.opened.Close()
