@@ -117,7 +117,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	if o.Progress != nil {
 		options.Progress = func(p backup.Progress) { o.Progress(BackupProgress(p)) }
 	}
-	info, err := db.tree.Backup(ctx, w, options)
+	info, err := db.engine.Copies.Backup(ctx, w, options)
 	if err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}

@@ -29,7 +29,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := copyable(ctx, db); err != nil {
 		return err
 	}
-	if err := db.tree.Checkpoint(ctx, dir); err != nil {
+	if err := db.engine.Copies.Checkpoint(ctx, dir); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, err)
 	}
 	db.lastBackup.Store(time.Now().UnixMilli())

@@ -19,7 +19,7 @@ import (
 // DB is an open store. Any number of goroutines may use it. End it by Close.
 type DB struct {
 	opts      Options
-	tree      *engine.Tree
+	engine    *engine.Engine
 	newSpill  func() pending.Spill // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      Keyspace             // the default keyspace
@@ -74,8 +74,8 @@ func (db *DB) Close() error {
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())
 		}
-		if db.tree != nil {
-			keep(db.tree.Close())
+		if db.engine != nil {
+			keep(db.engine.Close())
 		}
 		if db.atEnd != nil && db.closeErr == nil {
 			keep(db.atEnd())
@@ -97,7 +97,7 @@ func (db *DB) Close() error {
 
 // usable returns nil while the store is open.
 func (db *DB) usable() error {
-	if db.closed.Load() || db.tree == nil {
+	if db.closed.Load() || db.engine == nil {
 		return ErrClosed
 	}
 	return nil
@@ -144,7 +144,7 @@ func (db *DB) Options() Options {
 	if last := db.lastKeys.Load(); last != nil {
 		o.Keys = *last
 	} else if db.commits != nil { // a read-only store has the keys of Open
-		o.Keys = db.tree.Keys()
+		o.Keys = db.engine.Keys.Provider()
 	}
 	return o
 }
@@ -155,7 +155,7 @@ func (db *DB) Version() uint64 {
 	if db.usable() != nil {
 		return 0
 	}
-	return uint64(db.tree.Visible())
+	return uint64(db.engine.Views.Visible())
 }
 
 // workable returns nil if ctx is not nil and the store can be written to.
@@ -182,7 +182,7 @@ func (db *DB) Flush(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
 	}
-	return db.tree.Flush(ctx)
+	return db.engine.Work.Flush(ctx)
 }
 
 // Compact flushes, and compacts all runs into one. Others go on reading and writing. After
@@ -193,7 +193,7 @@ func (db *DB) Compact(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
 	}
-	return db.tree.Compact(ctx)
+	return db.engine.Work.Compact(ctx)
 }
 
 // Reclaim makes the files as small as they can be: it flushes, compacts all runs
@@ -204,7 +204,7 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 	if err := workable(ctx, db); err != nil {
 		return 0, err
 	}
-	return db.tree.Reclaim(ctx)
+	return db.engine.Work.Reclaim(ctx)
 }
 
 // Verify reads every file, and checks every checksum and cross-reference. It calls
@@ -219,7 +219,7 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 		return err
 	}
 	var first *CorruptionError
-	err := db.tree.Verify(ctx, func(c *CorruptionError) {
+	err := db.engine.Verify(ctx, func(c *CorruptionError) {
 		if first == nil {
 			first = c
 		}
@@ -258,7 +258,7 @@ func (db *DB) Metrics() Metrics {
 		m.LastBackup = time.UnixMilli(at)
 	}
 	if db.usable() == nil {
-		m.Tree = TreeMetrics(db.tree.Metrics())
+		m.Tree = TreeMetrics(db.engine.Metrics())
 		m.Tree.Memory.Pending = db.direct.Bytes()
 	}
 	return m

@@ -105,7 +105,7 @@ func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) (bool,
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	p, err := k.db.tree.Acquire(0)
+	p, err := k.db.engine.Views.Acquire(0)
 	if err != nil {
 		return false, err
 	}

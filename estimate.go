@@ -18,7 +18,12 @@ func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if err != nil {
 		return 0, 0
 	}
-	n, size, separated := k.db.tree.Size(lo, hi)
+	p, err := k.db.engine.Views.Acquire(0)
+	if err != nil {
+		return 0, 0
+	}
+	defer p.Release()
+	n, size, separated := p.Size(lo, hi)
 	return int64(n), int64(size + separated)
 }
 
@@ -36,7 +41,12 @@ func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 	if err != nil {
 		return nil
 	}
-	keys := k.db.tree.Split(lo, hi, n)
+	p, err := k.db.engine.Views.Acquire(0)
+	if err != nil {
+		return nil
+	}
+	defer p.Release()
+	keys := p.Split(lo, hi, n)
 	out := make([][]byte, 0, len(keys))
 	for _, key := range keys {
 		if u := userKey(key); len(u) > 0 {

@@ -33,7 +33,7 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if err := db.usable(); err != nil {
 		return 0, err
 	}
-	v, err := db.tree.Refresh(ctx)
+	v, err := db.engine.Refresh(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("refresh: %w", err)
 	}

@@ -38,7 +38,7 @@ type keyspaces struct {
 // options that the tree knows. Who calls it has the turn, or is alone.
 func (l *keyspaces) loadFrom(db *DB) {
 	var next []*Keyspace
-	for _, k := range db.tree.Keyspaces() {
+	for _, k := range db.engine.Keyspaces.List() {
 		ks := l.findByName(k.Name)
 		if ks == nil || ks.state.ID != k.ID {
 			ks = newKeyspace(db, &k)
@@ -125,7 +125,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, ErrKeyspaceNotFound
 	}
 	// The lock is held over the sync, so that a name is created once.
-	k, err := db.tree.CreateKeyspace(name, recordedOptions(&options))
+	k, err := db.engine.Keyspaces.Create(name, recordedOptions(&options))
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	if err := k.state.usable(); err != nil {
 		return err
 	}
-	if err := db.tree.SetKeyspace(k.state.ID, recordedOptions(&o)); err != nil {
+	if err := db.engine.Keyspaces.Set(k.state.ID, recordedOptions(&o)); err != nil {
 		return err
 	}
 	k.state.setOptions(o, &db.encoding)
@@ -222,7 +222,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.state.Dropped.Store(false) // the drop was not begun
 		return err
 	}
-	if err := db.tree.DropKeyspace(k.state.ID); err != nil {
+	if err := db.engine.Keyspaces.Drop(k.state.ID); err != nil {
 		// After ErrStopped nobody knows what the next Open will find.
 		k.state.Dropped.Store(errors.Is(err, ErrStopped))
 		return err

@@ -98,7 +98,7 @@ type opening struct {
 	made     bool             // openDirs has made the directories, and their names are durable
 	locks    []io.Closer
 	log      *manifest.Log
-	tree     *engine.Tree
+	engine   *engine.Engine
 	report   *reporter
 	reads    *readCounters
 	commits  **commit.Pipeline // of the DB, once it is there
@@ -122,7 +122,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	if err := o.openManifest(ctx); err != nil {
 		return nil, err
 	}
-	recovery, err := o.openTree()
+	recovery, err := o.openEngine()
 	if err != nil {
 		return nil, err
 	}
@@ -313,12 +313,15 @@ const journalPerMemtable = 512 << 20
 // collection.
 const workers = 3
 
-func (o *opening) openTree() (engine.Recovery, error) {
+func (o *opening) openEngine() (engine.Recovery, error) {
 	super := o.log.Super()
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	o.reads = new(readCounters)
-	t, recovery, err := engine.Open(engine.Config{
-		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(), Keyring: o.keyring,
+	e, recovery, err := engine.Open(engine.Config{
+		Store:         filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()},
+		Base:          o.base,
+		NoLinks:       o.options.InMemory,
+		Keyring:       o.keyring,
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
 		UpTo:          o.options.Recover != Strict,
@@ -341,15 +344,13 @@ func (o *opening) openTree() (engine.Recovery, error) {
 			NoClustering: o.options.Maintenance.NoClustering,
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),
 		},
-		Exclusive:    func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
-		OnWork:       report.onWork,
-		OnStall:      report.onStall,
-		OnLongReader: report.onLongReader,
-		OnSpace:      report.onDiskSpace,
-		OnDamage:     report.onScrubbed,
-		OnFailure:    report.onFailure,
+		Exclusive: func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
+		Events: engine.Events{
+			OnWork: report.onWork, OnStall: report.onStall, OnLongReader: report.onLongReader,
+			OnSpace: report.onDiskSpace, OnDamage: report.onScrubbed, OnFailure: report.onFailure,
+		},
 	}, o.log)
-	o.tree, o.report, o.commits = t, report, commits
+	o.engine, o.report, o.commits = e, report, commits
 	return recovery, err
 }
 
@@ -384,7 +385,7 @@ func clearDir(mem *vfs.Mem, dir string) {
 // functions leads to it.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, tree: o.tree, newSpill: func() pending.Spill { return o.tree.NewSpill() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, engine: o.engine, newSpill: func() pending.Spill { return o.engine.Spills.New() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {
@@ -411,14 +412,14 @@ func (o *opening) assemble() {
 	}
 	db.counters.sync = new(histogram)
 	db.commits = commit.New(commit.Config{
-		Store:    o.tree,
-		Journal:  o.tree.Journal(),
-		Last:     o.tree.Visible(),
+		Store:    o.engine.Commits,
+		Journal:  o.engine.Journal,
+		Last:     o.engine.Views.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
 		OnSync:   db.counters.sync.observe,
 	})
 	*o.commits = db.commits
 	// Background work calls the pipeline through the DB, so it starts last.
-	o.tree.Start()
+	o.engine.Start()
 }

@@ -42,7 +42,7 @@ func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 	if err := workable(ctx, db); err != nil {
 		return err
 	}
-	return db.tree.RotateKey(ctx, engine.Rotation{Keys: o.Keys, Rewrite: o.Rewrite, Master: o.Master})
+	return db.engine.Keys.Rotate(ctx, engine.Rotation{Keys: o.Keys, Rewrite: o.Rewrite, Master: o.Master})
 }
 
 // EncryptStore makes an encrypted store of the plain one in o.Dir, under o.Keys. No process

@@ -228,7 +228,7 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 	if ctx.Done() == nil && ctx == context.Background() {
 		ctx = nil
 	}
-	p, err := db.tree.Acquire(entry.Version(o.ReadAt))
+	p, err := db.engine.Views.Acquire(entry.Version(o.ReadAt))
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -35,10 +34,10 @@ func (s *store) overwrite(from, to int) {
 func TestLoadHidesNothing(t *testing.T) {
 	s := spaceStore(t, 4000)
 	defer s.close()
-	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.Older() != 0 || s.tree.budget.Throttle() != 0 {
-		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.Older(), s.tree.budget.Throttle())
+	if n := len(s.engine.views.Current().Tables); n != 1 || s.engine.budget.older.Load() != 0 || s.engine.budget.throttle() != 0 {
+		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.engine.budget.older.Load(), s.engine.budget.throttle())
 	}
-	for _, info := range s.tree.unflushed.Journal.Segments() {
+	for _, info := range s.engine.unflushed.journal.Segments() {
 		if info.Offset > 9<<20 {
 			t.Errorf("segment %d has %d bytes", info.File, info.Offset)
 		}
@@ -59,8 +58,8 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 		}
 	}
 	state := func() (memtables, runs int64) {
-		v := s.tree.views.Current()
-		st := garbage.StateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
+		v := s.engine.views.Current()
+		st := stateOf(v, &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli())
 		for _, n := range st.Hidden {
 			runs += int64(n)
 		}
@@ -78,17 +77,17 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	for i := range 2 * again {
 		s.must(s.commit(false, del(fmt.Sprintf("key%06d", again+i))))
 	}
-	if n := len(s.tree.views.Current().Tables); n != 2 {
+	if n := len(s.engine.views.Current().Tables); n != 2 {
 		t.Errorf("%d memtables: none was sealed for what it hides", n)
 	}
 	tables, _ = state()
 	near("deletes", tables, 2*again*spaceValue)
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	tables, runs = state()
 	near("after a merge", tables+runs, 0)
 	live := uint64(0)
-	for _, seg := range s.tree.views.Current().Layout.Segments() {
+	for _, seg := range s.engine.views.Current().Layout.Segments() {
 		live += seg.Bytes - seg.DeadBytes()
 	}
 	if want := uint64(keys-2*again) * spaceValue; live != want {
@@ -109,7 +108,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	key := func(i int) string { return fmt.Sprintf("key%06d", i) }
 	near := func(what string, want int64) {
 		t.Helper()
-		if got := s.tree.budget.Older(); got < want*9/10 || got > want*11/10 {
+		if got := s.engine.budget.older.Load(); got < want*9/10 || got > want*11/10 {
 			t.Errorf("%s: %d bytes hidden, want about %d", what, got, want)
 		}
 	}
@@ -122,8 +121,8 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	s.must(s.commit(false, delRange(key(500), key(3000))))
 	near("beside these", 3000*spaceValue)
 	s.flush()
-	s.must(s.tree.compactor.run(context.Background(), true))
-	layout := s.tree.views.Current().Layout
+	s.must(s.engine.Work.compactor.compactPlanned(context.Background(), true))
+	layout := s.engine.views.Current().Layout
 	live := uint64(0)
 	for _, seg := range layout.Segments() {
 		live += seg.Bytes - seg.DeadBytes()
@@ -143,8 +142,8 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	s.mustOpen()
 	defer s.close()
 	s.flush()
-	v := s.tree.views.Current()
-	if hidden := garbage.StateOf(v, s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+	v := s.engine.views.Current()
+	if hidden := stateOf(v, &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
 		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
@@ -159,19 +158,19 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	s.flush()
 	s.overwrite(0, 600)
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
-	hold, err := s.tree.views.Hold()
+	s.must(s.engine.Work.Compact(context.Background()))
+	hold, err := s.engine.views.Hold()
 	s.must(err)
 	part, release := hold.Narrow(func(part *view.View) {
 		part.Tables, part.Segments = nil, part.Segments.Without(part.Unmoved())
 	})
-	if did, err := s.tree.collector.all(context.Background(), onRequest); !did || err != nil {
+	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest); !did || err != nil {
 		t.Fatalf("collected %v, %v", did, err)
 	}
 	s.noLeftovers(mem)
 	s.overwrite(0, 1000)
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	it := part.Iterator() // of runs that were replaced
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -193,11 +192,11 @@ func TestRetainedVersionsAreNotHidden(t *testing.T) {
 	for range 3 {
 		s.overwrite(0, 500)
 	}
-	if n := s.tree.budget.Older(); n != 0 {
+	if n := s.engine.budget.older.Load(); n != 0 {
 		t.Errorf("%d bytes are thought to be garbage", n)
 	}
 	s.overwrite(0, 500)
-	if n := s.tree.budget.Older(); n < 400*spaceValue || n > 600*spaceValue {
+	if n := s.engine.budget.older.Load(); n < 400*spaceValue || n > 600*spaceValue {
 		t.Errorf("%d bytes are thought to be garbage, want about %d", n, 500*spaceValue)
 	}
 }
@@ -211,7 +210,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	s.overwrite(0, 500)
 	s.flush()
 	hidden := func() (n uint64) {
-		for _, bytes := range garbage.StateOf(s.tree.views.Current(), s.tree.damaged, &s.tree.cfg.Policy, s.tree.cfg.unixMilli()).Hidden {
+		for _, bytes := range stateOf(s.engine.views.Current(), &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli()).Hidden {
 			n += bytes
 		}
 		return n
@@ -219,7 +218,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	if n := hidden(); n != 0 {
 		t.Errorf("%d bytes of a second are hidden, of what is kept for a minute", n)
 	}
-	due := garbage.NextDead(s.tree.views.Current(), &s.tree.cfg.Policy, s.tree.cfg.unixMilli())
+	due := nextDead(s.engine.views.Current(), &s.engine.cfg.Policy, s.engine.cfg.unixMilli())
 	if want := uint64(s.clock) + 60_001; due != want {
 		t.Errorf("the next is dead at %d, want %d", due, want)
 	}
@@ -233,14 +232,14 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 	s := spaceStore(t, 200)
 	defer s.close()
-	s.tree.budget.Copying.Add(1 << 30)
-	if s.tree.budget.Throttle() != 0 {
-		t.Errorf("writers are slowed by %v, and no work would end it", s.tree.budget.Throttle())
+	s.engine.budget.copying.Add(1 << 30)
+	if s.engine.budget.throttle() != 0 {
+		t.Errorf("writers are slowed by %v, and no work would end it", s.engine.budget.throttle())
 	}
-	s.tree.budget.Copying.Add(-1 << 30)
+	s.engine.budget.copying.Add(-1 << 30)
 	s.seal()
-	s.tree.budget.Copying.Add(1 << 30)
-	if s.tree.budget.Throttle() == 0 {
+	s.engine.budget.copying.Add(1 << 30)
+	if s.engine.budget.throttle() == 0 {
 		t.Error("writers are not slowed")
 	}
 }
@@ -255,8 +254,8 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	defer s.close()
 	at := func(excess uint64, writer bool) {
 		space := policy.Garbage{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
-		s.tree.budget.Set(space)
-		s.tree.throttle.look(writer)
+		s.engine.budget.measured.Store(&measured{space, s.engine.budget.older.Load()})
+		s.engine.Commits.throttle.update(writer)
 	}
 	for range 3 {
 		at(90, true)
@@ -291,7 +290,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 				s.must(s.commit(false, set(key, bulk(key, size))))
 			}
 			s.flush()
-			s.must(s.tree.Compact(context.Background()))
+			s.must(s.engine.Work.Compact(context.Background()))
 			bases = 0
 			work := func(op op) {
 				s.must(s.commit(false, op))
@@ -300,7 +299,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					s.close() // what its run hides is not known any more
 					s.mustOpen()
 				}
-				s.must(s.tree.compactor.run(context.Background(), false))
+				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("k%05d", i)
@@ -316,7 +315,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					t.Errorf("the base was written %d times for what is kept", bases)
 				}
 				s.clock += 2 * age.Milliseconds()
-				s.must(s.tree.compactor.run(context.Background(), false))
+				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
 			}
 			if bases != 1 {
 				t.Errorf("the base was written %d times for most keys", bases)

@@ -10,27 +10,37 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/backup"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
+
+// Copies makes copies of the store.
+type Copies struct {
+	*state
+	work     *Worker
+	cuts     *cuts
+	copying  *copying
+	follower *follow.Follower // nil unless the store of another process is followed
+}
 
 // Checkpoint makes a store in dir, which must not exist. It has everything that was committed
 // before the call, and may have later commits. All of it is durable when Checkpoint returns nil.
 // Files that never change are shared with it, where the system can do that. It returns
 // errs.ErrExist if there is something under the name dir.
-func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
-	if err := manifest.Absent(t.cfg.Base, dir); err != nil {
+func (c *Copies) Checkpoint(ctx context.Context, dir string) error {
+	if err := manifest.Absent(c.cfg.Base, dir); err != nil {
 		return err
 	}
-	return t.background.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
-		return checkpoint.Write(ctx, s, checkpoint.Target{FS: t.cfg.Base, Dir: dir, NoLinks: t.cfg.NoLinks})
+	return c.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
+		return checkpoint.Write(ctx, s, checkpoint.Target{FS: c.cfg.Base, Dir: dir, NoLinks: c.cfg.NoLinks})
 	})
 }
 
 // Backup sends the store to w, with everything that was committed before the call. It may have
 // later commits. See backup.Write.
-func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
-	err = t.background.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
+func (c *Copies) Backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
+	err = c.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
 		info, err = backup.Write(ctx, s, w, o)
 		return err
 	})
@@ -38,54 +48,54 @@ func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (info 
 }
 
 // copied calls fn with the store as of one version. Its files stay until fn returns.
-func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
-	ctx, end := b.life.until(ctx)
+func (c *Copies) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
+	ctx, end := c.life.until(ctx)
 	defer end()
-	err := b.still(ctx, fn)
-	if err != nil && b.views.Closed() && !errors.Is(err, errs.ErrClosed) {
+	err := c.still(ctx, fn)
+	if err != nil && c.views.Closed() && !errors.Is(err, errs.ErrClosed) {
 		err = fmt.Errorf("%w: %w", errs.ErrClosed, err) // its files can't be reached any more
 	}
 	return err
 }
 
 // still is copied without a look at Close.
-func (b *background) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
-	take := b.freeze
-	if !b.cfg.ReadOnly {
-		if err := b.copies.begin(ctx); err != nil {
+func (c *Copies) still(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
+	take := c.freeze
+	if !c.cfg.ReadOnly {
+		if err := c.copying.beginCopy(ctx); err != nil {
 			return err
 		}
-		defer b.tasks.kick() // tryFinish may wait for the end of this copy
-		defer b.copies.end()
-		take = b.cut
+		defer c.tasks.kick() // tryFinish may wait for the end of this copy
+		defer c.copying.endCopy()
+		take = c.cut
 	}
 	s, release, err := take(ctx)
 	if err != nil {
 		return err
 	}
-	defer b.views.Reclaim()
+	defer c.views.Reclaim()
 	defer release()
 	return fn(ctx, s)
 }
 
 // cut returns the store as of one version, which is the newest one while cut runs. The files stay
 // until release is called.
-func (b *background) cut(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
+func (c *Copies) cut(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	for {
 		k := new(cut)
-		if err := b.cfg.Exclusive(ctx, func() error { return b.cuts.begin(k) }); err != nil {
+		if err := c.cfg.Exclusive(ctx, func() error { return c.cuts.beginCut(k) }); err != nil {
 			return s, nil, err
 		}
-		if err = b.await(ctx, func(*view.View) bool { return b.cuts.made(k) }); err == nil {
+		if err = c.work.awaitView(ctx, func(*view.View) bool { return c.cuts.isMade(k) }); err == nil {
 			err = k.err
 		}
 		if err != nil {
-			b.cuts.giveUp(k)
+			c.cuts.giveUpCut(k)
 			return s, nil, err
 		}
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)
 		if err == nil && whole {
-			s, err = b.source(l, k.milli)
+			s, err = c.source(l, k.milli)
 		}
 		if err != nil {
 			k.pin.Release()

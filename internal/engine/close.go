@@ -10,30 +10,30 @@ import (
 // Close ends background work and waits for it, makes the journal durable, records where the
 // journal ends, and closes the manifest. Close the commit pipeline before. A file is closed
 // when its last reader has released it.
-func (t *Tree) Close() error {
-	if !t.views.Close() {
+func (e *Engine) Close() error {
+	if !e.views.Close() {
 		return nil
 	}
-	t.life.end() // Compact, Reclaim and others do their work on the goroutine of their caller
-	err := t.cfg.Jobs.Close(context.Background())
-	t.compactor.turn.Always()
-	defer t.compactor.turn.Leave()
-	t.collector.turn.Always()
-	defer t.collector.turn.Leave()
-	t.searcher.mu.Lock() // CatchUp may be searching; taken last, as an installation may wait for it
-	defer t.searcher.mu.Unlock()
-	t.throttle.end()
-	if t.follower != nil {
-		t.follower.Close()
+	e.life.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
+	err := e.cfg.Jobs.Close(context.Background())
+	e.Work.compactor.turn.Always()
+	defer e.Work.compactor.turn.Leave()
+	e.Work.collector.turn.Always()
+	defer e.Work.collector.turn.Leave()
+	e.Work.searcher.mu.Lock() // CatchUp may be searching; taken last, as an installation may wait for it
+	defer e.Work.searcher.mu.Unlock()
+	e.Commits.throttle.endAtClose()
+	if e.Copies.follower != nil {
+		e.Copies.follower.Close()
 	}
-	if !t.cfg.ReadOnly {
-		err = errors.Join(err, t.installer.end(t.scrubber.state))
+	if !e.cfg.ReadOnly {
+		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
 	}
-	err = errors.Join(err, t.log.Close())
+	err = errors.Join(err, e.log.Close())
 	// Each View has a memtable. A committer that has waited may still survey the disk space.
-	t.views.Install(func(next *view.View) {
-		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(t.cfg, 0)}}
+	e.views.Install(func(next *view.View) {
+		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(e.cfg, 0)}}
 	})
-	t.views.Reclaim()
+	e.views.Reclaim()
 	return err
 }

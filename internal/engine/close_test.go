@@ -37,12 +37,12 @@ func TestClosedTreeLetsGoOfFilesWithItsLastReader(t *testing.T) {
 	fill(s)
 	old := s.pin(0)
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	s.must(s.commit(false, set("a", []byte("new"))))
 	young := s.pin(0)
 	s.close()
 
-	if _, err := s.tree.Acquire(0); !errors.Is(err, errs.ErrClosed) {
+	if _, err := s.engine.Views.Acquire(0); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("acquire after Close: %v", err)
 	}
 	if value, _, found := s.lookup(old, "a"); !found || shown("a", value) != "@410" {
@@ -60,7 +60,7 @@ func TestClosedTreeLetsGoOfFilesWithItsLastReader(t *testing.T) {
 	}
 	young.Release()
 	fs.checkClosed(t)
-	if n := s.tree.files.Failures.Load(); n > 0 {
+	if n := s.engine.files.Failures.Load(); n > 0 {
 		t.Errorf("%d files could not be released", n)
 	}
 	s.mustOpen()
@@ -100,7 +100,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 		s.must(s.commit(false, set("a", []byte("1"))))
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			if err := s.tree.Flush(context.Background()); !errors.Is(err, errs.ErrClosed) {
+			if err := s.engine.Work.Flush(context.Background()); !errors.Is(err, errs.ErrClosed) {
 				t.Errorf("flush: %v", err)
 			}
 		})
@@ -109,7 +109,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 			s.must(s.commit(false, set("a", []byte("1"))))
 		}
 		wait.Go(func() {
-			if err := s.tree.Throttle(context.Background(), nil); !errors.Is(err, errs.ErrClosed) {
+			if err := s.engine.Commits.Throttle(context.Background(), nil); !errors.Is(err, errs.ErrClosed) {
 				t.Errorf("admission: %v", err)
 			}
 		})
@@ -133,12 +133,12 @@ func TestThrottleHonoursItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		begin := time.Now()
-		err := s.tree.Throttle(ctx, nil)
+		err := s.engine.Commits.Throttle(ctx, nil)
 		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took != 3*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
 		s.flush()
-		if err := s.tree.Throttle(ctx, nil); err != nil {
+		if err := s.engine.Commits.Throttle(ctx, nil); err != nil {
 			t.Errorf("after the flush: %v", err)
 		}
 	})
@@ -151,11 +151,11 @@ func TestFlushIsNotKeptBusyByWriters(t *testing.T) {
 		defer s.close()
 		s.must(s.commit(false, set("a", []byte("1"))))
 		done := make(chan error, 1)
-		go func() { done <- s.tree.Flush(context.Background()) }()
+		go func() { done <- s.engine.Work.Flush(context.Background()) }()
 		synctest.Wait()
 		s.must(s.commit(false, set("a", []byte("2"))))
 		s.must(s.commit(false, set("a", []byte("3"))))
-		did, err := s.tree.flusher.oldest(context.Background())
+		did, err := s.engine.Work.flusher.flushOldest(context.Background())
 		if !did || err != nil {
 			t.Fatal(did, err)
 		}
@@ -187,11 +187,11 @@ func TestCloseWaitsForCompact(t *testing.T) {
 	}
 	fs.mu.Unlock()
 	compacted := make(chan error, 1)
-	go func() { compacted <- s.tree.Compact(context.Background()) }()
+	go func() { compacted <- s.engine.Work.Compact(context.Background()) }()
 	<-merging
 	closed := make(chan error, 1)
-	go func() { closed <- s.tree.Close() }()
-	<-s.tree.life.closing.Done()
+	go func() { closed <- s.engine.Close() }()
+	<-s.engine.life.closing.Done()
 	select {
 	case <-closed:
 		t.Error("Close did not wait for Compact")
@@ -210,7 +210,7 @@ func TestCloseWaitsForCompact(t *testing.T) {
 	if problems := s.check(); problems != "" {
 		t.Error(problems)
 	}
-	if !s.log.Recovered().SuperMended && !s.tree.views.Current().Layout.Snapshot().CleanClose {
+	if !s.log.Recovered().SuperMended && !s.engine.views.Current().Layout.Snapshot().CleanClose {
 		t.Error("the close was not clean")
 	}
 	s.close()
@@ -224,20 +224,20 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 	for i := range 50 {
 		s.must(s.commit(false, set(fmt.Sprint("key ", i), bulk("value", 4000))))
 	}
-	s.must(s.tree.Flush(t.Context()))
+	s.must(s.engine.Work.Flush(t.Context()))
 	for i := range 50 {
 		s.must(s.commit(false, del(fmt.Sprint("key ", i))))
 	}
-	s.must(s.tree.Flush(t.Context()))
-	s.tree.searcher.mu.Lock()
-	hold, err := s.tree.views.Hold()
+	s.must(s.engine.Work.Flush(t.Context()))
+	s.engine.Work.searcher.mu.Lock()
+	hold, err := s.engine.views.Hold()
 	s.must(err)
 	done := make(chan error)
 	go func() {
-		_, err := s.tree.Reclaim(t.Context())
+		_, err := s.engine.Work.Reclaim(t.Context())
 		done <- err
 	}()
-	for len(s.tree.views.Current().Layout.Runs()) > 0 { // until all is merged away
+	for len(s.engine.views.Current().Layout.Runs()) > 0 { // until all is merged away
 		select {
 		case err := <-done:
 			t.Fatalf("Reclaim has returned before what it freed has gone (%v)", err)
@@ -245,7 +245,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 		}
 	}
 	hold.Release()
-	s.tree.searcher.mu.Unlock()
+	s.engine.Work.searcher.mu.Unlock()
 	s.must(<-done)
 	names, err := s.fs.List("/s")
 	s.must(err)
@@ -261,26 +261,26 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 func TestCloseWaitsForACollection(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	fill(s)
-	c := s.tree
-	c.collector.turn.Always()
+	c := s.engine
+	c.Work.collector.turn.Always()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		s.close()
 	}()
-	for c.compactor.turn.Try() { // until Close has it
-		c.compactor.turn.Leave()
+	for c.Work.compactor.turn.Try() { // until Close has it
+		c.Work.compactor.turn.Leave()
 		runtime.Gosched()
 	}
 	for range 10_000 {
-		if !c.searcher.mu.TryLock() {
+		if !c.Work.searcher.mu.TryLock() {
 			t.Error("Close holds the searcher, and waits for a collection that may need it")
 			break
 		}
-		c.searcher.mu.Unlock()
+		c.Work.searcher.mu.Unlock()
 		runtime.Gosched()
 	}
-	c.collector.turn.Leave()
+	c.Work.collector.turn.Leave()
 	<-closed
 }
 
@@ -291,11 +291,11 @@ func TestDiskSpaceIsSurveyedAfterClose(t *testing.T) {
 	s.must(s.commit(false, set("a", bulk("v", 1000))))
 	mem.SetCapacity(mem.Used() + 100<<10)
 	s.close()
-	s.tree.disk.survey()
-	if !s.tree.disk.refusing.Load() {
+	s.engine.Work.disk.surveySpace()
+	if !s.engine.Work.disk.refusing.Load() {
 		t.Error("sets are not refused")
 	}
-	if err := s.tree.Throttle(context.Background(), payloadOf(set("a", nil))); !errors.Is(err, errs.ErrClosed) {
+	if err := s.engine.Commits.Throttle(context.Background(), payloadOf(set("a", nil))); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("Throttle: %v", err)
 	}
 }

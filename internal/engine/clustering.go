@@ -14,8 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -28,24 +26,17 @@ import (
 // subtracts its price from them, also one that fails. So it writes at most a few times the
 // bytes that were scanned, and nothing if nobody scans.
 type clustering struct {
-	cfg       *Config
-	views     *view.Set
-	files     *files.Opener
-	budget    *garbage.Budget
+	*state
 	planner   *planner
 	compactor *compactor
-	damaged   *garbage.Damaged
-	life      *lifetime
-	count     *counters
-	tasks     *tasks
 
 	failed atomic.Bool   // one has failed, for instance on a full disk: none begins until the next Open
 	jumped atomic.Uint64 // bytes of unclustered values that iterators jumped to; each clustering takes its price off
 }
 
-// add adds bytes that iterators had to jump to (Pin.Jump). If clustering is worth it by now,
+// AddJumped adds bytes that iterators had to jump to (Pin.Jump). If clustering is worth it by now,
 // the store does it when it is idle.
-func (c *clustering) add(bytes uint64) {
+func (c *clustering) AddJumped(bytes uint64) {
 	total := c.jumped.Add(bytes)
 	if u := &c.views.Current().Unclustered; u.Price > 0 && total >= u.Price && !c.cfg.ReadOnly && !c.failed.Load() {
 		c.tasks.idle.Arm()
@@ -59,18 +50,18 @@ func (c *clustering) run(ctx context.Context) (again bool) {
 		return false
 	}
 	defer c.compactor.turn.Leave()
-	plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, c.jumped.Load() }).Compaction
+	plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, c.jumped.Load() }).Compaction
 	if plan == nil || len(plan.Cluster) == 0 || c.life.failed() != nil || c.failed.Load() {
 		return false
 	}
-	err := c.compactor.compact(ctx, plan, c.move)
+	err := c.compactor.carryOut(ctx, plan, c.move)
 	c.pay(plan.Price)
 	var damage *compact.Damaged
 	switch {
 	case err == nil:
 		return true
 	case errors.As(err, &damage):
-		c.damaged.Add(damage.Segment)
+		c.damaged.add(damage.Segment)
 		return true
 	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil || failure.IsRefused(err):
 	default:
@@ -126,7 +117,7 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		}
 		return moved, err
 	}
-	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
+	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.segmentLimit()
 }
 
 // scout returns a scout that walks the runs of v and asks the disk for the values that move:

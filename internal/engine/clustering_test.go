@@ -34,7 +34,7 @@ func unclustered(t *testing.T, n int, before func(faultfs.Op)) (s *store, mem *v
 
 func (s *store) rest() {
 	s.t.Helper()
-	s.must(s.tree.background.idle(context.Background()))
+	s.must(s.engine.Work.idle(context.Background()))
 	if s.failure != nil {
 		s.t.Fatal(s.failure)
 	}
@@ -42,7 +42,7 @@ func (s *store) rest() {
 
 // scan tells the store of bytes that iterators jumped to.
 func (s *store) scan(bytes uint64) {
-	s.tree.Jumped(bytes)
+	s.engine.Work.Clustering.AddJumped(bytes)
 }
 
 // all checks that n pairs of values are there.
@@ -74,15 +74,15 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 			s.must(s.commit(false, set("busy", bulk("busy", s.cfg.MemtableBytes/policy.IdleSealFraction+1))))
 		}
 	})
-	price := s.tree.views.Current().Unclustered.Price
-	before := s.tree.views.Current().Layout.Segments()
+	price := s.engine.views.Current().Unclustered.Price
+	before := s.engine.views.Current().Layout.Segments()
 	interrupt = true
 	s.scan(price + 5)
 	s.rest()
-	if len(*works) != 1 || (*works)[0].Err == nil || s.tree.clustering.jumped.Load() != 5 {
-		t.Errorf("work %+v, %d jumped bytes are left", *works, s.tree.clustering.jumped.Load())
+	if len(*works) != 1 || (*works)[0].Err == nil || s.engine.Work.Clustering.jumped.Load() != 5 {
+		t.Errorf("work %+v, %d jumped bytes are left", *works, s.engine.Work.Clustering.jumped.Load())
 	}
-	after := s.tree.views.Current().Layout.Segments()
+	after := s.engine.views.Current().Layout.Segments()
 	if len(after) < len(before) || after[0].Num != before[0].Num {
 		t.Errorf("segments %v, %v before", after, before)
 	}
@@ -106,14 +106,14 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 func TestClusteringNeedsRoom(t *testing.T) {
 	const n = 10
 	s, _, works := unclustered(t, n, nil)
-	used := s.tree.files.Bytes()
+	used := s.engine.files.Bytes()
 	s.close()
 	s.cfg.DiskLimit = used + 4<<10
 	s.mustOpen()
 	s.scan(1 << 20)
 	s.rest()
-	if len(*works) != 0 || s.tree.clustering.jumped.Load() != 1<<20 {
-		t.Errorf("work %+v with no room, %d jumped bytes are left", *works, s.tree.clustering.jumped.Load())
+	if len(*works) != 0 || s.engine.Work.Clustering.jumped.Load() != 1<<20 {
+		t.Errorf("work %+v with no room, %d jumped bytes are left", *works, s.engine.Work.Clustering.jumped.Load())
 	}
 	s.all(n)
 	s.close()
@@ -132,17 +132,17 @@ func TestClusteringNeedsRoom(t *testing.T) {
 func TestClusteringLeavesDamageAlone(t *testing.T) {
 	const n = 10
 	s, mem, works := unclustered(t, n, nil)
-	first := s.tree.views.Current().Layout.Segments()[0]
+	first := s.engine.views.Current().Layout.Segments()[0]
 	s.close()
-	damage(t, mem, s.tree.files.Path(nameOf(first)), 4096+48+500)
+	damage(t, mem, s.engine.cfg.Path(nameOf(first)), 4096+48+500)
 	s.mustOpen()
 	s.scan(1 << 20)
 	s.rest()
 	if len(*works) != 2 || (*works)[0].Err == nil || (*works)[1].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
-	if st := s.tree.views.Current().Layout.Segment(first.Num); st == nil || st.State().Status != layout.Live || len(s.tree.views.Current().Layout.Segments()) != 2 {
-		t.Errorf("segments %v", s.tree.views.Current().Layout.Segments())
+	if st := s.engine.views.Current().Layout.Segment(first.Num); st == nil || st.State().Status != layout.Live || len(s.engine.views.Current().Layout.Segments()) != 2 {
+		t.Errorf("segments %v", s.engine.views.Current().Layout.Segments())
 	}
 	s.noLeftovers(mem)
 	s.close()

@@ -58,7 +58,7 @@ func (g *gauntlet) fatalf(format string, args ...any) {
 
 // before is called before every file operation.
 func (g *gauntlet) before(op faultfs.Op) {
-	if g.store == nil || g.tree == nil || g.busy == "" || g.busy == "commit" {
+	if g.store == nil || g.engine == nil || g.busy == "" || g.busy == "commit" {
 		return
 	}
 	if op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 && g.rng.IntN(15) == 0 {
@@ -191,9 +191,9 @@ func (g *gauntlet) flushNow() { g.during("flush", g.flush) }
 
 func (g *gauntlet) mergeSome() {
 	g.during("merge", func() {
-		g.tree.compactor.turn.Always()
-		defer g.tree.compactor.turn.Leave()
-		runs := g.tree.views.Current().Layout.Runs()
+		g.engine.Work.compactor.turn.Always()
+		defer g.engine.Work.compactor.turn.Leave()
+		runs := g.engine.views.Current().Layout.Runs()
 		if len(runs) == 0 {
 			return
 		}
@@ -206,7 +206,7 @@ func (g *gauntlet) mergeSome() {
 		if g.rng.IntN(3) == 0 {
 			plan.Cluster = g.someSegments()
 		}
-		err := g.tree.compactor.compact(context.Background(), plan, g.tree.clustering.move)
+		err := g.engine.Work.compactor.carryOut(context.Background(), plan, g.engine.Work.Clustering.move)
 		if len(plan.Cluster) > 0 && errors.Is(err, errWritersAreBack) {
 			return
 		}
@@ -220,7 +220,7 @@ func (g *gauntlet) mergeSome() {
 // someSegments picks segments whose values may be moved; like a plan that is out
 // of date, it may name one that another job has taken away by then.
 func (g *gauntlet) someSegments() (nums []entry.FileNum) {
-	for _, s := range g.tree.views.Current().Layout.Segments() {
+	for _, s := range g.engine.views.Current().Layout.Segments() {
 		if g.rng.IntN(2) == 0 {
 			nums = append(nums, s.Num)
 		}
@@ -231,7 +231,7 @@ func (g *gauntlet) someSegments() (nums []entry.FileNum) {
 func (g *gauntlet) collectNow() (did bool) {
 	g.during("collect", func() {
 		var err error
-		did, err = g.tree.collector.all(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
+		did, err = g.engine.Work.collector.collectPlanned(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
 		g.must(err)
 	})
 	if did {
@@ -267,7 +267,7 @@ func (g *gauntlet) step() {
 	case n < 31:
 		g.collectNow()
 	case n < 32:
-		g.during("flush", func() { _, err := g.tree.compactor.heal(context.Background()); g.must(err) })
+		g.during("flush", func() { _, err := g.engine.Work.compactor.rewritePointers(context.Background()); g.must(err) })
 	case n < 34:
 		g.pins = append(g.pins, g.pin(0))
 	case n < 35:
@@ -312,7 +312,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 		}
 		g.unpin()
 		g.flushNow()
-		g.during("flush", func() { _, err := g.tree.Reclaim(context.Background()); g.must(err) })
+		g.during("flush", func() { _, err := g.engine.Work.Reclaim(context.Background()); g.must(err) })
 		g.read()
 		g.noLeftovers(g.mem)
 		g.close()
@@ -328,12 +328,12 @@ func TestCollectionAgainstModel(t *testing.T) {
 // noLeftovers checks that there are no files but those that are needed.
 func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
-	s.tree.views.Reclaim()
+	s.engine.views.Reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
-	for name := range s.tree.views.Current().Layout.Files() {
+	for name := range s.engine.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
-	for _, j := range s.tree.unflushed.Segments() {
+	for _, j := range s.engine.unflushed.segments() {
 		needed[filename.Of(filename.Journal, j.File)] = true
 	}
 	names, err := mem.List("/s")
@@ -365,21 +365,21 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 		s.flush()
 	}
-	first := s.tree.views.Current().Layout.Segments()[0]
+	first := s.engine.views.Current().Layout.Segments()[0]
 	for _, prefix := range []string{"a", "b"} {
 		for i := range 8 {
 			s.must(s.commit(true, del(fmt.Sprint(prefix, i))))
 		}
 	}
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	var e entry.Entry
 	p := s.pin(0)
-	_, err := p.Get([]byte("a9"), hashOf(s.tree, "a9"), &e)
+	_, err := p.Get([]byte("a9"), hashOf(s.engine, "a9"), &e)
 	s.must(err)
 	p.Release()
-	damage(t, mem, s.tree.files.Path(nameOf(first)), int64(e.Handle.Offset)+500)
-	did, err := s.tree.collector.all(context.Background(), atIdle)
+	damage(t, mem, s.engine.cfg.Path(nameOf(first)), int64(e.Handle.Offset)+500)
+	did, err := s.engine.Work.collector.collectPlanned(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)
 	}
@@ -387,7 +387,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	if len(reports) != 2 || !errors.As(reports[0], &c) || c.File != nameOf(first).String() || reports[1] != nil {
 		t.Errorf("reports %v", reports)
 	}
-	if st := s.tree.views.Current().Layout.Segment(first.Num).State(); st.Status != layout.Live {
+	if st := s.engine.views.Current().Layout.Segment(first.Num).State(); st.Status != layout.Live {
 		t.Errorf("the damaged segment is %+v", st)
 	}
 	p = s.pin(0)
@@ -397,7 +397,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 	}
 	p.Release()
-	if did, err := s.tree.collector.all(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
+	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
 		t.Errorf("tried again: %v, %v", did, err)
 	}
 	s.close()

@@ -16,8 +16,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -28,28 +26,19 @@ import (
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
 // that edit and ends after it reports handles of a victim as dead; its own edit translates
-// them to the target (files.Outputs.Deaths). So no record is both needed and dead. A collection
+// them to the target (outputs.deadRecords). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
-	cfg       *Config
-	views     *view.Set
-	files     *files.Opener
-	planner   *planner
-	installer *installer
-	budget    *garbage.Budget
-	disk      *diskSpace
-	damaged   *garbage.Damaged
-	life      *lifetime
-	keys      *keyUse
-	count     *counters
-	tasks     *tasks
+	*state
+	planner *planner
+	keys    *keyUse
 
 	turn jobs.Turn // of collections
 }
 
-// run collects what is worth it while clients may be busy.
-func (c *collector) run(ctx context.Context) error {
-	_, err := c.all(ctx, whileBusy)
+// collectBusy collects what is worth it while clients may be busy.
+func (c *collector) collectBusy(ctx context.Context) error {
+	_, err := c.collectPlanned(ctx, whileBusy)
 	return err
 }
 
@@ -62,26 +51,26 @@ const (
 	onRequest
 )
 
-// all collects until nothing more is worth it, and reports whether it has collected anything.
-// After an error the store is as it was before that collection, background work goes on, and
-// the collection is tried again after the next change.
-func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
+// collectPlanned collects until nothing more is worth it, and reports whether it has collected
+// anything. After an error the store is as it was before that collection, background work goes on,
+// and the collection is tried again after the next change.
+func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, err error) {
 	if err := c.turn.Take(ctx); err != nil {
 		return false, err
 	}
 	defer c.turn.Leave()
 	for {
-		found, err := c.next(ctx, o)
+		found, err := c.collectNext(ctx, o)
 		if !found {
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
-			c.damaged.Add(d.Segment)
+			c.damaged.add(d.Segment)
 			continue
 		}
 		if err != nil {
 			if failure.IsFull(err) {
-				c.disk.workWaits()
+				c.planner.disk.workWaits()
 			}
 			return did, err
 		}
@@ -89,16 +78,16 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 	}
 }
 
-// next does the next collection, and reports whether there was one to do.
-func (c *collector) next(ctx context.Context, o occasion) (found bool, err error) {
-	defer c.keys.end(c.keys.begin())
+// collectNext does the next collection, and reports whether there was one to do.
+func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, err error) {
+	defer c.keys.endWork(c.keys.beginWork())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return false, err
 	}
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
-	plan := c.planner.decide(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
 	if plan == nil || c.life.failed() != nil {
 		hold.Release()
 		return false, nil
@@ -111,21 +100,21 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	defer release()
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
-	defer func() { c.count.report(work, begin, err) }()
-	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / files.CollectShare), Pace: c.pacer(o)}
+	defer func() { c.reportWork(work, begin, err) }()
+	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
 	// Until the victims are removed there are two copies of what is live. The second counts as
 	// garbage, and sets may not use its disk space.
-	c.budget.Copying.Store(int64(plan.Bytes))
-	defer c.budget.Copying.Store(0)
-	defer c.disk.promise(int64(plan.Bytes))()
+	c.budget.copying.Store(int64(plan.Bytes))
+	defer c.budget.copying.Store(0)
+	defer c.planner.disk.promiseBytes(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	if err := c.installer.install(new(layout.Edit), &out, change{since: l}); err != nil {
+	if err := c.apply(new(layout.Edit), &out, change{since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
 	work.done(&out)
@@ -157,11 +146,11 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		now := c.count.journalBytes.Load()
 		quiet := now == written
 		written = now
-		leisure := 1 - policy.CollectionPace(c.budget.Fill())
+		leisure := 1 - policy.CollectionPace(c.budget.fill())
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
-		if err := c.yield(ctx); quiet || err != nil {
+		if err := c.yieldToFlush(ctx); quiet || err != nil {
 			return err
 		}
 		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
@@ -172,8 +161,8 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 	}
 }
 
-// yield lets a flush go first, for some time.
-func (c *collector) yield(ctx context.Context) error {
+// yieldToFlush lets a flush go first, for some time.
+func (c *collector) yieldToFlush(ctx context.Context) error {
 	v, changed := c.views.Await()
 	switch {
 	case c.views.Closed():

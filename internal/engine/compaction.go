@@ -17,22 +17,13 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
-	views     *view.Set
-	files     *files.Opener
-	retention *garbage.Retention
-	planner   *planner
-	installer *installer
-	disk      *diskSpace
-	damaged   *garbage.Damaged
-	life      *lifetime
-	keys      *keyUse
-	count     *counters
+	*state
+	planner *planner
+	keys    *keyUse
 
 	turn jobs.Turn // of one compaction after the other; taken before that of flusher
 }
@@ -40,19 +31,19 @@ type compactor struct {
 // mover sets up a compaction so that it also moves values out of some segments of a View.
 type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View)
 
-// run compacts what policy plans. idle says that writers are silent.
-func (c *compactor) run(ctx context.Context, idle bool) error {
+// compactPlanned compacts what policy plans. idle says that writers are silent.
+func (c *compactor) compactPlanned(ctx context.Context, idle bool) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer c.turn.Leave()
-	return c.runLocked(ctx, idle)
+	return c.compactPlannedLocked(ctx, idle)
 }
 
-// rest flushes, and then compacts what policy plans for an idle store. No other compaction can
-// come between: one that policy plans for a busy store after the flush would be wasted, as the
-// idle one rewrites its output.
-func (c *compactor) rest(ctx context.Context, flush func(context.Context) error) error {
+// flushAndCompact flushes, and then compacts what policy plans for an idle store. No other
+// compaction can come between: one that policy plans for a busy store after the flush would be
+// wasted, as the idle one rewrites its output.
+func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Context) error) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -60,56 +51,56 @@ func (c *compactor) rest(ctx context.Context, flush func(context.Context) error)
 	if err := flush(ctx); err != nil {
 		return err
 	}
-	return c.runLocked(ctx, true)
+	return c.compactPlannedLocked(ctx, true)
 }
 
-func (c *compactor) runLocked(ctx context.Context, idle bool) error {
+func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
 	for c.life.failed() == nil {
-		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle = idle })
+		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle = idle })
 		if plan.Compaction == nil {
 			return nil
 		}
-		err := c.compact(ctx, plan.Compaction, nil)
+		err := c.carryOut(ctx, plan.Compaction, nil)
 		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
-			c.leave(plan.Compaction.Runs[0])
+			c.leaveDamaged(plan.Compaction.Runs[0])
 			continue
 		}
 		if err != nil {
-			c.disk.workEnded(ctx, err)
+			c.planner.disk.workEnded(ctx, err)
 			return err
 		}
 	}
 	return nil // the failure was reported, and other work would fail, too
 }
 
-// leave tells policy not to rewrite a damaged run under a new data key, until the next Open.
-func (c *compactor) leave(id layout.RunID) {
+// leaveDamaged tells policy not to rewrite a damaged run under a new data key, until the next Open.
+func (c *compactor) leaveDamaged(id layout.RunID) {
 	if r := c.views.Current().Layout.Run(id); r != nil {
-		c.damaged.Add(r.Files[0].Num)
+		c.damaged.add(r.Files[0].Num)
 	}
 }
 
-// heal compacts runs until no handle leads through a remap, and reports whether
+// rewritePointers compacts runs until no handle leads through a remap, and reports whether
 // there was one.
-func (c *compactor) heal(ctx context.Context) (did bool, err error) {
+func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
 	if err := c.turn.Take(ctx); err != nil {
 		return false, err
 	}
 	defer c.turn.Leave()
 	for {
-		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
+		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
 		if plan == nil {
 			return did, nil
 		}
-		if err := c.compact(ctx, plan, nil); err != nil {
+		if err := c.carryOut(ctx, plan, nil); err != nil {
 			return did, err
 		}
 		did = true
 	}
 }
 
-// all compacts all runs into one.
-func (c *compactor) all(ctx context.Context) error {
+// compactAll compacts all runs into one.
+func (c *compactor) compactAll(ctx context.Context) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -122,13 +113,13 @@ func (c *compactor) all(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	return c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
+	return c.carryOut(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
 }
 
-// compact carries out a plan. A compaction rewrites keys and handles, and values stay where they
+// carryOut carries out a plan. A compaction rewrites keys and handles, and values stay where they
 // are. Only a clustering, which passes move, also moves values.
-func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
-	defer c.keys.end(c.keys.begin())
+func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
+	defer c.keys.endWork(c.keys.beginWork())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return err
@@ -148,18 +139,16 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
-	defer func() { c.count.report(work, begin, err) }()
-	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
-	drops := c.installer.drops.Load()
+	defer func() { c.reportWork(work, begin, err) }()
 	tombstones, done := view.TombstonesOf(inputs)
 	defer done()
-	rules := c.retention.Rules(bottom)
+	rules := c.rules(bottom)
 	rules.Tombstones, rules.Older = tombstones, part.OlderThan(inputs)
-	input, unread, err := c.input(inputs, &rules, part, &work)
+	input, unread, err := c.makeInput(inputs, &rules, part, &work)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
+	defer c.planner.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
 		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
 		move(ctx, &input, plan.Cluster, part)
@@ -172,31 +161,35 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	if bottom {
 		tier = layout.Base
 	}
-	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: files.NewRuns(out.Run, tier)}
+	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: layout.NewRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
-	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), drops: drops}
-	if err := c.installer.install(edit, &out, change); err != nil {
+	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), since: part.Layout}
+	if err := c.apply(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
 	work.done(&out)
 	return nil
 }
 
-// input returns what a compaction reads and writes, and the inputs that need not be read, as
+// makeInput returns what a compaction reads and writes, and the inputs that need not be read, as
 // nothing of them survives.
-func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
+func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
 	ids := make([]layout.RunID, len(inputs))
 	for i, r := range inputs {
 		expiries[i], ids[i] = r.Meta().Expiry, r.ID
 	}
-	read, unread := garbage.SplitUnread(inputs, rules, part.Layout)
+	unneeded := compact.Unneeded(ids, rules, part.Layout)
 	var sources []iterator.Iterator
-	for _, r := range read {
+	for _, r := range inputs {
+		if unneeded[r.ID] {
+			unread = append(unread, r)
+			continue
+		}
 		sources = append(sources, r.Copier())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}

@@ -22,17 +22,16 @@ type cut struct {
 
 // cuts pins Views at the moment at which a memtable has become a run.
 type cuts struct {
-	cfg    *Config
-	views  *view.Set
+	*state
 	writer *writer
 
 	mu      sync.Mutex // guards the pins of cuts, and:
 	waiting []*cut
 }
 
-// begin seals what is in memory. It runs in the place of a commit leader, so that
+// beginCut seals what is in memory. It runs in the place of a commit leader, so that
 // no commit is half in the cut.
-func (c *cuts) begin(k *cut) error {
+func (c *cuts) beginCut(k *cut) error {
 	if err := c.writer.sealAny(); err != nil {
 		return err
 	}
@@ -50,14 +49,14 @@ func (c *cuts) begin(k *cut) error {
 	return k.err
 }
 
-// flushed is called when a View without the tables was installed, before another edit can be
-// recorded. So no run has anything that was committed after a cut. (A transaction that bypasses
-// the memtables has flushed them before it commits.)
-func (c *cuts) flushed(tables []*view.Table) {
+// pinFlushed pins the View for those who wait for a memtable that an edit has flushed. So no run
+// has anything that was committed after a cut. (A transaction that bypasses the memtables has
+// flushed them before it commits.)
+func (c *cuts) pinFlushed(by *change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = slices.DeleteFunc(c.waiting, func(k *cut) bool {
-		if !slices.Contains(tables, k.last) {
+		if !slices.Contains(by.tables, k.last) {
 			return false
 		}
 		k.pin, k.err = c.views.Hold()
@@ -65,15 +64,15 @@ func (c *cuts) flushed(tables []*view.Table) {
 	})
 }
 
-// made reports whether the cut has its pin or its error.
-func (c *cuts) made(k *cut) bool {
+// isMade reports whether the cut has its pin or its error.
+func (c *cuts) isMade(k *cut) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return k.pin != nil || k.err != nil
 }
 
-// giveUp ends a cut that nobody waits for any more.
-func (c *cuts) giveUp(k *cut) {
+// giveUpCut ends a cut that nobody waits for any more.
+func (c *cuts) giveUpCut(k *cut) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = slices.DeleteFunc(c.waiting, func(other *cut) bool { return other == k })

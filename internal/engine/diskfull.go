@@ -68,7 +68,7 @@ func (d *diskSpace) workWaits() {
 // flushed notes that a flush has succeeded.
 func (d *diskSpace) flushed() {
 	if d.life.unable.Swap(nil) != nil {
-		d.survey()
+		d.surveySpace()
 	}
 }
 
@@ -76,13 +76,13 @@ func (d *diskSpace) flushed() {
 // unless a survey shows before that only the reserve is left.
 func (d *diskSpace) journalFull() {
 	d.refused.Store(true)
-	d.survey()
-	_ = d.refuse(errs.ErrNoSpace)
+	d.surveySpace()
+	_ = d.refuseCommit(errs.ErrNoSpace)
 }
 
-// refuse counts a commit that is refused for this reason if that is a full disk, tells OnSpace
-// of the first one, and returns the reason.
-func (d *diskSpace) refuse(reason error) error {
+// refuseCommit counts a commit that is refused for this reason if that is a full disk, tells
+// OnSpace of the first one, and returns the reason.
+func (d *diskSpace) refuseCommit(reason error) error {
 	if !failure.IsFull(reason) {
 		return reason
 	}
@@ -91,15 +91,15 @@ func (d *diskSpace) refuse(reason error) error {
 	defer d.mu.Unlock()
 	if !d.told && d.lacking() { // there may be space by now
 		d.told = true
-		d.tell(DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
+		d.tellSpace(DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
 	}
 	return reason
 }
 
-// admit decides on a payload while no more than the reserve is left. A payload of deletes may
-// use the reserve. Any other waits for a flush that may free disk space, and up to
+// admitPayload decides on a payload while no more than the reserve is left. A payload of deletes
+// may use the reserve. Any other waits for a flush that may free disk space, and up to
 // policy.DiskPatience for other work under way. Without such work it is refused at once.
-func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
+func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	begin := time.Now()
 	for d.refusing.Load() {
 		v, changed := d.views.Await()
@@ -113,16 +113,16 @@ func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
 		case d.views.Closed():
 			return errs.ErrClosed
 		case d.life.failed() != nil || d.life.unflushed() != nil:
-			return d.refuse(refusal)
+			return d.refuseCommit(refusal)
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
 		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
-			return d.refuse(refusal)
+			return d.refuseCommit(refusal)
 		}
 		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
-		d.survey()
+		d.surveySpace()
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 )
 
 // diskSpace decides who may use the bytes that the disk and Config.DiskLimit leave.
@@ -22,13 +21,7 @@ import (
 // If the disk is full all the same, work that finds no space leaves everything as it was, and is
 // tried again later. Only then there is a timer: it looks a few times a second for free space.
 type diskSpace struct {
-	cfg       *Config
-	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
-	life      *lifetime
-	tasks     *tasks
-	count     *counters
+	*state
 
 	refusing atomic.Bool  // sets are refused
 	refused  atomic.Bool  // the journal found no disk space, and has appended nothing since
@@ -68,16 +61,16 @@ func (d *diskSpace) available() int64 {
 	return max(available-flushBytes(v)-policy.ReserveSlackBytes-d.promised.Load(), 1)
 }
 
-// promise sets aside the bytes that a compaction or collection is going to write: sets and
+// promiseBytes sets aside the bytes that a compaction or collection is going to write: sets and
 // other work may not use them until release is called.
-func (d *diskSpace) promise(bytes int64) (release func()) {
+func (d *diskSpace) promiseBytes(bytes int64) (release func()) {
 	d.promised.Add(bytes)
 	d.credit.Store(0) // the next write makes a survey
 	return func() {
 		d.promised.Add(-bytes)
 		d.credit.Store(0)
 		if d.refusing.Load() {
-			d.survey()
+			d.surveySpace()
 		}
 	}
 }
@@ -146,18 +139,18 @@ func (d *diskSpace) measureReserve(v *view.View) int64 {
 	return flushBytes(v) + work + int64(segments/policy.ReserveSlackFraction) + policy.ReserveSlackBytes
 }
 
-// spend counts bytes that were written, and makes a survey from time to time.
-func (d *diskSpace) spend(n int) {
+// countWritten counts bytes that were written, and makes a survey from time to time.
+func (d *diskSpace) countWritten(n int) {
 	if d.credit.Add(-int64(n)) < 0 {
-		d.survey()
+		d.surveySpace()
 	}
 	if d.refused.Load() && d.refused.Swap(false) {
-		d.survey()
+		d.surveySpace()
 	}
 }
 
-// survey measures what is left and the reserve, and begins or ends refusing sets.
-func (d *diskSpace) survey() {
+// surveySpace measures what is left and the reserve, and begins or ends refusing sets.
+func (d *diskSpace) surveySpace() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.surveyLocked()
@@ -170,7 +163,7 @@ func (d *diskSpace) surveyLocked() {
 	d.reserve.Store(reserve)
 	known := left >= 0
 	tight := known && left < 2*reserve
-	d.unflushed.Journal.Economize(tight)
+	d.unflushed.journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {
 		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))
@@ -195,7 +188,7 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 	}
 	if d.told && !d.lacking() {
 		d.told = false
-		d.tell(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
+		d.tellSpace(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
 	}
 }
 
@@ -205,7 +198,7 @@ func (d *diskSpace) flushHelps(v *view.View) bool {
 	return v.Active().Len() > 0 && flushBytes(v) >= d.reserve.Load()/4
 }
 
-func (d *diskSpace) tell(s DiskSpace) {
+func (d *diskSpace) tellSpace(s DiskSpace) {
 	if d.cfg.OnSpace != nil {
 		d.cfg.OnSpace(s)
 	}

@@ -23,7 +23,7 @@ func payloadOf(ops ...op) (payload []byte) {
 // drain runs what waits to run.
 func (s *store) drain() {
 	for ok := true; ok; {
-		_, ok, _ = s.tree.cfg.Jobs.Step()
+		_, ok, _ = s.engine.cfg.Jobs.Step()
 	}
 }
 
@@ -34,7 +34,7 @@ func TestReserveIsForDeletes(t *testing.T) {
 	var told []DiskSpace
 	s := newStore(t, mem, func(s *store) { s.cfg.OnSpace = func(i DiskSpace) { told = append(told, i) } })
 	defer s.close()
-	jobs := s.tree.cfg.Jobs
+	jobs := s.engine.cfg.Jobs
 	ctx := context.Background()
 	for i := range 50 {
 		s.must(s.commit(false, set(fmt.Sprint("key", i), bulk("v", 1000))))
@@ -44,22 +44,22 @@ func TestReserveIsForDeletes(t *testing.T) {
 	s.drain()
 	pass := func(payload []byte, what string, want error) {
 		t.Helper()
-		if err := s.tree.Throttle(ctx, payload); !errors.Is(err, want) {
+		if err := s.engine.Commits.Throttle(ctx, payload); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
 	sets, deletes := payloadOf(set("a", []byte("1"))), payloadOf(del("a"), del("b"))
 	pass(sets, "a set, with all the space there is", nil)
 	mem.SetCapacity(mem.Used() + policy.ReserveSlackBytes - 8192)
-	s.tree.disk.survey()
+	s.engine.Work.disk.surveySpace()
 	pass(deletes, "deletes", nil)
 	pass(sets, "a set", errs.ErrNoSpace)
 	pass(payloadOf(del("b"), set("a", nil)), "a set beside a delete", errs.ErrNoSpace)
 	if len(told) != 1 || !told[0].Full || told[0].Left >= told[0].Reserve {
 		t.Errorf("told %+v", told)
 	}
-	if s.tree.Metrics().Refused != 2 {
-		t.Errorf("%d are counted as refused", s.tree.Metrics().Refused)
+	if s.engine.Metrics().Refused != 2 {
+		t.Errorf("%d are counted as refused", s.engine.Metrics().Refused)
 	}
 	for range 3 { // it looks, and looks again
 		if jobs.Idle() == 0 {
@@ -104,9 +104,9 @@ func TestNoRoomAtEveryWriteOfWork(t *testing.T) {
 		faults.Inject(full)
 		var failed error
 		for range 5 { // each try meets a few of the failures
-			err := s.tree.flusher.run(context.Background())
+			err := s.engine.Work.flusher.flushSealed(context.Background())
 			if err == nil {
-				_, err = s.tree.Reclaim(context.Background())
+				_, err = s.engine.Work.Reclaim(context.Background())
 			}
 			if err != nil && (!vfs.IsNoSpace(err) || errors.Is(err, errs.ErrStopped)) {
 				t.Fatalf("write %d: %v", nth, err)
@@ -121,7 +121,7 @@ func TestNoRoomAtEveryWriteOfWork(t *testing.T) {
 		faults.Heal()
 		s.must(s.commit(true, set("k0", bulk("k0", 12))))
 		s.flush()
-		if _, err := s.tree.Reclaim(context.Background()); err != nil {
+		if _, err := s.engine.Work.Reclaim(context.Background()); err != nil {
 			t.Fatalf("write %d: with room: %v", nth, err)
 		}
 		holdsAll(t, s, nth)

@@ -164,7 +164,7 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 						continue
 					}
 					commit(ops...)
-					s.tree.CatchUp()
+					s.engine.Commits.CatchUp()
 					if ops = nil; rng.IntN(3*count) < batch {
 						break
 					}
@@ -183,7 +183,7 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 			case n == 8:
 				s.seal()
 			case n == 9:
-				s.must(s.tree.compactor.run(context.Background(), rng.IntN(2) == 0))
+				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), rng.IntN(2) == 0))
 			case n == 10:
 				pins = append(pins, s.pin(0))
 			case n == 11 && len(pins) > 0:
@@ -191,10 +191,10 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 				pins[i].Release()
 				pins = append(pins[:i], pins[i+1:]...)
 			default:
-				s.must(s.tree.searcher.run(context.Background()))
+				s.must(s.engine.Work.searcher.run(context.Background()))
 			}
 			if rng.IntN(2) == 0 {
-				s.must(s.tree.searcher.run(context.Background()))
+				s.must(s.engine.Work.searcher.run(context.Background()))
 			}
 			now := s.pin(0)
 			for _, p := range append(pins[:len(pins):len(pins)], now) {
@@ -232,7 +232,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind}
 		records = entry.AppendRecord(records, &e, false)
 	}
-	sp := s.tree.NewSpill()
+	sp := s.engine.Spills.New()
 	defer sp.Discard()
 	s.flush() // or Prepare would wait for the task
 	s.must(sp.Add(ctx, records, len(ops), nil))
@@ -240,7 +240,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 	meanwhile()
 	s.must(sp.Commit(s.last+1, conflict.Check{}))
 	s.last++
-	s.tree.Publish(s.last)
+	s.engine.Commits.Publish(s.last)
 }
 
 // While one commits, others search and read: none sees less because of it, and
@@ -265,9 +265,9 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 				case <-done:
 					return
 				default:
-					s.tree.CatchUp()
-					s.tree.searcher.searchIf(func() bool { // as the task, once it is told
-						return s.tree.searcher.emptied.Waiting().Deletes >= int64(s.step())
+					s.engine.Commits.CatchUp()
+					s.engine.Work.searcher.searchIf(func() bool { // as the task, once it is told
+						return s.engine.Work.searcher.emptied.Waiting().Deletes >= int64(s.step())
 					})
 				}
 			}
@@ -280,7 +280,7 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 				return
 			default:
 			}
-			p, err := s.tree.Acquire(0)
+			p, err := s.engine.Views.Acquire(0)
 			if err != nil {
 				t.Error(err)
 				return
@@ -301,7 +301,7 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 				s.must(s.commit(false, set(again, []byte("w"))))
 				s.must(s.commit(false, del(again)))
 			}
-			s.tree.CatchUp()
+			s.engine.Commits.CatchUp()
 		}
 		if steps, most := s.steps(), 3*s.step()*2; steps > most {
 			t.Errorf("round %d: %d steps past %d deletes, want %d at most", round, steps, n, most)
@@ -412,7 +412,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 			}
 			if ops != nil {
 				s.must(s.commit(false, ops...))
-				s.tree.CatchUp()
+				s.engine.Commits.CatchUp()
 			}
 			// A deleted key has up to three entries.
 			most := 3 * s.step()
@@ -422,7 +422,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 					continue
 				}
 				s.must(s.commit(false, ops...))
-				s.tree.CatchUp()
+				s.engine.Commits.CatchUp()
 				ops = nil
 				if c.seals > 0 && i%(n/(c.seals+1)) == n/(c.seals+1)-1 {
 					s.seal()
@@ -443,14 +443,14 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 		gone func(s *store, b entry.KeyspaceID)
 	}{
 		{"what has expired", func(s *store, _ entry.KeyspaceID) { s.clock += 10_000 }},
-		{"a keyspace was dropped", func(s *store, b entry.KeyspaceID) { s.must(s.tree.DropKeyspace(b)) }},
+		{"a keyspace was dropped", func(s *store, b entry.KeyspaceID) { s.must(s.engine.Keyspaces.Drop(b)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore(t, vfs.NewMem(), nil)
 			defer s.close()
 			var ids []entry.KeyspaceID
 			for _, name := range []string{"a", "b", "c"} {
-				k, err := s.tree.CreateKeyspace(name, layout.KeyspaceOptions{Versions: 1})
+				k, err := s.engine.Keyspaces.Create(name, layout.KeyspaceOptions{Versions: 1})
 				s.must(err)
 				ids = append(ids, k.ID)
 			}
@@ -472,8 +472,8 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.tree.views.Current().Layout.Runs()[0].ID}, Reason: "test"}, nil))
-			s.must(s.tree.searcher.run(context.Background()))
+			s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.engine.views.Current().Layout.Runs()[0].ID}, Reason: "test"}, nil))
+			s.must(s.engine.Work.searcher.run(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
 			}
@@ -503,11 +503,11 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 	merge := func() *view.Run {
 		t.Helper()
 		var ids []layout.RunID
-		for _, r := range s.tree.views.Current().Layout.Runs() {
+		for _, r := range s.engine.views.Current().Layout.Runs() {
 			ids = append(ids, r.ID)
 		}
-		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
-		return s.tree.views.Current().Runs[0]
+		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
+		return s.engine.views.Current().Runs[0]
 	}
 	for range 2 { // of one run, too
 		r := merge()

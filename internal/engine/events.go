@@ -38,31 +38,23 @@ type DiskSpace struct {
 	Err     error // what was refused first; nil when it is over
 }
 
-// counters are what the tree counts since Open. A piece of work counts when it has succeeded.
+// counters are what the engine counts since Open. A piece of work counts when it has succeeded.
 type counters struct {
 	flushes, compactions, collections, clusterings, spills counted
 
 	journalBytes    atomic.Int64
 	stalls, stalled atomic.Int64 // how often, and for how many nanoseconds, writers were throttled
 	refused         atomic.Int64 // commits refused because the disk is full
-	onWork          func(Work)   // may be nil
 }
 
 // counted counts pieces of work, and the bytes that they wrote.
 type counted struct{ times, bytes atomic.Int64 }
 
-// report counts a piece of work if it has succeeded, and tells onWork of it. begin is when it
-// began.
-func (c *counters) report(w Work, begin time.Time, err error) {
-	w.Took, w.Err = time.Since(begin), err
-	if err == nil {
-		kind := map[string]*counted{
-			"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "clustering": &c.clusterings, "spill": &c.spills,
-		}[w.Kind]
-		kind.times.Add(1)
-		kind.bytes.Add(w.BytesOut)
-	}
-	if c.onWork != nil {
-		c.onWork(w)
-	}
+// add counts a piece of work that wrote so many bytes.
+func (c *counters) add(kind string, bytes int64) {
+	of := map[string]*counted{
+		"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "clustering": &c.clusterings, "spill": &c.spills,
+	}[kind]
+	of.times.Add(1)
+	of.bytes.Add(bytes)
 }

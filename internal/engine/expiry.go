@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // expiry sets the alarm for expired entries. Readers don't see an expired entry, but it stays
@@ -13,34 +12,31 @@ import (
 // while clients write, as their writes cause compactions anyway. If nothing expires, no alarm is
 // set.
 type expiry struct {
-	cfg   *Config
-	views *view.Set
-	life  *lifetime
-	tasks *tasks
+	*state
 }
 
-// idle reports whether writers have been silent for so long that idle compaction has begun.
-func (x *expiry) idle() bool { return !x.tasks.idle.Armed() }
+// isIdle reports whether writers have been silent for so long that idle compaction has begun.
+func (x *expiry) isIdle() bool { return !x.tasks.idle.Armed() }
 
-// await sets the alarm for the next work because of expiry. Call it after each change of the
+// setAlarm sets the alarm for the next work because of expiry. Call it after each change of the
 // time: an edit, and the beginning of a rest.
-func (x *expiry) await() {
-	due := x.due(x.idle())
+func (x *expiry) setAlarm() {
+	due := x.nextDue(x.isIdle())
 	if due == 0 {
 		x.tasks.expiry.Stop()
-		due = x.due(x.idle()) // an entry added meanwhile may have set the alarm before Stop
+		due = x.nextDue(x.isIdle()) // an entry added meanwhile may have set the alarm before Stop
 	}
 	if due != 0 {
-		x.set(due)
+		x.setAlarmAt(due)
 	}
 }
 
-// awaitTable is await after an entry was added to the memtable m. It looks at nothing else.
-func (x *expiry) awaitTable(m *view.Table) {
-	x.set(policy.MemtableExpiryDue(m.LeastExpiry.Load(), false))
+// setAlarmFor is setAlarm after an entry was added to the memtable m. It looks at nothing else.
+func (x *expiry) setAlarmFor(m *view.Table) {
+	x.setAlarmAt(policy.MemtableExpiryDue(m.LeastExpiry.Load(), false))
 }
 
-func (x *expiry) set(due uint64) {
+func (x *expiry) setAlarmAt(due uint64) {
 	if x.cfg.ReadOnly || x.views.Closed() || x.tasks.expiry == nil || x.life.failed() != nil {
 		return
 	}
@@ -52,11 +48,11 @@ func (x *expiry) set(due uint64) {
 	x.tasks.expiry.Set(wait)
 }
 
-// due returns when work because of expiry is due, in Unix milliseconds; 0 = never.
-func (x *expiry) due(idle bool) uint64 {
+// nextDue returns when work because of expiry is due, in Unix milliseconds; 0 = never.
+func (x *expiry) nextDue(idle bool) uint64 {
 	v := x.views.Current()
 	due := policy.ExpiryDue(v.Layout, policy.State{Idle: idle}, x.cfg.Policy)
-	for _, at := range []uint64{tableExpiryDue(v.Active(), idle), garbage.NextDead(v, &x.cfg.Policy, x.cfg.unixMilli())} {
+	for _, at := range []uint64{tableExpiryDue(v.Active(), idle), nextDead(v, &x.cfg.Policy, x.cfg.unixMilli())} {
 		if at != 0 && (due == 0 || at < due) {
 			due = at
 		}
@@ -74,8 +70,8 @@ func tableExpiryDue(m *view.Table, idle bool) uint64 {
 	return policy.MemtableExpiryDue(least, idle)
 }
 
-// wait returns the time until the alarm rings, which is above 0; 0 if no alarm is set.
-func (x *expiry) wait() time.Duration {
+// timeLeft returns the time until the alarm rings, which is above 0; 0 if no alarm is set.
+func (x *expiry) timeLeft() time.Duration {
 	left, set := x.tasks.expiry.Left()
 	if !set {
 		return 0

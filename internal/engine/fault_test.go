@@ -34,10 +34,10 @@ func TestEveryFailureOfWorkIsSurvived(t *testing.T) {
 		}
 		s.seal()
 		faults.Inject(faultfs.Fault{Nth: n, Err: errDisk})
-		flushed := s.tree.flusher.run(context.Background())
+		flushed := s.engine.Work.flusher.flushSealed(context.Background())
 		merged := error(nil)
 		if flushed == nil {
-			merged = s.tree.Compact(context.Background())
+			merged = s.engine.Work.Compact(context.Background())
 		}
 		hit := faults.Struck() > 0
 		faults.Heal()
@@ -45,7 +45,7 @@ func TestEveryFailureOfWorkIsSurvived(t *testing.T) {
 			t.Fatalf("call %d: %v", n, failed)
 		}
 		verify(s, t, n)
-		_ = s.tree.Close()
+		_ = s.engine.Close()
 		fs.checkClosed(t)
 		s.mustOpen()
 		verify(s, t, n)
@@ -91,8 +91,8 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
 			Move:    hold.View().Move,
-			Run:     s.tree.files.NewRunWriter(true, nil, nil),
-			Values:  s.tree.files.NewValueWriter, ValueBytes: 3000,
+			Run:     s.engine.files.NewRunWriter(true, nil, nil),
+			Values:  s.engine.files.NewValueWriter, ValueBytes: 3000,
 		})
 		hit := faults.Struck() > 0
 		faults.Heal()

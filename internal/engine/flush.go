@@ -13,47 +13,37 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // flusher writes sealed memtables into runs.
 type flusher struct {
-	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
-	retention *garbage.Retention
-	budget    *garbage.Budget
-	sampler   *garbage.Sampler
-	searcher  *searcher
-	installer *installer
-	disk      *diskSpace
-	life      *lifetime
-	count     *counters
+	*state
+	disk     *diskSpace
+	searcher *searcher
 
 	turn jobs.Turn // of one flush after the other
 }
 
-// run flushes all sealed memtables.
-func (f *flusher) run(ctx context.Context) error {
+// flushSealed flushes all sealed memtables.
+func (f *flusher) flushSealed(ctx context.Context) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer f.turn.Leave()
-	if err := f.sealedLocked(ctx); err != nil {
+	if err := f.flushSealedLocked(ctx); err != nil {
 		return err
 	}
 	// Sync sealed journal segments here, even if nothing was flushed: otherwise the next
 	// Synced commit would have to wait for that.
-	return f.unflushed.Journal.SyncSealed()
+	return f.unflushed.journal.SyncSealed()
 }
 
-// sealedLocked flushes all sealed memtables, oldest first.
-func (f *flusher) sealedLocked(ctx context.Context) error {
+// flushSealedLocked flushes all sealed memtables, oldest first.
+func (f *flusher) flushSealedLocked(ctx context.Context) error {
 	attempt := f.life.flushing.Add(1)
 	for {
-		did, err := f.oldest(ctx)
+		did, err := f.flushOldest(ctx)
 		if err != nil {
 			if failure.Passes(err) {
 				f.life.flushFailed(attempt, err)
@@ -68,23 +58,23 @@ func (f *flusher) sealedLocked(ctx context.Context) error {
 	}
 }
 
-// oldest writes the oldest sealed memtable into a run, and reports whether there was one.
-func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
-	did, err = f.flush(ctx, f.disk.roomForValues())
+// flushOldest writes the oldest sealed memtable into a run, and reports whether there was one.
+func (f *flusher) flushOldest(ctx context.Context) (did bool, err error) {
+	did, err = f.flushTable(ctx, f.disk.roomForValues())
 	if failure.IsFull(err) {
 		// A file system may have less room than it says: flush without moving values.
-		return f.flush(ctx, 0)
+		return f.flushTable(ctx, 0)
 	}
 	return did, err
 }
 
-// flush writes the oldest sealed memtable into a run, and reports whether there was one. It also
-// decides about the memtable's journal segments, as their handles are being written anyway. A
-// segment of mostly live values is kept as it is, and is a value segment from then on. The
-// values of the other segments move, in key order, to a new value segment, and their files are
-// free. If these values take more than room bytes, all segments with live values are kept, and
-// collections free them later, one by one.
-func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
+// flushTable writes the oldest sealed memtable into a run, and reports whether there was one. It
+// also decides about the memtable's journal segments, as their handles are being written anyway. A
+// segment of mostly live values is kept as it is, and is a value segment from then on. The values
+// of the other segments move, in key order, to a new value segment, and their files are free. If
+// these values take more than room bytes, all segments with live values are kept, and collections
+// free them later, one by one.
+func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err error) {
 	hold, err := f.views.Hold()
 	if err != nil {
 		return false, err
@@ -104,25 +94,23 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
-	defer func() { f.count.report(work, begin, err) }()
-	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
-	drops := f.installer.drops.Load()
-	rules := f.retention.Rules(len(part.Runs) == 0)
+	defer func() { f.reportWork(work, begin, err) }()
+	rules := f.rules(len(part.Runs) == 0)
 	rules.Tombstones, rules.Older = []rangedel.Source{sealed.Tombstones()}, part.OlderThan(nil)
-	census, kept := f.unflushed.CensusOf(sealed, rules, room)
+	live, kept := measureLiveness(sealed, f.unflushed.segments(), rules, room)
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.
-		if err := f.unflushed.Journal.SyncSealed(); err != nil {
+		if err := f.unflushed.journal.SyncSealed(); err != nil {
 			return false, fmt.Errorf("flush: %w", err)
 		}
 	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: sealed.Sorted(),
 		Rules:   rules,
-		Extract: census.Moves,
+		Extract: live.moves,
 		Move:    part.Move,
 		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now), about(part.Layout, nil)),
-		Values:  f.files.NewValueWriter, ValueBytes: f.budget.SegmentLimit(),
+		Values:  f.files.NewValueWriter, ValueBytes: f.budget.segmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
@@ -132,25 +120,25 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
 		JournalEnds: []frame.End{sealed.End.End},
-		AddRuns:     files.NewRuns(out.Run, layout.Upper),
+		AddRuns:     layout.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
-	change := change{tables: []*view.Table{sealed}, replaced: garbage.ReplacedBy(sealed), drops: drops}
-	if err := f.installer.install(edit, &out, change); err != nil {
+	change := change{tables: []*view.Table{sealed}, replaced: replacedBy(sealed), since: part.Layout}
+	if err := f.apply(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	work.done(&out)
 	return true, nil
 }
 
-// all flushes all sealed memtables, for a commit that needs them in runs. An error that is not
-// ErrStopped passes: the commit may be tried again.
-func (f *flusher) all(ctx context.Context) error {
+// flushForCommit flushes all sealed memtables, for a commit that needs them in runs. An error that
+// is not ErrStopped passes: the commit may be tried again.
+func (f *flusher) flushForCommit(ctx context.Context) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer f.turn.Leave()
-	err := f.sealedLocked(ctx)
+	err := f.flushSealedLocked(ctx)
 	if err != nil && !failure.Passes(err) {
 		return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 	}

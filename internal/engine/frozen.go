@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
@@ -27,31 +26,31 @@ type frozen struct {
 	fs     *checkpoint.Frozen
 	view   *view.View
 	layout *layout.Layout
-	files  *files.Opener // of fs
+	files  *view.Opener // of fs
 	lone   map[filename.Name]bool
 
-	journal files.Unflushed
+	unflushed []journal.SegmentInfo // of the writer's journal
 }
 
 // freeze returns the store as of its newest version. Call release when the files are not needed
 // any more.
-func (b *background) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
+func (c *Copies) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	make := func(unflushed []journal.SegmentInfo) error {
-		s, release, err = b.freezeNow(ctx, unflushed)
+		s, release, err = c.freezeNow(ctx, unflushed)
 		return err
 	}
-	if b.follower != nil {
-		err = b.follower.During(ctx, make)
+	if c.follower != nil {
+		err = c.follower.During(ctx, make)
 	} else {
-		err = make(b.unflushed.Found())
+		err = make(c.unflushed.segments())
 	}
 	return s, release, err
 }
 
 // freezeNow is freeze while the memtables and the journal stay as they are. It returns
 // fs.ErrNotExist if the writer has removed a data key meanwhile.
-func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
-	hold, err := b.views.Hold()
+func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
+	hold, err := c.views.Hold()
 	if err != nil {
 		return s, nil, err
 	}
@@ -60,31 +59,30 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 			hold.Release()
 		}
 	}()
-	f := &frozen{cfg: b.cfg, fs: checkpoint.Freeze(b.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool)}
-	f.files = files.New(files.Config{
-		FS: f.fs, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: b.cfg.UUID, Ring: b.cfg.Ring, Seed: b.cfg.Seed, Memory: b.cfg.Memory, RunFileBytes: b.cfg.RunFileBytes,
-	})
+	f := &frozen{cfg: c.cfg, fs: checkpoint.Freeze(c.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
+	own := c.cfg.Store
+	own.FS = f.fs
+	f.files = view.NewOpener(view.OpenerConfig{Store: own, Memory: c.cfg.Memory, RunFileBytes: c.cfg.RunFileBytes})
 	var names []filename.Name
 	for _, s := range unflushed {
-		f.journal.Replay(s)
 		names = append(names, filename.New(filename.Journal, s.File))
 	}
 	f.files.CountFrom(names, f.layout)
-	if b.follower != nil {
-		f.hold(unflushed)
+	if c.follower != nil {
+		f.hold()
 	}
-	visible := b.views.Visible()
+	visible := c.views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
 		if err := f.flush(ctx, t, visible); err != nil {
 			return s, nil, err
 		}
 	}
-	milli := b.cfg.Now().UnixMilli()
+	milli := c.cfg.Now().UnixMilli()
 	asOf, _, err := f.layout.AsOf(visible, f.layout, milli)
 	if err != nil {
 		return s, nil, err
 	}
-	if s, err = b.source(asOf, milli); err != nil {
+	if s, err = c.source(asOf, milli); err != nil {
 		return s, nil, err
 	}
 	for f := range asOf.Files() {
@@ -99,7 +97,7 @@ func (b *background) freezeNow(ctx context.Context, unflushed []journal.SegmentI
 
 // hold has the copy read the files that the View has open: the writer may remove their names. So a
 // copy needs no descriptors of its own.
-func (f *frozen) hold(unflushed []journal.SegmentInfo) {
+func (f *frozen) hold() {
 	for _, r := range f.view.Runs {
 		for _, file := range r.Held() {
 			f.fs.Hold(file)
@@ -112,8 +110,8 @@ func (f *frozen) hold(unflushed []journal.SegmentInfo) {
 			f.fs.Hold(s.Held())
 		}
 	}
-	for _, s := range unflushed {
-		f.fs.End(f.files.Path(filename.New(filename.Journal, s.File)), s.Offset)
+	for _, s := range f.unflushed {
+		f.fs.End(f.cfg.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
 }
 
@@ -128,9 +126,9 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		Dropped:    func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
 	}
 	// Without room for values that move, none does.
-	census, kept := f.journal.CensusOf(t, rules, 0)
+	live, kept := measureLiveness(t, f.unflushed, rules, 0)
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: t.Sorted(), Rules: rules, Extract: census.Moves, Move: f.view.Move,
+		Entries: t.Sorted(), Rules: rules, Extract: live.moves, Move: f.view.Move,
 		Run: f.files.NewRunWriter(false, entry.NewExpiries(f.cfg.unixMilli()), about(f.layout, nil)),
 	})
 	if err != nil {
@@ -138,8 +136,8 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	}
 	t.Shadowed(out.Dead.Add)
 	edit := &layout.Edit{
-		FlushedTo: t.Last, JournalEnds: []frame.End{f.journal.Segment(t.Last).End},
-		AddRuns: files.NewRuns(out.Run, layout.Upper), AddSegments: kept,
+		FlushedTo: t.Last, JournalEnds: []frame.End{journal.FindSegment(f.unflushed, t.Last).End},
+		AddRuns: layout.NewRuns(out.Run, layout.Upper), AddSegments: kept,
 		LastVersion: max(visible, f.layout.LastVersion()), NextFile: f.files.Last() + 1,
 	}
 	for i := range edit.AddRuns {
@@ -149,12 +147,12 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		}
 	}
 	for _, s := range kept {
-		f.lone[filename.New(filename.Journal, s.Num)] = !f.journal.Segment(s.Num).Sealed
+		f.lone[filename.New(filename.Journal, s.Num)] = !journal.FindSegment(f.unflushed, s.Num).Sealed
 	}
-	if edit.Dead, err = new(files.Outputs).Deaths(f.view, edit, f.layout, &out, nil, nil); err != nil {
+	if edit.Dead, err = new(outputs).deadRecords(f.view, edit, f.layout, &out, nil, nil); err != nil {
 		return err
 	}
-	if err := files.DropUnreferenced(edit, f.layout); err != nil {
+	if err := f.layout.DropUnreferenced(edit); err != nil {
 		return err
 	}
 	f.layout, err = f.layout.Apply(edit)
@@ -162,14 +160,10 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 }
 
 // source returns the store with a layout.
-func (b *background) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
-	super := b.log.Super()
-	s = checkpoint.Fileset{
-		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
-		Layout: l, Milli: milli,
-	}
+func (c *Copies) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
+	s = checkpoint.Fileset{Store: c.cfg.Store, Created: c.log.Super().Created, Layout: l, Milli: milli}
 	if s.Ring != nil {
-		s.Keys, err = keyring.Load(b.cfg.FS, b.cfg.Dir, s.UUID)
+		s.Keys, err = keyring.Load(c.cfg.FS, c.cfg.Dir, s.UUID)
 	}
 	return s, err
 }

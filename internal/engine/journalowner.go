@@ -3,23 +3,18 @@ package engine
 import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/manifest"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // journalOwner implements journal.Owner: what the journal needs of the store.
 type journalOwner struct {
-	files  *files.Opener
-	budget *garbage.Budget
-	disk   *diskSpace
-	log    *manifest.Log
+	*state
+	disk *diskSpace
 }
 
 func (o journalOwner) NextNum() entry.FileNum { return o.files.Next() }
 
-func (o journalOwner) SegmentLimit() int64 { return o.budget.SegmentLimit() }
+func (o journalOwner) SegmentLimit() int64 { return o.budget.segmentLimit() }
 
 func (o journalOwner) DiskFull() { o.disk.journalFull() }
 
@@ -34,6 +29,6 @@ func (o journalOwner) GoOn() error {
 }
 
 // Register records in the manifest that a journal segment has durable frames. Its edit names
-// only the segment's last durable frame. So it needs no installer.recording: other edits may
+// only the segment's last durable frame. So it needs no state.applying: other edits may
 // come before or after it, and the commit leader waits for one edit under way at most.
 func (o journalOwner) Register(end frame.End) error { return o.log.Register(end) }

@@ -6,22 +6,21 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
-// keyspaces makes, changes and drops keyspaces: each is one edit that changes no files.
-type keyspaces struct {
-	views     *view.Set
-	installer *installer
-	tasks     *tasks
+// Keyspaces makes, changes and drops keyspaces: each is one edit that changes no files.
+type Keyspaces struct {
+	*state
 }
 
-// create makes a keyspace with a number that no other keyspace ever had. It is durable on
+// List lists the keyspaces that have a name, ascending by number. The list must not be written to.
+func (k *Keyspaces) List() []layout.Keyspace { return k.views.Current().Layout.Keyspaces() }
+
+// Create makes a keyspace with a number that no other keyspace ever had. It is durable on
 // return. It returns errs.ErrInvalid for a name that is taken.
-func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
+func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
 	made := layout.Keyspace{Name: name, Options: o}
-	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
 		next := l.NextKeyspace()
 		if next > uint64(entry.MaxKeyspaceID) {
 			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
@@ -45,10 +44,10 @@ func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 	return made, nil
 }
 
-// set replaces the options of a keyspace. The new Retention holds from now on; history that was
+// Set replaces the options of a keyspace. The new Retention holds from now on; history that was
 // dropped before does not come back. The change is durable on return.
-func (k *keyspaces) set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
-	return k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
+	return k.record(func(l *layout.Layout) (*layout.Edit, error) {
 		old := l.Keyspace(id)
 		if old == nil {
 			return nil, errs.ErrKeyspaceNotFound
@@ -58,12 +57,12 @@ func (k *keyspaces) set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 	})
 }
 
-// drop removes a keyspace from the layout. From then on its entries are garbage: each flush or
+// Drop removes a keyspace from the layout. From then on its entries are garbage: each flush or
 // compaction that meets them drops them. The drop is durable on return. Pins that were acquired
 // before still see the keyspace. The caller makes sure that nothing more is written to it, and
 // that earlier commits are durable.
-func (k *keyspaces) drop(id entry.KeyspaceID) error {
-	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
+	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
 		if l.Keyspace(id) == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
@@ -73,9 +72,7 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 		return err
 	}
 	k.views.Floors.Remove(id)
-	// Work under way doesn't know of the drop: see installer.change.
-	k.installer.drops.Add(1)
-	garbage.NoteDropped(k.views, id)
+	k.views.WeighDropped(id)
 	k.tasks.kick() // the estimates of garbage have changed
 	return nil
 }

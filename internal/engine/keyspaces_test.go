@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -19,7 +18,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := s.commit(true, set("a", []byte("1"))); err != nil {
 		t.Fatal(err)
 	}
-	spill := s.tree.NewSpill()
+	spill := s.engine.Spills.New()
 	defer spill.Discard()
 	record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("b"), Value: []byte("2"), Kind: entry.Set}, false)
 	if err := spill.Add(t.Context(), record, 1, nil); err != nil {
@@ -32,17 +31,17 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := spill.Commit(v, conflict.Check{}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := s.tree.CreateKeyspace("early", layout.KeyspaceOptions{Versions: 1})
+	k, err := s.engine.Keyspaces.Create("early", layout.KeyspaceOptions{Versions: 1})
 	if err != nil {
 		t.Fatalf("before the version of the spill is published: %v", err)
 	}
-	if last := s.tree.views.Current().Layout.LastVersion(); last != v {
+	if last := s.engine.views.Current().Layout.LastVersion(); last != v {
 		t.Fatalf("last version %d, want %d", last, v)
 	}
-	if floor := s.tree.views.Current().Layout.Keyspace(k.ID).Floor(); floor >= v {
+	if floor := s.engine.views.Current().Layout.Keyspace(k.ID).Floor(); floor >= v {
 		t.Fatalf("a floor of %d is above what is published", floor)
 	}
-	s.tree.Publish(v)
+	s.engine.Commits.Publish(v)
 }
 
 // To drop a keyspace takes no look at what is in memory, which would have to be
@@ -50,7 +49,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	defer s.close()
-	k, err := s.tree.CreateKeyspace("short-lived", layout.KeyspaceOptions{Versions: 1})
+	k, err := s.engine.Keyspaces.Create("short-lived", layout.KeyspaceOptions{Versions: 1})
 	s.must(err)
 	const n, size = 500, 100
 	var ops []op
@@ -58,17 +57,17 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 		ops = append(ops, set(string(entry.AppendKeyspace(nil, k.ID))+fmt.Sprintf("k%03d", i), bulk("v", size)), set(fmt.Sprintf("\x00k%03d", i), nil))
 	}
 	s.must(s.commit(false, ops...))
-	active := s.tree.views.Current().Active()
-	if left := garbage.DroppedFrom(s.tree.views, active); left != 0 {
+	active := s.engine.views.Current().Active()
+	if left := s.engine.views.DroppedFrom(active); left != 0 {
 		t.Errorf("%d bytes are of dropped keyspaces before the drop", left)
 	}
 	s.must(s.commit(false, ops...))
 	sorted := active.Between(nil, nil)
-	s.must(s.tree.DropKeyspace(k.ID))
+	s.must(s.engine.Keyspaces.Drop(k.ID))
 	if got := active.Between(nil, nil); got != sorted {
 		t.Errorf("the drop has sorted %d entries", got-sorted)
 	}
-	if left := garbage.DroppedFrom(s.tree.views, active); left < n*size {
+	if left := s.engine.views.DroppedFrom(active); left < n*size {
 		t.Errorf("%d bytes are left in memory, want %d at least", left, n*size)
 	}
 }

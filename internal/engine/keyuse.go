@@ -21,8 +21,8 @@ type copying struct {
 
 func newCopying() *copying { return &copying{gate: jobs.NewTurn(), store: jobs.NewTurn()} }
 
-// begin takes the lock for a copy. It waits until it can, or until ctx ends.
-func (c *copying) begin(ctx context.Context) error {
+// beginCopy takes the lock for a copy. It waits until it can, or until ctx ends.
+func (c *copying) beginCopy(ctx context.Context) error {
 	if err := c.gate.Take(ctx); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *copying) begin(ctx context.Context) error {
 	return nil
 }
 
-func (c *copying) end() {
+func (c *copying) endCopy() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.copies--; c.copies == 0 {
@@ -43,8 +43,8 @@ func (c *copying) end() {
 	}
 }
 
-// beginAlone takes the lock for a change of keys. It waits until it can, or until ctx ends.
-func (c *copying) beginAlone(ctx context.Context) error {
+// beginChange takes the lock for a change of keys. It waits until it can, or until ctx ends.
+func (c *copying) beginChange(ctx context.Context) error {
 	if err := c.gate.Take(ctx); err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (c *copying) beginAlone(ctx context.Context) error {
 	return err
 }
 
-// tryAlone takes the lock for a change of keys if that needs no wait, and reports whether it did.
-func (c *copying) tryAlone() bool {
+// tryChange takes the lock for a change of keys if that needs no wait, and reports whether it did.
+func (c *copying) tryChange() bool {
 	if !c.gate.Try() {
 		return false
 	}
@@ -67,7 +67,7 @@ func (c *copying) tryAlone() bool {
 	return took
 }
 
-func (c *copying) endAlone() {
+func (c *copying) endChange() {
 	c.store.Leave()
 	c.gate.Leave()
 }
@@ -81,8 +81,8 @@ type keyUse struct {
 	open map[crypt.ID]int
 }
 
-// begin counts one piece of work. Pass the returned id to end.
-func (u *keyUse) begin() (id crypt.ID) {
+// beginWork counts one piece of work. Pass the returned id to endWork.
+func (u *keyUse) beginWork() (id crypt.ID) {
 	if u.ring == nil {
 		return id
 	}
@@ -96,7 +96,7 @@ func (u *keyUse) begin() (id crypt.ID) {
 	return id
 }
 
-func (u *keyUse) end(id crypt.ID) {
+func (u *keyUse) endWork(id crypt.ID) {
 	if u.ring == nil {
 		return
 	}
@@ -107,8 +107,8 @@ func (u *keyUse) end(id crypt.ID) {
 	}
 }
 
-// older reports whether work is under way that began under a key other than the current one.
-func (u *keyUse) older() bool {
+// hasOlder reports whether work is under way that began under a key other than the current one.
+func (u *keyUse) hasOlder() bool {
 	current := u.ring.Current()
 	u.mu.Lock()
 	defer u.mu.Unlock()

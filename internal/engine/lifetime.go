@@ -72,10 +72,10 @@ func (l *lifetime) flushFailed(attempt int64, err error) {
 	l.views.Wake()
 }
 
-// work runs fn for a call that writes or removes files: Close waits for it. The context of fn
+// do runs fn for a call that writes or removes files: Close waits for it. The context of fn
 // ends with ctx, or when Close begins. No code of the user may run in fn, except for that of
 // the file system: it could call Close.
-func (l *lifetime) work(ctx context.Context, fn func(ctx context.Context) error) error {
+func (l *lifetime) do(ctx context.Context, fn func(ctx context.Context) error) error {
 	l.working.RLock()
 	defer l.working.RUnlock()
 	if l.views.Closed() {
@@ -86,8 +86,8 @@ func (l *lifetime) work(ctx context.Context, fn func(ctx context.Context) error)
 	return fn(ctx)
 }
 
-// end ends all work and waits for it. The Views are closed before, so that no more begins.
-func (l *lifetime) end() {
+// endWork ends all work and waits for it. The Views are closed before, so that no more begins.
+func (l *lifetime) endWork() {
 	l.cancel(errs.ErrClosed)
 	l.views.Wake()
 	l.working.Lock()

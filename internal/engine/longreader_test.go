@@ -24,10 +24,10 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 			s.must(s.commit(false, set(fmt.Sprintf("key %02d", i), fmt.Appendf(nil, "%01000d", n))))
 		}
 		s.flush()
-		s.must(s.tree.Compact(t.Context()))
+		s.must(s.engine.Work.Compact(t.Context()))
 	}
 	round(0)
-	alone := s.tree.Metrics()
+	alone := s.engine.Metrics()
 	pin := s.pin(0)
 	pc, _, _, _ := runtime.Caller(0)
 	pin.From(pc)
@@ -35,11 +35,11 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 		s.clock += time.Minute.Milliseconds()
 		round(n + 1)
 	}
-	st := s.tree.Metrics()
+	st := s.engine.Metrics()
 	if st.RunEntries != alone.RunEntries || st.RunBytes > alone.RunBytes+4096 {
 		t.Errorf("%d entries in %d bytes of runs, without the reader %d in %d", st.RunEntries, st.RunBytes, alone.RunEntries, alone.RunBytes)
 	}
-	h := s.tree.views.LongReader()
+	h := s.engine.views.LongReader()
 	if h.Version != uint64(pin.Version()) || !strings.Contains(h.Begun, "TestLongReaderKeepsItsViewAlone") || h.For != 59*time.Minute {
 		t.Errorf("held: %+v", h)
 	}
@@ -60,8 +60,8 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 		t.Errorf("told after %s, want %s", got, want)
 	}
 	pin.Release()
-	s.tree.views.Reclaim()
-	if h := s.tree.views.LongReader(); h != (view.LongReader{}) {
+	s.engine.views.Reclaim()
+	if h := s.engine.views.LongReader(); h != (view.LongReader{}) {
 		t.Errorf("held when nobody reads: %+v", h)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
@@ -71,36 +70,6 @@ type Metrics struct {
 	PinnedBytes     int64
 	PinnedMemory    int64
 	OldKeyBytes     int64
-}
-
-// Metrics returns the metrics. It looks at each run and segment.
-func (t *Tree) Metrics() (m Metrics) {
-	m.Version = uint64(t.Visible())
-	t.count.addTo(&m)
-	m.JumpedBytes = int64(t.clustering.jumped.Load())
-	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
-	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
-	m.ReleaseFailures = t.files.Failures.Load()
-	t.scrubber.addTo(&m)
-	reader := t.views.LongReader()
-	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
-	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
-	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
-	if journal := t.unflushed.Journal; journal != nil {
-		m.OpenFiles += journal.Open()
-		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
-	}
-	m.ExpiryWait = t.expiry.wait()
-	hold, err := t.views.Acquire(0)
-	if err != nil {
-		return m
-	}
-	defer hold.Release()
-	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
-	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
-	m.addView(hold.View(), &t.cfg.Policy, t.cfg.unixMilli())
-	m.addJournal(t.unflushed.Segments())
-	return m
 }
 
 // addTo reports what was counted since Open.
@@ -172,6 +141,6 @@ func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
 		m.SegmentBytes += int64(s.FileBytes)
 		m.DeadBytes += int64(s.DeadBytes())
 	}
-	runs, values := garbage.Live(v, o, now)
+	runs, values := v.LiveBytes(o, now)
 	m.LiveBytes += runs + values
 }

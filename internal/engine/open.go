@@ -12,8 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
@@ -33,15 +31,15 @@ type Recovery struct {
 // removes the files that a crash has left. The caller holds the store's lock. Until everything
 // was read and found good, Open changes no byte and no name. Only journal.Replay may write the
 // same bytes again.
-func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
+func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
-	cfg.Policy.MovedRecords = files.MovedRecords(cfg.Memory)
-	t = newTree(&cfg, log)
+	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
+	e = newEngine(&cfg, log)
 	rec.Manifest = log.Recovered()
 	if cfg.Follow {
-		return t, rec, t.follow()
+		return e, rec, e.follow()
 	}
 	layout := log.Layout()
 	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
@@ -50,17 +48,17 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 			first.Close()
 		}
 	}()
-	names, err := t.files.List()
+	names, err := e.files.List()
 	if err != nil {
 		return nil, rec, err
 	}
-	names = files.WithoutStrays(names, layout)
-	t.files.CountFrom(names, layout)
-	if err := t.files.OpenLayout(layout, first); err != nil {
+	names = view.WithoutStrays(names, layout)
+	e.files.CountFrom(names, layout)
+	if err := e.files.OpenLayout(layout, first); err != nil {
 		first.Explain(err)
 		return nil, rec, unreachable(rec.Manifest.Damage, err)
 	}
-	result, err := t.writer.replay(layout, first, &rec)
+	result, err := e.Work.writer.replayJournal(layout, first, &rec)
 	if err != nil {
 		return nil, rec, err
 	}
@@ -72,70 +70,66 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if last > entry.MaxVersion-1<<32 {
 		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
 	}
-	t.views.Publish(last)
+	e.views.Publish(last)
 	if !cfg.ReadOnly {
-		if err := t.forWriting(names, &result, &rec); err != nil {
+		if err := e.forWriting(names, &result, &rec); err != nil {
 			return nil, rec, err
 		}
 		layout = log.Layout()
 	}
-	t.background.prepare()
-	t.views.Install(func(next *view.View) {
+	e.makeTasks()
+	e.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout, next.Unclustered = layout, first.Unclustered
-		t.budget.Measure(next)
+		e.budget.measure(next)
 	})
-	garbage.NoteAllDropped(first.Runs, layout)
-	return t, rec, nil
+	view.WeighAllDropped(first.Runs, layout)
+	return e, rec, nil
 }
 
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
-func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) error {
-	if err := t.log.Mend(); err != nil {
+func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) error {
+	if err := e.log.Mend(); err != nil {
 		return err
 	}
-	t.log.Found(result.Begin.End)
-	rec.Removed = t.files.RemoveLeftovers(names, t.log.Layout(), *result)
+	e.log.Found(result.Begin.End)
+	rec.Removed = e.files.RemoveLeftovers(names, e.log.Layout(), *result)
 	if len(result.Dropped) > 0 {
 		// A segment that was given up must not come back once others continue the chain there.
-		if err := t.cfg.FS.SyncDir(t.cfg.ValueDir); err != nil {
+		if err := e.cfg.FS.SyncDir(e.cfg.ValueDir); err != nil {
 			return err
 		}
 	}
-	known := files.Known(t.log.Layout())
-	var newest journal.SegmentInfo
-	if n := len(result.Segments); n > 0 {
-		newest = result.Segments[n-1]
-	}
-	t.unflushed.Journal = journal.New(journal.Config{
-		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Ring: t.cfg.Ring, Owner: journalOwner{t.files, t.budget, t.disk, t.log},
-		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(t.cfg.OpenFiles),
-		Registered: known.Proven(), Newest: newest,
+	known := view.KnownJournal(e.log.Layout())
+	e.Journal = journal.New(journal.Config{
+		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.state, e.Work.disk},
+		Begin: result.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
+		Registered: known.Proven(), Found: result.Segments,
 	})
+	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first
 	// Sync tries again.
-	if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
+	if err := e.Journal.Register(); err != nil && !failure.Passes(err) {
 		return err
 	}
 	return nil
 }
 
 // follow is Open of a store that another process may be writing.
-func (t *Tree) follow() error {
-	cfg := t.cfg
+func (e *Engine) follow() error {
+	cfg := e.cfg
 	keys := func(context.Context) (end func()) { return func() {} }
 	if cfg.Keyring != nil {
 		keys = cfg.Keyring.During
 	}
-	t.follower = follow.New(follow.Config{
-		Keys: keys, Log: t.log, Files: t.files, Views: t.views, Seed: cfg.Seed, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
-		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: t.files.Open},
+	e.Copies.follower = follow.New(follow.Config{
+		Keys: keys, Log: e.log, Files: e.files, Views: e.views, Store: cfg.Store, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
+		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: e.files.Open},
 	})
-	if _, err := t.follower.Refresh(context.Background()); err != nil {
-		t.follower.Close()
+	if _, err := e.Copies.follower.Refresh(context.Background()); err != nil {
+		e.Copies.follower.Close()
 		return err
 	}
-	t.background.follower = t.follower
-	t.background.prepare()
+	e.makeTasks()
 	return nil
 }

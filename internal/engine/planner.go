@@ -3,21 +3,19 @@ package engine
 import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // planner asks policy which compaction or collection to do next.
 type planner struct {
-	cfg     *Config
-	damaged *garbage.Damaged
-	disk    *diskSpace
+	*state
+	disk *diskSpace
 }
 
-// decide returns the plan for a View. ask, unless nil, adds to the state why the plan is
+// planWork returns the plan for a View. ask, unless nil, adds to the state why the plan is
 // asked for, for instance that the store is idle.
-func (p *planner) decide(v *view.View, ask func(*policy.State)) policy.Plan {
-	s := garbage.StateOf(v, p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
-	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.refusing.Load(), garbage.DroppedIn(v)
+func (p *planner) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
+	s := stateOf(v, &p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
+	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.refusing.Load(), v.Dropped()
 	if ask != nil {
 		ask(&s)
 	}

@@ -186,21 +186,21 @@ func (w *wanderer) step() {
 		w.seal()
 	case n < 64:
 		w.steps = append(w.steps, "flush one")
-		tables := w.tree.views.Current().Tables
+		tables := w.engine.views.Current().Tables
 		newest := tables[len(tables)-1].MaxVersion()
-		did, err := w.tree.flusher.oldest(ctx)
+		did, err := w.engine.Work.flusher.flushOldest(ctx)
 		w.must(err)
 		if did {
 			w.synced = max(w.synced, newest)
 		}
 	case n < 68:
 		w.steps = append(w.steps, "settle")
-		w.must(w.tree.background.idle(ctx))
+		w.must(w.engine.Work.idle(ctx))
 	case n < 76:
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
 		at := entry.Version(0)
-		if visible, floor := w.tree.Visible(), w.tree.views.Floors.Least(); w.rng.IntN(2) == 0 && visible > floor {
+		if visible, floor := w.engine.Views.Visible(), w.engine.views.Floors.Least(); w.rng.IntN(2) == 0 && visible > floor {
 			at = max(1, floor+entry.Version(w.rng.IntN(int(visible-floor))))
 		}
 		p := w.pin(at)
@@ -221,8 +221,8 @@ func (w *wanderer) step() {
 	case n < 99:
 		w.rest()
 	default: // what was kicked
-		w.tree.cfg.Jobs.Ring()
-		w.tree.cfg.Jobs.Step()
+		w.engine.cfg.Jobs.Ring()
+		w.engine.cfg.Jobs.Step()
 	}
 }
 
@@ -246,8 +246,8 @@ func (w *wanderer) rest() {
 		w.must(it.Err())
 		it.Close()
 		p.Release()
-		left, set := w.tree.tasks.expiry.Left()
-		due := w.tree.expiry.due(true) // also for what was replaced within a transaction
+		left, set := w.engine.tasks.expiry.Left()
+		due := w.engine.Work.expiry.nextDue(true) // also for what was replaced within a transaction
 		wait := time.Duration(int64(due)-w.clock) * time.Millisecond
 		if set != (due != 0) || expires && !set || left > max(wait, policy.ExpiryLeastWait) {
 			w.t.Fatalf("something expires: %v, due in %v, but the alarm is set: %v, and rings in %v\nafter %v", expires, wait, set, left, w.steps)
@@ -259,7 +259,7 @@ func (w *wanderer) rest() {
 // workAtRest does all work that timers bring to a store at rest by now.
 func (w *wanderer) workAtRest() {
 	w.t.Helper()
-	pool := w.tree.cfg.Jobs
+	pool := w.engine.cfg.Jobs
 	for range 10 {
 		if pool.Idle()+pool.Ring() == 0 {
 			return
@@ -269,7 +269,7 @@ func (w *wanderer) workAtRest() {
 			w.must(err)
 			worked = ok
 		}
-		if w.tree.expiry.idle() && (w.tree.expiry.due(true) == 0 || w.tree.expiry.due(true) > uint64(w.clock)) {
+		if w.engine.Work.expiry.isIdle() && (w.engine.Work.expiry.nextDue(true) == 0 || w.engine.Work.expiry.nextDue(true) > uint64(w.clock)) {
 			return
 		}
 	}
@@ -278,7 +278,7 @@ func (w *wanderer) workAtRest() {
 
 // mergeSome merges some runs that follow each other.
 func (w *wanderer) mergeSome() {
-	runs := w.tree.views.Current().Layout.Runs()
+	runs := w.engine.views.Current().Layout.Runs()
 	if len(runs) == 0 {
 		return
 	}
@@ -289,7 +289,7 @@ func (w *wanderer) mergeSome() {
 		ids = append(ids, r.ID)
 	}
 	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
-	w.must(w.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
+	w.must(w.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
 }
 
 func (w *wanderer) releaseAll() {

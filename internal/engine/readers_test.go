@@ -15,16 +15,16 @@ func TestWorkHoldsNoVersion(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	defer s.close()
 	s.must(s.commit(false, set("a", []byte("1"))))
-	work, err := s.tree.views.Hold()
+	work, err := s.engine.views.Hold()
 	s.must(err)
 	defer work.Release()
 	s.must(s.commit(false, set("a", []byte("2"))))
 	s.must(s.commit(false, set("a", []byte("3"))))
 	s.flush()
-	if n := s.tree.views.Current().Layout.Runs()[0].Entries; n != 1 {
+	if n := s.engine.views.Current().Layout.Runs()[0].Entries; n != 1 {
 		t.Errorf("%d entries were kept", n)
 	}
-	if n := s.tree.views.Readers(); n != 0 {
+	if n := s.engine.views.Readers(); n != 0 {
 		t.Errorf("%d readers are counted", n)
 	}
 	if _, _, found := s.lookup(work, "a"); !found {
@@ -38,15 +38,15 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	for range 3 {
 		s.must(s.commit(false, set("a", []byte("1"))))
 	}
-	if _, err := s.tree.Acquire(4); !errors.Is(err, errs.ErrInvalid) {
+	if _, err := s.engine.Views.Acquire(4); !errors.Is(err, errs.ErrInvalid) {
 		t.Errorf("a version to come: %v", err)
 	}
 	s.pin(2).Release()
 	s.flush()
-	if _, err := s.tree.Acquire(2); !errors.Is(err, errs.ErrVersionGone) {
+	if _, err := s.engine.Views.Acquire(2); !errors.Is(err, errs.ErrVersionGone) {
 		t.Errorf("a version gone: %v", err)
 	}
-	if n := s.tree.views.Readers(); n != 0 {
+	if n := s.engine.views.Readers(); n != 0 {
 		t.Errorf("%d readers are left of refused ones", n)
 	}
 	s.pin(3).Release()
@@ -60,16 +60,16 @@ func TestReleaseOfAYoungPinLooksForNothing(t *testing.T) {
 	old := s.pin(0)
 	s.flush()
 	for { // what the flush has kicked
-		if _, ok, _ := s.tree.cfg.Jobs.Step(); !ok {
+		if _, ok, _ := s.engine.cfg.Jobs.Step(); !ok {
 			break
 		}
 	}
 	s.pin(0).Release()
-	if waiting := s.tree.cfg.Jobs.Waiting(); len(waiting) > 0 {
+	if waiting := s.engine.cfg.Jobs.Waiting(); len(waiting) > 0 {
 		t.Errorf("the young pin kicked %v", waiting)
 	}
 	old.Release()
-	if waiting := s.tree.cfg.Jobs.Waiting(); len(waiting) != 1 {
+	if waiting := s.engine.cfg.Jobs.Waiting(); len(waiting) != 1 {
 		t.Errorf("the old pin kicked %v", waiting)
 	}
 }
@@ -81,17 +81,17 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	defer s.close()
 	s.must(s.commit(false, set("a", []byte("old"))))
 	reader := s.pin(0)
-	hold, err := s.tree.views.Hold()
+	hold, err := s.engine.views.Hold()
 	s.must(err)
 	files, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
-	held := s.tree.views.Current().Tables[0]
+	held := s.engine.views.Current().Tables[0]
 	var passed []*view.Table
 	for range 20 {
 		s.must(s.commit(false, set("a", []byte("new"))))
-		passed = append(passed, s.tree.views.Current().Tables[0])
+		passed = append(passed, s.engine.views.Current().Tables[0])
 		s.flush()
 	}
-	s.tree.views.Reclaim()
+	s.engine.views.Reclaim()
 	for i, m := range passed[1:] { // the first is the one that the reader reads
 		if m.Len() != 0 {
 			t.Errorf("memtable %d was flushed and is still in memory", i+1)
@@ -100,11 +100,11 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	if e, _, found := s.lookup(reader, "a"); !found || string(e) != "old" || held.Len() == 0 {
 		t.Errorf("the reader finds %q, %v", e, found)
 	}
-	if n := s.tree.Metrics().Memory.Tables; n > 3 {
+	if n := s.engine.Metrics().Memory.Tables; n > 3 {
 		t.Errorf("%d memtables are in memory", n)
 	}
 	reader.Release()
-	s.tree.views.Reclaim()
+	s.engine.views.Reclaim()
 	if held.Len() != 0 {
 		t.Error("work on files keeps a memtable")
 	}
@@ -112,8 +112,8 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 		t.Error("work on files has memtables")
 	}
 	release()
-	s.tree.views.Reclaim()
-	if n := s.tree.Metrics().Memory.Tables; n != 1 {
+	s.engine.views.Reclaim()
+	if n := s.engine.Metrics().Memory.Tables; n != 1 {
 		t.Errorf("%d memtables are in memory once nobody reads", n)
 	}
 }

@@ -25,7 +25,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 	if value, version, _ := s.lookup(p, "d"); version != 12 || shown("d", value) != "@410" {
 		t.Errorf("d is %s of version %d", shown("d", value), version)
 	}
-	if err := s.tree.Flush(context.Background()); !errors.Is(err, errs.ErrReadOnly) {
+	if err := s.engine.Work.Flush(context.Background()); !errors.Is(err, errs.ErrReadOnly) {
 		t.Errorf("flush: %v", err)
 	}
 	if problems := s.check(); problems != "" {

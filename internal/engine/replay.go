@@ -5,20 +5,19 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// replay reads the journal into memtables. A memtable ends where a journal segment ends, if the
-// leader would have sealed it before the next segment. One segment always fits, as the leader
+// replayJournal reads the journal into memtables. A memtable ends where a journal segment ends, if
+// the leader would have sealed it before the next segment. One segment always fits, as the leader
 // had all of it in one memtable.
-func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
+func (w *writer) replayJournal(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum
 	damaged := rec.Manifest.Damage != nil
-	sequel, known := newSequel(layout, damaged), files.Known(layout)
+	sequel, known := newSequel(layout, damaged), view.KnownJournal(layout)
 	known.Closed = known.Closed && !damaged // else a lost edit may have begun another session
 	result, err := journal.Replay(journal.ReplayConfig{
 		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Ring: w.cfg.Ring, Known: known, ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
@@ -38,7 +37,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
 		records := h.Walk(payload, pos.Offset)
-		return w.add(v.Active(), pos.Segment, &records, 0)
+		return w.addRecords(v.Active(), pos.Segment, &records, 0)
 	})
 	if err != nil {
 		return result, err
@@ -52,21 +51,22 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 			return result, err
 		}
 		files = append(files, f)
-		w.unflushed.Replay(s)
 	}
 	for _, m := range v.Tables {
-		m.End = w.unflushed.PointAfter(m.Last)
+		s := journal.FindSegment(result.Segments, m.Last)
+		m.End = journal.Point{End: s.End, LastVersion: s.Max}
 	}
+	w.unflushed.found = result.Segments
 	return result, nil
 }
 
 // sealReplayed begins another memtable for a segment if the last one is full.
 func (w *writer) sealReplayed(v *view.View, next entry.FileNum) error {
-	info, err := w.cfg.FS.Stat(w.files.Path(filename.New(filename.Journal, next)))
+	info, err := w.cfg.FS.Stat(w.cfg.Path(filename.New(filename.Journal, next)))
 	if err != nil {
 		return err
 	}
-	if !v.Active().Empty() && w.full(v.Active(), info.Size) {
+	if !v.Active().Empty() && w.isFull(v.Active(), info.Size) {
 		v.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, v.Tables...)
 		w.journalBytes = 0
 	}

@@ -27,19 +27,19 @@ func TestReplaySealsAsTheLeader(t *testing.T) {
 			for i := range 300 {
 				s.must(s.commit(false, set(fmt.Sprint("k", i), bulk("v", 50+20*(i%2)))))
 			}
-			s.must(s.tree.unflushed.Journal.Sync())
+			s.must(s.engine.unflushed.journal.Sync())
 			tables := func() (sizes []int) {
-				for _, m := range s.tree.views.Current().Tables {
+				for _, m := range s.engine.views.Current().Tables {
 					sizes = append(sizes, m.Len())
 				}
 				return sizes
 			}
-			before, inTable := tables(), s.tree.writer.journalBytes
+			before, inTable := tables(), s.engine.Work.writer.journalBytes
 			s.fs = mem.CrashClone(vfs.CrashOptions{})
-			s.must(s.tree.Close())
+			s.must(s.engine.Close())
 			s.mustOpen()
-			if after := tables(); len(before) < 3 || fmt.Sprint(after) != fmt.Sprint(before) || s.tree.writer.journalBytes != inTable {
-				t.Errorf("entries of the memtables: %v, before the crash %v; journal bytes of the last: %d, before %d", after, before, s.tree.writer.journalBytes, inTable)
+			if after := tables(); len(before) < 3 || fmt.Sprint(after) != fmt.Sprint(before) || s.engine.Work.writer.journalBytes != inTable {
+				t.Errorf("entries of the memtables: %v, before the crash %v; journal bytes of the last: %d, before %d", after, before, s.engine.Work.writer.journalBytes, inTable)
 			}
 			s.close()
 		})
@@ -52,9 +52,9 @@ func TestMemtableIsSealedBeforeItIsFull(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes, s.cfg.JournalBytes = math.MaxInt, math.MaxInt })
 	defer s.close()
 	s.must(s.commit(false, set("k", bulk("v", 1000))))
-	m := s.tree.views.Current().Active()
+	m := s.engine.views.Current().Active()
 	for n, want := range map[int64]bool{0: false, 1 << 30: false, memtable.MaxBytes - m.Bytes() - 1: false, memtable.MaxBytes - m.Bytes(): true, 1 << 40: true} {
-		if s.tree.writer.full(m, n) != want {
+		if s.engine.Work.writer.isFull(m, n) != want {
 			t.Errorf("a memtable of %d bytes is full before %d more: %v", m.Bytes(), n, !want)
 		}
 	}

@@ -9,10 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/manifest"
-	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // Rotation says what RotateKey is to do.
@@ -22,34 +18,34 @@ type Rotation struct {
 	Master  bool             // only wrap the existing data keys again; Rewrite is ignored
 }
 
-// rotator changes the data key of the store. It removes an old key when no file is encrypted
+// Rotator changes the data key of the store. It removes an old key when no file is encrypted
 // under it any more. The layout tells policy which files are still to be rewritten, so the
 // rewriting goes on after the next Open, also after a crash.
-type rotator struct {
-	cfg       *Config
-	log       *manifest.Log
-	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
-	life      *lifetime
-	writer    *writer
-	flusher   *flusher
-	compactor *compactor
-	collector *collector
-	installer *installer
-	planner   *planner
-	damaged   *garbage.Damaged
-	keys      *keyUse
-	flush     func(context.Context) error // background.flush
-	tasks     *tasks
-
+type Rotator struct {
+	*state
+	work   *Worker
+	keys   *keyUse
 	copies *copying
 
 	turn jobs.Turn // for changing and removing keys; taken before all mutexes
 }
 
-// rotate does what o says. After an error, it may have done a part.
-func (r *rotator) rotate(ctx context.Context, o Rotation) error {
+// Provider returns the provider of master keys that Rotate has set last, or else that of Open; nil
+// for a plain store.
+func (r *Rotator) Provider() keyring.Provider {
+	if r.cfg.Keyring == nil {
+		return nil
+	}
+	return r.cfg.Keyring.Provider()
+}
+
+// Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
+// error, it may have done a part.
+func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
+	return r.life.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+}
+
+func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
 	switch {
 	case r.cfg.ReadOnly:
 		return errs.ErrReadOnly
@@ -61,38 +57,38 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 			return err
 		}
 	}
-	if err := r.change(ctx, o); err != nil || o.Master || !o.Rewrite {
+	if err := r.changeKeys(ctx, o); err != nil || o.Master || !o.Rewrite {
 		return err
 	}
-	return r.rewrite(ctx)
+	return r.rewriteFiles(ctx)
 }
 
 // makeRoom removes the data keys that nothing is under from a full keyring. If all are needed and
 // it may rewrite, it first rewrites what is under older keys under the current one: else a full
 // keyring could never get another key.
-func (r *rotator) makeRoom(ctx context.Context, rewrite bool) error {
+func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
 	if err := r.pruneAlone(ctx); err != nil || !rewrite || !r.cfg.Keyring.Full() {
 		return err
 	}
-	err := r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID, Rewrite: true}}, nil
 	})
 	if err != nil {
 		return err
 	}
-	return r.rewrite(ctx)
+	return r.rewriteFiles(ctx)
 }
 
 // pruneAlone removes the data keys that nothing is under. It waits until no copy is under way.
-func (r *rotator) pruneAlone(ctx context.Context) error {
+func (r *Rotator) pruneAlone(ctx context.Context) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer r.turn.Leave()
-	if err := r.copies.beginAlone(ctx); err != nil {
+	if err := r.copies.beginChange(ctx); err != nil {
 		return err
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	if err := r.life.stopped(); err != nil {
 		return err
 	}
@@ -101,16 +97,16 @@ func (r *rotator) pruneAlone(ctx context.Context) error {
 
 // renewAndPrune leaves no slot of SUPER and no frame of the manifest under an older key, as after
 // a change that has failed in its middle, and then removes the data keys that nothing is under.
-func (r *rotator) renewAndPrune(ctx context.Context) error {
+func (r *Rotator) renewAndPrune(ctx context.Context) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
-	return r.prune(ctx, r.cfg.Ring.Current())
+	return r.pruneKeys(ctx, r.cfg.Ring.Current())
 }
 
-// change makes a new data key current or, for a change of the master key, wraps the existing
+// changeKeys makes a new data key current or, for a change of the master key, wraps the existing
 // data keys again.
-func (r *rotator) change(ctx context.Context, o Rotation) error {
+func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -120,16 +116,16 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 		return err
 	}
 	// The provider may take long to answer. Ask it now, before copies have to wait.
-	draft, err := r.draft(ctx, o)
+	draft, err := r.draftKeys(ctx, o)
 	if err != nil {
 		return err
 	}
 	// No copy may be under way: it has the keyring of one moment, and files of a later one
 	// could be under a key that this keyring lacks.
-	if err := r.copies.beginAlone(ctx); err != nil {
+	if err := r.copies.beginChange(ctx); err != nil {
 		return err
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	id, err := r.cfg.Keyring.Write(draft)
 	if err != nil {
 		return err
@@ -141,7 +137,7 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.cfg.Ring.SetCurrent(id); err != nil {
 		return err
 	}
-	err = r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err = r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
 	if err != nil {
@@ -153,36 +149,36 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
-	if err := r.cfg.Exclusive(ctx, r.writer.sealAny); err != nil {
+	if err := r.cfg.Exclusive(ctx, r.work.writer.sealAny); err != nil {
 		return err
 	}
-	return r.prune(ctx, before)
+	return r.pruneKeys(ctx, before)
 }
 
-// draft asks the provider for what the change needs, and writes nothing.
-func (r *rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error) {
+// draftKeys asks the provider for what the change needs, and writes nothing.
+func (r *Rotator) draftKeys(ctx context.Context, o Rotation) (*keyring.Draft, error) {
 	if o.Master {
 		return r.cfg.Keyring.DraftRewrap(ctx, o.Keys)
 	}
 	return r.cfg.Keyring.DraftKey(ctx, o.Keys, r.cfg.Now().UnixMilli())
 }
 
-// rewrite flushes, collects and compacts until no file is under an old key any more.
-func (r *rotator) rewrite(ctx context.Context) error {
-	if err := r.flush(ctx); err != nil {
+// rewriteFiles flushes, collects and compacts until no file is under an old key any more.
+func (r *Rotator) rewriteFiles(ctx context.Context) error {
+	if err := r.work.Flush(ctx); err != nil {
 		return err
 	}
 	for {
 		if err := r.life.stopped(); err != nil {
 			return err
 		}
-		if _, err := r.collector.all(ctx, whileBusy); err != nil {
+		if _, err := r.work.collector.collectPlanned(ctx, whileBusy); err != nil {
 			return err
 		}
-		if err := r.compactor.run(ctx, false); err != nil {
+		if err := r.work.compactor.compactPlanned(ctx, false); err != nil {
 			return err
 		}
-		if err := r.finish(ctx); err != nil {
+		if err := r.finishRewrite(ctx); err != nil {
 			return err
 		}
 		v, changed := r.views.Await()
@@ -192,7 +188,7 @@ func (r *rotator) rewrite(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.planner.decide(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.work.planner.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {
@@ -209,17 +205,17 @@ func (r *rotator) rewrite(ctx context.Context) error {
 
 // stuck returns the error of a rewriting that can't go on while some bytes are under old keys:
 // there is damage, or else no disk space.
-func (r *rotator) stuck(bytes uint64) error {
+func (r *Rotator) stuck(bytes uint64) error {
 	why := errs.ErrNoSpace
-	if len(r.damaged.List()) > 0 {
+	if len(r.damaged.list()) > 0 {
 		why = errs.ErrCorrupt
 	}
 	return fmt.Errorf("%w: %d bytes of files stay under old data keys for now", why, bytes)
 }
 
-// finish ends a rewriting if no work is left: it removes the old keys and records in the
+// finishRewrite ends a rewriting if no work is left: it removes the old keys and records in the
 // layout that all is rewritten. It waits until no copy is under way.
-func (r *rotator) finish(ctx context.Context) error {
+func (r *Rotator) finishRewrite(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
@@ -227,16 +223,16 @@ func (r *rotator) finish(ctx context.Context) error {
 		return err
 	}
 	defer r.turn.Leave()
-	if err := r.copies.beginAlone(ctx); err != nil {
+	if err := r.copies.beginChange(ctx); err != nil {
 		return err
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	return r.finishAlone(ctx)
 }
 
 // tryFinish is finish as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
-func (r *rotator) tryFinish(ctx context.Context) error {
+func (r *Rotator) tryFinish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
@@ -244,38 +240,37 @@ func (r *rotator) tryFinish(ctx context.Context) error {
 		return nil
 	}
 	defer r.turn.Leave()
-	if !r.copies.tryAlone() {
+	if !r.copies.tryChange() {
 		return nil
 	}
-	defer r.copies.endAlone()
+	defer r.copies.endChange()
 	return r.finishAlone(ctx)
 }
 
-func (r *rotator) finishAlone(ctx context.Context) error {
+func (r *Rotator) finishAlone(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
 	if err := r.renewAndPrune(ctx); err != nil {
 		return err
 	}
-	defer r.views.Wake()
-	return r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+	return r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID}}, nil
 	})
 }
 
 // rewritten reports whether a rewriting is under way and has no work left. If a journal segment
 // under an old key still waits for its flush, it starts one and returns false.
-func (r *rotator) rewritten() bool {
+func (r *Rotator) rewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
-	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.older() {
+	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.hasOlder() {
 		return false
 	}
 	if len(v.Tables) == 1 && v.Active().Empty() {
 		return true
 	}
-	for _, s := range r.unflushed.Segments() {
+	for _, s := range r.unflushed.segments() {
 		if l.IsOld(s.Life) {
 			r.tasks.seal.Kick()
 			return false
@@ -284,19 +279,19 @@ func (r *rotator) rewritten() bool {
 	return true
 }
 
-// prune removes the data keys that no file is under; it keeps the key with the id before. It
+// pruneKeys removes the data keys that no file is under; it keeps the key with the id before. It
 // removes none while work is under way that began under a key other than the current one:
 // that work may still write files under its key.
 //
 // No flush runs meanwhile, as prune has the flusher's turn.
-func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
-	if err := r.flusher.turn.Take(ctx); err != nil {
+func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
+	if err := r.work.flusher.turn.Take(ctx); err != nil {
 		return err
 	}
-	defer r.flusher.turn.Leave()
-	r.installer.recording.Lock()
-	defer r.installer.recording.Unlock()
-	if r.keys.older() {
+	defer r.work.flusher.turn.Leave()
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	if r.keys.hasOlder() {
 		return nil
 	}
 	l := r.views.Current().Layout
@@ -309,7 +304,7 @@ func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
 			needed[end.Life.Key] = true
 		}
 	}
-	for _, s := range r.unflushed.Segments() {
+	for _, s := range r.unflushed.segments() {
 		needed[s.Life.Key] = true
 	}
 	return r.cfg.Keyring.Keep(func(id crypt.ID) bool { return needed[id] })

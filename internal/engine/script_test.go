@@ -101,22 +101,22 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "flush":
 		p.store.flush()
 	case "merge":
-		return outcome(p.store.tree.compactor.run(context.Background(), false))
+		return outcome(p.store.engine.Work.compactor.compactPlanned(context.Background(), false))
 	case "settle":
-		return outcome(p.store.tree.background.idle(context.Background()))
+		return outcome(p.store.engine.Work.idle(context.Background()))
 	case "compact":
 		p.store.flush()
-		return outcome(p.store.tree.Compact(context.Background()))
+		return outcome(p.store.engine.Work.Compact(context.Background()))
 	case "collect":
-		_, err := p.store.tree.collector.all(context.Background(), atIdle)
+		_, err := p.store.engine.Work.collector.collectPlanned(context.Background(), atIdle)
 		return outcome(err)
 	case "heal":
-		_, err := p.store.tree.compactor.heal(context.Background())
+		_, err := p.store.engine.Work.compactor.rewritePointers(context.Background())
 		return outcome(err)
 	case "scatter":
-		p.store.tree.Jumped(uint64(c.Int(t, "bytes", 0)))
+		p.store.engine.Work.Clustering.AddJumped(uint64(c.Int(t, "bytes", 0)))
 	case "pin":
-		pin, err := p.store.tree.Acquire(entry.Version(c.Int(t, "at", 0)))
+		pin, err := p.store.engine.Views.Acquire(entry.Version(c.Int(t, "at", 0)))
 		if err != nil {
 			return kindOf(err)
 		}
@@ -133,9 +133,9 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "changed":
 		return p.changed(c)
 	case "due":
-		due := p.store.tree.expiry.due(p.store.tree.expiry.idle())
+		due := p.store.engine.Work.expiry.nextDue(p.store.engine.Work.expiry.isIdle())
 		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, policy.ExpiryLeastWait)
-		if left, set := p.store.tree.tasks.expiry.Left(); set != (due != 0) || left > wait {
+		if left, set := p.store.engine.tasks.expiry.Left(); set != (due != 0) || left > wait {
 			t.Errorf("%s: due at %d, in %v, but alarm set: %v, rings in %v", c.Pos, due, wait, set, left)
 		}
 		if due == 0 {
@@ -143,15 +143,15 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		}
 		return fmt.Sprintf("at %d", due)
 	case "ring":
-		n := p.store.tree.cfg.Jobs.Ring()
+		n := p.store.engine.cfg.Jobs.Ring()
 		return fmt.Sprintf("%d alarms", n) + p.work()
 	case "rest":
-		p.store.tree.cfg.Jobs.Idle()
+		p.store.engine.cfg.Jobs.Idle()
 		return p.work()
 	case "layout":
 		return p.layout()
 	case "files":
-		p.store.tree.views.Reclaim()
+		p.store.engine.views.Reclaim()
 		names, err := p.mem.List("/s")
 		p.store.must(err)
 		return strings.Join(names, "\n")
@@ -172,7 +172,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 // work does what was kicked.
 func (p *player) work() string {
 	for {
-		if _, ok, err := p.store.tree.cfg.Jobs.Step(); !ok || err != nil {
+		if _, ok, err := p.store.engine.cfg.Jobs.Step(); !ok || err != nil {
 			return outcome(err)
 		}
 	}
@@ -237,7 +237,7 @@ func (p *player) reading(c *script.Case, fn func(*view.Pin) string) string {
 	if name := c.String("pin", ""); name != "" {
 		return fn(p.pins[name])
 	}
-	pin, err := p.store.tree.Acquire(entry.Version(c.Int(p.store.t, "at", 0)))
+	pin, err := p.store.engine.Views.Acquire(entry.Version(c.Int(p.store.t, "at", 0)))
 	if err != nil {
 		return kindOf(err)
 	}
@@ -292,9 +292,9 @@ func (p *player) history(pin *view.Pin) string {
 func (p *player) changed(c *script.Case) string {
 	key := []byte(c.String("key", ""))
 	since := entry.Version(c.Int(p.store.t, "since", 0))
-	v, found, err := p.store.tree.Newest(key, hash.Sum(p.store.tree.cfg.Seed, key), 0)
+	v, found, err := p.store.engine.Commits.Newest(key, hash.Sum(p.store.engine.cfg.Seed, key), 0)
 	p.store.must(err)
-	changed, err := p.store.tree.ChangedSince(key, append(slices.Clone(key), 0), since)
+	changed, err := p.store.engine.Commits.ChangedSince(key, append(slices.Clone(key), 0), since)
 	p.store.must(err)
 	if found != (v > 0) || changed != (found && v > since) {
 		return fmt.Sprintf("contradiction: newest %d %v, changed since %d %v", v, found, since, changed)
@@ -307,7 +307,7 @@ func (p *player) changed(c *script.Case) string {
 
 func (p *player) layout() string {
 	var out strings.Builder
-	v := p.store.tree.views.Current()
+	v := p.store.engine.views.Current()
 	for _, m := range v.Tables {
 		fmt.Fprintf(&out, "memtable: %d entries", m.Len())
 		if d := m.Tombstones(); d != nil {
@@ -374,11 +374,11 @@ func (p *player) recovered() string {
 
 func (p *player) abandon() {
 	e := entry.Entry{Key: []byte("k"), Value: []byte("v"), Version: 1, Kind: entry.Set}
-	run := p.store.tree.files.NewRunWriter(false, nil, nil)
+	run := p.store.engine.files.NewRunWriter(false, nil, nil)
 	p.store.must(run.Add(&e))
 	_, err := run.Finish()
 	p.store.must(err)
-	values, err := p.store.tree.files.NewValueWriter()
+	values, err := p.store.engine.files.NewValueWriter()
 	p.store.must(err)
 	_, err = values.Add(&e)
 	p.store.must(err)

@@ -12,9 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -23,21 +21,15 @@ import (
 // How far the pass should be follows from the time alone, so a store that was closed for long
 // catches up. The alarm rings when the next piece is due, and each hour.
 type scrubber struct {
-	cfg       *Config
-	views     *view.Set
-	files     *files.Opener
-	log       *manifest.Log
-	life      *lifetime
-	installer *installer
-	tasks     *tasks
+	*state
 
 	// Only the task uses these; after the task has ended, Close does.
-	state    layout.Scrub
-	part     scrubbed // of the file after state.UpTo
-	recorded int64    // when state was last recorded, in Unix milliseconds
+	progress layout.Scrub
+	part     scrubbed // of the file after progress.UpTo
+	recorded int64    // when progress was last recorded, in Unix milliseconds
 
 	bytes, passes, damaged atomic.Int64 // since Open
-	ended                  atomic.Int64 // state.Ended
+	ended                  atomic.Int64 // progress.Ended
 }
 
 // scrubbed is how much of a file was verified.
@@ -57,19 +49,19 @@ const (
 
 // start sets the alarm for the first time.
 func (s *scrubber) start() {
-	s.state = s.views.Current().Layout.Scrub()
-	s.ended.Store(s.state.Ended)
+	s.progress = s.views.Current().Layout.Scrub()
+	s.ended.Store(s.progress.Ended)
 	if s.cfg.ScrubEvery > 0 && !s.cfg.ReadOnly {
 		s.tasks.scrub.Set(scrubBegin)
 	}
 }
 
-// run verifies the next piece if it is due, and sets the alarm for the one after it.
-func (s *scrubber) run(ctx context.Context) error {
+// verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
+func (s *scrubber) verifyDue(ctx context.Context) error {
 	if s.life.failed() != nil {
 		return nil
 	}
-	wait, err := s.next(ctx)
+	wait, err := s.verifyNext(ctx)
 	if err == nil {
 		s.tasks.scrub.Set(wait)
 	} else if ctx.Err() == nil {
@@ -106,8 +98,8 @@ func scrubFiles(v *view.View) (list []scrubFile) {
 	return list
 }
 
-// next verifies a piece, and returns when the next one is due.
-func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
+// verifyNext verifies a piece, and returns when the next one is due.
+func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err error) {
 	hold, err := s.views.Hold()
 	if err != nil {
 		return 0, err
@@ -116,11 +108,11 @@ func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
 	defer hold.Release()
 	now := s.cfg.Now().UnixMilli()
 	every := s.cfg.ScrubEvery.Milliseconds()
-	if st := &s.state; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
+	if st := &s.progress; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
 		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, scrubbed{}
 	}
-	if s.state.UpTo >= s.state.Until { // the next pass begins in time
-		return time.Duration(s.state.Began+every-now) * time.Millisecond, nil
+	if s.progress.UpTo >= s.progress.Until { // the next pass begins in time
+		return time.Duration(s.progress.Began+every-now) * time.Millisecond, nil
 	}
 	total, did := int64(1), s.part.bytes
 	var file *scrubFile
@@ -128,38 +120,38 @@ func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
 	for i := range list {
 		f := &list[i]
 		switch {
-		case f.num <= s.state.UpTo:
+		case f.num <= s.progress.UpTo:
 			did += f.size
-		case f.num < s.state.Until && file == nil:
+		case f.num < s.progress.Until && file == nil:
 			file = f
 		}
 		total += f.size
 	}
-	due := int64(float64(total) * min(1, 2*float64(now-s.state.Began)/float64(every)))
+	due := int64(float64(total) * min(1, 2*float64(now-s.progress.Began)/float64(every)))
 	if due <= did {
 		left := float64(did+1-due) / float64(total) * float64(every) / 2
 		return max(scrubWait, time.Duration(left)*time.Millisecond), nil
 	}
 	if file == nil {
-		return scrubWait, s.finish(now)
+		return scrubWait, s.finishPass(now)
 	}
 	most := min(max(due-did, scrubLeast), scrubMost)
 	if s.tasks.idle.Armed() { // clients write
 		most = scrubLeast
 	}
-	return scrubWait, s.piece(ctx, file, most, now)
+	return scrubWait, s.verifyPiece(ctx, file, most, now)
 }
 
-// piece verifies the next bytes of a file: about most of them, as it ends behind a whole
+// verifyPiece verifies the next bytes of a file: about most of them, as it ends behind a whole
 // chunk or frame.
-func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
+func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
 	if s.part.num != f.num {
 		s.part = scrubbed{num: f.num}
 	}
 	before, done := s.part.bytes, true
 	switch {
 	case f.run != nil:
-		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.report)
+		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.reportDamage)
 	case f.seg.Moved != nil:
 		err = f.seg.Moved.Verify(s.files.Segments())
 		s.part.bytes = f.size
@@ -170,22 +162,22 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 	if done {
 		s.part.bytes = f.size
 	}
-	if err := view.Reported(err, s.report); err != nil {
+	if err := view.Reported(err, s.reportDamage); err != nil {
 		return err
 	}
 	s.bytes.Add(s.part.bytes - before)
 	if ctx.Err() != nil || !done {
 		return errs.Ended(ctx)
 	}
-	s.state.UpTo, s.part = f.num, scrubbed{}
+	s.progress.UpTo, s.part = f.num, scrubbed{}
 	if now-s.recorded < scrubRecord.Milliseconds() {
 		return nil
 	}
-	return s.record(now)
+	return s.recordProgress(now)
 }
 
-// report passes damage on, and makes readers verify all pages again.
-func (s *scrubber) report(c *errs.Corruption) {
+// reportDamage passes damage on, and makes readers verify all pages again.
+func (s *scrubber) reportDamage(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
 	s.views.Current().Explain(c)
@@ -194,22 +186,22 @@ func (s *scrubber) report(c *errs.Corruption) {
 	}
 }
 
-// finish ends a pass with the manifest.
-func (s *scrubber) finish(now int64) error {
-	if err := view.Reported(s.log.Verify(s.report), s.report); err != nil {
+// finishPass ends a pass with the manifest.
+func (s *scrubber) finishPass(now int64) error {
+	if err := view.Reported(s.log.Verify(s.reportDamage), s.reportDamage); err != nil {
 		return err
 	}
 	s.passes.Add(1)
 	s.ended.Store(now)
-	s.state.Ended, s.state.UpTo = now, s.state.Until
-	return s.record(now)
+	s.progress.Ended, s.progress.UpTo = now, s.progress.Until
+	return s.recordProgress(now)
 }
 
-// record records in the manifest how far the pass is. If the edit is refused, the state is
+// recordProgress records in the manifest how far the pass is. If the edit is refused, the state is
 // kept in memory alone, until Close.
-func (s *scrubber) record(now int64) error {
+func (s *scrubber) recordProgress(now int64) error {
 	s.recorded = now
-	err := s.installer.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.state}, nil })
+	err := s.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
 	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
 		return nil
 	}

@@ -15,9 +15,9 @@ type searcher struct {
 	mu      sync.Mutex // held over a search; taken last
 }
 
-// catchUp searches for emptied ranges if the background task is late. A committer calls it
+// CatchUp searches for emptied ranges if the background task is late. A committer calls it
 // after its commit is published, with no lock held.
-func (s *searcher) catchUp() {
+func (s *searcher) CatchUp() {
 	if s.emptied.Late() {
 		s.searchIf(s.emptied.Late)
 	}
@@ -50,6 +50,13 @@ func (s *searcher) searchIf(needed func() bool) {
 	}
 	defer hold.Release()
 	s.views.Learn(s.emptied.Search(hold.View(), &hold.View().Known, visible, counted))
+}
+
+// applied prunes after a compaction into the base.
+func (s *searcher) applied(c *change) {
+	if c.bottom {
+		s.prune()
+	}
 }
 
 // prune forgets emptied ranges in which a compaction into the base has left few entries: a

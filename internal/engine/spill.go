@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 )
 
 // A transaction larger than its memory commits without the journal: its keys are in a run
@@ -46,7 +44,7 @@ type Spill struct {
 // the garbage collector has found that the user has lost the Spill.
 type spilled struct {
 	*spill.Spill // the files; methods that need the store are defined below
-	store        *spills
+	store        *Spills
 
 	began   time.Time
 	checked entry.Version   // Prepare has looked for conflicts up to this version
@@ -56,29 +54,20 @@ type spilled struct {
 	ended   sync.Once // the use of key
 }
 
-// spills makes Spills. Close waits while one of them writes.
-type spills struct {
-	cfg        *Config
-	views      *view.Set
-	files      *files.Opener
-	coder      *codec.Coder
-	leader     *view.Pin
-	emptied    *emptied.Tracker
-	disk       *diskSpace
-	life       *lifetime
-	count      *counters
-	writer     *writer
-	flusher    *flusher
-	installer  *installer
-	background *background
-	keys       *keyUse
+// Spills makes Spills. Close waits while one of them writes.
+type Spills struct {
+	*state
+	coder   *codec.Coder
+	changes *changes
+	work    *Worker
+	keys    *keyUse
 }
 
-// begin returns an empty Spill.
-func (s *spills) begin() *Spill {
-	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(), Spill: spill.New(spill.Config{
-		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
-		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+// New returns an empty Spill.
+func (s *Spills) New() *Spill {
+	h := &spilled{store: s, began: time.Now(), key: s.keys.beginWork(), Spill: spill.New(spill.Config{
+		Store: s.cfg.Store, NextNum: s.files.Next,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory),
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
@@ -88,7 +77,7 @@ func (s *spills) begin() *Spill {
 
 // work runs fn; Close waits for it. The context of fn ends when Close begins, too.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	return s.store.life.work(ctx, fn)
+	return s.store.life.do(ctx, fn)
 }
 
 // Add is spill.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending
@@ -105,14 +94,14 @@ func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 // write runs fn, which writes files, unless the disk is full.
 func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.work(ctx, func(ctx context.Context) error {
-		if s.store.disk.refusing.Load() {
-			if err := s.store.disk.admit(ctx, nil); err != nil {
+		if s.store.work.disk.refusing.Load() {
+			if err := s.store.work.disk.admitPayload(ctx, nil); err != nil {
 				return err
 			}
 		}
 		before := s.Written()
 		err := fn(ctx)
-		s.store.disk.spend(int(s.Written() - before))
+		s.store.work.disk.countWritten(int(s.Written() - before))
 		return err
 	})
 }
@@ -129,7 +118,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
 			break
 		}
-		if err := t.background.flush(ctx); err != nil {
+		if err := t.work.Flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -143,7 +132,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		return err
 	}
 	if s.Output().Run.Deletes > 0 {
-		s.emptied = t.emptied.SearchWrites(iterator.Merge(s.Iterators(nil, 0)), p.View())
+		s.emptied = t.work.searcher.emptied.SearchWrites(iterator.Merge(s.Iterators(nil, 0)), p.View())
 	}
 	return nil
 }
@@ -169,8 +158,6 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	}
 	return emptied.Committed(s.emptied, keys, v)
 }
-
-var errTooMany = errors.New("too many keys were written meanwhile")
 
 // mostTouched is how many keys of others may be cut out of the ranges of a transaction,
 // while all commits wait. With more of them nothing is known of what it has emptied.
@@ -238,7 +225,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
 	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
-	defer func() { t.count.report(work, s.began, err) }()
+	defer func() { t.reportWork(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err
 	}
@@ -249,14 +236,14 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
-	edit := &layout.Edit{AddRuns: files.NewRuns(out.Run, layout.Upper), LastVersion: v}
+	edit := &layout.Edit{AddRuns: layout.NewRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
 		r := &edit.AddRuns[i]
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
-	if err = t.installer.install(edit, &out, change{}); err == nil {
+	if err = t.apply(edit, &out, change{}); err == nil {
 		t.views.Learn(leaves)
 	}
 	// After a failed edit the manifest may name the files: the next Open finds out.
@@ -319,9 +306,9 @@ func (d deleted) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 // eachSince is view.Pin.EachSince, for what was committed since Prepare. It runs in the
 // place of a commit leader.
 func (s *spilled) eachSince(fn func(lo, hi []byte) error) error {
-	s.store.leader.Enter()
-	defer s.store.leader.Leave()
-	return s.store.leader.EachSince(s.checked, fn)
+	s.store.changes.leader.Enter()
+	defer s.store.changes.leader.Leave()
+	return s.store.changes.leader.EachSince(s.checked, fn)
 }
 
 // flushAll writes everything that was committed into runs. It runs in the place of a commit
@@ -330,10 +317,10 @@ func (s *spilled) flushAll() error {
 	if err := s.store.life.stopped(); err != nil {
 		return err
 	}
-	if err := s.store.writer.sealAny(); err != nil {
+	if err := s.store.work.writer.sealAny(); err != nil {
 		return err
 	}
-	return s.store.flusher.all(s.store.life.closing)
+	return s.store.work.flusher.flushForCommit(s.store.life.closing)
 }
 
 // Discard removes the files, except those that Commit has added to the store. What was read of
@@ -356,8 +343,8 @@ func (s *spilled) leaked() {
 // over ends the use of the data key. It may be called more than once.
 func (s *spilled) over() {
 	if s.store.cfg.Ring != nil {
-		s.ended.Do(func() { s.store.keys.end(s.key) })
-		s.store.background.tasks.kick() // a change of keys may have waited
+		s.ended.Do(func() { s.store.keys.endWork(s.key) })
+		s.store.tasks.kick() // a change of keys may have waited
 	}
 }
 

@@ -34,17 +34,17 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 			s := newStore(t, vfs.NewMem(), nil)
 			defer s.close()
 			s.must(s.commit(true, set("\x00z", nil)))
-			pin, err := s.tree.Acquire(0) // the transaction's
+			pin, err := s.engine.Views.Acquire(0) // the transaction's
 			s.must(err)
 			defer pin.Release()
-			reads := &conflict.ReadSet{Seed: s.tree.cfg.Seed}
+			reads := &conflict.ReadSet{Seed: s.engine.cfg.Seed}
 			for i := range 10 {
 				k := fmt.Appendf(nil, "\x00k%d", i)
-				reads.AddKey(k, hash.Sum(s.tree.cfg.Seed, k))
+				reads.AddKey(k, hash.Sum(s.engine.cfg.Seed, k))
 			}
 			reads.AddRange([]byte("\x00r1"), []byte("\x00r2"))
 			check := conflict.Check{Isolation: conflict.Serializable, Since: s.last, Reads: reads}
-			spill := s.tree.NewSpill()
+			spill := s.engine.Spills.New()
 			defer spill.Discard()
 			record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00w"), Value: []byte("2"), Kind: entry.Set}, false)
 			s.flush()

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -28,7 +29,7 @@ type store struct {
 	clock   int64
 	last    entry.Version
 	log     *manifest.Log
-	tree    *Tree
+	engine  *Engine
 	rec     Recovery
 	failure error // what OnFailure was told
 }
@@ -38,7 +39,7 @@ var testUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 func newStore(t testing.TB, fs vfs.FS, change func(*store)) *store {
 	t.Helper()
 	s := &store{t: t, fs: fs, clock: 1000, cfg: Config{
-		Dir: "/s", ValueDir: "/s", MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 1 << 20,
+		Store: filename.Store{Dir: "/s", ValueDir: "/s"}, MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 1 << 20,
 		IdleAfter: time.Hour,
 	}}
 	if change != nil {
@@ -86,14 +87,15 @@ func (s *store) open() error {
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
-	s.log, s.tree, s.rec, s.last = log, t, rec, t.Visible()
+	s.log, s.engine, s.rec, s.last = log, t, rec, t.Views.Visible()
 	if !c.ReadOnly {
 		t.Start()
 	}
 	return nil
 }
 
-// op is one write; the value of a range delete is its upper bound. A value of at least 64 bytes has its own checksum, or any if so wanted.
+// op is one write; the value of a range delete is its upper bound. A value of at least 64 bytes has
+// its own checksum, or any if so wanted.
 type op struct {
 	key     string
 	value   []byte
@@ -117,23 +119,23 @@ func (s *store) commit(sync bool, ops ...op) error {
 		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && o.kind != entry.RangeDelete && len(o.value) >= testThreshold)
 	}
 	payload = entry.Pad(payload)
-	if err := s.tree.Prepare([][]byte{payload}, len(ops), ranges); err != nil {
+	if err := s.engine.Commits.Prepare([][]byte{payload}, len(ops), ranges); err != nil {
 		return err
 	}
-	at, err := s.tree.unflushed.Journal.Append(v, [][]byte{payload})
+	at, err := s.engine.unflushed.journal.Append(v, [][]byte{payload})
 	if err != nil {
 		return err
 	}
 	s.last = v
 	if sync {
-		if err := s.tree.unflushed.Journal.Sync(); err != nil {
+		if err := s.engine.unflushed.journal.Sync(); err != nil {
 			return err
 		}
 	}
-	if _, err := s.tree.Apply(payload, at, v); err != nil {
+	if _, err := s.engine.Commits.Apply(payload, at, v); err != nil {
 		return err
 	}
-	s.tree.Publish(v)
+	s.engine.Commits.Publish(v)
 	return nil
 }
 
@@ -168,35 +170,35 @@ func (s *store) must(err error) {
 
 func (s *store) seal() {
 	s.t.Helper()
-	s.must(s.tree.writer.sealAny())
+	s.must(s.engine.Work.writer.sealAny())
 }
 
 func (s *store) flush() {
 	s.t.Helper()
 	s.seal()
-	s.must(s.tree.flusher.run(context.Background()))
+	s.must(s.engine.Work.flusher.flushSealed(context.Background()))
 }
 
 func (s *store) close() {
 	s.t.Helper()
-	s.must(s.tree.Close())
+	s.must(s.engine.Close())
 }
 
 func (s *store) pin(at entry.Version) *view.Pin {
 	s.t.Helper()
-	p, err := s.tree.Acquire(at)
+	p, err := s.engine.Views.Acquire(at)
 	s.must(err)
 	return p
 }
 
 // hashOf is the hash of key in the tree.
-func hashOf(t *Tree, key string) uint64 { return hash.Sum(t.cfg.Seed, []byte(key)) }
+func hashOf(t *Engine, key string) uint64 { return hash.Sum(t.cfg.Seed, []byte(key)) }
 
 // lookup is what p finds under key.
 func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Version, found bool) {
 	s.t.Helper()
 	var e entry.Entry
-	found, err := p.Get([]byte(key), hashOf(s.tree, key), &e)
+	found, err := p.Get([]byte(key), hashOf(s.engine, key), &e)
 	s.must(err)
 	if !found || !e.Live(uint64(s.clock)) {
 		return nil, 0, false
@@ -210,9 +212,9 @@ func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Ver
 func (s *store) check() string {
 	s.t.Helper()
 	var out strings.Builder
-	err := s.tree.Verify(context.Background(), func(c *errs.Corruption) { fmt.Fprintln(&out, c) })
+	err := s.engine.Verify(context.Background(), func(c *errs.Corruption) { fmt.Fprintln(&out, c) })
 	s.must(err)
-	layout := s.tree.views.Current().Layout
+	layout := s.engine.views.Current().Layout
 	for _, seg := range layout.Segments() {
 		if n := layout.Unaccounted(seg.Num); n != 0 {
 			fmt.Fprintf(&out, "segment %d: %d records are unaccounted for\n", seg.Num, int64(n))

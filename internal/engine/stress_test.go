@@ -75,7 +75,7 @@ func (c *crowd) read(p *view.Pin, rng *rand.Rand) error {
 	for n := range stressKeys {
 		i := (n + rng.IntN(stressKeys)) % stressKeys
 		want := stressValue(i, p.Version())
-		found, err := p.Get([]byte(want.key), hashOf(c.tree, want.key), &e)
+		found, err := p.Get([]byte(want.key), hashOf(c.engine, want.key), &e)
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (c *crowd) write(transactions int) error {
 		if c.done.Load() {
 			return nil
 		}
-		if err := c.tree.Throttle(context.Background(), make([]byte, 100)); err != nil {
+		if err := c.engine.Commits.Throttle(context.Background(), make([]byte, 100)); err != nil {
 			return err
 		}
 		if err := c.lead(); err != nil {
@@ -144,14 +144,14 @@ func (c *crowd) lead() error {
 	var ops []op
 	for i := range stressKeys {
 		key := []byte(stressKey(i))
-		v, found, err := c.tree.Newest(key, hash.Sum(c.tree.cfg.Seed, key), 0)
+		v, found, err := c.engine.Commits.Newest(key, hash.Sum(c.engine.cfg.Seed, key), 0)
 		deleted := stressValue(i, c.last).kind == entry.Delete
 		if err != nil || !deleted && c.last > 0 && (!found || v != c.last) {
 			return fmt.Errorf("newest %s is %d, %v, %w; want %d", key, v, found, err, c.last)
 		}
 		ops = append(ops, stressValue(i, c.last+1))
 	}
-	changed, err := c.tree.ChangedSince([]byte("key"), nil, c.last-min(c.last, 1))
+	changed, err := c.engine.Commits.ChangedSince([]byte("key"), nil, c.last-min(c.last, 1))
 	if err != nil || changed != (c.last > 0) {
 		return fmt.Errorf("changed since %d: %v, %w", c.last-1, changed, err)
 	}
@@ -194,7 +194,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(n), 1))
 			var held []*view.Pin
 			for {
-				p, err := c.tree.Acquire(0)
+				p, err := c.engine.Views.Acquire(0)
 				if err != nil {
 					ends(err)
 					break
@@ -222,7 +222,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 	group.Go(func() { // asks for the version that comes next
 		rng := rand.New(rand.NewPCG(9, 9))
 		for {
-			p, err := c.tree.Acquire(c.tree.Visible() + 1)
+			p, err := c.engine.Views.Acquire(c.engine.Views.Visible() + 1)
 			if errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrVersionGone) {
 				continue
 			}
@@ -237,13 +237,16 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		}
 	})
 	for _, work := range []func() error{
-		func() error { return c.tree.Flush(context.Background()) },
-		func() error { return c.tree.Compact(context.Background()) },
+		func() error { return c.engine.Work.Flush(context.Background()) },
+		func() error { return c.engine.Work.Compact(context.Background()) },
 		func() error {
-			c.tree.Metrics()
-			c.tree.Size(nil, nil)
-			c.tree.Split(nil, nil, 3)
-			return c.tree.Verify(context.Background(), func(d *errs.Corruption) { c.fail("verify: %w", d) })
+			c.engine.Metrics()
+			if p, err := c.engine.Views.Acquire(0); err == nil {
+				p.Size(nil, nil)
+				p.Split(nil, nil, 3)
+				p.Release()
+			}
+			return c.engine.Verify(context.Background(), func(d *errs.Corruption) { c.fail("verify: %w", d) })
 		},
 	} {
 		group.Go(func() {
@@ -256,7 +259,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 	}
 	c.done.Store(true)
 	c.leading.Always() // the pipeline is closed first
-	err := c.tree.Close()
+	err := c.engine.Close()
 	c.leading.Leave()
 	group.Wait()
 	select {
@@ -264,7 +267,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		t.Fatal(failed)
 	default:
 	}
-	s := c.tree.Metrics()
+	s := c.engine.Metrics()
 	t.Logf("%d reads, %d flushes, %d merges, %d failures to release", c.reads.Load(), s.Flushes, s.Compactions, s.ReleaseFailures)
 	if err != nil || c.failure != nil {
 		t.Fatal(err, c.failure)

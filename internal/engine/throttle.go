@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
 // throttle slows writers down while background work lags behind. It tells Config.OnStall when
@@ -18,31 +17,27 @@ import (
 // it ends when the work has caught up to well below them. So one such time covers the waits
 // of many writers.
 type throttle struct {
-	views  *view.Set
-	budget *garbage.Budget
-	disk   *diskSpace
-	life   *lifetime
-	count  *counters
-	tell   func(Stall) // may be nil
+	*state
+	disk *diskSpace
 
-	mu      sync.Mutex // held over tell, so that calls come in order, and guards:
+	mu      sync.Mutex // held over Config.OnStall, so that calls come in order, and guards:
 	since   time.Time  // zero while writers are not throttled
 	reason  string
 	garbage bool // the reason is garbage
 }
 
-// admit delays the committer of a payload. The further work lags behind, the longer is the
+// Throttle delays the committer of a payload. The further work lags behind, the longer is the
 // delay. It makes the committer wait until work has been done only where memory would
 // otherwise grow without bound. It returns ErrNoSpace if there is no disk space for the
 // payload, and the context's error if ctx ends. payload is nil for a large transaction, whose
 // writes are in files already.
-func (t *throttle) admit(ctx context.Context, payload []byte) error {
+func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
 		n = policy.ThrottleDelayBytes
 	}
 	if t.disk.refusing.Load() {
-		if err := t.disk.admit(ctx, payload); err != nil {
+		if err := t.disk.admitPayload(ctx, payload); err != nil {
 			return err
 		}
 	}
@@ -54,11 +49,11 @@ func (t *throttle) admit(ctx context.Context, payload []byte) error {
 
 // lags reports whether work lags so far behind that writers are slowed.
 func (t *throttle) lags(v *view.View) bool {
-	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.Throttle() > 0
+	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttle() > 0
 }
 
 func (t *throttle) slow(ctx context.Context, n int) error {
-	t.look(true)
+	t.update(true)
 	begin, began := time.Now(), t.life.flushing.Load()
 	defer func() {
 		t.count.stalls.Add(1)
@@ -82,7 +77,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
 		if err := t.life.unflushed(); failure.IsFull(err) || err != nil && t.life.since.Load() > began {
-			return t.disk.refuse(fmt.Errorf("memory is full and can't be flushed: %w", err))
+			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
 			return err
@@ -95,18 +90,18 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 func (t *throttle) delays(v *view.View) float64 {
 	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
 	runs := float64(min((len(v.Runs)-policy.ThrottleRuns)/2, policy.ThrottleRunsDelays))
-	garbage := min(policy.ThrottleBudgetDelays*t.budget.Throttle(), policy.ThrottleGarbageDelays)
+	garbage := min(policy.ThrottleBudgetDelays*t.budget.throttle(), policy.ThrottleGarbageDelays)
 	return max(tables, runs, garbage)
 }
 
-// look finds out whether a time of throttling has begun or ended. Only a call for a writer
+// update finds out whether a time of throttling has begun or ended. Only a call for a writer
 // can begin one.
-func (t *throttle) look(writer bool) {
+func (t *throttle) update(writer bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.views.Current()
 	if begun := !t.since.IsZero(); begun {
-		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.Calm()) {
+		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm()) {
 			t.endLocked()
 		}
 		return
@@ -127,13 +122,13 @@ func (t *throttle) beginLocked(sealed, runs int) {
 		t.garbage = true
 		t.reason = "garbage waits to be collected"
 	}
-	if t.tell != nil {
-		t.tell(Stall{Begin: true, Reason: t.reason})
+	if t.cfg.OnStall != nil {
+		t.cfg.OnStall(Stall{Begin: true, Reason: t.reason})
 	}
 }
 
-// end ends a time of throttling because the store closes.
-func (t *throttle) end() {
+// endAtClose ends a time of throttling because the store closes.
+func (t *throttle) endAtClose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.since.IsZero() {
@@ -142,8 +137,8 @@ func (t *throttle) end() {
 }
 
 func (t *throttle) endLocked() {
-	if t.tell != nil {
-		t.tell(Stall{Reason: t.reason, Took: time.Since(t.since)})
+	if t.cfg.OnStall != nil {
+		t.cfg.OnStall(Stall{Reason: t.reason, Took: time.Since(t.since)})
 	}
 	t.since = time.Time{}
 }

@@ -40,17 +40,17 @@ func TestCoveredRunsAreNotRead(t *testing.T) {
 				s.must(s.commit(false, set(fmt.Sprintf("k%03d", i), bulk("v", 2000))))
 			}
 			s.flush()
-			s.must(s.tree.Compact(context.Background()))
+			s.must(s.engine.Work.Compact(context.Background()))
 			old := s.pin(0)
 			defer old.Release()
 			s.must(s.commit(true, c.delete...))
 			merges = nil
 			s.flush()
 			size := int64(0)
-			for _, r := range s.tree.views.Current().Layout.Runs() {
+			for _, r := range s.engine.views.Current().Layout.Runs() {
 				size += int64(r.FileBytes())
 			}
-			s.must(s.tree.Compact(context.Background()))
+			s.must(s.engine.Work.Compact(context.Background()))
 			if len(merges) != 1 || (merges[0].BytesIn == size) != c.read {
 				t.Errorf("merges %+v, of runs of %d bytes", merges, size)
 			}
@@ -73,7 +73,7 @@ func TestCoveredRunsAreNotRead(t *testing.T) {
 				t.Errorf("%d keys are left", left)
 			}
 			if !c.read {
-				for _, seg := range s.tree.views.Current().Layout.Segments() {
+				for _, seg := range s.engine.views.Current().Layout.Segments() {
 					if seg.Bytes > 2000 {
 						t.Errorf("segment %d of %d bytes is left", seg.Num, seg.Bytes)
 					}
@@ -89,11 +89,11 @@ func TestCoveredRunsWithHistoryAreRead(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Policy.Versions = 2 })
 	s.must(s.commit(true, set("k", []byte("1"))))
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	s.must(s.commit(true, delRange("k", "kz"), set("k", []byte("2"))))
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
-	if n := s.tree.views.Current().Layout.Runs()[0].Entries; n != 2 {
+	s.must(s.engine.Work.Compact(context.Background()))
+	if n := s.engine.views.Current().Layout.Runs()[0].Entries; n != 2 {
 		t.Errorf("%d entries, want both versions", n)
 	}
 }
@@ -105,14 +105,14 @@ func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 		s.must(s.commit(false, set(fmt.Sprintf("a%03d", i), bulk("v", 2000)), set(fmt.Sprintf("b%03d", i), bulk("v", 2000))))
 	}
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	s.must(s.commit(true, delRange("a", "b")))
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	if out := s.check(); out != "" {
 		t.Error(out)
 	}
-	for _, seg := range s.tree.views.Current().Layout.Segments() {
+	for _, seg := range s.engine.views.Current().Layout.Segments() {
 		if seg.Records != 40 || seg.DeadRecords() != 20 {
 			t.Errorf("segment %d: %d of %d records dead", seg.Num, seg.DeadRecords(), seg.Records)
 		}
@@ -124,18 +124,18 @@ func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 func TestCoveredRunsOfTargetsAreRead(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	twoCollectableRuns(s)
-	if did, err := s.tree.collector.all(context.Background(), onRequest); !did || err != nil {
+	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest); !did || err != nil {
 		t.Fatalf("collected: %v, %v", did, err)
 	}
-	runs := s.tree.views.Current().Layout.Runs()
-	s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
+	runs := s.engine.views.Current().Layout.Runs()
+	s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	if out := s.check(); out != "" {
 		t.Error(out)
 	}
-	segments := s.tree.views.Current().Layout.Segments()
+	segments := s.engine.views.Current().Layout.Segments()
 	if len(segments) != 1 || segments[0].Records != 40 || segments[0].DeadRecords() != 20 {
 		t.Errorf("segments %v, want one with 20 of 40 records dead", segments)
 	}
@@ -154,9 +154,9 @@ func twoCollectableRuns(s *store) {
 			s.must(s.commit(false, del(keyOf(prefix, i))))
 		}
 		s.flush()
-		runs := s.tree.views.Current().Layout.Runs()
-		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
-		if n := len(s.tree.views.Current().Layout.Runs()); n != at+1 {
+		runs := s.engine.views.Current().Layout.Runs()
+		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
+		if n := len(s.engine.views.Current().Layout.Runs()); n != at+1 {
 			s.t.Fatalf("%d runs", n)
 		}
 	}
@@ -179,23 +179,23 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	during = func() {
-		did, err := s.tree.collector.all(context.Background(), onRequest)
+		did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest)
 		s.must(err)
-		if targets := len(s.tree.views.Current().Layout.Segments()); !did || targets != 3 {
+		if targets := len(s.engine.views.Current().Layout.Segments()); !did || targets != 3 {
 			t.Errorf("collected: %v, %d segments", did, targets)
 		}
 	}
-	s.must(s.tree.Compact(context.Background()))
+	s.must(s.engine.Work.Compact(context.Background()))
 	if during != nil {
 		t.Error("nothing was created")
 	}
 	if out := s.check(); out != "" {
 		t.Error(out)
 	}
-	if _, err := s.tree.Reclaim(context.Background()); err != nil {
+	if _, err := s.engine.Work.Reclaim(context.Background()); err != nil {
 		t.Error(err)
 	}
-	segments := s.tree.views.Current().Layout.Segments()
+	segments := s.engine.views.Current().Layout.Segments()
 	if len(segments) != 1 || segments[0].Records != 20 {
 		t.Errorf("%d segments, the first of %d records", len(segments), segments[0].Records)
 	}

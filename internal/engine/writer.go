@@ -7,30 +7,20 @@ import (
 	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/policy"
-	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
-	"github.com/brockdb/brock/internal/view/garbage"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // writer adds committed records to the active memtable. Only the commit leader uses it: it
-// calls prepare, apply and publish in this order, once for each group.
+// calls Prepare, Apply and Publish in this order, once for each group.
 type writer struct {
-	cfg       *Config
-	log       *manifest.Log
-	views     *view.Set
-	files     *files.Opener
-	unflushed *files.Unflushed
-	budget    *garbage.Budget
-	sampler   *garbage.Sampler
-	disk      *diskSpace
-	tasks     *tasks
-	expiry    *expiry
-	emptied   *emptied.Tracker
-	count     *counters
+	*state
+	disk    *diskSpace
+	expiry  *expiry
+	sampler *sampler
+	emptied *emptied.Tracker
 
-	segment      entry.FileNum // journal segment that apply last followed
+	segment      entry.FileNum // journal segment that Apply last followed
 	journalBytes int64         // bytes of records that were applied to the active memtable
 	tableBytes   int64         // size at which the active memtable is full
 }
@@ -41,12 +31,12 @@ func newTable(cfg *Config, limit int64) *view.Table {
 	return t
 }
 
-// prepare makes room for payloads: if the active memtable is full, it seals that with its journal
+// Prepare makes room for payloads: if the active memtable is full, it seals that with its journal
 // segments, and begins a new one. It also seals a memtable that hides much garbage, unless another
-// already waits for its flush. All memory that apply needs is allocated here: once the group is in
-// the journal, it is too late to refuse it. After a failure of the manifest prepare returns an
+// already waits for its flush. All memory that Apply needs is allocated here: once the group is in
+// the journal, it is too late to refuse it. After a failure of the manifest Prepare returns an
 // error, since flushes could not be recorded any more.
-func (w *writer) prepare(payloads [][]byte, records, ranges int) error {
+func (w *writer) Prepare(payloads [][]byte, records, ranges int) error {
 	if err := w.log.Err(); err != nil {
 		return err
 	}
@@ -56,8 +46,8 @@ func (w *writer) prepare(payloads [][]byte, records, ranges int) error {
 		for _, p := range payloads {
 			n += int64(len(p))
 		}
-		if w.full(active, n) || len(v.Tables) == 1 && w.hides(active) {
-			if err := w.seal(); err != nil {
+		if w.isFull(active, n) || len(v.Tables) == 1 && w.hidesMuch(active) {
+			if err := w.sealTable(); err != nil {
 				return err
 			}
 		}
@@ -65,10 +55,10 @@ func (w *writer) prepare(payloads [][]byte, records, ranges int) error {
 	return w.views.Current().Active().Reserve(payloads, records, ranges)
 }
 
-// hides reports whether a memtable has replaced so much that it is sealed, so that this becomes
+// hidesMuch reports whether a memtable has replaced so much that it is sealed, so that this becomes
 // known. What is retained counts once the memtable is older than that lasts: the times of versions
 // are known as of the edits that flushes make.
-func (w *writer) hides(m *view.Table) bool {
+func (w *writer) hidesMuch(m *view.Table) bool {
 	older, retained, age := m.Replaced.Bytes()
 	outdated, more, younger := m.Outdated.Bytes()
 	older += outdated
@@ -80,28 +70,28 @@ func (w *writer) hides(m *view.Table) bool {
 			older += retained
 		}
 	}
-	return uint64(max(older, m.Ranged.Load())) >= w.budget.SealAfter()
+	return uint64(max(older, m.Ranged.Load())) >= w.budget.sealAfter()
 }
 
-// full reports whether a memtable is to be sealed before n more bytes of records.
-func (w *writer) full(m *view.Table, n int64) bool {
+// isFull reports whether a memtable is to be sealed before n more bytes of records.
+func (w *writer) isFull(m *view.Table, n int64) bool {
 	return m.Bytes() >= w.tableBytes || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
 }
 
-// seal ends the active memtable and its journal segments and begins new ones.
+// sealTable ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
-func (w *writer) seal() error {
+func (w *writer) sealTable() error {
 	// A journal segment belongs to one memtable, so that the flush of it makes the segment
 	// unneeded for replay.
-	end, err := w.unflushed.Journal.Rotate()
+	end, err := w.unflushed.journal.Rotate()
 	if err != nil {
 		return err
 	}
-	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinned(), w.cfg.Memory)
+	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinnedBytes(), w.cfg.Memory)
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, next.Tables...)
-		w.budget.Measure(next)
+		w.budget.measure(next)
 	})
 	w.journalBytes = 0
 	if w.emptied.Behind(&w.views.Current().Known) {
@@ -111,8 +101,8 @@ func (w *writer) seal() error {
 	return nil
 }
 
-// pinned returns the bytes of memtables that only old Views hold.
-func (w *writer) pinned() int64 {
+// pinnedBytes returns the bytes of memtables that only old Views hold.
+func (w *writer) pinnedBytes() int64 {
 	_, bytes := w.views.Memtables()
 	for _, t := range w.views.Current().Tables {
 		bytes -= t.Bytes()
@@ -120,28 +110,28 @@ func (w *writer) pinned() int64 {
 	return bytes
 }
 
-// apply adds the records of the transaction with version v, which begin at this place
+// Apply adds the records of the transaction with version v, which begin at this place
 // of the journal, to the memtable, and returns where the next one begins. Readers see them
 // once they are published.
-func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
+func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
 	if at.Segment != w.segment {
-		if err := w.follow(at.Segment); err != nil {
+		if err := w.followSegment(at.Segment); err != nil {
 			return at, err
 		}
 	}
 	w.tasks.idle.Touch()
-	w.disk.spend(len(payload))
+	w.disk.countWritten(len(payload))
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
 	records := frame.Written(payload, at.Offset, v, at.Encrypted)
-	err = w.add(w.views.Current().Active(), at.Segment, &records, w.sampler.Every())
+	err = w.addRecords(w.views.Current().Active(), at.Segment, &records, w.sampler.sampleEvery())
 	at.Offset = records.At()
 	return at, err
 }
 
-// add adds records of a journal segment to a memtable. On the way it estimates what they
+// addRecords adds records of a journal segment to a memtable. On the way it estimates what they
 // replace, from one sample every `every` bytes of records; 0 = no samples.
-func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
+func (w *writer) addRecords(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
 	a := view.Addition{To: to, At: entry.Position{Segment: segment}, Seed: w.cfg.Seed}
 	var r entry.Record
 	for records.More() {
@@ -151,7 +141,7 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 		}
 		// Sample before the record is added: the sample looks for what the record replaces.
 		if every > 0 {
-			w.sampler.Sample(&r, every)
+			w.sampler.sample(&r, every)
 		}
 		if err := a.Record(&r); err != nil {
 			return err
@@ -160,28 +150,29 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 	a.Finish()
 	w.emptied.Added(a.Count)
 	if a.Expires != 0 && to.Expires(a.Expires) {
-		w.expiry.awaitTable(to)
+		w.expiry.setAlarmFor(to)
 	}
 	return nil
 }
 
-// follow opens the journal segment that is being written, so that readers can read values in it.
-func (w *writer) follow(num entry.FileNum) error {
-	r, err := w.unflushed.Journal.OpenReader(num)
+// followSegment opens the journal segment that is being written, so that readers can read values in
+// it.
+func (w *writer) followSegment(num entry.FileNum) error {
+	r, err := w.unflushed.journal.OpenReader(num)
 	if err != nil {
 		return err
 	}
 	f := w.files.Segment(r, filename.Journal, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		w.budget.Measure(next)
+		w.budget.measure(next)
 	})
 	w.segment = num
 	return nil
 }
 
-// publish makes everything up to v visible.
-func (w *writer) publish(v entry.Version) {
+// Publish makes everything up to v visible.
+func (w *writer) Publish(v entry.Version) {
 	w.views.Publish(v)
 	if w.emptied.Published(&w.views.Current().Known) {
 		w.tasks.search.Kick()
@@ -197,7 +188,7 @@ func (w *writer) sealAny() error {
 	if w.views.Current().Active().Empty() {
 		return nil
 	}
-	return w.seal()
+	return w.sealTable()
 }
 
 // sealIdle seals the active memtable of an idle store if that is worth it: the memtable has
@@ -217,7 +208,7 @@ func (w *writer) sealIdle() error {
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
-	if small && hidden+garbage.DroppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
+	if small && hidden+w.views.DroppedFrom(active) < policy.IdleSealHiddenBytes {
 		return nil
 	}
 	return w.sealAny()

@@ -16,9 +16,10 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -38,11 +39,11 @@ func must[T any](v T, err error) func(testing.TB) T {
 // value of each of these lengths.
 func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Fileset {
 	t.Helper()
-	s := checkpoint.Fileset{FS: vfs.NewMem(), Dir: "/store", ValueDir: "/store", UUID: [16]byte{1, 2, 3}, Seed: 7, Created: 1_700_000_000_000, Milli: 1_700_000_000_001}
+	s := checkpoint.Fileset{Store: filename.Store{FS: vfs.NewMem(), Dir: "/store", ValueDir: "/store", UUID: [16]byte{1, 2, 3}, Seed: 7}, Created: 1_700_000_000_000, Milli: 1_700_000_000_001}
 	if err := s.FS.MkdirAll(s.Dir); err != nil {
 		t.Fatal(err)
 	}
-	open := files.New(files.Config{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, RunFileBytes: 1 << 20})
+	open := view.NewOpener(view.OpenerConfig{Store: s.Store, RunFileBytes: 1 << 20})
 	values, keys := must(open.NewValueWriter())(t), open.NewRunWriter(true, nil, nil)
 	var total uint64
 	for i, n := range lengths {
@@ -56,7 +57,7 @@ func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.File
 	}
 	stats, run := must(values.Finish())(t), must(keys.Finish())(t)
 	segments := []layout.Segment{{Num: 1, Kind: 'V', FileBytes: uint64(stats.Size), Records: stats.Records, Bytes: total}}
-	edit := &layout.Edit{AddSegments: segments, AddRuns: files.NewRuns(run, layout.Base), LastVersion: version, NextFile: 10, CleanClose: true}
+	edit := &layout.Edit{AddSegments: segments, AddRuns: layout.NewRuns(run, layout.Base), LastVersion: version, NextFile: 10, CleanClose: true}
 	edit.AddRuns[0].ID, edit.AddRuns[0].Order = layout.RunID(run.Files[0].Num), 1
 	s.Layout = must(layout.New().Apply(edit))(t)
 	return s

@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view/files"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -45,9 +45,9 @@ func (s *sender) describe(l layout.File) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
 	}
-	file, err := s.FS.Open(s.verify.Files.Path(l.Name))
+	file, err := s.FS.Open(s.Path(l.Name))
 	if err != nil {
-		return f, files.Missing(err, "a file that the manifest names")
+		return f, view.MissingFile(err, "a file that the manifest names")
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	f = File{Name: l.Name, Size: l.Size}

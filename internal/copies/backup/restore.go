@@ -141,8 +141,10 @@ func (w *restorer) endStore(i *Info) error {
 // finishStore makes a store of the files, which are those of the last stream.
 func (w *restorer) finishStore(ctx context.Context, last *incoming) error {
 	made := checkpoint.Fileset{
-		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: last.header.uuid,
-		Ring: last.ring, Keys: last.content, Seed: last.header.seed, Created: last.header.created, Layout: last.layout,
+		Store: filename.Store{
+			FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: last.header.uuid, Ring: last.ring, Seed: last.header.seed,
+		},
+		Keys: last.content, Created: last.header.created, Layout: last.layout,
 	}
 	if made.Ring != nil {
 		// Finish encrypts the manifest and SUPER under this key.

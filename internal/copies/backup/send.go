@@ -78,7 +78,7 @@ func (s *sender) announceFile(f *planned) error {
 
 // content verifies a file and sends it.
 func (s *sender) content(f *planned) (err error) {
-	path := s.verify.Files.Path(f.Name)
+	path := s.Path(f.Name)
 	defer s.steady.Forget(path)
 	if s.file, err = s.steady.Open(path); err != nil {
 		return err

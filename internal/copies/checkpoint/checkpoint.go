@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
@@ -18,19 +17,14 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Fileset is the files of a store as of one version. FS has all files that the layout names, and
-// they stay while they are copied.
+// Fileset is the files of a store as of one version. FS has all files that the layout names,
+// holds their directories open, and they stay while they are copied.
 type Fileset struct {
-	FS       vfs.FS // holds the directories open
-	Dir      string
-	ValueDir string // may be Dir
-	UUID     [16]byte
-	Ring     *crypt.Ring      // nil: the store is plain
-	Keys     *keyring.Content // has the data keys of the layout; nil: the store is plain
-	Seed     uint64           // of the key hash
-	Created  int64            // when the store was made, in Unix milliseconds
-	Layout   *layout.Layout
-	Milli    int64 // when its last version was the newest, in Unix milliseconds
+	filename.Store
+	Keys    *keyring.Content // has the data keys of the layout; nil: the store is plain
+	Created int64            // when the store was made, in Unix milliseconds
+	Layout  *layout.Layout
+	Milli   int64 // when its last version was the newest, in Unix milliseconds
 	// Lone are files that only FS has as they are. They are copied and never linked: one is in
 	// memory, or it goes on growing on the disk.
 	Lone map[filename.Name]bool

@@ -45,7 +45,8 @@ func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provide
 	}
 	super := log.Super()
 	c := &Copy{log: log, Fileset: Fileset{
-		FS: fsys, Dir: dir, ValueDir: dir, UUID: super.UUID, Ring: log.Ring(), Keys: content, Seed: super.Seed, Created: super.Created, Layout: log.Layout(),
+		Store: filename.Store{FS: fsys, Dir: dir, ValueDir: dir, UUID: super.UUID, Ring: log.Ring(), Seed: super.Seed},
+		Keys:  content, Created: super.Created, Layout: log.Layout(),
 	}}
 	c.files = make(map[filename.Name]layout.File)
 	for f := range c.Layout.Files() {

@@ -5,14 +5,13 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Verifier verifies files of a Fileset, one after the other. It has few of them open, and the
 // indexes of one run in memory.
 type Verifier struct {
-	Files  *files.Opener
+	Files  *view.Opener
 	layout *layout.Layout
 	run    *view.Run // of the file that was verified last; nil: none is open
 }
@@ -22,9 +21,9 @@ const openFiles = 64
 
 // NewVerifier returns a Verifier that reads by FS.Open and ReadAt only.
 func NewVerifier(s Fileset) *Verifier {
-	return &Verifier{layout: s.Layout, Files: files.New(files.Config{
-		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
-	})}
+	store := s.Store
+	store.NoMap = true
+	return &Verifier{layout: s.Layout, Files: view.NewOpener(view.OpenerConfig{Store: store, OpenFiles: openFiles})}
 }
 
 // Open opens all files and closes them again, to find what Open of the store would refuse.
@@ -51,9 +50,9 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 		}
 		return err
 	}
-	s, err := v.Files.OpenSegment(f.Kind, f.Number, files.OptionsOf(f.Segment))
+	s, err := v.Files.OpenSegment(f.Kind, f.Number, view.SegmentOptions(f.Segment))
 	if err != nil {
-		return files.Missing(err, "a segment that the manifest names")
+		return view.MissingFile(err, "a segment that the manifest names")
 	}
 	// Opened for this file alone: a layout may have more files than the process may open.
 	defer s.Discard()
@@ -74,7 +73,7 @@ func (v *Verifier) runFile(f layout.File, verified func(to int64) error) (err er
 	if v.run == nil || v.run.ID != f.Run.ID {
 		v.Close()
 		if v.run, err = v.Files.OpenRun(f.Run); err != nil {
-			return files.Missing(err, "a run that the manifest names")
+			return view.MissingFile(err, "a run that the manifest names")
 		}
 	}
 	var found *errs.Corruption

@@ -28,18 +28,17 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/files"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
 // Config is what a Follower needs.
 type Config struct {
+	filename.Store
 	Log        *manifest.Log // read-only
-	Files      *files.Opener
+	Files      *view.Opener
 	Views      *view.Set
 	Journal    journal.ReplayConfig // where the journal is
-	Seed       uint64               // of the key hash
 	TableBytes int                  // of a memtable, at most
 	Memory     int64                // most bytes that memtables may take; 0: no bound
 	Policy     policy.Options
@@ -158,7 +157,8 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 	}
 }
 
-// letGo closes the files that were opened for a View that was not installed, and forgets the context.
+// letGo closes the files that were opened for a View that was not installed, and forgets the
+// context.
 func (f *Follower) letGo() {
 	f.ctx = nil
 	f.opened.Close()
@@ -186,7 +186,7 @@ func (f *Follower) refresh() error {
 	}
 	l := f.c.Log.Layout()
 	// Before fit, which may forget what was shown.
-	if err := f.journal.Same(files.Known(l)); err != nil {
+	if err := f.journal.Same(view.KnownJournal(l)); err != nil {
 		return err
 	}
 	if !l.Sessions().Found(f.session, f.shown) {
@@ -241,7 +241,7 @@ func (f *Follower) begin() {
 
 // readJournal adds the records of the journal that are newer than l and were not read yet.
 func (f *Follower) readJournal(l *layout.Layout) error {
-	return f.journal.Follow(files.Known(l))
+	return f.journal.Follow(view.KnownJournal(l))
 }
 
 // addRecords adds the records of a frame. Nobody sees them before they are published.
@@ -292,7 +292,7 @@ func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
 	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
 		return true, nil
 	}
-	info, err := f.c.Journal.FS.Stat(f.c.Files.Path(filename.New(filename.Journal, num)))
+	info, err := f.c.Journal.FS.Stat(f.c.Path(filename.New(filename.Journal, num)))
 	// A segment goes to one memtable as a whole, so that one can be dropped when the other is
 	// flushed.
 	return t.Bytes()+info.Size >= memtable.MaxBytes, err

@@ -48,6 +48,11 @@ type Remap struct {
 	Life   crypt.Life // names the key of the file; zero = it is plain
 }
 
+// State is that of the segment that the remap leads away from.
+func (m *Remap) State() layout.SegmentState {
+	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, Life: m.Life}
+}
+
 // Damaged is the error of a collection that can't read live records of a segment. That segment
 // must stay as it is.
 type Damaged struct {

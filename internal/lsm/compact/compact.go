@@ -64,6 +64,19 @@ type Output struct {
 	Bytes    uint64         // of collected segments, read
 }
 
+// FileBytes is the length of the new files. Zeros that a value segment is filled with don't count:
+// they are overwritten before the system writes them.
+func (out *Output) FileBytes() int64 {
+	n := int64(out.Run.FileBytes())
+	for _, s := range out.Values {
+		n += s.Size
+	}
+	for _, m := range out.Remaps {
+		n += m.Size
+	}
+	return n
+}
+
 // checkEvery is how many entries pass between two looks at the context.
 const checkEvery = 1024
 

@@ -15,7 +15,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/codec"
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -27,25 +26,18 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
 // Config says where the files are written and for which store.
 type Config struct {
-	FS           vfs.FS
-	Dir          string // of runs
-	ValueDir     string // of value segments
-	UUID         [16]byte
-	Ring         *crypt.Ring          // nil: the store is plain
-	Seed         uint64               // of the store's key hash
-	NextNum      func() entry.FileNum // the number of each file
-	SegmentBytes int64                // length at which a value segment ends
-	RunFileBytes int64                // length at which a file of a run ends
-	FilterKeys   int                  // for how many keys a filter of a run is made; 0 = run.DefaultFilterKeys
-	NoMap        bool                 // read files without mapping them
-	Coder        *codec.Coder         // of compressed values
-	Cache        *run.Cache           // of run chunks, where files are not mapped
-	Files        *pageio.Files        // opens what is read; nil: without a limit
+	filename.Store                      // runs go to Dir, value segments to ValueDir
+	NextNum        func() entry.FileNum // the number of each file
+	SegmentBytes   int64                // length at which a value segment ends
+	RunFileBytes   int64                // length at which a file of a run ends
+	FilterKeys     int                  // for how many keys a filter of a run is made; 0 = run.DefaultFilterKeys
+	Coder          *codec.Coder         // of compressed values
+	Cache          *run.Cache           // of run chunks, where files are not mapped
+	Files          *pageio.Files        // opens what is read; nil: without a limit
 }
 
 // Spill is used by one goroutine at a time; other goroutines may call Value meanwhile.

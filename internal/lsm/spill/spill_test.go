@@ -33,8 +33,8 @@ func newTestSpill(t *testing.T, fs *vfs.Mem, segmentBytes int64, noMap bool) *Sp
 		}
 	}
 	num := entry.FileNum(10)
-	return New(Config{FS: fs, Dir: "/k", ValueDir: "/v", UUID: [16]byte{7}, Seed: testSeed, SegmentBytes: segmentBytes, RunFileBytes: 64 << 10,
-		NextNum: func() entry.FileNum { num++; return num }, FilterKeys: 50, NoMap: noMap})
+	return New(Config{Store: filename.Store{FS: fs, Dir: "/k", ValueDir: "/v", UUID: [16]byte{7}, Seed: testSeed, NoMap: noMap}, SegmentBytes: segmentBytes,
+		RunFileBytes: 64 << 10, NextNum: func() entry.FileNum { num++; return num }, FilterKeys: 50})
 }
 
 // written is a write of the model.

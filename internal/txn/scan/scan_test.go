@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/txn/commit"
@@ -22,10 +23,10 @@ import (
 
 const testSeed = 42
 
-// store is a tree and what commits to it.
+// store is an engine and what commits to it.
 type store struct {
 	t testing.TB
-	*engine.Tree
+	*engine.Engine
 	commits *commit.Pipeline
 	encoder pending.Encoder
 }
@@ -39,16 +40,16 @@ func newStore(t testing.TB) *store {
 	}
 	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{Seed: testSeed, Created: 1})
 	must(t, err)
-	tr, _, err := engine.Open(engine.Config{
-		FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
+	e, _, err := engine.Open(engine.Config{
+		Store: filename.Store{FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 8 << 20, IdleAfter: time.Hour,
 		Exclusive: func(_ context.Context, fn func() error) error { return fn() },
 	}, log)
 	must(t, err)
-	tr.Start()
-	t.Cleanup(func() { must(t, tr.Close()) })
+	e.Start()
+	t.Cleanup(func() { must(t, e.Close()) })
 	return &store{
-		t: t, Tree: tr, commits: commit.New(commit.Config{Store: tr, Journal: tr.Journal(), HashSeed: testSeed}),
+		t: t, Engine: e, commits: commit.New(commit.Config{Store: e.Commits, Journal: e.Journal, HashSeed: testSeed}),
 		encoder: pending.Encoder{Prefix: []byte{0}, Threshold: 512, Seed: testSeed, CompressAbove: 1, Compression: new(pending.Compression)},
 	}
 }
@@ -81,7 +82,7 @@ func stored(key string) []byte { return append([]byte{0}, key...) }
 func (s *store) begin(c Config) *Scan {
 	s.t.Helper()
 	var err error
-	c.Pin, err = s.Acquire(0)
+	c.Pin, err = s.Views.Acquire(0)
 	must(s.t, err)
 	c.At, c.Lo, c.Hi, c.Prefix = c.Pin.Version(), []byte{0}, []byte{1}, 1
 	n := Begin(&c)
@@ -172,14 +173,14 @@ func TestDeletedRangesAreSkipped(t *testing.T) {
 		}
 		s.commit(&all)
 		if flush != "" {
-			must(t, s.Flush(t.Context()))
+			must(t, s.Work.Flush(t.Context()))
 		}
 		deletes.DeleteRange(stored("k000100"), stored("k019900"))
 		s.set(&deletes, "k010000")
 		reader := s.begin(Config{}) // keeps what is deleted
 		s.commit(&deletes)
 		if flush == "both" {
-			must(t, s.Flush(t.Context()))
+			must(t, s.Work.Flush(t.Context()))
 		}
 		for _, turned := range []bool{false, true} {
 			scan := s.begin(Config{})
@@ -293,7 +294,7 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 			}
 			s.set(&all, "a", "z")
 			s.commit(&all)
-			must(t, s.Flush(t.Context()))
+			must(t, s.Work.Flush(t.Context()))
 			for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
 				var one pending.Writes
 				if key := fmt.Sprintf("k%06d", i); i%2 == 0 {

@@ -437,3 +437,19 @@ func (d *draft) sampleClock(samples []ClockSample) {
 		d.clock = kept
 	}
 }
+
+// DropUnreferenced adds to an edit of l the segments that nobody will need after it; which of their
+// records have died is of no interest.
+func (l *Layout) DropUnreferenced(edit *Edit) error {
+	next, err := l.Apply(edit)
+	if err != nil {
+		return err
+	}
+	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
+	dropped := make(map[entry.FileNum]bool)
+	for _, num := range edit.DropSegments {
+		dropped[num] = true
+	}
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d Dead) bool { return dropped[d.Segment] })
+	return nil
+}

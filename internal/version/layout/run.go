@@ -44,3 +44,11 @@ type TLV struct {
 	Tag   uint16
 	Value []byte
 }
+
+// NewRuns makes a run of what a writer finished, none if it is empty.
+func NewRuns(m meta.Run, tier Tier) []Run {
+	if len(m.Files) == 0 {
+		return nil
+	}
+	return []Run{{ID: RunID(m.Files[0].Num), Tier: tier, Run: m}}
+}

@@ -49,7 +49,7 @@ type Config struct {
 	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
 	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
 	Registered  uint64        // greatest number of a frame that the manifest says is durable
-	Newest      SegmentInfo   // the last segment that Replay found, if any
+	Found       []SegmentInfo // what Replay has found, in order
 }
 
 // Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
@@ -93,7 +93,8 @@ type Journal struct {
 
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
-	live   []SegmentInfo // see Segments
+	found  []SegmentInfo // from before New, see Segments; elements are never changed
+	live   []SegmentInfo // begun since
 	proven frame.End     // see DurableEnd
 	sealed []*open       // sealed, not yet synced; in order
 	closed bool
@@ -119,7 +120,7 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin}
+	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin, found: c.Found}
 	j.files.Written = &j.written
 	j.proven = c.Begin.End
 	j.durable.Store(c.Begin.Number)

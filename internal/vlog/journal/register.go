@@ -32,7 +32,10 @@ func (j *Journal) newestSegment() SegmentInfo {
 		}
 	}
 	// This session has written nothing: what Replay found may not be registered yet.
-	return j.c.Newest
+	if n := len(j.c.Found); n > 0 {
+		return j.c.Found[n-1]
+	}
+	return SegmentInfo{}
 }
 
 // Retract takes back what the last Append wrote, durably, after a Sync that was

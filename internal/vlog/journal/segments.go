@@ -12,7 +12,8 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// The segments that a Journal has begun: which there are, and how they are read and forgotten.
+// The segments whose records are not in runs yet: which there are, and how they are read and
+// forgotten.
 
 // Durable is the number of the last frame known to be durable.
 func (j *Journal) Durable() uint64 { return j.durable.Load() }
@@ -24,11 +25,37 @@ func (j *Journal) DurableEnd() frame.End {
 	return j.proven
 }
 
-// Segments describes, in order, the segments that this Journal has begun and not forgotten.
+// DurableEnds returns how far each segment of Segments behind number after is known to be durable.
+func (j *Journal) DurableEnds(after entry.FileNum) (ends []frame.End) {
+	durable := j.DurableEnd()
+	for _, s := range j.Segments() {
+		switch {
+		case s.File <= after || s.FirstFrame > durable.Number:
+		case s.Number <= durable.Number:
+			ends = append(ends, s.End)
+		default: // the last one that has durable frames
+			ends = append(ends, durable)
+		}
+	}
+	return ends
+}
+
+// Segments describes, in order, the segments that Forget has not dropped: those that Replay has
+// found, and those that this Journal has begun.
 func (j *Journal) Segments() []SegmentInfo {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Clone(j.live)
+	return slices.Concat(j.found, j.live)
+}
+
+// FindSegment returns the segment of this number; zero if the list has none.
+func FindSegment(list []SegmentInfo, num entry.FileNum) SegmentInfo {
+	for _, s := range list {
+		if s.File == num {
+			return s
+		}
+	}
+	return SegmentInfo{}
 }
 
 // Forget drops the sealed segments up to number last, whose records are durable
@@ -44,6 +71,9 @@ func (j *Journal) Forget(last entry.FileNum) {
 	// What is in runs needs no segment, so the manifest need not know of it either.
 	if last >= j.c.Begin.File {
 		raise(&j.registered, j.c.Begin.Number)
+	}
+	for len(j.found) > 0 && j.found[0].File <= last {
+		j.found = j.found[1:]
 	}
 	// The segment being written stays: its later frames are in no run.
 	for len(j.live) > 0 && j.live[0].File <= last && j.live[0].Sealed {

@@ -1,7 +1,4 @@
-// Package files numbers, opens and removes the files of a store. The runs and segments that it
-// opens close themselves, and remove their files if they are retired, when the last View that
-// holds them is released.
-package files
+package view
 
 import (
 	"errors"
@@ -9,7 +6,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -17,31 +13,25 @@ import (
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
-// Config is what an Opener needs.
-type Config struct {
-	FS           vfs.FS
-	Dir          string
-	ValueDir     string
-	UUID         [16]byte
-	Ring         *crypt.Ring // nil: the store is plain
-	Seed         uint64      // of the key hash
-	NoMap        bool        // read files without mapping them
-	Follow       bool        // another process writes the files: those of the journal may go on growing
-	VerifyReads  bool        // verify what is mapped each time that it is read
-	OpenFiles    int         // file descriptors, at most; 0 = no limit
-	CacheBytes   int64       // size of the cache of run chunks that are not mapped; 0 = a default
-	Memory       int64       // bytes that all parts of the store may take; 0 = no bound
-	RunFileBytes int64       // bytes at which a file of a run ends
+// OpenerConfig is what an Opener needs.
+type OpenerConfig struct {
+	filename.Store
+	Follow       bool  // another process writes the files: those of the journal may go on growing
+	VerifyReads  bool  // verify what is mapped each time that it is read
+	OpenFiles    int   // file descriptors, at most; 0 = no limit
+	CacheBytes   int64 // size of the cache of run chunks that are not mapped; 0 = a default
+	Memory       int64 // bytes that all parts of the store may take; 0 = no bound
+	RunFileBytes int64 // bytes at which a file of a run ends
 }
 
-// Opener numbers, opens and removes the files of a store. See the package comment.
+// Opener numbers, opens and removes the files of a store. The runs and segments that it opens close
+// themselves, and remove their files if they are retired, when the last View that holds them is
+// released.
 type Opener struct {
-	cfg    Config
+	cfg    OpenerConfig
 	Open   *pageio.Files // the files that are open for reading
 	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
 
@@ -66,8 +56,8 @@ func readFiles(n int) int {
 	return max(n-Unsynced(n)-writtenFiles, 1)
 }
 
-// New returns an Opener of the files of a store. The store may have no files yet.
-func New(cfg Config) *Opener {
+// NewOpener returns an Opener of the files of a store. The store may have no files yet.
+func NewOpener(cfg OpenerConfig) *Opener {
 	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.CacheBytes)}
 	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
@@ -79,9 +69,6 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 
 // Last is the last file number given out.
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
-
-// Path returns the path of a file of the store.
-func (f *Opener) Path(name filename.Name) string { return name.In(f.cfg.Dir, f.cfg.ValueDir) }
 
 // List returns the names of the store's own files.
 func (f *Opener) List() ([]filename.Name, error) {
@@ -112,7 +99,7 @@ func (f *Opener) Bytes() (n int64) {
 		return 0
 	}
 	for _, name := range names {
-		if info, err := f.cfg.FS.Stat(f.Path(name)); err == nil { // or it has gone meanwhile
+		if info, err := f.cfg.FS.Stat(f.cfg.Path(name)); err == nil { // or it has gone meanwhile
 			n += info.Size
 		}
 	}
@@ -138,7 +125,7 @@ func (f *Opener) Free() int64 {
 
 // Remove removes a file that the manifest no longer names. If it fails, the
 // next Open tries again.
-func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.Path(name))) }
+func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.cfg.Path(name))) }
 
 // released counts failures to close or remove a file. The store stays correct after them.
 func (f *Opener) released(err error) {
@@ -159,7 +146,7 @@ const leastGrowing = 1 << 20
 // OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
 // followed. The options say where its records end, the life that its file must have, and the
 // version of the records, if they don't say it themselves.
-func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*view.Segment, error) {
+func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*Segment, error) {
 	o.NoMap = f.cfg.NoMap
 	var r *segment.Reader
 	var err error
@@ -177,8 +164,8 @@ func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.Op
 
 // Segment makes r part of a View. Its file goes with the last View that holds it
 // if it is retired by then.
-func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
-	return view.NewSegment(r, num, func(retired bool) {
+func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *Segment {
+	return NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
 		if retired {
 			f.Remove(filename.New(kind, num))
@@ -188,7 +175,7 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 
 // OpenRemap opens the remap of a relocated segment: it leads from the segment's old offsets to
 // those in target.
-func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.Segment, error) {
+func (f *Opener) OpenRemap(s layout.SegmentState, target *Segment) (*Segment, error) {
 	m, err := segment.OpenRemap(f.Segments(), s.Map, s.Life, f.cfg.NoMap)
 	if err != nil {
 		return nil, err
@@ -197,7 +184,7 @@ func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.S
 		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
 		return nil, errors.Join(err, m.Close())
 	}
-	return view.NewRelocated(m, target, func(retired bool) {
+	return NewRelocated(m, target, func(retired bool) {
 		f.released(m.Close())
 		if retired {
 			f.Remove(filename.New(filename.Remap, s.Map))
@@ -230,14 +217,14 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func(
 }
 
 // OpenRun opens a run that a layout names.
-func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
+func (f *Opener) OpenRun(m *layout.Run) (*Run, error) {
 	r, err := run.Open(run.OpenConfig{
 		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
 	}, m.Run)
 	if err != nil {
 		return nil, err
 	}
-	return view.NewRun(r, m.ID, m.Order, func(retired bool) {
+	return NewRun(r, m.ID, m.Order, func(retired bool) {
 		f.released(r.Close())
 		if retired {
 			for _, file := range m.Files {
@@ -247,9 +234,9 @@ func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
 	}), nil
 }
 
-// openWritten opens a run that was just written. If the run is small, it is also read and
+// OpenWritten opens a run that was just written. If the run is small, it is also read and
 // verified here, so that no client pays for that.
-func (f *Opener) openWritten(m *layout.Run) (*view.Run, error) {
+func (f *Opener) OpenWritten(m *layout.Run) (*Run, error) {
 	r, err := f.OpenRun(m)
 	if err != nil {
 		return nil, err

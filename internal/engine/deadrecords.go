@@ -1,4 +1,4 @@
-package files
+package engine
 
 import (
 	"slices"
@@ -8,14 +8,13 @@ import (
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/view/garbage"
 )
 
-// Deaths lists the records that are dead after an edit and were not before. A
+// deadRecords lists the records that are dead after an edit and were not before. A
 // record that was moved, perhaps while the work went on that found it dead, is
 // dead where it is now. unread are the inputs that were not read; since is what a
 // collection knew when it began.
-func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, unread []*view.Run, since *layout.Layout) (lists []layout.Dead, err error) {
+func (o *outputs) deadRecords(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, unread []*view.Run, since *layout.Layout) (lists []layout.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var dead layout.Deaths
 	isNew := make(map[entry.FileNum]bool)
@@ -34,7 +33,7 @@ func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout
 		}
 		dead.Take(list)
 	}
-	for _, num := range garbage.SegmentsOf(unread, l) {
+	for _, num := range segmentsOf(unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
 			rest, err := f.Moved.Rest(l)
 			if err != nil {
@@ -43,7 +42,7 @@ func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout
 			dead.Take(rest)
 		}
 	}
-	for _, f := range o.Remaps {
+	for _, f := range o.remaps {
 		list, err := f.DiedSince(since, l)
 		if err != nil {
 			return nil, err
@@ -53,18 +52,13 @@ func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout
 	return dead.Lists(), nil
 }
 
-// DropUnreferenced adds to the edit the segments that nobody will need after it;
-// which of their records have died is of no interest.
-func DropUnreferenced(edit *layout.Edit, l *layout.Layout) error {
-	next, err := l.Apply(edit)
-	if err != nil {
-		return err
+// segmentsOf lists the segments that runs of a layout refer to, each once.
+func segmentsOf(runs []*view.Run, layout *layout.Layout) (nums []entry.FileNum) {
+	for _, r := range runs {
+		for _, ref := range layout.Run(r.ID).Refs {
+			nums = append(nums, ref.Segment)
+		}
 	}
-	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
-	dropped := make(map[entry.FileNum]bool)
-	for _, num := range edit.DropSegments {
-		dropped[num] = true
-	}
-	edit.Dead = slices.DeleteFunc(edit.Dead, func(d layout.Dead) bool { return dropped[d.Segment] })
-	return nil
+	slices.Sort(nums)
+	return slices.Compact(nums)
 }

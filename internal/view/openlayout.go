@@ -1,4 +1,4 @@
-package files
+package view
 
 import (
 	"errors"
@@ -7,13 +7,12 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // OpenLayout opens the files that the manifest names into v. After an error v has those that were
 // opened.
-func (f *Opener) OpenLayout(l *layout.Layout, v *view.View) error {
+func (f *Opener) OpenLayout(l *layout.Layout, v *View) error {
 	if _, err := f.NextView(nil, v, l, nil); err != nil {
 		return err
 	}
@@ -23,13 +22,13 @@ func (f *Opener) OpenLayout(l *layout.Layout, v *view.View) error {
 	return nil
 }
 
-// OptionsOf is how a segment that a layout names is opened.
-func OptionsOf(s *layout.Segment) segment.OpenOptions {
+// SegmentOptions is how a segment that a layout names is opened.
+func SegmentOptions(s *layout.Segment) segment.OpenOptions {
 	return segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, Life: s.Life}
 }
 
-// Missing turns the absence of a file that must be there into a report of damage.
-func Missing(err error, what string) error {
+// MissingFile turns the absence of a file that must be there into a report of damage.
+func MissingFile(err error, what string) error {
 	var path *fs.PathError
 	if !errors.As(err, &path) || !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -1,26 +1,24 @@
-package garbage
+package compact
 
 import (
 	"bytes"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
-	"github.com/brockdb/brock/internal/view"
 )
 
-// SplitUnread returns the inputs of a compaction that must be read, and the others,
-// that go unread: range tombstones of newer inputs, or the end of their keyspaces, leave
-// nothing of them, and each segment that they refer to is theirs alone, so that it
-// goes as a whole: nobody need know which of its records have died, unless it is
-// collected meanwhile (package tree).
-func SplitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (read, unread []*view.Run) {
+// Unneeded returns the inputs of a compaction that need not be read: range deletes of newer inputs,
+// or the end of their keyspaces, leave nothing of them, and each segment that they refer to is
+// theirs alone, so that it goes as a whole: nobody need know which of its records have died, unless
+// it is collected meanwhile (package engine).
+func Unneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) map[layout.RunID]bool {
 	unneeded := make(map[layout.RunID]bool)
-	for _, r := range inputs {
-		unneeded[r.ID] = nothingOutlives(rules, l, r.Meta().First, r.Meta().Last, r.MaxVersion())
+	for _, id := range inputs {
+		r := l.Run(id)
+		unneeded[id] = nothingOutlives(rules, l, r.First, r.Last, r.MaxVersion)
 	}
 	for again := true; again; {
 		again = false
@@ -30,40 +28,22 @@ func SplitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (re
 				shared[ref.Segment] = shared[ref.Segment] || !unneeded[r.ID]
 			}
 		}
-		for _, r := range inputs {
-			if unneeded[r.ID] && slices.ContainsFunc(l.Run(r.ID).Refs, func(ref meta.Ref) bool {
+		for _, id := range inputs {
+			if unneeded[id] && slices.ContainsFunc(l.Run(id).Refs, func(ref meta.Ref) bool {
 				// What was moved from several segments, for several runs, is in one.
 				moved := l.Segment(ref.Segment).State().Status == layout.Relocated || l.Usage(ref.Segment).Sources > 0
 				return moved || shared[ref.Segment]
 			}) {
-				unneeded[r.ID], again = false, true
+				unneeded[id], again = false, true
 			}
 		}
 	}
-	for _, r := range inputs {
-		if unneeded[r.ID] {
-			unread = append(unread, r)
-		} else {
-			read = append(read, r)
-		}
-	}
-	return read, unread
-}
-
-// SegmentsOf lists the segments that runs of a layout refer to, each once.
-func SegmentsOf(runs []*view.Run, layout *layout.Layout) (nums []entry.FileNum) {
-	for _, r := range runs {
-		for _, ref := range layout.Run(r.ID).Refs {
-			nums = append(nums, ref.Segment)
-		}
-	}
-	slices.Sort(nums)
-	return slices.Compact(nums)
+	return unneeded
 }
 
 // nothingOutlives reports whether nothing with a stored key from first to last and a
 // version up to newest outlives a compaction by these rules.
-func nothingOutlives(rules *compact.Rules, layout *layout.Layout, first, last []byte, newest entry.Version) bool {
+func nothingOutlives(rules *Rules, layout *layout.Layout, first, last []byte, newest entry.Version) bool {
 	at := first
 	for bytes.Compare(at, last) <= 0 {
 		id, ok := entry.KeyspaceOf(at)

@@ -1,4 +1,4 @@
-package files
+package view
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
@@ -20,10 +19,10 @@ import (
 // opened is what earlier calls have opened and no View holds: empty at first. After an
 // error it has more, so that the next call has less to do; else what of next no other View
 // holds. Close it unless next is installed.
-func (f *Opener) NextView(now, opened *view.View, l *layout.Layout, unflushed []journal.SegmentInfo) (next *view.View, err error) {
-	next = &view.View{Layout: l}
+func (f *Opener) NextView(now, opened *View, l *layout.Layout, unflushed []journal.SegmentInfo) (next *View, err error) {
+	next = &View{Layout: l}
 	if now == nil {
-		now = new(view.View)
+		now = new(View)
 	}
 	n := following{f, now, opened, next}
 	if err = n.runs(); err == nil {
@@ -41,11 +40,11 @@ func (f *Opener) NextView(now, opened *view.View, l *layout.Layout, unflushed []
 // following is the work of NextView.
 type following struct {
 	files             *Opener
-	now, opened, next *view.View
+	now, opened, next *View
 }
 
 func (n *following) runs() error {
-	open := make(map[layout.RunID]*view.Run)
+	open := make(map[layout.RunID]*Run)
 	for _, r := range slices.Concat(n.now.Runs, n.opened.Runs) {
 		open[r.ID] = r
 	}
@@ -54,7 +53,7 @@ func (n *following) runs() error {
 		if r == nil {
 			var err error
 			if r, err = n.files.OpenRun(m); err != nil {
-				return Missing(err, "a run that the manifest names")
+				return MissingFile(err, "a run that the manifest names")
 			}
 			n.opened.Runs = append(n.opened.Runs, r)
 		}
@@ -64,8 +63,8 @@ func (n *following) runs() error {
 }
 
 // find returns an open segment with this number that fits, or nil.
-func (n *following) find(num entry.FileNum, fits func(*view.Segment) bool) *view.Segment {
-	for _, v := range []*view.View{n.now, n.opened} {
+func (n *following) find(num entry.FileNum, fits func(*Segment) bool) *Segment {
+	for _, v := range []*View{n.now, n.opened} {
 		if s := v.Segments.Find(num); s != nil && fits(s) {
 			return s
 		}
@@ -76,16 +75,16 @@ func (n *following) find(num entry.FileNum, fits func(*view.Segment) bool) *view
 // segments finds or opens the segments that have their records, also those of the
 // journal behind the runs.
 func (n *following) segments(unflushed []journal.SegmentInfo) error {
-	var found []*view.Segment
+	var found []*Segment
 	// Added together: the index of many is not made for each.
-	var opened []*view.Segment
+	var opened []*Segment
 	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
 	add := func(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) error {
-		s := n.find(num, func(s *view.Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(o.End) })
+		s := n.find(num, func(s *Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(o.End) })
 		if s == nil {
 			var err error
 			if s, err = n.files.OpenSegment(kind, num, o); err != nil {
-				return Missing(err, "a segment that the manifest names")
+				return MissingFile(err, "a segment that the manifest names")
 			}
 			opened = append(opened, s)
 		}
@@ -96,7 +95,7 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 		if s.State().Status != layout.Live {
 			continue
 		}
-		if err := add(s.Kind, s.Num, OptionsOf(s)); err != nil {
+		if err := add(s.Kind, s.Num, SegmentOptions(s)); err != nil {
 			return err
 		}
 	}
@@ -105,12 +104,12 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 			return err
 		}
 	}
-	n.next.Segments = view.NewSegments(found)
+	n.next.Segments = NewSegments(found)
 	return nil
 }
 
 func (n *following) remaps() error {
-	var found, opened []*view.Segment
+	var found, opened []*Segment
 	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
 	for _, s := range n.next.Layout.Segments() {
 		st := s.State()
@@ -121,13 +120,13 @@ func (n *following) remaps() error {
 		if target == nil {
 			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
 		}
-		r := n.find(s.Num, func(r *view.Segment) bool {
+		r := n.find(s.Num, func(r *Segment) bool {
 			return r.Moved != nil && r.Moved.Target == target && r.Moved.Header().Number == st.Map
 		})
 		if r == nil {
 			var err error
 			if r, err = n.files.OpenRemap(st, target); err != nil {
-				return Missing(err, "a remap that the manifest names")
+				return MissingFile(err, "a remap that the manifest names")
 			}
 			opened = append(opened, r)
 		}
@@ -139,15 +138,15 @@ func (n *following) remaps() error {
 
 // closeOthers closes what was opened for an earlier layout and is not needed any more.
 func (n *following) closeOthers() {
-	n.opened.Runs = slices.DeleteFunc(n.opened.Runs, func(r *view.Run) bool {
+	n.opened.Runs = slices.DeleteFunc(n.opened.Runs, func(r *Run) bool {
 		gone := !slices.Contains(n.next.Runs, r)
 		if gone {
 			r.Discard()
 		}
 		return gone
 	})
-	var kept []*view.Segment
-	needed := make(map[*view.Segment]bool)
+	var kept []*Segment
+	needed := make(map[*Segment]bool)
 	for _, s := range n.next.Segments.Files {
 		needed[s] = true
 	}
@@ -158,5 +157,5 @@ func (n *following) closeOthers() {
 			s.Discard()
 		}
 	}
-	n.opened.Segments = view.NewSegments(kept)
+	n.opened.Segments = NewSegments(kept)
 }

@@ -1,17 +1,16 @@
-package garbage
+package view
 
 import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
-	"github.com/brockdb/brock/internal/view"
 )
 
-// Live estimates how many bytes of runs and of value segments entries still need at a time, in Unix
-// milliseconds, retained history included. What upper runs and memtables have replaced in older
-// ones is known by samples, taken since Open; what was replaced before counts as live until a
+// LiveBytes estimates how many bytes of runs and of value segments entries still need at a time, in
+// Unix milliseconds, retained history included. What upper runs and memtables have replaced in
+// older ones is known by samples, taken since Open; what was replaced before counts as live until a
 // compaction finds it.
-func Live(v *view.View, o *policy.Options, now uint64) (runs, segments int64) {
+func (v *View) LiveBytes(o *policy.Options, now uint64) (runs, segments int64) {
 	var separated, dead, hidden, either int64
 	count := func(list []meta.Superseded) (values int64) {
 		sum := o.Dead(v.Layout, list, now)

@@ -1,4 +1,4 @@
-package files
+package view
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 // stay. If a file can't be removed now, the next Open tries again.
 func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int) {
 	for _, name := range f.leftovers(names, layout, result) {
-		err := f.cfg.FS.Remove(f.Path(name))
+		err := f.cfg.FS.Remove(f.cfg.Path(name))
 		f.released(err)
 		if err == nil {
 			removed++
@@ -80,7 +80,7 @@ func (f *Opener) leftovers(names []filename.Name, layout *layout.Layout, result 
 // ours reports whether a file was written by this store, or never got any
 // content: what a crash leaves of a file that was just created.
 func (f *Opener) ours(name filename.Name) bool {
-	file, err := f.cfg.FS.Open(f.Path(name))
+	file, err := f.cfg.FS.Open(f.cfg.Path(name))
 	if err != nil {
 		return false
 	}

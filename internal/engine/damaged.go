@@ -1,4 +1,4 @@
-package garbage
+package engine
 
 import (
 	"slices"
@@ -10,31 +10,31 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Damaged knows the segments, and the files of runs, that can't be read as a whole. They stay
+// damagedFiles knows the segments, and the files of runs, that can't be read as a whole. They stay
 // as they are, so that nothing more of them gets lost.
-type Damaged struct {
+type damagedFiles struct {
 	mu   sync.Mutex
-	nums []entry.FileNum // Add replaces the slice and never changes it: List returns it
+	nums []entry.FileNum // add replaces the slice and never changes it: list returns it
 }
 
-// Add notes one more damaged file.
-func (d *Damaged) Add(num entry.FileNum) {
+// add notes one more damaged file.
+func (d *damagedFiles) add(num entry.FileNum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.nums = append(slices.Clone(d.nums), num)
 }
 
-// List returns the numbers of the damaged files. The caller must not change the slice.
-func (d *Damaged) List() []entry.FileNum {
+// list returns the numbers of the damaged files. The caller must not change the slice.
+func (d *damagedFiles) list() []entry.FileNum {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.nums
 }
 
-// StateOf returns the part of policy.State that follows from v, from the damage that was found and
+// stateOf returns the part of policy.State that follows from v, from the damage that was found and
 // from the time, in Unix milliseconds.
-func StateOf(v *view.View, d *Damaged, o *policy.Options, now uint64) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.List(), Hidden: make(map[layout.RunID]uint64)}
+func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) policy.State {
+	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.list(), Hidden: make(map[layout.RunID]uint64)}
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		for _, r := range []*view.Replaced{&m.Replaced, &m.Outdated} {
@@ -56,9 +56,9 @@ func StateOf(v *view.View, d *Damaged, o *policy.Options, now uint64) policy.Sta
 	return s
 }
 
-// NextDead returns the first time after now at which more of what runs of v have replaced in others
+// nextDead returns the first time after now at which more of what runs of v have replaced in others
 // is dead, in Unix milliseconds; 0 = never.
-func NextDead(v *view.View, o *policy.Options, now uint64) (next uint64) {
+func nextDead(v *view.View, o *policy.Options, now uint64) (next uint64) {
 	for _, r := range v.Runs {
 		if at := o.NextDead(v.Layout, r.Replaced, now); at != 0 && (next == 0 || at < next) {
 			next = at

@@ -1,29 +1,18 @@
-package garbage
+package engine
 
 import (
-	"time"
-
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view"
 )
 
-// Retention decides which old versions stay.
-type Retention struct {
-	Views  *view.Set
-	Now    func() time.Time
-	Policy *policy.Options
-}
-
-// Rules returns what a flush or compaction that begins now may drop.
-func (t *Retention) Rules(bottom bool) compact.Rules {
-	now := t.Now().UnixMilli()
-	l := t.Views.Current().Layout
-	visible := t.Views.Visible()
+// rules returns what a flush or compaction that begins now may drop.
+func (st *state) rules(bottom bool) compact.Rules {
+	now := st.cfg.Now().UnixMilli()
+	l := st.views.Current().Layout
+	visible := st.views.Visible()
 	history := func(id entry.KeyspaceID, floor entry.Version) compact.History {
-		r, _ := t.Policy.RetentionOf(l, id)
+		r, _ := st.cfg.Policy.RetentionOf(l, id)
 		oldest := visible
 		if r.Age > 0 {
 			// Of the millisecond itself only the last version is known, and others were visible in it.
@@ -49,7 +38,7 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 	}
 	// From now on, readers that ask for an older version get ErrVersionGone. A reader that
 	// asked before has pinned a View with that version: later Views may drop it.
-	t.Views.Floors.Raise(floors...)
-	r.Checked = t.Views.Oldest(visible)
+	st.views.Floors.Raise(floors...)
+	r.Checked = st.views.Oldest(visible)
 	return r
 }

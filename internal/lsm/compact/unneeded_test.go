@@ -1,4 +1,4 @@
-package garbage
+package compact
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package garbage
+package engine
 
 import (
 	"testing"
@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// In a keyspace that keeps all versions, a look passes few of a key that has many: the commits of all
-// others wait for it. One that keeps fewer is looked at in full.
+// In a keyspace that keeps all versions, a look passes few of a key that has many: the commits of
+// all others wait for it. One that keeps fewer is looked at in full.
 func TestALookPassesFewVersions(t *testing.T) {
 	key, versions := []byte("\x00k"), entry.Version(5*policy.SampleMostLooks)
 	for _, c := range []struct{ keeps, looks int }{{0, 1}, {10, 10}, {1 << 30, policy.SampleMostLooks}} {
@@ -25,8 +25,8 @@ func TestALookPassesFewVersions(t *testing.T) {
 			}
 		}
 		o := policy.Options{Retention: policy.Retention{Versions: c.keeps}}
-		s := NewSampler(views, views.Reserve(), NewBudget(views, new(Damaged), o, 1<<20, func() uint64 { return 1 }), 1)
-		s.Sample(&entry.Record{Key: key, Version: versions + 1, Kind: entry.Set, Size: 64 << 10}, 32<<10)
+		s := newSampler(views, views.Reserve(), newBudget(views, new(damagedFiles), o, 1<<20, func() uint64 { return 1 }), 1)
+		s.sample(&entry.Record{Key: key, Version: versions + 1, Kind: entry.Set, Size: 64 << 10}, 32<<10)
 		if s.looks != int64(c.looks) {
 			t.Errorf("a set where %d versions are kept: %d looks, want %d", c.keeps, s.looks, c.looks)
 		}

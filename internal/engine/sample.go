@@ -1,4 +1,4 @@
-package garbage
+package engine
 
 import (
 	"math"
@@ -11,12 +11,12 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Sampler estimates what new entries replace, by looking up some of them. Only the commit
+// sampler estimates what new entries replace, by looking up some of them. Only the commit
 // leader uses it.
-type Sampler struct {
+type sampler struct {
 	views  *view.Set
 	leader *view.Pin
-	budget *Budget
+	budget *budget
 	seed   uint64 // of the key hash
 	policy policy.Options
 
@@ -25,21 +25,22 @@ type Sampler struct {
 	largest   int64 // bytes of the largest record lately added or looked at
 }
 
-// Every is the number of bytes of records for which one sample is taken. Few of the
+// sampleEvery is the number of bytes of records for which one sample is taken. Few of the
 // looks may go to the disk: the more is live, the rarer they are.
-func (s *Sampler) Every() int64 {
+func (s *sampler) sampleEvery() int64 {
 	live := int64(s.budget.measured.Load().Live)
 	return min(max(live/policy.SampleFraction, policy.SampleLeastBytes), policy.SampleMostBytes)
 }
 
-// Sample adds what a record replaces to the active memtable's estimates. Call it before the
+// sample adds what a record replaces to the active memtable's estimates. Call it before the
 // record itself is added to the memtable.
-func (s *Sampler) Sample(r *entry.Record, every int64) {
+func (s *sampler) sample(r *entry.Record, every int64) {
 	weight := int64(r.Size)
-	s.note(weight)
+	s.noteSize(weight)
 	switch r.Kind {
 	case entry.Delete:
-		// A look that finds a large value stands for as many as the delete weighs little.
+		// A delete's record is tiny, so weigh it as 1 KB, or 1/128 of the largest recent value, or
+		// it would rarely be sampled.
 		weight += max(policy.SampleDeleteBytes, s.largest/policy.SampleLargest)
 	case entry.RangeDelete:
 		s.lookAtRange(r)
@@ -47,30 +48,30 @@ func (s *Sampler) Sample(r *entry.Record, every int64) {
 	if s.unsampled += weight; s.unsampled >= every*s.looks {
 		stands := s.unsampled / every * every
 		s.unsampled -= stands
-		s.look(r, float64(stands)/float64(weight))
+		s.sampleReplaced(r, float64(stands)/float64(weight))
 	}
 }
 
-// note notes the size of a record. What is much larger than those that follow is forgotten
+// noteSize notes the size of a record. What is much larger than those that follow is forgotten
 // in time: by half while some 700,000 of them come.
-func (s *Sampler) note(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
+func (s *sampler) noteSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
-// NewSampler returns a Sampler of the commit leader, whose Pin it looks with.
-func NewSampler(views *view.Set, leader *view.Pin, budget *Budget, seed uint64) *Sampler {
-	return &Sampler{views: views, leader: leader, budget: budget, seed: seed, policy: budget.policy, looks: 1}
+// newSampler returns a Sampler of the commit leader, whose Pin it looks with.
+func newSampler(views *view.Set, leader *view.Pin, budget *budget, seed uint64) *sampler {
+	return &sampler{views: views, leader: leader, budget: budget, seed: seed, policy: budget.policy, looks: 1}
 }
 
-// ReplacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
-func ReplacedBy(m *view.Table) []meta.Superseded {
+// replacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
+func replacedBy(m *view.Table) []meta.Superseded {
 	if m.Replayed {
 		return nil
 	}
 	return m.Replaced.List()
 }
 
-// retention returns what the keyspace of key retains, and the account's line for what was replaced
-// there by a version.
-func (s *Sampler) retention(key []byte, by entry.Version) (r policy.Retention, line meta.Superseded) {
+// retentionOf returns what the keyspace of key retains, and the account's line for what was
+// replaced there by a version.
+func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention, line meta.Superseded) {
 	line = meta.Superseded{Keyspace: entry.DefaultKeyspace, Version: by}
 	if id, ok := entry.KeyspaceOf(key); ok {
 		line.Keyspace = id
@@ -82,24 +83,24 @@ func (s *Sampler) retention(key []byte, by entry.Version) (r policy.Retention, l
 	return r, line
 }
 
-// look finds what a record replaces, and counts it `times` times, as the sample stands for
-// other records, too. In a keyspace that keeps N versions, a set replaces the N-th older one, and
-// anything else all of them. Beyond policy.SampleMostLooks versions it doesn't look: what is replaced
-// there is little beside what is kept. What can't be read is not counted: a reader of it gets the
-// error.
-func (s *Sampler) look(r *entry.Record, times float64) {
+// sampleReplaced finds what a record replaces, and counts it `times` times, as the sample stands
+// for other records, too. In a keyspace that keeps N versions, a set replaces the N-th older one,
+// and anything else all of them. Beyond policy.SampleMostLooks versions it doesn't look: what is
+// replaced there is little beside what is kept. What can't be read is not counted: a reader of it
+// gets the error.
+func (s *sampler) sampleReplaced(r *entry.Record, times float64) {
 	h := hash.Sum(s.seed, r.Key)
-	retention, line := s.retention(r.Key, r.Version)
+	retention, line := s.retentionOf(r.Key, r.Version)
 	before := entry.Version(max(r.Version, 1) - 1)
 	for s.looks = 1; ; s.looks++ {
 		var e entry.Entry
-		to, found := s.find(r.Key, h, before, &e)
+		to, found := s.findReplaced(r.Key, h, before, &e)
 		if !found || e.Kind == entry.Delete {
 			return
 		}
 		last := s.looks >= int64(retention.Versions)
 		if last || r.Kind != entry.Set {
-			s.count(to, line, &e, times, retention.Age)
+			s.countReplaced(to, line, &e, times, retention.Age)
 		}
 		if last || e.Kind == entry.SetLatest || s.looks == policy.SampleMostLooks {
 			return
@@ -110,8 +111,8 @@ func (s *Sampler) look(r *entry.Record, times float64) {
 	}
 }
 
-// find finds the newest version of a key up to before, and where it counts as replaced.
-func (s *Sampler) find(key []byte, h uint64, before entry.Version, e *entry.Entry) (to *view.Replaced, found bool) {
+// findReplaced finds the newest version of a key up to before, and where it counts as replaced.
+func (s *sampler) findReplaced(key []byte, h uint64, before entry.Version, e *entry.Entry) (to *view.Replaced, found bool) {
 	active := s.views.Current().Active()
 	if active.Get(key, h, before, e) {
 		return &active.Outdated, true
@@ -119,14 +120,14 @@ func (s *Sampler) find(key []byte, h uint64, before entry.Version, e *entry.Entr
 	return &active.Replaced, s.lookBelow(key, h, before, e)
 }
 
-// count counts e `times` times as replaced.
-func (s *Sampler) count(to *view.Replaced, line meta.Superseded, e *entry.Entry, times float64, age time.Duration) {
+// countReplaced counts e `times` times as replaced.
+func (s *sampler) countReplaced(to *view.Replaced, line meta.Superseded, e *entry.Entry, times float64, age time.Duration) {
 	if to == &s.views.Current().Active().Replaced { // what a memtable replaces of its own comes to no run
 		line.Entries = uint64(math.Round(times))
 		line.Bytes = uint64(float64(len(e.Key)+len(e.Value)) * times)
 	}
 	if e.Separated {
-		s.note(int64(e.Handle.Length))
+		s.noteSize(int64(e.Handle.Length))
 		line.Separated = uint64(float64(e.Handle.Length) * times)
 	}
 	to.Add(line, age)
@@ -138,11 +139,11 @@ func (s *Sampler) count(to *view.Replaced, line meta.Superseded, e *entry.Entry,
 // lookAtRange counts what a range delete hides in runs, keys and inline values, too. It leaves out
 // what older tombstones cover, which was counted for those. What it hides in the memtable only a
 // flush can tell: it is taken to be a part of all, so that the flush comes.
-func (s *Sampler) lookAtRange(r *entry.Record) {
+func (s *sampler) lookAtRange(r *entry.Record) {
 	s.leader.Enter()
 	n := s.leader.Unhidden(r.Key, r.Value, r.Version-1)
 	s.leader.Leave()
-	retention, line := s.retention(r.Key, r.Version)
+	retention, line := s.retentionOf(r.Key, r.Version)
 	line.Separated = uint64(n)
 	active := s.views.Current().Active()
 	active.Replaced.Add(line, retention.Age)
@@ -152,7 +153,7 @@ func (s *Sampler) lookAtRange(r *entry.Record) {
 	}
 }
 
-func (s *Sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
+func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
 	s.leader.Enter()
 	defer s.leader.Leave()
 	found, err := s.leader.GetAt(key, h, at, e)

@@ -1,4 +1,4 @@
-package garbage
+package engine
 
 import (
 	"slices"
@@ -7,16 +7,16 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Views keep the list that they were given: Add must not write to it.
+// Views keep the list that they were given: add must not write to it.
 func TestDamagedReplacesItsList(t *testing.T) {
-	var d Damaged
-	d.Add(3)
-	before := d.List()
-	d.Add(5)
+	var d damagedFiles
+	d.add(3)
+	before := d.list()
+	d.add(5)
 	if !slices.Equal(before, []entry.FileNum{3}) {
 		t.Errorf("the old list became %v", before)
 	}
-	if after := d.List(); !slices.Equal(after, []entry.FileNum{3, 5}) {
+	if after := d.list(); !slices.Equal(after, []entry.FileNum{3, 5}) {
 		t.Errorf("damaged segments are %v", after)
 	}
 }

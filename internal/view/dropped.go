@@ -1,11 +1,10 @@
-package garbage
+package view
 
 import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view"
 )
 
 // What a dropped keyspace has left behind is estimated once, for each run that exists then:
@@ -13,9 +12,9 @@ import (
 // because counting sorts the memtable, and a caller that drops a keyspace should not wait for
 // that.
 
-// NoteDropped estimates what is left of a keyspace.
-func NoteDropped(views *view.Set, id entry.KeyspaceID) {
-	hold, err := views.Hold()
+// WeighDropped estimates what is left of a keyspace.
+func (s *Set) WeighDropped(id entry.KeyspaceID) {
+	hold, err := s.Hold()
 	if err != nil {
 		return // closed: the next Open does it
 	}
@@ -23,8 +22,8 @@ func NoteDropped(views *view.Set, id entry.KeyspaceID) {
 	addDropped(hold.View().Runs, entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id))
 }
 
-// NoteAllDropped estimates what runs have of all keyspaces that were dropped.
-func NoteAllDropped(runs []*view.Run, l *layout.Layout) {
+// WeighAllDropped estimates what runs have of all keyspaces that were dropped.
+func WeighAllDropped(runs []*Run, l *layout.Layout) {
 	eachDropped(l, func(lo, hi []byte) { addDropped(runs, lo, hi) })
 }
 
@@ -43,15 +42,15 @@ func eachDropped(layout *layout.Layout, fn func(lo, hi []byte)) {
 	gap(layout.NextKeyspace())
 }
 
-func addDropped(runs []*view.Run, lo, hi []byte) {
+func addDropped(runs []*Run, lo, hi []byte) {
 	for _, r := range runs {
 		r.Dropped.Add(r.BytesIn(lo, hi))
 	}
 }
 
 // DroppedFrom estimates what a memtable has of keyspaces that were dropped.
-func DroppedFrom(views *view.Set, m *view.Table) (n uint64) {
-	hold, err := views.Hold()
+func (s *Set) DroppedFrom(m *Table) (n uint64) {
+	hold, err := s.Hold()
 	if err != nil {
 		return 0 // closed
 	}
@@ -66,8 +65,8 @@ func DroppedFrom(views *view.Set, m *view.Table) (n uint64) {
 	return n
 }
 
-// DroppedIn is what policy wants to know of dropped keyspaces: bytes in runs.
-func DroppedIn(v *view.View) map[layout.RunID]uint64 {
+// Dropped is what policy wants to know of dropped keyspaces: bytes in runs.
+func (v *View) Dropped() map[layout.RunID]uint64 {
 	var left map[layout.RunID]uint64
 	for _, r := range v.Runs {
 		if n := r.Dropped.Load(); n > 0 {

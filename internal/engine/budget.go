@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// budget compares the store's garbage with the garbage budget. It is measured for each View;
+// between two Views it follows what is written. What new entries replace is known exactly
+// only once a compaction has met the new and the old entries. Until then it is the sampler's
+// estimate.
+type budget struct {
+	views        *view.Set
+	damaged      *damagedFiles
+	policy       policy.Options
+	segmentBytes int64         // bytes at which a segment ends, at most
+	now          func() uint64 // in Unix milliseconds
+
+	measured atomic.Pointer[measured]
+	older    atomic.Int64 // bytes of older values that writes have replaced since Open, estimated
+
+	// copying is the number of bytes that a running collection copies: they are on disk twice
+	// until it ends.
+	copying atomic.Int64
+}
+
+// newBudget returns a budget that has measured nothing yet.
+func newBudget(views *view.Set, d *damagedFiles, o policy.Options, segmentBytes int64, now func() uint64) *budget {
+	return &budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes, now: now}
+}
+
+// measured is the garbage of a View, and the value of budget.older when it was measured.
+type measured struct {
+	policy.Garbage
+	older int64
+}
+
+// measure brings the budget up to date with a View that is about to be installed.
+func (b *budget) measure(v *view.View) {
+	older := b.older.Load()
+	b.measured.Store(&measured{policy.Measure(v.Layout, stateOf(v, b.damaged, &b.policy, b.now()), b.policy), older})
+}
+
+// sealAfter is how many bytes of older values a memtable may hide before it is sealed.
+func (b *budget) sealAfter() uint64 { return b.measured.Load().SealAfter() }
+
+// fill is the share of the budget that garbage takes now.
+func (b *budget) fill() float64 {
+	m := b.measured.Load()
+	return m.Fill(uint64(max(b.older.Load()-m.older, 0) + b.copying.Load()))
+}
+
+// throttle says how much writers must be throttled so that the budget lasts: 1 is one
+// full delay; 0 if nothing that could be waited for would help.
+func (b *budget) throttle() float64 {
+	if m := b.measured.Load(); !m.Reducible {
+		return 0
+	}
+	return policy.Throttle(b.fill())
+}
+
+// calm reports whether garbage is well below what writers are throttled for.
+func (b *budget) calm() bool {
+	return policy.CollectionPace(b.fill()) == 0 || !b.measured.Load().Reducible
+}
+
+// segmentLimit is the length at which a segment that begins now ends. It follows
+// what is live in segments, unless values are mostly in runs.
+func (b *budget) segmentLimit() int64 {
+	v := b.views.Current()
+	// In a young store nearly all that is live is in the active memtable's journal.
+	live := max(b.measured.Load().Live, uint64(v.Active().SeparatedBytes.Load()))
+	inline := uint64(v.Active().InlineBytes.Load())
+	for _, r := range v.Layout.Runs() {
+		inline += r.FileBytes()
+	}
+	if inline > live {
+		return b.segmentBytes
+	}
+	return policy.SegmentBytes(live, b.segmentBytes)
+}

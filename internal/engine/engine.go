@@ -1,0 +1,172 @@
+// Package engine opens the files of a store and does its background work: it flushes
+// memtables, compacts runs and collects segments. It applies the results as edits of the manifest,
+// each of which leads to the next View; readers and writers go on meanwhile.
+//
+// Each kind of work is a type of its own. All share the state of the store, and those who must hear
+// of an edit observe it. What is to be done follows from the state: a task that is kicked looks at
+// the state itself (tasks).
+//
+// # Locks
+//
+// They are taken in the order of this table. Readers take none: they pin a View (package view).
+//
+//	lock                          protects                       is held over
+//	lifetime.working              files that calls of users      such a call, for reading
+//	                              write or remove
+//	Rotator.turn                  which data keys there are      a change or a removal of keys
+//	copying.gate, copying.store   the keyring that copies have   copies, or a change of keys
+//	the turn of a commit leader   the active memtable, the end   a group of commits
+//	                              of the journal
+//	compactor.turn                which runs are inputs          a compaction
+//	collector.turn                which segments are victims     a collection
+//	flusher.turn                  which memtable is the oldest   a flush
+//	state.applying                the layout                     an edit: its sync, and the observers
+//	throttle.mu                   since when writers wait        Config.OnStall
+//	diskSpace.mu                  who waits for disk space       a survey, and Config.OnSpace
+//	searcher.mu                   what was searched              a search of memtables
+//	that of view.Set              which Views are held           assignments only
+//	those of damagedFiles,        their own fields               assignments only
+//	cuts, copying, keyUse
+//
+// The leader's own edit (journalOwner.Register) takes none of them.
+package engine
+
+import (
+	"context"
+
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/lsm/emptied"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/vlog/journal"
+)
+
+// Engine is a store that is open. Its parts are safe for concurrent use, except what only a commit
+// leader may call.
+type Engine struct {
+	Views     *view.Set        // readers pin a View
+	Commits   *Commits         // what commits need
+	Journal   *journal.Journal // nil if the store is read-only
+	Keyspaces *Keyspaces
+	Spills    *Spills // writes of transactions larger than their memory
+	Work      *Worker
+	Copies    *Copies
+	Keys      *Rotator
+
+	*state
+	coder    *codec.Coder // of compressed values
+	scrubber *scrubber
+}
+
+// Commits is what a commit pipeline needs of the store. For each group the leader calls Prepare,
+// Apply for each transaction, and Publish, in this order, on one goroutine at a time.
+type Commits struct {
+	*writer
+	*throttle
+	*searcher
+	*changes
+}
+
+// newEngine joins the parts of an Engine. Each is given those that it needs, which are made before
+// it.
+func newEngine(cfg *Config, log *manifest.Log) *Engine {
+	coder := new(codec.Coder)
+	st := newState(cfg, log, coder)
+	changes := &changes{views: st.views, leader: st.views.Reserve()}
+	disk := &diskSpace{state: st}
+	disk.left.Store(-1)
+	throttle, expiry, planner, keys := &throttle{state: st, disk: disk}, &expiry{st}, &planner{st, disk}, &keyUse{ring: cfg.Ring}
+	searcher := &searcher{views: st.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}
+	writer := &writer{
+		state: st, disk: disk, expiry: expiry, emptied: searcher.emptied, tableBytes: int64(cfg.MemtableBytes),
+		sampler: newSampler(st.views, changes.leader, st.budget, cfg.Seed),
+	}
+	work := &Worker{
+		state: st, planner: planner, disk: disk, expiry: expiry, writer: writer, searcher: searcher,
+		flusher:   &flusher{state: st, disk: disk, searcher: searcher, turn: jobs.NewTurn()},
+		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
+		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
+	}
+	work.Clustering = &clustering{state: st, planner: planner, compactor: work.compactor}
+	copies := &Copies{state: st, work: work, cuts: &cuts{state: st, writer: writer}, copying: newCopying()}
+	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
+	st.observe(copies.cuts.pinFlushed) // before anybody can commit more
+	st.observe(func(*change) { st.views.Wake() })
+	st.observe(searcher.applied)
+	st.observe(func(*change) { throttle.update(false) })
+	st.observe(func(*change) { st.tasks.kick() })
+	st.observe(func(*change) { expiry.setAlarm() }) // a keyspace may retain less now
+	st.observe(func(*change) { longReaders.Look() })
+	return &Engine{
+		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
+		Spills: &Spills{state: st, coder: coder, changes: changes, work: work, keys: keys},
+		Work:   work, Copies: copies, Keys: &Rotator{state: st, work: work, keys: keys, copies: copies.copying, turn: jobs.NewTurn()},
+		state: st, coder: coder, scrubber: &scrubber{state: st},
+	}
+}
+
+// makeTasks makes the tasks.
+func (e *Engine) makeTasks() {
+	pool, t, w := e.cfg.Jobs, &e.tasks, e.Work
+	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.flushSealed)
+	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.compactPlanned(ctx, false) })
+	t.collect = pool.Task(jobs.Cleanup, "collect", w.collector.collectBusy)
+	t.search = pool.Task(jobs.Brief, "search", w.searcher.run)
+	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
+	if e.cfg.Keyring != nil {
+		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
+	}
+	t.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", w.disk.poll), policy.DiskPoll)
+	t.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", w.idle), e.cfg.IdleAfter)
+	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.End(); return nil })
+	e.files.Open.Bits.EndBy(pool.Alarm(forget))
+	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.verifyDue))
+	t.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", w.expire))
+}
+
+// Start lets background work begin. Call it when Config.Exclusive can be called.
+func (e *Engine) Start() {
+	w := e.Work
+	w.disk.surveySpace()
+	if w.searcher.emptied.Published(&e.views.Current().Known); w.searcher.behind() { // after a replay
+		e.tasks.search.Kick()
+	}
+	if len(e.unflushed.segments()) > policy.ReplayedSegments {
+		e.tasks.seal.Kick()
+	}
+	e.tasks.kick()
+	w.expiry.setAlarm()
+	e.scrubber.start()
+}
+
+// Metrics returns the metrics. It looks at each run and segment.
+func (e *Engine) Metrics() (m Metrics) {
+	m.Version = uint64(e.views.Visible())
+	e.count.addTo(&m)
+	m.JumpedBytes = int64(e.Work.Clustering.jumped.Load())
+	m.FreeBytes, m.ReserveBytes = e.Work.disk.left.Load(), e.Work.disk.reserve.Load()
+	m.WorkRefused, m.WorkWaiting = e.cfg.Jobs.Failing()
+	m.ReleaseFailures = e.files.Failures.Load()
+	e.scrubber.addTo(&m)
+	reader := e.views.LongReader()
+	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
+	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
+	m.OpenFiles, m.MappedFiles = e.files.Open.Count(), e.files.Open.Mapped()
+	if journal := e.unflushed.journal; journal != nil {
+		m.OpenFiles += journal.Open()
+		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
+	}
+	m.ExpiryWait = e.Work.expiry.timeLeft()
+	hold, err := e.views.Acquire(0)
+	if err != nil {
+		return m
+	}
+	defer hold.Release()
+	m.Memory.Known, m.Memory.Chunks = e.files.Open.Bits.Bytes(), e.files.Chunks.Bytes()
+	m.Memory.Tables, m.Memory.Memtables = e.views.Memtables()
+	m.addView(hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
+	m.addJournal(e.unflushed.segments())
+	return m
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// state is what the store consists of: the manifest, the Views, the files, and the journal. All
+// work shares it. What the manifest says is changed in two ways only: apply, for work that has
+// written files, and record, for an edit that needs none.
+type state struct {
+	cfg       *Config
+	log       *manifest.Log
+	views     *view.Set
+	files     *view.Opener
+	unflushed unflushed
+	damaged   damagedFiles
+	budget    *budget
+	life      *lifetime
+	tasks     tasks
+	count     counters
+
+	applying  sync.Mutex      // held while an edit is made, recorded and installed
+	observers []func(*change) // see observe; set before Open returns
+}
+
+func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
+	st := &state{cfg: cfg, log: log, tasks: tasks{readOnly: cfg.ReadOnly}}
+	sets := view.Config{Now: cfg.Now, Coder: coder, Jobs: cfg.Jobs}
+	if cfg.ReadOnly {
+		sets.Jobs = nil
+	}
+	st.views = view.NewSet(sets, log.Layout())
+	st.files = view.NewOpener(view.OpenerConfig{
+		Store: cfg.Store, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
+		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
+	})
+	st.life = newLifetime(st.views, cfg.OnFailure)
+	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
+	return st
+}
+
+// reportWork counts a piece of work if it has succeeded, and tells OnWork of it. begin is when it
+// began.
+func (st *state) reportWork(w Work, begin time.Time, err error) {
+	w.Took, w.Err = time.Since(begin), err
+	st.views.Current().Explain(err)
+	if err == nil {
+		st.count.add(w.Kind, w.BytesOut)
+	}
+	if st.cfg.OnWork != nil {
+		st.cfg.OnWork(w)
+	}
+}
