@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/brockdb/brock/internal/test/kit/deadline"
 )
 
 // contents are the files of a directory.
@@ -94,13 +95,11 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 		return len(found)
 	}
-	cmd := process(t, "", "bench", dir, "--time=300ms")
+	cmd := process(t, "", "bench", dir, "--time=1h") // it does not end before it is told to
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for tries := 0; stores() < 2 && tries < 2000; tries++ { // until it writes
-		time.Sleep(5 * time.Millisecond)
-	}
+	deadline.Wait(t, "it writes", func() bool { return stores() > 1 })
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Skip(err) // Windows
 	}
