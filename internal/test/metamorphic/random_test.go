@@ -33,7 +33,7 @@ func TestPrograms(t *testing.T) {
 		n = 24
 	}
 	if raced {
-		n /= 2
+		n /= 3
 	}
 	var sum world
 	end := time.Now().Add(*forFlag)
