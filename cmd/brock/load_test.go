@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+	"github.com/brockdb/brock/internal/test/kit/deadline"
 )
 
 // TestLoadOfSlowPipe: pairs are stored while the next one is waited for, and those that have come
@@ -32,9 +32,7 @@ func TestLoadOfSlowPipe(t *testing.T) {
 		}
 	}
 	write("{\"key\":\"a\",\"value\":1}\n{\"key\":\"b\",\"value\":2}\n")
-	for brockIn(t, dir, "", "count", "s").out != "2\n" {
-		time.Sleep(50 * time.Millisecond) // until the test's own deadline
-	}
+	deadline.Wait(t, "two pairs are stored", func() bool { return brockIn(t, dir, "", "count", "s").out == "2\n" })
 	// The command has read a long line once the write of it returns, and so all before it.
 	write("{\"key\":\"c\",\"value\":3}\n{\"key\":\"" + strings.Repeat("d", 3_000_000))
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

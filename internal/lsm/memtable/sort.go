@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
 )
 
 // pair is one entry of a sorted view: where it is, and the key's 8 bytes after
@@ -46,6 +47,7 @@ type sorter struct {
 	arena  *arena
 	spare  []pair
 	counts [8][256]uint32
+	reads  int // of keys, where invariants are checked
 }
 
 const (
@@ -255,7 +257,12 @@ func (s *sorter) insertionSort(g group) {
 }
 
 // keyRest is the key without its first depth bytes.
-func (s *sorter) keyRest(p pair, depth int) []byte { return s.arena.at(p.place).keyBytes()[depth:] }
+func (s *sorter) keyRest(p pair, depth int) []byte {
+	if invariant.Enabled {
+		s.reads++
+	}
+	return s.arena.at(p.place).keyBytes()[depth:]
+}
 
 // order is sorter.compare within the group.
 func (g group) order(s *sorter) func(x, y pair) int {

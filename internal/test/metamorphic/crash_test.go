@@ -18,6 +18,7 @@ import (
 // crashPoint is a file system that a crash may have left.
 type crashPoint struct {
 	promise
+	index int // among all points, those that are not taken included
 	fs    *vfs.Mem
 	mode  vfs.CrashMode
 	seed  uint64
@@ -43,19 +44,28 @@ func (p *crashPoint) least() int {
 type crashes struct {
 	mem    *vfs.Mem
 	ledger *ledger
-	seeds  int // of prefix and of chaos each
+	seeds  int              // of prefix and of chaos each
+	wanted func(i int) bool // which points to take; nil: all
 	mu     sync.Mutex
+	met    int // points so far
 	points []*crashPoint
 }
 
 // take clones what a crash now would leave. It reads the promises before the clone
 // and the number of commits asked for after it, as commits go on meanwhile.
 func (c *crashes) take(where string, mode vfs.CrashMode, seed uint64) {
+	c.mu.Lock()
+	i := c.met
+	c.met++
+	c.mu.Unlock()
+	if c.wanted != nil && !c.wanted(i) {
+		return // a clone that nobody opens takes memory
+	}
 	p := c.ledger.promise()
 	clone := c.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: seed})
 	p.asked = c.ledger.promise().asked
 	c.mu.Lock()
-	c.points = append(c.points, &crashPoint{promise: p, fs: clone, mode: mode, seed: seed, where: where})
+	c.points = append(c.points, &crashPoint{promise: p, index: i, fs: clone, mode: mode, seed: seed, where: where})
 	c.mu.Unlock()
 }
 
@@ -81,7 +91,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			mem := vfs.NewMem()
-			c := &crashes{mem: mem, seeds: 1}
+			c := &crashes{mem: mem, seeds: 1, wanted: crashesOf(t, sc.big)}
 			if *everyFlag && !sc.big {
 				c.seeds = 3
 			}
@@ -94,19 +104,11 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			c.takeAll("the end", 1<<20)
 			e := &examiner{t: t, script: sc, ledger: s.ledger, o: s.o}
 			e.o.Mode = brock.ReadWrite
-			first := draw.Rand(t).IntN(37)
-			for i, p := range c.points {
-				if sc.big && !*everyFlag && i%37 != first || raced && i%11 != 0 {
-					continue
-				}
-				// Of each operation two of the four modes, of the next one the others.
-				if !sc.big && !*everyFlag && (i/4+i)%2 != 0 {
-					continue
-				}
+			for _, p := range c.points {
 				if deadline.Near(t) {
 					break
 				}
-				e.examine(p, i)
+				e.examine(p)
 				if t.Failed() {
 					break
 				}
@@ -114,6 +116,22 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			t.Logf("%d crash states, %d of them in a recovery", e.states+e.second, e.second)
 		})
 	}
+}
+
+// crashesOf chooses crash points of a script. Four follow each other, one of each mode: of an
+// operation the n-th is chosen, of the next operation the one behind it.
+func crashesOf(t *testing.T, big bool) func(i int) bool {
+	every := 4
+	switch {
+	case *everyFlag:
+		every = 1
+	case big:
+		every = 36
+	case raced:
+		every = 12
+	}
+	first := draw.Rand(t).IntN(every)
+	return func(i int) bool { return (i+i/4)%every == first }
 }
 
 // examiner opens what crashes have left and compares it with the promises.
@@ -140,14 +158,14 @@ func (e *examiner) errorf(p *crashPoint, format string, args ...any) {
 }
 
 // examine checks one crash point, and crashes in the recovery from it.
-func (e *examiner) examine(p *crashPoint, index int) {
+func (e *examiner) examine(p *crashPoint) {
 	e.states++
-	full := !testing.Short() || index%5 == 0
+	full := !testing.Short() || e.states%5 == 0
 	seen := -1
 	if full {
 		seen = e.readOnly(p)
 	}
-	rng := rand.New(rand.NewPCG(uint64(index), 99))
+	rng := rand.New(rand.NewPCG(uint64(p.index), 99))
 	again := &crashes{mem: p.fs, ledger: e.ledger}
 	fs := p.fs.CrashClone(vfs.CrashOptions{Mode: vfs.All}) // later checks need p.fs unchanged
 	again.mem = fs

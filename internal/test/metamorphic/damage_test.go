@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/test/kit/deadline"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -119,10 +120,11 @@ func flip(name string, at int, bit int) damage {
 	})
 }
 
-// flips flips single bits: in all bytes near the beginning and the end of each
-// file, and in n others.
-func (v *victim) flips(t *testing.T, n int) (all []damage) {
-	rng := rand.New(rand.NewPCG(1, 2))
+// flips flips single bits: in n bytes, and in each stride-th near the beginning and the end of
+// each file.
+func (v *victim) flips(t *testing.T, n, stride int) (all []damage) {
+	rng := draw.Rand(t) // a failure names what it did
+	first := rng.IntN(stride)
 	total := 0
 	for _, name := range v.files {
 		total += len(content(t, v.mem, name))
@@ -131,7 +133,7 @@ func (v *victim) flips(t *testing.T, n int) (all []damage) {
 		size := len(content(t, v.mem, name))
 		for at := 0; at < size; at++ {
 			edge := at < 160 || at >= size-80
-			if edge && (!testing.Short() || at%5 == 0) || rng.IntN(total) < n {
+			if edge && at%stride == first || rng.IntN(total) < n {
 				all = append(all, flip(name, at, rng.IntN(8)))
 			}
 		}
@@ -194,14 +196,14 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, killed)
-			n := 3_000
+			n, stride := 1_000, 3
 			switch {
 			case *everyFlag:
-				n = 12_000
+				n, stride = 12_000, 1
 			case testing.Short():
-				n = 600
+				n, stride = 300, 7
 			}
-			all := append(v.coarse(t), v.flips(t, n)...)
+			all := append(v.coarse(t), v.flips(t, n, stride)...)
 			counts := map[string]int{}
 			for i, d := range all {
 				if raced && i%5 != 0 {

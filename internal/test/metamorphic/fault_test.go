@@ -76,13 +76,11 @@ func faultStep(sc script) int {
 	case *everyFlag:
 		return 1
 	case sc.big:
-		return 97
-	case raced:
-		return 31
-	case testing.Short():
-		return 29
+		return 149
+	case testing.Short() || raced:
+		return 53
 	}
-	return 17
+	return 29
 }
 
 // faultRun is one run of a script in which something fails.

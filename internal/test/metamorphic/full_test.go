@@ -34,9 +34,9 @@ type fullRun struct {
 }
 
 func TestDiskThatFillsUp(t *testing.T) {
-	runs, steps := 12, 500
+	runs, steps := 8, 300
 	if testing.Short() || raced {
-		runs, steps = 4, 250
+		runs, steps = 4, 150
 	}
 	for i := range runs {
 		seed := draw.Seed(t)

@@ -22,14 +22,14 @@ import (
 // compactions run. The power fails or the process dies, and the clients go on with
 // what is left. All of it together must be one serializable history.
 func TestHistoriesAcrossCrashes(t *testing.T) {
-	n := 24
+	n := 12
 	switch {
 	case *seedFlag != 0:
 		n = 1
 	case raced:
 		n = 4
 	case testing.Short():
-		n = 12
+		n = 6
 	}
 	total := 0
 	for i := 0; i < n && !deadline.Near(t); i++ {

@@ -507,12 +507,12 @@ func (p *keyspaceProgram) run(ops int) {
 // TestKeyspacePrograms makes, writes to and drops keyspaces at random, with older
 // readers and writers open, and over flushes, compactions and crashes.
 func TestKeyspacePrograms(t *testing.T) {
-	n := 60
+	n := 30
 	switch {
 	case *keyspaceSeed != 0:
 		n = 1
 	case testing.Short() || raced:
-		n = 30
+		n = 12
 	}
 	for i := 0; i < n && !deadline.Near(t); i++ {
 		seed := *keyspaceSeed
@@ -624,8 +624,9 @@ func TestKeyspacesCrashAtEveryOperation(t *testing.T) {
 	o.FS = nil
 	mu.Lock()
 	defer mu.Unlock()
+	wanted := crashesOf(t, testing.Short())
 	for i, p := range points {
-		if (testing.Short() || raced) && i%5 != 0 {
+		if !wanted(i) {
 			continue
 		}
 		o.FS = p.fs

@@ -20,12 +20,12 @@ import (
 // flushes and compacts. Every call returns, and acknowledged data is there when the
 // store is opened again, on the same disk or after a loss of power.
 func TestFaultUnderLoad(t *testing.T) {
-	n := 75
+	n := 40
 	switch {
 	case *seedFlag != 0:
 		n = 1
 	case testing.Short():
-		n = 30
+		n = 15
 	}
 	struck := 0
 	for range n {

@@ -69,8 +69,11 @@ type ground struct {
 // or ErrCorrupt: at once with Options.VerifyReads, and always after reopening. No work
 // on the open store hides it, or writes it to another file with a new checksum.
 func TestDamageUnderOpenStores(t *testing.T) {
-	rounds := 6
-	if testing.Short() {
+	rounds := 2
+	switch {
+	case *everyFlag:
+		rounds = 12
+	case testing.Short():
 		rounds = 1
 	}
 	for where := range places {

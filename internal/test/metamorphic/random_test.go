@@ -28,12 +28,12 @@ func TestPrograms(t *testing.T) {
 		runProgram(t, *seedFlag).report(t)
 		return
 	}
-	n := 150
+	n := 60
 	if testing.Short() {
-		n = 60
+		n = 24
 	}
 	if raced {
-		n /= 4
+		n /= 3
 	}
 	var sum world
 	end := time.Now().Add(*forFlag)

@@ -178,7 +178,7 @@ func TestTwins(t *testing.T) {
 				}
 				all = append(all, kinds(t, v, from, others[from])...)
 			}
-			most := 900
+			most := 400
 			switch {
 			case *everyFlag:
 				most = len(all)

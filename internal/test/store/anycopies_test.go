@@ -23,7 +23,7 @@ type backupChain struct {
 // TestCopiesOfAnyStore makes backups, checkpoints, followers and salvaged copies of such stores
 // while keyspaces come, change and go, and compares what is in them.
 func TestCopiesOfAnyStore(t *testing.T) {
-	inAnyStores(t, 6, 3, func(s *anyStore) {
+	inAnyStores(t, 4, 2, func(s *anyStore) {
 		p := &copier{anyStore: s}
 		for i := 0; i < 25 && !s.t.Failed(); i++ {
 			p.step()
@@ -354,7 +354,7 @@ func (p *copier) compareSpace(what string, txn *brock.Txn, m *truth.Store, histo
 // TestReadAtOfAnyStore reads old versions of such stores and of their copies, while keyspaces with
 // other retention come, change and go, and time passes.
 func TestReadAtOfAnyStore(t *testing.T) {
-	inAnyStores(t, 6, 2, func(s *anyStore) {
+	inAnyStores(t, 4, 2, func(s *anyStore) {
 		s.kept = false
 		p := &copier{anyStore: s, readsAt: true}
 		for i := 0; i < 40 && !s.t.Failed(); i++ {

@@ -16,7 +16,7 @@ import (
 // transaction's own writes. It moves in all ways, and checks which commits of others conflict with
 // the ranges that were covered.
 func TestIteratorsOfAnyStore(t *testing.T) {
-	inAnyStores(t, 20, 10, func(s *anyStore) {
+	inAnyStores(t, 10, 5, func(s *anyStore) {
 		s.fill()
 		for _, txn := range s.open {
 			s.look(txn, txn.ReadVersion(), nil)

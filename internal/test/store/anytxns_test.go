@@ -21,7 +21,7 @@ func TestTransactionsOfAnyStore(t *testing.T) {
 	if *every {
 		steps = 250
 	}
-	inAnyStores(t, 10, 2, func(s *anyStore) {
+	inAnyStores(t, 4, 2, func(s *anyStore) {
 		s.kept = s.kept && s.r.IntN(2) == 0
 		p := &company{copier: &copier{anyStore: s}}
 		for i := 0; i < steps && !s.t.Failed(); i++ {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/base/checksum"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -24,13 +25,22 @@ type place struct {
 
 func (p place) in(base string) string { return filepath.Join(p.dir, base) }
 
-// onEach runs a test in memory and on the disk.
+// onEach runs a test in memory and on the disk; with -short in one of the two, which is drawn.
 func onEach(t *testing.T, test func(t *testing.T, p place)) {
-	t.Run("mem", func(t *testing.T) {
-		mem := vfs.NewMem()
-		test(t, place{mem, "/", mem.Rename})
-	})
-	t.Run("os", func(t *testing.T) { test(t, place{vfs.OS(), t.TempDir(), os.Rename}) })
+	drawn := int(draw.Seed(t) % 2)
+	for i, name := range []string{"mem", "os"} {
+		if testing.Short() && i != drawn {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			if name == "os" {
+				test(t, place{vfs.OS(), t.TempDir(), os.Rename})
+				return
+			}
+			mem := vfs.NewMem()
+			test(t, place{mem, "/", mem.Rename})
+		})
+	}
 }
 
 // tiny makes a store that begins a new file often, in p/name, with its values in

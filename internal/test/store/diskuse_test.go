@@ -370,9 +370,9 @@ func TestReclaim(t *testing.T) {
 // When Reclaim returns its bound holds, also if background work collects at the same
 // time.
 func TestReclaimBesideBackgroundWork(t *testing.T) {
-	rounds := 5
+	rounds := 3
 	if testing.Short() {
-		rounds = 2
+		rounds = 1
 	}
 	for round := range rounds {
 		db := must2(brock.Open(brock.Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))

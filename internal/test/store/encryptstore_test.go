@@ -109,12 +109,12 @@ func TestEncryptStoreCrashes(t *testing.T) {
 			options.ValueDir = values
 			must(t, brock.EncryptStore(t.Context(), options))
 		})
-		stride := 3 // no multiple of the modes of a crash
+		stride := 11 // no multiple of the modes of a crash
 		switch {
 		case *every:
 			stride = 1
 		case testing.Short():
-			stride = max(len(left)/15, 1)
+			stride = 31
 		}
 		plain, encrypted := 0, 0
 		i := len(left) - 1 - draw.Rand(t).IntN(stride)
@@ -150,7 +150,11 @@ func TestEncryptStoreFaults(t *testing.T) {
 	t.Parallel()
 	values := filepath.Join(filepath.Dir(dir), "values")
 	begun, want := plainStore(t, values)
-	for nth := 1; ; nth++ {
+	step := 5
+	if *every {
+		step = 1
+	}
+	for nth := 1 + draw.Rand(t).IntN(step); ; nth += step {
 		mem := begun.CrashClone(vfs.CrashOptions{Mode: vfs.All})
 		fs := faultfs.New(mem, faultfs.Options{})
 		fs.Inject(faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Nth: nth})

@@ -33,9 +33,9 @@ func TestFailedCallsInARow(t *testing.T) {
 		newRow(t, *rowSeed).run()
 		return
 	}
-	runs := 24
+	runs := 9
 	if testing.Short() || raceEnabled {
-		runs = 6
+		runs = 3
 	}
 	if *rowRuns > 0 {
 		runs = *rowRuns

@@ -38,6 +38,10 @@ func refreshed(t testing.TB, db *brock.DB) uint64 {
 // TestFollow follows a store through all kinds of writes and of background work, and
 // compares both after each step.
 func TestFollow(t *testing.T) {
+	rounds := 40
+	if testing.Short() {
+		rounds = 20
+	}
 	for _, values := range []string{"", "values"} {
 		t.Run("ValueDir="+values, func(t *testing.T) {
 			onEach(t, func(t *testing.T, p place) {
@@ -56,7 +60,7 @@ func TestFollow(t *testing.T) {
 				}
 				var old []*brock.Txn
 				var then []string
-				for i := range 40 {
+				for i := range rounds {
 					w.steps(t, 1+w.rng.IntN(30))
 					must(t, work[w.rng.IntN(len(work))]())
 					v := refreshed(t, f)

@@ -2,13 +2,13 @@ package store
 
 import (
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/internal/test/kit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -81,15 +81,10 @@ func TestFollowersGiveBack(t *testing.T) {
 	if most.Tree.OpenFiles <= fresh.Tree.OpenFiles || most.Tree.Memory.Memtables <= fresh.Tree.Memory.Memtables {
 		t.Errorf("transactions held %+v, a new follower has %+v", most.Tree, fresh.Tree)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	deadline.Wait(t, "transactions that have ended hold nothing", func() bool {
 		m := f.Metrics()
-		if m.Tree.OpenFiles <= fresh.Tree.OpenFiles && m.Tree.Memory.Memtables <= fresh.Tree.Memory.Memtables {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("transactions that have ended hold %+v, a new follower has %+v", m.Tree, fresh.Tree)
-		}
-	}
+		return m.Tree.OpenFiles <= fresh.Tree.OpenFiles && m.Tree.Memory.Memtables <= fresh.Tree.Memory.Memtables
+	})
 }
 
 // TestCopiesOfFollowedOpenFewFiles: a copy reads the files that the follower has open, and gives

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -23,16 +24,18 @@ func churn(t testing.TB, w *busy) {
 	must(t, w.db.Sync(t.Context()))
 }
 
-// atEachStep calls test with 1, 2 and so on, or some of these, until it returns false: in
-// short tests with each step-th number, else with three times as many.
+// atEachStep calls test with each step-th number, of which the first is drawn, until it returns
+// false: in short tests with a third of these, with -every with all numbers from 1 on.
 func atEachStep(t *testing.T, step int, test func(t *testing.T, at int) bool) {
 	switch {
 	case *every:
 		step = 1
-	case !testing.Short():
-		step /= 3
+	case testing.Short():
+		step *= 3
 	}
-	for at := 1; test(t, at); at += step {
+	at := 1 + draw.Rand(t).IntN(step)
+	namesWhenFailed(t, "step", &at)
+	for ; test(t, at); at += step {
 	}
 }
 

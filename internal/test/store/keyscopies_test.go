@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -137,11 +137,16 @@ func TestEncryptedBackupRefuses(t *testing.T) {
 	restore("an increment alone", brock.ErrInvalid, inc, masterKey(1))
 	_, err = plain.Backup(t.Context(), &bytes.Buffer{}, brock.BackupOptions{Since: info})
 	wantErr(t, "an increment of another store", err, brock.ErrForeign)
-	step := 4999
-	if testing.Short() {
-		step = 49_999
+	step := 24_999
+	switch {
+	case *every:
+		step = 999
+	case testing.Short():
+		step = 99_999
 	}
-	for i := 11; i < len(all); i += step {
+	i := draw.Rand(t).IntN(step)
+	namesWhenFailed(t, "byte", &i)
+	for ; i < len(all); i += step {
 		if i != len(full) {
 			restore(fmt.Sprint("cut at ", i), brock.ErrCorrupt, all[:i], masterKey(1))
 		}
@@ -260,11 +265,14 @@ func TestEncryptedSalvageDamage(t *testing.T) {
 	names, err := whole.List("/store")
 	must(t, err)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "LOCK" })
-	rng := rand.New(rand.NewPCG(4, 5))
+	rng := draw.Rand(t)
 	kept, lost := 0, 0
-	rounds := 200
-	if testing.Short() {
-		rounds = 40
+	rounds := 60
+	switch {
+	case *every:
+		rounds = 1000
+	case testing.Short():
+		rounds = 20
 	}
 	for round := range rounds {
 		broken := whole.CrashClone(vfs.CrashOptions{Mode: vfs.All})

@@ -39,8 +39,8 @@ var memoryShapes = []memoryShape{
 	{"range deletes", 16 << 20, memoryAbove, manyRanges},
 	{"range deletes that history keeps", 16 << 20, memoryAbove, retainedRanges},
 	{"range deletes that a reader doesn't see", 16 << 20, memoryAbove, unseenRanges},
-	{"range deletes with bounds of 64 KB", 16 << 20, memoryAbove, rangesOf(64<<10, 900, 60)},
-	{"range deletes with bounds of 1 MB", 16 << 20, memoryAbove + longBounds, rangesOf(1<<20, 60, 5)},
+	{"range deletes with bounds of 64 KB", 16 << 20, memoryAbove, rangesOf(64<<10, 400, 60)},
+	{"range deletes with bounds of 1 MB", 16 << 20, memoryAbove + longBounds, rangesOf(1<<20, 30, 5)},
 	{"long keys", 16 << 20, memoryAbove, longKeys},
 	{"keyspaces", 16 << 20, memoryAbove, manyKeyspaces},
 	{"staggered readers", 4 << 20, memoryAbove, staggeredReaders},
@@ -190,7 +190,7 @@ func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 // longKeys sets few bytes under many bytes of keys, which differ at their beginning or
 // at their end, compacts and reads them.
 func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
-	total := 48 << 20
+	total := 32 << 20
 	if short {
 		total = 12 << 20
 	}
@@ -297,7 +297,7 @@ func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
 
 // manyKeyspaces writes a little to each of many keyspaces.
 func manyKeyspaces(t *testing.T, db *brock.DB, short bool) (held int64) {
-	n := 1000
+	n := 500
 	if short {
 		n = 200
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-var manyKeys = flag.Int("manykeys", 20_000, "keys of the store of many files, a file for each sixty at most")
+var manyKeys = flag.Int("manykeys", 10_000, "keys of the store of many files, a file for each sixty at most")
 
 // descriptorsIn counts the files below dir that this process has open.
 func descriptorsIn(t *testing.T, dir string) int {
@@ -101,7 +101,7 @@ func (s *manyFiles) run() {
 			case <-stop:
 				watched <- most
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 		}
 	}()

@@ -23,14 +23,14 @@ var restSeed = flag.Uint64("restseed", 0, "the one history of TestRestAfterAnyth
 // After any history a store at rest finishes its background work. Then it has no
 // goroutine and no timer, for a year.
 func TestRestAfterAnything(t *testing.T) {
-	n := 10
+	n := 6
 	switch {
 	case *restSeed != 0:
 		n = 1
 	case *every:
 		n = 200
 	case testing.Short():
-		n = 6
+		n = 3
 	}
 	for i := 0; i < n && !deadline.Near(t); i++ {
 		seed := *restSeed

@@ -234,12 +234,12 @@ func TestRotateKeyCrashes(t *testing.T) {
 		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(2), Rewrite: true}))
 		must(t, db.Close())
 	})
-	stride := 3 // no multiple of the modes of a crash
+	stride := 11 // no multiple of the modes of a crash
 	switch {
 	case *every:
 		stride = 1
 	case testing.Short():
-		stride = max(len(left)/20, 1)
+		stride = 31
 	}
 	i := draw.Rand(t).IntN(stride)
 	namesWhenFailed(t, "crash", &i)
@@ -297,7 +297,7 @@ func TestRotateKeyResumes(t *testing.T) {
 func TestRotateKeyFaults(t *testing.T) {
 	t.Parallel()
 	begun, want := rotation(t)
-	count, step := 0, 3
+	count, step := 0, 7
 	if *every {
 		step = 1
 	}

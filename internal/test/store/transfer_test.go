@@ -20,9 +20,9 @@ import (
 // flushes and compactions run. Every reader sees the same sum.
 func TestTransfersOfAllKinds(t *testing.T) {
 	const accounts, each = 40, 100
-	rounds := 250
+	rounds := 120
 	if testing.Short() {
-		rounds = 60
+		rounds = 40
 	}
 	db := openTest(t, brock.Options{
 		Tuning:           brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},

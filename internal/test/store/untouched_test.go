@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -147,14 +148,23 @@ func flipped(p []byte, at int) []byte {
 	return p
 }
 
-// damageAll damages one file after the other, in all ways.
+// damageAll damages one file after the other, each in some ways, of which the first is drawn; with
+// -every in all.
 func (u *untouched) damageAll() {
 	u.t.Helper()
+	step := 3
+	switch {
+	case *every:
+		step = 1
+	case testing.Short():
+		step = 7
+	}
+	first := draw.Rand(u.t).IntN(step)
 	whole := func() *vfs.Mem { return u.mem.CrashClone(vfs.CrashOptions{Mode: vfs.All}) }
 	u.open("whole", func() vfs.FS { return whole() }, u.options)
 	for i, path := range u.files(u.mem, u.options.Dir, u.options.ValueDir) {
 		for j, damage := range damages {
-			if testing.Short() && (i+j)%3 > 0 {
+			if (i+j)%step != first {
 				continue
 			}
 			what := filepath.Base(path) + " " + damage.name
@@ -166,7 +176,7 @@ func (u *untouched) damageAll() {
 				}
 			}
 			u.open(what, func() vfs.FS { mem := whole(); put(mem, path); return mem }, u.options)
-			if u.disk && (i+j)%6 == 0 {
+			if u.disk && (i+j)/step%2 == 0 {
 				u.onDisk(what, path, damage.do)
 			}
 		}

@@ -159,7 +159,7 @@ func (s *wayStore) live() (n int64) {
 // Work follows from the state of a store, not from who remembered to ask for it: in
 // whatever way it is written to, it comes to rest within its bounds.
 func TestEveryWayOfWritingComesToRest(t *testing.T) {
-	rounds := 12
+	rounds := 8
 	if testing.Short() || raceEnabled {
 		rounds = 5
 	}

@@ -9,16 +9,18 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
 // Whatever write or creation finds the disk full, for however long: an edit is
 // refused whole, or made; it can be made again with the same log; and a crash in
-// between finds what was acknowledged, and no more than that and one edit asked for.
+// between finds what was acknowledged, and no more than that and one edit asked for. Of each
+// refusal one of the crash modes is tried, of the next one the next; with -every all.
 func TestFullDiskAtEveryWrite(t *testing.T) {
 	const edits = 12 // with new manifests between
-	refused := 0
+	refused, first := 0, draw.Rand(t).IntN(len(crashModes))
 	for _, times := range []int{1, 3, 7} {
 		for _, short := range []bool{false, true} {
 			for nth := 1; ; nth++ {
@@ -44,6 +46,9 @@ func TestFullDiskAtEveryWrite(t *testing.T) {
 					default:
 						refused++
 						for i, mode := range crashModes {
+							if !*every && (first+refused+i)%len(crashModes) != 0 {
+								continue
+							}
 							clone := mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: uint64(nth + i)})
 							checkAfterCrash(t, clone, made, made, what, mode == vfs.All)
 						}

@@ -18,7 +18,10 @@ import (
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write golden files anew")
+var (
+	rewrite = flag.Bool("rewrite", false, "write golden files anew")
+	every   = flag.Bool("every", false, "crash at every call, and in every way, not at some of them")
+)
 
 var goldenUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -512,8 +513,14 @@ func crashScript(o Options, acknowledged func(*layout.Layout)) error {
 
 var crashModes = []vfs.CrashMode{vfs.Lost, vfs.All, vfs.Prefix, vfs.Chaos}
 
+// TestCrashAtEveryCall crashes the log at each call, and some of the recoveries, drawn, at each of
+// theirs; with -every all.
 func TestCrashAtEveryCall(t *testing.T) {
-	states := 0
+	states, deep := 0, 5
+	if *every {
+		deep = 1
+	}
+	first := draw.Rand(t).IntN(deep)
 	mem := vfs.NewMem()
 	var acked int
 	step := &stepFS{FS: mem}
@@ -526,7 +533,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 			for seed := range seeds {
 				states++
 				clone := mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: seed})
-				checkAfterCrash(t, clone, acked, acked+1, fmt.Sprintf("call %d, mode %v, seed %d", step.calls, mode, seed), true)
+				checkAfterCrash(t, clone, acked, acked+1, fmt.Sprintf("call %d, mode %v, seed %d", step.calls, mode, seed), states%deep == first)
 			}
 		}
 		return nil

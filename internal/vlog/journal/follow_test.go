@@ -63,7 +63,7 @@ func (f *follower) follow(m *manifest) {
 // TestFollower follows a journal whose syncs are refused now and then: no group that is
 // taken back is ever shown, all that is durable is, and what is shown is durable.
 func TestFollower(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 6))
 		h := newHistory(t, newDisk(), int64(3000+rnd.IntN(5000)))
 		m := &manifest{h: h}

@@ -330,7 +330,7 @@ func (h *history) check(d *disk, what string) (ReplayResult, int) {
 // written, with everything that was durable.
 func TestCrashes(t *testing.T) {
 	seed := draw.Seed(t)
-	for round := range uint64(60) { // twice: plain and encrypted
+	for round := range uint64(30) { // twice: plain and encrypted
 		rnd := rand.New(rand.NewPCG(seed, round))
 		what := func() string { return fmt.Sprintf("seed %d, round %d", seed, round) }
 		h := newHistory(t, newDisk(), int64(5000+rnd.IntN(60_000)))
@@ -472,7 +472,7 @@ func TestDamageBeforeADurableFrame(t *testing.T) {
 	}
 	name := "db/" + filename.Of(filename.Journal, 2)
 	last := int(h.j.End().Offset) - 600
-	for at := 0; at < last; at += 1 + at%3 {
+	for at := 0; at < last; at += 2 + at%5 {
 		d := h.d.kill()
 		d.files[name].data[at] ^= 0x20
 		if groups, _, err := readBack(d, Point{}, nil, true); !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) {

@@ -111,7 +111,7 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 // A full disk that refuses the word stops nothing. The group is taken back, and
 // never seen again; or it stays, if nobody takes it back, and the next Sync tells.
 func TestRefusedSync(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		h := newHistory(t, newDisk(), int64(3000+rnd.IntN(5000)))
 		m := &manifest{h: h}

@@ -50,9 +50,9 @@ func watch(d *disk, from int) (calls map[string]int) {
 // A journal that is refused for damage stays untouched, wherever the damage is, and though
 // segments are made durable before the last one was read.
 func TestRefusedJournalIsUntouched(t *testing.T) {
-	rounds := 300
+	rounds := 100
 	if testing.Short() {
-		rounds = 100 // twice: plain and encrypted
+		rounds = 40 // twice: plain and encrypted
 	}
 	seed := draw.Seed(t)
 	refused, cut := 0, 0
@@ -195,9 +195,9 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 // A power loss while a journal is replayed, and while it is replayed after that, loses nothing
 // that was durable. Once a replay has returned, nothing of what it has shown is lost.
 func TestPowerLossWhileReplaying(t *testing.T) {
-	rounds := 200
+	rounds := 80
 	if testing.Short() {
-		rounds = 60
+		rounds = 30
 	}
 	seed := draw.Seed(t)
 	for round := range uint64(rounds) {
