@@ -13,27 +13,26 @@ import (
 
 // background runs the work of the tasks, and the work that users ask for (request.go).
 type background struct {
-	cfg        *Config
-	log        *manifest.Log
-	views      *view.Set
-	files      *files.Opener
-	unflushed  *files.Unflushed
-	life       *lifetime
-	tasks      *tasks
-	planner    *planner
-	disk       *diskSpace
-	expiry     *expiry
-	writer     *writer
-	searcher   *searcher
-	flusher    *flusher
-	compactor  *compactor
-	collector  *collector
-	clustering *clustering
-	scrubber   *scrubber
-	cuts       *cuts
-	rekey      func(context.Context) error // removes old data keys
-	copies     *copying
-	follower   *follow.Follower // nil unless the store of another process is followed
+	cfg       *Config
+	log       *manifest.Log
+	views     *view.Set
+	files     *files.Opener
+	unflushed *files.Unflushed
+	life      *lifetime
+	tasks     *tasks
+	planner   *planner
+	disk      *diskSpace
+	expiry    *expiry
+	writer    *writer
+	searcher  *searcher
+	flusher   *flusher
+	compactor *compactor
+	collector *collector
+	scrubber  *scrubber
+	cuts      *cuts
+	rekey     func(context.Context) error // removes old data keys
+	copies    *copying
+	follower  *follow.Follower // nil unless the store of another process is followed
 }
 
 // prepare makes the tasks.
@@ -89,7 +88,6 @@ func (b *background) idle(ctx context.Context) error {
 		if again, err = b.collector.all(ctx, atIdle); err != nil {
 			return err
 		}
-		again = again || b.clustering.run(ctx)
 	}
 	return nil
 }

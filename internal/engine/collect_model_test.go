@@ -206,7 +206,7 @@ func (g *gauntlet) mergeSome() {
 		if g.rng.IntN(3) == 0 {
 			plan.Cluster = g.someSegments()
 		}
-		err := g.tree.compactor.compact(context.Background(), plan, g.tree.clustering.move)
+		err := g.tree.compactor.compact(context.Background(), plan)
 		if len(plan.Cluster) > 0 && errors.Is(err, errWritersAreBack) {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -23,8 +24,10 @@ import (
 
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
+	cfg       *Config
 	views     *view.Set
 	files     *files.Opener
+	budget    *garbage.Budget
 	retention *garbage.Retention
 	planner   *planner
 	installer *installer
@@ -33,12 +36,11 @@ type compactor struct {
 	life      *lifetime
 	keys      *keyUse
 	count     *counters
+	tasks     *tasks
 
-	turn jobs.Turn // of one compaction after the other; taken before that of flusher
+	turn   jobs.Turn     // of one compaction after the other; taken before that of flusher
+	jumped atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
 }
-
-// mover sets up a compaction so that it also moves values out of some segments of a View.
-type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View)
 
 // run compacts what policy plans. idle says that writers are silent.
 func (c *compactor) run(ctx context.Context, idle bool) error {
@@ -65,14 +67,25 @@ func (c *compactor) rest(ctx context.Context, flush func(context.Context) error)
 
 func (c *compactor) runLocked(ctx context.Context, idle bool) error {
 	for c.life.failed() == nil {
-		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle = idle })
+		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
 		if plan.Compaction == nil {
 			return nil
 		}
-		err := c.compact(ctx, plan.Compaction, nil)
+		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
+		err := c.compact(ctx, plan.Compaction)
 		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
 			c.leave(plan.Compaction.Runs[0])
 			continue
+		}
+		if len(plan.Compaction.Cluster) > 0 {
+			var damage *compact.Damaged
+			if errors.As(err, &damage) {
+				c.damaged.Add(damage.Segment)
+				continue
+			}
+			if errors.Is(err, errWritersAreBack) {
+				return nil
+			}
 		}
 		if err != nil {
 			c.disk.workEnded(ctx, err)
@@ -101,7 +114,7 @@ func (c *compactor) heal(ctx context.Context) (did bool, err error) {
 		if plan == nil {
 			return did, nil
 		}
-		if err := c.compact(ctx, plan, nil); err != nil {
+		if err := c.compact(ctx, plan); err != nil {
 			return did, err
 		}
 		did = true
@@ -122,12 +135,12 @@ func (c *compactor) all(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	return c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
+	return c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"})
 }
 
 // compact carries out a plan. A compaction rewrites keys and handles, and values stay where they
-// are. Only a clustering, which passes move, also moves values.
-func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
+// are unless it is a clustering.
+func (c *compactor) compact(ctx context.Context, plan *policy.Compaction) (err error) {
 	defer c.keys.end(c.keys.begin())
 	hold, err := c.views.Hold()
 	if err != nil {
@@ -161,8 +174,8 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
-		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
-		move(ctx, &input, plan.Cluster, part)
+		work.Segments = int64(len(plan.Cluster))
+		c.move(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {

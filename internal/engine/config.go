@@ -40,8 +40,8 @@ type Config struct {
 	Jobs          *jobs.Pool
 	DiskLimit     int64         // bytes of all files; 0 = none
 	ScrubEvery    time.Duration // in which every file is verified once; 0 = never
+	NoClustering  bool          // leave values in the order of their arrival, even if scans jump
 	IdleAfter     time.Duration // silence of writers after which idle compaction begins
-	Reads         func() int64  // how many reads have ended, so that clustering gives way to them; may be nil
 	// Keyring is the file that Ring's keys are from: RotateKey changes it. nil: the store is plain.
 	Keyring *keyring.Keyring
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.

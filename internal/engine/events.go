@@ -8,7 +8,7 @@ import (
 // Work is a finished piece of background work.
 type Work struct {
 	WorkInfo
-	Kind    string // "flush", "compaction", "collection", "clustering" or "spill"
+	Kind    string // "flush", "compaction", "collection" or "spill"
 	Dropped uint64 // entries that were not written again
 }
 
@@ -40,7 +40,7 @@ type DiskSpace struct {
 
 // counters are what the tree counts since Open. A piece of work counts when it has succeeded.
 type counters struct {
-	flushes, compactions, collections, clusterings, spills counted
+	flushes, compactions, collections, spills counted
 
 	journalBytes    atomic.Int64
 	stalls, stalled atomic.Int64 // how often, and for how many nanoseconds, writers were throttled
@@ -57,7 +57,7 @@ func (c *counters) report(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
 	if err == nil {
 		kind := map[string]*counted{
-			"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "clustering": &c.clusterings, "spill": &c.spills,
+			"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "spill": &c.spills,
 		}[w.Kind]
 		kind.times.Add(1)
 		kind.bytes.Add(w.BytesOut)

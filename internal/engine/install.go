@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/version/meta"
@@ -225,7 +224,6 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	next.Segments = next.Segments.With(wanted...)
 	next.Layout = l
 	in.budget.Measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.List()}, in.cfg.Policy)
 	return unwanted
 }
 

@@ -33,8 +33,6 @@ type Metrics struct {
 	CompactedBytes  int64
 	Collections     int64
 	CollectedBytes  int64
-	Clusterings     int64
-	ClusteredBytes  int64
 	JumpedBytes     int64
 	Remaps          int
 	RemapBytes      int64
@@ -77,7 +75,7 @@ type Metrics struct {
 func (t *Tree) Metrics() (m Metrics) {
 	m.Version = uint64(t.Visible())
 	t.count.addTo(&m)
-	m.JumpedBytes = int64(t.clustering.jumped.Load())
+	m.JumpedBytes = int64(t.compactor.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
 	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
 	m.ReleaseFailures = t.files.Failures.Load()
@@ -108,7 +106,6 @@ func (c *counters) addTo(m *Metrics) {
 	m.Flushes, m.FlushedBytes = c.flushes.load()
 	m.Compactions, m.CompactedBytes = c.compactions.load()
 	m.Collections, m.CollectedBytes = c.collections.load()
-	m.Clusterings, m.ClusteredBytes = c.clusterings.load()
 	m.Spills, m.SpilledBytes = c.spills.load()
 	m.Refused = c.refused.Load()
 	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())

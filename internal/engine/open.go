@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/view/files"
@@ -44,7 +43,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		return t, rec, t.follow()
 	}
 	layout := log.Layout()
-	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
+	first := &view.View{Layout: layout}
 	defer func() {
 		if err != nil {
 			first.Close()
@@ -82,7 +81,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.background.prepare()
 	t.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
-		next.Layout, next.Unclustered = layout, first.Unclustered
+		next.Layout = layout
 		t.budget.Measure(next)
 	})
 	garbage.NoteAllDropped(first.Runs, layout)

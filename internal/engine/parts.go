@@ -71,12 +71,8 @@ func (t *Tree) work() {
 	}
 	keys := &keyUse{ring: cfg.Ring}
 	t.compactor = &compactor{
-		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,
-		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count, turn: jobs.NewTurn(),
-	}
-	t.clustering = &clustering{
-		cfg: cfg, views: t.views, files: t.files, budget: t.budget, planner: t.planner, compactor: t.compactor,
-		damaged: t.damaged, life: t.life, count: t.count, tasks: t.tasks,
+		cfg: cfg, views: t.views, files: t.files, budget: t.budget, retention: t.retention, planner: t.planner, installer: t.installer,
+		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count, tasks: t.tasks, turn: jobs.NewTurn(),
 	}
 	t.collector = &collector{
 		cfg: cfg, views: t.views, files: t.files, planner: t.planner, installer: t.installer, budget: t.budget,
@@ -90,7 +86,7 @@ func (t *Tree) work() {
 	t.background = &background{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
 		disk: t.disk, expiry: t.expiry, writer: t.writer, searcher: t.searcher,
-		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering, scrubber: t.scrubber, cuts: cuts,
+		flusher: t.flusher, compactor: t.compactor, collector: t.collector, scrubber: t.scrubber, cuts: cuts,
 		rekey: t.rotator.tryFinish, copies: t.rotator.copies,
 	}
 	t.spills = &spills{

@@ -72,7 +72,6 @@ type Tree struct {
 	writer     *writer
 	flusher    *flusher
 	compactor  *compactor
-	clustering *clustering
 	collector  *collector
 	scrubber   *scrubber
 	rotator    *rotator
@@ -202,9 +201,9 @@ func (t *Tree) SortSince(since entry.Version) {
 // for one not yet published, and ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*view.Pin, error) { return t.views.Acquire(at) }
 
-// Jumped adds to the jumped bytes of iterators (Pin.Jump). If clustering is worth it by now, the
-// store does it when it is idle.
-func (t *Tree) Jumped(bytes uint64) { t.clustering.add(bytes) }
+// Jumped adds to the jumped bytes of iterators (Pin.Jump), which pay for clustering: it is done
+// when the store is idle.
+func (t *Tree) Jumped(bytes uint64) { t.compactor.addJumped(bytes) }
 
 // Size estimates what [lo, hi) holds now, as view.Pin.Size does; 0 after Close.
 func (t *Tree) Size(lo, hi []byte) (entries, bytes, separated uint64) {

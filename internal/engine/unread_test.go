@@ -128,7 +128,7 @@ func TestCoveredRunsOfTargetsAreRead(t *testing.T) {
 		t.Fatalf("collected: %v, %v", did, err)
 	}
 	runs := s.tree.views.Current().Layout.Runs()
-	s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
+	s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}))
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	s.must(s.tree.Compact(context.Background()))
@@ -155,7 +155,7 @@ func twoCollectableRuns(s *store) {
 		}
 		s.flush()
 		runs := s.tree.views.Current().Layout.Runs()
-		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
+		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}))
 		if n := len(s.tree.views.Current().Layout.Runs()); n != at+1 {
 			s.t.Fatalf("%d runs", n)
 		}

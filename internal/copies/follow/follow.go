@@ -358,7 +358,6 @@ func (f *Follower) install(next *view.View) {
 		t.held = true
 		next.Tables = append(next.Tables, t.Table)
 	}
-	next.Unclustered = policy.FindUnclustered(next.Layout, policy.State{}, f.c.Policy)
 	f.c.Views.Floors.Follow(next.Layout)
 	f.c.Views.Replace(next)
 	f.opened = view.View{}

@@ -108,13 +108,11 @@ const (
 	keepLeastBytes    = 4 << 20 // a smaller journal segment is never kept as a value segment
 )
 
-// Clustering rewrites values in key order. Smaller numbers make scans fast
-// sooner and write more.
+// Clustering rewrites values in key order. A larger factor makes scans fast sooner and writes more,
+// larger pieces take more disk space meanwhile.
 const (
-	clusterFactor       = 4       // rewrite at most 4x the bytes that scans have jumped to
-	clusterBytes        = 2 << 30 // move 2 GB of values at a time, or as much as the runs that are rewritten with them
-	unclusteredFraction = 2       // value segments below 1/2 of SegmentBytes are small,
-	unclusteredCount    = 8       // and 8 small ones count as unclustered
+	clusterFactor = 4       // rewrite at most 4x the bytes that scans have jumped to
+	clusterBytes  = 2 << 30 // move 2 GB of values at a time, or as much as the runs that are rewritten with them
 )
 
 // Expiry: what has expired stays in its run until a compaction passes. A shorter
