@@ -120,9 +120,9 @@ func (v *survey) budget() uint64 {
 }
 
 // idleGarbage returns the bytes of garbage that count in an idle store. The first
-// idleUncountedBytes that are hidden don't, as no idle compaction looks for them.
+// IdleHiddenBytes that are hidden don't, as no idle compaction looks for them.
 func (v *survey) idleGarbage() uint64 {
-	return v.garbage + v.hidden - min(v.hidden, idleUncountedBytes)
+	return v.garbage + v.hidden - min(v.hidden, IdleHiddenBytes)
 }
 
 // idleBound returns how much idleGarbage may stay.
