@@ -59,7 +59,8 @@ func (w *writes) addWrite(ctx context.Context, db *DB, k *keyspaceState, wr *wri
 	e := wr.entry(c, now)
 	k.noteWritten(&w.written)
 	if w.Large(&e, w.limit) {
-		return w.AddLarge(never(ctx), db.newSpill, c, &e)
+		large := e // AddLarge has its entry escape; that of other writes stays on the stack
+		return w.AddLarge(never(ctx), db.newSpill, c, &large)
 	}
 	w.Add(c, &e)
 	return nil

@@ -60,7 +60,7 @@ func (it *Iterator) releaseOnce() {
 	it.valid, it.item.e = false, nil
 	t := it.txn
 	if jumped := it.scan.Close(); jumped > 0 {
-		t.db.engine.Work.Clustering.AddJumped(jumped)
+		t.db.engine.Work.AddJumped(jumped)
 	}
 	t.mu.Lock()
 	// If the transaction has ended meanwhile, source and hold belong to the orphan,

@@ -59,9 +59,7 @@ type TreeMetrics struct {
 	CompactedBytes  int64 // written by compactions
 	Collections     int64
 	CollectedBytes  int64         // written by collections
-	Clusterings     int64         // times that values were put in key order because scans had jumped among them
-	ClusteredBytes  int64         // written by clusterings
-	JumpedBytes     int64         // bytes of values that scans have jumped to since the last clustering
+	JumpedBytes     int64         // bytes of values that scans have jumped to and that were not put in key order yet
 	Remaps          int           // collected segments that entries still refer to, which a remap file leads on
 	RemapBytes      int64         // in remap files
 	Spills          int64         // transactions larger than their memory that were committed
@@ -112,7 +110,7 @@ func (m *Metrics) MemoryBytes() int64 {
 // WriteAmp returns the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
 	t := &m.Tree
-	return ratio(t.JournalBytes+t.FlushedBytes+t.CompactedBytes+t.CollectedBytes+t.ClusteredBytes+t.SpilledBytes, m.Bytes)
+	return ratio(t.JournalBytes+t.FlushedBytes+t.CompactedBytes+t.CollectedBytes+t.SpilledBytes, m.Bytes)
 }
 
 // SpaceAmp returns the bytes in files per byte that entries still need.
@@ -143,12 +141,11 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s; expired %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes), sizeString(t.ExpiredBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
-	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
+	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s; scans have jumped to %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
 	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, filters %s, indexes %s\n", sizeString(m.MemoryBytes()),
 		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters), sizeString(t.Memory.Indexes))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
-	fmt.Fprintf(&b, "clustered   %d times, %s; jumped to since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, writers were throttled for %v\n", t.Stalls, t.StallTime)
 	if t.FreeBytes >= 0 {
@@ -246,14 +243,6 @@ type counters struct {
 type readCounters [stripes]struct {
 	gets, iterators atomic.Int64
 	_               [48]byte
-}
-
-// totalReads is how many reads there were.
-func (r *readCounters) totalReads() (n int64) {
-	for i := range r {
-		n += r[i].gets.Load() + r[i].iterators.Load()
-	}
-	return n
 }
 
 // addReads adds to the stripe that a random number selects.

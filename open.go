@@ -336,12 +336,11 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 		Now:           o.clock.now,
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
+		NoClustering:  o.options.Maintenance.NoClustering,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
-		Reads:         o.reads.totalReads,
 		ScrubEvery:    o.scrubEvery(),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
-			NoClustering: o.options.Maintenance.NoClustering,
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),
 		},
 		Exclusive: func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },

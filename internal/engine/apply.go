@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
@@ -202,7 +201,6 @@ func (st *state) changeView(next *view.View, added outputs, c change, edit *layo
 	next.Segments = next.Segments.With(wanted...)
 	next.Layout = l
 	st.budget.measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: st.damaged.list()}, st.cfg.Policy)
 	return unwanted
 }
 

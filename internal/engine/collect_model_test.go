@@ -206,7 +206,7 @@ func (g *gauntlet) mergeSome() {
 		if g.rng.IntN(3) == 0 {
 			plan.Cluster = g.someSegments()
 		}
-		err := g.engine.Work.compactor.carryOut(context.Background(), plan, g.engine.Work.Clustering.move)
+		err := g.engine.Work.compactor.carryOut(context.Background(), plan)
 		if len(plan.Cluster) > 0 && errors.Is(err, errWritersAreBack) {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -25,11 +26,9 @@ type compactor struct {
 	planner *planner
 	keys    *keyUse
 
-	turn jobs.Turn // of one compaction after the other; taken before that of flusher
+	turn   jobs.Turn     // of one compaction after the other; taken before that of flusher
+	jumped atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
 }
-
-// mover sets up a compaction so that it also moves values out of some segments of a View.
-type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View)
 
 // compactPlanned compacts what policy plans. idle says that writers are silent.
 func (c *compactor) compactPlanned(ctx context.Context, idle bool) error {
@@ -56,14 +55,25 @@ func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Cont
 
 func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
 	for c.life.failed() == nil {
-		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle = idle })
+		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
 		if plan.Compaction == nil {
 			return nil
 		}
-		err := c.carryOut(ctx, plan.Compaction, nil)
+		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
+		err := c.carryOut(ctx, plan.Compaction)
 		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
 			c.leaveDamaged(plan.Compaction.Runs[0])
 			continue
+		}
+		if len(plan.Compaction.Cluster) > 0 {
+			var damage *compact.Damaged
+			if errors.As(err, &damage) {
+				c.damaged.add(damage.Segment)
+				continue
+			}
+			if errors.Is(err, errWritersAreBack) {
+				return nil
+			}
 		}
 		if err != nil {
 			c.planner.disk.workEnded(ctx, err)
@@ -92,7 +102,7 @@ func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
 		if plan == nil {
 			return did, nil
 		}
-		if err := c.carryOut(ctx, plan, nil); err != nil {
+		if err := c.carryOut(ctx, plan); err != nil {
 			return did, err
 		}
 		did = true
@@ -113,12 +123,12 @@ func (c *compactor) compactAll(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	return c.carryOut(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
+	return c.carryOut(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"})
 }
 
 // carryOut carries out a plan. A compaction rewrites keys and handles, and values stay where they
-// are. Only a clustering, which passes move, also moves values.
-func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
+// are unless it is a clustering.
+func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err error) {
 	defer c.keys.endWork(c.keys.beginWork())
 	hold, err := c.views.Hold()
 	if err != nil {
@@ -150,8 +160,8 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction, move 
 	}
 	defer c.planner.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
-		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
-		move(ctx, &input, plan.Cluster, part)
+		work.Segments = int64(len(plan.Cluster))
+		c.move(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {

@@ -34,13 +34,13 @@ type Config struct {
 	CacheBytes    int64 // of run chunks, where files are not mapped; 0 = a default
 	DiskLimit     int64 // bytes of all files; 0 = none
 
-	Policy     policy.Options
-	ScrubEvery time.Duration // in which every file is verified once; 0 = never
-	IdleAfter  time.Duration // silence of writers after which idle compaction begins
+	Policy       policy.Options
+	NoClustering bool          // leave values in the order of their arrival, even if scans jump
+	ScrubEvery   time.Duration // in which every file is verified once; 0 = never
+	IdleAfter    time.Duration // silence of writers after which idle compaction begins
 
-	Now   func() time.Time
-	Jobs  *jobs.Pool
-	Reads func() int64 // how many reads have ended, so that clustering gives way to them; may be nil
+	Now  func() time.Time
+	Jobs *jobs.Pool
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(ctx context.Context, fn func() error) error
 

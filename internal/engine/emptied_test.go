@@ -472,7 +472,7 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.engine.views.Current().Layout.Runs()[0].ID}, Reason: "test"}, nil))
+			s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.engine.views.Current().Layout.Runs()[0].ID}, Reason: "test"}))
 			s.must(s.engine.Work.searcher.run(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
@@ -506,7 +506,7 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 		for _, r := range s.engine.views.Current().Layout.Runs() {
 			ids = append(ids, r.ID)
 		}
-		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
+		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}))
 		return s.engine.views.Current().Runs[0]
 	}
 	for range 2 { // of one run, too

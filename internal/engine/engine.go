@@ -89,7 +89,6 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 	}
-	work.Clustering = &clustering{state: st, planner: planner, compactor: work.compactor}
 	copies := &Copies{state: st, work: work, cuts: &cuts{state: st, writer: writer}, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
 	st.observe(copies.cuts.pinFlushed) // before anybody can commit more
@@ -145,7 +144,7 @@ func (e *Engine) Start() {
 func (e *Engine) Metrics() (m Metrics) {
 	m.Version = uint64(e.views.Visible())
 	e.count.addTo(&m)
-	m.JumpedBytes = int64(e.Work.Clustering.jumped.Load())
+	m.JumpedBytes = int64(e.Work.compactor.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = e.Work.disk.left.Load(), e.Work.disk.reserve.Load()
 	m.WorkRefused, m.WorkWaiting = e.cfg.Jobs.Failing()
 	m.ReleaseFailures = e.files.Failures.Load()

@@ -8,7 +8,7 @@ import (
 // Work is a finished piece of background work.
 type Work struct {
 	WorkInfo
-	Kind    string // "flush", "compaction", "collection", "clustering" or "spill"
+	Kind    string // "flush", "compaction", "collection" or "spill"
 	Dropped uint64 // entries that were not written again
 }
 
@@ -40,7 +40,7 @@ type DiskSpace struct {
 
 // counters are what the engine counts since Open. A piece of work counts when it has succeeded.
 type counters struct {
-	flushes, compactions, collections, clusterings, spills counted
+	flushes, compactions, collections, spills counted
 
 	journalBytes    atomic.Int64
 	stalls, stalled atomic.Int64 // how often, and for how many nanoseconds, writers were throttled
@@ -53,7 +53,7 @@ type counted struct{ times, bytes atomic.Int64 }
 // add counts a piece of work that wrote so many bytes.
 func (c *counters) add(kind string, bytes int64) {
 	of := map[string]*counted{
-		"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "clustering": &c.clusterings, "spill": &c.spills,
+		"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "spill": &c.spills,
 	}[kind]
 	of.times.Add(1)
 	of.bytes.Add(bytes)

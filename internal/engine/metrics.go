@@ -32,8 +32,6 @@ type Metrics struct {
 	CompactedBytes  int64
 	Collections     int64
 	CollectedBytes  int64
-	Clusterings     int64
-	ClusteredBytes  int64
 	JumpedBytes     int64
 	Remaps          int
 	RemapBytes      int64
@@ -77,7 +75,6 @@ func (c *counters) addTo(m *Metrics) {
 	m.Flushes, m.FlushedBytes = c.flushes.load()
 	m.Compactions, m.CompactedBytes = c.compactions.load()
 	m.Collections, m.CollectedBytes = c.collections.load()
-	m.Clusterings, m.ClusteredBytes = c.clusterings.load()
 	m.Spills, m.SpilledBytes = c.spills.load()
 	m.Refused = c.refused.Load()
 	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -42,7 +41,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 		return e, rec, e.follow()
 	}
 	layout := log.Layout()
-	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
+	first := &view.View{Layout: layout}
 	defer func() {
 		if err != nil {
 			first.Close()
@@ -80,7 +79,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	e.makeTasks()
 	e.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
-		next.Layout, next.Unclustered = layout, first.Unclustered
+		next.Layout = layout
 		e.budget.measure(next)
 	})
 	view.WeighAllDropped(first.Runs, layout)

@@ -114,7 +114,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		_, err := p.store.engine.Work.compactor.rewritePointers(context.Background())
 		return outcome(err)
 	case "scatter":
-		p.store.engine.Work.Clustering.AddJumped(uint64(c.Int(t, "bytes", 0)))
+		p.store.engine.Work.AddJumped(uint64(c.Int(t, "bytes", 0)))
 	case "pin":
 		pin, err := p.store.engine.Views.Acquire(entry.Version(c.Int(t, "at", 0)))
 		if err != nil {

@@ -23,7 +23,7 @@ func TestDurableEndOfAGrowingSegment(t *testing.T) {
 	for i, sync := range []bool{true, false, true, false} {
 		s.must(s.commit(sync, set(fmt.Sprint("journal", i), []byte("x"))))
 		runs := s.engine.views.Current().Layout.Runs()
-		if err := s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil); err != nil {
+		if err := s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}); err != nil {
 			t.Fatalf("merge %d: %v", i, err)
 		}
 	}

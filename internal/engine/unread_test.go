@@ -128,7 +128,7 @@ func TestCoveredRunsOfTargetsAreRead(t *testing.T) {
 		t.Fatalf("collected: %v, %v", did, err)
 	}
 	runs := s.engine.views.Current().Layout.Runs()
-	s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
+	s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}))
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	s.must(s.engine.Work.Compact(context.Background()))
@@ -155,7 +155,7 @@ func twoCollectableRuns(s *store) {
 		}
 		s.flush()
 		runs := s.engine.views.Current().Layout.Runs()
-		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
+		s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}))
 		if n := len(s.engine.views.Current().Layout.Runs()); n != at+1 {
 			s.t.Fatalf("%d runs", n)
 		}

@@ -10,11 +10,10 @@ type Worker struct {
 	expiry  *expiry
 	writer  *writer
 
-	searcher   *searcher
-	flusher    *flusher
-	compactor  *compactor
-	collector  *collector
-	Clustering *clustering
+	searcher  *searcher
+	flusher   *flusher
+	compactor *compactor
+	collector *collector
 }
 
 // idle runs once writers have been silent for a while. It compacts what is in memory and in
@@ -37,7 +36,6 @@ func (w *Worker) idle(ctx context.Context) error {
 		if again, err = w.collector.collectPlanned(ctx, atIdle); err != nil {
 			return err
 		}
-		again = again || w.Clustering.run(ctx)
 	}
 	return nil
 }

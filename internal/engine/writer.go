@@ -208,7 +208,7 @@ func (w *writer) sealIdle() error {
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
-	if small && hidden+w.views.DroppedFrom(active) < policy.IdleSealHiddenBytes {
+	if small && hidden+w.views.DroppedFrom(active) < policy.IdleHiddenBytes {
 		return nil
 	}
 	return w.sealAny()

@@ -2,6 +2,7 @@ package view
 
 import (
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // joined is how far from each other two records may lie for one request to the disk to
@@ -53,6 +54,20 @@ func (r *Reads) Start() (asked int64) {
 		r.in = nil
 	}
 	return r.asked
+}
+
+// jumpBytes is how much of a value's length counts as jumped bytes, at most. A read from
+// another place costs about as much as 4 KiB more from the same place. So jumps to
+// large values matter little, and are no reason to rewrite them.
+const jumpBytes = 4 << 10
+
+// Jump returns the jumped bytes of an iterator whose next value, that of e, does not lie near the
+// last one. It is 0 unless the journal left it: all other segments are in the order of keys.
+func (p *Pin) Jump(e *entry.Entry) uint64 {
+	if f := p.view.Segments.Find(e.Handle.Segment); f == nil || f.Moved != nil || f.Header().Kind != filename.Journal {
+		return 0
+	}
+	return min(e.Handle.Length, jumpBytes)
 }
 
 // ReadOn asks the disk for n bytes of the segment that has e's separated value. They begin

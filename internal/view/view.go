@@ -15,7 +15,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/emptied"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -24,13 +23,12 @@ import (
 // newest memtable grows, but only by versions newer than those that readers of
 // today see.)
 type View struct {
-	ID          uint64 // counts the installed Views
-	Tables      []*Table
-	Runs        []*Run   // those of Layout
-	Segments    Segments // those of Layout, and of the tables' journal
-	Layout      *layout.Layout
-	Unclustered policy.Unclustered
-	Known       emptied.Known // ranges that seeks skip
+	ID       uint64 // counts the installed Views
+	Tables   []*Table
+	Runs     []*Run   // those of Layout
+	Segments Segments // those of Layout, and of the tables' journal
+	Layout   *layout.Layout
+	Known    emptied.Known // ranges that seeks skip
 }
 
 // Active is the memtable that takes writes.
@@ -39,11 +37,10 @@ func (v *View) Active() *Table { return v.Tables[0] }
 // Clone returns a copy whose slices may be changed freely.
 func (v *View) Clone() *View {
 	next := &View{
-		Tables:      slices.Clone(v.Tables),
-		Runs:        slices.Clone(v.Runs),
-		Segments:    v.Segments,
-		Layout:      v.Layout,
-		Unclustered: v.Unclustered,
+		Tables:   slices.Clone(v.Tables),
+		Runs:     slices.Clone(v.Runs),
+		Segments: v.Segments,
+		Layout:   v.Layout,
 	}
 	next.Known.Inherit(&v.Known)
 	return next

@@ -378,7 +378,6 @@ func (f *Follower) install(next *view.View) {
 		t.held = true
 		next.Tables = append(next.Tables, t.Table)
 	}
-	next.Unclustered = policy.FindUnclustered(next.Layout, policy.State{}, f.c.Policy)
 	f.c.Views.Floors.Follow(next.Layout)
 	// The View before its version: a reader that asks for the version must find the View that has
 	// it.

@@ -51,9 +51,9 @@ func (v *survey) wanted(g *segment, freed uint64) bool {
 // batch returns how many live bytes one collection moves at most. While it runs, the store
 // takes that number of bytes more.
 func (v *survey) batch() uint64 {
-	share := v.needed() / batchFraction
-	if v.state.atRest() {
-		share *= idleBatchFactor // fewer remaps, so fewer compactions to heal them
+	share := v.needed() / segmentFraction
+	if !v.state.atRest() { // at rest fewer remaps are better, as fewer compactions heal them
+		share /= busyBatchFraction
 	}
-	return min(max(share, batchLeastBytes), v.options.SegmentBytes)
+	return min(max(share, segmentLeastBytes), v.options.SegmentBytes)
 }

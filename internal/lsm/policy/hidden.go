@@ -31,7 +31,7 @@ func (v *survey) stale() bool {
 // compaction reads at most mostHiddenFactor bytes for each one that it finds.
 func (v *survey) mostHidden() uint64 {
 	budget := v.budget()
-	least := max(budget/upperHiddenFraction, upperHiddenBytes)
+	least := max(budget/upperHiddenFraction, hiddenLeastBytes)
 	return max(least, min(v.runs, max(budget/mostHiddenFraction, v.runs/mostHiddenFactor)))
 }
 
@@ -46,14 +46,14 @@ func (v *survey) staleUnknown(unknown []*layout.Run, base *layout.Run) bool {
 		}
 	}
 	hidden := v.hides(unknown, base, min(100, overwrittenFactor*100*dead/max(records, 1)))
-	return hidden >= max(base.SeparatedBytes/100*unknownHiddenPercent, unknownHiddenBytes, unknownGainFactor*v.runs)
+	return hidden >= max(base.SeparatedBytes/100*unknownHiddenPercent, hiddenLeastBytes, unknownGainFactor*v.runs)
 }
 
 // mayHide reports whether upper runs at worst hide more than an idle store should keep.
 func (v *survey) mayHide() bool {
 	runs := v.layout.Runs()
 	oldest := runs[len(runs)-1]
-	return v.hidden+v.hiddenAtWorst() >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHiddenPercent, idleHiddenBytes)
+	return v.hidden+v.hiddenAtWorst() >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHiddenPercent, IdleHiddenBytes)
 }
 
 // hiddenAtWorst returns how many bytes the unknown runs hide if each of their entries replaces

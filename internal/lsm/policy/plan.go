@@ -27,8 +27,6 @@ type Options struct {
 	MovedRecords uint64
 	// Retention is what the default keyspace retains; the layout says what others do.
 	Retention
-	// NoClustering leaves values in the order of their arrival, even if scans jump.
-	NoClustering bool
 }
 
 func (o Options) withDefaults() Options {

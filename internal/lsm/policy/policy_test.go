@@ -149,7 +149,6 @@ func TestScripts(t *testing.T) {
 //	 each KB; moved=n puts what is live in it into segment n
 //	decide: prints the plan; dropped=run:mb,... are bytes of runs that are of dropped keyspaces
 //	measure: prints Measure; hidden=(run, mb) are older values that a run hides, values= and older= are State.Memtables
-//	unclustered: prints FindUnclustered
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
@@ -168,7 +167,6 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		}
 		st.Hidden[layout.RunID(id)] = mb << 20
 	}
-	o.NoClustering = c.Has("noclustering")
 	st.JumpedBytes = uint64(c.Int(t, "jumped", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
@@ -211,9 +209,6 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		m := Measure(s.layout, st, o)
 		return fmt.Sprintf("%d MB live, %d MB excess, budget %d MB, reducible %v\ncollection pace %.2f, throttle %.2f\n",
 			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, CollectionPace(m.Fill(0)), Throttle(m.Fill(0)))
-	case "unclustered":
-		u := FindUnclustered(s.layout, st, o)
-		return fmt.Sprintf("unclustered %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
 	case "decide":
 		return Decide(s.layout, st, o).text(s.layout)
 	case "load":

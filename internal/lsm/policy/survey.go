@@ -17,6 +17,7 @@ type survey struct {
 	options Options
 
 	victims   []segment // that could be collected, the best first
+	unsorted  []segment // that the journal left: values in the order of their arrival; the oldest first
 	live      uint64    // bytes of segments' files that hold live values
 	garbage   uint64    // the rest of them
 	died      uint64    // of that, in segments of which something was live once
@@ -59,6 +60,9 @@ func newSurvey(l *layout.Layout, s State, o Options) *survey {
 		g.score = float64(g.garbage) / float64(g.live+1) * float64(l.NextFile()-m.Num)
 		if v.collectable(m, g) {
 			v.victims = append(v.victims, g)
+		}
+		if m.Kind == filename.Journal && g.records > 0 && !slices.Contains(s.Damaged, m.Num) {
+			v.unsorted = append(v.unsorted, g)
 		}
 	}
 	for _, r := range l.Runs() {
@@ -116,9 +120,9 @@ func (v *survey) budget() uint64 {
 }
 
 // idleGarbage returns the bytes of garbage that count in an idle store. The first
-// idleUncountedBytes that are hidden don't, as no idle compaction looks for them.
+// IdleHiddenBytes that are hidden don't, as no idle compaction looks for them.
 func (v *survey) idleGarbage() uint64 {
-	return v.garbage + v.hidden - min(v.hidden, idleUncountedBytes)
+	return v.garbage + v.hidden - min(v.hidden, IdleHiddenBytes)
 }
 
 // idleBound returns how much idleGarbage may stay.

@@ -29,7 +29,7 @@ const (
 const (
 	idleUpperFraction   = 10        // compact all runs if the upper ones weigh 1/10 of the base,
 	idleSmallFraction   = 64        // or 1/64 of it
-	idleSmallBytes      = 256 << 20 // in a store whose runs are at most 256 MB together,
+	idleSmallBytes      = 256 << 20 // if what is compacted is at most 256 MB together; then also to be rid of remaps,
 	idleTinyBytes       = 16 << 20  // and always in one of at most 16 MB
 	idleRowRuns         = 3         // else compact the newest upper runs alone, if there are 3 of them,
 	idleNeighbourFactor = 4         // none more than 4x as heavy as all newer ones together
@@ -40,15 +40,14 @@ const (
 // rewrite the base more often.
 const (
 	upperHiddenFraction  = 10       // compact when upper runs hide 1/10 of the garbage budget,
-	upperHiddenBytes     = 1 << 20  // at least 1 MB, and no less than the compaction reads;
+	hiddenLeastBytes     = 1 << 20  // at least 1 MB, and no less than the compaction reads;
 	mostHiddenFraction   = 3        // but in any case when they hide 1/3 of it,
 	mostHiddenFactor     = 12       // unless the compaction reads 12x as much as it would find
-	unknownHiddenPercent = 10       // or, by an estimate from deletes and dead records, 10 % of the base's values,
-	unknownHiddenBytes   = 1 << 20  // at least 1 MB,
+	unknownHiddenPercent = 10       // or, by an estimate from deletes and dead records, 10 % of the base's values, at least 1 MB,
 	unknownGainFactor    = 2        // and 2x what the compaction reads
 	overwrittenFactor    = 4        // in that estimate, sets overwrite 4x as often as segments' dead records say
 	idleHiddenPercent    = 5        // at idle, compact when upper runs may hide 5 % of the oldest run and its values,
-	idleHiddenBytes      = 16 << 20 // at least 16 MB
+	IdleHiddenBytes      = 16 << 20 // at least 16 MB: less is not looked for, and a memtable that hides as much is sealed
 )
 
 // Dropped keyspaces: a run with much of them is rewritten alone. Smaller numbers
@@ -84,20 +83,16 @@ const (
 // more live bytes moved; larger batches mean fewer edits and more space while
 // they run.
 const (
-	batchFraction       = 32        // one collection moves 1/32 of what is live,
-	batchLeastBytes     = 8 << 20   // at least 8 MB,
-	idleBatchFactor     = 2         // and 2x as much at idle
-	readyPercent        = 80        // garbage in a segment that is collected in any case
-	idleReadyPercent    = 50        // at idle
-	victimLeastPercent  = 5         // a segment with less garbage is never collected
-	idleGarbagePercent  = 20        // an idle store keeps garbage of up to 20 % of what is live,
-	idleGarbageBytes    = 8 << 20   // and 8 MB more,
-	reclaimGarbageBytes = 64 << 10  // or 64 KB more, if space is asked for
-	idleUncountedBytes  = 16 << 20  // hidden garbage that doesn't count against these; no idle compaction would find it
-	maxRemaps           = 16        // relocated segments at most; each costs memory, and reads one step more
-	idleHealBytes       = 256 << 20 // at idle, runs of at most 256 MB are compacted to be rid of remaps,
-	idleHealFactor      = 2         // or of at most 2x what collections have moved
-	recordOverheadBytes = 64        // a record of a journal segment has at most 64 bytes beside its value; more is of other records
+	busyBatchFraction   = 2        // a collection writes one segment, while clients write half of one: see segmentFraction
+	readyPercent        = 80       // garbage in a segment that is collected in any case
+	idleReadyPercent    = 50       // at idle
+	victimLeastPercent  = 5        // a segment with less garbage is never collected
+	idleGarbagePercent  = 20       // an idle store keeps garbage of up to 20 % of what is live,
+	idleGarbageBytes    = 8 << 20  // and 8 MB more,
+	reclaimGarbageBytes = 64 << 10 // or 64 KB more, if space is asked for
+	maxRemaps           = 16       // relocated segments at most; each costs memory, and reads one step more
+	idleHealFactor      = 2        // at idle, runs of at most 2x what collections have moved are compacted to be rid of remaps
+	recordOverheadBytes = 64       // a record of a journal segment has at most 64 bytes beside its value; more is of other records
 )
 
 // Segments: small ones are collected cheaply, large ones need fewer files.
@@ -108,13 +103,11 @@ const (
 	keepLeastBytes    = 4 << 20 // a smaller journal segment is never kept as a value segment
 )
 
-// Clustering rewrites values in key order. Smaller numbers make scans fast
-// sooner and write more.
+// Clustering rewrites values in key order. A larger factor makes scans fast sooner and writes more,
+// larger pieces take more disk space meanwhile.
 const (
-	clusterFactor       = 4       // rewrite at most 4x the bytes that scans have jumped to
-	clusterBytes        = 2 << 30 // move 2 GB of values at a time, or as much as the runs that are rewritten with them
-	unclusteredFraction = 2       // value segments below 1/2 of SegmentBytes are small,
-	unclusteredCount    = 8       // and 8 small ones count as unclustered
+	clusterFactor = 4       // rewrite at most 4x the bytes that scans have jumped to
+	clusterBytes  = 2 << 30 // move 2 GB of values at a time, or as much as the runs that are rewritten with them
 )
 
 // Expiry: what has expired stays in its run until a compaction passes. A shorter
@@ -187,11 +180,10 @@ const (
 	CollectionLeastWait = time.Millisecond // shorter waits are put together
 )
 
-// The memtable of a store at rest is sealed if that frees much, or if it is large.
+// The memtable of a store at rest is sealed if that frees much (IdleHiddenBytes), or if it is large.
 const (
-	IdleSealHiddenBytes = 16 << 20 // it may hide 16 MB of garbage,
-	IdleSealFraction    = 16       // or is filled to 1/16
-	ReplayedSegments    = 4        // Open leaves at most 4 journal segments in memory, or seals them
+	IdleSealFraction = 16 // it is filled to 1/16
+	ReplayedSegments = 4  // Open leaves at most 4 journal segments in memory, or seals them
 )
 
 // Expiry.

@@ -198,7 +198,7 @@ func (s *session) scanned(jumping bool) {
 	if s.db == nil {
 		return
 	}
-	before := s.db.Metrics().Tree.Clusterings
+	before := s.db.Metrics().Tree.Compactions
 	_ = s.db.View(func(txn *brock.Txn) error { // other tests check what it finds
 		for i := range 8 {
 			for item, err := range txn.Items(brock.IteratorOptions{Reverse: i%2 == 1}) {
@@ -218,7 +218,7 @@ func (s *session) scanned(jumping bool) {
 		if !jumping || s.hurt != nil && s.hurt() {
 			return
 		}
-		if s.db.Metrics().Tree.Clusterings > before {
+		if s.db.Metrics().Tree.Compactions > before {
 			s.clusterings++
 			return
 		}
@@ -585,11 +585,11 @@ var scripts = []script{
 		s.compact()
 		s.close()
 	}},
-	{name: "clustered values", clusters: true, options: brock.Options{Tuning: small, Maintenance: brock.Maintenance{IdleAfter: time.Millisecond}}, run: func(s *session) {
+	{name: "clustered values", big: true, clusters: true, options: brock.Options{Tuning: small, Maintenance: brock.Maintenance{IdleAfter: time.Millisecond}}, run: func(s *session) {
 		s.open()
-		for i := range 9 {
-			s.commit(buffered, put(key(i), text(key(i), 1, 2000)), put(key(18-i), text(key(18-i), 1, 2000)))
-			s.flush() // makes a segment each time
+		for i := range 3 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 2_200_000)), put(key(18-i), text(key(18-i), 1, 2_200_000)))
+			s.flush() // makes a segment each time, which is large enough to be kept
 		}
 		s.commit(synced, del(key(3)), put(key(4), text(key(4), 2, 1000)))
 		s.scanned(true)

@@ -81,7 +81,7 @@ func Screen(last, now *brock.Metrics, took time.Duration) string {
 	line("syncs", "%s; %s", rate(now.SyncLatency.Count, last.SyncLatency.Count, "syncs"), latency(&last.SyncLatency, &now.SyncLatency))
 	line("conflicts", "%s, %s", rate(now.Conflicts, last.Conflicts, "conflicts"), rate(now.Retries, last.Retries, "retries"))
 	line("written", "journal %s, flushes %s, compactions %s, collections %s", bytes(n.JournalBytes, l.JournalBytes), bytes(n.FlushedBytes, l.FlushedBytes),
-		bytes(n.CompactedBytes, l.CompactedBytes), bytes(n.CollectedBytes+n.ClusteredBytes, l.CollectedBytes+l.ClusteredBytes))
+		bytes(n.CompactedBytes, l.CompactedBytes), bytes(n.CollectedBytes, l.CollectedBytes))
 	line("stalls", "%s, %.0f %% of the time; %s commits refused", human.Count(max(n.Stalls-l.Stalls, 0)),
 		100*float64(max(n.StallTime-l.StallTime, 0))/float64(max(took, 1)), human.Count(max(n.Refused-l.Refused, 0)))
 	s.tree(n)
