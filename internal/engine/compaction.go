@@ -59,8 +59,8 @@ func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
 		if plan.Compaction == nil {
 			return nil
 		}
-		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
 		err := c.carryOut(ctx, plan.Compaction)
+		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
 		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
 			c.leaveDamaged(plan.Compaction.Runs[0])
 			continue

@@ -104,16 +104,20 @@ func (s *clusterStore) scanIn(txn *brock.Txn, time int, reverse bool) int64 {
 	return s.Metrics().Tree.JumpedBytes - before
 }
 
-// clustered waits until all values that scans jumped to were collected, for which all jumped bytes
+// clustered waits until all values that scans jumped to were clustered, for which all jumped bytes
 // are taken off, and returns how many bytes that wrote.
 func (s *clusterStore) clustered() (written int64) {
 	s.t.Helper()
-	for more := true; more; more = s.Metrics().Tree.JumpedBytes > 0 {
-		w := deadline.Receive(s.t, "a clustering", s.done)
-		must(s.t, w.Err)
-		written += w.BytesOut
+	deadline.Wait(s.t, "clusterings", func() bool { return s.Metrics().Tree.JumpedBytes == 0 })
+	for { // what a clustering has cost is taken off after its event
+		select {
+		case w := <-s.done:
+			must(s.t, w.Err)
+			written += w.BytesOut
+		default:
+			return written
+		}
 	}
-	return written
 }
 
 // Scans that jump make the store cluster the values, once. Later scans don't jump, and
