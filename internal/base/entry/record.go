@@ -196,7 +196,7 @@ func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 func RawSize(rec []byte) (size, head int) {
 	if isShort(rec) {
 		head, key, value := shortHead(rec)
-		size = withZeros(rec, head+key+value)
+		size = endWithZeros(rec, head+key+value)
 		return size, size
 	}
 	return rawOwn(rec)
@@ -286,8 +286,8 @@ func DecodeHead(src []byte, size int) (r Record, err error) {
 	return r, err
 }
 
-// decodeFrom sets r, which must be zero, to the record with its own checksum at the start of src. The
-// record must not be longer than room. With bare, src has no piece table and no value if the
+// decodeFrom sets r, which must be zero, to the record with its own checksum at the start of src.
+// The record must not be longer than room. With bare, src has no piece table and no value if the
 // value has pieces.
 func (r *Record) decodeFrom(src []byte, room uint64, bare bool) error {
 	pos, klen, err := r.decodeHeader(src)
