@@ -176,6 +176,7 @@ func (old *file) sameAs(f *file) bool {
 
 // putFile verifies a file whose hash is known and puts it into an object of its own.
 func (b *run) putFile(ctx context.Context, f *file) (err error) {
+	// It was made by String, so it has a kind and number.
 	name, _ := filename.Parse(f.Name)
 	// Before Put: a damaged file must not become part of a backup. steady makes sure that Put reads
 	// the same bytes.
@@ -239,6 +240,8 @@ func (b *run) storeAgain(ctx context.Context, f *file) error {
 	if err := b.source.setHash(ctx, f); err != nil {
 		return err
 	}
+	// The hash was taken from the newest backup without a read. The file now shows that it was
+	// another one.
 	if f.SHA256 != sha {
 		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
 	}

@@ -164,6 +164,8 @@ func (p *prune) dropIndex(x *index) {
 // estimate counts the objects of the removed backups that no other backup needs.
 func (p *prune) estimate(ctx context.Context) error {
 	return p.s.List(ctx, objects, func(o Object) error {
+		// Objects of unfinished backups are not counted: nobody knows yet whether an index will
+		// name them.
 		if p.freed[o.Name] && !p.named[o.Name] {
 			p.done.Waiting++
 			p.done.WaitingBytes += o.Size

@@ -132,6 +132,7 @@ func (v *verify) collectObjects(ctx context.Context) error {
 		v.found.Backups++
 		for i := range x.Files {
 			f := &x.Files[i]
+			// Most objects belong to many backups, and each is read once.
 			if v.users[f.Object] == nil {
 				v.files = append(v.files, f)
 			}

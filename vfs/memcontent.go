@@ -89,6 +89,7 @@ func (c *content) readAt(p []byte, off int64) int {
 
 // apply makes a change.
 func (c *content) apply(ch *change) {
+	// A write never shortens a file.
 	if ch.resize {
 		c.setSize(ch.size)
 		return

@@ -53,6 +53,7 @@ func openOSDir(name string) (*osDir, error) {
 	} else if !i.IsDir() {
 		return nil, pathError("open", name, errors.New("not a directory"))
 	}
+	// An os.Root refuses names that lead out of the directory, also by symbolic links.
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err

@@ -183,6 +183,7 @@ func NewLarge(head []byte, e *crypt.Encrypter, offset int64, attempt uint32) *La
 	value := ValueSize(head)
 	l := &Large{head: make([]byte, encryptedHead(len(head), value)), at: len(head), offset: offset, encrypt: e}
 	putClear(l.head, Clear{Size: int64(encryptedSize(len(head), value)), Head: len(l.head), Attempt: attempt})
+	// As in Encrypt: without the checksums, which are of plaintext.
 	copy(l.head[clearSize:], head[:8])
 	copy(l.head[16:], head[16:])
 	l.pieces = offset + int64(len(l.head))

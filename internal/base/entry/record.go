@@ -157,6 +157,7 @@ func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 	if len(e.Value) >= PieceSize {
 		word |= flagPieces
 	} else {
+		// Plain, without the mask of a place: Place adds that when the offset is known.
 		binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
 	}
 	binary.LittleEndian.PutUint64(h[16:], word)
@@ -375,6 +376,7 @@ func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bo
 		return value, false
 	}
 	rec = rec[HeaderSize:]
+	// The record may have changed on the disk since: lengths are compared before they are used.
 	if len(key) >= longKey || length >= PieceSize || length > uint64(len(rec)) || uint64(len(key)) > uint64(len(rec))-length || !bytes.Equal(rec[:len(key)], key) {
 		return value, false
 	}

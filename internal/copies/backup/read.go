@@ -162,6 +162,7 @@ func (d *reader) checkFollows(h *header) error {
 	switch last := d.info; {
 	case last == nil:
 		return nil
+
 	case h.uuid != last.UUID:
 		return foreign("the next backup is of another store")
 	case h.follows == (Digest{}):
@@ -325,6 +326,7 @@ func (d *reader) decodeLayout() (err error) {
 		if !d.unlocked {
 			return errStream("no layout")
 		}
+		// Without keys the files are checked by their checksums alone.
 		if d.dec == nil {
 			return nil
 		}
@@ -337,6 +339,7 @@ func (d *reader) decodeLayout() (err error) {
 		return err
 	}
 	if err == nil {
+		// Apply checks that the layout is one that a store can have.
 		d.layout, err = layout.New().Apply(edit)
 	}
 	if err != nil {

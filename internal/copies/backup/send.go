@@ -49,6 +49,7 @@ func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
 
 // sendFiles sends all files of the plan, and then closes out.
 func (s *sender) sendFiles() error {
+	// The writer reads until then, and learns the error afterwards.
 	defer close(s.out)
 	defer s.verify.Close()
 	for _, f := range s.files {
@@ -122,6 +123,7 @@ func (s *sender) sendUpTo(to int64) error {
 func (s *sender) takePiece() (*piece, error) {
 	select {
 	case p := <-s.free:
+		// If both are ready, select chooses any: nothing is read after the end of ctx.
 		return p, errs.Ended(s.ctx)
 	case <-s.ctx.Done():
 		return nil, errs.Ended(s.ctx)

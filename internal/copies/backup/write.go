@@ -40,6 +40,7 @@ func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*
 	if err := from.planFiles(o.Since); err != nil {
 		return nil, err
 	}
+	// The plan comes first: damage of a header or footer is found before a byte was sent.
 	to, err := newWriter(ctx, w, s, &o)
 	if err != nil {
 		return nil, err
@@ -159,6 +160,7 @@ func (w *writer) writeHeader() error {
 func (w *writer) writePieces(kind recordKind, p []byte) (err error) {
 	most, secret := pieceBytes, w.enc != nil && kind == layoutRecord
 	if secret {
+		// The tag is part of the payload, which is bounded.
 		most -= crypt.TagSize
 	}
 	for part := range slices.Chunk(p, most) {
@@ -261,6 +263,7 @@ func (w *writer) writeBytes(p []byte) error {
 	}
 	n, err := w.w.Write(p)
 	if err == nil && n < len(p) {
+		// Some writers report no error. The stream would go on behind a gap.
 		err = io.ErrShortWrite
 	}
 	w.off += int64(n)

@@ -97,6 +97,7 @@ func Write(ctx context.Context, s Fileset, t Target) error {
 		return err
 	}
 	w.to.FS = claim.FS
+	// Removes everything if a file could not be made.
 	return claim.Close(w.writeFiles(ctx))
 }
 

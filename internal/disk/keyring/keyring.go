@@ -376,6 +376,7 @@ func (k *Keyring) Clean() error {
 	if err != nil {
 		return err
 	}
+	// k.Content, not now: writeFile may have replaced it.
 	if err := k.Content().removeOlder(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("remove old keyrings: %w", err)
 	}

@@ -129,6 +129,7 @@ func newStaticKey(key []byte) *staticKey { return &staticKey{func() []byte { ret
 // StaticKey returns a provider of one master key of 32 bytes, which it copies. With another length
 // its methods return errs.ErrInvalid.
 func StaticKey(key []byte) Provider {
+	// The caller may overwrite its own copy.
 	return newStaticKey(append([]byte(nil), key...))
 }
 
