@@ -162,7 +162,6 @@ func (d *reader) checkFollows(h *header) error {
 	switch last := d.info; {
 	case last == nil:
 		return nil
-
 	case h.uuid != last.UUID:
 		return foreign("the next backup is of another store")
 	case h.follows == (Digest{}):
