@@ -104,7 +104,7 @@ func (b *run) backUp(ctx context.Context) error {
 			b.before[last.Files[i].Name] = &last.Files[i]
 		}
 	}
-	if err := b.measure(); err != nil {
+	if err := b.listFiles(); err != nil {
 		return err
 	}
 	for i := range b.index.Files {
@@ -114,13 +114,13 @@ func (b *run) backUp(ctx context.Context) error {
 		}
 		// The hashes of a file that is done would only take memory.
 		b.source.steady.Forget(b.source.filePath(f.Name))
-		b.progress(f.Size)
+		b.reportProgress(f.Size)
 	}
 	return b.writeIndex(ctx)
 }
 
-// measure lists the files of the backup.
-func (b *run) measure() error {
+// listFiles lists the files of the backup.
+func (b *run) listFiles() error {
 	for _, name := range b.source.copy.Files() {
 		info, err := b.source.fs.Stat(b.source.filePath(name.String()))
 		if err != nil {
@@ -137,8 +137,8 @@ func (b *run) measure() error {
 	return nil
 }
 
-// progress reports n more bytes.
-func (b *run) progress(n int64) {
+// reportProgress reports n more bytes.
+func (b *run) reportProgress(n int64) {
 	b.stored += n
 	if b.o.Progress != nil {
 		b.o.Progress(b.stored, b.total)
@@ -147,15 +147,15 @@ func (b *run) progress(n int64) {
 
 // storeFile stores a file, unless the repository has it.
 func (b *run) storeFile(ctx context.Context, f *file) error {
-	if err := b.source.ends(f); err != nil {
+	if err := b.source.setEnds(f); err != nil {
 		return err
 	}
-	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.hasFile(old) {
+	if old := b.before[f.Name]; old != nil && old.sameAs(f) && b.stock.hasFile(old) {
 		f.SHA256, f.Object = old.SHA256, old.Object
 		// The newest backup has the same file, and its object may be named.
 		return nil
 	}
-	if err := b.source.hash(ctx, f); err != nil {
+	if err := b.source.setHash(ctx, f); err != nil {
 		return err
 	}
 	b.done.ReadBytes += f.Size
@@ -165,17 +165,18 @@ func (b *run) storeFile(ctx context.Context, f *file) error {
 			return nil
 		}
 	}
-	return b.store(ctx, f)
+	return b.putFile(ctx, f)
 }
 
-// is reports whether f is the same file as old, which is of the newest backup: then f need not
+// sameAs reports whether f is the same file as old, which is of the newest backup: then f need not
 // be read.
-func (old *file) is(f *file) bool {
+func (old *file) sameAs(f *file) bool {
 	return f.Modified != 0 && f.Modified == old.Modified && f.Ends != "" && f.Ends == old.Ends && f.Size == old.Size
 }
 
-// store verifies a file whose hash is known and puts it into an object of its own.
-func (b *run) store(ctx context.Context, f *file) (err error) {
+// putFile verifies a file whose hash is known and puts it into an object of its own.
+func (b *run) putFile(ctx context.Context, f *file) (err error) {
+	// It was made by String, so it has a kind and number.
 	name, _ := filename.Parse(f.Name)
 	// Before Put: a damaged file must not become part of a backup. steady makes sure that Put reads
 	// the same bytes.
@@ -201,8 +202,8 @@ func (b *run) store(ctx context.Context, f *file) (err error) {
 // onlyReader hides the other methods of a file.
 type onlyReader struct{ io.Reader }
 
-// writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked, it
-// writes the index, which makes the backup.
+// writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked,
+// it writes the index, which makes the backup.
 func (b *run) writeIndex(ctx context.Context) error {
 	for range settleRounds {
 		// The time of the look, not of its end: a mark may come right after it.
@@ -219,7 +220,7 @@ func (b *run) writeIndex(ctx context.Context) error {
 				continue
 			}
 			whole = false
-			if err := b.again(ctx, f); err != nil {
+			if err := b.storeAgain(ctx, f); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 		}
@@ -232,18 +233,20 @@ func (b *run) writeIndex(ctx context.Context) error {
 	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
 }
 
-// again stores a file whose object was deleted, or may be.
-func (b *run) again(ctx context.Context, f *file) error {
+// storeAgain stores a file whose object was deleted, or may be.
+func (b *run) storeAgain(ctx context.Context, f *file) error {
 	defer b.source.steady.Forget(b.source.filePath(f.Name))
 	sha := f.SHA256
-	if err := b.source.hash(ctx, f); err != nil {
+	if err := b.source.setHash(ctx, f); err != nil {
 		return err
 	}
+	// The hash was taken from the newest backup without a read. The file now shows that it was
+	// another one.
 	if f.SHA256 != sha {
 		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
 	}
 	b.done.ReadBytes += f.Size
-	return b.store(ctx, f)
+	return b.putFile(ctx, f)
 }
 
 // publishIndex writes the index.

@@ -172,20 +172,20 @@ func hashOf(object string) string {
 	return m[1]
 }
 
-// chance returns random letters and digits, which make a name unique.
-func chance() string { return strings.ToLower(rand.Text()[:10]) }
+// randomSuffix returns random letters and digits, which make a name unique.
+func randomSuffix() string { return strings.ToLower(rand.Text()[:10]) }
 
 // newObject returns a new name for the object of a file with a hash. The name was never used
 // before: so an object that Prune is about to delete never has the name of one just put.
-func newObject(sha string) string { return objects + sha + "-" + chance() }
+func newObject(sha string) string { return objects + sha + "-" + randomSuffix() }
 
-// stamp returns a time as it stands in names: they sort as the times do. Its unit is enough, as
+// timeStamp returns a time as it stands in names: they sort as the times do. Its unit is enough, as
 // two backups of a store never have times within one millisecond.
-func stamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
+func timeStamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
 
 // newID returns the id of a new backup: store, time, chance.
 func newID(store string, t time.Time) string {
-	return store[:8] + "-" + stamp(t) + "-" + chance()
+	return store[:8] + "-" + timeStamp(t) + "-" + randomSuffix()
 }
 
 // backupID returns the id of the backup whose index has that name; ok is false if it is not the
@@ -195,8 +195,8 @@ func backupID(object string) (id string, ok bool) {
 	return id, ok && idName.MatchString(id)
 }
 
-// get reads a whole document.
-func get(ctx context.Context, s Store, name string) (p []byte, err error) {
+// readDocument reads a whole document.
+func readDocument(ctx context.Context, s Store, name string) (p []byte, err error) {
 	r, err := s.Get(ctx, name)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func readIndex(ctx context.Context, s Store, id string) (*index, error) {
 	if !idName.MatchString(id) {
 		return nil, fmt.Errorf("%w: %q", ErrNoBackup, id)
 	}
-	p, err := get(ctx, s, backups+id)
+	p, err := readDocument(ctx, s, backups+id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrNoBackup, id)
 	}

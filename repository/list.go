@@ -26,8 +26,8 @@ func List(ctx context.Context, s Store) ([]Info, error) {
 	return list, err
 }
 
-// ids lists the backups, in the order of their names.
-func ids(ctx context.Context, s Store) (list []string, err error) {
+// listIDs lists the backups, in the order of their names.
+func listIDs(ctx context.Context, s Store) (list []string, err error) {
 	err = s.List(ctx, backups, func(o Object) error {
 		if id, ok := backupID(o.Name); ok {
 			list = append(list, id)
@@ -41,7 +41,7 @@ func ids(ctx context.Context, s Store) (list []string, err error) {
 // readIndexes reads all indexes, oldest first. It goes on after a damaged one, and joins the
 // errors of these. An index that was deleted meanwhile is left out.
 func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
-	all, err := ids(ctx, s)
+	all, err := listIDs(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func findBackup(ctx context.Context, s Store, id string) (*index, error) {
 	if id != "" {
 		return readIndex(ctx, s, id)
 	}
-	all, err := ids(ctx, s)
+	all, err := listIDs(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func findBackup(ctx context.Context, s Store, id string) (*index, error) {
 
 // newestBackup returns the newest backup of a store that can be read; nil if there is none.
 func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
-	all, err := ids(ctx, s)
+	all, err := listIDs(ctx, s)
 	if err != nil {
 		return nil, err
 	}

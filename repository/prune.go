@@ -93,7 +93,7 @@ type prune struct {
 // choose reads all indexes and decides which stay.
 func (p *prune) choose(ctx context.Context, keep Keep) error {
 	byStore := map[string][]*index{}
-	all, err := ids(ctx, p.s)
+	all, err := listIDs(ctx, p.s)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 			list, gone = keep.choose(list)
 		}
 		for _, x := range list {
-			p.need(x)
+			p.keepObjects(x)
 			p.done.Kept++
 		}
 		for _, x := range gone {
@@ -145,8 +145,8 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 	return nil
 }
 
-// need notes that the objects of an index stay.
-func (p *prune) need(x *index) {
+// keepObjects notes that the objects of an index stay.
+func (p *prune) keepObjects(x *index) {
 	for i := range x.Files {
 		p.named[x.Files[i].Object] = true
 	}
@@ -164,6 +164,8 @@ func (p *prune) dropIndex(x *index) {
 // estimate counts the objects of the removed backups that no other backup needs.
 func (p *prune) estimate(ctx context.Context) error {
 	return p.s.List(ctx, objects, func(o Object) error {
+		// Objects of unfinished backups are not counted: nobody knows yet whether an index will
+		// name them.
 		if p.freed[o.Name] && !p.named[o.Name] {
 			p.done.Waiting++
 			p.done.WaitingBytes += o.Size
@@ -180,12 +182,12 @@ func (p *prune) pruneObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.clock(ctx); err != nil {
+	if err := p.setClock(ctx); err != nil {
 		return err
 	}
 	// Do this once the time is known. A mark that is old by then was seen by each Backup whose
 	// index is not there yet.
-	if err := p.newer(ctx); err != nil {
+	if err := p.readNewer(ctx); err != nil {
 		return err
 	}
 	if err := p.sumSizes(ctx); err != nil {
@@ -195,11 +197,11 @@ func (p *prune) pruneObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.mark(ctx, marked)
+	return p.markObjects(ctx, marked)
 }
 
-// clock sets the present time: that of an object that it has just put.
-func (p *prune) clock(ctx context.Context) error {
+// setClock sets the present time: that of an object that it has just put.
+func (p *prune) setClock(ctx context.Context) error {
 	name := newMark()
 	if err := putDocument(ctx, p.s, name, markMagic, &mark{}); err != nil {
 		return err
@@ -212,14 +214,14 @@ func (p *prune) clock(ctx context.Context) error {
 	return errors.Join(err, p.s.Delete(ctx, name))
 }
 
-// old reports whether an object was put at least age ago. Without times, none was.
-func (p *prune) old(o Object, age time.Duration) bool {
+// isOld reports whether an object was put at least age ago. Without times, none was.
+func (p *prune) isOld(o Object, age time.Duration) bool {
 	return p.o.NoBackups || !o.Time.IsZero() && p.now.Sub(o.Time) >= age
 }
 
-// newer reads the indexes that were made meanwhile.
-func (p *prune) newer(ctx context.Context) error {
-	all, err := ids(ctx, p.s)
+// readNewer reads the indexes that were made meanwhile.
+func (p *prune) readNewer(ctx context.Context) error {
+	all, err := listIDs(ctx, p.s)
 	if err != nil {
 		return err
 	}
@@ -234,7 +236,7 @@ func (p *prune) newer(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p.need(x)
+		p.keepObjects(x)
 		p.done.Kept++
 	}
 	return nil
@@ -263,7 +265,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 			return nil, err
 		}
 		// A Backup that looked before this mark may still name its objects.
-		if !p.old(o, grace) {
+		if !p.isOld(o, grace) {
 			for _, object := range m.Objects {
 				marked[object] = true
 			}
@@ -274,7 +276,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 			if p.named[object] {
 				continue
 			}
-			if err := p.delete(ctx, object); err != nil {
+			if err := p.deleteObject(ctx, object); err != nil {
 				return nil, err
 			}
 		}
@@ -283,11 +285,11 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 			return nil, err
 		}
 	}
-	return marked, p.parts(ctx)
+	return marked, p.deleteParts(ctx)
 }
 
-// delete deletes a file's object.
-func (p *prune) delete(ctx context.Context, object string) error {
+// deleteObject deletes a file's object.
+func (p *prune) deleteObject(ctx context.Context, object string) error {
 	size, there := p.sizes[object]
 	// A forged mark deletes nothing but objects of files.
 	if hashOf(object) == "" || !there {
@@ -302,11 +304,11 @@ func (p *prune) delete(ctx context.Context, object string) error {
 	return nil
 }
 
-// parts deletes what interrupted Puts have left, after resumeTime.
-func (p *prune) parts(ctx context.Context) error {
+// deleteParts deletes what interrupted Puts have left, after resumeTime.
+func (p *prune) deleteParts(ctx context.Context) error {
 	var names []string
 	err := p.s.List(ctx, "", func(o Object) error {
-		if strings.HasSuffix(o.Name, partSuffix) && p.old(o, resumeTime) {
+		if strings.HasSuffix(o.Name, partSuffix) && p.isOld(o, resumeTime) {
 			// Deleted after the list: some stores don't like changes while they list.
 			names = append(names, o.Name)
 		}
@@ -318,15 +320,15 @@ func (p *prune) parts(ctx context.Context) error {
 	return err
 }
 
-// mark puts a mark for the objects that are not needed and in no mark yet.
-func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
+// markObjects puts a mark for the objects that are not needed and in no mark yet.
+func (p *prune) markObjects(ctx context.Context, marked map[string]bool) error {
 	var m mark
 	err := p.s.List(ctx, objects, func(o Object) error {
 		switch {
 		case hashOf(o.Name) == "" || p.named[o.Name]:
 			return nil
 		// Perhaps of a Backup that is not finished.
-		case !marked[o.Name] && !p.freed[o.Name] && !p.old(o, resumeTime):
+		case !marked[o.Name] && !p.freed[o.Name] && !p.isOld(o, resumeTime):
 			return nil
 		case !marked[o.Name]:
 			m.Objects = append(m.Objects, o.Name)
@@ -343,7 +345,7 @@ func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
 		return putDocument(ctx, p.s, newMark(), markMagic, &m)
 	}
 	for _, object := range m.Objects {
-		if err := p.delete(ctx, object); err != nil {
+		if err := p.deleteObject(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -355,7 +357,7 @@ func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
 var markName = regexp.MustCompile(`^unused/[0-9a-z]{10}$`)
 
 // newMark returns a name for a mark that was never used.
-func newMark() string { return unused + chance() }
+func newMark() string { return unused + randomSuffix() }
 
 // listMarks lists the marks.
 func listMarks(ctx context.Context, s Store) (list []Object, err error) {
@@ -370,7 +372,7 @@ func listMarks(ctx context.Context, s Store) (list []Object, err error) {
 
 // readMark reads a mark. One that was deleted meanwhile is empty.
 func readMark(ctx context.Context, s Store, name string) (m mark, err error) {
-	p, err := get(ctx, s, name)
+	p, err := readDocument(ctx, s, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, nil
 	}

@@ -75,6 +75,7 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 		return err
 	}
 	r.fs = claim.FS
+	// Removes what was written, unless all of it is there.
 	return claim.Close(r.writeFiles(ctx))
 }
 

@@ -55,7 +55,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 		return nil, err
 	}
 	// A wrong Options.Scratch must not cost anybody's files.
-	if err := s.ours(); err != nil {
+	if err := s.checkScratch(); err != nil {
 		return nil, err
 	}
 	if s.lock, err = s.fs.Lock(s.lockPath(), false, ""); err != nil {
@@ -67,7 +67,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 		}
 	}()
 	// With the lock: no other Backup uses the directory, so the rest is of one that was killed.
-	if err := s.clear(); err != nil {
+	if err := s.removeCheckpoint(); err != nil {
 		return s, err
 	}
 	if err := db.Checkpoint(ctx, s.dir); err != nil {
@@ -83,10 +83,10 @@ func (s *source) lockPath() string {
 	return filepath.Join(s.scratch, filename.Of(filename.Lock, 0))
 }
 
-// ours returns an error if the scratch directory has anything that no Backup has left there: it
-// may be a store. Call it before anything in the directory is touched. A Backup makes the lock
-// first.
-func (s *source) ours() error {
+// checkScratch returns an error if the scratch directory has anything that no Backup has left
+// there: it may be a store. Call it before anything in the directory is touched. A Backup makes the
+// lock first.
+func (s *source) checkScratch() error {
 	names, err := s.fs.List(s.scratch)
 	locked := slices.Contains(names, filepath.Base(s.lockPath()))
 	for _, base := range names {
@@ -97,8 +97,9 @@ func (s *source) ours() error {
 	return err
 }
 
-// clear removes the checkpoint. If it has a file that is not of a store, clear returns an error.
-func (s *source) clear() error {
+// removeCheckpoint removes the checkpoint. If it has a file that is not of a store, it returns an
+// error.
+func (s *source) removeCheckpoint() error {
 	names, err := s.fs.List(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -130,7 +131,7 @@ func (s *source) removeSource() error {
 	if s.copy != nil {
 		err = s.copy.Close()
 	}
-	cleared := s.clear()
+	cleared := s.removeCheckpoint()
 	if cleared == nil { // else the lock stays: it tells the next Backup that the rest is ours
 		_ = s.fs.Remove(s.lockPath()) // while it is held: the next one makes its own
 		_ = s.fs.Remove(s.scratch)
@@ -151,8 +152,8 @@ func (s *source) reader(f *file) (*fileReader, error) {
 	return &fileReader{File: r}, nil
 }
 
-// hash reads a file and sets its hash.
-func (s *source) hash(ctx context.Context, f *file) (err error) {
+// setHash reads a file and sets its hash.
+func (s *source) setHash(ctx context.Context, f *file) (err error) {
 	r, err := s.reader(f)
 	if err != nil {
 		return err
@@ -186,10 +187,10 @@ func (s *source) hash(ctx context.Context, f *file) (err error) {
 // endBytes is how many bytes of each end of a file are hashed to recognise the file.
 const endBytes = 4 << 10
 
-// ends sets f.Ends, the hash of a file's first and last bytes, if these depend on all of its
+// setEnds sets f.Ends, the hash of a file's first and last bytes, if these depend on all of its
 // content by checksums of checksums. It tells the file from others of the same name: a copy of a
 // store gives the same numbers to other files.
-func (s *source) ends(f *file) (err error) {
+func (s *source) setEnds(f *file) (err error) {
 	r, err := s.fs.Open(s.filePath(f.Name))
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func (v *verify) reportDamage(c *brock.CorruptionError) {
 
 // verifyBackup verifies the indexes, and then the objects.
 func (v *verify) verifyBackup(ctx context.Context) error {
-	if err := v.indexes(ctx); err != nil {
+	if err := v.collectObjects(ctx); err != nil {
 		return err
 	}
 	sizes := map[string]int64{}
@@ -107,12 +107,12 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 	return nil
 }
 
-// indexes reads the indexes, and collects the objects that they name.
-func (v *verify) indexes(ctx context.Context) error {
+// collectObjects reads the indexes, and collects the objects that they name.
+func (v *verify) collectObjects(ctx context.Context) error {
 	list := []string{v.o.ID}
 	if v.o.ID == "" {
 		var err error
-		if list, err = ids(ctx, v.s); err != nil {
+		if list, err = listIDs(ctx, v.s); err != nil {
 			return err
 		}
 	}
@@ -132,6 +132,7 @@ func (v *verify) indexes(ctx context.Context) error {
 		v.found.Backups++
 		for i := range x.Files {
 			f := &x.Files[i]
+			// Most objects belong to many backups, and each is read once.
 			if v.users[f.Object] == nil {
 				v.files = append(v.files, f)
 			}
@@ -169,7 +170,7 @@ func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int
 
 // remaining lists the backups that name an object and were not removed meanwhile.
 func (v *verify) remaining(ctx context.Context, f *file) ([]string, error) {
-	now, err := ids(ctx, v.s)
+	now, err := listIDs(ctx, v.s)
 	if err != nil {
 		return nil, err
 	}

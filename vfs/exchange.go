@@ -50,7 +50,7 @@ func (m *Mem) Exchange(a, b string) error {
 	}
 	x, y := dir.entries[from], dir.entries[to]
 	if x == (memNode{}) || y == (memNode{}) {
-		return pathError("exchange", a, m.absent())
+		return pathError("exchange", a, m.absentError())
 	}
 	// Two changes with one number: a crash leaves both or none.
 	seq := m.nextSeq()

@@ -24,7 +24,7 @@ func (p place) at(fn func(fd int, name string) error) error {
 	if p.dir == nil {
 		return fn(unix.AT_FDCWD, p.path)
 	}
-	return withFD(p.dir.self, func(fd int) error { return fn(fd, p.base()) })
+	return withFD(p.dir.self, func(fd int) error { return fn(fd, p.baseName()) })
 }
 
 // withFD calls fn with the descriptor of f, which can't be closed meanwhile,

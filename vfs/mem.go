@@ -121,8 +121,8 @@ func (m *Mem) findHeld(name string) memNode {
 	return memNode{}
 }
 
-// absent returns the error for a name that find doesn't know.
-func (m *Mem) absent() error {
+// absentError returns the error for a name that find doesn't know.
+func (m *Mem) absentError() error {
 	if m.closed {
 		return fs.ErrClosed
 	}
@@ -171,7 +171,7 @@ func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
 	}
 	d := m.findNode(path.Clean(dir)).dir
 	if d == nil {
-		return nil, "", pathError(op, name, m.absent())
+		return nil, "", pathError(op, name, m.absentError())
 	}
 	return d, base, nil
 }
@@ -213,7 +213,7 @@ func (m *Mem) openNode(name string, write bool) (File, error) {
 	case n.dir != nil:
 		return nil, pathError("open", name, fs.ErrInvalid)
 	}
-	return nil, pathError("open", name, m.absent())
+	return nil, pathError("open", name, m.absentError())
 }
 
 // Remove implements FS.
@@ -271,7 +271,7 @@ func (m *Mem) Link(from, to string) error {
 	defer m.mu.Unlock()
 	f := m.findNode(clean(from)).file
 	if f == nil {
-		return pathError("link", from, m.absent())
+		return pathError("link", from, m.absentError())
 	}
 	d, base, err := m.dirOf("link", to)
 	if err != nil {
@@ -291,7 +291,7 @@ func (m *Mem) Clone(from, to string) error {
 	defer m.mu.Unlock()
 	f := m.findNode(clean(from)).file
 	if f == nil {
-		return pathError("clone", from, m.absent())
+		return pathError("clone", from, m.absentError())
 	}
 	d, base, err := m.dirOf("clone", to)
 	if err != nil {
@@ -319,7 +319,7 @@ func (m *Mem) MkdirAll(dir string) error {
 	// Directories that are held open exist. Others can't be reached.
 	if m.held != nil {
 		if m.findNode(clean(dir)).dir == nil {
-			return pathError("mkdir", dir, m.absent())
+			return pathError("mkdir", dir, m.absentError())
 		}
 		return nil
 	}
@@ -347,7 +347,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	defer m.mu.RUnlock()
 	d := m.findNode(clean(dir)).dir
 	if d == nil {
-		return nil, pathError("list", dir, m.absent())
+		return nil, pathError("list", dir, m.absentError())
 	}
 	return slices.Sorted(maps.Keys(d.entries)), nil
 }
@@ -363,7 +363,7 @@ func (m *Mem) Stat(name string) (Info, error) {
 	case n.dir != nil:
 		return Info{IsDir: true, file: n.dir}, nil
 	}
-	return Info{}, pathError("stat", name, m.absent())
+	return Info{}, pathError("stat", name, m.absentError())
 }
 
 // eachFile calls fn with the file of each name.
@@ -383,7 +383,7 @@ func (m *Mem) SyncDir(dir string) error {
 	defer m.mu.Unlock()
 	d := m.findNode(clean(dir)).dir
 	if d == nil {
-		return pathError("syncdir", dir, m.absent())
+		return pathError("syncdir", dir, m.absentError())
 	}
 	// Names become durable, but not the contents of the files.
 	for _, c := range d.pending {
@@ -413,7 +413,7 @@ func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.findNode(clean(dir)).dir == nil {
-		return -1, pathError("free", dir, m.absent())
+		return -1, pathError("free", dir, m.absentError())
 	}
 	return m.freeBytes(), nil
 }

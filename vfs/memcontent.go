@@ -89,6 +89,7 @@ func (c *content) readAt(p []byte, off int64) int {
 
 // apply makes a change.
 func (c *content) apply(ch *change) {
+	// A write never shortens a file.
 	if ch.resize {
 		c.setSize(ch.size)
 		return
@@ -166,8 +167,8 @@ func (p *piece) endOffset() int64 {
 	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
 }
 
-// cut splits the bytes p, to be written at off, into pieces with copies of them.
-func cut(p []byte, off int64) []piece {
+// cutPieces splits the bytes p, to be written at off, into pieces with copies of them.
+func cutPieces(p []byte, off int64) []piece {
 	pieces := make([]piece, 0, len(p)/chunkSize+2)
 	for len(p) > 0 {
 		from := int(off % chunkSize)

@@ -52,7 +52,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 	}
 	clone := NewMem()
 	clone.seq, clone.capacity, clone.linked = m.seq, m.capacity, m.linked
-	clone.root = c.dir(m.root)
+	clone.root = c.copyDir(m.root)
 	return clone
 }
 
@@ -110,19 +110,19 @@ func (c *crash) chooseMoment(root *memDir) {
 	}
 }
 
-// node copies what a name means.
-func (c *crash) node(n memNode) memNode {
+// copyNode copies what a name means.
+func (c *crash) copyNode(n memNode) memNode {
 	switch {
 	case n.file != nil:
-		return memNode{file: c.crashFile(n.file)}
+		return memNode{file: c.copyFile(n.file)}
 	case n.dir != nil:
-		return memNode{dir: c.dir(n.dir)}
+		return memNode{dir: c.copyDir(n.dir)}
 	}
 	return n
 }
 
-// dir copies a directory and all below it, as the crash leaves them.
-func (c *crash) dir(d *memDir) *memDir {
+// copyDir copies a directory and all below it, as the crash leaves them.
+func (c *crash) copyDir(d *memDir) *memDir {
 	if done := c.dirs[d]; done != nil {
 		return done
 	}
@@ -131,9 +131,9 @@ func (c *crash) dir(d *memDir) *memDir {
 	c.dirs[d] = to
 	if c.mode == All {
 		// The system goes on, so what was not durable can still be lost by a later crash.
-		to.durable, to.entries = c.names(d.durable), c.names(d.entries)
+		to.durable, to.entries = c.copyNames(d.durable), c.copyNames(d.entries)
 		for _, p := range d.pending {
-			p.node = c.node(p.node)
+			p.node = c.copyNode(p.node)
 			to.pending = append(to.pending, p)
 		}
 		return to
@@ -150,7 +150,7 @@ func (c *crash) dir(d *memDir) *memDir {
 	case Chaos:
 		// Names change apart from each other, but for those that were exchanged: no crash leaves
 		// half of that.
-		first := exchanged(d.pending)
+		first := groupExchanged(d.pending)
 		moments := map[string][]uint64{} // when names that change together did, oldest first
 		for _, p := range d.pending {
 			of := first[p.name]
@@ -160,7 +160,7 @@ func (c *crash) dir(d *memDir) *memDir {
 		}
 		last := map[string]uint64{} // the last moment that is left
 		for _, of := range slices.Sorted(maps.Keys(moments)) {
-			if n := c.upTo(len(moments[of])); n > 0 {
+			if n := c.chooseCount(len(moments[of])); n > 0 {
 				last[of] = moments[of][n-1]
 			}
 		}
@@ -170,15 +170,15 @@ func (c *crash) dir(d *memDir) *memDir {
 			}
 		}
 	}
-	to.durable = c.names(left)
+	to.durable = c.copyNames(left)
 	to.entries = maps.Clone(to.durable)
 	return to
 }
 
-// exchanged returns, for each name that changes, the first one of those that it was exchanged with:
-// an exchange is two changes with one number, which both leave something, as a rename does not. Other
-// names are their own.
-func exchanged(pending []nameChange) (first map[string]string) {
+// groupExchanged returns, for each name that changes, the first one of those that it was exchanged
+// with: an exchange is two changes with one number, which both leave something, as a rename does
+// not. Other names are their own.
+func groupExchanged(pending []nameChange) (first map[string]string) {
 	first = map[string]string{}
 	for i, p := range pending {
 		if first[p.name] == "" {
@@ -197,19 +197,19 @@ func exchanged(pending []nameChange) (first map[string]string) {
 	return first
 }
 
-// names copies what the names mean, in order, so that a seed always meets the
+// copyNames copies what the names mean, in order, so that a seed always meets the
 // same files in the same order.
-func (c *crash) names(from map[string]memNode) map[string]memNode {
+func (c *crash) copyNames(from map[string]memNode) map[string]memNode {
 	to := make(map[string]memNode, len(from))
 	for _, name := range slices.Sorted(maps.Keys(from)) {
-		to[name] = c.node(from[name])
+		to[name] = c.copyNode(from[name])
 	}
 	return to
 }
 
-// upTo chooses how many of n changes are left: all with the probability keep, else
+// chooseCount chooses how many of n changes are left: all with the probability keep, else
 // none or some.
-func (c *crash) upTo(n int) int {
+func (c *crash) chooseCount(n int) int {
 	switch {
 	// All or nothing are the most telling cases, so they come more often than by chance.
 	case c.rng.Float64() < c.keep:
@@ -220,8 +220,8 @@ func (c *crash) upTo(n int) int {
 	return c.rng.IntN(n + 1)
 }
 
-// crashFile copies a file as the crash leaves it.
-func (c *crash) crashFile(f *memFile) *memFile {
+// copyFile copies a file as the crash leaves it.
+func (c *crash) copyFile(f *memFile) *memFile {
 	if done := c.files[f]; done != nil {
 		return done
 	}
@@ -236,10 +236,10 @@ func (c *crash) crashFile(f *memFile) *memFile {
 	left := f.durable.clone()
 	switch c.mode {
 	case Prefix:
-		c.prefix(&left, f.pending)
+		c.applyPrefix(&left, f.pending)
 	case Chaos:
 		if len(f.pending) > 0 {
-			c.chaos(&left, f.pending)
+			c.applyChaos(&left, f.pending)
 		}
 	}
 	to.now = left
@@ -248,8 +248,8 @@ func (c *crash) crashFile(f *memFile) *memFile {
 	return to
 }
 
-// prefix applies the changes up to the chosen moment.
-func (c *crash) prefix(left *content, pending []change) {
+// applyPrefix applies the changes up to the chosen moment.
+func (c *crash) applyPrefix(left *content, pending []change) {
 	for i := range pending {
 		switch ch := &pending[i]; {
 		case ch.seq <= c.last:
@@ -276,9 +276,9 @@ func (c *crash) tear(left *content, ch *change) {
 
 const tornBlocks = 8 // 1/8 of the blocks are torn
 
-// chaos leaves each changed block as it was after some number of the changes. Each sector of a
+// applyChaos leaves each changed block as it was after some number of the changes. Each sector of a
 // torn block is left as it was before all changes, or after all of them.
-func (c *crash) chaos(left *content, pending []change) {
+func (c *crash) applyChaos(left *content, pending []change) {
 	blocks := map[int]bool{}
 	for i := range pending {
 		for _, p := range pending[i].pieces {
@@ -294,14 +294,14 @@ func (c *crash) chaos(left *content, pending []change) {
 	// A size that is larger than what was written leaves zeros, as on file systems
 	// that write sizes before data.
 	size := left.size
-	if k := c.upTo(len(pending)); k > 0 {
+	if k := c.chooseCount(len(pending)); k > 0 {
 		size = pending[k-1].size
 	}
 	for _, k := range slices.Sorted(maps.Keys(blocks)) {
 		// The block is left as of one moment; a torn one, with each sector as before all
 		// changes or after them.
 		var counts [chunkSize / sectorSize]int
-		n := c.upTo(len(pending))
+		n := c.chooseCount(len(pending))
 		torn := c.rng.IntN(tornBlocks) == 0
 		for s := range counts {
 			counts[s] = n

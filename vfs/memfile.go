@@ -36,7 +36,7 @@ func (f *flat) ownsChunk(i int, data *[chunkSize]byte) bool {
 
 // writeAt writes p at off.
 func (f *memFile) writeAt(seq uint64, p []byte, off int64) {
-	f.change(change{seq: seq, pieces: cut(p, off)})
+	f.change(change{seq: seq, pieces: cutPieces(p, off)})
 }
 
 // setSize sets the size.
@@ -48,16 +48,16 @@ func (f *memFile) setSize(seq uint64, size int64) {
 func (f *memFile) change(c change) {
 	f.now.apply(&c)
 	if len(f.maps) > 0 {
-		f.show(&c)
+		f.showInMaps(&c)
 	}
 	// The size after it, for Chaos, which chooses among the sizes that the file had.
 	c.size = f.now.size
 	f.pending = append(f.pending, c)
 }
 
-// show makes a change in what is mapped. What a resize cuts off is zeros there: a test does not
-// survive the signal that other systems send.
-func (f *memFile) show(c *change) {
+// showInMaps makes a change in what is mapped. What a resize cuts off is zeros there: a test does
+// not survive the signal that other systems send.
+func (f *memFile) showInMaps(c *change) {
 	f.detach()
 	for _, m := range f.maps {
 		if c.resize && c.size < int64(len(m.data)) {
@@ -283,13 +283,13 @@ func (h *memHandle) Map(size int64) (Mapping, error) {
 		return nil, pathError("map", h.name, errors.ErrUnsupported)
 	}
 	// Mappings of one size or less share the memory.
-	m := h.f.mapped(size)
+	m := h.f.flatFor(size)
 	m.users++
 	return &memMapping{disk: h.m.memDisk, file: h.f, flat: m, data: m.data[:size:size]}, nil
 }
 
-// mapped returns a flat of this size, or a longer one.
-func (f *memFile) mapped(size int64) *flat {
+// flatFor returns a flat of this size, or a longer one.
+func (f *memFile) flatFor(size int64) *flat {
 	if n := len(f.maps); n > 0 && size <= int64(len(f.maps[n-1].data)) {
 		return f.maps[n-1]
 	}

@@ -53,6 +53,7 @@ func openOSDir(name string) (*osDir, error) {
 	} else if !i.IsDir() {
 		return nil, pathError("open", name, errors.New("not a directory"))
 	}
+	// An os.Root refuses names that lead out of the directory, also by symbolic links.
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
@@ -135,8 +136,8 @@ func (f osFS) placeOf(op, name string) (place, error) {
 	return f.held.placeOf(op, name)
 }
 
-// base is the name within its directory.
-func (p place) base() string { return filepath.Base(p.path) }
+// baseName is the name within its directory.
+func (p place) baseName() string { return filepath.Base(p.path) }
 
 // named sets the path of an error to the whole path.
 func (p place) named(err error) error {
@@ -152,7 +153,7 @@ func (p place) lstat() (fs.FileInfo, error) {
 	if p.dir == nil {
 		return os.Lstat(p.path)
 	}
-	i, err := p.dir.root.Lstat(p.base())
+	i, err := p.dir.root.Lstat(p.baseName())
 	return i, p.named(err)
 }
 
@@ -161,7 +162,7 @@ func (p place) openAt(flag int) (*os.File, error) {
 	if p.dir == nil {
 		return os.OpenFile(p.path, flag, 0o600)
 	}
-	f, err := p.dir.root.OpenFile(p.base(), flag, 0o600)
+	f, err := p.dir.root.OpenFile(p.baseName(), flag, 0o600)
 	return f, p.named(err)
 }
 
@@ -170,7 +171,7 @@ func (p place) removeFile() error {
 	if p.dir == nil {
 		return os.Remove(p.path)
 	}
-	return p.named(p.dir.root.Remove(p.base()))
+	return p.named(p.dir.root.Remove(p.baseName()))
 }
 
 // rename renames p to a place in the same directory.
@@ -181,5 +182,5 @@ func (p place) rename(to place) error {
 	case p.dir == nil:
 		return os.Rename(p.path, to.path)
 	}
-	return p.dir.root.Rename(p.base(), to.base())
+	return p.dir.root.Rename(p.baseName(), to.baseName())
 }

@@ -76,6 +76,7 @@ func (l *osLock) lockFile(f osFS, name, owner string) error {
 		return err
 	}
 	// Only the holder of the lock writes its name.
+	// Both locks: a process on a system that can't lock directories looks at the file only.
 	held, err := tryLock(file, l.shared)
 	if held && !l.shared {
 		if err = signLock(file, owner); err != nil {

@@ -87,6 +87,8 @@ func (c Cipher) newAEAD(key []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Not NewGCMWithRandomNonce: nonces are offsets, so they take no room, and bind a unit to its
+	// place.
 	return cipher.NewGCM(block)
 }
 
@@ -242,6 +244,7 @@ func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt
 	}
 	whole := b[:n+TagSize]
 	kept := Tag(whole[n:])
+	// cipher.AEAD wants the tag behind the text. What the caller has there is put back.
 	copy(whole[n:], tag[:])
 	_, err := s.aead.Open(dst[:0], a.nonce[:], whole, a.data)
 	copy(whole[n:], kept[:])

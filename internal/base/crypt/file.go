@@ -46,6 +46,7 @@ func (e *Encrypter) Begin(offset, size int64) (attempt uint32, err error) {
 func (e *Encrypter) Encrypt(dst, text []byte, u Unit, offset int64, data []byte) (Tag, error) {
 	// A unit of no bytes must not lie at the end either: what is begun there next has the
 	// same attempt.
+	// Outside of what was begun an earlier attempt may have used the same nonce.
 	if offset < e.from || offset >= e.end || int64(len(text)) > e.end-offset {
 		return Tag{}, fmt.Errorf("encrypt: %d bytes at %d are outside of %d to %d", len(text), offset, e.from, e.end)
 	}

@@ -68,7 +68,7 @@ func (r *Ring) Current() ID {
 // SetCurrent makes id the data key for new files and units. On an error, nothing has
 // changed.
 func (r *Ring) SetCurrent(id ID) error {
-	k, err := r.key(id)
+	k, err := r.getKey(id)
 	if err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ func (r *Ring) Put(k DataKey) {
 	r.keys[k.ID] = &k
 }
 
-// key returns a data key that is there, or asks for it.
-func (r *Ring) key(id ID) (*DataKey, error) {
+// getKey returns a data key that is there, or asks for it.
+func (r *Ring) getKey(id ID) (*DataKey, error) {
 	for {
 		r.mu.Lock()
 		k, others := r.keys[id], r.asked[id]
@@ -110,8 +110,8 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 	}
 }
 
-// askProvider calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
-// panics, so that no other call waits forever.
+// askProvider calls unwrap for the data key. Afterwards it removes the entry of asked, even if
+// unwrap panics, so that no other call waits forever.
 func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	defer func() {
 		r.mu.Lock()
@@ -133,8 +133,8 @@ func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	return &k, nil
 }
 
-// draw returns a new life under the current data key.
-func (r *Ring) draw() (*DataKey, Life, error) {
+// drawLife returns a new life under the current data key.
+func (r *Ring) drawLife() (*DataKey, Life, error) {
 	r.mu.Lock()
 	k := r.current
 	defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *Ring) draw() (*DataKey, Life, error) {
 
 // findDataKey returns the data key of a life that was read from a file.
 func (r *Ring) findDataKey(l Life) (*DataKey, error) {
-	k, err := r.key(l.Key)
+	k, err := r.getKey(l.Key)
 	if err == nil && k.Cipher != l.Cipher {
 		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, l.Cipher, k.Cipher)
 	}
@@ -161,7 +161,7 @@ func (r *Ring) findDataKey(l Life) (*DataKey, error) {
 // that was read, so no second process, no copy of the store and no later session can
 // use a nonce again.
 func (r *Ring) New(f File) (*Encrypter, Life, error) {
-	k, l, err := r.draw()
+	k, l, err := r.drawLife()
 	if err != nil {
 		return nil, Life{}, err
 	}
@@ -198,7 +198,7 @@ func (k *DataKey) sealerOf(f File, l Life) (sealer, error) {
 // EncryptOnce encrypts a unit under a key of its own: one that a later session may append
 // to a file of an earlier one. dst and text are as for Encrypter.Encrypt.
 func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, Life, error) {
-	k, l, err := r.draw()
+	k, l, err := r.drawLife()
 	if err != nil {
 		return Tag{}, Life{}, err
 	}

@@ -155,11 +155,11 @@ func Encrypt(dst, rec []byte, e *crypt.Encrypter, offset int64, attempt uint32) 
 	// The checksums, bytes 8 to 15, are of plaintext: they are left out.
 	copy(out[clearSize:], rec[:8])
 	copy(out[16:], rec[16:])
-	return dst, closeHead(out, e, offset)
+	return dst, sealHead(out, e, offset)
 }
 
-// closeHead encrypts all of head, whose clear bytes are set, and appends its tag in place.
-func closeHead(head []byte, e *crypt.Encrypter, offset int64) error {
+// sealHead encrypts all of head, whose clear bytes are set, and appends its tag in place.
+func sealHead(head []byte, e *crypt.Encrypter, offset int64) error {
 	// The clear bytes are covered by the tag, though everybody can read them.
 	secret := head[clearSize : len(head)-TagSize]
 	tag, err := e.Encrypt(secret, secret, crypt.Record, offset, head[:clearSize])
@@ -183,6 +183,7 @@ func NewLarge(head []byte, e *crypt.Encrypter, offset int64, attempt uint32) *La
 	value := ValueSize(head)
 	l := &Large{head: make([]byte, encryptedHead(len(head), value)), at: len(head), offset: offset, encrypt: e}
 	putClear(l.head, Clear{Size: int64(encryptedSize(len(head), value)), Head: len(l.head), Attempt: attempt})
+	// As in Encrypt: without the checksums, which are of plaintext.
 	copy(l.head[clearSize:], head[:8])
 	copy(l.head[16:], head[16:])
 	l.pieces = offset + int64(len(l.head))
@@ -209,7 +210,7 @@ func (l *Large) Pieces(b []byte) error {
 
 // Head returns the encrypted head of the record, to be written at the record's offset. Call it
 // after all pieces were encrypted.
-func (l *Large) Head() ([]byte, error) { return l.head, closeHead(l.head, l.encrypt, l.offset) }
+func (l *Large) Head() ([]byte, error) { return l.head, sealHead(l.head, l.encrypt, l.offset) }
 
 // Encrypted is a record of an encrypted file whose head is decrypted; its pieces are not.
 type Encrypted struct {

@@ -54,17 +54,17 @@ func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
 	x.ends = slices.Compact(x.ends)
 	x.spans = make([]span, len(x.ends))
 	for i, end := range x.ends {
-		x.spans[i].late = inherited(before, end)
+		x.spans[i].late = inheritedLate(before, end)
 	}
 	x.last = &x.spans[0]
 	return x
 }
 
-// inherited is the least Late of the steps that may have counted an entry with this
+// inheritedLate is the least Late of the steps that may have counted an entry with this
 // expiry; 0 if there is none. In each list that is the first step that ends after
 // it: steps nest, as powers of two do, and a narrower step has less Late, so this
 // one never allows more than the entry's own.
-func inherited(lists [][]Expiring, expires uint64) (late uint64) {
+func inheritedLate(lists [][]Expiring, expires uint64) (late uint64) {
 	for _, list := range lists {
 		i, _ := slices.BinarySearchFunc(list, expires, func(s Expiring, t uint64) int { return cmp.Compare(s.At, t) })
 		if i < len(list) && expires > list[i].startTime() && (late == 0 || list[i].Late < late) {

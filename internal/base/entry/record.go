@@ -157,6 +157,7 @@ func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 	if len(e.Value) >= PieceSize {
 		word |= flagPieces
 	} else {
+		// Plain, without the mask of a place: Place adds that when the offset is known.
 		binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
 	}
 	binary.LittleEndian.PutUint64(h[16:], word)
@@ -196,7 +197,7 @@ func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 func RawSize(rec []byte) (size, head int) {
 	if isShort(rec) {
 		head, key, value := shortHead(rec)
-		size = withZeros(rec, head+key+value)
+		size = endWithZeros(rec, head+key+value)
 		return size, size
 	}
 	return rawOwn(rec)
@@ -286,8 +287,8 @@ func DecodeHead(src []byte, size int) (r Record, err error) {
 	return r, err
 }
 
-// decodeFrom sets r, which must be zero, to the record with its own checksum at the start of src. The
-// record must not be longer than room. With bare, src has no piece table and no value if the
+// decodeFrom sets r, which must be zero, to the record with its own checksum at the start of src.
+// The record must not be longer than room. With bare, src has no piece table and no value if the
 // value has pieces.
 func (r *Record) decodeFrom(src []byte, room uint64, bare bool) error {
 	pos, klen, err := r.decodeHeader(src)
@@ -375,6 +376,7 @@ func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bo
 		return value, false
 	}
 	rec = rec[HeaderSize:]
+	// The record may have changed on the disk since: lengths are compared before they are used.
 	if len(key) >= longKey || length >= PieceSize || length > uint64(len(rec)) || uint64(len(key)) > uint64(len(rec))-length || !bytes.Equal(rec[:len(key)], key) {
 		return value, false
 	}

@@ -139,7 +139,7 @@ func (r *Record) decodeShort(src []byte) error {
 	end := start + value
 	r.Key, r.Value = src[head:start:start], src[start:end:end]
 	r.Kind, r.begins = Kind(first&shortKind), first&shortBegins != 0
-	r.ValueSize, r.valueStart, r.Size = value, start, withZeros(src, end)
+	r.ValueSize, r.valueStart, r.Size = value, start, endWithZeros(src, end)
 	if first&shortExpiry != 0 {
 		r.Expires = binary.LittleEndian.Uint64(src[head-8:])
 		head -= 8
@@ -157,12 +157,12 @@ func ShortSize(rec []byte) int {
 	if !isShort(rec) || head == 0 || key > len(rec)-head || value > len(rec)-head-key {
 		return 0
 	}
-	return withZeros(rec, head+key+value)
+	return endWithZeros(rec, head+key+value)
 }
 
-// withZeros is end and the zeros behind it, which belong to a short record that ends
+// endWithZeros is end and the zeros behind it, which belong to a short record that ends
 // there: no record begins with one.
-func withZeros(src []byte, end int) int {
+func endWithZeros(src []byte, end int) int {
 	if end == len(src) || src[end] != 0 {
 		return end
 	}

@@ -30,9 +30,9 @@ func (t *Task) Hurry() {
 	t.Kick()
 }
 
-// ended is called after each run, with its error. If the failure may pass, it sets the time of
+// noteEnd is called after each run, with its error. If the failure may pass, it sets the time of
 // the next try.
-func (t *Task) ended(err error, began time.Time) {
+func (t *Task) noteEnd(err error, began time.Time) {
 	p := t.pool
 	passes := err != nil && p.o.Passes != nil && p.o.Passes(err)
 	p.mu.Lock()

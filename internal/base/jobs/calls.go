@@ -49,13 +49,13 @@ func (c *Calls) startLocked() {
 	call := c.takeLocked()
 	go func() {
 		// Deferred, so that a call which ends its goroutine does not stop the others.
-		defer c.goOn()
+		defer c.startNext()
 		call()
 	}()
 }
 
-// goOn makes the next call after one has ended.
-func (c *Calls) goOn() {
+// startNext makes the next call after one has ended.
+func (c *Calls) startNext() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// Drain waits for it.

@@ -27,7 +27,7 @@ func (p *Pool) Delayed(t *Task, delay time.Duration) *Delayed {
 // a kick that is to come. It costs as little as Touch.
 func (d *Delayed) Arm() {
 	if !d.armed.Load() {
-		d.arm()
+		d.startTimer()
 	}
 }
 
@@ -39,12 +39,12 @@ func (d *Delayed) Touch() {
 		d.touched.Store(true)
 	}
 	if !d.armed.Load() {
-		d.arm()
+		d.startTimer()
 	}
 }
 
-// arm starts the timer, unless one runs.
-func (d *Delayed) arm() {
+// startTimer starts the timer, unless one runs.
+func (d *Delayed) startTimer() {
 	p := d.task.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -197,7 +197,7 @@ func (p *Pool) runTasks(t *Task) {
 func (p *Pool) runOne(t *Task) error {
 	began := time.Now()
 	err := t.run(p.ctx)
-	t.ended(err, began)
+	t.noteEnd(err, began)
 	// Errors of tasks that Close has cancelled tell nothing.
 	if err != nil && p.o.OnError != nil && !(p.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		p.o.OnError(t.name, err)

@@ -19,12 +19,12 @@ type planned struct {
 	kept bool // a stream before has its bytes
 }
 
-// plan describes each file of the layout. Bytes behind the length that the layout says, such
+// planFiles describes each file of the layout. Bytes behind the length that the layout says, such
 // as those that a crash has left at the end of a segment, are not in the backup.
-func (s *sender) plan(since *Info) error {
+func (s *sender) planFiles(since *Info) error {
 	had := since.byName()
 	for f := range s.Layout.Files() {
-		sent, err := s.describe(f)
+		sent, err := s.describeFile(f)
 		if err != nil {
 			return err
 		}
@@ -38,10 +38,10 @@ func (s *sender) plan(since *Info) error {
 // printBytes is how many bytes of a file's beginning and of its end are in its fingerprint.
 const printBytes = 4096
 
-// describe makes the fingerprint of a file. It reads the beginning and the end, where header and
-// footer, seal or checksum depend on the whole file. A segment that a crash has left without a
+// describeFile makes the fingerprint of a file. It reads the beginning and the end, where header
+// and footer, seal or checksum depend on the whole file. A segment that a crash has left without a
 // seal is read whole.
-func (s *sender) describe(l layout.File) (f File, err error) {
+func (s *sender) describeFile(l layout.File) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
 	}

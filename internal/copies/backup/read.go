@@ -141,7 +141,7 @@ func (d *reader) readHeader() error {
 	if err != nil {
 		return err
 	}
-	if err := d.follows(h); err != nil {
+	if err := d.checkFollows(h); err != nil {
 		return err
 	}
 	if err := d.to.beginStore(h); err != nil {
@@ -157,8 +157,8 @@ func (d *reader) readHeader() error {
 	return nil
 }
 
-// follows compares a stream with the one before.
-func (d *reader) follows(h *header) error {
+// checkFollows compares a stream with the one before.
+func (d *reader) checkFollows(h *header) error {
 	switch last := d.info; {
 	case last == nil:
 		return nil
@@ -198,18 +198,18 @@ func (d *reader) readRecord() (ended bool, err error) {
 		return false, errs.NewCorruption(streamName, at+recordSize, "payload: checksum %#x, want %#x", got, sum)
 	}
 	if r.kind == endRecord {
-		return true, d.ended(at)
+		return true, d.checkEnding(at)
 	}
 	d.digest.Write(head[:])
 	d.records++
 	if err := d.handleRecord(&r, at+recordSize); err != nil {
-		return false, d.placed(err, at)
+		return false, d.withOffset(err, at)
 	}
 	return false, nil
 }
 
-// placed adds the offset to an errStream; other errors stay as they are.
-func (d *reader) placed(err error, at int64) error {
+// withOffset adds the offset to an errStream; other errors stay as they are.
+func (d *reader) withOffset(err error, at int64) error {
 	var e errStream
 	if errors.As(err, &e) {
 		return errs.NewCorruption(streamName, at, "%s", e)
@@ -217,11 +217,12 @@ func (d *reader) placed(err error, at int64) error {
 	return err
 }
 
-// handleRecord handles a record. Its payload is in d.stored, and lies at the offset at of the stream.
+// handleRecord handles a record. Its payload is in d.stored, and lies at the offset at of the
+// stream.
 func (d *reader) handleRecord(r *record, at int64) error {
 	switch r.kind {
 	case keysRecord, layoutRecord:
-		return d.describing(r.kind, at)
+		return d.addDescription(r.kind, at)
 	case fileRecord:
 		return d.beginFile()
 	}
@@ -244,8 +245,8 @@ func (d *reader) handleRecord(r *record, at int64) error {
 	return d.to.addData(p)
 }
 
-// describing handles a record of what is ahead of the files: the keyring, or the layout.
-func (d *reader) describing(kind recordKind, at int64) error {
+// addDescription handles a record of what is ahead of the files: the keyring, or the layout.
+func (d *reader) addDescription(kind recordKind, at int64) error {
 	encrypted := !d.header.life.IsZero()
 	switch {
 	case d.listed:
@@ -324,10 +325,11 @@ func (d *reader) decodeLayout() (err error) {
 		if !d.unlocked {
 			return errStream("no layout")
 		}
+		// Without keys the files are checked by their checksums alone.
 		if d.dec == nil {
 			return nil
 		}
-		if err := d.opened(); err != nil {
+		if err := d.splitLayout(); err != nil {
 			return err
 		}
 	}
@@ -336,6 +338,7 @@ func (d *reader) decodeLayout() (err error) {
 		return err
 	}
 	if err == nil {
+		// Apply checks that the layout is one that a store can have.
 		d.layout, err = layout.New().Apply(edit)
 	}
 	if err != nil {
@@ -351,10 +354,10 @@ func (d *reader) decodeLayout() (err error) {
 	return nil
 }
 
-// ended handles the end record.
-func (d *reader) ended(at int64) error {
+// checkEnding handles the end record.
+func (d *reader) checkEnding(at int64) error {
 	if err := d.endPart(); err != nil {
-		return d.placed(err, at)
+		return d.withOffset(err, at)
 	}
 	// The end says how much there was, so a stream that lost records in the middle is found as well
 	// as one that was cut.

@@ -35,6 +35,7 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 	if err == nil {
 		err = w.finishStore(ctx, &from.incoming)
 	}
+	// The locks are held until SUPER is durable: nobody opens a half-made store.
 	if err = w.releaseDirs(err); err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@ const mostKeys = 8 << 20
 // cryptFile names the stream to its key.
 func (h *header) cryptFile() crypt.File { return crypt.File{UUID: h.uuid, Kind: kind} }
 
-// describe returns the layout's edit behind its head: the text that is encrypted.
-func describe(edit []byte, seed uint64) []byte {
+// layoutText returns the layout's edit behind its head: the text that is encrypted.
+func layoutText(edit []byte, seed uint64) []byte {
 	text := binary.LittleEndian.AppendUint64(nil, uint64(len(edit)))
 	text = binary.LittleEndian.AppendUint64(text, 0) // reserved
 	text = binary.LittleEndian.AppendUint64(text, seed)
@@ -80,8 +80,8 @@ func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
 	return content, nil
 }
 
-// decryptLayout decrypts a piece of the layout and appends it. at is the offset of its payload in the
-// stream.
+// decryptLayout decrypts a piece of the layout and appends it. at is the offset of its payload in
+// the stream.
 func (d *reader) decryptLayout(at int64) error {
 	if d.dec == nil {
 		return nil
@@ -98,8 +98,8 @@ func (d *reader) decryptLayout(at int64) error {
 	return nil
 }
 
-// opened divides the decrypted text into its head and the layout's edit.
-func (d *reader) opened() error {
+// splitLayout divides the decrypted text into its head and the layout's edit.
+func (d *reader) splitLayout() error {
 	p := d.edit
 	if len(p) < describeHead {
 		return errStream("layout cut")

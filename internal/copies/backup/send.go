@@ -49,6 +49,7 @@ func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
 
 // sendFiles sends all files of the plan, and then closes out.
 func (s *sender) sendFiles() error {
+	// The writer reads until then, and learns the error afterwards.
 	defer close(s.out)
 	defer s.verify.Close()
 	for _, f := range s.files {
@@ -58,7 +59,7 @@ func (s *sender) sendFiles() error {
 		if f.kept {
 			continue
 		}
-		if err := s.content(f); err != nil {
+		if err := s.sendContent(f); err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,7 @@ func (s *sender) sendFiles() error {
 
 // announceFile tells the writer that the pieces of a file follow, or that the stream before has it.
 func (s *sender) announceFile(f *planned) error {
-	p, err := s.piece()
+	p, err := s.takePiece()
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,8 @@ func (s *sender) announceFile(f *planned) error {
 	return nil
 }
 
-// content verifies a file and sends it.
-func (s *sender) content(f *planned) (err error) {
+// sendContent verifies a file and sends it.
+func (s *sender) sendContent(f *planned) (err error) {
 	path := s.Path(f.Name)
 	defer s.steady.Forget(path)
 	if s.file, err = s.steady.Open(path); err != nil {
@@ -91,17 +92,17 @@ func (s *sender) content(f *planned) (err error) {
 	s.sent = 0
 	// Verified first, then sent, a few megabytes later: steady still has them in memory, so the
 	// disk is read once.
-	err = s.verify.File(f.File, func(to int64) error { return s.send(min(to, f.sent.Size) / pieceBytes * pieceBytes) })
+	err = s.verify.File(f.File, func(to int64) error { return s.sendUpTo(min(to, f.sent.Size) / pieceBytes * pieceBytes) })
 	if err != nil {
 		return err
 	}
-	return s.send(f.sent.Size)
+	return s.sendUpTo(f.sent.Size)
 }
 
-// send sends the bytes of the file up to an offset.
-func (s *sender) send(to int64) error {
+// sendUpTo sends the bytes of the file up to an offset.
+func (s *sender) sendUpTo(to int64) error {
 	for s.sent < to {
-		p, err := s.piece()
+		p, err := s.takePiece()
 		if err != nil {
 			return err
 		}
@@ -118,10 +119,11 @@ func (s *sender) send(to int64) error {
 	return nil
 }
 
-// piece returns a free piece.
-func (s *sender) piece() (*piece, error) {
+// takePiece returns a free piece.
+func (s *sender) takePiece() (*piece, error) {
 	select {
 	case p := <-s.free:
+		// If both are ready, select chooses any: nothing is read after the end of ctx.
 		return p, errs.Ended(s.ctx)
 	case <-s.ctx.Done():
 		return nil, errs.Ended(s.ctx)

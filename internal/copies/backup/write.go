@@ -27,19 +27,20 @@ type Options struct {
 type Progress struct{ Bytes, Total int64 }
 
 // Write sends the store s as one stream to w. The caller makes sure that no file of the layout is
-// removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since
-// is not of an earlier state of the store, and *errs.Corruption for damage. After an error the stream
+// removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since is
+// not of an earlier state of the store, and *errs.Corruption for damage. After an error the stream
 // has no end record.
 func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*Info, error) {
-	if err := o.check(&s); err != nil {
+	if err := o.checkSince(&s); err != nil {
 		return nil, err
 	}
 	sending, cancel := context.WithCancel(ctx)
 	defer cancel()
 	from := newSender(sending, s)
-	if err := from.plan(o.Since); err != nil {
+	if err := from.planFiles(o.Since); err != nil {
 		return nil, err
 	}
+	// The plan comes first: damage of a header or footer is found before a byte was sent.
 	to, err := newWriter(ctx, w, s, &o)
 	if err != nil {
 		return nil, err
@@ -49,14 +50,14 @@ func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*
 			to.total += f.sent.Size
 		}
 	}
-	if err := to.files(from, cancel); err != nil {
+	if err := to.writeFiles(from, cancel); err != nil {
 		return nil, err
 	}
 	return to.info, to.writeEnding()
 }
 
-// files writes all of the stream but the end record.
-func (w *writer) files(from *sender, cancel func()) (err error) {
+// writeFiles writes all of the stream but the end record.
+func (w *writer) writeFiles(from *sender, cancel func()) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- from.sendFiles() }()
 	// A writer that panics leaves nothing behind, either.
@@ -71,7 +72,7 @@ func (w *writer) files(from *sender, cancel func()) (err error) {
 		return err
 	}
 	for p := range from.out {
-		if err := w.piece(p); err != nil {
+		if err := w.writePiece(p); err != nil {
 			return err
 		}
 		// Never waits: it has room for all pieces.
@@ -80,8 +81,8 @@ func (w *writer) files(from *sender, cancel func()) (err error) {
 	return nil
 }
 
-// check returns an error if the stream before is not of an earlier state of the store.
-func (o *Options) check(s *checkpoint.Fileset) error {
+// checkSince returns an error if the stream before is not of an earlier state of the store.
+func (o *Options) checkSince(s *checkpoint.Fileset) error {
 	switch {
 	case o.Since == nil:
 		return nil
@@ -138,27 +139,28 @@ func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Option
 func (w *writer) writeHeader() error {
 	p := w.header.encodeHeader()
 	w.digest.Write(p)
-	if err := w.write(p); err != nil {
+	if err := w.writeBytes(p); err != nil {
 		return err
 	}
 	edit := manifest.AppendEdit(nil, w.store.Layout.Snapshot())
 	if w.enc != nil {
-		if err := w.pieces(keysRecord, w.store.Keys.Encode()); err != nil {
+		if err := w.writePieces(keysRecord, w.store.Keys.Encode()); err != nil {
 			return err
 		}
-		edit = describe(edit, w.store.Seed)
+		edit = layoutText(edit, w.store.Seed)
 	}
-	if err := w.pieces(layoutRecord, edit); err != nil {
+	if err := w.writePieces(layoutRecord, edit); err != nil {
 		return err
 	}
 	w.reportProgress()
 	return nil
 }
 
-// pieces writes records of a kind for p. Those of the layout are encrypted if the store is.
-func (w *writer) pieces(kind recordKind, p []byte) (err error) {
+// writePieces writes records of a kind for p. Those of the layout are encrypted if the store is.
+func (w *writer) writePieces(kind recordKind, p []byte) (err error) {
 	most, secret := pieceBytes, w.enc != nil && kind == layoutRecord
 	if secret {
+		// The tag is part of the payload, which is bounded.
 		most -= crypt.TagSize
 	}
 	for part := range slices.Chunk(p, most) {
@@ -180,8 +182,8 @@ func withRoom(payload []byte) []byte {
 	return append(make([]byte, recordSize, recordSize+len(payload)+crypt.TagSize), payload...)
 }
 
-// piece writes a piece of the sender.
-func (w *writer) piece(p *piece) error {
+// writePiece writes a piece of the sender.
+func (w *writer) writePiece(p *piece) error {
 	if f := p.begins; f != nil {
 		w.info.Files = append(w.info.Files, f.sent)
 		if !f.kept {
@@ -194,7 +196,7 @@ func (w *writer) piece(p *piece) error {
 	case p.zeros:
 		kind, buf = zerosRecord, buf[:recordSize]
 	case w.compress:
-		if packed := w.pack(buf[recordSize:]); packed != nil {
+		if packed := w.compressPiece(buf[recordSize:]); packed != nil {
 			packing, buf = codec.Zstd, packed
 		}
 	}
@@ -216,8 +218,8 @@ func (w *writer) reportProgress() {
 	}
 }
 
-// pack compresses b, behind room for a record. It returns nil unless that saves an eighth.
-func (w *writer) pack(b []byte) []byte {
+// compressPiece compresses b, behind room for a record. It returns nil unless that saves an eighth.
+func (w *writer) compressPiece(b []byte) []byte {
 	if cap(w.packed) == 0 {
 		w.packed = make([]byte, recordSize+2*pieceBytes)
 	}
@@ -241,7 +243,7 @@ func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, b
 		w.digest.Write(buf[:recordSize])
 		w.records++
 	}
-	return w.write(buf)
+	return w.writeBytes(buf)
 }
 
 // writeEnding ends the stream.
@@ -254,13 +256,14 @@ func (w *writer) writeEnding() error {
 	return err
 }
 
-// write writes p, unless the context has ended.
-func (w *writer) write(p []byte) error {
+// writeBytes writes p, unless the context has ended.
+func (w *writer) writeBytes(p []byte) error {
 	if err := errs.Ended(w.ctx); err != nil {
 		return err
 	}
 	n, err := w.w.Write(p)
 	if err == nil && n < len(p) {
+		// Some writers report no error. The stream would go on behind a gap.
 		err = io.ErrShortWrite
 	}
 	w.off += int64(n)

@@ -76,7 +76,8 @@ func Write(ctx context.Context, s Fileset, t Target) error {
 	w.to.Dir = filepath.Clean(t.Dir)
 	w.to.ValueDir = w.to.Dir
 	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: w.to.Dir}, func(dirs ...string) (held vfs.Dirs, err error) {
-		// Together with those of the source, so that files can be linked; alone if that is not supported.
+		// Together with those of the source, so that files can be linked; alone if that is not
+		// supported.
 		if w.share {
 			held, err = s.FS.OpenDirs(dirs...)
 			w.share = !errors.Is(err, errors.ErrUnsupported)
@@ -90,18 +91,19 @@ func Write(ctx context.Context, s Fileset, t Target) error {
 		return err
 	}
 	w.to.FS = claim.FS
+	// Removes everything if a file could not be made.
 	return claim.Close(w.writeFiles(ctx))
 }
 
-// writeFiles fills the directory. It checks every checksum of the files that were copied, as the copy
-// has them.
+// writeFiles fills the directory. It checks every checksum of the files that were copied, as the
+// copy has them.
 func (w *writer) writeFiles(ctx context.Context) error {
 	var copied []layout.File
 	for f := range w.from.Layout.Files() {
 		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
-		linked, err := w.transfer(ctx, f.Name)
+		linked, err := w.transferFile(ctx, f.Name)
 		if err != nil {
 			return err
 		}

@@ -60,6 +60,7 @@ func (s *Steady) Open(name string) (vfs.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.files[name]
+	// The first Open fixes the size, and with it how many parts there are to compare.
 	if w == nil {
 		size, err := f.Size()
 		if err != nil {
@@ -78,6 +79,7 @@ func (s *Steady) Forget(name string) {
 	defer s.mu.Unlock()
 	for i := range s.parts {
 		if p := &s.parts[i]; p.of == s.files[name] {
+			// Its memory is used again by another part.
 			p.of = nil
 		}
 	}

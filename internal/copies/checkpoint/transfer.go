@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
-// transfer gives the copy a file of the store: by a hard link, else by a clone (blocks that are
+// transferFile gives the copy a file of the store: by a hard link, else by a clone (blocks that are
 // shared until one is written), else by copying the bytes.
-func (w *writer) transfer(ctx context.Context, name filename.Name) (linked bool, err error) {
+func (w *writer) transferFile(ctx context.Context, name filename.Name) (linked bool, err error) {
 	from, to := name.In(w.from.Dir, w.from.ValueDir), name.In(w.to.Dir, w.to.ValueDir)
 	if w.share && !w.from.Lone[name] {
 		// A link may be refused, for instance because dir is on another file system; or the writer
@@ -30,7 +30,7 @@ func (w *writer) transfer(ctx context.Context, name filename.Name) (linked bool,
 			return false, errors.Join(f.Sync(), f.Close())
 		}
 	}
-	if err := w.copy(ctx, from, to); err != nil {
+	if err := w.copyFile(ctx, from, to); err != nil {
 		return false, fmt.Errorf("copy %s: %w", name, err)
 	}
 	return false, nil
@@ -39,8 +39,8 @@ func (w *writer) transfer(ctx context.Context, name filename.Name) (linked bool,
 // copyBytes is how many bytes are copied at once.
 const copyBytes = 1 << 20
 
-// copy makes a file of the same bytes, and syncs it.
-func (w *writer) copy(ctx context.Context, from, to string) (err error) {
+// copyFile makes a file of the same bytes, and syncs it.
+func (w *writer) copyFile(ctx context.Context, from, to string) (err error) {
 	a, err := w.from.FS.Open(from)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ const verifyBytes = 4 << 20
 func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	switch {
 	case f.Run != nil:
-		return v.runFile(f, verified)
+		return v.verifyRunFile(f, verified)
 	case f.Kind == filename.Remap:
 		m, err := segment.OpenRemap(v.Files.Segments(), f.Number, f.Life, true) // verifies all of it
 		if err == nil {
@@ -68,8 +68,9 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	return nil
 }
 
-// runFile verifies one file of a run. Files of a run follow each other, so the run stays open.
-func (v *Verifier) runFile(f layout.File, verified func(to int64) error) (err error) {
+// verifyRunFile verifies one file of a run. Files of a run follow each other, so the run stays
+// open.
+func (v *Verifier) verifyRunFile(f layout.File, verified func(to int64) error) (err error) {
 	if v.run == nil || v.run.ID != f.Run.ID {
 		v.Close()
 		if v.run, err = v.Files.OpenRun(f.Run); err != nil {

@@ -131,7 +131,7 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 // catchUp is Refresh in the turn, and while keys are asked for within the context.
 func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 	f.ctx = ctx
-	defer f.letGo()
+	defer f.closeOpened()
 	pause := time.Millisecond
 	for try := 1; ; {
 		err := errs.Ended(ctx)
@@ -148,7 +148,7 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 			continue // what was read and opened is kept, so there is less to do next time
 		}
 		// The writer may have removed or replaced a file between two reads.
-		if final(err) || try == attempts {
+		if isFinal(err) || try == attempts {
 			return 0, err
 		}
 		try++
@@ -157,9 +157,9 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 	}
 }
 
-// letGo closes the files that were opened for a View that was not installed, and forgets the
+// closeOpened closes the files that were opened for a View that was not installed, and forgets the
 // context.
-func (f *Follower) letGo() {
+func (f *Follower) closeOpened() {
 	f.ctx = nil
 	f.opened.Close()
 	f.opened = view.View{}
@@ -173,9 +173,9 @@ func waitFor(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// final reports whether another attempt would fail in the same way. An absent key is not final:
+// isFinal reports whether another attempt would fail in the same way. An absent key is not final:
 // the writer removes a data key once nothing is under it, so the manifest that was read is old.
-func final(err error) bool {
+func isFinal(err error) bool {
 	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
 }
 
@@ -185,7 +185,7 @@ func (f *Follower) refresh() error {
 		return err
 	}
 	l := f.c.Log.Layout()
-	// Before fit, which may forget what was shown.
+	// Before dropFlushed, which may forget what was shown.
 	if err := f.journal.Same(view.KnownJournal(l)); err != nil {
 		return err
 	}
@@ -193,15 +193,15 @@ func (f *Follower) refresh() error {
 		return fmt.Errorf("%w: the journal was shown up to {%v}, and another session has found it without that", errs.ErrForeign, f.shown)
 	}
 	// The manifest first: what its runs lack must be in the journal, unless the manifest has gone
-	// on meanwhile, which still finds.
-	f.fit(l)
+	// on meanwhile, which checkUnchanged finds.
+	f.dropFlushed(l)
 	if err := f.readJournal(l); err != nil {
 		return err
 	}
 	next, err := f.c.Files.NextView(f.c.Views.Current(), &f.opened, l, f.journal.Segments())
 	if err == nil {
 		// After all files are open: only then can nothing of l vanish any more.
-		err = f.still(l)
+		err = f.checkUnchanged(l)
 	}
 	if err != nil {
 		return err
@@ -210,9 +210,9 @@ func (f *Follower) refresh() error {
 	return nil
 }
 
-// fit drops the memtables whose entries are in runs of l. If a memtable also has other
+// dropFlushed drops the memtables whose entries are in runs of l. If a memtable also has other
 // entries, the journal is read again.
-func (f *Follower) fit(l *layout.Layout) {
+func (f *Follower) dropFlushed(l *layout.Layout) {
 	flushed := l.FlushedTo()
 	across := slices.ContainsFunc(f.tables, func(t *table) bool { return t.first != 0 && t.first <= flushed && flushed < t.Last })
 	// A memtable can't be divided: drop all, and read what the runs lack again.
@@ -229,12 +229,12 @@ func (f *Follower) fit(l *layout.Layout) {
 	})
 	f.broken = false
 	if len(f.tables) == 0 {
-		f.begin()
+		f.beginTable()
 	}
 }
 
-// begin makes a new memtable the newest one.
-func (f *Follower) begin() {
+// beginTable makes a new memtable the newest one.
+func (f *Follower) beginTable() {
 	t := &table{Table: view.NewTable(memtable.Options{Seed: f.c.Seed, Limit: f.c.TableBytes})}
 	f.tables = append([]*table{t}, f.tables...)
 }
@@ -258,12 +258,12 @@ func (f *Follower) addRecords(pos entry.Position, payload []byte, h frame.Header
 func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) error {
 	active := f.tables[0]
 	if pos.Segment != active.Last && !active.Empty() {
-		full, err := f.full(active, pos.Segment)
+		full, err := f.isFull(active, pos.Segment)
 		if err != nil {
 			return err
 		}
 		if full {
-			f.begin()
+			f.beginTable()
 			active = f.tables[0]
 		}
 	}
@@ -273,7 +273,7 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 	// The writer may have gigabytes that are not flushed.
 	if f.checked += int64(len(payload)); f.checked >= checkEvery {
 		f.checked = 0
-		if err := cmp.Or(errs.Ended(f.ctx), f.affordable()); err != nil {
+		if err := cmp.Or(errs.Ended(f.ctx), f.checkMemory()); err != nil {
 			return err
 		}
 	}
@@ -284,11 +284,11 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 	}
 	f.frames = max(f.frames, h.LastVersion())
 	records := h.Walk(payload, pos.Offset)
-	return addTo(active.Table, f.c.Seed, pos.Segment, &records)
+	return addRecordsTo(active.Table, f.c.Seed, pos.Segment, &records)
 }
 
-// full reports whether a memtable ends before the segment num.
-func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
+// isFull reports whether a memtable ends before the segment num.
+func (f *Follower) isFull(t *table, num entry.FileNum) (bool, error) {
 	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
 		return true, nil
 	}
@@ -298,8 +298,8 @@ func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
 	return t.Bytes()+info.Size >= memtable.MaxBytes, err
 }
 
-// addTo adds records of a segment to a memtable.
-func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
+// addRecordsTo adds records of a segment to a memtable.
+func addRecordsTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
 	a := view.Addition{To: t, At: entry.Position{Segment: segment}, Seed: seed}
 	var r entry.Record
 	for records.More() {
@@ -318,9 +318,9 @@ func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Rec
 	return nil
 }
 
-// affordable returns an error if the memtables, with those that only open transactions read, take
+// checkMemory returns an error if the memtables, with those that only open transactions read, take
 // more than Config.Memory.
-func (f *Follower) affordable() error {
+func (f *Follower) checkMemory() error {
 	if f.c.Memory == 0 {
 		return nil
 	}
@@ -340,10 +340,10 @@ func (f *Follower) affordable() error {
 	return nil
 }
 
-// still returns errMoved if the manifest no longer has the data of l. Then the journal, as it
-// was read, may not fit l: segments may have been removed before they were read, and a commit may
-// come after a large transaction or a new keyspace, of which only the manifest tells.
-func (f *Follower) still(l *layout.Layout) error {
+// checkUnchanged returns errMoved if the manifest no longer has the data of l. Then the journal, as
+// it was read, may not fit l: segments may have been removed before they were read, and a commit
+// may come after a large transaction or a new keyspace, of which only the manifest tells.
+func (f *Follower) checkUnchanged(l *layout.Layout) error {
 	if err := f.c.Log.Refresh(); err != nil {
 		return err
 	}
@@ -354,7 +354,7 @@ func (f *Follower) still(l *layout.Layout) error {
 		return errs.NewCorruption(filename.Of(filename.Journal, f.journal.End().File), -1, "a frame follows version %d, which is not known", f.apart)
 	}
 	// Versions never go back, so this is an older copy of the store.
-	if last := f.last(l); last < f.c.Views.Visible() {
+	if last := f.newestRead(l); last < f.c.Views.Visible() {
 		return fmt.Errorf("%w: the store ends at version %d, and had %d", errs.ErrForeign, last, f.c.Views.Visible())
 	}
 	return nil
@@ -367,8 +367,8 @@ func sameData(a, b *layout.Layout) bool {
 		slices.EqualFunc(a.Keyspaces(), b.Keyspaces(), func(a, b layout.Keyspace) bool { return a.ID == b.ID && a.Name == b.Name })
 }
 
-// last returns the newest version that was read.
-func (f *Follower) last(l *layout.Layout) entry.Version {
+// newestRead returns the newest version that was read.
+func (f *Follower) newestRead(l *layout.Layout) entry.Version {
 	return max(l.LastVersion(), f.journal.End().LastVersion)
 }
 
@@ -385,7 +385,7 @@ func (f *Follower) install(next *view.View) {
 	// They belong to the View now, and are closed with it.
 	f.opened = view.View{}
 	f.session, f.shown = next.Layout.Sessions().Last(), f.journal.End().Name
-	f.c.Views.Publish(f.last(next.Layout))
+	f.c.Views.Publish(f.newestRead(next.Layout))
 	f.c.Views.Reclaim()
 }
 

@@ -33,7 +33,7 @@ type harvest struct {
 // readAll reads all segments, and reports those that are missing.
 func (h *harvest) readAll(ctx context.Context) error {
 	// Headers first: a segment doesn't say itself where it was cut; the next one does.
-	if err := h.journal(); err != nil {
+	if err := h.readHeaders(); err != nil {
 		return err
 	}
 	for _, kind := range []filename.Kind{filename.Journal, filename.Value} {
@@ -41,16 +41,16 @@ func (h *harvest) readAll(ctx context.Context) error {
 			if err := errs.Ended(ctx); err != nil {
 				return err
 			}
-			if err := h.segment(ctx, kind, num); err != nil {
+			if err := h.readSegment(ctx, kind, num); err != nil {
 				return err
 			}
 		}
 	}
-	return h.missing()
+	return h.reportMissing()
 }
 
-// journal reads the headers of all journal segments, to find out which frames count.
-func (h *harvest) journal() error {
+// readHeaders reads the headers of all journal segments, to find out which frames count.
+func (h *harvest) readHeaders() error {
 	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
 	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
 	for _, e := range h.layout.JournalEnds() {
@@ -60,7 +60,7 @@ func (h *harvest) journal() error {
 	for _, num := range h.files[filename.Journal] {
 		r, err := h.openSegment(filename.New(filename.Journal, num))
 		if err != nil {
-			continue // segment reports it
+			continue // readSegment reports it
 		}
 		if p := r.Header.Before.File; p != 0 {
 			// A segment may have been continued twice, after two crashes. What the earlier recovery
@@ -93,8 +93,8 @@ func (h *harvest) unflushed(kind filename.Kind, num entry.FileNum, v entry.Versi
 	return v > h.flushed
 }
 
-// segment reads the records of a segment.
-func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
+// readSegment reads the records of a segment.
+func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
 	if !h.named(kind, num) {
 		return nil
 	}
@@ -209,8 +209,8 @@ func (h *harvest) doubtIn(name filename.Name) {
 	}
 }
 
-// missing reports the segments that should exist, and don't.
-func (h *harvest) missing() error {
+// reportMissing reports the segments that should exist, and don't.
+func (h *harvest) reportMissing() error {
 	for name := range h.stamps {
 		if name.Kind == filename.Value && !h.hasFile(name.Kind, name.Number) {
 			// Of a large transaction all segments are needed to know which of its values was the
@@ -223,18 +223,18 @@ func (h *harvest) missing() error {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
-	h.missingJournal()
+	h.reportMissingJournal()
 	return nil
 }
 
-// missingJournal reports the journal segments that had durable frames, and don't exist.
-func (h *harvest) missingJournal() {
+// reportMissingJournal reports the journal segments that had durable frames, and don't exist.
+func (h *harvest) reportMissingJournal() {
 	lost := map[entry.FileNum]bool{}
 	for _, e := range h.layout.JournalEnds() {
 		lost[e.File] = e.File > h.layout.FlushedTo()
 	}
-	// The manifest names some segments only; others are named by the next segment. A segment without
-	// frames is no loss.
+	// The manifest names some segments only; others are named by the next segment. A segment
+	// without frames is no loss.
 	for num, next := range h.void {
 		// The frame before next was durable, and no segment that was read ends with it: so it was
 		// in the missing one.

@@ -37,7 +37,7 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	}
 	// Before anything is read: with wrong keys all files would look damaged, and all would be
 	// reported lost.
-	if err := v.fit(content); err != nil || !known {
+	if err := v.checkKeys(content); err != nil || !known {
 		return super, err
 	}
 	whole, err := manifest.OpenSuper(v.s.FS, v.s.Dir, v.ring)
@@ -49,9 +49,9 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	return whole, nil
 }
 
-// fit returns errs.ErrKey if no data key can be unwrapped. Files under a single one that can't
-// are lost.
-func (v *survey) fit(content *keyring.Content) (err error) {
+// checkKeys returns errs.ErrKey if no data key can be unwrapped. Files under a single one that
+// can't are lost.
+func (v *survey) checkKeys(content *keyring.Content) (err error) {
 	for _, k := range content.Keys {
 		// Opening any file has the key unwrapped, and checked.
 		if _, err = v.ring.Open(crypt.File{}, crypt.Life{Key: k.ID, Cipher: k.Cipher}); err == nil {
@@ -76,7 +76,7 @@ func plainFile(name filename.Name) error {
 
 // lifeOf returns the life of a segment or remap: that in its header, or else in an edit.
 func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
-	l, err := segment.LifeOf(v.segments(), name.Kind, name.Number)
+	l, err := segment.LifeOf(v.segmentConfig(), name.Kind, name.Number)
 	if err != nil {
 		// The header is damaged. Each record has a tag of its own, so the rest may still be read.
 		l = v.lives[name]
@@ -90,7 +90,7 @@ func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
 // openRun opens what is left of a file of a run.
 func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
 	name := filename.New(filename.Run, num)
-	cfg := v.runs()
+	cfg := v.runConfig()
 	cfg.Keyed = !v.mayBePlain(name)
 	return run.OpenRemains(cfg, num, v.stamps[name], v.lives[name])
 }
@@ -110,7 +110,7 @@ func (v *survey) endOf(name filename.Name) int64 {
 
 // openSegment opens what is left of a segment.
 func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
-	r, err := segment.OpenRemains(v.segments(), name.Kind, name.Number, v.lives[name], v.endOf(name))
+	r, err := segment.OpenRemains(v.segmentConfig(), name.Kind, name.Number, v.lives[name], v.endOf(name))
 	if err == nil && r.Plain() && !v.mayBePlain(name) {
 		return nil, errors.Join(plainFile(name), r.Close())
 	}

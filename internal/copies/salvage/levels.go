@@ -18,8 +18,8 @@ type levels struct {
 // fanIn is how many runs of a level become one: so many are open at once, each with a buffer.
 const fanIn = 10
 
-// push adds a run to a level. join makes one run of several, oldest first.
-func (l *levels) push(level int, m meta.Run, join func(list []meta.Run) (meta.Run, error)) error {
+// addRun adds a run to a level. join makes one run of several, oldest first.
+func (l *levels) addRun(level int, m meta.Run, join func(list []meta.Run) (meta.Run, error)) error {
 	if level == len(l.runs) {
 		l.runs = append(l.runs, nil)
 	}
@@ -39,7 +39,7 @@ func (l *levels) push(level int, m meta.Run, join func(list []meta.Run) (meta.Ru
 	if err := l.to.removeRuns(list); err != nil {
 		return err
 	}
-	return l.push(level+1, joined, join)
+	return l.addRun(level+1, joined, join)
 }
 
 // listRuns returns all runs, oldest first.
@@ -50,8 +50,8 @@ func (l *levels) listRuns() (list []meta.Run) {
 	return list
 }
 
-// reader opens a run. It is valid until closeRuns.
-func (l *levels) reader(m meta.Run) (*run.Reader, error) {
+// openReader opens a run. It is valid until closeRuns.
+func (l *levels) openReader(m meta.Run) (*run.Reader, error) {
 	r, err := l.to.openRun(m)
 	if err == nil {
 		l.open = append(l.open, r)

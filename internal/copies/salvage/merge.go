@@ -71,7 +71,7 @@ type chooser struct {
 
 // merge writes the newest version of each key.
 func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *rangeDeletes) error {
-	h := c.runs()
+	h := c.startRuns()
 	for i, s := range []*sorter{strong, weak} {
 		it, err := s.iterator()
 		if err != nil {
@@ -106,8 +106,8 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *range
 	return nil
 }
 
-// runs moves each run to its first entry, and then frees its memory until it is needed.
-func (c *chooser) runs() (h heads) {
+// startRuns moves each run to its first entry, and then frees its memory until it is needed.
+func (c *chooser) startRuns() (h heads) {
 	for _, s := range c.sources.list {
 		some := s.nextEntry()
 		// A run without any entry never comes to the merge, so its holes are reported here.
@@ -161,7 +161,7 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	case err != nil:
 		return err
 	case damage == nil:
-		c.written(e, weak)
+		c.noteWritten(e, weak)
 	case c.failed == 0:
 		// Go on with the next older version. Which one was the newest is kept for the report.
 		c.failed, c.at, c.why = e.Version, e.Handle, damage
@@ -186,8 +186,8 @@ func (c *chooser) counts(e *entry.Entry) bool {
 	}
 }
 
-// written notes that the key is in the new store.
-func (c *chooser) written(e *entry.Entry, weak bool) {
+// noteWritten notes that the key is in the new store.
+func (c *chooser) noteWritten(e *entry.Entry, weak bool) {
 	c.decided = true
 	c.sum.Keys++
 	if weak {
@@ -195,7 +195,7 @@ func (c *chooser) written(e *entry.Entry, weak bool) {
 	}
 	if c.failed != 0 && c.failed != e.Version {
 		// The newest value was lost: say that the store has an older one.
-		c.unreadable(true)
+		c.reportUnreadable(true)
 	}
 	c.failed = 0
 }
@@ -207,8 +207,8 @@ func (c *chooser) beginKey(key []byte) {
 	c.decided = c.forgotten(key)
 }
 
-// newestDelete returns the version of the newest range delete over the key; 0 if there is none. After
-// an error of c.ranges it is above all versions.
+// newestDelete returns the version of the newest range delete over the key; 0 if there is none.
+// After an error of c.ranges it is above all versions.
 func (c *chooser) newestDelete() entry.Version {
 	if c.ranges == nil {
 		return 0
@@ -227,13 +227,13 @@ func (c *chooser) err() error {
 // endKey ends a key, and reports it if its value is lost.
 func (c *chooser) endKey() {
 	if c.began && c.failed != 0 {
-		c.unreadable(false)
+		c.reportUnreadable(false)
 	}
 }
 
-// unreadable reports that the newest value of the key is lost. older says that an older one is
-// written in its place.
-func (c *chooser) unreadable(older bool) {
+// reportUnreadable reports that the newest value of the key is lost. older says that an older one
+// is written in its place.
+func (c *chooser) reportUnreadable(older bool) {
 	l := &errs.Corruption{Offset: -1, Stale: older, Reason: "the value of a key can't be read", Err: c.why}
 	if older {
 		l.Reason = "the newest value of a key can't be read, and an older one is kept"

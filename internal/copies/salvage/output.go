@@ -50,7 +50,7 @@ func newOutput(v *survey, to *maker) *output {
 		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
 	})
 	for _, num := range v.files[filename.Remap] {
-		m, err := v.remap(num)
+		m, err := v.openRemap(num)
 		if err != nil {
 			c := damaged(filename.New(filename.Remap, num), -1, false, "it can't be read: values are looked for by their keys")
 			c.Err = err
@@ -62,13 +62,13 @@ func newOutput(v *survey, to *maker) *output {
 	return o
 }
 
-// remap opens a remap, if it is whole.
-func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
+// openRemap opens a remap, if it is whole.
+func (v *survey) openRemap(num entry.FileNum) (*segment.Remap, error) {
 	life, err := v.lifeOf(filename.New(filename.Remap, num))
 	if err != nil {
 		return nil, err
 	}
-	return segment.OpenRemap(v.segments(), num, life, true)
+	return segment.OpenRemap(v.segmentConfig(), num, life, true)
 }
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.
@@ -143,7 +143,7 @@ func (o *output) openSegment(num entry.FileNum) *origin {
 			var life crypt.Life
 			if life, r.err = o.lifeOf(name); r.err == nil {
 				// AnyHeader: each record proves itself, so a damaged header costs nothing.
-				r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
+				r.Reader, r.err = segment.Open(o.segmentConfig(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
 			}
 			break
 		}
@@ -218,7 +218,7 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	for _, id := range slices.Sorted(maps.Keys(o.seen)) {
 		// Keys without a known keyspace are kept, under a name that the user can find.
 		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
-			k := layout.Keyspace{ID: id, Name: o.name(id), Options: o.to.Defaults}
+			k := layout.Keyspace{ID: id, Name: o.newName(id), Options: o.to.Defaults}
 			o.keyspaces[id] = k
 			c := damaged(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
 			c.Keys = []errs.KeyRange{{Keyspace: k.Name}}

@@ -34,7 +34,7 @@ func (d *rangeDeletes) addCopy(t rangedel.Tombstone) error {
 		return err
 	}
 	d.set = nil
-	return d.push(0, m, d.joinRuns)
+	return d.addRun(0, m, d.joinRuns)
 }
 
 // joinRuns makes one run of several.
@@ -64,7 +64,7 @@ func (d *rangeDeletes) sources() ([]rangedel.Source, error) {
 // tombstones opens runs. They are valid until closeRuns.
 func (d *rangeDeletes) tombstones(list []meta.Run) (sources []rangedel.Source, err error) {
 	for _, m := range list {
-		r, err := d.reader(m)
+		r, err := d.openReader(m)
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 	dirs.Resolve()
 	s.Dir, s.ValueDir = dirs.Dir, dirs.ValueDir
 	// A writer would change files while they are read, and what it makes would look like damage.
-	locks, err := hold(s)
+	locks, err := holdLocks(s)
 	defer func() {
 		for _, lock := range locks {
 			err = errors.Join(err, lock.Close())
@@ -63,9 +63,9 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 	return claim.Close(err)
 }
 
-// hold takes shared locks, so that no process writes the store meanwhile. A store without a lock
-// file, or on a medium without locks, is read without them.
-func hold(s Source) (locks []interface{ Close() error }, err error) {
+// holdLocks takes shared locks, so that no process writes the store meanwhile. A store without a
+// lock file, or on a medium without locks, is read without them.
+func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
 	dirs := []string{s.Dir}
 	if s.ValueDir != s.Dir {
 		dirs = append(dirs, s.ValueDir)

@@ -88,7 +88,7 @@ func (s *sorter) flushList() error {
 	}
 	clear(s.list)
 	s.list, s.bytes = s.list[:0], 0
-	return s.push(0, m, s.joinRuns)
+	return s.addRun(0, m, s.joinRuns)
 }
 
 // writeRun writes a run of the entries that fill adds, in order.
@@ -119,7 +119,7 @@ func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	var sources []iterator.Iterator
 	// The newest run first: of equal entries Merge takes that of the first source.
 	for _, m := range slices.Backward(list) {
-		r, err := s.reader(m)
+		r, err := s.openReader(m)
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
 	for _, of := range s.list {
-		if err := of.survey(s, ranges); err != nil {
+		if err := of.inspect(s, ranges); err != nil {
 			return s, err
 		}
 	}
@@ -114,8 +114,8 @@ func (s *sources) lost(key []byte, v entry.Version) bool {
 		})
 }
 
-// survey reads what must be known before the entries are: range tombstones and versions.
-func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
+// inspect reads what must be known before the entries are: range tombstones and versions.
+func (s *runSource) inspect(all *sources, ranges *rangeDeletes) error {
 	var whole = true
 	var entries, spans uint64
 	for _, num := range slices.Clone(s.files) {
@@ -199,7 +199,7 @@ func (s *runSource) nextEntry() bool {
 		e, h := s.r.Next()
 		switch {
 		// Checksums were right, and the entry has its place in the order.
-		case e != nil && s.takes(e):
+		case e != nil && s.accepts(e):
 			s.e = e
 			return true
 		case e != nil: // it is passed over
@@ -217,10 +217,10 @@ func (s *runSource) nextEntry() bool {
 // spans is the least first byte of the keys under which runs have range tombstones.
 const spans = 0xfc
 
-// takes reports whether an entry counts. Range tombstones don't: survey has added them. Nor do
+// accepts reports whether an entry counts. Range tombstones don't: survey has added them. Nor do
 // entries that are out of order or have an impossible version: no writer writes them, and the
 // merge relies on the order.
-func (s *runSource) takes(e *entry.Entry) bool {
+func (s *runSource) accepts(e *entry.Entry) bool {
 	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
 
@@ -302,7 +302,7 @@ func (s *runSource) unpark() {
 	}
 	for {
 		e, h := s.r.Next()
-		if e != nil && s.takes(e) {
+		if e != nil && s.accepts(e) {
 			s.e = e
 			return
 		}

@@ -90,7 +90,7 @@ func (v *survey) listFiles() error {
 			return err
 		}
 		for _, base := range names {
-			if name, ours := filename.Parse(base); ours && v.dir(name.Kind) == dir {
+			if name, ours := filename.Parse(base); ours && v.dirOf(name.Kind) == dir {
 				v.files[name.Kind] = append(v.files[name.Kind], name.Number)
 			}
 		}
@@ -101,8 +101,8 @@ func (v *survey) listFiles() error {
 	return nil
 }
 
-// dir is the directory of files of this kind.
-func (v *survey) dir(k filename.Kind) string {
+// dirOf is the directory of files of this kind.
+func (v *survey) dirOf(k filename.Kind) string {
 	if k.InValueDir() {
 		return v.s.ValueDir
 	}
@@ -156,18 +156,18 @@ func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, 
 	case filename.Run:
 		return run.Owner(v.opens, filepath.Join(v.s.Dir, filename.Of(kind, num)), num)
 	case filename.Journal, filename.Value:
-		return segment.Owner(v.segments(), kind, num)
+		return segment.Owner(v.segmentConfig(), kind, num)
 	}
 	return uuid, false
 }
 
-// segments says how segments are opened.
-func (v *survey) segments() segment.Config {
+// segmentConfig says how segments are opened.
+func (v *survey) segmentConfig() segment.Config {
 	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Ring: v.ring, Files: v.opens}
 }
 
-// runs says how files of runs are opened.
-func (v *survey) runs() run.OpenConfig {
+// runConfig says how files of runs are opened.
+func (v *survey) runConfig() run.OpenConfig {
 	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, Ring: v.ring, NoMap: true, Files: v.opens}
 }
 
@@ -201,25 +201,25 @@ func (v *survey) readManifest(super manifest.Super) error {
 	}
 	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
 	// missing would tell.
-	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.complete())
+	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.hasAllRuns())
 	if !v.exact {
 		v.readAbout()
 	}
-	v.rename()
+	v.renameTwins()
 	v.ids = append([]entry.KeyspaceID{entry.DefaultKeyspace}, slices.Sorted(maps.Keys(v.keyspaces))...)
 	return nil
 }
 
-// rename makes the names of keyspaces unique. If two have the same name, an edit that dropped
+// renameTwins makes the names of keyspaces unique. If two have the same name, an edit that dropped
 // or renamed the older one is lost: the older one gets another name.
-func (v *survey) rename() {
+func (v *survey) renameTwins() {
 	ids := map[string]entry.KeyspaceID{}
 	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
 		k := v.keyspaces[id]
 		if older, twice := ids[k.Name]; twice {
 			other := v.keyspaces[older]
 			delete(v.keyspaces, older)
-			other.Name = v.name(older)
+			other.Name = v.newName(older)
 			v.keyspaces[older] = other
 		}
 		ids[k.Name] = id
@@ -239,7 +239,7 @@ func (v *survey) readAbout() {
 	// Ascending, so the last list that is read is the newest.
 	for _, num := range v.files[filename.Run] {
 		// A plain file in an encrypted store says nothing that could be believed.
-		cfg := v.runs()
+		cfg := v.runConfig()
 		cfg.Keyed = v.ring != nil
 		about, last, err := run.ReadAbout(cfg, num)
 		var e *layout.Edit
@@ -282,12 +282,12 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 	for _, r := range e.AddRuns {
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
-			v.stamp(name, r.Stamp)
+			v.noteStamp(name, r.Stamp)
 			v.lives[name] = f.Life
 		}
 	}
 	for _, s := range e.AddSegments {
-		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
 	}
 	there := map[entry.KeyspaceID]bool{}
 	for _, k := range e.SetKeyspaces {
@@ -307,9 +307,9 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 	v.nextID = max(v.nextID, e.NextKeyspace)
 }
 
-// complete reports whether all files of the layout's runs exist. If one is missing, an edit that
+// hasAllRuns reports whether all files of the layout's runs exist. If one is missing, an edit that
 // dropped its run may have been lost with the end of the manifest.
-func (v *survey) complete() bool {
+func (v *survey) hasAllRuns() bool {
 	for _, r := range v.layout.Runs() {
 		for _, f := range r.Files {
 			if !v.hasFile(filename.Run, f.Num) {
@@ -333,13 +333,13 @@ func (v *survey) learn(e *layout.Edit) {
 		v.live[r.ID] = r
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
-			v.stamp(name, r.Stamp)
+			v.noteStamp(name, r.Stamp)
 			v.lives[name] = f.Life
 		}
 		v.version = max(v.version, r.MaxVersion)
 	}
 	for _, s := range e.AddSegments {
-		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
 		v.lives[filename.New(s.Kind, s.Num)] = s.Life
 	}
 	for _, s := range e.States {
@@ -363,8 +363,8 @@ func (v *survey) learn(e *layout.Edit) {
 	v.version = max(v.version, e.LastVersion)
 }
 
-// stamp notes the version that a file's records have, if they don't say it.
-func (v *survey) stamp(name filename.Name, at entry.Version) {
+// noteStamp notes the version that a file's records have, if they don't say it.
+func (v *survey) noteStamp(name filename.Name, at entry.Version) {
 	if at != 0 {
 		v.stamps[name] = at
 	}
@@ -414,8 +414,8 @@ func damaged(name filename.Name, offset int64, stale bool, format string, args .
 	return c
 }
 
-// name returns the name that a keyspace gets in the new store.
-func (v *survey) name(id entry.KeyspaceID) string {
+// newName returns the name that a keyspace gets in the new store.
+func (v *survey) newName(id entry.KeyspaceID) string {
 	if id == entry.DefaultKeyspace {
 		return ""
 	}

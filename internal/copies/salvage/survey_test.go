@@ -20,14 +20,14 @@ func TestNewNamesAreUnique(t *testing.T) {
 			id := entry.KeyspaceID(i + 1)
 			v.keyspaces[id] = layout.Keyspace{ID: id, Name: name}
 		}
-		if got := v.name(5); got != "salvaged-5---" {
+		if got := v.newName(5); got != "salvaged-5---" {
 			t.Fatalf("keyspace 5 gets the name %q", got)
 		}
 	}
 }
 
-// TestLossesNameTheirKeyspaces: a report has a range of each keyspace that the damage concerns, and of
-// no other, whether or not the keyspaces at the bounds are known.
+// TestLossesNameTheirKeyspaces: a report has a range of each keyspace that the damage concerns, and
+// of no other, whether or not the keyspaces at the bounds are known.
 func TestLossesNameTheirKeyspaces(t *testing.T) {
 	var told []string
 	v := &survey{keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, ids: []entry.KeyspaceID{0, 3, 300, 301, 70_000}}

@@ -143,7 +143,7 @@ func (b *Block) Page(at int) ([]byte, error) {
 // reaches beyond it is put together in memory of its own.
 func (b *Block) Span(lo, hi int) ([]byte, error) {
 	if hi > b.start+len(b.data) {
-		return b.cross(lo, hi)
+		return b.crossSpan(lo, hi)
 	}
 	lo, hi = lo-b.start, hi-b.start
 	first, last := lo>>pageShift, (hi-1)>>pageShift
@@ -155,8 +155,8 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 	return b.data[lo:hi:hi], nil
 }
 
-// cross is Span beyond the end of the block.
-func (b *Block) cross(lo, hi int) ([]byte, error) {
+// crossSpan is Span beyond the end of the block.
+func (b *Block) crossSpan(lo, hi int) ([]byte, error) {
 	if hi-lo > Size {
 		return b.part.readCopy(lo, hi)
 	}
@@ -169,7 +169,7 @@ func (b *Block) cross(lo, hi int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tail, err := b.tail(end, hi)
+	tail, err := b.readTail(end, hi)
 	if err != nil {
 		return nil, err
 	}
@@ -181,9 +181,9 @@ func (b *Block) cross(lo, hi int) ([]byte, error) {
 	return c.data, nil
 }
 
-// tail returns the bytes in [end, hi), with which the next block begins. That block doesn't
+// readTail returns the bytes in [end, hi), with which the next block begins. That block doesn't
 // count as used by it.
-func (b *Block) tail(end, hi int) ([]byte, error) {
+func (b *Block) readTail(end, hi int) ([]byte, error) {
 	if b.kept {
 		if next := b.part.list[end>>blockShift].Load(); next != nil {
 			return next.Span(end, hi)

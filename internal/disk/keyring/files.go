@@ -17,8 +17,8 @@ import (
 
 // The files of a keyring: which of them counts, how one is written, and when older ones go.
 
-// numbers lists the keyring files in dir, the greatest number first.
-func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
+// listNumbers lists the keyring files in dir, the greatest number first.
+func listNumbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 	names, err := fsys.List(dir)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ const loadTries = 10
 
 // loadContent also returns how many files there are.
 func loadContent(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
-	nums, err := numbers(fsys, dir)
+	nums, err := listNumbers(fsys, dir)
 	if err != nil {
 		return nil, 0, fmt.Errorf("keyring: %w", err)
 	}
@@ -127,7 +127,7 @@ func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corr
 		if !errors.As(err, &damage) {
 			return err
 		}
-		half, err := c.half(fsys, dir)
+		half, err := c.isHalf(fsys, dir)
 		if err == nil && !half {
 			report(damage)
 		}
@@ -136,10 +136,10 @@ func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corr
 	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
 }
 
-// half reports whether c is what a crash has left of the newest keyring: the file before is there,
-// and one copy of c is not whole.
-func (c *Content) half(fsys vfs.FS, dir string) (bool, error) {
-	nums, err := numbers(fsys, dir)
+// isHalf reports whether c is what a crash has left of the newest keyring: the file before is
+// there, and one copy of c is not whole.
+func (c *Content) isHalf(fsys vfs.FS, dir string) (bool, error) {
+	nums, err := listNumbers(fsys, dir)
 	// Without an older file one damaged copy is damage, and not the work of a crash.
 	if err != nil || len(nums) == 0 || nums[len(nums)-1] >= c.Number {
 		return false, err
@@ -190,9 +190,10 @@ func mayBeOf(p, uuid []byte) bool {
 	return string(p[:m]) == magic[:m] && (len(p) < headerSize || bytes.HasPrefix(p[16:], uuid))
 }
 
-// clean removes the keyrings of this store whose number is smaller than that of c, which is whole.
-func (c *Content) clean(fsys vfs.FS, dir string) error {
-	nums, err := numbers(fsys, dir)
+// removeOlder removes the keyrings of this store whose number is smaller than that of c, which is
+// whole.
+func (c *Content) removeOlder(fsys vfs.FS, dir string) error {
+	nums, err := listNumbers(fsys, dir)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ type Keyring struct {
 
 // newKeyring returns the Keyring with the content c.
 func newKeyring(o Options, c *Content) (*Keyring, error) {
-	if err := allowed(); err != nil {
+	if err := checkAllowed(); err != nil {
 		return nil, err
 	}
 	k := &Keyring{o: o, keys: o.Keys, content: c}
@@ -62,8 +62,8 @@ func newKeyring(o Options, c *Content) (*Keyring, error) {
 	return k, nil
 }
 
-// allowed returns an error where the process may not use the ciphers.
-func allowed() error {
+// checkAllowed returns an error where the process may not use the ciphers.
+func checkAllowed() error {
 	block, err := aes.NewCipher(make([]byte, crypt.KeySize))
 	if err == nil {
 		_, err = cipher.NewGCM(block) // which GODEBUG=fips140=only refuses, as nonces are not random
@@ -105,7 +105,7 @@ func (k *Keyring) Ring() *crypt.Ring { return k.ring }
 
 // Ring returns the data keys of c. p unwraps each when it is first asked for. No file is read.
 func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
-	if err := allowed(); err != nil {
+	if err := checkAllowed(); err != nil {
 		return nil, err
 	}
 	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrap(context.Background(), p, id) }), nil
@@ -213,7 +213,7 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	}
 	key, err := Within(ctx, p).UnwrapKey(ctx, bytes.Clone(w.Wrapped), c.binding(w))
 	if err != nil {
-		return crypt.DataKey{}, refused(fmt.Sprintf("unwrap data key %x", id), err)
+		return crypt.DataKey{}, refusedError(fmt.Sprintf("unwrap data key %x", id), err)
 	}
 	if len(key) != crypt.KeySize {
 		return crypt.DataKey{}, fmt.Errorf("%w: data key %x was unwrapped to %d bytes, not %d", errs.ErrKey, id, len(key), crypt.KeySize)
@@ -241,7 +241,7 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created, Check: check}
 	wrapped, err := Within(ctx, p).WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
 	if err != nil {
-		return Key{}, refused("wrap a data key", err)
+		return Key{}, refusedError("wrap a data key", err)
 	}
 	if len(wrapped) == 0 || len(wrapped) > maxWrapped {
 		return Key{}, fmt.Errorf("%w: a data key was wrapped to %d bytes; 1 to %d can be kept", errs.ErrKey, len(wrapped), maxWrapped)
@@ -274,7 +274,7 @@ type Draft struct {
 // DraftKey draws a data key and has it wrapped. If p is not nil, it is the provider from the Write
 // of the Draft on: it wraps the other keys too. created is in Unix milliseconds.
 func (k *Keyring) DraftKey(ctx context.Context, p Provider, created int64) (*Draft, error) {
-	c, err := k.rewrapped(ctx, p)
+	c, err := k.rewrapKeys(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +302,7 @@ func (k *Keyring) DraftRewrap(ctx context.Context, p Provider) (*Draft, error) {
 	if p == nil {
 		_, p = k.now()
 	}
-	c, err := k.rewrapped(ctx, p)
+	c, err := k.rewrapKeys(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -322,8 +322,8 @@ func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
 	return d.added.ID, nil
 }
 
-// rewrapped returns a copy of the content. If p is not nil, it has wrapped each key anew.
-func (k *Keyring) rewrapped(ctx context.Context, p Provider) (*Content, error) {
+// rewrapKeys returns a copy of the content. If p is not nil, it has wrapped each key anew.
+func (k *Keyring) rewrapKeys(ctx context.Context, p Provider) (*Content, error) {
 	now, old := k.now()
 	c := &Content{UUID: now.UUID, Number: now.Number, Keys: slices.Clone(now.Keys)}
 	if p == nil {
@@ -368,7 +368,7 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 // writes the keyring anew, under the next number.
 func (k *Keyring) Clean() error {
 	now, p := k.now()
-	half, err := now.half(k.o.FS, k.o.Dir)
+	half, err := now.isHalf(k.o.FS, k.o.Dir)
 	// Not repaired in place: a crash could tear the only whole copy.
 	if half {
 		err = k.writeFile(&Content{UUID: now.UUID, Keys: now.Keys}, p)
@@ -376,16 +376,17 @@ func (k *Keyring) Clean() error {
 	if err != nil {
 		return err
 	}
-	if err := k.Content().clean(k.o.FS, k.o.Dir); err != nil {
+	// k.Content, not now: writeFile may have replaced it.
+	if err := k.Content().removeOlder(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("remove old keyrings: %w", err)
 	}
 	return nil
 }
 
-// writeFile makes c the keyring, under the next free number, and p its provider. The file before stays
-// until Clean.
+// writeFile makes c the keyring, under the next free number, and p its provider. The file before
+// stays until Clean.
 func (k *Keyring) writeFile(c *Content, p Provider) error {
-	nums, err := numbers(k.o.FS, k.o.Dir)
+	nums, err := listNumbers(k.o.FS, k.o.Dir)
 	if err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}

@@ -39,7 +39,7 @@ func TestHalfAKeyring(t *testing.T) {
 		must(t, err)
 		wantFound(0)
 		must(t, k.Clean())
-		if nums, err := numbers(fsys, "s"); err != nil || len(nums) != 1 || nums[0] != k.Content().Number || nums[0] != 3 {
+		if nums, err := listNumbers(fsys, "s"); err != nil || len(nums) != 1 || nums[0] != k.Content().Number || nums[0] != 3 {
 			t.Errorf("left are %v, %v", nums, err)
 		}
 		must(t, Verify(fsys, "s", testUUID, k.Content().Number))

@@ -40,12 +40,12 @@ type within struct {
 
 // WrapKey is that of the provider, until ctx ends.
 func (w within) WrapKey(_ context.Context, key, binding []byte) ([]byte, error) {
-	return call(w.ctx, func() ([]byte, error) { return w.Provider.WrapKey(w.ctx, key, binding) })
+	return callWithin(w.ctx, func() ([]byte, error) { return w.Provider.WrapKey(w.ctx, key, binding) })
 }
 
 // UnwrapKey is that of the provider, until ctx ends.
 func (w within) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byte, error) {
-	return call(w.ctx, func() ([]byte, error) { return w.Provider.UnwrapKey(w.ctx, wrapped, binding) })
+	return callWithin(w.ctx, func() ([]byte, error) { return w.Provider.UnwrapKey(w.ctx, wrapped, binding) })
 }
 
 // ended is the error of a call whose context has ended: it says nothing of the keys.
@@ -57,9 +57,9 @@ func (e ended) Error() string { return "the provider of keys has not answered: "
 // Unwrap returns why the context has ended.
 func (e ended) Unwrap() error { return e.cause }
 
-// call returns what fn returns, or an error once ctx has ended; then fn goes on by itself. If fn
-// panics before that, call panics, too.
-func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error) {
+// callWithin returns what fn returns, or an error once ctx has ended; then fn goes on by itself. If
+// fn panics before that, call panics, too.
+func callWithin(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error) {
 	if ctx.Done() == nil {
 		return fn()
 	}
@@ -101,8 +101,8 @@ func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error
 	return key, err
 }
 
-// refused is the error of a call: errs.ErrKey, unless its context has ended.
-func refused(what string, err error) error {
+// refusedError is the error of a call: errs.ErrKey, unless its context has ended.
+func refusedError(what string, err error) error {
 	if errors.As(err, new(ended)) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -129,6 +129,7 @@ func newStaticKey(key []byte) *staticKey { return &staticKey{func() []byte { ret
 // StaticKey returns a provider of one master key of 32 bytes, which it copies. With another length
 // its methods return errs.ErrInvalid.
 func StaticKey(key []byte) Provider {
+	// The caller may overwrite its own copy.
 	return newStaticKey(append([]byte(nil), key...))
 }
 

@@ -13,8 +13,8 @@ func (f *File) Ahead(off, n int64) (asked int64) {
 		return end - off
 	}
 	last := (end - 1) / pageSize
-	for first := f.absent(off/pageSize, last); first <= last; first = f.absent(first, last) {
-		stop := f.unknown(first, last)
+	for first := f.firstAbsent(off/pageSize, last); first <= last; first = f.firstAbsent(first, last) {
+		stop := f.unknownEnd(first, last)
 		if stop > first {
 			f.StartRead(first*pageSize, (stop-first)*pageSize)
 			asked += (stop - first) * pageSize
@@ -24,9 +24,9 @@ func (f *File) Ahead(off, n int64) (asked int64) {
 	return asked
 }
 
-// unknown returns the page after those from first on, and up to last, of which none is
+// unknownEnd returns the page after those from first on, and up to last, of which none is
 // known to be in memory, once the system was asked.
-func (f *File) unknown(first, last int64) int64 {
+func (f *File) unknownEnd(first, last int64) int64 {
 	for p := first; p <= last; {
 		m, end := p/probePages, min(last, p|(probePages-1))
 		// Once a page of a megabyte was not there, to ask about the others costs as much as
@@ -57,8 +57,8 @@ func (f *File) Await(off, n int64) {
 		return
 	}
 	first, last := off/pageSize, (end-1)/pageSize
-	for first = f.absent(first, last); first <= last && f.unknown(first, first) == first; {
-		first = f.absent(first, last) // the system has told of pages in memory
+	for first = f.firstAbsent(first, last); first <= last && f.unknownEnd(first, first) == first; {
+		first = f.firstAbsent(first, last) // the system has told of pages in memory
 	}
 	if first > last {
 		return
@@ -69,9 +69,9 @@ func (f *File) Await(off, n int64) {
 	}
 	defer f.files.leave(d)
 	// All are counted as read, though some may come in meanwhile.
-	f.files.Bits.missed(last - first + 1)
-	f.files.cold.begin(d, first*pageSize, (last+1-first)*pageSize)
-	defer f.files.cold.end()
+	f.files.Bits.countMissed(last - first + 1)
+	f.files.cold.beginRead(d, first*pageSize, (last+1-first)*pageSize)
+	defer f.files.cold.endRead()
 	// A byte of one page is enough to wait for it: nothing is copied.
 	var b [1]byte
 	for p := first; p <= last; p += awaited {

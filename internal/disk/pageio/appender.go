@@ -40,7 +40,7 @@ func (a *Appender) Write(p []byte) (int, error) {
 		a.n += n
 		rest = rest[n:]
 		if a.n == BlockSize {
-			if err := a.hand(); err != nil {
+			if err := a.writeBlock(); err != nil {
 				return 0, err
 			}
 		}
@@ -48,8 +48,8 @@ func (a *Appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hand hands what is in the block to the file.
-func (a *Appender) hand() error {
+// writeBlock hands what is in the block to the file.
+func (a *Appender) writeBlock() error {
 	_, err := a.f.WriteAt(a.block[:a.n], a.at)
 	// The disk begins while the next block is filled, so the sync at the end is short.
 	a.f.StartWriteback(a.at, int64(a.n))
@@ -64,7 +64,7 @@ func (a *Appender) Flush() error {
 	if a.n == 0 {
 		return nil
 	}
-	return a.hand()
+	return a.writeBlock()
 }
 
 // Drop drops what was not yet written to the file.

@@ -162,7 +162,7 @@ func (m *BitMemory) forgetPagesLocked() {
 func (m *BitMemory) ageLocked() {
 	m.began = time.Now()
 	m.misses.Store(0)
-	m.adapt()
+	m.adaptLength()
 	// The oldest generation is emptied, and becomes the newest.
 	next := (m.generation() + 1) % generations
 	// Before the epoch changes: bits that are set from then on are of the new one.
@@ -175,9 +175,9 @@ func (m *BitMemory) ageLocked() {
 	m.epoch.Store(uint32(next))
 }
 
-// adapt changes the length of epochs. When it is doubled, pages are believed for as long
+// adaptLength changes the length of epochs. When it is doubled, pages are believed for as long
 // as all pages have stayed in memory that were used that long before.
-func (m *BitMemory) adapt() {
+func (m *BitMemory) adaptLength() {
 	const next, last = believed, generations - 1
 	var again, gone [generations]int64
 	for i := range again {
@@ -202,17 +202,17 @@ func (m *BitMemory) adapt() {
 	}
 }
 
-// outlived counts a page that was used again this many epochs after it was used last, and
+// countUsedAgain counts a page that was used again this many epochs after it was used last, and
 // whether it is in memory still.
-func (m *BitMemory) outlived(epochs int, in bool) {
+func (m *BitMemory) countUsedAgain(epochs int, in bool) {
 	m.again[epochs].Add(1)
 	if !in {
 		m.gone[epochs].Add(1)
 	}
 }
 
-// missed counts pages that were read because they were not in memory.
-func (m *BitMemory) missed(pages int64) {
+// countMissed counts pages that were read because they were not in memory.
+func (m *BitMemory) countMissed(pages int64) {
 	// Most calls end here, with one addition.
 	if pages == 0 || m.misses.Add(pages) < m.length.Load() {
 		return
@@ -251,19 +251,19 @@ func (m *BitMemory) newBits(n int64, turn int) Bits {
 // Bytes is how much memory is used.
 func (m *BitMemory) Bytes() int64 { return m.used.Load() }
 
-// await sets the alarm for the end of the epoch, as a bit was set.
-func (m *BitMemory) await() {
+// setAlarm sets the alarm for the end of the epoch, as a bit was set.
+func (m *BitMemory) setAlarm() {
 	if a := m.alarm.Load(); a != nil {
 		a.Set(EpochTime)
 	}
 }
 
-// take counts a new block, and empties sets if there are too many.
-func (m *BitMemory) take() {
+// takeBlock counts a new block, and empties sets if there are too many.
+func (m *BitMemory) takeBlock() {
 	if m == nil {
 		return
 	}
-	m.await()
+	m.setAlarm()
 	// Not Lock: a reader must not wait here, and whoever has the lock may be emptying sets already.
 	if m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
 		return
@@ -314,7 +314,7 @@ func (b *Bits) TestSet(i int64) bool {
 	if block == nil {
 		fresh := new(bitBlock)
 		if at.CompareAndSwap(nil, fresh) {
-			b.memory.take()
+			b.memory.takeBlock()
 		}
 		// It may have been dropped again already.
 		if block = at.Load(); block == nil {

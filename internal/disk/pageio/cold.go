@@ -15,7 +15,7 @@ import (
 // asked to begin the read; then, if others of the store are under way, the other
 // goroutines run and begin theirs.
 func (f *File) ReadCold(p []byte, off int64) error {
-	if err := f.check(off, int64(len(p))); err != nil || len(p) == 0 {
+	if err := f.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
 	d, err := f.enter()
@@ -26,12 +26,12 @@ func (f *File) ReadCold(p []byte, off int64) error {
 	if f.data == nil {
 		return ReadFull(d, p, off) // it may be in memory, as far as is known
 	}
-	f.files.cold.begin(d, off, int64(len(p)))
-	defer f.files.cold.end()
+	f.files.cold.beginRead(d, off, int64(len(p)))
+	defer f.files.cold.endRead()
 	if err := ReadFull(d, p, off); err != nil {
 		return err
 	}
-	f.note(off/pageSize, (off+int64(len(p))-1)/pageSize)
+	f.noteResident(off/pageSize, (off+int64(len(p))-1)/pageSize)
 	return nil
 }
 
@@ -65,9 +65,9 @@ const (
 	rateGrows = 1.03 // a window, so that the rate without yields is measured again
 )
 
-// begin counts the caller as reading, has the n bytes at off of d on their way, and
+// beginRead counts the caller as reading, has the n bytes at off of d on their way, and
 // yields if others read as well.
-func (r *readers) begin(d *descriptor, off, n int64) {
+func (r *readers) beginRead(d *descriptor, off, n int64) {
 	// Also if it is alone: a pread by itself would have the system read on behind it.
 	d.StartRead(off, n)
 	// Nobody else reads, so there is nobody to yield to.
@@ -75,7 +75,7 @@ func (r *readers) begin(d *descriptor, off, n int64) {
 		return
 	}
 	now := time.Since(r.began)
-	if !r.yield(now) {
+	if !r.shouldYield(now) {
 		return
 	}
 	runtime.Gosched()
@@ -83,8 +83,8 @@ func (r *readers) begin(d *descriptor, off, n int64) {
 	r.yields.Add(1)
 }
 
-// end counts a read that has ended.
-func (r *readers) end() {
+// endRead counts a read that has ended.
+func (r *readers) endRead() {
 	r.reading.Add(-1)
 	r.reads.Add(1)
 }
@@ -100,8 +100,8 @@ func (r *readers) busy(seen *int64) bool {
 	return *seen != before || r.reading.Load() > 0
 }
 
-// yield reports whether readers yield now.
-func (r *readers) yield(now time.Duration) bool {
+// shouldYield reports whether readers yield now.
+func (r *readers) shouldYield(now time.Duration) bool {
 	if int64(now) >= r.until.Load() && r.mu.TryLock() {
 		r.turnLocked(now)
 		r.mu.Unlock()

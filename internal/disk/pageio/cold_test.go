@@ -123,7 +123,8 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	}
 }
 
-// Cold reads make hardly any garbage: it would let the Go heap grow, in the place of the page cache.
+// Cold reads make hardly any garbage: it would let the Go heap grow, in the place of the page
+// cache.
 func TestColdReadsAllocateNothing(t *testing.T) {
 	if invariant.Enabled {
 		t.Skip("the race detector allocates")
@@ -215,15 +216,15 @@ func TestYieldsMustPay(t *testing.T) {
 			r.yielded.Add(reads * int64(yield))
 		}
 		was := !r.plain.Load()
-		if got := r.yield(now + length - 1); got != was {
+		if got := r.shouldYield(now + length - 1); got != was {
 			t.Errorf("yields: %v before the window ends, want %v", got, was)
 		}
 		now += length
-		if got := r.yield(now); got != want {
+		if got := r.shouldYield(now); got != want {
 			t.Errorf("yields: %v, want %v", got, want)
 		}
 	}
-	r.yield(now)
+	r.shouldYield(now)
 	window(tryWindow, 100, limit, true)
 	window(tryWindow, 10, 20*limit, false) // they are tried for a short time
 	window(tryWindow, 100, 0, true)
@@ -238,7 +239,7 @@ func TestYieldsMustPay(t *testing.T) {
 		r.yields.Add(200)
 		r.yielded.Add(200 * int64(limit+1))
 		now += tryWindow
-		r.yield(now)
+		r.shouldYield(now)
 	}
 	if tries < 10 || tries > 100 {
 		t.Errorf("plain reads are tried again after %d windows", tries)
@@ -253,10 +254,10 @@ func TestLengthOfEpochs(t *testing.T) {
 		for range epochs {
 			for i := believed; i < generations; i++ {
 				for range epochSample {
-					m.outlived(i, !gone)
+					m.countUsedAgain(i, !gone)
 				}
 			}
-			m.missed(m.length.Load())
+			m.countMissed(m.length.Load())
 		}
 		return m.length.Load()
 	}
@@ -293,7 +294,7 @@ func TestUsedPagesAreTold(t *testing.T) {
 	if n := use() + use(); n != 0 {
 		t.Errorf("%d pages were read without an end of an epoch", n)
 	}
-	f.files.Bits.missed(EpochPages)
+	f.files.Bits.countMissed(EpochPages)
 	if n := use(); n < pages/useShare/2 || n > pages/useShare*2 {
 		t.Errorf("of %d pages that were used again, %d were read", pages, n)
 	}
@@ -315,7 +316,7 @@ func TestPageBits(t *testing.T) {
 			t.Error("other pages are in the set than page 64")
 		}
 	}
-	m.missed(EpochPages)
+	m.countMissed(EpochPages)
 	if a.Test(64) || !b.Test(64) {
 		t.Error("a page is verified in the next epoch, or was forgotten without one")
 	}

@@ -59,8 +59,8 @@ func (f *File) Name() string { return f.name }
 // Size is the size that Open was given.
 func (f *File) Size() int64 { return f.size }
 
-// Held returns the file that is open. Where Files has no limit it stays open until Close, and can be
-// read after its name was removed.
+// Held returns the file that is open. Where Files has no limit it stays open until Close, and can
+// be read after its name was removed.
 func (f *File) Held() vfs.File { return f.descriptor.Load().File }
 
 // Mapped returns the mapping of the first Size bytes, or nil. Touch it only under Guard, and
@@ -70,7 +70,7 @@ func (f *File) Mapped() []byte { return f.data }
 // ReadFull reads len(p) bytes at off by pread. It returns an *errs.Corruption if the
 // range ends beyond the file, or the file is gone when it must be opened again.
 func (f *File) ReadFull(p []byte, off int64) error {
-	if err := f.check(off, int64(len(p))); err != nil {
+	if err := f.checkRange(off, int64(len(p))); err != nil {
 		return err
 	}
 	d, err := f.enter()
@@ -113,7 +113,7 @@ func (f *File) StartRead(off, n int64) {
 // valid until Close, or from fresh memory. It returns an *errs.Corruption, before
 // anything is allocated, if the range isn't within Size.
 func (f *File) Bytes(off int64, n int) ([]byte, error) {
-	if err := f.check(off, int64(n)); err != nil {
+	if err := f.checkRange(off, int64(n)); err != nil {
 		return nil, err
 	}
 	if f.data != nil {
@@ -140,19 +140,19 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 // the mapping, because a page fault would stop a whole processor of the Go scheduler for
 // the time of a disk access.
 func (f *File) Known(off int64, n int) bool {
-	if f.check(off, int64(n)) != nil || f.data == nil {
+	if f.checkRange(off, int64(n)) != nil || f.data == nil {
 		return false
 	}
 	first, last := off/pageSize, (off+int64(n)-1)/pageSize
-	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
+	for first = f.firstAbsent(first, last); first <= last; first = f.firstAbsent(first, last) {
 		// Go megabyte by megabyte: the system is asked about one at a time.
 		end := min(last, first|(probePages-1))
 		if !f.worthAsking(first) {
-			f.files.Bits.missed(end - first + 1)
+			f.files.Bits.countMissed(end - first + 1)
 			return false
 		}
 		// One missing page is enough: the caller then reads all of the range.
-		if first = f.ask(first, end); first <= end {
+		if first = f.askSystem(first, end); first <= end {
 			return false
 		}
 	}
@@ -180,52 +180,52 @@ func (f *File) worthAsking(page int64) bool {
 // reads those that are not known to be there by pread (see Known). Without a mapping it does
 // nothing. It also does nothing if the file can't be opened again: the mapping still works.
 func (f *File) Prime(off int64, n int) error {
-	if err := f.check(off, int64(n)); err != nil || f.data == nil || n == 0 {
+	if err := f.checkRange(off, int64(n)); err != nil || f.data == nil || n == 0 {
 		return err
 	}
 	first, last := off/pageSize, (off+int64(n)-1)/pageSize
-	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
-		if err := f.prime(first, min(last, first|(probePages-1)), off, off+int64(n)); err != nil {
+	for first = f.firstAbsent(first, last); first <= last; first = f.firstAbsent(first, last) {
+		if err := f.primePages(first, min(last, first|(probePages-1)), off, off+int64(n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prime is Prime of [off, end), which lies on pages first to last of one megabyte.
-func (f *File) prime(first, last, off, end int64) error {
+// primePages is Prime of [off, end), which lies on pages first to last of one megabyte.
+func (f *File) primePages(first, last, off, end int64) error {
 	// Asking costs less than one read.
-	if first = f.ask(first, last); first > last {
+	if first = f.askSystem(first, last); first > last {
 		return nil
 	}
 	from, to := max(off, first*pageSize), min(end, (last+1)*pageSize)
-	if err := f.read(from, to-from); err != nil {
+	if err := f.readAndDrop(from, to-from); err != nil {
 		return err
 	}
-	f.note(first, last)
+	f.noteResident(first, last)
 	return nil
 }
 
-// ask asks the system which of the pages first to last, of one megabyte, are in memory. It
+// askSystem asks the system which of the pages first to last, of one megabyte, are in memory. It
 // returns the first that may not be, or last+1, and counts those that are missing.
-func (f *File) ask(first, last int64) int64 {
+func (f *File) askSystem(first, last int64) int64 {
 	cold, asked, end := f.cold.Test(first/probePages), last-first+1, last
 	if cold {
-		end = f.onwards(first, last)
+		end = f.probeEnd(first, last)
 	}
-	ahead := f.unnoted(last+1, end)
+	ahead := f.countUnnoted(last+1, end)
 	told := f.probe(first, end)
-	first = f.absent(first, last)
+	first = f.firstAbsent(first, last)
 	switch {
 	// Without an answer nothing is known of how long pages stay.
 	case !told:
 	case cold:
 		// What was not there when its megabyte was asked for first, and is now, was read
 		// meanwhile: the system reads ahead of our reads, and so do we.
-		f.files.Bits.missed(asked + max(ahead-f.unnoted(last+1, end), 0))
+		f.files.Bits.countMissed(asked + max(ahead-f.countUnnoted(last+1, end), 0))
 	default:
 		// The caller reads these pages now, and they push others out of memory.
-		f.files.Bits.missed(last - first + 1)
+		f.files.Bits.countMissed(last - first + 1)
 	}
 	return first
 }
@@ -246,7 +246,7 @@ func (f *File) isKnown(page int64) bool {
 	// Used in this epoch, so it is believed to be there until the next one ends.
 	f.known[g].Set(page)
 	if rand.Uint32()%useShare == 0 {
-		f.use(page)
+		f.tellUsed(page)
 	}
 	return true
 }
@@ -255,9 +255,9 @@ func (f *File) isKnown(page int64) bool {
 // system is told.
 const useShare = 4
 
-// use tells the system that a page is used, by a read of one byte. Without that the system
+// tellUsed tells the system that a page is used, by a read of one byte. Without that the system
 // does not know: since Linux 6.3 it ignores reads through a mapping with vfs.Random.
-func (f *File) use(page int64) {
+func (f *File) tellUsed(page int64) {
 	d := f.descriptor.Load()
 	if d == nil || !d.enter() {
 		return
@@ -268,15 +268,15 @@ func (f *File) use(page int64) {
 	answers.Put(p)
 }
 
-// note notes that pages are in memory.
-func (f *File) note(first, last int64) {
+// noteResident notes that pages are in memory.
+func (f *File) noteResident(first, last int64) {
 	for g := f.files.Bits.generation(); first <= last; first++ {
 		f.known[g].Set(first)
 	}
 }
 
-// unnoted counts the pages that are not noted to be in memory in this epoch.
-func (f *File) unnoted(first, last int64) (n int64) {
+// countUnnoted counts the pages that are not noted to be in memory in this epoch.
+func (f *File) countUnnoted(first, last int64) (n int64) {
 	for g := f.files.Bits.generation(); first <= last; first++ {
 		if !f.known[g].Test(first) {
 			n++
@@ -285,25 +285,25 @@ func (f *File) unnoted(first, last int64) (n int64) {
 	return n
 }
 
-// absent is the first page from first to last that is not known to be in memory, or
+// firstAbsent is the first page from first to last that is not known to be in memory, or
 // last+1.
-func (f *File) absent(first, last int64) int64 {
+func (f *File) firstAbsent(first, last int64) int64 {
 	for first <= last && f.isKnown(first) {
 		first++
 	}
 	return first
 }
 
-// read reads n bytes at off by pread, and forgets them.
-func (f *File) read(off, n int64) error {
+// readAndDrop reads n bytes at off by pread, and forgets them.
+func (f *File) readAndDrop(off, n int64) error {
 	d, err := f.enter()
 	if err != nil {
 		// The mapping still works: the page fault does what this read would have done.
 		return nil
 	}
 	defer f.files.leave(d)
-	f.files.cold.begin(d, off, n)
-	defer f.files.cold.end()
+	f.files.cold.beginRead(d, off, n)
+	defer f.files.cold.endRead()
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
 	for n > 0 {
@@ -362,17 +362,17 @@ func (f *File) probe(first, last int64) (told bool) {
 	}
 	for epochs := believed; epochs < generations; epochs++ {
 		if f.known[before(g, epochs)].Test(first) {
-			f.files.Bits.outlived(epochs, in)
+			f.files.Bits.countUsedAgain(epochs, in)
 			break
 		}
 	}
 	return true
 }
 
-// onwards returns the last page to ask the system about, if pages first to last of a megabyte
+// probeEnd returns the last page to ask the system about, if pages first to last of a megabyte
 // that was not in memory are used. If the page before them is known, pages are used in order,
 // and the system is already reading those behind: to ask about them too costs little more.
-func (f *File) onwards(first, last int64) int64 {
+func (f *File) probeEnd(first, last int64) int64 {
 	if g := f.files.Bits.generation(); first%probePages == 0 || !f.known[g].Test(first-1) {
 		return last
 	}
@@ -393,11 +393,11 @@ func (f *File) Close() error {
 		mapped.Add(-1)
 		f.files.mapped.Add(-1)
 	}
-	return errors.Join(err, f.files.close(f.descriptor.Load()))
+	return errors.Join(err, f.files.closeDescriptor(f.descriptor.Load()))
 }
 
-// check reports a range that isn't within the file.
-func (f *File) check(off, n int64) error {
+// checkRange reports a range that isn't within the file.
+func (f *File) checkRange(off, n int64) error {
 	if off < 0 || n < 0 || off > f.size || n > f.size-off {
 		return errs.NewCorruption(f.name, off, "%d bytes don't fit into a file of %d", n, f.size)
 	}

@@ -94,8 +94,8 @@ func (s *Files) leave(d *descriptor) {
 	}
 }
 
-// open opens a file; the caller has entered the descriptor.
-func (s *Files) open(path string) (*descriptor, error) {
+// openDescriptor opens a file; the caller has entered the descriptor.
+func (s *Files) openDescriptor(path string) (*descriptor, error) {
 	// Counted before the search: a reader that leaves after the search sees it, and
 	// wakes this goroutine.
 	s.waiting.Add(1)
@@ -154,8 +154,8 @@ func (s *Files) forgetLocked(d *descriptor) {
 	s.room.Broadcast()
 }
 
-// close closes a descriptor that no reader is in, unless that was done already.
-func (s *Files) close(d *descriptor) error {
+// closeDescriptor closes a descriptor that no reader is in, unless that was done already.
+func (s *Files) closeDescriptor(d *descriptor) error {
 	if d == nil || !d.retire() {
 		return nil
 	}
@@ -181,12 +181,12 @@ func (s *Files) Count() int {
 // than o.Size.
 func (s *Files) Open(path string, o Options) (*File, error) {
 	f := &File{files: s, path: path, name: filepath.Base(path), size: o.Size}
-	d, err := s.open(path)
+	d, err := s.openDescriptor(path)
 	if err != nil {
 		return nil, err
 	}
 	f.descriptor.Store(d)
-	err = f.measure(d, o)
+	err = f.findSize(d, o)
 	if err == nil && !o.NoMap && f.size > 0 {
 		f.mapFile(d)
 	}
@@ -198,8 +198,8 @@ func (s *Files) Open(path string, o Options) (*File, error) {
 	return f, nil
 }
 
-// measure finds the size of the file, or checks that it is at least o.Size.
-func (f *File) measure(d *descriptor, o Options) error {
+// findSize finds the size of the file, or checks that it is at least o.Size.
+func (f *File) findSize(d *descriptor, o Options) error {
 	if o.Grows {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (f *File) enter() (*descriptor, error) {
 	if d := f.descriptor.Load(); d != nil && d.enter() {
 		return d, nil
 	}
-	d, err := f.files.open(f.path)
+	d, err := f.files.openDescriptor(f.path)
 	// Nobody removes a file that is open, so somebody else has.
 	if errors.Is(err, fs.ErrNotExist) {
 		c := errs.NewCorruption(f.name, -1, "it was there when it was opened first, and no longer is")

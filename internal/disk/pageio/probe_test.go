@@ -137,7 +137,7 @@ func TestPagesInOrderAreAskedAboutTogether(t *testing.T) {
 	if f.Known(0, 1) || misses() != 1 { // so its megabyte is known to be cold
 		t.Fatalf("%d pages were not in memory, want the first", misses())
 	}
-	f.note(0, 0)
+	f.noteResident(0, 0)
 	for p := range int64(2 * probePages) {
 		in[p] = true
 	}
@@ -171,13 +171,13 @@ func TestColdPagesAreReadUnasked(t *testing.T) {
 	}
 	known(0, 1, 1) // the megabyte is cold from now on
 	known(7, 0, 1)
-	f.note(7, 7) // it was read
+	f.noteResident(7, 7) // it was read
 	for range believed {
-		bits.missed(bits.length.Load())
+		bits.countMissed(bits.length.Load())
 	}
 	known(7, 1, 1)
 	known(9, 0, 1)
-	f.note(9, 9)
+	f.noteResident(9, 9)
 	known(10, 1, 1) // in order
 	known(probePages+3, 1, 1)
 	if bits.again[believed].Load() != 1 || bits.gone[believed].Load() != 1 {

@@ -34,7 +34,7 @@ func (f *File) Stream(end int64) Stream { return Stream{f: f, end: min(end, f.si
 // takes itself, and two thirds of the time are theirs.
 func (s *Stream) ReadFull(p []byte, off int64) error {
 	f := s.f
-	if err := f.check(off, int64(len(p))); err != nil {
+	if err := f.checkRange(off, int64(len(p))); err != nil {
 		return err
 	}
 	d, err := f.enter()
@@ -48,7 +48,7 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 			n, ahead = min(n, politePart), 0
 			time.Sleep(min(politePauses*s.took, longestPause))
 		}
-		s.ask(d, off, int64(n), ahead)
+		s.askAhead(d, off, int64(n), ahead)
 		begin := time.Now()
 		if err := ReadFull(d, p[:n], off); err != nil {
 			return err
@@ -59,9 +59,9 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 	return nil
 }
 
-// ask has the disk asked for what of n bytes at off it was not asked for, and for more: for
+// askAhead has the disk asked for what of n bytes at off it was not asked for, and for more: for
 // ahead bytes behind them once half of these were read.
-func (s *Stream) ask(d *descriptor, off, n, ahead int64) {
+func (s *Stream) askAhead(d *descriptor, off, n, ahead int64) {
 	if s.asked < off || s.asked > off+n+streamAhead { // the part lies elsewhere
 		s.asked = off
 	}

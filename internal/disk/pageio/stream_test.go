@@ -106,7 +106,7 @@ func TestStreamSeesReaders(t *testing.T) {
 	if !r.busy(&seen) {
 		t.Error("not busy while one reads")
 	}
-	r.end()
+	r.endRead()
 	if !r.busy(&seen) || r.busy(&seen) {
 		t.Error("one that has ended counts once")
 	}

@@ -20,7 +20,7 @@ type Summed struct {
 // Sum reads the n bytes at off, and returns their plain checksum. It returns an
 // *errs.Corruption, before anything is allocated, if they aren't within Size.
 func (f *File) Sum(off, n int64) (s *Summed, crc uint32, err error) {
-	if err := f.check(off, n); err != nil {
+	if err := f.checkRange(off, n); err != nil {
 		return nil, 0, err
 	}
 	// Memory of its own is verified once and can't change: no sums are needed.
@@ -63,7 +63,7 @@ func (s *Summed) Verified() PageBits { return s.verified }
 
 // Bytes returns n bytes at off of the part once they are verified.
 func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
-	if err := s.check(off, n); err != nil {
+	if err := s.checkRange(off, n); err != nil {
 		return nil, err
 	}
 	for p := off / pageSize; s.sums != nil && p*pageSize < off+int64(n); p++ {
@@ -75,7 +75,7 @@ func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
 		if err := s.f.Prime(s.off+p*pageSize, len(page)); err != nil {
 			return nil, err
 		}
-		if err := s.verify(p, page); err != nil {
+		if err := s.verifyPage(p, page); err != nil {
 			return nil, err
 		}
 		s.verified.Set(int(p))
@@ -83,16 +83,16 @@ func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
 	return s.data[off : off+int64(n)], nil
 }
 
-// check reports a range that isn't within the part.
-func (s *Summed) check(off int64, n int) error {
+// checkRange reports a range that isn't within the part.
+func (s *Summed) checkRange(off int64, n int) error {
 	if off < 0 || n < 0 || off > int64(len(s.data)) || int64(n) > int64(len(s.data))-off {
 		return errs.NewCorruption(s.f.name, s.off, "%d bytes at %d are needed of %d", n, off, len(s.data))
 	}
 	return nil
 }
 
-// verify compares bytes of page p with its checksum.
-func (s *Summed) verify(p int64, page []byte) error {
+// verifyPage compares bytes of page p with its checksum.
+func (s *Summed) verifyPage(p int64, page []byte) error {
 	if got := checksum.Plain(page); got != s.sums[p] {
 		return errs.NewCorruption(s.f.name, s.off+p*pageSize, "page: checksum %#x, want %#x", got, s.sums[p])
 	}
@@ -112,7 +112,7 @@ type SummedCopy struct {
 
 // Bytes returns n bytes at off of the part, valid until the next call.
 func (c *SummedCopy) Bytes(off int64, n int) ([]byte, error) {
-	if err := c.check(off, n); err != nil {
+	if err := c.checkRange(off, n); err != nil {
 		return nil, err
 	}
 	if c.sums == nil {
@@ -127,7 +127,7 @@ func (c *SummedCopy) Bytes(off int64, n int) ([]byte, error) {
 	err := c.f.ReadFull(c.buf, c.off+c.first*pageSize)
 	for p, rest := c.first, c.buf; err == nil && len(rest) > 0; p++ {
 		k := min(pageSize, len(rest))
-		err = c.verify(p, rest[:k])
+		err = c.verifyPage(p, rest[:k])
 		rest = rest[k:]
 	}
 	if err != nil {

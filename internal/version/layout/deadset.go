@@ -43,9 +43,9 @@ type deadBlock struct {
 	count  int // granules in the block
 }
 
-// with returns the set that also has the granules, which ascend strictly. ok is
+// withGranules returns the set that also has the granules, which ascend strictly. ok is
 // false, and dup one of them, if the set has it already.
-func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint32, ok bool) {
+func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, dup uint32, ok bool) {
 	if len(granules) == 0 {
 		// A list may count bytes alone. Sharing all blocks is safe, as they never change.
 		s.bytes += bytes
@@ -70,7 +70,7 @@ func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint3
 		if len(old) > 0 && old[0].at == at {
 			before, old = old[0].deadBlock, old[1:]
 		}
-		b, dup, ok := before.with(granules[:n])
+		b, dup, ok := before.withGranules(granules[:n])
 		if !ok {
 			return deadSet{}, dup, false
 		}
@@ -81,15 +81,15 @@ func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint3
 	return grown, 0, true
 }
 
-// with is deadSet.with for the granules of one block; b may be nil.
-func (b *deadBlock) with(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
+// withGranules is deadSet.with for the granules of one block; b may be nil.
+func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
 	if b == nil {
 		b = new(deadBlock)
 	}
 	grown = &deadBlock{count: b.count + len(granules)}
 	if grown.count > sparseMax {
 		// A copy, as older layouts read the old one.
-		grown.bitmap = b.expanded()
+		grown.bitmap = b.toBitmap()
 		for _, g := range granules {
 			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
 			if *word&bit != 0 {
@@ -119,8 +119,8 @@ func (b *deadBlock) with(granules []uint32) (grown *deadBlock, dup uint32, ok bo
 	return grown, 0, true
 }
 
-// expanded returns a new bitmap of the block, which the caller may write to.
-func (b *deadBlock) expanded() *[blockWords]uint64 {
+// toBitmap returns a new bitmap of the block, which the caller may write to.
+func (b *deadBlock) toBitmap() *[blockWords]uint64 {
 	words := new([blockWords]uint64)
 	if b.bitmap != nil {
 		*words = *b.bitmap

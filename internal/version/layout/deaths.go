@@ -15,20 +15,20 @@ type Deaths struct {
 
 // Add notes that the entry that owned the record at h is gone.
 func (d *Deaths) Add(h entry.Handle) {
-	s := d.of(h.Segment)
+	s := d.listOf(h.Segment)
 	s.Granules = append(s.Granules, uint32(h.Offset/Granule))
 	s.Bytes += h.Length
 }
 
 // Take adds a list of records of one segment, which must not be dead in d yet.
 func (d *Deaths) Take(list Dead) {
-	s := d.of(list.Segment)
+	s := d.listOf(list.Segment)
 	s.Granules = append(s.Granules, list.Granules...)
 	s.Bytes += list.Bytes
 }
 
-// of returns the list of the segment, which it makes if there is none.
-func (d *Deaths) of(segment entry.FileNum) *Dead {
+// listOf returns the list of the segment, which it makes if there is none.
+func (d *Deaths) listOf(segment entry.FileNum) *Dead {
 	s := d.segments[segment]
 	if s == nil {
 		if d.segments == nil {

@@ -43,9 +43,10 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 		d.dataKey = e.DataKey
 	}
 	// The order matters: one edit may add a segment, refer to it by a run, bury records in it, and
-	// drop its source. use checks the result, so it comes after all that changes runs and segments.
+	// drop its source. countUsage checks the result, so it comes after all that changes runs and
+	// segments.
 	for _, step := range []func(*Edit) error{
-		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.addSessions,
+		d.addSegments, d.changeRuns, d.addDead, d.moveSegments, d.dropSegments, d.countUsage, d.advanceNumbers, d.changeKeyspaces, d.addSessions,
 	} {
 		if err := step(e); err != nil {
 			return nil, err
@@ -100,7 +101,7 @@ func (d *draft) addSegments(e *Edit) error {
 		if s.Kind != filename.Journal && s.Kind != filename.Value {
 			return conflicting("segment %d is of kind %v", s.Num, s.Kind)
 		}
-		if err := d.number(s.Num); err != nil {
+		if err := d.takeNumber(s.Num); err != nil {
 			return err
 		}
 		// In a snapshot Dead and States say what s has; here it would count twice.
@@ -108,14 +109,14 @@ func (d *draft) addSegments(e *Edit) error {
 		d.segments = append(d.segments, &s)
 	}
 	slices.SortFunc(d.segments, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
-	if i := repeated(d.segments, func(s *Segment) entry.FileNum { return s.Num }); i >= 0 {
+	if i := firstRepeated(d.segments, func(s *Segment) entry.FileNum { return s.Num }); i >= 0 {
 		return conflicting("segment %d added, which is there", d.segments[i].Num)
 	}
 	return nil
 }
 
-// number checks a file number and raises nextFile above it.
-func (d *draft) number(n entry.FileNum) error {
+// takeNumber checks a file number and raises nextFile above it.
+func (d *draft) takeNumber(n entry.FileNum) error {
 	if n == 0 || n > maxFileNum {
 		return conflicting("file number %d", n)
 	}
@@ -123,9 +124,9 @@ func (d *draft) number(n entry.FileNum) error {
 	return nil
 }
 
-// without returns a list without the elements that have the keys gone. ok is false
+// removeKeys returns a list without the elements that have the keys gone. ok is false
 // if one of them is not in the list, or is named twice.
-func without[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, ok bool) {
+func removeKeys[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, ok bool) {
 	drop := make(map[K]bool, len(gone))
 	for _, k := range gone {
 		drop[k] = true
@@ -140,8 +141,9 @@ func without[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, 
 	return kept, len(drop) == len(gone) && len(list)-len(kept) == len(drop)
 }
 
-// repeated finds the first element of a sorted list that has the key of the one before; -1: none.
-func repeated[T any, K comparable](list []T, key func(T) K) int {
+// firstRepeated finds the first element of a sorted list that has the key of the one before; -1:
+// none.
+func firstRepeated[T any, K comparable](list []T, key func(T) K) int {
 	for i := 1; i < len(list); i++ {
 		if key(list[i]) == key(list[i-1]) {
 			return i
@@ -156,7 +158,7 @@ func (d *draft) changeRuns(e *Edit) error {
 		return nil
 	}
 	// A compaction may put a run in the place of one that it drops, so drop first.
-	runs, ok := without(d.runs, e.DropRuns, func(r *Run) RunID { return r.ID })
+	runs, ok := removeKeys(d.runs, e.DropRuns, func(r *Run) RunID { return r.ID })
 	if !ok {
 		return conflicting("a run is dropped which is not there: one of %d", e.DropRuns)
 	}
@@ -168,7 +170,7 @@ func (d *draft) changeRuns(e *Edit) error {
 		}
 		d.runs = append(d.runs, r)
 	}
-	return d.distinctRuns()
+	return d.sortRuns()
 }
 
 // checkRun checks a run alone, and raises nextFile above its files.
@@ -178,7 +180,7 @@ func (d *draft) checkRun(r *Run) error {
 	}
 	for _, f := range r.Files {
 		// A new file must never get the number of one that is there.
-		if err := d.number(f.Num); err != nil {
+		if err := d.takeNumber(f.Num); err != nil {
 			return err
 		}
 	}
@@ -199,8 +201,8 @@ func (d *draft) checkRun(r *Run) error {
 	return nil
 }
 
-// distinctRuns sorts the runs; no two may share id, order or a file.
-func (d *draft) distinctRuns() error {
+// sortRuns sorts the runs; no two may share id, order or a file.
+func (d *draft) sortRuns() error {
 	ids := make(map[RunID]bool, len(d.runs))
 	files := make(map[entry.FileNum]bool) // a file in two runs would be removed with one of them
 	for _, r := range d.runs {
@@ -217,14 +219,14 @@ func (d *draft) distinctRuns() error {
 	}
 	// Newest first: readers stop at the first run that has a key.
 	slices.SortFunc(d.runs, func(a, b *Run) int { return cmp.Compare(b.Order, a.Order) })
-	if i := repeated(d.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
+	if i := firstRepeated(d.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
 		return conflicting("runs %d and %d have one order", d.runs[i].ID, d.runs[i-1].ID)
 	}
 	return nil
 }
 
-// bury adds dead records.
-func (d *draft) bury(e *Edit) error {
+// addDead adds dead records.
+func (d *draft) addDead(e *Edit) error {
 	if len(e.Dead) == 0 {
 		return nil
 	}
@@ -245,7 +247,7 @@ func (d *draft) bury(e *Edit) error {
 		if n := len(dead.Granules); n > 0 && uint64(dead.Granules[n-1])*Granule >= s.FileBytes {
 			return conflicting("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
 		}
-		grown, dup, ok := s.dead.with(dead.Granules, dead.Bytes)
+		grown, dup, ok := s.dead.withGranules(dead.Granules, dead.Bytes)
 		if !ok {
 			return conflicting("granule %d of segment %d is dead already", dup, s.Num)
 		}
@@ -278,7 +280,7 @@ func (d *draft) moveSegments(e *Edit) error {
 		s.state = st
 		d.segments[at] = &s
 		if st.Status == Relocated {
-			if err := d.number(st.Map); err != nil {
+			if err := d.takeNumber(st.Map); err != nil {
 				return err
 			}
 		}
@@ -286,12 +288,12 @@ func (d *draft) moveSegments(e *Edit) error {
 	return nil
 }
 
-// dropSegments drops segments. That nothing needs them is checked by use.
+// dropSegments drops segments. That nothing needs them is checked by countUsage.
 func (d *draft) dropSegments(e *Edit) error {
 	if len(e.DropSegments) == 0 {
 		return nil
 	}
-	kept, ok := without(d.segments, e.DropSegments, func(s *Segment) entry.FileNum { return s.Num })
+	kept, ok := removeKeys(d.segments, e.DropSegments, func(s *Segment) entry.FileNum { return s.Num })
 	if !ok {
 		return conflicting("a segment is dropped which is not there: one of %d", e.DropSegments)
 	}
@@ -299,9 +301,9 @@ func (d *draft) dropSegments(e *Edit) error {
 	return nil
 }
 
-// use counts anew which segments runs and relocated segments need, and checks that all of
+// countUsage counts anew which segments runs and relocated segments need, and checks that all of
 // these are there.
-func (d *draft) use(*Edit) error {
+func (d *draft) countUsage(*Edit) error {
 	// Counted anew each time, so that it can't drift from what runs say.
 	d.usage = make([]Usage, len(d.segments))
 	for _, r := range d.runs {
@@ -339,8 +341,8 @@ func (d *draft) use(*Edit) error {
 	return nil
 }
 
-// advance raises the numbers that only grow.
-func (d *draft) advance(e *Edit) error {
+// advanceNumbers raises the numbers that only grow.
+func (d *draft) advanceNumbers(e *Edit) error {
 	if e.LastVersion != 0 && e.LastVersion < d.lastVersion ||
 		e.Floor != 0 && e.Floor < d.floor ||
 		e.FlushedTo != 0 && e.FlushedTo < d.flushedTo {
@@ -366,7 +368,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 	old := d.ends
 	d.ends = slices.Clone(old)
 	for _, j := range e.JournalEnds {
-		if err := d.number(j.File); err != nil {
+		if err := d.takeNumber(j.File); err != nil {
 			return err
 		}
 		at, found := slices.BinarySearchFunc(old, j.File, func(x frame.End, n entry.FileNum) int { return cmp.Compare(x.File, n) })
@@ -385,7 +387,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 		}
 	}
 	slices.SortFunc(d.ends, func(a, b frame.End) int { return cmp.Compare(a.File, b.File) })
-	if i := repeated(d.ends, func(e frame.End) entry.FileNum { return e.File }); i >= 0 {
+	if i := firstRepeated(d.ends, func(e frame.End) entry.FileNum { return e.File }); i >= 0 {
 		return conflicting("journal segment %d has two durable ends", d.ends[i].File)
 	}
 	flushed := 0

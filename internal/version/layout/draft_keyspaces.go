@@ -12,7 +12,7 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 		return nil
 	}
 	// The usual case, and fast: a store may have a million keyspaces.
-	if k, ok := e.added(d.nextKeyspace); ok {
+	if k, ok := e.addedKeyspace(d.nextKeyspace); ok {
 		return d.addKeyspace(k)
 	}
 	d.keyspaces, d.grown = slices.Clone(d.keyspaces), nil
@@ -50,7 +50,7 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 
 // addKeyspace adds a keyspace with a new number, in time that doesn't depend on how many there are.
 func (d *draft) addKeyspace(k Keyspace) error {
-	if err := k.named(); err != nil {
+	if err := k.checkName(); err != nil {
 		return err
 	}
 	var ok bool
@@ -61,8 +61,8 @@ func (d *draft) addKeyspace(k Keyspace) error {
 	return nil
 }
 
-// named returns an error if k has no proper name.
-func (k *Keyspace) named() error {
+// checkName returns an error if k has no proper name.
+func (k *Keyspace) checkName() error {
 	if k.ID == entry.DefaultKeyspace || k.Name == "" || len(k.Name) > MaxKeyspaceName {
 		return conflicting("keyspace %d has a name of %d bytes", k.ID, len(k.Name))
 	}
@@ -72,7 +72,7 @@ func (k *Keyspace) named() error {
 // setKeyspace replaces a keyspace, or adds one. Numbers below unused belong to keyspaces that are
 // there or were dropped.
 func (d *draft) setKeyspace(k *Keyspace, unused uint64) error {
-	if err := k.named(); err != nil {
+	if err := k.checkName(); err != nil {
 		return err
 	}
 	at, found := d.findKeyspace(k.ID)

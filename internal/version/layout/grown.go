@@ -15,11 +15,11 @@ type grown struct {
 	names map[string]int // places by name; nil: not needed yet
 }
 
-// appendKeyspace appends k to the keyspaces that a layout sees, whose array g is for; if g is nil, it moves them
-// to an array of their own. It returns false if one of them has the name.
+// appendKeyspace appends k to the keyspaces that a layout sees, whose array g is for; if g is nil,
+// it moves them to an array of their own. It returns false if one of them has the name.
 func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
 	if g == nil {
-		list, g = moved(list)
+		list, g = moveKeyspaces(list)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,13 +35,13 @@ func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown,
 	}
 	switch {
 	case g.used > len(list): // another layout has the next place
-		list, g = moved(list)
+		list, g = moveKeyspaces(list)
 	case len(list) == cap(list):
 		names := g.names
 		// The names move along with the keyspaces: places stay the same. The old array has no room,
 		// so nobody adds to it again without moving.
 		g.names = nil
-		list, g = moved(list)
+		list, g = moveKeyspaces(list)
 		g.names = names
 	}
 	if g.names != nil {
@@ -51,14 +51,14 @@ func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown,
 	return append(list, k), g, true
 }
 
-// moved copies the keyspaces to an array with room for as many more.
-func moved(list []Keyspace) ([]Keyspace, *grown) {
+// moveKeyspaces copies the keyspaces to an array with room for as many more.
+func moveKeyspaces(list []Keyspace) ([]Keyspace, *grown) {
 	return append(make([]Keyspace, 0, 2*len(list)+1), list...), &grown{used: len(list)}
 }
 
-// added returns the keyspace, with its floor, if e does nothing to keyspaces but add it behind all
-// others.
-func (e *Edit) added(next uint64) (k Keyspace, ok bool) {
+// addedKeyspace returns the keyspace, with its floor, if e does nothing to keyspaces but add it
+// behind all others.
+func (e *Edit) addedKeyspace(next uint64) (k Keyspace, ok bool) {
 	if len(e.SetKeyspaces) != 1 || len(e.DropKeyspaces) != 0 || len(e.KeyspaceFloors) > 1 || e.NextKeyspace != 0 {
 		return k, false
 	}

@@ -36,14 +36,14 @@ func TestDeadSetAgainstMap(t *testing.T) {
 			}
 			slices.Sort(list)
 			old := slices.Collect(s.eachGranule())
-			grown, _, ok := s.with(list, 1)
+			grown, _, ok := s.withGranules(list, 1)
 			if !ok || !slices.Equal(old, slices.Collect(s.eachGranule())) {
 				t.Fatalf("seed %d: refused, or the old set changed", seed)
 			}
 			s = grown
 			if len(list) > 0 {
 				dup := list[rng.IntN(len(list))]
-				if _, at, ok := s.with([]uint32{dup}, 0); ok || at != dup {
+				if _, at, ok := s.withGranules([]uint32{dup}, 0); ok || at != dup {
 					t.Fatalf("seed %d: granule %d taken twice", seed, dup)
 				}
 			}

@@ -20,7 +20,7 @@ func Absent(fsys vfs.FS, dir string) error {
 	switch {
 	case err == nil:
 		return fmt.Errorf("%w: %s must not be there", errs.ErrExist, dir)
-	case notThere(err):
+	case isAbsent(err):
 		return nil
 	}
 	return err
@@ -39,7 +39,7 @@ type Claim struct {
 }
 
 // NewClaim makes the directories of o, unless they exist, and locks them. open opens them;
-// nil = o.FS.OpenDirs. It returns errs.ErrExist if a directory is not empty (see empty), and
+// nil = o.FS.OpenDirs. It returns errs.ErrExist if a directory is not empty (see checkEmpty), and
 // a *errs.LockedError if somebody else has the lock. After an error it removes what it made,
 // as far as that is possible.
 func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, error) {
@@ -59,10 +59,10 @@ func (c *Claim) takeLocks(o *Options, open func(dirs ...string) (vfs.Dirs, error
 	o.Resolve()
 	for _, dir := range o.dirs() {
 		// Before anything is made: a refused directory stays untouched.
-		if err := o.empty(dir, c.base); err != nil {
+		if err := o.checkEmpty(dir, c.base); err != nil {
 			return err
 		}
-		if _, err := o.FS.Stat(dir); notThere(err) {
+		if _, err := o.FS.Stat(dir); isAbsent(err) {
 			c.made = append(c.made, dir)
 		}
 	}
@@ -80,7 +80,7 @@ func (c *Claim) takeLocks(o *Options, open func(dirs ...string) (vfs.Dirs, error
 			return err
 		}
 		// Until now another process may have been at work here.
-		if err := o.empty(dir, c.base); err != nil {
+		if err := o.checkEmpty(dir, c.base); err != nil {
 			return errors.Join(err, lock.Close())
 		}
 		c.locks = append(c.locks, lock)
@@ -93,14 +93,14 @@ func (c *Claim) takeLocks(o *Options, open func(dirs ...string) (vfs.Dirs, error
 // or what goes wrong here.
 func (c *Claim) Close(err error) error {
 	if err != nil {
-		c.clear()
+		c.removeFiles()
 	}
 	return c.releaseLocks(err)
 }
 
-// clear removes the files of the store. SUPER is first, then the manifest, as without them
+// removeFiles removes the files of the store. SUPER is first, then the manifest, as without them
 // the others are no store.
-func (c *Claim) clear() {
+func (c *Claim) removeFiles() {
 	order := func(n filename.Name) int {
 		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, n.Kind)
 	}
@@ -147,11 +147,11 @@ func (c *Claim) releaseLocks(err error) error {
 
 func lockPath(dir string) string { return filepath.Join(dir, filename.Of(filename.Lock, 0)) }
 
-// empty returns errs.ErrExist if a directory has anything in it but the other directory, a
+// checkEmpty returns errs.ErrExist if a directory has anything in it but the other directory, a
 // lock, and names that are Harmless. base also knows names above the directories.
-func (o *Options) empty(dir string, base vfs.FS) error {
+func (o *Options) checkEmpty(dir string, base vfs.FS) error {
 	names, err := o.FS.List(dir)
-	if err != nil && !notThere(err) {
+	if err != nil && !isAbsent(err) {
 		return err
 	}
 	if slices.Contains(names, filename.Of(filename.Super, 0)) {
@@ -167,8 +167,8 @@ func (o *Options) empty(dir string, base vfs.FS) error {
 	return nil
 }
 
-// leads reports whether path is one of the directories, or one of them lies below it. In directories
-// that are held open, fsys knows nothing above them: there the names decide.
+// leads reports whether path is one of the directories, or one of them lies below it. In
+// directories that are held open, fsys knows nothing above them: there the names decide.
 func (o *Options) leads(fsys vfs.FS, path string) bool {
 	for _, at := range o.dirs() {
 		if absolute(path) == absolute(at) || vfs.Same(fsys, path, at) {

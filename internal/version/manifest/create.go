@@ -51,7 +51,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	}
 	// Only what this function itself leaves after a crash is removed. Anything else may be
 	// somebody's data.
-	halfMade, err := vacant(o)
+	halfMade, err := checkVacant(o)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 		if err == nil {
 			break
 		}
-		if !notThere(err) {
+		if !isAbsent(err) {
 			return err
 		}
 		// Not MkdirAll at once: it could not say which names have to be synced.
@@ -149,7 +149,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Runs())+len(l.Segments()) > 0 {
 			v := valueDir{dir: o.ValueDir, key: valuesKey(c.Ring)}
-			if err := v.create(o.FS, &s); err != nil {
+			if err := v.createSuper(o.FS, &s); err != nil {
 				return err
 			}
 		}
@@ -185,7 +185,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 func Look(o Options) error {
 	s, err := ReadSuper(o.FS, o.Dir)
 	if err == nil {
-		err = o.Keys.fit(&s)
+		err = o.Keys.checkFit(&s)
 	}
 	// What an encrypted store says of its values is seen with the keys only.
 	if err == nil && !s.Encrypted() {
@@ -198,17 +198,17 @@ func Look(o Options) error {
 	case !errors.Is(err, errs.ErrNotExist):
 		return nil
 	}
-	if _, refused := vacant(o); errors.Is(refused, errs.ErrForeign) {
+	if _, refused := checkVacant(o); errors.Is(refused, errs.ErrForeign) {
 		return refused
 	}
 	return err
 }
 
-// vacant lists the remains of an unfinished Create; any other file of a store
+// checkVacant lists the remains of an unfinished Create; any other file of a store
 // or of another program is an error. A directory that is not there is vacant.
-func vacant(o Options) (remains []string, err error) {
+func checkVacant(o Options) (remains []string, err error) {
 	names, err := o.FS.List(o.Dir)
-	if err != nil && !notThere(err) {
+	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("create a store: %w", err)
 	}
 	var damage error
@@ -229,7 +229,7 @@ func vacant(o Options) (remains []string, err error) {
 		}
 	}
 	if damage == nil && o.separate() {
-		damage = vacantValueDir(&o)
+		damage = checkVacantValueDir(&o)
 	}
 	if damage != nil {
 		return nil, damage

@@ -33,7 +33,7 @@ func Encrypt(o Options) (err error) {
 		err = errors.Join(err, l.Close())
 	}()
 	// Before the keys are made: a refusal leaves no trace.
-	if err := l.allFlushed(); err != nil {
+	if err := l.checkFlushed(); err != nil {
 		return err
 	}
 	ring, err := keys(l.super.UUID, true)
@@ -52,8 +52,8 @@ func Encrypt(o Options) (err error) {
 	return l.Renew()
 }
 
-// allFlushed returns errs.ErrRefused if a journal segment may have entries that no run has.
-func (l *Log) allFlushed() error {
+// checkFlushed returns errs.ErrRefused if a journal segment may have entries that no run has.
+func (l *Log) checkFlushed() error {
 	waits := func(num entry.FileNum) bool { return num > l.layout.FlushedTo() && l.layout.Segment(num) == nil }
 	for _, end := range l.layout.JournalEnds() {
 		if waits(end.File) {

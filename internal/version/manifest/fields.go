@@ -45,16 +45,16 @@ func listField[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put f
 
 // valueField is a field that is written unless its value in v is zero.
 func valueField[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
-	f := parts(tag, flags, name,
+	f := partsField(tag, flags, name,
 		func(v *T) bool { return *of(v) != *new(E) },
 		func(b []byte, v *T) []byte { return put(b, *of(v)) },
 		func(w *wire, v *T) { *of(v) = get(w) })
 	return f.shown(func(w *wire) string { return fmt.Sprint(get(w)) })
 }
 
-// parts is one field with several values of v, or with a whole list. It is written if there
+// partsField is one field with several values of v, or with a whole list. It is written if there
 // returns true.
-func parts[T any](tag, flags uint16, name string, there func(*T) bool, put func([]byte, *T) []byte, get func(*wire, *T)) field[T] {
+func partsField[T any](tag, flags uint16, name string, there func(*T) bool, put func([]byte, *T) []byte, get func(*wire, *T)) field[T] {
 	return field[T]{
 		tag: tag, name: name,
 		put: func(dst []byte, v *T) []byte {

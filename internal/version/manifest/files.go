@@ -50,6 +50,6 @@ func readManifest(fsys vfs.FS, dir string, num entry.FileNum, fn func(f io.Reade
 	return errors.Join(err, f.Close())
 }
 
-func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func allZero(p []byte) bool { return len(bytes.TrimLeft(p, "\x00")) == 0 }

@@ -48,16 +48,16 @@ var editFields = fields[layout.Edit]{
 }
 
 var runFields = fields[layout.Run]{
-	parts(1, must, "files", always, putFiles, getFiles),
-	parts(2, must, "bounds", always,
+	partsField(1, must, "files", always, putFiles, getFiles),
+	partsField(2, must, "bounds", always,
 		func(b []byte, r *layout.Run) []byte { return putBytes(putBytes(b, r.First), r.Last) },
 		func(w *wire, r *layout.Run) { r.First, r.Last = w.readBytes(), w.readBytes() }),
-	parts(3, must, "counts", always, putCounts, getCounts),
-	parts(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, putRefs, getRefs),
+	partsField(3, must, "counts", always, putCounts, getCounts),
+	partsField(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, putRefs, getRefs),
 	valueField(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, putNumber, getNumber),
 	valueField(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, putNumber, (*wire).version),
-	parts(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, putExpiry, getExpiry),
-	parts(10, may, "superseded", func(r *layout.Run) bool { return r.Superseded != nil }, putSuperseded, getSuperseded),
+	partsField(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, putExpiry, getExpiry),
+	partsField(10, may, "superseded", func(r *layout.Run) bool { return r.Superseded != nil }, putSuperseded, getSuperseded),
 }
 
 var segmentFields = fields[layout.Segment]{

@@ -161,8 +161,8 @@ func (r *reader) readBytes(off, n int64) ([]byte, error) {
 // errTail says that the file has no whole frame at an offset.
 var errTail = fmt.Errorf("%w: the file ends", frame.ErrFrame)
 
-// frame reads and checks the whole frame at off.
-func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
+// readFrame reads and checks the whole frame at off.
+func (r *reader) readFrame(off int64) (h frame.Header, payload []byte, err error) {
 	if r.size-off < frame.HeaderSize {
 		return h, nil, errTail
 	}
@@ -229,7 +229,7 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 		return at, errOtherCopy(name)
 	}
 	for at.Offset < r.size {
-		h, payload, err := r.frame(at.Offset)
+		h, payload, err := r.readFrame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
 			// The good frames end here. judgeTail says whether that is a torn tail or damage.
 			break

@@ -27,14 +27,14 @@ type Keys func(uuid [16]byte, create bool) (*crypt.Ring, error)
 
 // openRing returns the keys of the store of this SUPER; nil for a plain one.
 func (k Keys) openRing(s *Super) (*crypt.Ring, error) {
-	if err := k.fit(s); err != nil || k == nil {
+	if err := k.checkFit(s); err != nil || k == nil {
 		return nil, err
 	}
 	return k(s.UUID, false)
 }
 
-// fit returns errs.ErrKey for keys to a plain store, and for none to an encrypted one.
-func (k Keys) fit(s *Super) error {
+// checkFit returns errs.ErrKey for keys to a plain store, and for none to an encrypted one.
+func (k Keys) checkFit(s *Super) error {
 	switch {
 	case s.Encrypted() && k == nil:
 		return fmt.Errorf("%w: the store is encrypted, and Keys is nil", errs.ErrKey)

@@ -59,7 +59,7 @@ type Log struct {
 func (l *Log) writeSuper(slots int) error {
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
-		return unwrittenIf(err)
+		return markUnwritten(err)
 	}
 	// The other slot is overwritten next. If this one were not durable, a crash could leave
 	// neither.
@@ -86,7 +86,7 @@ func (l *Log) writeSuper(slots int) error {
 func (l *Log) secureSuper(f vfs.File) error {
 	if l.now.bytes != nil {
 		if _, err := f.WriteAt(l.now.bytes, l.now.offset); err != nil {
-			return unwrittenIf(err)
+			return markUnwritten(err)
 		}
 	}
 	err := f.Sync()
@@ -94,34 +94,6 @@ func (l *Log) secureSuper(f vfs.File) error {
 		l.now.bytes = nil
 	}
 	return err
-}
-
-// takeValueDirLocked begins a session with the value directory. The first session makes
-// the SUPER there. Both slots of the store's SUPER name the new session before the value
-// directory does, so that one damaged slot does no harm.
-func (l *Log) takeValueDirLocked() error {
-	v := &l.values
-	v.key = valuesKey(l.ring)
-	if !v.made {
-		if err := v.create(l.o.FS, &l.super); err != nil {
-			return err
-		}
-		// From now on a value directory without SUPER is damage, and no crash while it was made.
-		l.super.Before = l.super.Session
-		return l.writeSuper(2)
-	}
-	// What was read may not be durable yet, and the store's SUPER will rely on it.
-	if err := v.secure(l.o.FS); err != nil {
-		return err
-	}
-	// A crash between the two writes leaves the value directory with the session Before, which
-	// openValueDir accepts.
-	l.super.Before, l.super.Session = v.super.Session, newSession()
-	if err := l.writeSuper(2); err != nil {
-		return err
-	}
-	v.super.Session, v.super.Required = l.super.Session, l.super.Required
-	return v.writeSlots(l.o.FS, 1)
 }
 
 // Super is what SUPER says.
@@ -226,7 +198,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 }
 
 // proveLocked records in SUPER that the last frame is durable. Nothing behind that frame
-// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 3). The edit
+// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 44). The edit
 // counts already. So a write that was refused is tried again with the next edit and by
 // Close. Any other failure stops the log.
 func (l *Log) proveLocked() error {

@@ -46,7 +46,7 @@ func (l *Log) Refresh() error {
 		err = fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
 	}
 	if err == nil && l.end != l.secured {
-		err = l.secure()
+		err = l.syncManifest()
 	}
 	l.secured = l.end
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *Log) superNow() (s Super, err error) {
 	if slots.now.UUID != l.super.UUID {
 		return s, fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
 	}
-	if err := l.o.Keys.fit(&slots.now.Super); err != nil {
+	if err := l.o.Keys.checkFit(&slots.now.Super); err != nil {
 		return s, err
 	}
 	s, _, err = slots.readSuper(storeKey(l.ring))
@@ -83,7 +83,7 @@ func (l *Log) readOn() error {
 		}
 		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest), enc: l.enc}
 		// A copy of the store may have replaced the file by one of the same name and length.
-		if err := r.still(name, l.last, l.end); err != nil {
+		if err := r.checkUnchanged(name, l.last, l.end); err != nil {
 			return err
 		}
 		l.end, err = r.scanFrom(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
@@ -94,8 +94,9 @@ func (l *Log) readOn() error {
 	})
 }
 
-// still returns an error unless the last frame that was read, from last to end, is unchanged.
-func (r *reader) still(name string, last int64, end frame.Cursor) error {
+// checkUnchanged returns an error unless the last frame that was read, from last to end, is
+// unchanged.
+func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
 	if last == 0 {
 		return nil
 	}
@@ -144,9 +145,9 @@ func (l *Log) reload() error {
 	return nil
 }
 
-// secure makes the manifest durable, by a descriptor that can't write: the sync of an
+// syncManifest makes the manifest durable, by a descriptor that can't write: the sync of an
 // edit may not have come yet.
-func (l *Log) secure() error {
+func (l *Log) syncManifest() error {
 	f, err := l.o.FS.Open(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest)))
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 		}
 		return m.readLog(r, super)
 	})
-	if notThere(err) {
+	if isAbsent(err) {
 		return &Remains{Layout: layout.New()}, nil
 	}
 	return m, err
@@ -75,7 +75,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 	name := filename.Of(filename.Manifest, m.Number)
 	next := uint64(1)
 	for at := int64(fileHeader); at < r.size; {
-		h, payload, err := r.frame(at)
+		h, payload, err := r.readFrame(at)
 		var e *layout.Edit
 		if err == nil {
 			e, err = DecodeEdit(payload)
@@ -99,7 +99,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 		m.Whole = false
 		m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d can't be read", next))
 		// Not at + h.Size: the length of a damaged frame can't be trusted.
-		at = m.behind(r, at)
+		at = m.nextHeader(r, at)
 	}
 	if next <= durable && m.Whole {
 		m.Whole = false
@@ -124,9 +124,9 @@ func (m *Remains) applyEdit(name string, at int64, e *layout.Edit, follows bool)
 	m.Edits = append(m.Edits, e)
 }
 
-// behind returns where the next whole frame header begins behind at; the file's end if there
+// nextHeader returns where the next whole frame header begins behind at; the file's end if there
 // is none.
-func (m *Remains) behind(r *reader, at int64) int64 {
+func (m *Remains) nextHeader(r *reader, at int64) int64 {
 	const step = 1 << 20
 	for at += 8; at+frame.HeaderSize <= r.size; at += step - frame.HeaderSize + 8 {
 		b, err := r.readBytes(at, min(step, r.size-at))

@@ -63,8 +63,8 @@ func (s *Super) recordDurable(end frame.Cursor) {
 	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
 }
 
-// durable names the frame that is durable.
-func (s *Super) durable() frame.Name {
+// durableFrame names the frame that is durable.
+func (s *Super) durableFrame() frame.Name {
 	return frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
 }
 
@@ -78,7 +78,7 @@ func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
 // number of the frame that was durable, it must be that frame, and not one of another copy.
 func (s *Super) agrees(at frame.Cursor) bool {
 	found := manifestFrame(s.Manifest, at)
-	return found.Number == 0 || found.Number != s.Durable || found == s.durable()
+	return found.Number == 0 || found.Number != s.Durable || found == s.durableFrame()
 }
 
 // Encrypted reports whether the store is encrypted.
@@ -149,8 +149,8 @@ func (s *slot) decryptFields(k slotKey) error {
 	return err
 }
 
-// supported refuses stores of other formats, and of features that it doesn't know.
-func (s *Super) supported() error {
+// checkSupported refuses stores of other formats, and of features that it doesn't know.
+func (s *Super) checkSupported() error {
 	if s.Major != FormatMajor {
 		return fmt.Errorf("%w: the store has format %d.%d, this release reads %d.x", errs.ErrFormat, s.Major, s.Minor, FormatMajor)
 	}
@@ -201,7 +201,7 @@ func (s *slots) readSuper(k slotKey) (super Super, settled bool, err error) {
 func readSuper(fsys vfs.FS, dir string) (s slots, err error) {
 	name := filename.Of(filename.Super, 0)
 	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
-	if notThere(err) {
+	if isAbsent(err) {
 		return slots{}, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
 	}
 	if err != nil {
@@ -216,7 +216,7 @@ func readSuper(fsys vfs.FS, dir string) (s slots, err error) {
 	if s, err = chooseSlot(dir, p[:slotSize], p[slotSize:superSize]); err != nil {
 		return slots{}, err
 	}
-	if err := s.now.supported(); err != nil {
+	if err := s.now.checkSupported(); err != nil {
 		return slots{}, err
 	}
 	return s, nil
@@ -255,7 +255,7 @@ func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 		// Half a slot may be there. The next try must write the same one, as the
 		// other is whole.
 		s.Epoch--
-		return unwrittenIf(err)
+		return markUnwritten(err)
 	}
 	// After a failed sync the epoch stays raised: either slot may be on the disk.
 	return f.Sync()
@@ -267,8 +267,8 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
-// unwrittenIf returns err as unwritten if it passes.
-func unwrittenIf(err error) error {
+// markUnwritten returns err as unwritten if it passes.
+func markUnwritten(err error) error {
 	if failure.Passes(err) {
 		return unwritten{err}
 	}

@@ -91,12 +91,12 @@ func openValueDir(o *Options, s *Super, ring *crypt.Ring) (valueDir, error) {
 		return v, errs.NewCorruption(filename.Of(filename.Super, 0), -1,
 			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
 	}
-	return v, vacantValueDir(o) // as a crash leaves it while the store is made
+	return v, checkVacantValueDir(o) // as a crash leaves it while the store is made
 }
 
-// vacantValueDir returns an error if there is a file of a store in the value directory.
+// checkVacantValueDir returns an error if there is a file of a store in the value directory.
 // Files of other programs may be there.
-func vacantValueDir(o *Options) error {
+func checkVacantValueDir(o *Options) error {
 	_, err := ReadSuper(o.FS, o.ValueDir)
 	if err == nil {
 		return fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, o.ValueDir)
@@ -105,7 +105,7 @@ func vacantValueDir(o *Options) error {
 		return fmt.Errorf("ValueDir: %w", err)
 	}
 	names, err := o.FS.List(o.ValueDir)
-	if err != nil && !notThere(err) {
+	if err != nil && !isAbsent(err) {
 		return fmt.Errorf("create a store: %w", err)
 	}
 	for _, base := range names {
@@ -122,16 +122,16 @@ func lostSuper(dir, base string) error {
 		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
 }
 
-// create makes the SUPER of the value directory of the store that s describes.
-func (v *valueDir) create(fsys vfs.FS, s *Super) error {
+// createSuper makes the SUPER of the value directory of the store that s describes.
+func (v *valueDir) createSuper(fsys vfs.FS, s *Super) error {
 	v.super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
 	return v.writeSlots(fsys, 2)
 }
 
-// secure makes durable what the SUPER says, and its name. It writes the slots again, as they are:
-// if the sync of the process that wrote them has failed, another one alone may do nothing
+// secureSlots makes durable what the SUPER says, and its name. It writes the slots again, as they
+// are: if the sync of the process that wrote them has failed, another one alone may do nothing
 // (docs/adr, 15).
-func (v *valueDir) secure(fsys vfs.FS) error {
+func (v *valueDir) secureSlots(fsys vfs.FS) error {
 	f, err := fsys.OpenReadWrite(filepath.Join(v.dir, filename.Of(filename.Super, 0)))
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (v *valueDir) secure(fsys vfs.FS) error {
 func (v *valueDir) writeSlots(fsys vfs.FS, slots int) error {
 	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))
 	f, err := fsys.OpenReadWrite(path)
-	if notThere(err) {
+	if isAbsent(err) {
 		f, err = fsys.Create(path)
 	}
 	if err != nil {

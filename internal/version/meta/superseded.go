@@ -46,8 +46,8 @@ const (
 	mostAccounts = 1024 // steps of all keyspaces
 )
 
-// order is the order of steps: by keyspace, by Keep from the greatest on, by version.
-func order(a, b Superseded) int {
+// compareSteps is the order of steps: by keyspace, by Keep from the greatest on, by version.
+func compareSteps(a, b Superseded) int {
 	return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(b.Keep, a.Keep), cmp.Compare(a.Version, b.Version))
 }
 
@@ -57,7 +57,7 @@ func (a *Account) Add(s Superseded) {
 		a.findSteps(&s)
 	}
 	steps := a.steps[a.from:a.upTo]
-	i, found := slices.BinarySearchFunc(steps, s, order)
+	i, found := slices.BinarySearchFunc(steps, s, compareSteps)
 	switch {
 	// Counted at a later version than its own, so it is taken for retained a little too long, never
 	// too short.
@@ -128,7 +128,7 @@ func (a *Account) shrink() {
 		}
 	}
 	a.steps = append(kept[:mostAccounts/2], rest)
-	slices.SortFunc(a.steps, order)
+	slices.SortFunc(a.steps, compareSteps)
 }
 
 // List returns what was counted, by keyspace and version; never nil.

@@ -15,7 +15,7 @@ type Content struct {
 
 	plain bool // the payload has no records: it is not that of a Group
 	// the record measured last has a tag, so the next one with a tag shares its stub
-	row       bool
+	tagged    bool
 	own, rest int64 // bytes in the file: of records with tags, and of all else
 }
 
@@ -23,7 +23,7 @@ type Content struct {
 // as Place does, and returns their totals. Unless first is 0, it gives the records of
 // Payload[i] the version first+i.
 func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64, err error) {
-	c.plain, c.row, c.own, c.rest = kind != Group, false, 0, 0
+	c.plain, c.tagged, c.own, c.rest = kind != Group, false, 0, 0
 	for i, p := range c.Payload {
 		v, missing := first, 0
 		if v != 0 {
@@ -36,7 +36,7 @@ func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64,
 		}
 		if c.plain {
 			c.rest += int64(len(p))
-		} else if err := c.measure(p, missing, v, &t); err != nil {
+		} else if err := c.measureRecords(p, missing, v, &t); err != nil {
 			return t, 0, err
 		}
 	}
@@ -47,9 +47,9 @@ func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64,
 	return t, EncryptedSize(c.own, c.rest), nil
 }
 
-// measure checks the records of one transaction, as Place does, and adds their lengths in the
-// encrypted frame.
-func (c *Content) measure(records []byte, missing int, v entry.Version, t *Totals) error {
+// measureRecords checks the records of one transaction, as Place does, and adds their lengths in
+// the encrypted frame.
+func (c *Content) measureRecords(records []byte, missing int, v entry.Version, t *Totals) error {
 	if v != 0 {
 		// A reader learns versions from records: it would not see this transaction.
 		if len(records) == 0 {
@@ -67,7 +67,7 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 			}
 			t.countVersion(v)
 			t.SmallBytes += uint64(size)
-			c.rest, c.row = c.rest+int64(size), false
+			c.rest, c.tagged = c.rest+int64(size), false
 			pos += size
 			continue
 		}
@@ -82,8 +82,8 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 		t.OwnBytes += uint64(size)
 		// One stub stands for all records with tags in a row, even if they belong to
 		// several transactions.
-		if c.own += int64(entry.EncryptedSize(rec)); !c.row {
-			c.rest, c.row = c.rest+stubSize, true
+		if c.own += int64(entry.EncryptedSize(rec)); !c.tagged {
+			c.rest, c.tagged = c.rest+stubSize, true
 		}
 		pos += size
 	}

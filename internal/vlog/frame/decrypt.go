@@ -120,11 +120,11 @@ func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
 	var data [crypt.TagSize + HeaderSize + 4]byte
 	// The tag covers the header, too: a header of another frame fails here.
 	putData(&data, &tag, header[:], rest)
-	return x.blocks(rest, data[:])
+	return x.decryptBlocks(rest, data[:])
 }
 
-// blocks decrypts the rest, block by block, into x.rest.
-func (x *Decrypter) blocks(rest int64, data []byte) error {
+// decryptBlocks decrypts the rest, block by block, into x.rest.
+func (x *Decrypter) decryptBlocks(rest int64, data []byte) error {
 	x.rest = x.rest[:0]
 	unit, offset := crypt.Frame, x.offset
 	for i, at := 0, x.ownEnd; at < x.ownEnd+rest || i == 0; i++ {
@@ -178,7 +178,7 @@ func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 		}
 		x.out = append(x.out, x.rest[from:pos]...)
 		for range binary.LittleEndian.Uint32(stub[4:]) {
-			if err := x.own(h); err != nil {
+			if err := x.joinOwn(h); err != nil {
 				return nil, damaged(err, x.next)
 			}
 		}
@@ -197,8 +197,8 @@ func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 	return x.out, nil
 }
 
-// own appends the next record with a tag to the payload.
-func (x *Decrypter) own(h *Header) error {
+// joinOwn appends the next record with a tag to the payload.
+func (x *Decrypter) joinOwn(h *Header) error {
 	left := x.ownEnd - x.next
 	b, err := x.readBytes(x.next, min(left, 8))
 	if err != nil {
@@ -219,7 +219,7 @@ func (x *Decrypter) own(h *Header) error {
 		err = x.countRecord(h, &rec.Record)
 	}
 	if err == nil && x.values && rec.InPieces() {
-		err = x.pieces(&rec)
+		err = x.verifyPieces(&rec)
 	}
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (x *Decrypter) own(h *Header) error {
 	return nil
 }
 
-// pieces decrypts the value of the next record to verify it, and drops the result.
-func (x *Decrypter) pieces(rec *entry.Encrypted) error {
+// verifyPieces decrypts the value of the next record to verify it, and drops the result.
+func (x *Decrypter) verifyPieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)
 		b, err := x.readBytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))

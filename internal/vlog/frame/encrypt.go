@@ -52,7 +52,7 @@ type Encrypter struct {
 	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
 	tags    []byte                               // tags of the finished blocks of the rest
 	left    int64                                // bytes of the rest that are still to come
-	row     uint32                               // records with tags since the last stub
+	tagged  uint32                               // records with tags since the last stub
 
 	// where the open block of the rest begins in buf, and how many bytes it lacks
 	block, blockLeft int
@@ -84,7 +84,7 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
 	if c.own > 0 {
-		err = c.eachPart(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
+		err = c.eachPart(func(rec []byte, size, head int) error { return x.writeOwn(c, rec, size, head) }, func([]byte) error { return nil })
 	}
 	if err == nil {
 		err = x.encryptRest(c)
@@ -129,10 +129,10 @@ func (x *Encrypter) flushBuffer() error {
 	return err
 }
 
-// own encrypts a record with a tag.
-func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
+// writeOwn encrypts a record with a tag.
+func (x *Encrypter) writeOwn(c *Content, rec []byte, size, head int) error {
 	if entry.ValueSize(rec) >= entry.PieceSize {
-		return x.large(c, rec, head)
+		return x.writeLarge(c, rec, head)
 	}
 	// The rest of a short value comes from a reader. One tag covers the whole record, so it is put
 	// together first.
@@ -152,17 +152,17 @@ func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
 	return err
 }
 
-// large encrypts a record whose value has pieces. If the record is longer than 1 MiB, its
+// writeLarge encrypts a record whose value has pieces. If the record is longer than 1 MiB, its
 // pieces are written before its head, as the head has their tags. A crash in between leaves a
 // torn frame.
-func (x *Encrypter) large(c *Content, rec []byte, head int) error {
+func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
 	size, left, begin := entry.EncryptedSize(rec), entry.ValueSize(rec), min(entry.ValueAt(rec), len(rec))
 	var value io.Reader = bytes.NewReader(rec[begin:min(begin+left, len(rec))])
 	if c.Value != nil {
 		value = io.MultiReader(value, c.Value)
 	}
 	if size <= stepBytes {
-		return x.largeInBuffer(rec[:head], value, size, left)
+		return x.writeLargeInBuffer(rec[:head], value, size, left)
 	}
 	// The head is written last, to a place before the pieces. What is in buf lies before both.
 	if err := x.flushBuffer(); err != nil {
@@ -192,8 +192,9 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 	return x.write(b, at)
 }
 
-// largeInBuffer is large for a record of up to 1 MiB, which is written together with others.
-func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) error {
+// writeLargeInBuffer is writeLarge for a record of up to 1 MiB, which is written together with
+// others.
+func (x *Encrypter) writeLargeInBuffer(head []byte, value io.Reader, size, left int) error {
 	if err := x.makeRoom(size); err != nil {
 		return err
 	}
@@ -221,17 +222,18 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 	return l.Pieces(part)
 }
 
-// encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
+// encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's
+// tag.
 func (x *Encrypter) encryptRest(c *Content) error {
-	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
+	x.tags, x.left, x.tagged, x.blockLeft = x.tags[:0], c.rest, 0, 0
 	if c.rest == 0 {
 		// A tag of no bytes still covers the header and the frame before.
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
-	err := c.eachPart(func([]byte, int, int) error { x.row++; return nil }, x.putRest)
+	err := c.eachPart(func([]byte, int, int) error { x.tagged++; return nil }, x.putRest)
 	if err == nil {
-		err = x.stub()
+		err = x.putStub()
 	}
 	return err
 }
@@ -241,21 +243,21 @@ func (x *Encrypter) putRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if err := x.stub(); err != nil {
+	if err := x.putStub(); err != nil {
 		return err
 	}
 	return x.appendBytes(b)
 }
 
-// stub appends a stub with the number of records with tags that were here, if there are any.
-func (x *Encrypter) stub() error {
-	if x.row == 0 {
+// putStub appends a stub with the number of records with tags that were here, if there are any.
+func (x *Encrypter) putStub() error {
+	if x.tagged == 0 {
 		return nil
 	}
 	stub := [stubSize]byte{stubMark}
-	binary.LittleEndian.PutUint32(stub[4:], x.row)
+	binary.LittleEndian.PutUint32(stub[4:], x.tagged)
 	// One stub stands for all of the streak.
-	x.row = 0
+	x.tagged = 0
 	return x.appendBytes(stub[:])
 }
 

@@ -60,7 +60,7 @@ func (f *Follower) Follow(k Known) error {
 	if len(f.out.Segments) == 0 {
 		f.point = k.Begin
 	}
-	f.doubt.proven = max(f.doubt.proven, k.Proven())
+	f.unproven.proven = max(f.unproven.proven, k.Proven())
 	// The manifest was read first. So all that it proves durable must be found now.
 	if err := f.advance(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (f *Follower) Follow(k Known) error {
 	if f.fresh && !f.closed() {
 		// Frames behind the end prove that one is damaged, unless it was written
 		// meanwhile: then it is whole now.
-		proof, err := f.proof()
+		proof, err := f.findProof()
 		if err != nil {
 			return err
 		}
@@ -122,14 +122,14 @@ func (f *Follower) advance() error {
 		return err
 	}
 	if n := len(f.out.Segments); n > 0 && !f.out.Segments[n-1].Sealed {
-		if err := f.goOn(f.out.Segments[n-1]); err != nil {
+		if err := f.resumeSegment(f.out.Segments[n-1]); err != nil {
 			return err
 		}
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
 	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
 		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
-		if err := f.goOn(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
+		if err := f.resumeSegment(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
 			return err
 		}
 		if f.point.File != next.num {
@@ -140,27 +140,28 @@ func (f *Follower) advance() error {
 	return nil
 }
 
-// goOn shows the frames that have come in the segment s behind its known end.
-func (f *Follower) goOn(s SegmentInfo) error {
+// resumeSegment shows the frames that have come in the segment s behind its known end.
+func (f *Follower) resumeSegment(s SegmentInfo) error {
 	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.show(rd, s), rd.Close())
+	return errors.Join(f.showSegment(rd, s), rd.Close())
 }
 
-// show shows the frames of the segment s behind its known end, up to those that may be taken back.
-func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
+// showSegment shows the frames of the segment s behind its known end, up to those that may be taken
+// back.
+func (f *Follower) showSegment(rd *segment.Reader, s SegmentInfo) error {
 	end := rd.End()
 	// The manifest doesn't know of this segment yet, so the writer may take its last frame back.
 	if f.c.Known.Proven() < s.FirstFrame {
 		var err error
-		if end, err = f.settled(rd, s); err != nil {
+		if end, err = f.settledEnd(rd, s); err != nil {
 			return err
 		}
 	}
-	frames := s.frames(rd)
-	defer func() { f.shown(frames, s) }() // also what came before an error
+	frames := s.framesBehind(rd)
+	defer func() { f.noteShown(frames, s) }() // also what came before an error
 	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.Life).Name) {
 		found, err := frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
@@ -170,10 +171,10 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 		if err != nil {
 			return err
 		}
-		if err := f.meet(frames.At().End(s.File, s.Life).Name, found.Offset); err != nil {
+		if err := f.compareKnown(frames.At().End(s.File, s.Life).Name, found.Offset); err != nil {
 			return err
 		}
-		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
+		f.unproven.proven = max(f.unproven.proven, found.Header.Durable())
 		if found.Header.Kind == frame.Group {
 			if err := f.passGroup(s.File, &found); err != nil {
 				return err
@@ -183,8 +184,8 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	return nil
 }
 
-// shown notes up to where s was shown.
-func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
+// noteShown notes up to where s was shown.
+func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
 	at := frames.At()
 	if at.Offset == s.Offset {
 		return
@@ -198,8 +199,8 @@ func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
 	}
 }
 
-// frames are the frames of a segment behind its end.
-func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
+// framesBehind are the frames of a segment behind its end.
+func (s *SegmentInfo) framesBehind(rd *segment.Reader) *segment.Frames {
 	frames := rd.Frames(true)
 	if s.hasFrames() {
 		frames.Resume(s.After(), s.Totals, s.Sealed)
@@ -207,10 +208,10 @@ func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
 	return frames
 }
 
-// settled returns where the frames of a segment that is not registered end that the writer
+// settledEnd returns where the frames of a segment that is not registered end that the writer
 // never takes back.
-func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err error) {
-	frames := s.frames(rd)
+func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err error) {
+	frames := s.framesBehind(rd)
 	end = frames.At().Offset
 	var last frame.Header
 	for {
@@ -238,8 +239,8 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err er
 	return end, nil
 }
 
-// proof is the greatest frame number that the files behind the end prove durable.
-func (f *Follower) proof() (durable uint64, err error) {
+// findProof is the greatest frame number that the files behind the end prove durable.
+func (f *Follower) findProof() (durable uint64, err error) {
 	for _, c := range f.found {
 		from := int64(segment.HeaderSize)
 		switch {
@@ -261,7 +262,7 @@ func (f *Follower) proof() (durable uint64, err error) {
 // secureShown syncs the frames that nothing proves durable: the writer may sync them later
 // than this process shows them or, for Buffered commits, never.
 func (f *Follower) secureShown() error {
-	f.synced = max(f.synced, f.doubt.proven)
+	f.synced = max(f.synced, f.unproven.proven)
 	last := f.point.Number
 	if last <= f.synced {
 		return nil

@@ -81,18 +81,18 @@ func (s *Stop) Unwrap() error { return s.Damage }
 
 // replay is the state of one Replay.
 type replay struct {
-	c       ReplayConfig
-	files   segment.Config
-	fn      func(pos entry.Position, payload []byte, h frame.Header) error
-	found   []*candidate // segments behind Known.Begin, ascending by number
-	ends    ends         // frames with which segments end
-	point   Point        // behind the last frame that counts so far
-	met     int          // how many frames of Known.Durable were passed
-	broken  error        // why the last frame that was tried is not whole; nil: there was none
-	doubt   doubt        // which frames may not be durable
-	stop    *Stop        // why the journal ends before a good frame, with UpTo; nil: it doesn't
-	secured secured      // the segments that are made durable
-	out     ReplayResult
+	c        ReplayConfig
+	files    segment.Config
+	fn       func(pos entry.Position, payload []byte, h frame.Header) error
+	found    []*candidate // segments behind Known.Begin, ascending by number
+	ends     ends         // frames with which segments end
+	point    Point        // behind the last frame that counts so far
+	met      int          // how many frames of Known.Durable were passed
+	broken   error        // why the last frame that was tried is not whole; nil: there was none
+	unproven unproven     // which frames may not be durable
+	stop     *Stop        // why the journal ends before a good frame, with UpTo; nil: it doesn't
+	secured  secured      // the segments that are made durable
+	out      ReplayResult
 }
 
 // candidate is a file that may be a link of the chain.
@@ -113,7 +113,7 @@ type candidate struct {
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
-	r.doubt.proven = c.Known.Proven()
+	r.unproven.proven = c.Known.Proven()
 	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
@@ -177,7 +177,7 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 			return cand.bad
 		}
 		if cand.bad == nil {
-			cand.bad = r.registeredAs(cand)
+			cand.bad = r.checkLife(cand)
 		}
 		r.found = append(r.found, cand)
 	}
@@ -187,9 +187,9 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 	return nil
 }
 
-// registeredAs returns segment.ErrHeader if the segment is plain and the journal isn't, or if
+// checkLife returns segment.ErrHeader if the segment is plain and the journal isn't, or if
 // the manifest knows another life of it: that of a copy of the store.
-func (r *replay) registeredAs(c *candidate) error {
+func (r *replay) checkLife(c *candidate) error {
 	if r.c.Ring != nil && c.header.Life.IsZero() {
 		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
 	}
@@ -201,8 +201,8 @@ func (r *replay) registeredAs(c *candidate) error {
 	return nil
 }
 
-// nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if the
-// journal was closed there.
+// nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if
+// the journal was closed there.
 func (r *replay) nextSegment() *candidate {
 	if r.closed() {
 		return nil
@@ -223,11 +223,11 @@ func (r *replay) visit(c *candidate) error {
 	if err != nil {
 		return err
 	}
-	err = r.frames(c, rd)
+	err = r.readFrames(c, rd)
 	return errors.Join(err, rd.Close())
 }
 
-func (r *replay) frames(c *candidate, rd *segment.Reader) error {
+func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
 	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
@@ -241,7 +241,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			r.broken = err
 			break
 		}
-		if err := r.meet(s.At().End(c.num, c.header.Life).Name, f.Offset); err != nil {
+		if err := r.compareKnown(s.At().End(c.num, c.header.Life).Name, f.Offset); err != nil {
 			if !r.c.UpTo {
 				return err
 			}
@@ -257,7 +257,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 				return err
 			}
 		}
-		r.doubt.addFrame(&f, len(r.out.Segments))
+		r.unproven.addFrame(&f, len(r.out.Segments))
 		// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
 		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
@@ -267,7 +267,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	}
 	c.visited = true
 	end := at.End(c.num, c.header.Life)
-	if err := r.surplus(end.Name, s); err != nil && !r.c.UpTo {
+	if err := r.checkSurplus(end.Name, s); err != nil && !r.c.UpTo {
 		return err
 	} else if err != nil {
 		r.stop = &Stop{err}
@@ -278,10 +278,10 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	return nil
 }
 
-// surplus returns an error if a frame behind the end of a segment had been durable. Then the segment
-// that names this end is that of a copy of the store that went on from there. The end that a
-// session has found is sure: whatever lies behind it was given up.
-func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
+// checkSurplus returns an error if a frame behind the end of a segment had been durable. Then the
+// segment that names this end is that of a copy of the store that went on from there. The end that
+// a session has found is sure: whatever lies behind it was given up.
+func (r *replay) checkSurplus(end frame.Name, s *segment.Frames) error {
 	// Without a segment that goes on here, judge looks at what lies behind the end.
 	next := r.ends[endName(end)]
 	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
@@ -302,9 +302,9 @@ func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
 	}
 }
 
-// meet compares a frame that was read with the one that the manifest knows by this number.
+// compareKnown compares a frame that was read with the one that the manifest knows by this number.
 // Another copy of the store has a frame of this number, too.
-func (r *replay) meet(found frame.Name, offset int64) error {
+func (r *replay) compareKnown(found frame.Name, offset int64) error {
 	known := r.c.Known.Durable
 	// The frames come in order and known ascends, so no entry is looked at twice.
 	for r.met < len(known) && (known[r.met].Number < found.Number || known[r.met].Name == found) {
@@ -406,9 +406,9 @@ func (r *replay) judgeClosed() error {
 	return nil
 }
 
-// missing is the first segment behind the end of the chain that the manifest or
+// missingSegment is the first segment behind the end of the chain that the manifest or
 // another segment names and that is not there; 0 = none.
-func (r *replay) missing() (first entry.FileNum) {
+func (r *replay) missingSegment() (first entry.FileNum) {
 	var named []entry.FileNum
 	for _, k := range r.c.Known.Durable {
 		named = append(named, k.File)
@@ -435,7 +435,7 @@ func (r *replay) missing() (first entry.FileNum) {
 func (r *replay) corruption(durable uint64) error {
 	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.Number+1, durable)
 	// The most useful answer first: a missing file can perhaps be brought back from a copy.
-	if num := r.missing(); num != 0 {
+	if num := r.missingSegment(); num != 0 {
 		return errs.NewCorruption(filename.Of(filename.Journal, num), -1, "the journal segment is not there: %s", reason)
 	}
 	var damage *errs.Corruption

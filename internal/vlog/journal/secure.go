@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// doubt tracks the frames of a replay that nothing proves to have been durable: the last
+// unproven tracks the frames of a replay that nothing proves to have been durable: the last
 // ones. It knows the place where they begin, or one a little before.
-type doubt struct {
+type unproven struct {
 	proven uint64 // greatest frame number known to be durable
 	marks  []mark // ascending; the first one is at or before the first frame in doubt
 }
@@ -29,7 +29,7 @@ type mark struct {
 const markEvery = 64 << 10
 
 // addFrame notes a valid frame of the segment with this index.
-func (d *doubt) addFrame(f *segment.Found, seg int) {
+func (d *unproven) addFrame(f *segment.Found, seg int) {
 	m := mark{frame: f.Header.Number, segment: seg, offset: f.Offset}
 	// If the first frame is in doubt, so is the header page before it.
 	if f.Offset == segment.HeaderSize {
@@ -48,7 +48,7 @@ func (d *doubt) addFrame(f *segment.Found, seg int) {
 
 // firstUnproven returns where writing again has to begin, in a chain that ends with the frame last;
 // ok is false if all frames are proven.
-func (d *doubt) firstUnproven(last uint64) (m mark, ok bool) {
+func (d *unproven) firstUnproven(last uint64) (m mark, ok bool) {
 	if last <= d.proven || len(d.marks) == 0 {
 		return mark{}, false
 	}
@@ -76,8 +76,8 @@ type secured struct {
 // takes a descriptor and up to 256 KiB of memory.
 const securedTogether = 2
 
-// secureInBackground calls secure in the background. One file is copied while another is on its way to the
-// disk.
+// secureInBackground calls secure in the background. One file is copied while another is on its way
+// to the disk.
 func (s *secured) secureInBackground(secure func() error) {
 	if s.free == nil {
 		s.free = make(chan struct{}, securedTogether)
@@ -143,7 +143,7 @@ func (r *replay) foresee() uint64 {
 
 // secure begins to make durable the segments that were visited since its last call.
 func (r *replay) secure() {
-	from, again := r.doubt.firstUnproven(r.point.Number)
+	from, again := r.unproven.firstUnproven(r.point.Number)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
 		i := r.secured.begun
 		s, offset := r.out.Segments[i], r.out.Segments[i].Offset

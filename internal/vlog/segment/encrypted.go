@@ -14,15 +14,15 @@ import (
 // What is read of an encrypted segment is copied to memory of its own and decrypted there,
 // which proves it. So nothing of it is remembered as verified.
 
-// decrypted is StoredIn in an encrypted segment, for a handle that was checked.
-func (r *Reader) decrypted(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+// decryptStored is StoredIn in an encrypted segment, for a handle that was checked.
+func (r *Reader) decryptStored(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	off := int64(h.Offset)
 	bound := min(r.recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt-crypt.TagSize {
 		return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
 	m := recordMemory(dst, from, h.Length, int(bound)+crypt.TagSize)
-	defer m.done()
+	defer m.giveBack()
 	raw := m.record[:bound]
 	if err := r.readTo(raw, off); err != nil {
 		return value, err

@@ -74,7 +74,7 @@ func (s *Frames) Next() (Found, error) {
 	if s.at.Offset == s.end {
 		return Found{}, io.EOF
 	}
-	found, err := s.read()
+	found, err := s.readFrame()
 	if err != nil {
 		if errors.Is(err, frame.ErrFrame) {
 			err = &errs.Corruption{File: s.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Next), Err: err}
@@ -90,8 +90,8 @@ func (s *Frames) Next() (Found, error) {
 	return found, nil
 }
 
-// read reads the frame at s.at and verifies it.
-func (s *Frames) read() (Found, error) {
+// readFrame reads the frame at s.at and verifies it.
+func (s *Frames) readFrame() (Found, error) {
 	if s.sealed {
 		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
 	}
@@ -121,7 +121,7 @@ func (s *Frames) read() (Found, error) {
 		if err := s.decryptPayload(&found); err != nil {
 			return Found{}, err
 		}
-	} else if err := s.plain(&found); err != nil {
+	} else if err := s.readPlain(&found); err != nil {
 		return Found{}, err
 	}
 	if h.Kind == frame.Seal {
@@ -139,8 +139,8 @@ func (s *Frames) decryptPayload(found *Found) (err error) {
 	return err
 }
 
-// plain reads and verifies the payload of found.
-func (s *Frames) plain(found *Found) (err error) {
+// readPlain reads and verifies the payload of found.
+func (s *Frames) readPlain(found *Found) (err error) {
 	found.Payload, err = s.readBytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
 	if err != nil {
 		return err

@@ -441,7 +441,7 @@ func TestRemainsOfTheLastAttempt(t *testing.T) {
 	for i := range crypt.MaxAttempt {
 		value := bytes.NewReader(nil) // it ends too early, as a value that can't be read
 		e := entry.Entry{Key: key(i), Value: make([]byte, entry.PieceSize), Version: 1, Kind: entry.Set}
-		if _, err := w.large(entry.AppendHead(nil, &e), entry.RecordSize(&e, true), value, len(e.Value)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := w.appendLarge(entry.AppendHead(nil, &e), entry.RecordSize(&e, true), value, len(e.Value)); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatal(err)
 		}
 	}

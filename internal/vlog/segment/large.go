@@ -16,10 +16,10 @@ import (
 // Its key is much shorter, so its value has pieces.
 const largeRecord = 4 << 20
 
-// copyLarge is copy for a record of more than largeRecord bytes: head and pieces are
+// copyLarge is copyRecord for a record of more than largeRecord bytes: head and pieces are
 // verified, or decrypted, in the memory that they are written from.
 func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
-	value, head, err := r.large(offset, bound)
+	value, head, err := r.openLarge(offset, bound)
 	if err == nil {
 		err = fits(&value.rec)
 	}
@@ -42,7 +42,7 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 	if r.stamp != 0 {
 		entry.SetVersion(head, r.stamp)
 	}
-	h, err := v.large(head, rec.Size, value, rec.ValueSize)
+	h, err := v.appendLarge(head, rec.Size, value, rec.ValueSize)
 	// What can't be read is no failure of this segment: the next frame overwrites what
 	// was written of this one.
 	if value.err == nil {
@@ -51,10 +51,10 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 	return h, err
 }
 
-// large begins to read the record at offset, of at most bound bytes, whose value has pieces.
+// openLarge begins to read the record at offset, of at most bound bytes, whose value has pieces.
 // head is a verified copy of what comes before the value. In an encrypted segment it is the
 // plain form, with zeros for checksums.
-func (r *Reader) large(offset int64, bound uint64) (value *pieces, head []byte, err error) {
+func (r *Reader) openLarge(offset int64, bound uint64) (value *pieces, head []byte, err error) {
 	end := r.end.Load()
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
 		return nil, nil, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)

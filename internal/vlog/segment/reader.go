@@ -218,7 +218,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	off := int64(h.Offset)
 	data := r.plain
 	if data == nil {
-		return r.copied(dst, from, h, key, v)
+		return r.readStored(dst, from, h, key, v)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
@@ -236,7 +236,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	// The pages are not known to be in memory. For a short value a read costs less than the page
 	// fault.
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
-		return r.copied(dst, from, h, key, v)
+		return r.readStored(dst, from, h, key, v)
 	}
 	fetch(rec, h.Length)
 	if h.Length > ownRecord {
@@ -262,17 +262,17 @@ func fetch(rec []byte, n uint64) {
 	offheap.Prefetch(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
 }
 
-// copied is StoredIn by pread, for a handle that was checked. It verifies the copy.
-func (r *Reader) copied(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+// readStored is StoredIn by pread, for a handle that was checked. It verifies the copy.
+func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
 	if r.keys != nil {
-		return r.decrypted(dst, from, h, key, v)
+		return r.decryptStored(dst, from, h, key, v)
 	}
 	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt {
 		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
 	m := recordMemory(dst, from, h.Length, int(bound))
-	defer m.done()
+	defer m.giveBack()
 	if err := r.file.ReadCold(m.record, int64(h.Offset)); err != nil {
 		return entry.Stored{}, err
 	}
@@ -344,8 +344,8 @@ func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 // Ahead is pageio.File.Ahead.
 func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
-// recordBound returns an upper bound of the length in the file of a record with this key and a value
-// of this length.
+// recordBound returns an upper bound of the length in the file of a record with this key and a
+// value of this length.
 func (r *Reader) recordBound(key []byte, value uint64) uint64 {
 	n := recordBound(key, value)
 	if r.keys != nil {

@@ -56,7 +56,7 @@ func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.
 		return nil, errors.Join(err, f.Close())
 	}
 	if r.keys != nil {
-		r.frames = frame.NewDecrypter(r.keys, false, r.private)
+		r.frames = frame.NewDecrypter(r.keys, false, r.readPrivate)
 	}
 	return r, nil
 }
@@ -100,13 +100,13 @@ func (r *Remains) readBytes(off, n int64) []byte {
 	if m := r.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n]
 	}
-	b, _ := r.private(off, n)
+	b, _ := r.readPrivate(off, n)
 	return b
 }
 
-// private is bytes, but always in memory that may be written to, with 16 bytes of capacity
+// readPrivate is bytes, but always in memory that may be written to, with 16 bytes of capacity
 // behind. The error is always nil: frame.NewDecrypter wants one.
-func (r *Remains) private(off, n int64) ([]byte, error) {
+func (r *Remains) readPrivate(off, n int64) ([]byte, error) {
 	if int64(cap(r.buf)) < n+crypt.TagSize {
 		r.buf = make([]byte, n, n+crypt.TagSize)
 	}
@@ -146,7 +146,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
 			return nil
 		}
-		whole, err := r.group(h, off, fn)
+		whole, err := r.eachOfGroup(h, off, fn)
 		if whole || err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		if h.Number > l.Durable && r.kind == filename.Journal {
 			return nil // it may never have been whole: a transaction that nobody was told of
 		}
-		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
+		return r.scanRecords(off+frame.HeaderSize, off+h.Size, fn)
 	}, func(from, to int64, number uint64) error {
 		// Frames follow each other: only what was never written is zeros, at the end.
 		if l.Before != 0 && number >= l.Before || to == r.end && r.neverWritten(from, to) {
@@ -166,7 +166,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 			return nil
 		}
 		lost(from, to)
-		return r.scan(from, to, fn)
+		return r.scanRecords(from, to, fn)
 	})
 }
 
@@ -209,10 +209,10 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 	}
 }
 
-// group calls fn for the records of the frame at off, if its checksum is right.
-func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
+// eachOfGroup calls fn for the records of the frame at off, if its checksum is right.
+func (r *Remains) eachOfGroup(h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	payload := r.payload(h, off)
+	payload := r.readPayload(h, off)
 	if payload == nil {
 		return false, nil
 	}
@@ -233,8 +233,8 @@ func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record
 	return true, nil
 }
 
-// payload returns the payload of the frame at off, if it is as it was written; else nil.
-func (r *Remains) payload(h *frame.Header, off int64) []byte {
+// readPayload returns the payload of the frame at off, if it is as it was written; else nil.
+func (r *Remains) readPayload(h *frame.Header, off int64) []byte {
 	if r.keys != nil || h.Encrypted {
 		if r.keys == nil || !h.Encrypted {
 			return nil
@@ -247,15 +247,15 @@ func (r *Remains) payload(h *frame.Header, off int64) []byte {
 	}
 	at := off + frame.HeaderSize
 	payload := r.readBytes(at, h.PayloadSize())
-	if !r.verified(h, payload, at) {
+	if !r.verifyPayload(h, payload, at) {
 		return nil
 	}
 	return payload
 }
 
-// verified reports whether the checksum of a frame's payload is right. Mapped memory that
+// verifyPayload reports whether the checksum of a frame's payload is right. Mapped memory that
 // can't be read is damage like any other.
-func (r *Remains) verified(h *frame.Header, payload []byte, at int64) (ok bool) {
+func (r *Remains) verifyPayload(h *frame.Header, payload []byte, at int64) (ok bool) {
 	var err error
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	// The guard turns a fault into err, so ok stays false.
@@ -270,8 +270,8 @@ func small(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
 // headWindow is longer than all of a record that comes before its value, in bytes.
 const headWindow = 3 << 20
 
-// scan calls fn for the records in a part of the file whose own checksum, or tag, is right.
-func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err error) {
+// scanRecords calls fn for the records in a part of the file whose own checksum, or tag, is right.
+func (r *Remains) scanRecords(from, to int64, fn func(int64, *entry.Record) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
 		b := r.readBytes(at, min(readBytes+headWindow, to-at))

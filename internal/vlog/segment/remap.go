@@ -256,7 +256,7 @@ func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 	}
 	// Lookup trusts ranks and bits, also those of a file with a right checksum that we wrote
 	// wrongly.
-	return m.ranksFit()
+	return m.checkRanks()
 }
 
 // compareChecksum reads the body of a plain remap and compares its checksum.
@@ -285,8 +285,8 @@ func (m *Remap) decryptBody(d *crypt.Decrypter) error {
 	return nil
 }
 
-// ranksFit checks that ranks and bits lead to the places and nowhere else.
-func (m *Remap) ranksFit() error {
+// checkRanks checks that ranks and bits lead to the places and nowhere else.
+func (m *Remap) checkRanks() error {
 	rank, c := uint32(0), m.Copier()
 	for b := range m.header.blocks {
 		have, err := c.ranks.Bytes(int64(b)*rankBytes, rankBytes)

@@ -94,15 +94,15 @@ func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 		return entry.Handle{}, err
 	}
 	size := entry.RecordSize(e, true)
-	h, err := v.large(entry.AppendHead(nil, e), size, bytes.NewReader(e.Value), len(e.Value))
+	h, err := v.appendLarge(entry.AppendHead(nil, e), size, bytes.NewReader(e.Value), len(e.Value))
 	// A part of the record may be in the file.
 	v.stopped = err
 	return h, err
 }
 
-// large writes a record of this size in a frame of its own: its head, and the value
+// appendLarge writes a record of this size in a frame of its own: its head, and the value
 // of n bytes that follows. Nothing waits to be written.
-func (v *ValueWriter) large(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
+func (v *ValueWriter) appendLarge(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
 	v.payload[0] = head
 	rest := size - len(head) // the value and its padding
@@ -152,7 +152,7 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 	if r.keys != nil {
 		bound = entry.EncryptedBound(bound, bound)
 	}
-	return v.copy(r, offset, bound, func(rec *entry.Record) error {
+	return v.copyRecord(r, offset, bound, func(rec *entry.Record) error {
 		if rec.Size != size {
 			return errs.NewCorruption(r.name, offset, "record of %d bytes, want %d", rec.Size, size)
 		}
@@ -162,13 +162,13 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 
 // Move is Copy of the record at h, which must be that of version at of key.
 func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
-	return v.copy(r, int64(h.Offset), r.recordBound(key, h.Length), func(rec *entry.Record) error {
+	return v.copyRecord(r, int64(h.Offset), r.recordBound(key, h.Length), func(rec *entry.Record) error {
 		return r.match(rec, int64(h.Offset), h.Length, key, at)
 	})
 }
 
-// copy appends the record at offset of r, of at most bound bytes, if fits accepts it.
-func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
+// copyRecord appends the record at offset of r, of at most bound bytes, if fits accepts it.
+func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
 	}

@@ -81,13 +81,13 @@ func Create(c Config, h Header) (*Writer, error) {
 	if err != nil {
 		return nil, discardHeaderless(c, path, f, err)
 	}
-	w.wrote(HeaderSize)
+	w.countWritten(HeaderSize)
 	w.end.Store(HeaderSize)
 	return w, nil
 }
 
-// wrote counts bytes that were written.
-func (w *Writer) wrote(n int) {
+// countWritten counts bytes that were written.
+func (w *Writer) countWritten(n int) {
 	if w.cfg.Written != nil {
 		w.cfg.Written.Add(int64(n))
 	}
@@ -174,7 +174,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 
 // appendPlain writes the frame f at start.
 func (w *Writer) appendPlain(f *Frame, start int64) error {
-	if err := w.prepare(f, start+frame.HeaderSize); err != nil {
+	if err := w.prepareFrame(f, start+frame.HeaderSize); err != nil {
 		return err
 	}
 	h := &f.header
@@ -204,7 +204,7 @@ func (w *Writer) writeVec(off, whole, behind, ahead int64) error {
 		}
 	}
 	n, err := w.f.WriteVec(w.vec, off)
-	w.wrote(n)
+	w.countWritten(n)
 	// Keep no reference to the caller's records.
 	clear(w.vec)
 	switch {
@@ -249,9 +249,9 @@ func (w *Writer) writeEncrypted(b []byte, off int64) error {
 	return w.writeVec(off, int64(len(b)), ahead-end, ahead)
 }
 
-// prepare gives the records of f their versions and checksums, and makes its header. offset is
+// prepareFrame gives the records of f their versions and checksums, and makes its header. offset is
 // where the payload begins.
-func (w *Writer) prepare(f *Frame, offset int64) error {
+func (w *Writer) prepareFrame(f *Frame, offset int64) error {
 	var crc uint32
 	size := int64(frame.HeaderSize)
 	for i, p := range f.Payload {
@@ -306,7 +306,7 @@ func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 		if _, err := w.f.WriteAt(buf[:n], off); err != nil {
 			return err
 		}
-		w.wrote(n)
+		w.countWritten(n)
 		off, size = off+int64(n), size-n
 	}
 	return nil
@@ -321,13 +321,13 @@ func (w *Writer) Seal(unsynced uint64) error {
 	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
 		return err
 	}
-	w.seal()
+	w.forbidAppends()
 	return nil
 }
 
-// seal forbids further appends. It drops the Encrypter and its buffers: the file may wait long
-// for its sync.
-func (w *Writer) seal() { w.sealed, w.encrypt = true, nil }
+// forbidAppends forbids further appends. It drops the Encrypter and its buffers: the file may wait
+// long for its sync.
+func (w *Writer) forbidAppends() { w.sealed, w.encrypt = true, nil }
 
 // Sync makes the file durable, but not its name: the caller syncs the directory.
 // A sealed file is cut to its end first.
@@ -362,7 +362,7 @@ func (w *Writer) CutBack() error {
 	}
 	// Nothing may follow in this file: a crash before the sync can bring the cut frame back, and
 	// Replay would then lose what follows it.
-	w.seal()
+	w.forbidAppends()
 	w.allocated = w.end.Load()
 	return nil
 }
