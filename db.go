@@ -31,7 +31,7 @@ type DB struct {
 	forget    func() // lets go of the user's functions, so that nothing but the DB refers to them
 
 	encoding encoding
-	direct   *pending.Room // memory for writes of one call each, such as Set
+	direct   *pending.MemoryLimiter // memory for writes of one call each, such as Set
 
 	began      time.Time     // when it was opened, with a monotonic reading
 	openTime   time.Duration // how long Open took, once it had the lock
