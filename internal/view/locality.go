@@ -13,15 +13,15 @@ const jumpBytes = 4 << 10
 // directly behind the last one. It is 0 if the value's segment is clustered already, so
 // that clustering can't change it.
 func (p *Pin) Jump(e *entry.Entry) uint64 {
-	if !has(p.view.Unclustered.Segments, e.Handle.Segment) {
+	if !hasNum(p.view.Unclustered.Segments, e.Handle.Segment) {
 		return 0
 	}
 	return min(e.Handle.Length, jumpBytes)
 }
 
-// has reports whether num is in list, which is sorted. It is called for each value of a
-// scan: slices.BinarySearch takes three times as many instructions.
-func has(list []entry.FileNum, num entry.FileNum) bool {
+// hasNum reports whether num is in list, which is sorted. It is called for each value of a scan:
+// slices.BinarySearch takes three times as many instructions.
+func hasNum(list []entry.FileNum, num entry.FileNum) bool {
 	for len(list) > 0 {
 		switch half := len(list) / 2; {
 		case list[half] == num:
