@@ -80,9 +80,9 @@ func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) 
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: &versioned{Iterator: iterator.Merge(sources)},
 		// After the commit only the newest write of a key counts, so older ones go.
-		Rules:   compact.Rules{Watermark: entry.MaxVersion},
-		Ranges:  ranges,
-		Run:     w,
+		Rules:  compact.Rules{Watermark: entry.MaxVersion},
+		Ranges: ranges,
+		Run:    w,
 	})
 	if err != nil {
 		return err
