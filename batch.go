@@ -22,9 +22,9 @@ type Batch struct {
 
 // batch is what the Batches of all keyspaces (Batch.In) have in common.
 type batch struct {
-	db     *DB
-	writes writes
-	spent  bool // Commit was called: it must be Reset first
+	db     *DB    // the store
+	writes writes // writes so far
+	spent  bool   // Commit was called: it must be Reset first
 }
 
 var errUnknownDurability = &OptionError{Field: "Durability", Reason: "is unknown"}
@@ -87,7 +87,7 @@ func (b *Batch) usable() error {
 
 func (b *Batch) addWrite(w *write) error { return b.wrote(b.addInMemory(w)) }
 
-// addInMemory is write, but it never moves writes from memory to files.
+// addInMemory is addWrite, but it never moves writes from memory to files.
 func (b *Batch) addInMemory(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
@@ -150,6 +150,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	if d > Buffered {
 		return 0, errUnknownDurability
 	}
+	// Even if it fails: parts of it may be committed, so it can't be committed once more.
 	b.spent = true
 	if b.Len() == 0 {
 		return 0, nil
@@ -160,6 +161,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	return uint64(v), err
 }
 
+// discardFiles removes the files of spilled writes, unless they were committed.
 func (b *batch) discardFiles() {
 	if files := b.writes.Files(); files != nil {
 		files.Discard()

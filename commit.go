@@ -101,6 +101,7 @@ func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
 // commit commits w if c holds, and adds to the counters. A nil ctx never ends. When it
 // returns without an error, the writes are durable if synced is set or if they were spilled.
 func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bool) (v entry.Version, err error) {
+	// The store may have been closed since the transaction began.
 	if err := db.writable(); err != nil {
 		return 0, err
 	}

@@ -26,12 +26,12 @@ type DB struct {
 	keyspaces keyspaces
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
-	report    *reporter
-	loss      *Loss
-	forget    func() // lets go of the user's functions, so that nothing but the DB refers to them
+	report    *reporter // events, log lines and metrics of what happens
+	loss      *Loss     // what Open has left out because of damage; nil: nothing
+	forget    func()    // lets go of the user's functions, so that nothing but the DB refers to them
 
 	encoding encoding
-	direct   *pending.Room // memory for writes of one call each, such as Set
+	direct   *pending.MemoryLimiter // memory for writes of one call each, such as Set
 
 	began      time.Time     // when it was opened, with a monotonic reading
 	openTime   time.Duration // how long Open took, once it had the lock
@@ -40,7 +40,7 @@ type DB struct {
 	lastKeys  atomic.Pointer[KeyProvider] // of a closed store that could be written to
 	closed    atomic.Bool
 	closeOnce sync.Once
-	closeErr  error
+	closeErr  error        // result of Close
 	locks     []io.Closer  // of the directories; a read-only store may lack some
 	dirs      vfs.Dirs     // held open
 	atEnd     func() error // Close calls it last, before it gives back the locks; may be nil
@@ -63,6 +63,7 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.closeOnce.Do(func() {
+		// First of all: new calls end at once, so that Close need not wait for them.
 		db.closed.Store(true)
 		keep := func(err error) {
 			if db.closeErr == nil {

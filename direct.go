@@ -18,8 +18,8 @@ import (
 
 // direct is the scratch memory of a read that has no Txn.
 type direct struct {
-	key   []byte
-	entry entry.Entry
+	key   []byte      // scratch for the stored key
+	entry entry.Entry // what was found
 }
 
 var directPool = sync.Pool{New: func() any { return new(direct) }}
@@ -27,6 +27,7 @@ var directPool = sync.Pool{New: func() any { return new(direct) }}
 // keptKey is the longest memory of a key that the pool keeps, in bytes.
 const keptKey = 4 << 10
 
+// returnToPool keeps d for later reads, unless its key was long.
 func (d *direct) returnToPool() {
 	if cap(d.key) <= keptKey {
 		directPool.Put(d)
@@ -109,6 +110,7 @@ func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) (bool,
 	if err != nil {
 		return false, err
 	}
+	// The pin keeps what is read until the copy is made.
 	defer p.Release()
 	if k.state.absentFrom(p, k.db.commits == nil) {
 		return false, ErrKeyspaceNotFound
@@ -161,6 +163,7 @@ func (k *Keyspace) Delete(key []byte) error {
 // writes take too much memory. A smaller write takes no more than its goroutine does.
 const leastWaiting = 16 << 10
 
+// commitWrite commits one write by itself.
 func (k *Keyspace) commitWrite(wr *write) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -178,6 +181,8 @@ func (k *Keyspace) commitWrite(wr *write) error {
 		_, err := b.Commit(context.Background(), DefaultDurability)
 		return err
 	}
+	// Without a bound, many goroutines with large values could take any amount of memory while they
+	// wait for one sync.
 	if n >= leastWaiting {
 		db.direct.Enter(n)
 		defer db.direct.Leave(n)

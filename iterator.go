@@ -59,16 +59,16 @@ type Iterator struct {
 	tracks   bool       // the txn is serializable: what is covered counts as read
 	plain    bool       // no limit, filter or context: Next may take its fast path
 
-	item    Item
-	filter  func(key []byte, meta byte) bool // of the user; nil: none
-	asking  bool                             // the filter is being called
-	valid   bool
-	turned  bool // the last move went to a lesser key
-	limit   int
-	left    int // items of limit that are left
-	err     error
-	covered scan.Span // range of keys walked since the last seek
-	scratch []byte    // stored form of the key of the last Seek
+	item     Item                             // the current item
+	filter   func(key []byte, meta byte) bool // of the user; nil: none
+	asking   bool                             // the filter is being called
+	valid    bool                             // it is at an item
+	backward bool                             // the last move went to a lesser key
+	limit    int                              // IteratorOptions.Limit; 0: none
+	left     int                              // items of limit that are left
+	err      error                            // the error that stopped the iterator; nil at the end
+	covered  scan.Span                        // range of keys walked since the last seek
+	scratch  []byte                           // stored form of the key of the last Seek
 
 	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
 
@@ -173,7 +173,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 	// A seek doesn't read the keys that it jumps over: the range covered so far ends here.
 	it.finishSpan()
 	it.item.lent.poison()
-	it.err, it.turned, it.left = nil, turned, it.limit
+	it.err, it.backward, it.left = nil, turned, it.limit
 	if it.tracks {
 		lo, hi := it.scan.Bounds()
 		it.covered.Begin(key, lo, hi)
@@ -187,9 +187,9 @@ func (it *Iterator) Next() {
 		it.leaveAsked()
 	}
 	// The fast path: no limit, no context and no change of direction to look at.
-	if it.plain && it.valid && it.turned == it.reverse && it.open() {
+	if it.plain && it.valid && it.backward == it.reverse && it.open() {
 		it.item.lent.poison()
-		if it.scan.Move(it.turned) {
+		if it.scan.Move(it.backward) {
 			it.item.e = it.scan.Entry()
 			return
 		}
@@ -248,9 +248,9 @@ func (it *Iterator) moveChecked(turned bool) {
 	}
 	it.item.lent.poison()
 	// The walk turns around: the covered range ends at this item, and grows on the other side.
-	if turned != it.turned {
+	if turned != it.backward {
 		it.cover()
-		it.turned = turned
+		it.backward = turned
 	}
 	it.land(it.scan.Move(turned))
 }
@@ -268,7 +268,7 @@ func (it *Iterator) land(ok bool) {
 		it.err = it.scan.Err()
 		if it.tracks {
 			lo, hi := it.scan.Bounds()
-			it.covered.End(lo, hi, it.turned)
+			it.covered.End(lo, hi, it.backward)
 		}
 		it.item.e = nil
 	}
@@ -310,7 +310,7 @@ func (it *Iterator) leaveItem() {
 // cover extends what is covered to the item the iterator is at.
 func (it *Iterator) cover() {
 	if it.tracks {
-		it.covered.Extend(it.item.e.Key, it.turned)
+		it.covered.Extend(it.item.e.Key, it.backward)
 	}
 }
 

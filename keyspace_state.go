@@ -21,7 +21,7 @@ type keyspaceState struct {
 	past    []byte // upper bound of its stored keys, exclusive
 	refused error  // error of all calls, in a stand-in for a keyspace that can't be used
 
-	encoder atomic.Pointer[pending.Encoder]
+	encoder atomic.Pointer[pending.Encoder] // makes records; a change of options replaces it
 	options atomic.Pointer[KeyspaceOptions] // in force
 	habit   scan.Habit                      // how iterators of the keyspace have used values, for readahead
 }

@@ -108,6 +108,7 @@ type orphan struct {
 	done atomic.Bool
 }
 
+// release closes the source and gives back the pin, once.
 func (o *orphan) release() {
 	if o.done.Swap(true) {
 		return

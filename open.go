@@ -50,6 +50,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
+	// Options first: a call with wrong options must touch nothing on the disk.
 	op, err := newOpening(o)
 	if err != nil {
 		return nil, err
@@ -112,26 +113,31 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 			o.abandon()
 		}
 	}()
+	// In this order: the lock lies in a directory, and only who has the lock may write.
 	if err := o.openDirs(); err != nil {
 		return nil, err
 	}
 	if err := o.acquireLocks(ctx); err != nil {
 		return nil, err
 	}
+	// The wait for the lock does not count as the time of Open.
 	began := time.Now()
 	if err := o.openManifest(ctx); err != nil {
 		return nil, err
 	}
+	// Recovery: the journal is replayed, and what a crash has left is removed.
 	recovery, err := o.openEngine()
 	if err != nil {
 		return nil, err
 	}
+	// Only now is it known which keys the files need.
 	if o.keyring != nil && o.options.Mode == ReadWrite {
 		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
 	}
 	if o.keyring != nil {
 		o.keyring.Provide(o.options.Keys)
 	}
+	// Nothing fails from here on, so nothing has to be undone.
 	o.assemble()
 	o.db.openTime = time.Since(began)
 	if recovery.Lost != nil {
@@ -161,7 +167,7 @@ func (o *opening) abandon() {
 // all files are reached through the open directories, so a rename of one does no harm.
 func (o *opening) openDirs() error {
 	readOnly := o.options.Mode != ReadWrite
-	o.resolve()
+	o.resolveDirs()
 	// Look before the lock is taken: that writes a file, and another program may have one of
 	// the same name.
 	look := manifest.Look(o.manifestOptions())
@@ -172,7 +178,7 @@ func (o *opening) openDirs() error {
 			return err
 		}
 		o.made = true
-		o.resolve()
+		o.resolveDirs()
 	case look != nil && !(absent && readOnly):
 		return look
 	}
@@ -184,12 +190,13 @@ func (o *opening) openDirs() error {
 		return err
 	}
 	o.fs, o.held = held, held
-	o.resolve()
+	o.resolveDirs()
 	return nil
 }
 
-// resolve makes one name of Dir and ValueDir if both are one directory, however they are written.
-func (o *opening) resolve() {
+// resolveDirs makes one name of Dir and ValueDir if both are one directory, however they are
+// written.
+func (o *opening) resolveDirs() {
 	mo := o.manifestOptions()
 	mo.Resolve()
 	o.dir, o.valueDir = mo.Dir, mo.ValueDir
@@ -208,6 +215,7 @@ func (o *opening) acquireLocks(ctx context.Context) error {
 	if o.valueDir != o.dir {
 		dirs = append(dirs, o.valueDir)
 	}
+	// One deadline for both directories.
 	deadline := time.Now().Add(o.options.LockWait)
 	for _, dir := range dirs {
 		if err := o.acquireLock(ctx, dir, deadline); err != nil {
@@ -292,7 +300,8 @@ func (o *opening) openManifest(ctx context.Context) error {
 			return err
 		}
 	}
-	// The seed is random, so that nobody can choose keys whose hashes collide.
+	// The seed is random, so that nobody can choose keys whose hashes collide. The UUID binds files
+	// to this store.
 	var random [24]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return err
@@ -315,6 +324,7 @@ const workers = 3
 
 func (o *opening) openEngine() (engine.Recovery, error) {
 	super := o.log.Super()
+	// The engine calls the pipeline, which is made of the engine: assemble fills in commits.
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	o.reads = new(readCounters)
 	e, recovery, err := engine.Open(engine.Config{
@@ -401,11 +411,12 @@ func (o *opening) assemble() {
 		}
 	}
 	db.encoding.seed, db.counters.reads = seed, o.reads
-	db.direct = pending.NewRoom(max(db.opts.txnMemory(0), leastDirect))
+	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.turn = jobs.NewTurn()
 	db.keyspaces.loadFrom(db)
 	o.db = db
+	// A store that is only read has no pipeline: nil says so everywhere.
 	if o.options.Mode != ReadWrite {
 		return
 	}

@@ -78,10 +78,10 @@ func newTxn(db *DB) *Txn {
 
 // transaction is what the Txns of all keyspaces (Txn.In) have in common.
 type transaction struct {
-	db     *DB
-	pin    *view.Pin
-	writes *writes // nil in a read-only transaction
-	rare   *rare   // nil in most transactions
+	db     *DB       // the store
+	pin    *view.Pin // what it reads from: one View, one version
+	writes *writes   // nil in a read-only transaction
+	extra  *txnExtra // nil in most transactions
 
 	state     atomic.Uint32
 	holds     atomic.Int32 // holders of the pin: the transaction, and each open iterator
@@ -109,13 +109,13 @@ type transaction struct {
 	firstKey [48]byte
 }
 
-// rare has the fields that few transactions need, to keep transaction small.
-type rare struct {
+// txnExtra has the fields that few transactions need, to keep transaction small.
+type txnExtra struct {
 	ctx     context.Context // nil: never ends
 	err     error           // why the transaction could not begin
 	leak    *leak           // for a transaction begun by hand, which may leak; nil in View and Update
 	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
-	spill   pending.Spill   // the pending writes that are in files
+	spill   pending.Spill   // the pending writes that are in files; nil: none
 }
 
 // The states of a Txn; the zero Txn is done.
@@ -142,8 +142,8 @@ func (t *Txn) usable() error {
 // has ended, the store was closed, or the context has ended.
 func (t *transaction) usable() error {
 	if t.state.Load() != txnOpen {
-		if t.rare != nil && t.rare.err != nil {
-			return t.rare.err
+		if t.extra != nil && t.extra.err != nil {
+			return t.extra.err
 		}
 		return ErrTxnDone
 	}
@@ -158,10 +158,10 @@ func (t *transaction) usable() error {
 
 // ctx returns the context of the transaction; nil is one that never ends.
 func (t *transaction) ctx() context.Context {
-	if t.rare == nil {
+	if t.extra == nil {
 		return nil
 	}
-	return t.rare.ctx
+	return t.extra.ctx
 }
 
 // In returns the same transaction, addressing the keyspace ks; nil is the default
@@ -181,6 +181,7 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	if s == t.keyspace {
 		return t
 	}
+	// It may be read from now on, so a drop of it counts as a conflict.
 	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
 		s.noteWritten(&t.writes.addressed)
 	}
@@ -297,10 +298,10 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 // values returns where to read the separated values of entries that the transaction finds:
 // in the pinned View and, for its own writes, in its spilled files.
 func (t *transaction) values() scan.Values {
-	if t.rare == nil {
+	if t.extra == nil {
 		return scan.Values{Pin: t.pin}
 	}
-	return scan.Values{Pin: t.pin, Files: t.rare.spill}
+	return scan.Values{Pin: t.pin, Files: t.extra.spill}
 }
 
 // readValue reads a value that is separated, or that is compressed in the pending writes. With lent
@@ -341,8 +342,8 @@ func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 // lends notes that the user gets memory of the pin. If the transaction leaks after that, its
 // View must stay, as the user may still read the memory (view.Pin.Keep).
 func (t *transaction) lends() {
-	if t.rare != nil && t.rare.leak != nil && !t.db.opts.CopyValues {
-		t.rare.leak.lent.Store(true)
+	if t.extra != nil && t.extra.leak != nil && !t.db.opts.CopyValues {
+		t.extra.leak.lent.Store(true)
 	}
 }
 
@@ -410,13 +411,13 @@ func (t *transaction) wrote(err error) error {
 	if err == nil {
 		err = t.writes.spillIfLarge(t.ctx(), t.db)
 	}
-	// Iterators of the user can read the files after the transaction has ended and t.writes
-	// is recycled. So the transaction keeps them too, until the last iterator has ended.
+	// Iterators of the user can read the files after the transaction has ended and t.writes is
+	// recycled. So the transaction keeps them, too, until the last iterator has ended.
 	if files := t.writes.Files(); files != nil {
-		if t.rare == nil {
-			t.rare = new(rare)
+		if t.extra == nil {
+			t.extra = new(txnExtra)
 		}
-		t.rare.spill = files
+		t.extra.spill = files
 	}
 	return err
 }
@@ -452,6 +453,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 }
 
 func (t *transaction) commit(ctx context.Context) error {
+	// The caller expects the transaction to have ended, whatever is returned.
 	if err := t.usable(); err != nil {
 		t.discardWrites()
 		return err
@@ -521,8 +523,9 @@ func (t *transaction) discardWrites() {
 
 // endTransaction releases what the transaction holds, and sets its final state.
 func (t *transaction) endTransaction(state uint32) {
-	if t.rare != nil && t.rare.leak != nil {
-		t.rare.cleanup.Stop()
+	// It was ended as it should be: the garbage collector must not release its pin once more.
+	if t.extra != nil && t.extra.leak != nil {
+		t.extra.cleanup.Stop()
 	}
 	// First of all: later calls see the state and don't use what is released below.
 	t.state.Store(state)
@@ -565,8 +568,8 @@ func (t *transaction) closeIterators() {
 func (t *transaction) dropHold() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
-		if t.rare != nil && t.rare.spill != nil {
-			t.rare.spill.Discard()
+		if t.extra != nil && t.extra.spill != nil {
+			t.extra.spill.Discard()
 		}
 	}
 }

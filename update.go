@@ -94,6 +94,7 @@ func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) e
 	defer turn.End()
 	for run := 1; ; run++ {
 		db.counters.retries.Add(1)
+		// The first conflict is mostly by chance. A wait would only make the call slower.
 		if run > 1 || refused.refusal.Yields {
 			if err := turn.Wait(never(ctx), refused.refusal); err != nil {
 				return err
@@ -118,6 +119,7 @@ func updateOnce(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) er
 		return nil, err
 	}
 	defer t.Discard()
+	// The turn goes with the writes, as the commit pipeline asks about both.
 	t.writes.turn, t.writes.yields = turn, yields
 	if err := fn(t); err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func (db *DB) NewTransaction(update bool) *Txn {
 	t, err := beginByHand(context.Background(), db, &TxnOptions{Update: update})
 	if err != nil {
 		t = newTxn(db)
-		t.rare = &rare{err: err}
+		t.extra = &txnExtra{err: err}
 	}
 	return t
 }
@@ -159,11 +161,11 @@ func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	}
 	// Only transactions begun by hand can leak. The pin is released when the
 	// garbage collector finds that nobody can end the transaction any more.
-	if t.rare == nil {
-		t.rare = new(rare)
+	if t.extra == nil {
+		t.extra = new(txnExtra)
 	}
-	t.rare.leak = &leak{report: db.report, pin: t.pin}
-	t.rare.cleanup = runtime.AddCleanup(t, (*leak).releaseLeaked, t.rare.leak)
+	t.extra.leak = &leak{report: db.report, pin: t.pin}
+	t.extra.cleanup = runtime.AddCleanup(t, (*leak).releaseLeaked, t.extra.leak)
 	return t, nil
 }
 
@@ -237,7 +239,7 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 	t := newTxn(db)
 	t.pin, t.at, t.isolation, t.readAt = p, p.Version(), o.Isolation, o.ReadAt != 0
 	if ctx != nil {
-		t.rare = &rare{ctx: ctx}
+		t.extra = &txnExtra{ctx: ctx}
 	}
 	if o.Update {
 		t.writes = newWrites()

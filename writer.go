@@ -19,20 +19,20 @@ import (
 // committed or not.
 type Writer struct {
 	db  *DB
-	ks  *Keyspace // that it writes to
+	ks  *Keyspace // the keyspace that it writes to
 	ctx context.Context
 
 	mu        sync.Mutex
 	changed   sync.Cond // one of the following has changed
-	filling   *Batch
-	number    int64    // of the group that fills, counted from 1
-	committed int64    // groups that are committed, or have failed
-	full      *Batch   // waits for the goroutine that commits
-	spare     []*Batch // empty
-	running   bool     // there is such a goroutine; it ends when nothing is full
-	closed    bool
-	ended     bool // Close has flushed
-	err       error
+	filling   *Batch    // the group that fills
+	number    int64     // of the group that fills, counted from 1
+	committed int64     // groups that are committed, or have failed
+	full      *Batch    // full group that waits for the goroutine that commits; nil: none
+	spare     []*Batch  // empty batches, for reuse
+	running   bool      // there is such a goroutine; it ends when nothing is full
+	closed    bool      // Close was called
+	ended     bool      // Close has flushed
+	err       error     // the first error
 }
 
 // writerGroup is the size in bytes at which a Writer commits a group; 1/16 of a memtable if
@@ -93,6 +93,7 @@ func (w *Writer) addWrite(wr *write) error {
 	return nil
 }
 
+// usableLocked returns nil while writes are taken.
 func (w *Writer) usableLocked() error {
 	switch {
 	case w.db == nil:
@@ -111,6 +112,7 @@ func (w *Writer) handOverLocked(n int64) {
 	for w.full != nil && w.number == n {
 		w.changed.Wait()
 	}
+	// Another caller may have handed it over during the wait.
 	if w.number != n {
 		return
 	}
@@ -135,6 +137,7 @@ func (w *Writer) commitGroups() {
 		b := w.full
 		w.full = nil
 		w.changed.Broadcast()
+		// After an error later groups are dropped: their order would have a gap.
 		if w.err == nil {
 			// The next group fills meanwhile.
 			w.mu.Unlock()
@@ -163,6 +166,7 @@ func (w *Writer) Flush() error {
 	return w.flushLocked()
 }
 
+// flushLocked commits what was written so far, and waits for it.
 func (w *Writer) flushLocked() error {
 	last := w.number - 1
 	if w.filling.Len() > 0 {

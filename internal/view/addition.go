@@ -14,16 +14,17 @@ import (
 
 // Addition adds the records of one payload to a memtable: call Record for each, then Finish.
 type Addition struct {
-	To      *Table
+	To      *Table         // the memtable
 	At      entry.Position // where the next record lies in the journal
 	Seed    uint64         // of key hashes
 	inline  int64          // bytes of keys and inline values
 	Expires uint64         // earliest expiry of an entry, in Unix milliseconds; 0 = none expires
-	Count   emptied.Count
+	Count   emptied.Count  // how many entries and deletes were added
 }
 
 // Record adds one record.
 func (a *Addition) Record(r *entry.Record) error {
+	// A range delete is no entry: it is kept in a set of its own.
 	if r.Kind == entry.RangeDelete {
 		a.inline += int64(len(r.Key) + len(r.Value))
 		return a.To.DeleteRange(r.Key, r.Value, r.Version)
@@ -35,8 +36,8 @@ func (a *Addition) Record(r *entry.Record) error {
 		a.Count.Deletes++
 	}
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
-	// A shorter record would share its granule with others, so a dead set, which has
-	// granules, could not name it.
+	// A shorter record would share its granule with others, so a dead set, which has granules,
+	// could not name it. It stays inline.
 	if r.Own && r.Size >= layout.Granule {
 		e.Separated, e.Raw = true, r.Raw
 		e.Handle = entry.Handle{Segment: a.At.Segment, Offset: uint64(a.At.Offset), Length: uint64(r.ValueSize)}
@@ -60,6 +61,7 @@ func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
 	for _, p := range payloads {
 		bytes += len(p)
 	}
+	// Nearly always there is room, and nothing has to be decoded.
 	if t.HasRoom(bytes, records, ranges) {
 		return nil
 	}
@@ -71,6 +73,7 @@ func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
 			if size < layout.Granule {
 				kept = size
 			}
+			// The quick way does not tell which record is a range delete.
 			if ranges == 0 && n.CountBytes(kept) {
 				p = p[size:]
 				continue
@@ -88,6 +91,7 @@ func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
 
 // Finish adds what was counted to the table's counters.
 func (a *Addition) Finish() {
+	// Counters that a group would otherwise change once for each record.
 	a.To.Last = max(a.To.Last, a.At.Segment)
 	a.To.InlineBytes.Add(a.inline)
 }

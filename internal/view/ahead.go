@@ -5,17 +5,17 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 )
 
-// joined is how far from each other two records may lie for one request to the disk to
-// read both.
+// joined is how far from each other two records may lie, in bytes, so that one request to the disk
+// reads both.
 const joined = 8 << 10
 
 // Reads is readahead of separated values. Add each value that will be read soon, then
 // call Start. The processor prefetches values that are in memory, the system reads the
 // others from disk. Neither call waits for that. One goroutine uses it.
 type Reads struct {
-	view     *View
-	in       *Segment // the segment of the range below; nil = no range is pending
-	from, to int64    // range of the file that the next request will cover
+	view     *View    // whose segments are read
+	in       *Segment // segment of the pending range; nil: no range is pending
+	from, to int64    // the pending range of the file: the next request
 	asked    int64    // bytes that the disk was asked for so far
 }
 
@@ -28,6 +28,7 @@ func (v *View) Reads() Reads { return Reads{view: v} }
 // Add asks for the separated value of e. A value on disk may only be asked for when Start
 // is called: neighbours become one request.
 func (r *Reads) Add(e *entry.Entry) {
+	// In memory: the processor's prefetch is all that it needs.
 	if r.view.touch(e) {
 		return
 	}
@@ -42,6 +43,7 @@ func (r *Reads) Add(e *entry.Entry) {
 		r.from, r.to = low, high
 		return
 	}
+	// e lies elsewhere: send the request so far, and begin another.
 	r.Start()
 	r.in, r.from, r.to = f, from, to
 }

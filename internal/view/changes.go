@@ -12,6 +12,8 @@ import (
 // since a transaction began. It skips a table or run whose newest version is not newer
 // than that, which are nearly all.
 
+// newest returns the newest version of key, if it is newer than since. The first table or run that
+// has one has the newest (see get).
 func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	var e entry.Entry
 	for _, m := range v.Tables {
@@ -50,8 +52,10 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 	return 0, false, nil
 }
 
+// changedSince reports whether a key in [lo, hi) has changed since a version.
 func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	for _, m := range v.Tables {
+		// A table or run has what is newer only if its greatest version is.
 		if m.MaxVersion() > since && (m.Tombstones().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
 			return true, nil
 		}
@@ -78,8 +82,8 @@ func (v *View) sortSince(since entry.Version) {
 	}
 }
 
-// eachSince calls fn with each key, and with the bounds of each range tombstone, that is
-// newer than since, until fn returns an error.
+// eachSince calls fn with each key, and with the bounds of each range delete, that is newer than
+// since, until fn returns an error.
 func (v *View) eachSince(since entry.Version, fn func(lo, hi []byte) error) error {
 	if err := v.eachArrival(since, fn); err != nil {
 		return err
@@ -122,6 +126,7 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 	return nil
 }
 
+// bounds makes fn a function of range deletes.
 func bounds(fn func(lo, hi []byte) error) func(rangedel.Tombstone) error {
 	return func(t rangedel.Tombstone) error { return fn(t.Lo, t.Hi) }
 }

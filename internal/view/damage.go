@@ -24,17 +24,19 @@ func (v *View) Explain(err error) {
 	}
 	lo, hi, ok := errs.Concerned(c)
 	if !ok {
-		lo, hi, ok = v.concerned(c)
+		lo, hi, ok = v.damagedRange(c)
 	}
 	if ok {
 		c.Keys = keyRanges(v.Layout, lo, hi)
 	}
 }
 
-// explained is Explain of an error that was met under the stored key.
+// explained is Explain of an error that was met under the stored key: if nothing else is known, the
+// damage concerns this key.
 func (v *View) explained(err error, key []byte) error {
 	var c *errs.Corruption
 	if errors.As(err, &c) && c.Keys == nil {
+		// The key is copied: the error outlives the caller's memory.
 		key = bytes.Clone(key)
 		errs.Concern(c, key, append(key[:len(key):len(key)], 0))
 		v.Explain(err)
@@ -42,9 +44,9 @@ func (v *View) explained(err error, key []byte) error {
 	return err
 }
 
-// concerned returns the range of stored keys that damage in a run concerns; not ok if the
-// damage is not in a run.
-func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
+// damagedRange returns the range of stored keys that damage in a run concerns; not ok if the damage
+// is not in a run.
+func (v *View) damagedRange(c *errs.Corruption) (lo, hi []byte, ok bool) {
 	name, ok := filename.Parse(c.File)
 	if !ok || name.Kind != filename.Run {
 		return nil, nil, false
@@ -55,6 +57,7 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 			if f.Num != name.Number {
 				continue
 			}
+			// Above the oldest run: a read that passes the damage may find older versions below.
 			c.Stale = i < len(runs)-1
 			for _, r := range v.Runs {
 				if r.ID == m.ID {
@@ -62,6 +65,7 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 					return lo, hi, true
 				}
 			}
+			// The View has no reader of the run: all of the run counts.
 			lo, hi = run.Bounds(&m.Run)
 			return lo, hi, true
 		}
@@ -69,8 +73,10 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 	return nil, nil, false
 }
 
-// keyRanges are the keys of each keyspace that lie in a range of stored keys.
+// keyRanges returns the keys of each keyspace that lie in a range of stored keys. They are user
+// keys, without the prefix of the keyspace.
 func keyRanges(l *layout.Layout, lo, hi []byte) (list []errs.KeyRange) {
+	// within adds the part of the range that lies in one keyspace.
 	within := func(id entry.KeyspaceID, name string) {
 		first, past := entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id)
 		from, to := first, past

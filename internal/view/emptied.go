@@ -38,13 +38,15 @@ func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *rangedel.Co
 	return older.Iterator(), older.Cover(upTo, true)
 }
 
-// Emptied notes an emptied range: an iterator at the Pin's version has found nothing visible
-// in [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the
-// range. lo and hi are copied.
+// Emptied notes an emptied range: an iterator at the Pin's version has found nothing visible in
+// [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the range. lo
+// and hi are copied.
 func (p *Pin) Emptied(lo, hi []byte) {
 	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
+	// In the current View, too: the next iterators will use that one. It holds nothing older than
+	// what the iterator has seen.
 	p.view.Known.Note(r)
 	if now := p.set.current.Load(); now != p.view {
 		now.Known.Note(r)

@@ -32,10 +32,11 @@ func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 
 // part is what a memtable or a run has of a range.
 type part struct {
-	of                        splitter
-	entries, bytes, separated uint64
+	source                    splitter // its memtable or run
+	entries, bytes, separated uint64   // estimates, as Size has them
 }
 
+// splitter is a memtable or a run, which can cut a range into parts.
 type splitter interface {
 	Split(lo, hi []byte, n int) [][]byte
 }
@@ -70,11 +71,13 @@ const (
 // entries, or if keys are so long that it can't look at enough of them.
 func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
 	list, sum := p.parts(lo, hi)
+	// Long keys: look at fewer of them, so that the sample stays within mostSampled.
 	most := mostSampled / int(sum.bytes/max(sum.entries, 1)+1)
 	n = min(n, int(min(sum.entries, mostSamples))+1, max(most, samples))
 	if n < 2 {
 		return nil
 	}
+	// More samples than parts, or their sizes would depend on chance.
 	keys := sample(list, sum.entries, lo, hi, min(n*samples, mostSamples, max(most, n)))
 	slices.SortFunc(keys, bytes.Compare)
 	var cuts [][]byte
@@ -90,14 +93,14 @@ func sample(list []part, total uint64, lo, hi []byte, n int) (keys [][]byte) {
 	var fault error // ignored: keys is what was found before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	for _, p := range list {
-		keys = append(keys, p.of.Split(lo, hi, int(uint64(n)*p.entries/(total+1))+1)...)
+		keys = append(keys, p.source.Split(lo, hi, int(uint64(n)*p.entries/(total+1))+1)...)
 	}
 	return keys
 }
 
-// Unhidden estimates how many bytes runs have in [lo, hi) that no range tombstone up to
-// version at hides. It is too low if more than about 32 tombstones lie there, and 0
-// if the runs can't be read.
+// Unhidden estimates how many bytes runs have in [lo, hi) that no range delete up to version at
+// hides. It is too low if more than about 32 range deletes lie there, and 0 if the runs can't be
+// read.
 func (p *Pin) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
@@ -107,6 +110,7 @@ func (p *Pin) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
 // unhidden is Unhidden for a caller that has a pageio.Guard on.
 func (v *View) unhidden(lo, hi []byte, at entry.Version) (n int64) {
 	cover := v.Cover(at, false)
+	// From stretch to stretch: within one the same range deletes apply, so it is hidden or not.
 	for range mostStretches {
 		next := hi
 		covered := false

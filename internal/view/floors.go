@@ -9,22 +9,23 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// Floors has, for each keyspace, the version below which history may be gone.
-// Floors only rise. A floor rises before a View is installed that lacks anything below
-// it. So a reader that first takes a View and then finds the floor at or below its
-// version has its whole history in that View.
+// Floors has, for each keyspace, the version below which history may be gone: its oldest readable
+// version. Floors only rise. A floor rises before a View is installed that lacks anything below it.
+// So a reader that first takes a View and then finds the floor at or below its version has its
+// whole history in that View.
 type Floors struct {
-	lowest  atomic.Uint64 // of all
-	highest atomic.Uint64 // of all
-	mu      sync.Mutex    // guards:
-	of      map[entry.KeyspaceID]entry.Version
-	shared  bool // all has returned the map to a reader: copy it before the next change
+	lowest     atomic.Uint64                      // least of all floors
+	highest    atomic.Uint64                      // greatest of all floors
+	mu         sync.Mutex                         // guards:
+	byKeyspace map[entry.KeyspaceID]entry.Version // floors by keyspace
+	shared     bool                               // a reader has the map: copy it before a change
 }
 
+// init sets all floors to those of a layout.
 func (f *Floors) init(layout *layout.Layout) {
-	f.of = map[entry.KeyspaceID]entry.Version{entry.DefaultKeyspace: layout.Floor()}
+	f.byKeyspace = map[entry.KeyspaceID]entry.Version{entry.DefaultKeyspace: layout.Floor()}
 	for _, k := range layout.Keyspaces() {
-		f.of[k.ID] = k.Floor()
+		f.byKeyspace[k.ID] = k.Floor()
 	}
 	f.boundLocked()
 }
@@ -41,13 +42,13 @@ func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Versi
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.shared = true
-	return f.of, f.Least()
+	return f.byKeyspace, f.Least()
 }
 
 // ownLocked copies the map before a change, if a reader has it.
 func (f *Floors) ownLocked() {
 	if f.shared {
-		f.of, f.shared = maps.Clone(f.of), false
+		f.byKeyspace, f.shared = maps.Clone(f.byKeyspace), false
 	}
 }
 
@@ -58,8 +59,9 @@ func (f *Floors) Raise(to ...layout.KeyspaceFloor) {
 	defer f.mu.Unlock()
 	f.ownLocked()
 	for _, k := range to {
-		if at, found := f.of[k.ID]; found && at < k.Version {
-			f.of[k.ID] = k.Version
+		// Never down: a reader may have been refused at this version already.
+		if at, found := f.byKeyspace[k.ID]; found && at < k.Version {
+			f.byKeyspace[k.ID] = k.Version
 		}
 	}
 	f.boundLocked()
@@ -70,7 +72,8 @@ func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ownLocked()
-	f.of[id] = at
+	f.byKeyspace[id] = at
+	// No walk over all floors: a new one can only widen the bounds.
 	f.lowest.Store(min(f.lowest.Load(), uint64(at)))
 	f.highest.Store(max(f.highest.Load(), uint64(at)))
 }
@@ -89,15 +92,15 @@ func (f *Floors) Remove(id entry.KeyspaceID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ownLocked()
-	delete(f.of, id)
+	delete(f.byKeyspace, id)
 	f.boundLocked()
 }
 
 // boundLocked sets the lowest and the highest floor.
 func (f *Floors) boundLocked() {
-	lowest := f.of[entry.DefaultKeyspace]
+	lowest := f.byKeyspace[entry.DefaultKeyspace]
 	highest := lowest
-	for _, at := range f.of {
+	for _, at := range f.byKeyspace {
 		lowest, highest = min(lowest, at), max(highest, at)
 	}
 	f.lowest.Store(uint64(lowest))
@@ -108,9 +111,9 @@ func (f *Floors) boundLocked() {
 func (f *Floors) Record(edit *layout.Edit, l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	edit.Floor = max(edit.Floor, f.of[entry.DefaultKeyspace])
+	edit.Floor = max(edit.Floor, f.byKeyspace[entry.DefaultKeyspace])
 	for _, k := range l.Keyspaces() {
-		if at := f.of[k.ID]; at > k.Floor() {
+		if at := f.byKeyspace[k.ID]; at > k.Floor() {
 			edit.KeyspaceFloors = append(edit.KeyspaceFloors, layout.KeyspaceFloor{ID: k.ID, Version: at})
 		}
 	}

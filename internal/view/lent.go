@@ -8,36 +8,37 @@ import (
 	"github.com/brockdb/brock/internal/base/invariant"
 )
 
-// How much memory readers lend. Beyond that, values go to the Go heap.
+// How much memory Pins lend. Beyond that, values go to the Go heap.
 const (
 	maxLent    = 256 << 10 // bytes of one Pin
 	maxAllLent = 8 << 20   // bytes of all Pins of a Set
 
-	leastBlock = 2 << 10 // bytes; each class of blocks has twice the size of the one before
+	leastBlock = 2 << 10 // bytes of the smallest class; the next ones double
 	blockSizes = 7       // up to 128 KB: a record with a value of 64 KB, and a key
 )
 
-// lent is the memory of values that a Pin had to read or decode. Pools take it back when
-// the Pin is released, so that values that come from the disk make no garbage: that would let
-// the Go heap grow, and leave less memory for the page cache. The zero value has none.
+// lent is the memory of values that a Pin had to read or decode. Pools take it back when the Pin is
+// released, so that values that come from the disk make no garbage: that would let the Go heap
+// grow, and leave less memory for the page cache. The zero value has none.
 type lent struct {
 	mu    sync.Mutex    // guards:
-	last  *block        // the newest one, which has room perhaps
-	bytes int64         // of all blocks
+	last  *block        // newest block, which may have room; nil: none
+	bytes int64         // bytes of all blocks
 	all   *atomic.Int64 // bytes of all Pins of the Set
 
-	full atomic.Bool // Room has returned nil
+	full atomic.Bool // Room has returned nil since the last Release
 }
 
 // block is memory for values. It is on the Go heap: if its reader leaks, the collector knows
 // how long its values are in use.
 type block struct {
-	bytes []byte
-	used  int
-	class int
-	next  *block // the one that was taken before
+	bytes []byte // the memory
+	used  int    // bytes from the front that are in use
+	class int    // index in blocks
+	next  *block // the block taken before
 }
 
+// blocks has the free blocks of each class.
 var blocks [blockSizes]sync.Pool
 
 // Room returns n bytes, which stay until giveBack, or nil if that would be too much.
@@ -51,14 +52,17 @@ func (l *lent) Room(n int) []byte {
 			return nil
 		}
 	}
+	// The capacity ends with the room: an append by the caller must not reach into the next value.
 	room := b.bytes[b.used : b.used+n : b.used+n]
 	b.used += n
 	return room
 }
 
-// takeLocked adds a block with room for n bytes. Who has read more gets a larger one.
+// takeLocked adds a block with room for n bytes. A Pin that has read more gets a larger one. It
+// returns nil if that would be too much.
 func (l *lent) takeLocked(n int) *block {
 	class := bits.Len(uint(max(n-1, 0)) / leastBlock)
+	// A scan takes larger and larger blocks, so it takes few of them.
 	if l.last != nil {
 		class = max(class, min(l.last.class+1, blockSizes-1))
 	}
@@ -69,6 +73,7 @@ func (l *lent) takeLocked(n int) *block {
 	if l.bytes+size > maxLent {
 		return nil
 	}
+	// Add first, then look: two Pins at once must not both get the last bytes.
 	if l.all.Add(size) > maxAllLent {
 		l.all.Add(-size)
 		return nil
@@ -82,19 +87,20 @@ func (l *lent) takeLocked(n int) *block {
 	return b
 }
 
-// giveBack gives all memory to other readers. Nobody may use any of it afterwards.
-func (l *lent) giveBack() {
+// returnBlocks gives all memory to other readers. Nobody may use any of it afterwards.
+func (l *lent) returnBlocks() {
 	for b := l.last; b != nil; b = l.last {
 		l.last = b.next
+		// With the tag invariants, a value that is used too long now shows garbage.
 		invariant.Poison(b.bytes)
 		b.used, b.next = 0, nil
 		blocks[b.class].Put(b)
 	}
-	l.leave()
+	l.forget()
 }
 
-// leave lets go of the memory, which stays as long as anybody uses it.
-func (l *lent) leave() {
+// forget lets go of the memory: the collector frees it when nobody uses it any more.
+func (l *lent) forget() {
 	l.all.Add(-l.bytes)
 	l.last, l.bytes = nil, 0
 	l.full.Store(false)

@@ -36,7 +36,7 @@ func TestRoomIsLentWithinBounds(t *testing.T) {
 			if r := l.Room(0); r == nil || len(r) != 0 {
 				t.Errorf("room for nothing is %v", r)
 			}
-			l.giveBack()
+			l.returnBlocks()
 			continue
 		}
 		rooms := take(&l, n)
@@ -49,7 +49,7 @@ func TestRoomIsLentWithinBounds(t *testing.T) {
 				t.Fatalf("room %d of %d bytes: changed by another one", i, n)
 			}
 		}
-		if l.giveBack(); all.Load() != 0 || l.last != nil || l.bytes != 0 {
+		if l.returnBlocks(); all.Load() != 0 || l.last != nil || l.bytes != 0 {
 			t.Errorf("%d bytes are left, %d of all", l.bytes, all.Load())
 		}
 	}
@@ -65,7 +65,7 @@ func TestRoomIsLentWithinBounds(t *testing.T) {
 		t.Errorf("%d bytes lent by all, the bound is %d", n, maxAllLent)
 	}
 	for i := range many {
-		many[i].giveBack()
+		many[i].returnBlocks()
 	}
 	if n := all.Load(); n != 0 {
 		t.Errorf("%d bytes are left", n)
@@ -78,7 +78,7 @@ func TestRoomThatIsLeftStays(t *testing.T) {
 	left := lent{all: &all}
 	kept := left.Room(100)
 	copy(kept, "in use")
-	left.leave()
+	left.forget()
 	if n := all.Load(); n != 0 {
 		t.Errorf("%d bytes are counted that nobody lends", n)
 	}
@@ -86,7 +86,7 @@ func TestRoomThatIsLeftStays(t *testing.T) {
 		l := lent{all: &all}
 		r := l.Room(100)
 		copy(r, "another value")
-		l.giveBack()
+		l.returnBlocks()
 		if invariant.Poisons && bytes.Contains(r, []byte("another")) {
 			t.Error("not overwritten")
 		}
@@ -118,5 +118,5 @@ func TestRoomsOfManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	l.giveBack()
+	l.returnBlocks()
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// LongReader describes the reader with the oldest version, and the cost of all old
-// Views that readers hold: files and memtables that the current View does not need.
+// LongReader describes the reader with the oldest version, and the cost of all old Views that
+// readers hold: files and memtables that the current View does not need.
 type LongReader struct {
-	Version     uint64        // version that the oldest reader reads; 0 = there is no reader
-	Begun       string        // where that reader began: function, file and line; empty = not known
-	For         time.Duration // since its View was replaced; 0 = it holds the current one
-	FileBytes   int64         // in files that only old Views need
-	MemoryBytes int64         // in memtables that only old Views need
+	Version     uint64        // version that the oldest reader reads; 0: there is no reader
+	Begun       string        // where that reader began: function, file and line; empty: not known
+	For         time.Duration // since its View was replaced; 0: it holds the current one
+	FileBytes   int64         // bytes of files that only old Views need
+	MemoryBytes int64         // bytes of memtables that only old Views need
 }
 
 // LongReader looks at all readers and all old Views. It holds the mutex meanwhile, so call
@@ -22,7 +22,8 @@ func (s *Set) LongReader() (l LongReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, version, _, origin := s.readers.active()
-	l.Version, l.Begun = uint64(version), place(origin)
+	l.Version, l.Begun = uint64(version), formatOrigin(origin)
+	// At least 1, as 0 says that the View is current.
 	if view, since := s.oldestLocked(); view != 0 {
 		l.For = max(s.cfg.Now().Sub(since), 1)
 	}
@@ -54,8 +55,8 @@ func (s *Set) LongReader() (l LongReader) {
 	return l
 }
 
-// place returns function, file and line of a program counter; empty for 0.
-func place(pc uintptr) string {
+// formatOrigin returns function, file and line of a program counter; empty for 0.
+func formatOrigin(pc uintptr) string {
 	fn := runtime.FuncForPC(pc)
 	if fn == nil {
 		return ""
@@ -72,8 +73,10 @@ func (s *Set) OldestReader() (view uint64, since time.Time) {
 	return s.oldestLocked()
 }
 
+// oldestLocked is OldestReader with the mutex held.
 func (s *Set) oldestLocked() (view uint64, since time.Time) {
 	readers, _, view, _ := s.readers.active()
+	// Of the retired Views only: one that is current costs nothing.
 	for _, r := range s.retired {
 		if readers > 0 && r.view.ID == view {
 			return view, r.since

@@ -6,12 +6,12 @@ import (
 
 // LongReaders reports long readers: those that have held a replaced View for a minute.
 type LongReaders struct {
-	Views *Set
-	Now   func() time.Time
-	Tell  func(LongReader) // the report; nil = none
+	Views *Set             // whose readers are looked at
+	Now   func() time.Time // the clock
+	Tell  func(LongReader) // gets the reports; nil: nothing is reported
 
 	// The last report:
-	view  uint64        // number of the View that was held
+	view  uint64        // number of the View that was held; 0: none
 	after time.Duration // for how long it had been held
 }
 
@@ -26,6 +26,7 @@ func (l *LongReaders) Look() {
 		return
 	}
 	id, since := l.Views.OldestReader()
+	// Another View: the long reader is gone, and its report does not count for the next one.
 	if id != l.view {
 		l.view, l.after = id, 0
 	}

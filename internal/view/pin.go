@@ -13,22 +13,21 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// Pin is a reader's hold on one View and one version. While it is held, the
-// memory and the files of the View stay. Its methods may be called from many
-// goroutines. Call Release once, after all other calls, and do not use the Pin
-// after it.
+// Pin is a reader's hold on one View and one version (a snapshot reference). While it is held, the
+// memory and the files of the View stay. Its methods may be called from many goroutines. Call
+// Release once, after all other calls, and do not use the Pin after it.
 //
-// Most methods turn a fault in mapped memory (a disk that fails, say) into an
-// *errs.Corruption. Get and the moves of an Iterator do not: their callers must
-// have a pageio.Guard on, or a fault ends the process.
+// Most methods turn a fault in mapped memory (a disk that fails, say) into an *errs.Corruption. Get
+// and the moves of an Iterator do not: their callers must have a pageio.Guard on, or a fault ends
+// the process.
 type Pin struct {
-	slot    *readerSlot
-	set     *Set
-	view    *View
-	version entry.Version
-	floors  map[entry.KeyspaceID]entry.Version // at the time of Acquire(at > 0); else nil
-	shares  atomic.Int32                       // calls of Release that are to come before the one that counts
-	lent    lent                               // memory of values that Value has returned
+	slot      *readerSlot                        // its own slot, as long as it lives
+	set       *Set                               // the Set that it belongs to
+	view      *View                              // what it holds; nil while idle
+	version   entry.Version                      // what it reads at; noVersion for background work
+	floors    map[entry.KeyspaceID]entry.Version // floors at the time of Acquire(at > 0); else nil
+	extraRefs atomic.Int32                       // extra references; the last Release drops the pin
+	lent      lent                               // memory of values that Value has returned
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -36,7 +35,9 @@ type Pin struct {
 // already have been dropped in every keyspace (Pin.Floor tells of each), ErrInvalid
 // for one not yet published, and ErrClosed after Close.
 func (s *Set) Acquire(at entry.Version) (*Pin, error) {
-	p := s.pin()
+	p := s.takePin()
+	// Announce something that is old enough before anything is read: from here on no compaction
+	// drops what a version from low on needs. The newest version can only be newer than low.
 	low := at
 	if at == 0 {
 		low = s.Visible()
@@ -50,13 +51,16 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	if at == 0 {
 		p.version = visible
 	}
-	p.view = s.take(p.slot)
+	p.view = s.holdCurrent(p.slot)
 	for at == 0 && p.version < s.Floors.most() {
-		// There was a commit, and a compaction of it, since the version was read.
+		// A commit, and a compaction that drops what it replaced, came between the version and the
+		// View: the View may lack history of p.version. Take a newer version, which it has.
 		p.version = s.Visible()
-		p.view = s.take(p.slot)
+		p.view = s.holdCurrent(p.slot)
 	}
 	if err := s.readable(p, at, visible); err != nil {
+		// Acquire gives back all that it has, announcement included, or it would hold up
+		// compactions.
 		p.Release()
 		return nil, err
 	}
@@ -64,32 +68,31 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 }
 
 // pin returns an idle Pin that owns a slot.
-func (s *Set) pin() *Pin {
+func (s *Set) takePin() *Pin {
 	if p, _ := s.pins.Get().(*Pin); p != nil {
 		return p
 	}
-	p := &Pin{slot: s.readers.take(), set: s}
+	p := &Pin{slot: s.readers.addSlot(), set: s}
 	p.lent.all = &s.lent
 	// The slot of a Pin is given back when the garbage collector frees the Pin: one that
 	// the pool has dropped, or one that was never released. Until then a leaked Pin
 	// keeps its View. So nothing that a Set leads to may refer to what a Pin is part of:
 	// it would not be collected.
-	runtime.AddCleanup(p, s.recycle, p.slot)
+	runtime.AddCleanup(p, s.recycleSlot, p.slot)
 	return p
 }
 
 // recycle ends the slot of a Pin that the garbage collector has freed.
-func (s *Set) recycle(slot *readerSlot) {
-	if s.readers.giveBack(slot) {
+func (s *Set) recycleSlot(slot *readerSlot) {
+	if s.readers.removeSlot(slot) {
 		s.reclaimSoon()
 	}
 }
 
-// readable returns nil if p can read the version at: the store is open, the version was
-// published before p took its View (visible is the newest such version), and not all
-// keyspaces have dropped its history. 0 asked for the newest version, which is always
-// readable. For another version p keeps the floors of this moment, because the
-// current ones may rise at any time.
+// readable returns nil if p can read the version at: the store is open, the version was published
+// before p took its View (visible is the newest such version), and not all keyspaces have dropped
+// its history. An at of 0 asked for the newest version, which is always readable. For another
+// version p keeps the floors of this moment, because the current ones may rise at any time.
 func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 	if s.closed.Load() {
 		return errs.ErrClosed
@@ -112,8 +115,9 @@ func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 // files for a long time but needs no old versions: compactions may go on to
 // drop history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
-	p := s.pin()
+	p := s.takePin()
 	p.Enter()
+	// Checked after the View is held, so that no Close that came before is missed.
 	if s.closed.Load() {
 		p.Release()
 		return nil, errs.ErrClosed
@@ -124,38 +128,44 @@ func (s *Set) Hold() (*Pin, error) {
 // Reserve returns a Pin for a caller that needs the current View again and again, as
 // the commit leader does. It holds a View only between Enter and Leave. Never call
 // Release on it.
-func (s *Set) Reserve() *Pin { return &Pin{slot: s.readers.take(), set: s} }
+func (s *Set) Reserve() *Pin { return &Pin{slot: s.readers.addSlot(), set: s} }
 
 // Enter makes a reserved Pin hold the current View, but no version.
 func (p *Pin) Enter() {
+	// Busy, but holds up no compaction.
 	p.version = noVersion
 	p.slot.announce(noVersion)
-	p.view = p.set.take(p.slot)
+	p.view = p.set.holdCurrent(p.slot)
 }
 
 // Leave releases the View that Enter took.
 func (p *Pin) Leave() {
 	p.view = nil
-	p.set.leave(p.slot)
+	// p.view goes first: after the slot is idle its View may be freed at any time.
+	p.set.releaseSlot(p.slot)
 }
 
-// Share makes one more call of Release necessary. The caller holds the Pin.
-func (p *Pin) Share() { p.shares.Add(1) }
+// Share adds a reference: one more call of Release is necessary. The caller holds the Pin.
+func (p *Pin) Share() { p.extraRefs.Add(1) }
 
-// Release gives up the version and the View. Memory that Get, Value or an Iterator
-// has returned is invalid from then on. Of a shared Pin, the last call does so.
+// Release gives up the version and the View. Memory that Get, Value or an Iterator has returned is
+// invalid from then on. Of a shared Pin, the last call does so.
 func (p *Pin) Release() {
-	if p.shares.Load() > 0 && p.shares.Add(-1) >= 0 {
+	// Load first: most pins are never shared, and an atomic add costs more than a load.
+	if p.extraRefs.Load() > 0 && p.extraRefs.Add(-1) >= 0 {
 		return
 	}
-	p.shares.Store(0)
+	// Two calls at once may have made it -1.
+	p.extraRefs.Store(0)
 	s := p.set
 	p.view, p.floors = nil, nil
+	// Values that were lent die with the Pin.
 	if p.lent.last != nil || p.lent.full.Load() {
-		p.lent.giveBack()
+		p.lent.returnBlocks()
 	}
-	s.leave(p.slot)
-	s.pins.Put(p)
+	// From here on files and memtables of the View may go.
+	s.releaseSlot(p.slot)
+	s.pins.Put(p) // its slot goes with it
 }
 
 // LentAll reports whether the Pin has no more memory to lend, so that Value makes garbage.
@@ -163,22 +173,22 @@ func (p *Pin) LentAll() bool { return p.lent.full.Load() }
 
 // Unlend leaves memory that the Pin has lent to those who use it, and no other reader gets it
 // again. Call it before the Release of a leaked reader.
-func (p *Pin) Unlend() { p.lent.leave() }
+func (p *Pin) Unlend() { p.lent.forget() }
 
 // Keep is the Release of a leaked reader whose caller may still use memory of the View. It
 // gives up the version, but holds the View for good.
 func (p *Pin) Keep() {
 	s := p.set
 	s.mu.Lock()
+	// Before Release, which may release the View at once.
 	s.kept[p.view.ID] = true
 	s.mu.Unlock()
 	p.Release()
 }
 
-// Narrow releases the Pin, and holds a part of its View instead: choose removes from
-// a copy of the View what the caller does not read. Long work calls it so that it does
-// not keep other memtables and files, which are flushed and collected
-// meanwhile. The part is held until release is called.
+// Narrow releases the Pin, and holds a part of its View instead: choose removes from a copy of the
+// View what the caller does not read. Long work calls it so that it does not keep other memtables
+// and files, which are flushed and collected meanwhile. The part is held until release is called.
 func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
 	defer p.Release()
 	s := p.set
@@ -186,11 +196,13 @@ func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
 	choose(part)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The part counts as a holder before the deferred Release lets the View go.
 	part.each(func(r *shared) { r.views++ })
 	return part, func() {
 		s.mu.Lock()
 		gone := part.drop()
 		s.mu.Unlock()
+		// Without the mutex: release functions may remove files.
 		for _, fn := range gone {
 			fn()
 		}
@@ -204,7 +216,7 @@ func (p *Pin) View() *View { return p.view }
 func (p *Pin) Version() entry.Version { return p.version }
 
 // Begun returns where the reader began, as given to From: function, file and line.
-func (p *Pin) Begun() string { return place(p.slot.origin.Load()) }
+func (p *Pin) Begun() string { return formatOrigin(p.slot.origin.Load()) }
 
 // From notes where the reader began, as a program counter. LongReader reports it.
 func (p *Pin) From(pc uintptr) {
@@ -234,11 +246,10 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 	return entry.MaxVersion // the View has no such keyspace, so nothing of it can be read
 }
 
-// Get finds the newest version of key at or below the Pin's version, and fills dst. h is
-// the hash of key. A delete or an expired entry is found like any other; an entry that a
-// range tombstone covers is not found. dst.Key is unspecified, dst.Value is valid until
-// Release. The caller must have a pageio.Guard on: one guard can then cover the
-// caller's reads of key and value too.
+// Get finds the newest version of key at or below the Pin's version, and fills dst. h is the hash
+// of key. A delete or an expired entry is found like any other; an entry that a range delete covers
+// is not found. dst.Key is unspecified, dst.Value is valid until Release. The caller must have a
+// pageio.Guard on: one guard can then cover the caller's reads of key and value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
 	if found, err = p.view.get(key, h, p.version, dst); err != nil {
 		p.view.Explain(err)
@@ -269,11 +280,13 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 // value is Value with memory that is lent, or OwnValue without.
 func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value []byte, own bool, err error) {
 	if !e.Separated {
+		// Not nil, as Value promises.
 		if e.Value == nil {
 			return []byte{}, false, nil
 		}
 		return e.Value, false, nil
 	}
+	// A collection may have moved the record.
 	f, h, err := p.view.locate(e)
 	if err != nil {
 		return nil, false, p.view.explained(err, key)
@@ -284,6 +297,7 @@ func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value [
 		}
 		return value, from == nil, nil
 	}
+	// A nil *lent in an interface would not be nil.
 	var lender segment.Lender
 	if from != nil {
 		lender = from
@@ -297,7 +311,7 @@ func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value [
 
 // decoded returns the compressed value of e, whose record is at h of f.
 func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from *lent) ([]byte, error) {
-	// What the record holds is needed no longer than here.
+	// What the record holds is needed no longer than here, so it needs no memory that is lent.
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	v, err := f.stored(nil, s, h, key, e)
@@ -322,22 +336,20 @@ func (v *View) touch(e *entry.Entry) bool {
 	return err == nil && f.Moved.Target.Touch(h)
 }
 
-// Iterator walks all entries of the Pin's View, every version of every key,
-// also those newer than the Pin's, and those that range tombstones cover. It
-// must be closed before Release. Its moves read mapped memory: the caller puts a
-// pageio.Guard around them, one around many where it can.
+// Iterator walks all entries of the Pin's View, every version of every key, also those newer than
+// the Pin's, and those that range deletes cover. It must be closed before Release. Its moves read
+// mapped memory: the caller puts a pageio.Guard around them, one around many where it can.
 func (p *Pin) Iterator() iterator.Iterator { return p.view.Iterator() }
 
-// Cover returns what range tombstones up to the Pin's version cover, or nil if there are
-// none. With emptied it also has the emptied ranges. Readers of current values set it, to
-// skip deletes quickly. Readers of history must not: in emptied ranges they still
-// have to see the deletes and what was before.
+// Cover returns what range deletes up to the Pin's version cover, or nil if there are none. With
+// emptied it also has the emptied ranges. Readers of current values set it, to skip deletes
+// quickly. Readers of history must not: in emptied ranges they still have to see the deletes and
+// what was before.
 func (p *Pin) Cover(emptied bool) *rangedel.Cover { return p.view.Cover(p.version, emptied) }
 
-// Newest returns the newest version of key, published or not, if it is newer than
-// since. The version may be that of a range tombstone over key. Runs without anything
-// newer than since are not read, so a check of what a transaction has read rarely
-// reads the disk.
+// Newest returns the newest version of key, published or not, if it is newer than since. The
+// version may be that of a range delete over key. Runs without anything newer than since are not
+// read, so a check of what a transaction has read rarely reads the disk.
 func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	newest, found, err = p.view.newest(key, h, since)
@@ -345,8 +357,8 @@ func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Ve
 	return newest, found, err
 }
 
-// ChangedSince reports whether [lo, hi) has an entry newer than since, or overlaps a
-// range tombstone newer than since. A nil hi is no bound.
+// ChangedSince reports whether [lo, hi) has an entry newer than since, or overlaps a range delete
+// newer than since. A nil hi is no bound.
 func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	changed, err = p.view.changedSince(lo, hi, since)
@@ -359,8 +371,8 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 // the commit leader, for whom all others wait, need not sort.
 func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
 
-// EachSince calls fn with each key, and with the bounds of each range tombstone, that
-// is newer than since, until fn returns an error, which it returns. A key has a nil hi.
+// EachSince calls fn with each key, and with the bounds of each range delete, that is newer than
+// since, until fn returns an error, which it returns. A key has a nil hi.
 func (p *Pin) EachSince(since entry.Version, fn func(lo, hi []byte) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	return p.view.eachSince(since, fn)

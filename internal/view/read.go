@@ -10,11 +10,11 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// get searches tables, then runs, from new to old, and stops at the first hit: all
-// versions of a key in a newer table or run are newer than those in an older one.
+// get searches tables, then runs, from new to old, and stops at the first hit: all versions of a
+// key in a newer table or run are newer than those in an older one.
 //
-// A range tombstone that covers the key hides everything in older tables and runs. In
-// its own table or run, an entry counts if its version is not older than the tombstone's.
+// A range delete that covers the key hides everything in older tables and runs. In its own table or
+// run, an entry counts if its version is not older than that of the delete.
 func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	for _, t := range v.Tables {
 		// Within a table only versions tell whether the delete or the entry came first.
@@ -25,6 +25,7 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 		if t.Get(key, h, at, dst) {
 			return dst.Version >= deleted, nil
 		}
+		// All that is older is hidden.
 		if deleted > 0 {
 			return false, nil
 		}
@@ -36,12 +37,14 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 			if err != nil {
 				return false, err
 			}
+			// Everything older is hidden, so this is the last run to look at.
 			if deleted > 0 {
 				found, err := r.Get(key, h, at, dst)
 				return found && dst.Version >= deleted, err
 			}
 		}
-		// In the oldest run a look at the filter would cost as much as one at the index.
+		// The oldest run has nearly all keys. Its filter would say yes, at the cost of a cache
+		// miss.
 		if i < base && !r.MayContain(key, h) {
 			continue
 		}
@@ -108,8 +111,8 @@ func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
 	return sources
 }
 
-// Cover returns what range tombstones up to a version cover and, with emptied, the emptied
-// ranges; nil if there are none.
+// Cover returns what range deletes up to a version cover and, with emptied, the emptied ranges; nil
+// if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *rangedel.Cover {
 	var few [4]rangedel.Source // NewCover keeps none of it
 	sources := v.tableTombstones(few[:0], emptied)
@@ -121,8 +124,7 @@ func (v *View) Cover(at entry.Version, emptied bool) *rangedel.Cover {
 	return rangedel.NewCover(at, sources...)
 }
 
-// tableTombstones appends the range tombstones of the memtables and, with emptied, the
-// emptied ranges.
+// tableTombstones appends the range deletes of the memtables and, with emptied, the emptied ranges.
 func (v *View) tableTombstones(sources []rangedel.Source, emptied bool) []rangedel.Source {
 	if emptied {
 		sources = v.Known.AppendTo(sources)

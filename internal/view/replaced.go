@@ -11,12 +11,12 @@ import (
 // Replaced is an account of what entries have replaced, by samples. One goroutine writes it; any
 // may read it. The zero value is empty.
 type Replaced struct {
-	atOnce   atomic.Int64 // bytes of separated values that were not retained
-	retained atomic.Int64 // and of those that were
-	age      atomic.Int64 // the shortest time for which they are
+	atOnce   atomic.Int64 // bytes of separated values that nobody needs since they were replaced
+	retained atomic.Int64 // bytes of those that are retained for a while
+	age      atomic.Int64 // the shortest such while, in nanoseconds; 0: none is retained
 
-	mu      sync.Mutex // guards:
-	account meta.Account
+	mu      sync.Mutex   // guards:
+	account meta.Account // what was replaced, in steps of versions
 }
 
 // Add counts s, which is retained for some time; 0 = it is not.
@@ -34,8 +34,8 @@ func (r *Replaced) Add(s meta.Superseded, age time.Duration) {
 	r.account.Add(s)
 }
 
-// Bytes are those of separated values: of which nobody needs them since they were replaced, and
-// which are retained, for an age or longer.
+// Bytes returns the bytes of separated values that nobody needs since they were replaced, and of
+// those that are retained, for age or longer.
 func (r *Replaced) Bytes() (dead, retained int64, age time.Duration) {
 	return r.atOnce.Load(), r.retained.Load(), time.Duration(r.age.Load())
 }

@@ -16,12 +16,12 @@ import (
 type Run struct {
 	*run.Reader
 	shared
-	ID      layout.RunID
+	ID      layout.RunID // its number in the Layout
 	Order   uint64       // age: greater is newer
 	Dropped atomic.Int64 // estimate: its bytes in keyspaces that were dropped since it was made
 
-	Replaced []meta.Superseded // estimate: what its entries have replaced in older runs; nil = unknown
-	Ranged   int64             // estimate: bytes in older runs that its range tombstones hide
+	Replaced []meta.Superseded // estimate: what its entries have replaced; nil: unknown
+	Ranged   int64             // estimate: bytes in older runs that its range deletes hide
 }
 
 // NewRun makes r part of a View. The function release is called once no View
@@ -48,8 +48,8 @@ func (r *Run) BytesIn(lo, hi []byte) (n int64) {
 	return int64(size + separated)
 }
 
-// TombstonesOf returns the range tombstones of runs, for one goroutine that copies them
-// to another run. They are verified in the copies that it gets. It calls done at the end.
+// TombstonesOf returns the range deletes of runs, for one goroutine that copies them to another
+// run. They are verified in the copies that it gets. It calls done at the end.
 func TombstonesOf(runs []*Run) (sources []rangedel.Source, done func()) {
 	var copies []run.Tombstones
 	for _, r := range runs {
@@ -81,8 +81,8 @@ func (v *View) OlderThan(runs []*Run) (older []*meta.Run) {
 // mostStretches is how many parts of a range an estimate looks at, at most.
 const mostStretches = 64
 
-// WeighRanges sets Ranged: it estimates the bytes that the range tombstones of r hide in
-// the older runs. It looks at up to 64 of them, spread evenly.
+// WeighRanges sets Ranged: it estimates the bytes that the range deletes of r hide in the older
+// runs. It looks at up to 64 of them, spread evenly.
 func (r *Run) WeighRanges(older []*Run) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)

@@ -15,10 +15,10 @@ import (
 // Segment is an open segment. If a collection has moved its records, the file is gone, and
 // Moved leads to where they are now.
 type Segment struct {
-	*segment.Reader // nil if relocated
+	*segment.Reader // the open file; nil if relocated
 	shared
-	Num   entry.FileNum
-	Moved *Relocation // nil unless relocated
+	Num   entry.FileNum // its file number
+	Moved *Relocation   // where its records are; nil unless relocated
 }
 
 // NewSegment makes r part of a View. The function release is called once no View
@@ -30,8 +30,8 @@ func NewSegment(r *segment.Reader, num entry.FileNum, release func(retired bool)
 	return f
 }
 
-// NewRelocated returns a Segment for one whose records were moved to target. m has their
-// places.
+// NewRelocated returns a Segment for one whose records were moved to target. m, the forwarding
+// table, has their places.
 func NewRelocated(m *segment.Remap, target *Segment, release func(retired bool)) *Segment {
 	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Remap: m, Target: target}}
 	f.release = release
@@ -50,6 +50,7 @@ func (f *Segment) size() int64 {
 // segment.Reader.StoredIn.
 func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
 	v, err := f.StoredIn(dst, from, h, key, e.Version)
+	// The handle and the record must agree, or a wrong length would be decoded.
 	if err == nil && v.Raw != e.Raw {
 		return entry.Stored{}, errs.NewCorruption(filename.Of(f.Header().Kind, f.Num), int64(h.Offset),
 			"compressed value of %d bytes, want %d", v.Raw, e.Raw)
@@ -57,16 +58,16 @@ func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []
 	return v, err
 }
 
-// Relocation tells where the records of a collected segment are now. A View that has it
-// also has its target.
+// Relocation tells where the records of a collected segment are now: a forwarding table (remap). A
+// View that has it also has its target.
 type Relocation struct {
 	*segment.Remap
-	Target *Segment
+	Target *Segment // the segment that has the records now
 }
 
 // resolve changes h to the place of its record in the target. A pageio.Guard must be on.
 func (r *Relocation) resolve(h *entry.Handle) error {
-	return r.lead(h, r.Remap)
+	return r.forward(h, r.Remap)
 }
 
 // lookup finds the new place of a record: a remap, or a RemapCopy that verifies copies.
@@ -74,8 +75,8 @@ type lookup interface {
 	Lookup(from uint64) (to uint64, ok bool, err error)
 }
 
-// lead changes h to the place that from has for its record.
-func (r *Relocation) lead(h *entry.Handle, from lookup) error {
+// forward changes h to the place that from has for its record.
+func (r *Relocation) forward(h *entry.Handle, from lookup) error {
 	to, ok, err := from.Lookup(h.Offset)
 	if err != nil {
 		return err
@@ -94,14 +95,14 @@ func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
 	return h, err
 }
 
-// Dead translates a list of records of the relocated segment that have died to one of the
-// target. The result goes into the manifest, so it is made of verified copies of pages.
+// Dead translates a list of records of the relocated segment that have died to one of the target.
+// The result goes into the manifest, so it is made of verified copies of pages.
 func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	moved := layout.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
 	c := r.Copier()
 	for _, g := range list.Granules {
 		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * layout.Granule}
-		if err := r.lead(&h, c); err != nil {
+		if err := r.forward(&h, c); err != nil {
 			return moved, err
 		}
 		moved.Granules = append(moved.Granules, uint32(h.Offset/layout.Granule))
@@ -109,8 +110,8 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	return moved, nil
 }
 
-// Rest lists all records that were moved and that are not in the target's dead set yet. Call
-// it when no entry refers to the relocated segment any more: they are dead then.
+// Rest lists all records that were moved and that are not in the target's dead set yet. Call it
+// when no entry refers to the relocated segment any more: they are dead then.
 func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
 	target := l.Segment(r.Target.Num)
@@ -146,7 +147,7 @@ func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 // addressing: every read of a separated value goes through it.
 type Segments struct {
 	Files   []*Segment // in order of number
-	buckets []*Segment // a power of two, at most half full
+	buckets []*Segment // a power of two long, at most half full; nil: free
 }
 
 // indexFactor is 2^64 divided by the golden ratio (multiplicative hashing: Knuth,
@@ -163,7 +164,7 @@ func NewSegments(files []*Segment) Segments {
 	}
 	x := Segments{Files: files, buckets: make([]*Segment, size)}
 	for _, f := range files {
-		i := x.home(f.Num)
+		i := x.homeBucket(f.Num)
 		for x.buckets[i] != nil {
 			i = (i + 1) & (size - 1)
 		}
@@ -172,7 +173,8 @@ func NewSegments(files []*Segment) Segments {
 	return x
 }
 
-func (x *Segments) home(num entry.FileNum) int {
+// homeBucket is the bucket where the probe for a number begins.
+func (x *Segments) homeBucket(num entry.FileNum) int {
 	return int(uint64(num)*indexFactor>>32) & (len(x.buckets) - 1)
 }
 
@@ -181,7 +183,7 @@ func (x *Segments) Find(num entry.FileNum) *Segment {
 	if len(x.buckets) == 0 {
 		return nil
 	}
-	for i := x.home(num); ; i = (i + 1) & (len(x.buckets) - 1) {
+	for i := x.homeBucket(num); ; i = (i + 1) & (len(x.buckets) - 1) {
 		if f := x.buckets[i]; f == nil || f.Num == num {
 			return f
 		}

@@ -17,39 +17,39 @@ import (
 type Config struct {
 	Now   func() time.Time // for the time at which a View was replaced
 	Coder *codec.Coder     // decodes compressed values
-	// Jobs releases old Views in the background, so that no reader waits while files are
-	// closed and removed. nil: the last reader of the View does it.
+	// Jobs releases old Views in the background, so that no reader waits while files are closed and
+	// removed. nil: the last reader of the View does it.
 	Jobs *jobs.Pool
 }
 
-// Set owns the current View and those that a reader may still hold. Readers
-// take no lock: they pin a View. Writers install the next one under the Set's
-// mutex, which is held over assignments only. Its methods may be called from
-// many goroutines.
+// Set owns the current View and those that a reader may still hold. Readers take no lock: they pin
+// a View. Writers install the next one under the Set's mutex, which is held over assignments only.
+// Its methods may be called from many goroutines.
 type Set struct {
 	Floors Floors // versions below which history may be gone
 
 	cfg       Config
-	current   atomic.Pointer[View]
-	published atomic.Uint64 // newest visible version
-	closed    atomic.Bool
-	readers   readers
-	pins      sync.Pool    // *Pin with a slot, idle
-	lent      atomic.Int64 // bytes that all Pins lend
-	tidy      *jobs.Task   // Reclaim; nil without Jobs
+	current   atomic.Pointer[View] // what new readers take
+	published atomic.Uint64        // newest visible version
+	closed    atomic.Bool          // Close was called
+	readers   readers              // slots of all Pins
+	pins      sync.Pool            // idle *Pin, each with a slot
+	lent      atomic.Int64         // bytes that all Pins lend
+	tidy      *jobs.Task           // runs Reclaim; nil without Jobs
 
 	releasing sync.Mutex // held while Reclaim calls release functions; locked before mu
 
-	mu      sync.Mutex // guards the holders of all resources, and:
-	last    uint64     // number of the newest View
-	retired []retiredView
+	mu      sync.Mutex      // guards the holders of all resources, and:
+	last    uint64          // number of the newest View
+	retired []retiredView   // replaced Views that readers may still hold, oldest first
 	kept    map[uint64]bool // numbers of Views that Pin.Keep holds
 	changed chan struct{}   // closed and replaced by Wake
 }
 
+// retiredView is a View that was replaced.
 type retiredView struct {
 	view  *View
-	since time.Time
+	since time.Time // when it was replaced
 }
 
 // NewSet returns a Set without a View. Call Install or Replace before anything else.
@@ -94,10 +94,12 @@ func (s *Set) Replace(next *View) {
 }
 
 func (s *Set) installLocked(next *View) {
-	// Count the new holders before the old View can be released: resources of both stay open.
+	// Count the new holders before the old View can be released: what both have stays open.
 	next.each(func(r *shared) { r.views++ })
 	s.last++
+	// The number must be there before readers can load next: they store it in their slots.
 	next.ID = s.last
+	// A reader that is just taking the old View finds out: holdCurrent loads current again.
 	if old := s.current.Swap(next); old != nil {
 		s.retired = append(s.retired, retiredView{old, s.cfg.Now()})
 	}
@@ -115,6 +117,7 @@ func (s *Set) Await() (now *View, woken <-chan struct{}) {
 func (s *Set) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// All waiters at once: each looks for itself whether the change helps.
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -129,15 +132,17 @@ func (s *Set) Reclaim() {
 	}
 }
 
-// unheld drops the replaced Views that no reader holds. It returns the release functions of
-// the resources that nothing holds any more, for its caller to call without the mutex.
+// unheld drops the replaced Views that no reader holds. It returns the release functions of the
+// resources that nothing holds any more, for its caller to call without the mutex.
 func (s *Set) unheld() (release []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.retired) == 0 {
 		return nil
 	}
-	held := s.readers.holds()
+	// After the mutex is locked, no View is installed. A View that is retired now can't be taken
+	// any more, so a slot that does not name it now never will.
+	held := s.readers.heldViews()
 	s.retired = slices.DeleteFunc(s.retired, func(r retiredView) bool {
 		if held[r.view.ID] || s.kept[r.view.ID] {
 			return false
@@ -158,38 +163,44 @@ func (s *Set) reclaimSoon() {
 	s.tidy.Kick()
 }
 
-// take returns the current View, and makes the slot hold it. The slot must be busy. The
-// slot is a hazard pointer (Michael, "Hazard Pointers: Safe Memory Reclamation for
-// Lock-Free Objects", IEEE TPDS 2004).
+// holdCurrent returns the current View, and makes the slot hold it. The slot must be busy. The slot
+// is a hazard pointer (Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects",
+// IEEE TPDS 2004).
 //
-// Invariant: a reader first announces itself, then stores the View's number in its slot,
-// then checks that this View is still current. So once a View has been replaced
-// and no busy slot has its number, no reader uses it, and none will.
-func (s *Set) take(slot *readerSlot) *View {
+// Invariant: a reader first announces itself, then stores the View's number in its slot, then
+// checks that this View is still current. So once a View has been replaced and no busy slot has its
+// number, no reader uses it, and none will.
+func (s *Set) holdCurrent(slot *readerSlot) *View {
 	for {
 		v := s.current.Load()
-		if slot.view.Load() == v.ID { // stored before current was loaded
+		// The slot still has this number of the last time: no store, which would cost more than the
+		// loads. The number was stored before current was loaded.
+		if slot.view.Load() == v.ID {
 			return v
 		}
 		slot.view.Store(v.ID)
+		// Else it was replaced between the two, and whoever released Views may not have seen the
+		// slot: try again.
 		if s.current.Load() == v {
 			return v
 		}
 	}
 }
 
-// leave makes a slot idle. If it held a replaced View, it may have been the last to do so:
+// releaseSlot makes a slot idle. If it held a replaced View, it may have been the last to do so:
 // then the View is released.
-func (s *Set) leave(slot *readerSlot) {
+func (s *Set) releaseSlot(slot *readerSlot) {
 	view := slot.view.Load()
+	// Idle first, then look at current: if a View is installed between the two, its installer sees
+	// the idle slot when it releases Views. In the other order nobody might.
 	slot.version.Store(0)
 	if view != s.current.Load().ID {
 		s.reclaimSoon()
 	}
 }
 
-// Close makes Acquire and Hold return ErrClosed. Readers that have a Pin go on. It reports
-// whether this is the first call.
+// Close makes Acquire and Hold return ErrClosed. Readers that have a Pin go on. It reports whether
+// this is the first call.
 func (s *Set) Close() bool { return !s.closed.Swap(true) }
 
 // Closed reports whether Close was called.
@@ -210,6 +221,7 @@ func (s *Set) Readers() int {
 func (s *Set) Memtables() (tables int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A table counts once, although several Views have it.
 	seen := make(map[*Table]bool)
 	count := func(v *View) {
 		for _, m := range v.Tables {

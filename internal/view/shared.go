@@ -6,8 +6,8 @@ const mapped = "a mapped file"
 // shared counts the Views that hold a resource: a table, run or segment. Only a Set changes
 // the count, under its mutex. Readers never do: they hold Views, by their slots.
 type shared struct {
-	views   int
-	retired bool
+	views   int                // number of Views that hold it; guarded by Set.mu
+	retired bool               // its files are garbage
 	release func(retired bool) // called once, when no View holds it any more
 }
 

@@ -8,14 +8,14 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// readerSlot is where one reader at a time announces what it holds. A slot has a
-// cache line of its own, so that readers on different cores share nothing.
+// readerSlot is where one reader at a time announces what it holds. A slot has a cache line of its
+// own, so that readers on different cores share nothing.
 type readerSlot struct {
-	version atomic.Uint64  // 1 + the oldest version that the reader may need; 0 = idle
+	version atomic.Uint64  // 1 + the oldest version that the reader may need; 0: idle
 	view    atomic.Uint64  // number of the View that the reader holds; while idle, any
 	origin  atomic.Uintptr // program counter where the reader that last called Pin.From began
 	index   int            // in readers.slots
-	_       [96]byte
+	_       [96]byte       // up to 128 bytes: processors fetch cache lines in pairs
 }
 
 // noVersion is announced by background work and the commit leader: they hold a View, but
@@ -31,17 +31,17 @@ func (s *readerSlot) reads() (version entry.Version, busy bool) {
 	return entry.Version(v - 1), v != 0
 }
 
-// readers has the slots of all readers. A reader writes to its own slot alone, without a
-// lock. To release a View or to drop versions takes a look at all slots. There is one slot
-// for each Pin. A Pin that is not in use waits in a sync.Pool, which drops it when
-// it is not needed for long; then its slot ends.
+// readers has the slots of all readers. A reader writes to its own slot alone, without a lock. To
+// release a View or to drop versions takes a look at all slots. There is one slot for each Pin. A
+// Pin that is not in use waits in a sync.Pool, which drops it when it is not needed for long. Then
+// its slot ends.
 type readers struct {
-	mu    sync.Mutex // guards:
-	slots []*readerSlot
+	mu    sync.Mutex    // guards:
+	slots []*readerSlot // in no order; each knows its index
 }
 
-// take adds an idle slot. End it with giveBack.
-func (r *readers) take() *readerSlot {
+// addSlot adds an idle slot. End it with removeSlot.
+func (r *readers) addSlot() *readerSlot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &readerSlot{index: len(r.slots)}
@@ -49,16 +49,18 @@ func (r *readers) take() *readerSlot {
 	return s
 }
 
-// giveBack removes a slot. It reports whether the slot was still busy: its reader has
-// leaked, and the View that it held may have to be released.
-func (r *readers) giveBack(s *readerSlot) (leaked bool) {
+// removeSlot removes a slot. It reports whether the slot was still busy: its reader has leaked, and
+// the View that it held may have to be released.
+func (r *readers) removeSlot(s *readerSlot) (leaked bool) {
 	leaked = s.version.Swap(0) != 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The last slot takes its place: no search and no gap.
 	last := len(r.slots) - 1
 	r.slots[s.index] = r.slots[last]
 	r.slots[s.index].index = s.index
 	r.slots[last] = nil
+	// A burst of readers must not keep its slots' array for ever.
 	if r.slots = r.slots[:last]; last < cap(r.slots)/4 {
 		r.slots = slices.Clip(slices.Clone(r.slots))
 	}
@@ -79,13 +81,15 @@ func (r *readers) oldest(bound entry.Version) entry.Version {
 	return bound
 }
 
-// holds returns the numbers of the Views that busy slots name.
-func (r *readers) holds() map[uint64]bool {
+// heldViews returns the numbers of the Views that busy slots name.
+func (r *readers) heldViews() map[uint64]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := make(map[uint64]bool)
 	for _, s := range r.slots {
 		if _, busy := s.reads(); busy {
+			// A slot that has only announced itself names the View of its last reader. To hold that
+			// a little longer does no harm.
 			held[s.view.Load()] = true
 		}
 	}

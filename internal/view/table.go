@@ -9,25 +9,25 @@ import (
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
-// Table is a memtable and the journal segments that hold the same records. The
-// commit leader alone writes to it; its counters can be read at any time.
+// Table is a memtable and the journal segments that hold the same records. The commit leader alone
+// writes to it; its counters can be read at any time.
 type Table struct {
 	*memtable.Table
 	shared
-	Last entry.FileNum // newest of its journal segments; 0 while it has none
-	End  journal.Point // where they end; set when the table is sealed
+	Last entry.FileNum // newest of its journal segments; 0: none yet
+	End  journal.Point // where its records end in the journal; set when it is sealed
 
 	Begun time.Time // when it became the active one
 
 	Separated      atomic.Int64  // entries whose values stayed in the journal
 	SeparatedBytes atomic.Int64  // bytes of these values
 	InlineBytes    atomic.Int64  // bytes of all keys and of the inline values
-	LeastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
+	LeastExpiry    atomic.Uint64 // earliest expiry, in Unix milliseconds; 0: nothing expires
 
 	Outdated Replaced     // by samples: what its entries have replaced in this table
-	Replaced Replaced     // and in older ones and runs
-	Ranged   atomic.Int64 // bytes of its separated values that its range tombstones hide: a guess
-	Replayed bool         // entries were replayed from the journal, which are not in the samples
+	Replaced Replaced     // by samples: what they have replaced in older tables and runs
+	Ranged   atomic.Int64 // estimate: bytes of its separated values that its range deletes hide
+	Replayed bool         // some entries came from a replay of the journal: no sample has them
 }
 
 // NewTable returns an empty table. Its memory is given back when no View holds it.

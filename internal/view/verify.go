@@ -25,22 +25,23 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 	w := verifier{View: v, report: func(c *errs.Corruption) {
 		v.Explain(c)
 		report(c)
-	}, apart: make(map[entry.FileNum]uint64)}
+	}, difference: make(map[entry.FileNum]uint64)}
 	for _, f := range v.Segments.Files {
 		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
-		if err := Reported(w.segment(ctx, f, cfg, coder), w.report); err != nil {
+		if err := Reported(w.verifySegment(ctx, f, cfg, coder), w.report); err != nil {
 			return err
 		}
 	}
 	for _, r := range v.Runs {
-		if err := Reported(w.run(ctx, r), w.report); err != nil {
+		// Runs before handles: followHandles needs the sums of all of them.
+		if err := Reported(w.verifyRun(ctx, r), w.report); err != nil {
 			return err
 		}
 	}
 	for _, r := range v.Runs {
-		if err := w.follow(ctx, r); err != nil {
+		if err := w.followHandles(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -62,22 +63,22 @@ func Reported(err error, report func(*errs.Corruption)) error {
 	return err
 }
 
-// verifier compares the handles of runs with the records of segments. It does not follow
-// each handle, which would read most of the store again in random order. It reads runs and
-// segments from front to back, and compares sums of hashes (apart).
+// verifier compares the handles of runs with the records of segments. It does not follow each
+// handle, which would read most of the store again in random order. It reads runs and segments from
+// front to back, and compares sums of hashes (difference).
 type verifier struct {
 	*View
 	report func(*errs.Corruption)
-	// By segment: the sum of the hashes of its live records, minus the hashes of the entries
-	// that refer to it. If all agree, it is 0, in whatever order they were read. If not, it
-	// is 0 with a probability of 1 in 2^64 only.
-	apart map[entry.FileNum]uint64
-	buf   []byte
-	err   error // why a handle could not be looked up
+	// By segment: the sum of the hashes of its live records, minus the hashes of the entries that
+	// refer to it. If all agree, it is 0, in whatever order they were read. If not, it is 0 with a
+	// probability of 1 in 2^64 only.
+	difference map[entry.FileNum]uint64
+	buf        []byte // scratch of hashRecord
+	err        error  // why a handle could not be looked up
 }
 
-// hash returns the hash of what a record and the entry that refers to it must have in common.
-func (w *verifier) hash(key []byte, version entry.Version, offset, length, raw uint64) uint64 {
+// hashRecord returns the hash of what a record and the entry that refers to it must have in common.
+func (w *verifier) hashRecord(key []byte, version entry.Version, offset, length, raw uint64) uint64 {
 	w.buf = append(w.buf[:0], key...)
 	for _, n := range [...]uint64{uint64(version), offset, length, raw} {
 		w.buf = binary.LittleEndian.AppendUint64(w.buf, n)
@@ -85,8 +86,8 @@ func (w *verifier) hash(key []byte, version entry.Version, offset, length, raw u
 	return hash.Sum(0, w.buf)
 }
 
-// segment reads a segment, or the remap that stands for it.
-func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, coder *codec.Coder) error {
+// verifySegment reads a segment, or the forwarding table that stands for it.
+func (w *verifier) verifySegment(ctx context.Context, f *Segment, cfg segment.Config, coder *codec.Coder) error {
 	if f.Moved != nil {
 		return f.Moved.Recheck(cfg)
 	}
@@ -101,17 +102,18 @@ func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, 
 				return err
 			}
 		}
+		// Only what runs refer to. Dead records have no entry to compare with.
 		if state != nil && state.Owned(off, rec) {
-			w.apart[f.Num] += w.hash(rec.Key, state.Stamp+rec.Version, uint64(off), uint64(rec.ValueSize), uint64(rec.Raw))
+			w.difference[f.Num] += w.hashRecord(rec.Key, state.Stamp+rec.Version, uint64(off), uint64(rec.ValueSize), uint64(rec.Raw))
 		}
 		return errs.Ended(ctx)
 	})
 	return err
 }
 
-// run verifies a run, subtracts its entries from the sums of their segments, and compares
-// its references with those in the layout.
-func (w *verifier) run(ctx context.Context, r *Run) (err error) {
+// verifyRun verifies a run, subtracts its entries from the sums of their segments, and compares its
+// references with those in the layout.
+func (w *verifier) verifyRun(ctx context.Context, r *Run) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
 	refs := make(map[entry.FileNum]uint64)
 	whole := true
@@ -121,9 +123,10 @@ func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 	}, func(e *entry.Entry) {
 		if e.Separated {
 			refs[e.Handle.Segment]++
-			w.err = cmp.Or(w.err, Reported(w.explained(w.handle(e), e.Key), w.report))
+			w.err = cmp.Or(w.err, Reported(w.explained(w.checkHandle(e), e.Key), w.report))
 		}
 	})
+	// Not all entries were read, so counts would only repeat that the run is damaged.
 	if err := cmp.Or(errs.Ended(ctx), w.err); err != nil || !whole {
 		return err
 	}
@@ -139,14 +142,14 @@ func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 	return nil
 }
 
-// handle subtracts an entry from the sum of its segment. It checks what needs no look at
-// the record: the segment exists, and the record is not in its dead set.
-func (w *verifier) handle(e *entry.Entry) error {
+// checkHandle subtracts an entry from the sum of its segment. It checks what needs no look at the
+// record: the segment exists, and the record is not in its dead set.
+func (w *verifier) checkHandle(e *entry.Entry) error {
 	_, h, err := w.locate(e)
 	if err != nil {
 		return err
 	}
-	w.apart[h.Segment] -= w.hash(e.Key, e.Version, h.Offset, h.Length, uint64(e.Raw))
+	w.difference[h.Segment] -= w.hashRecord(e.Key, e.Version, h.Offset, h.Length, uint64(e.Raw))
 	for _, h := range []entry.Handle{e.Handle, h} {
 		if s := w.Layout.Segment(h.Segment); s != nil && s.IsDead(h.Offset) {
 			return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", h.Offset, s.Num)
@@ -155,11 +158,12 @@ func (w *verifier) handle(e *entry.Entry) error {
 	return nil
 }
 
-// follow finds the wrong handles of a run. It reads the record of each handle into a segment
+// followHandles finds the wrong handles of a run. It reads the record of each handle into a segment
 // whose sum is not 0. Other problems were reported before.
-func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
+func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
-	if !slices.ContainsFunc(slices.Collect(maps.Values(w.apart)), func(sum uint64) bool { return sum != 0 }) {
+	// Nearly always all sums are 0: then no record is read a second time.
+	if !slices.ContainsFunc(slices.Collect(maps.Values(w.difference)), func(sum uint64) bool { return sum != 0 }) {
 		return nil
 	}
 	it := r.Iterator()
@@ -173,7 +177,7 @@ func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
 		if !e.Separated {
 			continue
 		}
-		if _, h, err := w.locate(e); err != nil || w.apart[h.Segment] == 0 {
+		if _, h, err := w.locate(e); err != nil || w.difference[h.Segment] == 0 {
 			continue
 		}
 		v, err := w.Stored(buf, e.Key, e)

@@ -1,13 +1,13 @@
-// Package view holds the store's current View: the memtables, runs and segments
-// that together are the data. Readers pin it without a lock; a writer installs
-// the next one without stopping anybody.
+// Package view holds the store's current View: the memtables, runs and segments that together are
+// the data (RocksDB calls it a superversion). Readers pin it without a lock: a Pin is a snapshot
+// reference. A writer installs the next View without stopping anybody.
 //
 // # Ownership
 //
-// A resource is a table, a run or a segment. Its holders are counted: each installed View
-// that has it is one, and so is each part of a View that background work holds
-// (Pin.Narrow). When the last holder is gone, the resource's release function is
-// called. It closes the resource and, if this was retired, removes its files.
+// A resource is a table, a run or a segment. Its holders are counted: each installed View that has
+// it is one, and so is each part of a View that background work holds (Pin.Narrow). When the last
+// holder is gone, the resource's release function is called. It closes the resource and, if this
+// was retired, removes its files.
 package view
 
 import (
@@ -18,17 +18,16 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// View is what a reader sees: memtables and runs, each newest first, and the segments
-// that their handles lead to. A View never changes; writers install the next one. (The
-// newest memtable grows, but only by versions newer than those that readers of
-// today see.)
+// View is what a reader sees: memtables and runs, each newest first, and the segments that their
+// handles (value pointers) lead to. A View never changes; writers install the next one. Only the
+// active memtable changes, and only by entries newer than any published version.
 type View struct {
-	ID       uint64 // counts the installed Views
-	Tables   []*Table
-	Runs     []*Run   // those of Layout
-	Segments Segments // those of Layout, and of the tables' journal
-	Layout   *layout.Layout
-	Known    emptied.Known // ranges that seeks skip
+	ID       uint64         // counts the installed Views, from 1
+	Tables   []*Table       // newest first; the first one takes writes
+	Runs     []*Run         // those of Layout, newest first
+	Segments Segments       // those of Layout, and of the tables' journal
+	Layout   *layout.Layout // what the manifest says the store consists of
+	Known    emptied.Known  // emptied ranges, which seeks skip
 }
 
 // Active is the memtable that takes writes.
@@ -42,6 +41,7 @@ func (v *View) Clone() *View {
 		Segments: v.Segments,
 		Layout:   v.Layout,
 	}
+	// Its fields are atomic, so it is not copied like the rest.
 	next.Known.Inherit(&v.Known)
 	return next
 }
@@ -63,9 +63,9 @@ func (v *View) each(fn func(s *shared)) {
 	}
 }
 
-// drop counts the View out as a holder of its resources. It returns the release functions
-// of those that nothing holds any more. The caller holds the Set's mutex, and
-// calls them after it has unlocked it, because they may remove files.
+// drop counts the View out as a holder of its resources. It returns the release functions of those
+// that nothing holds any more. The caller holds the Set's mutex, and calls them after it has
+// unlocked it, because they may remove files.
 func (v *View) drop() (release []func()) {
 	v.each(func(s *shared) {
 		if s.views--; s.views == 0 {
@@ -75,7 +75,7 @@ func (v *View) drop() (release []func()) {
 	return release
 }
 
-// Heal changes h to the place where its record is now, if a collection has moved it.
+// Heal makes h point to the place where its record is now, if a collection has moved it.
 func (v *View) Heal(h *entry.Handle) error {
 	if f := v.Segments.Find(h.Segment); f != nil && f.Moved != nil {
 		return f.Moved.resolve(h)
@@ -83,9 +83,9 @@ func (v *View) Heal(h *entry.Handle) error {
 	return nil
 }
 
-// Healing returns Heal for a compaction, which writes the handles to a new file. It
-// copies each page of a remap and verifies the copy: nothing is written that was not
-// verified. It is nil if no segment of the View is relocated.
+// Healing returns Heal for a compaction, which writes the handles to a new file. It copies each
+// page of a forwarding table and verifies the copy: nothing is written that was not verified. It is
+// nil if no segment of the View is relocated.
 func (v *View) Healing() func(*entry.Handle) error {
 	copiers := map[entry.FileNum]lookup{}
 	for _, f := range v.Segments.Files {
@@ -98,7 +98,7 @@ func (v *View) Healing() func(*entry.Handle) error {
 	}
 	return func(h *entry.Handle) error {
 		if from := copiers[h.Segment]; from != nil {
-			return v.Segments.Find(h.Segment).Moved.lead(h, from)
+			return v.Segments.Find(h.Segment).Moved.forward(h, from)
 		}
 		return nil
 	}

@@ -12,27 +12,26 @@ import (
 	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
-// Builder makes chunks, one after the other. It reuses its memory, and is ended
-// by Release.
+// Builder makes chunks, one after the other. It reuses its memory, and is ended by Release.
 type Builder struct {
-	buf     []byte // header and entries, after Finish the whole chunk; lies in mem
-	first   []byte // first key; lies in firstMem
-	last    []byte // last key of the chunk before, set by Finish; lies in lastMem
-	shared  int    // bytes that the first key shares with the last one of the chunk before; -1: there is none
-	again   bool   // the first key is that key
-	guess   int    // prefix length to try in the next chunk
-	shrinks int    // how often this chunk's prefix was cut
-	prev    int    // offset of the last entry, 0 if there is none
-	items   []hashindex.Item
-	fences  []fence // one for each block in which an entry begins
-	layout  Layout
-	stats   Stats
+	buf          []byte           // header and entries, after Finish the whole chunk; lies in mem
+	first        []byte           // first key; lies in firstMem
+	last         []byte           // last key of the chunk before, set by Finish; lies in lastMem
+	shared       int              // bytes that first shares with last; -1: there is none
+	continuesKey bool             // first is that key, in an older version
+	prefixGuess  int              // length of the prefix to try in the next chunk
+	shrinks      int              // how often this chunk's prefix was cut
+	prev         int              // offset of the last entry; 0: there is none
+	items        []hashindex.Item // what the hash index will have: the newest version of each key
+	fences       []fence          // one for each block in which an entry begins
+	layout       Layout           // of the chunk so far
+	stats        Stats            // of the entries so far
 
-	maxVersion  entry.Version // of the short entries
-	maxSegment  entry.FileNum
+	maxVersion  entry.Version // greatest version of the short entries
+	maxSegment  entry.FileNum // greatest segment of the short entries
 	lastVersion entry.Version // of the last entry
-	lastWord    uint64        // of the last entry's suffix
-	block       int           // fence block in which the last entry begins, -1 without
+	lastWord    uint64        // first 8 bytes of the last entry's suffix
+	block       int           // fence block in which the last entry begins; -1: none
 	hasVersion  bool          // there is a short entry
 	hasSegment  bool          // there is a short entry with a handle
 
@@ -43,7 +42,7 @@ type Builder struct {
 }
 
 // NewBuilder returns a Builder at the start of its first chunk.
-func NewBuilder() *Builder { return &Builder{guess: math.MaxInt} }
+func NewBuilder() *Builder { return &Builder{prefixGuess: math.MaxInt} }
 
 // Release gives the memory back, and that of the last chunk with it.
 func (b *Builder) Release() {
@@ -51,13 +50,13 @@ func (b *Builder) Release() {
 	b.spare.Free()
 	b.firstMem.Free()
 	b.lastMem.Free()
-	*b = Builder{guess: math.MaxInt}
+	*b = Builder{prefixGuess: math.MaxInt}
 }
 
-// fence is the first entry that begins in a piece of 1 << fenceShift bytes.
+// fence is the first entry that begins in a block of 1 << fenceShift bytes.
 type fence struct {
-	word uint64 // of its key
-	off  uint64 // where it begins
+	word uint64 // first 8 bytes of its suffix
+	off  uint64 // where it begins in the chunk
 }
 
 // Info describes a finished chunk. Its keys are overwritten with the next chunk.
@@ -65,9 +64,9 @@ type Info struct {
 	Layout
 	Stats
 	First, Last     []byte
-	Shared          int  // bytes that First shares with the last key of the chunk before; -1: there is none
-	Again           bool // First is that key, in an older version
-	TrailerChecksum uint32
+	Shared          int    // bytes that First shares with the last key before; -1: there is none
+	Again           bool   // First is that key, in an older version
+	TrailerChecksum uint32 // also in the directory, so that a trailer of another chunk is found
 }
 
 // Len is the number of entries so far.
@@ -89,6 +88,7 @@ func (b *Builder) lastKey(dst []byte) []byte {
 	return append(append(dst, b.first[:b.layout.Prefix]...), b.lastSuffix()...)
 }
 
+// lastSuffix is the key of the last entry, without the prefix.
 func (b *Builder) lastSuffix() []byte {
 	start, end := suffixAt(b.buf, b.prev)
 	return b.buf[start:end]
@@ -117,7 +117,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		}
 		b.beginChunk(e.Key, older)
 		b.appendEntry(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
-		return added(older)
+		return outcomeOf(older)
 	}
 	older := false
 	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.first[:p])
@@ -132,24 +132,29 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if older, ok = b.follows(e); !ok {
 			return Disorder
 		}
+		// The mark is set here, when the older version comes: readers then know without a look
+		// ahead whether to walk on.
 		if older {
 			b.buf[b.prev] |= flagOlder
 		}
 	}
+	// A key outside the common prefix: cut the prefix, or begin a new chunk.
 	if !shares {
 		if !b.shrink(e) {
 			return Full
 		}
 		word = entry.Word(e.Key[b.layout.Prefix:])
 	}
+	// MaxEntries is what offsets in the index can reach.
 	if len(b.buf)+b.need(e) > MaxEntries {
 		return Full
 	}
 	b.appendEntry(e, word, hash, older)
-	return added(older)
+	return outcomeOf(older)
 }
 
-func added(older bool) Outcome {
+// outcomeOf is the Outcome of an entry that was added.
+func outcomeOf(older bool) Outcome {
 	if older {
 		return Older
 	}
@@ -185,13 +190,16 @@ func (b *Builder) compareLast(key []byte) int {
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
+// beginChunk begins a chunk with this first key. again says that the chunk before ends with it.
 func (b *Builder) beginChunk(key []byte, again bool) {
-	b.shared, b.again = -1, again
+	b.shared, b.continuesKey = -1, again
 	if b.last != nil {
 		b.shared = entry.CommonPrefix(b.last, key)
 	}
 	b.first = append(b.firstMem.Grow(nil, len(key)), key...)
-	b.layout = Layout{Prefix: min(b.guess, len(key))}
+	// The prefix is guessed from the chunk before, because every key that doesn't share it costs a
+	// rewrite (shrink). The first key alone would be the guess otherwise.
+	b.layout = Layout{Prefix: min(b.prefixGuess, len(key))}
 	b.stats = Stats{}
 	b.shrinks = 0
 	b.hasVersion, b.hasSegment = false, false
@@ -226,8 +234,8 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.hasRoomFor(grow, e) {
 		return false
 	}
-	// Entries are decoded from the old buffer and appended to the spare one. Hashes
-	// come from the index items, as older versions have none.
+	// Entries are decoded from the old buffer and appended to the spare one. Hashes come from the
+	// index items, as older versions have none.
 	old := Chunk{Layout: b.layout, Data: b.buf}
 	old.End = len(b.buf)
 	key := append([]byte(nil), b.first[:b.layout.Prefix]...)
@@ -292,15 +300,16 @@ func inlineLen(buf []byte, off int, w uint64) int {
 func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 	off := len(b.buf)
 	suffix := e.Key[b.layout.Prefix:]
-	// The first entry that begins in a block is the block's fence.
+	// The first entry that begins in a block is the block's fence. Seeks start there.
 	if block := off >> fenceShift; block != b.block {
 		b.fences = append(b.fences, fence{word, uint64(off)})
 		b.block = block
 	}
-	// Only the newest version of a key is indexed: older ones follow it.
+	// Only the newest version of a key is indexed: older ones follow it, and a walk finds them.
 	if !older {
 		if len(b.items) == cap(b.items) {
-			b.items = slices.Grow(b.items, len(b.items)+64) // append's steps would leave more behind
+			// append's steps would leave more memory behind.
+			b.items = slices.Grow(b.items, len(b.items)+64)
 		}
 		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
 	}
@@ -337,14 +346,15 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 		n += rawSize
 	}
 	end := align8(n)
+	// Padding is zeros: chunks of equal entries are equal, byte by byte.
 	clear(buf[n:end])
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
 	b.stats.addEntry(e, older)
 }
 
-// growBuffer makes room for n bytes in all: twice as many as before, in few steps up to
-// the size of most chunks.
+// growBuffer makes room for n bytes in all: twice as many as before, in few steps up to the size of
+// most chunks.
 func (b *Builder) growBuffer(n int) {
 	if n <= cap(b.buf) {
 		return
@@ -431,7 +441,9 @@ func (b *Builder) Size() int {
 // encryption can fail: then stop writing the file.
 func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image []byte, info Info, err error) {
 	id := owner.ID()
+	// The header is written last, because the file's number is known only now.
 	owner.putBytes(b.buf)
+	// Copied, as buf is used for the next chunk, and the next key is compared with it.
 	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
 	b.layout.End = len(b.buf)
 	b.layout.Buckets = hashindex.Buckets(len(b.items))
@@ -461,10 +473,10 @@ func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image 
 	}
 
 	if b.stats.Keys > 1 { // one key says nothing of the next ones
-		b.guess = entry.CommonPrefix(b.first, b.last)
+		b.prefixGuess = entry.CommonPrefix(b.first, b.last)
 	}
 	b.prev = 0
-	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, Shared: b.shared, Again: b.again, TrailerChecksum: sum}
+	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, Shared: b.shared, Again: b.continuesKey, TrailerChecksum: sum}
 	b.stats.Entries = 0
 	return b.buf, info, err
 }
@@ -473,7 +485,8 @@ func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image 
 func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	start := len(b.buf)
 	l := &b.layout
-	b.growBuffer(start + trailerBound(start, len(b.first)) + Room) // so that no append needs other memory
+	// So that no append below needs other memory.
+	b.growBuffer(start + trailerBound(start, len(b.first)) + Room)
 	t, begin, list, shift := b.buf, start, uint16(secChecksums), fenceShift
 	if encrypted {
 		t, begin, list, shift = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags, encryptedShift
@@ -505,6 +518,7 @@ func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	t = EndSection(t, at)
 
 	b.buf = t
+	// Whole pages: the next chunk begins at a page, too.
 	size := pageCeil(len(t) - start)
 	b.zeroExtend(start + size)
 	binary.LittleEndian.PutUint32(b.buf[begin+4:], uint32(size))

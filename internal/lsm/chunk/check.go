@@ -44,17 +44,19 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 	k.checkEntries(prefix)
 }
 
+// checker checks the entries of one chunk.
 type checker struct {
-	c    *Chunk
-	t    *Trailer
-	fail func(error)
-	each func(e *entry.Entry, newest bool) uint64
+	c    *Chunk                                   // the chunk
+	t    *Trailer                                 // its trailer, verified
+	fail func(error)                              // gets what is wrong
+	each func(e *entry.Entry, newest bool) uint64 // see Chunk.Check
 
-	stats Stats
-	block int // index of the next fence to compare
-	key   []byte
+	stats Stats  // what the entries say so far
+	block int    // index of the next fence to compare
+	key   []byte // key of the entry before
 }
 
+// checkEntries walks the entries and compares order, marks, fences, index and statistics.
 func (k *checker) checkEntries(prefix []byte) {
 	var it Cursor
 	it.Open(k.c, prefix)
@@ -73,10 +75,10 @@ func (k *checker) checkEntries(prefix []byte) {
 		if it.head&flagSep != 0 && e.Kind == entry.Delete {
 			at("delete with a value")
 		}
-		k.fence(&it)
+		k.checkFence(&it)
 		hash := k.each(e, !same)
 		if !same {
-			k.index(e, hash, first, at)
+			k.checkIndex(e, hash, first, at)
 		}
 		k.stats.addEntry(e, same)
 		k.key = append(k.key[:0], e.Key...)
@@ -99,8 +101,9 @@ func (k *checker) checkEntries(prefix []byte) {
 	}
 }
 
-// fence checks that the fences up to the current entry, which were not compared yet, lead to it.
-func (k *checker) fence(it *Cursor) {
+// checkFence checks that the fences up to the current entry, which were not compared yet, lead to
+// it.
+func (k *checker) checkFence(it *Cursor) {
 	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
 		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {
 			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
@@ -108,9 +111,9 @@ func (k *checker) fence(it *Cursor) {
 	}
 }
 
-// index looks the key up. The first one may not be indexed: its newer versions
-// may be in the chunk before.
-func (k *checker) index(e *entry.Entry, hash uint64, first bool, at func(string, ...any)) {
+// checkIndex looks the key up. The first one may not be indexed: its newer versions may be in the
+// chunk before.
+func (k *checker) checkIndex(e *entry.Entry, hash uint64, first bool, at func(string, ...any)) {
 	var got entry.Entry
 	res, err := k.c.Get(e.Key[k.c.Prefix:], hash, e.Version, &got)
 	if err != nil {

@@ -18,30 +18,30 @@ import (
 // Chunk reads one chunk. Any number of goroutines may use it.
 type Chunk struct {
 	Layout
-	Data  []byte // the whole chunk; nil: File has it
-	Pages *Pages // pages of its file that have been verified; nil = all
+	Data  []byte // the whole chunk; nil: File reads it
+	Pages *Pages // pages of its file that were verified; nil: all were
 	Page  int    // number of the chunk's first page in the file
 	Place Place
 	File  *blocks.File // reads it block by block; nil: it is in Data
 
 	trailer atomic.Pointer[Trailer] // of Data, once it was parsed
-	opened  atomic.Pointer[opened]  // what the cache has of the chunk, if File reads it
+	opened  atomic.Pointer[opened]  // what the cache has of it, if File reads it
 }
 
-// Place is where a chunk lies and the checksum of its trailer.
+// Place is where a chunk lies, and what proves that it is the right one.
 type Place struct {
-	ID              checksum.Identity
-	File            string
-	Offset          int64
-	TrailerChecksum uint32
-	Key             *crypt.Decrypter // nil: the file is plain
+	ID              checksum.Identity // what checksums are bound to
+	File            string            // name of the file
+	Offset          int64             // where the chunk begins in the file
+	TrailerChecksum uint32            // by the directory
+	Key             *crypt.Decrypter  // nil: the file is not encrypted
 }
 
 // Pages remembers which pages of a file have been verified recently. Any number of goroutines
 // may use it.
 type Pages struct {
-	verified pageio.PageBits
-	prime    func(off int64, n int) error
+	verified pageio.PageBits              // a bit for each page of the file
+	prime    func(off int64, n int) error // see NewPages
 }
 
 // NewPages returns a Pages for a file, or chunk, that keeps the numbers of its pages
@@ -62,6 +62,7 @@ func (p *Pages) test(i int) bool { return p.verified.Test(i) }
 
 func (p *Pages) markVerified(i int) { p.verified.Set(i) }
 
+// corrupt returns a Corruption at off of the chunk.
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
 }
@@ -96,6 +97,7 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 		}
 		c.trailer.Store(t)
 	}
+	// Set last: another goroutine that sees the bit relies on trailer, stored above.
 	if c.Pages != nil {
 		c.Pages.markVerified(c.Page + start>>pageShift)
 	}
@@ -133,7 +135,8 @@ func (c *Chunk) Verify(lo, hi int) error {
 		if c.Pages.test(c.Page + p) {
 			continue
 		}
-		// Pages that follow each other are read in one go, up to maxPrime.
+		// Pages that follow each other are read in one go, up to maxPrime: fewer requests to the
+		// disk.
 		n := 1
 		for p+n <= end && n < maxPrime && !c.Pages.test(c.Page+p+n) {
 			n++
@@ -173,13 +176,14 @@ func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
 	return c.Data[lo:hi:hi], nil
 }
 
-const maxPrime = 64 // pages that are read ahead at a time
+const maxPrime = 64 // pages that are read ahead at a time, at most
 
 // verified reports whether the page of off has been checked.
 func (c *Chunk) verified(off int) bool {
 	return c.Pages == nil || c.Pages.test(c.Page+off>>pageShift)
 }
 
+// verifyPages verifies n pages from the page first on, whatever was verified before.
 func (c *Chunk) verifyPages(first, n int) error {
 	// The trailer need not be verified again: a checksum that has rotted since fits no page.
 	t := c.trailer.Load()
@@ -192,6 +196,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 	if first < 0 || first+n > c.pages() {
 		return c.corrupt(first<<pageShift, "page %d of %d", first, c.pages())
 	}
+	// Read before summing up: a page fault in a mapping would block the thread, not the goroutine.
 	if c.Pages != nil {
 		if err := c.Pages.prime(c.Place.Offset+int64(first)<<pageShift, n<<pageShift); err != nil {
 			return err
@@ -245,6 +250,7 @@ func (l *Layout) version(w uint64) entry.Version {
 	return l.Stamp + l.VersionBase + entry.Version(uint32(w>>32)-uint32(l.VersionBase))
 }
 
+// segment completes the segment number in the header word of a short entry.
 func (l *Layout) segment(w uint64) entry.FileNum {
 	return l.SegmentBase + entry.FileNum(uint16(w>>16)-uint16(l.SegmentBase))
 }
@@ -364,6 +370,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	base := c.IndexStart()
 	for range c.Buckets {
 		o := base + b*hashindex.BucketSize
+		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
 		p, err := c.page(o, nil)
 		if err != nil {
 			return Absent, err
@@ -378,7 +385,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				}
 				return Absent, c.corrupt(o, "index leads to %d", off)
 			}
-			if res, mine, err := c.try(off, suffix, at, e); mine || err != nil {
+			if res, mine, err := c.getAt(off, suffix, at, e); mine || err != nil {
 				return res, err
 			}
 		}
@@ -393,15 +400,15 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	return Absent, nil
 }
 
-// try is Get for the entry at off. mine is false if the entry has another key.
-func (c *Chunk) try(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+// getAt is Get for the entry at off. mine is false if the entry has another key.
+func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
 	p, err := c.page(off, nil)
 	if err != nil {
 		return Absent, false, err
 	}
 	w := binary.LittleEndian.Uint64(p)
-	if w&flagSlow != 0 {
-		return c.trySlow(off, suffix, at, e)
+	if w&flagSlow != 0 { // it is decoded field by field
+		return c.getSlowAt(off, suffix, at, e)
 	}
 	// The plainest form is compared here, without decoding it.
 	end := headSize + int(w>>8&maxSuffix)
@@ -434,8 +441,8 @@ func (c *Chunk) found(off int, e *entry.Entry) Result {
 	return Found
 }
 
-// suffix returns the first end bytes of the entry at off, which cross a page. It returns an
-// error if they reach beyond the chunk's entries.
+// suffix returns the first end bytes of the entry at off, which cross a page. It returns an error
+// if they reach beyond the chunk's entries.
 func (c *Chunk) suffix(off, end int) ([]byte, error) {
 	if end > c.End-off {
 		return nil, c.corrupt(off, "%v", errEntry)
@@ -443,8 +450,8 @@ func (c *Chunk) suffix(off, end int) ([]byte, error) {
 	return c.span(off, off+end, nil)
 }
 
-// trySlow is try for an entry of another form.
-func (c *Chunk) trySlow(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+// getSlowAt is getAt for an entry of another form.
+func (c *Chunk) getSlowAt(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
 	p, start, end, _, err := c.decodeEntry(off, e, nil)
 	if err != nil || string(p[start:end]) != string(suffix) {
 		return Absent, false, err
@@ -472,6 +479,7 @@ func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result
 		if e.Version <= at {
 			return c.found(off, e), nil
 		}
+		// No older version follows: the key is absent at this version.
 		if p[0]&flagOlder == 0 {
 			return Absent, nil
 		}
@@ -520,6 +528,7 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// The prefix decides most comparisons, without a look at an entry.
 	if n := entry.CommonPrefix(key, prefix); n < len(prefix) {
 		return bytes.Compare(key[n:], prefix[n:]), nil
 	}
@@ -569,6 +578,7 @@ func (c *Chunk) seekFence(suffix []byte) (int, error) {
 		}
 		return bytes.Compare(b[start:end], suffix) >= 0
 	})
+	// Behind an error nothing is known: the caller gets the error.
 	if failed != nil || i == 0 {
 		return HeaderSize, failed
 	}

@@ -10,31 +10,31 @@ import (
 	"github.com/brockdb/brock/internal/disk/blocks"
 )
 
-// Cursor walks the entries of one chunk at a time. Its moves report whether it
-// is at an entry; when a move has run off the chunk, Err is nil.
+// Cursor walks the entries of one chunk at a time. Its moves report whether it is at an entry. When
+// a move has run off the chunk, Err is nil.
 type Cursor struct {
-	chunk *Chunk
-	data  []byte // the bytes from base on: all of the chunk, or a block
-	base  int
+	chunk *Chunk        // the chunk that it is on
+	data  []byte        // the bytes from base on: all of the chunk, or a block
+	base  int           // where data begins in the chunk
 	block *blocks.Block // the block that is looked into first; nil: data is all of the chunk
 	view  []byte        // the bytes from at on: of data or, after Foresee, of near
-	at    int
-	off   int    // current entry
-	next  int    // entry after it
-	safe  int    // bytes from the current entry to here are verified
-	ahead int    // how many pages the next verification covers
-	plen  int    // length of the prefix
-	most  int    // longest suffix that key has room for; less than 0: key is the chunk's own prefix
-	key   []byte // prefix, current suffix, 8 bytes to copy by words; lies in room if it fits
-	form  form   // which fields of e may be set
-	head  byte   // lowest byte of the current entry's header word
-	err   error
-	e     entry.Entry
+	at    int           // where view begins in the chunk
+	off   int           // where the current entry begins
+	next  int           // where the next entry begins
+	safe  int           // bytes from the current entry up to here are verified
+	ahead int           // number of pages that the next verification covers
+	plen  int           // length of the prefix
+	most  int           // longest suffix that key has room for; <0: key is the chunk's prefix
+	key   []byte        // prefix, current suffix, 8 bytes to copy by words; lies in room if it fits
+	form  form          // which fields of e may be set
+	head  byte          // lowest byte of the current entry's header word
+	err   error         // of the last move
+	e     entry.Entry   // the current entry
 
 	Entered int // blocks entered since the last seek; a walk on to another chunk carries it over
 
 	Mem  *offheap.Buffer // holds the key until Free; nil: the key is on the Go heap
-	Lent bool            // a key may lie in memory of the chunk: it is valid until the next move, and no longer than the chunk
+	Lent bool            // a key may lie in memory of the chunk: valid until the next move
 
 	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
 	stackEnd int      // where the entry after them begins
@@ -48,14 +48,14 @@ type Cursor struct {
 	foresees int             // calls of Foresee since the last seek, counted up to 2
 }
 
-// form says which fields of an entry may be set beside Key, Kind and Version, so
-// that entries of one form after the other need not clear the rest.
+// form says which fields of an entry may be set beside Key, Kind and Version. So entries of one
+// form after the other need not clear the rest.
 type form uint8
 
 const (
 	inline    form = iota // Value
 	separated             // Separated and Handle
-	anyForm
+	anyForm               // any of them
 )
 
 // Open puts the cursor on a chunk, before its first entry. prefix is what its
@@ -70,6 +70,7 @@ func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	if it.most < 0 { // key is of the chunk before
 		it.key, it.most = nil, 0
 	}
+	// No copy of a long prefix: often no key is longer than it.
 	if it.Lent && len(prefix) >= longPrefix {
 		it.key, it.most = slices.Clip(prefix), -1
 		return
@@ -182,6 +183,7 @@ func (it *Cursor) Next() bool {
 		return it.decode(off)
 	}
 	it.off, it.next, it.head = off, align8(stop), byte(w)
+	// Clear the entry only when the form changes: mostly one form follows itself.
 	if it.form != inline {
 		it.e, it.form = entry.Entry{}, inline
 	}
@@ -231,8 +233,8 @@ func (it *Cursor) copySuffix(start, end int) {
 }
 
 // verifyAhead extends the verified bytes beyond off. While a walk goes on, it verifies more and
-// more pages at a time, so that cold files are read in larger pieces. It returns false at the
-// end of the entries, and after an error.
+// more pages at a time, so that cold files are read in larger pieces. It returns false at the end
+// of the entries, and after an error.
 func (it *Cursor) verifyAhead(off int) bool {
 	if it.leaveNear(); off < it.safe {
 		return true
@@ -245,7 +247,7 @@ func (it *Cursor) verifyAhead(off int) bool {
 		return it.nextBlock(off)
 	}
 	if it.chunk.Pages == nil {
-		it.safe = end
+		it.safe = end // all is verified
 		return true
 	}
 	hi := (off>>pageShift + 1) << pageShift
@@ -282,9 +284,9 @@ func (it *Cursor) decode(off int) bool {
 	return true
 }
 
-// Prev moves to the entry before the current one, or before where the cursor
-// was put. It decodes the entries behind a fence forward and then goes back over
-// their offsets.
+// Prev moves to the entry before the current one, or before where the cursor was put. Entries have
+// no link backward. So it decodes the entries behind a fence forward, keeps their offsets (stack),
+// and goes back over these.
 func (it *Cursor) Prev() bool {
 	if it.err != nil || it.off <= HeaderSize {
 		return false
@@ -331,6 +333,7 @@ func (it *Cursor) loadBlock() bool {
 			return false
 		}
 	}
+	// The walk from a fence must meet the current entry, or one of the two is wrong.
 	if len(it.stack) == 0 || off != it.off {
 		it.err = it.chunk.corrupt(it.off, "entries do not meet their fence")
 		it.stack = it.stack[:0]
@@ -361,6 +364,7 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 			return true
 		}
 	}
+	// Run off the end: Prev goes to the last entry from here.
 	if it.err == nil {
 		it.off = it.chunk.End
 	}
@@ -381,9 +385,9 @@ func (it *Cursor) SeekPart(part float64) bool {
 	return it.Next()
 }
 
-// skipLess moves over short entries of the verified bytes whose key word is less
-// than word: it looks at nothing but their header and word. It stops at the
-// first other entry, so that Next comes to it.
+// skipLess moves over short entries of the verified bytes whose key word is less than word: it
+// looks at nothing but their header and word. It stops at the first other entry, so that Next comes
+// to it.
 func (it *Cursor) skipLess(word uint64) {
 	off := it.next
 	if off >= it.safe && !it.verifyAhead(off) {
@@ -394,6 +398,7 @@ func (it *Cursor) skipLess(word uint64) {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		n := int(w >> 8 & maxSuffix)
 		start := off + headLen(w)
+		// A wide entry, or one of unknown length: Next checks what this does not.
 		if w&flagWide != 0 || start > safe {
 			break
 		}

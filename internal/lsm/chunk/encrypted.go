@@ -8,10 +8,10 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 )
 
-// Chunks of an encrypted file have the same parts in the same places. Their pages are
-// encrypted one by one; so is the trailer as a whole, but for its first trailerClear
-// bytes: the tag of the rest, zeros in the place of the checksum, and the length, by
-// which a trailer is found without a directory.
+// Chunks of an encrypted file have the same parts in the same places. Their pages are encrypted one
+// by one; so is the trailer as a whole, but for its first trailerClear bytes: the tag of the rest,
+// zeros in the place of the checksum, and the length, by which a trailer is found without a
+// directory.
 const trailerClear = crypt.TagSize + 8
 
 // Room is how much memory there must be behind a chunk that is decrypted in place.
@@ -64,6 +64,7 @@ func decryptTrailer(t []byte, offset int64, d *crypt.Decrypter) error {
 
 // decryptPage decrypts page p of the chunk in place, unless that was done.
 func (c *Chunk) decryptPage(p int, t *Trailer) error {
+	// Decrypting twice would make garbage of it: bytes and plain text share the memory.
 	if c.Pages != nil && c.Pages.test(c.Page+p) {
 		return nil
 	}
@@ -87,6 +88,7 @@ func clearLength(b []byte) uint32 {
 // stays as it is in the file, and ok is false.
 func (c *Chunk) Decrypt() (ok bool) {
 	start := c.TrailerStart()
+	// Decryption in place destroys what it can't decrypt, and a dump shows what the file has.
 	trailer := bytes.Clone(c.Data[start:])
 	t, err := c.Trailer()
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package chunk is the unit of a sorted run: up to 1 MB of entries in key order,
-// a hash index that leads to the newest entry of a key, and a trailer that says
-// how to read and check them. docs/format.md, "Run", has the tables.
+// Package chunk is the unit of a sorted run: up to 1 MB of entries in key order, a hash index that
+// leads to the newest entry of a key, and a trailer that says how to read and check them.
+// docs/format.md, "Run", has the tables. (An SST of other stores has blocks of a few KB instead;
+// here pages of 4 KB are only the unit of checksums.)
 package chunk
 
 import (
@@ -14,29 +15,29 @@ import (
 )
 
 const (
-	PageSize   = 4096                // bytes under one checksum; chunks and their parts begin at multiples of it
+	PageSize   = 4096                // bytes under one checksum; parts of a chunk begin at multiples
 	MaxEntries = hashindex.MaxOffset // bytes of entries, unless one entry alone is longer
 	HeaderSize = 32                  // before the first entry
 
 	magic         = 0x434b5242 // "BRKC"
-	formatVersion = 1
+	formatVersion = 1          // version of the format
 
-	pageShift = 12
+	pageShift = 12 // PageSize is 1 << pageShift
 
 	// A fence stands every 1 KB: a seek walks over half of that. The format lets
 	// a trailer say another distance, from 256 bytes to 1 MB.
 	fenceShift     = 10
-	encryptedShift = 12
-	minFenceShift  = 8
-	maxFenceShift  = 20
+	encryptedShift = 12 // in an encrypted file a fence a page: it is decrypted as a whole
+	minFenceShift  = 8  // a fence every 256 bytes, at least
+	maxFenceShift  = 20 // a fence every 1 MB, at most
 
-	headSize = 8 // header word of an entry
-	extSize  = 8 // meta and expiry
-	handSize = 8 // handle of the short form
-	wideSize = 40
-	wideHand = 56
+	headSize = 8  // header word of an entry
+	extSize  = 8  // meta and expiry
+	handSize = 8  // handle of the short form
+	wideSize = 40 // header of the wide form, inline value
+	wideHand = 56 // header of the wide form with a handle
 
-	kindMask  = 0x0f
+	kindMask  = 0x0f                         // bits of the kind
 	flagSep   = 0x10                         // the value is in a segment
 	flagExt   = 0x20                         // meta and expiry follow the header word
 	flagWide  = 0x40                         // the wide form: all fields in full length
@@ -48,9 +49,9 @@ const (
 	flagRaw = 1 << 63
 	rawSize = 4
 
-	maxSuffix = 1<<8 - 1
-	maxInline = 1<<16 - 1
-	maxExpiry = 1<<56 - 1
+	maxSuffix = 1<<8 - 1  // longest suffix of the short form
+	maxInline = 1<<16 - 1 // longest value of the short form
+	maxExpiry = 1<<56 - 1 // latest expiry of the short form, in Unix milliseconds
 )
 
 // Sections of trailers and directories. A reader refuses a section that it does
@@ -70,11 +71,11 @@ var (
 	errTrailer = errors.New("bad trailer")
 )
 
-// Owner is the run file that a chunk is part of. Every chunk begins with it, so
-// that the first bytes of a file tell which store it belongs to.
+// Owner is the run file that a chunk is part of. Every chunk begins with it, so that the first
+// bytes of a file tell which store it belongs to.
 type Owner struct {
-	UUID [16]byte // of the store
-	Num  entry.FileNum
+	UUID [16]byte      // of the store
+	Num  entry.FileNum // number of the file
 }
 
 // ID is what the checksums of the file are bound to.
@@ -82,6 +83,7 @@ func (o *Owner) ID() checksum.Identity {
 	return checksum.New(o.UUID, byte(filename.Run), uint64(o.Num))
 }
 
+// putBytes writes the header of a chunk.
 func (o *Owner) putBytes(b []byte) {
 	binary.LittleEndian.PutUint32(b, magic)
 	binary.LittleEndian.PutUint32(b[4:], formatVersion)
@@ -89,12 +91,12 @@ func (o *Owner) putBytes(b []byte) {
 	copy(b[16:], o.UUID[:])
 }
 
-// Layout says where the parts of a chunk are and how its short entries are to be
-// completed. The directory of a run has it, and the trailer confirms it.
+// Layout says where the parts of a chunk are and how its short entries are to be completed. The
+// directory of a run has it, and the trailer confirms it.
 type Layout struct {
 	End         int           // end of the entries, from the start of the chunk
-	Buckets     int           // of the hash index; 0 if there is none
-	TrailerSize int           // a multiple of PageSize
+	Buckets     int           // buckets of the hash index; 0: there is none
+	TrailerSize int           // length of the trailer, a multiple of PageSize
 	Prefix      int           // bytes that all keys share and entries leave out
 	VersionBase entry.Version // least version of the short entries
 	SegmentBase entry.FileNum // least segment of their handles
@@ -121,14 +123,14 @@ func (l *Layout) pages() int { return l.TrailerStart() >> pageShift }
 // Stats counts what a chunk or a run holds.
 type Stats struct {
 	Entries        uint64
-	Keys           uint64 // distinct ones that begin here
-	Deletes        uint64
-	KeyBytes       uint64
-	ValueBytes     uint64 // inline values
-	SeparatedBytes uint64
+	Keys           uint64 // distinct keys whose newest version is here
+	Deletes        uint64 // entries that are deletes
+	KeyBytes       uint64 // bytes of all keys
+	ValueBytes     uint64 // bytes of inline values
+	SeparatedBytes uint64 // bytes of separated values
 	MinVersion     entry.Version
 	MaxVersion     entry.Version
-	MinExpiry      uint64 // 0: nothing expires
+	MinExpiry      uint64 // earliest expiry, in Unix milliseconds; 0: nothing expires
 }
 
 // StatsSize is the length of encoded Stats.
@@ -205,6 +207,8 @@ func (s *Stats) Merge(t *Stats) {
 	s.SeparatedBytes += t.SeparatedBytes
 }
 
+// pageCeil is n rounded up to whole pages.
 func pageCeil(n int) int { return (n + PageSize - 1) &^ (PageSize - 1) }
 
+// align8 is n rounded up to a multiple of 8.
 func align8(n int) int { return (n + 7) &^ 7 }

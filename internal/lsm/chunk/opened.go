@@ -12,7 +12,7 @@ import (
 // the table of its blocks. It is an item of the cache, as each of its blocks is.
 type opened struct {
 	blocks.Used
-	chunk   *Chunk
+	chunk   *Chunk // whose trailer it is
 	trailer *Trailer
 	body    *blocks.Part // entries and index
 }
@@ -23,13 +23,15 @@ const openedBytes = 2 << 10
 // Drop is the method of a blocks.Item.
 func (o *opened) Drop() { o.chunk.opened.CompareAndSwap(o, nil) }
 
-// openTrailer returns what the cache has of the chunk, or reads the trailer and adds it to the cache.
+// openTrailer returns what the cache has of the chunk, or reads the trailer and adds it to the
+// cache.
 func (c *Chunk) openTrailer() (*opened, error) {
 	if o := c.opened.Load(); o != nil {
 		o.Use()
 		return o, nil
 	}
 	start := c.TrailerStart()
+	// Decryption needs Room behind.
 	buf := make([]byte, c.TrailerSize, c.TrailerSize+Room)
 	if err := c.File.Read(buf, c.Place.Offset+int64(start)); err != nil {
 		return nil, err
@@ -42,6 +44,7 @@ func (c *Chunk) openTrailer() (*opened, error) {
 		return nil, c.corrupt(start, "%v", err)
 	}
 	o := &opened{chunk: c, trailer: t, body: blocks.NewPart(c.File, crypt.Page, c.Place.Offset, start, t.sums)}
+	// Several goroutines may have read it: one adds it, the others use theirs once.
 	if c.opened.CompareAndSwap(nil, o) {
 		c.File.Cache.Add(c.File.Owner, o, int64(len(buf))+o.body.TableBytes()+openedBytes)
 	}
@@ -57,6 +60,7 @@ func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
 	return o.body.Block(off, keep), nil
 }
 
+// pageOf is page for a chunk that is read block by block.
 func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
 	if b == nil || !b.Has(off) {
 		var err error
@@ -67,6 +71,7 @@ func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
 	return b.Page(off)
 }
 
+// spanOf is span for a chunk that is read block by block.
 func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
 	if b != nil && b.Has(lo) {
 		return b.Span(lo, hi)
@@ -92,6 +97,7 @@ func (c *Chunk) detach(off int, e *entry.Entry) {
 
 // fetch reads and verifies the bytes in [lo, hi) into the cache.
 func (c *Chunk) fetch(lo, hi int) error {
+	// Block by block: each is an item of the cache.
 	for lo < hi {
 		end := min((lo|(blocks.Size-1))+1, hi)
 		if _, err := c.spanOf(lo, end, nil); err != nil {

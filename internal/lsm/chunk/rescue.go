@@ -7,14 +7,14 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
-// Rest is what can be proven of a damaged chunk: its entries that lie on pages with a
-// right checksum. It is in memory of its own, as long as the Rest is.
+// Rest is what can be proven of a damaged chunk: its entries that lie on pages with a right
+// checksum. It is in memory of its own, as long as the Rest is.
 type Rest struct {
 	Gaps []Gap // between its entries, in order
 
-	chunk  *Chunk
-	prefix []byte   // that the keys share
-	at     []uint32 // where the entries are, / 8
+	chunk  *Chunk   // the copy of the damaged chunk
+	prefix []byte   // what the keys share
+	at     []uint32 // where the entries begin, / 8
 }
 
 // Gap is a place in a chunk where entries are lost.
@@ -58,6 +58,7 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest
 // can't be read, by the offset of the page in the chunk.
 func (r *Rest) readPages(read func(p []byte, off int64) error) map[int64]error {
 	data, at := r.chunk.Data, r.chunk.Place.Offset
+	// One request in the usual case. If it fails, one bad sector must not cost the other pages.
 	if read(data, at) == nil {
 		return nil
 	}
@@ -86,6 +87,8 @@ func (r *Rest) proven(unread map[int64]error) *Trailer {
 			sums[p] = c.Place.ID.Sum(c.Place.Offset+int64(off), c.Data[off:][:PageSize])
 		}
 	}
+	// Where the section lies is not known, so each place is tried: right is where the sums of most
+	// pages match.
 	b := c.Data[c.TrailerStart():]
 	best, most := 0, 0
 	for at := 0; at+4*n <= len(b); at += 4 {
@@ -106,8 +109,8 @@ func (r *Rest) proven(unread map[int64]error) *Trailer {
 	return &Trailer{sums: b[best:][: 4*n : 4*n], shift: maxFenceShift}
 }
 
-// findEntries finds the entries. Behind one that can't be read it goes on at the next fence that leads
-// to a sound one.
+// findEntries finds the entries. Behind one that can't be read it goes on at the next fence that
+// leads to a sound one.
 func (r *Rest) findEntries(t *Trailer) {
 	c := r.chunk
 	var e entry.Entry
@@ -120,6 +123,8 @@ func (r *Rest) findEntries(t *Trailer) {
 			continue
 		}
 		r.Gaps = append(r.Gaps, Gap{len(r.at), err})
+		// Between the damage and the next fence no entry can be found: lengths lead from one to the
+		// next.
 		for bad := off; err != nil && off < c.End; fence++ {
 			if off = c.End; fence < t.fences() {
 				off = t.start(fence)

@@ -43,6 +43,7 @@ func Sections(b []byte, fn func(tag uint16, off int, payload []byte) (known bool
 		if tag == secEnd {
 			return nil
 		}
+		// Compared before it is added: a length from the file may be anything.
 		if n > uint64(len(b)-off-sectionHead) {
 			return fmt.Errorf("section %d at %d is longer than what is left", tag, off)
 		}

@@ -13,7 +13,7 @@ type Trailer struct {
 	words  []byte // u64 for each fence: key word of the first entry behind it
 	starts []byte // u32 for each fence: offset / 8 of that entry
 	sums   []byte // u32, or a tag, for each page of entries and index
-	prefix []byte // that the keys share
+	prefix []byte // what the keys share
 	Stats  Stats
 }
 
@@ -35,9 +35,10 @@ func parseTrailer(b []byte, l *Layout, encrypted bool) (*Trailer, error) {
 		return nil, errTrailer
 	}
 	p := trailerParser{layout: l, trailer: new(Trailer), index: l.Buckets == 0, encrypted: encrypted}
-	if err := Sections(b[16:], p.section); err != nil {
+	if err := Sections(b[16:], p.decodeSection); err != nil {
 		return nil, err
 	}
+	// These sections must be there, and fences must ascend, or readers could walk in a circle.
 	if !p.prefix || !p.index || p.trailer.sums == nil || p.trailer.starts == nil || !p.trailer.ascends(l.End) {
 		return nil, errTrailer
 	}
@@ -52,15 +53,15 @@ type trailerParser struct {
 	encrypted     bool
 }
 
-// section decodes one section; its payload is b.
-func (p *trailerParser) section(tag uint16, _ int, b []byte) (known bool, err error) {
+// decodeSection decodes one section; its payload is b.
+func (p *trailerParser) decodeSection(tag uint16, _ int, b []byte) (known bool, err error) {
 	ok := true
 	switch tag {
 	case secPrefix:
 		p.prefix = len(b) == p.layout.Prefix
 		p.trailer.prefix = b
 	case secFence:
-		ok = p.fences(b)
+		ok = p.decodeFences(b)
 	case secChecksums:
 		p.trailer.sums = b
 		ok = len(b) == 4*p.layout.pages() && !p.encrypted
@@ -70,7 +71,7 @@ func (p *trailerParser) section(tag uint16, _ int, b []byte) (known bool, err er
 	case secIndex:
 		p.index = len(b) == 8 && binary.LittleEndian.Uint32(b) == indexNarrow && int(binary.LittleEndian.Uint32(b[4:])) == p.layout.Buckets
 	case secStat:
-		ok = p.stats(b)
+		ok = p.decodeStats(b)
 	default:
 		return false, nil
 	}
@@ -80,7 +81,8 @@ func (p *trailerParser) section(tag uint16, _ int, b []byte) (known bool, err er
 	return true, nil
 }
 
-func (p *trailerParser) fences(b []byte) (ok bool) {
+// decodeFences decodes the section of fences.
+func (p *trailerParser) decodeFences(b []byte) (ok bool) {
 	if len(b) < 8 {
 		return false
 	}
@@ -97,7 +99,9 @@ func (p *trailerParser) fences(b []byte) (ok bool) {
 	return true
 }
 
-func (p *trailerParser) stats(b []byte) (ok bool) {
+// decodeStats decodes the section of statistics. The bases must agree with the directory, or versions
+// would be completed wrongly.
+func (p *trailerParser) decodeStats(b []byte) (ok bool) {
 	if len(b) < 16+StatsSize {
 		return false
 	}

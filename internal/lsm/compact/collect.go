@@ -39,11 +39,11 @@ type Victim struct {
 	Segment *layout.Segment
 }
 
-// Remap is a finished remap.
-type Remap struct {
-	Number entry.FileNum
-	Source entry.FileNum
-	Target entry.FileNum
+// Remap is a finished remap: a forwarding table from old places of records to new ones.
+type Remap struct { // file number of the remap
+	Number entry.FileNum // the segment whose records have moved
+	Source entry.FileNum // the segment that they are in now
+	Target entry.FileNum // bytes
 	Size   int64
 	Life   crypt.Life // names the key of the file; zero = it is plain
 }
@@ -53,11 +53,11 @@ func (m *Remap) State() layout.SegmentState {
 	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, Life: m.Life}
 }
 
-// Damaged is the error of a collection that can't read live records of a segment. That segment
-// must stay as it is.
+// Damaged is the error of a collection that can't read live records of a segment. That segment must
+// stay as it is.
 type Damaged struct {
-	Segment entry.FileNum
-	Err     error // an *errs.Corruption
+	Segment entry.FileNum // the segment that can't be read
+	Err     error         // an *errs.Corruption
 }
 
 // Error returns the message of the damage.
@@ -92,13 +92,14 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	if err := w.copyAll(ctx); err != nil {
 		return out, err
 	}
+	// Nothing is live: the victims can simply go.
 	if w.target == nil {
 		return out, nil
 	}
 	return out, w.finishTarget()
 }
 
-// keyBlock is the memory that keys are gathered in at a time.
+// keyBlock is how many bytes of keys are gathered in one block of memory.
 const keyBlock = 1 << 20
 
 // liveBytes is the memory of a live record beside its key: 40 bytes, and half as much again for
@@ -108,21 +109,21 @@ const liveBytes = 40 * 3 / 2
 // live is a record that moves.
 type live struct {
 	key    []byte // in a block of keys
-	offset int64
-	size   uint32
-	victim uint32
+	offset int64  // where it begins in its segment
+	size   uint32 // bytes of the record
+	victim uint32 // index in Victims
 }
 
 // collector gathers what is live, then writes it.
 type collector struct {
 	Collection
 	out     *Output
-	records []live // gathered, not yet written
-	memory  int    // bytes that records and their keys take
-	keys    []byte // block being filled
-	target  *segment.ValueWriter
-	bytes   uint64           // of values written
-	moves   [][]segment.Move // by victim
+	records []live               // gathered, not yet written
+	memory  int                  // bytes that records and their keys take
+	keys    []byte               // the block that is being filled
+	target  *segment.ValueWriter // the segment that records move to; nil: there is none yet
+	bytes   uint64               // bytes of values written
+	moves   [][]segment.Move     // where records have moved, by victim
 }
 
 // gather notes the live records of a victim, in one sequential read of it.
@@ -137,6 +138,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 		if !v.Segment.Owned(off, rec) {
 			return nil
 		}
+		// Memory is full: begin another sequence in key order.
 		if w.memory+liveBytes+len(rec.Key) > w.Memory {
 			if err := w.copyAll(ctx); err != nil {
 				return err
@@ -181,6 +183,7 @@ func (w *collector) compareLive(a, b live) int {
 // paceBytes is how much is read or written between two calls of Pace.
 const paceBytes = 1 << 20
 
+// pace ends the work if ctx has ended. Else it calls Pace.
 func (w *collector) pace(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return errs.Ended(ctx)
@@ -201,6 +204,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	// In key order, so that a scan reads the new segment from front to back.
 	slices.SortFunc(w.records, w.compareLive)
 	written := 0
 	for i := range w.records {
@@ -208,6 +212,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		v := w.Victims[r.victim]
 		h, err := w.target.Copy(v.Reader, r.offset, int(r.size))
 		if err != nil {
+			// The damage is the source's: the target is a new file.
 			return damaged(v.Segment.Num, err)
 		}
 		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
@@ -224,7 +229,8 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// finishTarget makes the target durable, then the remaps that lead to it.
+// finishTarget makes the target durable, then the remaps that lead to it: after a crash no remap
+// leads to a record that is not there.
 func (w *collector) finishTarget() error {
 	stats, err := w.target.Finish()
 	if err != nil {

@@ -88,17 +88,18 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 			w.abort()
 		}
 	}()
-	// One guard around all moves: the iterator reads mapped memory.
+	// One guard around all moves: the iterator reads mapped memory, and a fault in it must be an
+	// error, not the end of the process.
 	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted")
-	if err := w.entries(ctx); err != nil {
+	if err := w.writeEntries(ctx); err != nil {
 		return out, err
 	}
 	return out, w.finishRun()
 }
 
-// entries writes the entries that stay. It closes the sources before it returns, as the
-// tombstones that are written next may take much memory.
-func (w *worker) entries(ctx context.Context) error {
+// writeEntries writes the entries that stay. It closes the sources before it returns, as the range
+// deletes that are written next may take much memory.
+func (w *worker) writeEntries(ctx context.Context) error {
 	from := w.in.Entries
 	defer from.Close()
 	rules := newRetention(w.in.Rules)
@@ -107,11 +108,11 @@ func (w *worker) entries(ctx context.Context) error {
 		if w.out.Read++; w.out.Read%checkEvery == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
 		}
-		e, err := w.healed(from.Entry())
+		e, err := w.rewriteHandle(from.Entry())
 		if err != nil {
 			return err
 		}
-		if err := w.entry(ctx, e, rules); err != nil {
+		if err := w.judgeEntry(ctx, e, rules); err != nil {
 			return err
 		}
 	}
@@ -120,19 +121,19 @@ func (w *worker) entries(ctx context.Context) error {
 
 // worker holds the outputs being written.
 type worker struct {
-	in       Input
-	out      *Output
-	values   *segment.ValueWriter
-	moved    uint64 // bytes of values written to values
-	finished []*segment.ValueWriter
-	scratch  entry.Entry // the healed copy of an entry
+	in       Input                  // what is to be done
+	out      *Output                // what was done so far
+	values   *segment.ValueWriter   // the value segment that is being written; nil: none
+	moved    uint64                 // bytes of values written to values
+	finished []*segment.ValueWriter // complete value segments, to remove after an error
+	scratch  entry.Entry            // the copy of an entry whose handle was rewritten
 
-	superseded meta.Account // of what stays
+	superseded meta.Account // account of what the entries that stay have replaced
 }
 
-// healed returns e with a handle that leads through no remap. It changes a copy, as e belongs to
-// the source.
-func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
+// rewriteHandle returns e with a handle that leads through no remap. It changes a copy, as e
+// belongs to the source.
+func (w *worker) rewriteHandle(e *entry.Entry) (*entry.Entry, error) {
 	if w.in.Heal == nil || !e.Separated {
 		return e, nil
 	}
@@ -140,23 +141,28 @@ func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
 	return &w.scratch, w.in.Heal(&w.scratch.Handle)
 }
 
-func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) error {
+// judgeEntry writes e, a delete in its place, or nothing.
+func (w *worker) judgeEntry(ctx context.Context, e *entry.Entry, rules *retention) error {
 	switch rules.judge(e) {
 	case keep:
 		rules.countSuperseded(&w.superseded, e)
 		return w.writeEntry(ctx, e)
+	// An expired entry must go on hiding older versions, so a delete takes its place. Its value is
+	// not needed.
 	case bury:
-		w.dead(e)
+		w.countDead(e)
 		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
 		rules.countSuperseded(&w.superseded, &grave)
 		return w.in.Run.Add(&grave)
+	// Nobody can see it, so its value is garbage, too.
 	default: // drop, vanish
 		w.out.Dropped++
-		w.dead(e)
+		w.countDead(e)
 		return nil
 	}
 }
 
+// writeEntry writes e, and moves its value if that is to leave its segment.
 func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
 		return w.in.Run.Add(e)
@@ -179,7 +185,8 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	if err != nil {
 		return err
 	}
-	w.dead(e)
+	// The record that it leaves behind is garbage of the old segment.
+	w.countDead(e)
 	w.out.Extracts++
 	w.moved += handle.Length
 	moved := *e
@@ -187,7 +194,8 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	return w.in.Run.Add(&moved)
 }
 
-func (w *worker) dead(e *entry.Entry) {
+// countDead counts the record of e's value, which no entry leads to any more.
+func (w *worker) countDead(e *entry.Entry) {
 	if e.Separated {
 		w.out.Dead.Add(e.Handle)
 	}
@@ -195,6 +203,7 @@ func (w *worker) dead(e *entry.Entry) {
 
 // finishRun makes the values durable, and then the run, whose handles lead to them.
 func (w *worker) finishRun() error {
+	// Values first: a run that is durable must not lead to values that are not.
 	if err := w.finishValues(); err != nil {
 		return err
 	}
@@ -210,6 +219,7 @@ func (w *worker) finishRun() error {
 	return err
 }
 
+// finishValues completes the current value segment.
 func (w *worker) finishValues() error {
 	if w.values == nil {
 		return nil

@@ -12,9 +12,8 @@ import (
 // Rules say which entries a flush or compaction may drop. They are made once, before the work
 // begins.
 type Rules struct {
-	// Watermark is the oldest version that a reader may still ask for; versions within the
-	// retained age are at or above it. A reader of an older version has an older View, whose
-	// files stay.
+	// Watermark is the oldest version that a reader may still ask for; versions within the retained
+	// age are at or above it. A reader of an older version has an older View, whose files stay.
 	Watermark entry.Version
 	// Floor is a version below which no reader may ask for any more. It never falls. The Watermark
 	// does if the clock goes back, or a keyspace retains more than before: then entries stay that
@@ -24,7 +23,7 @@ type Rules struct {
 	Versions int
 	// Keyspaces have a Watermark, Floor and Versions of their own; nil: none has.
 	Keyspaces map[entry.KeyspaceID]History
-	// Dropped reports whether a keyspace was dropped: then its entries and tombstones are
+	// Dropped reports whether a keyspace was dropped: then its entries and range deletes are
 	// garbage. A reader that began before the drop has an older View. nil: none was dropped.
 	Dropped func(id entry.KeyspaceID) bool
 	// Checked is the oldest version that an open transaction reads. Its commit will be checked
@@ -33,11 +32,11 @@ type Rules struct {
 	// Bottom says that no run is older than the inputs, so that a delete has nothing left to
 	// hide.
 	Bottom bool
-	// Older are the runs that are older than the inputs, unless Bottom. A range tombstone that
+	// Older are the runs that are older than the inputs, unless Bottom. A range delete that
 	// overlaps none of them has nothing left to hide.
 	Older []*meta.Run
-	// Tombstones are the range tombstones of the inputs, each within one keyspace. Each counts as
-	// a delete of all keys in its range.
+	// Tombstones are the range deletes of the inputs, each within one keyspace. Each counts as a
+	// delete of all keys in its range.
 	Tombstones []rangedel.Source
 	// Now is the time in Unix milliseconds by which entries expire.
 	Now uint64
@@ -45,9 +44,9 @@ type Rules struct {
 
 // History says which old versions of one keyspace stay; Rules has the same for all others.
 type History struct {
-	Watermark entry.Version
-	Floor     entry.Version
-	Versions  int
+	Watermark entry.Version // oldest version that a reader may ask for
+	Floor     entry.Version // no reader may ask for an older version; it never falls
+	Versions  int           // how many of a key's newest versions are kept at least; 0: 1
 }
 
 // seen is the newest version of range deletes that all readers see.
@@ -57,43 +56,43 @@ func (h History) seen() entry.Version { return max(h.Watermark, h.Floor) }
 type verdict uint8
 
 const (
-	keep   verdict = iota
-	drop           // nobody can see it any more
-	bury           // expired: it is replaced by a delete
-	vanish         // a delete, or an expired value, with nothing left to hide
+	keep   verdict = iota // it is written
+	drop                  // nobody can see it any more
+	bury                  // it has expired: a delete takes its place
+	vanish                // a delete or an expired value with nothing left to hide
 )
 
 // retention applies Rules to entries that arrive in entry.Compare order.
 //
-// Invariant: for every version at or above the watermark of a keyspace that was
-// not dropped, a read of the kept entries and tombstones finds what a read of all
-// entries and tombstones finds.
+// Invariant: for every version at or above the watermark of a keyspace that was not dropped, a read
+// of the kept entries and range deletes finds what a read of all entries and range deletes finds.
 type retention struct {
-	rules    Rules
-	history  History          // of the keyspace of key
-	keyspace entry.KeyspaceID // of key
+	rules    Rules            // rules of the inputs
+	history  History          // rules of the keyspace of key
+	keyspace entry.KeyspaceID // keyspace of key
 	dropped  bool             // keyspace was dropped
-	key      []byte           // of the entries being judged
+	key      []byte           // key of the entries that are judged now
 	kept     int              // versions of key kept so far
-	newer    entry.Version    // of the entry of key judged last
+	newer    entry.Version    // version of the entry of key that was judged last; Pending: none
 	ended    bool             // no reader can see older versions of key
 	first    bool             // no entry seen yet
 
-	above  int           // versions of key kept that are newer than the entry judged last
-	beyond entry.Version // by which that entry was replaced; 0 = it is the newest of key
-	cut    entry.Version // of the next newer delete, or the like, of key; 0 = there is none
-	ends   bool          // the entry judged last is such a delete
+	newerKept  int           // number of versions of key kept that are newer than the entry judged last
+	replacedAt entry.Version // version by which that entry was replaced; 0: it is the newest of key
+	deletedAt  entry.Version // version of the next newer delete, or the like, of key; 0: there is none
+	ends       bool          // the entry judged last is such a delete
 
-	covers *rangedel.Cover // of all tombstones; nil: there are none
-	hides  *rangedel.Cover // of the tombstones that all readers of keyspace see; nil: there are none
-	failed error           // why tombstones can't be read; verdicts since then are wrong
+	covers *rangedel.Cover // of all range deletes; nil: there are none
+	hides  *rangedel.Cover // of the range deletes that all readers see; nil: there are none
+	failed error           // why range deletes can't be read; verdicts since then are wrong
 }
 
+// newRetention returns the retention of these rules, before the first entry.
 func newRetention(r Rules) *retention {
 	return &retention{rules: r, first: true, covers: rangedel.NewForwardCover(entry.MaxVersion, r.Tombstones...)}
 }
 
-// close releases the tombstones. failed can still be read.
+// close releases the range deletes. failed can still be read.
 func (t *retention) close() {
 	t.covers.Close()
 	t.hides.Close()
@@ -107,25 +106,29 @@ func (t *retention) enterKeyspace(key []byte) {
 	}
 	t.keyspace, t.history = id, t.rules.Of(id)
 	t.dropped = ok && t.rules.dropped(id)
+	// Keyspaces retain different versions, so different range deletes are seen by all.
 	t.hides.Close()
 	t.hides = rangedel.NewForwardCover(t.history.Watermark, t.rules.Tombstones...)
 }
 
+// judge says what happens to e, the next entry.
 func (t *retention) judge(e *entry.Entry) verdict {
+	// Another key: what was known of the last one does not count.
 	if t.first || !bytes.Equal(t.key, e.Key) {
 		t.enterKeyspace(e.Key)
 		t.key = append(t.key[:0], e.Key...)
 		t.kept, t.newer, t.ended, t.first = 0, rangedel.Pending, false, false
-		t.cut, t.ends = 0, false
+		t.deletedAt, t.ends = 0, false
 	}
 	if t.dropped {
 		return drop
 	}
-	t.replaced()
+	// These three look at e's newer neighbour before newer becomes e.
+	t.countReplacement()
 	if t.covers != nil {
-		t.cover(e)
+		t.applyRangeDeletes(e)
 	}
-	t.newer, t.above = e.Version, t.kept
+	t.newer, t.newerKept = e.Version, t.kept
 	t.ends = t.endsHistory(e)
 	// Above the watermark a reader may ask for any version: only an expired value may be dropped.
 	if e.Version > t.history.Watermark {
@@ -135,21 +138,26 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		}
 		return keep
 	}
+	// A newer version at or below the watermark is what all readers see.
 	if t.ended {
 		return drop
 	}
+	// All readers see that the key is gone, so older versions can go.
 	if !e.Live(t.rules.Now) {
 		t.ended = true
 		switch {
+		// Nothing older is left to hide, and no open transaction's check needs the delete.
 		case t.rules.Bottom && e.Version <= t.rules.Checked:
 			return vanish
 		case e.Kind == entry.Delete:
 			return keep
 		default:
+			// Nobody sees the value, but runs below may have older ones, which must stay hidden.
 			return bury
 		}
 	}
 	t.kept++
+	// SetLatest says that older versions need not be kept, however many there should be.
 	t.ended = t.kept >= t.history.Versions || e.Kind == entry.SetLatest
 	return keep
 }
@@ -159,27 +167,29 @@ func (t *retention) endsHistory(e *entry.Entry) bool {
 	return !e.Live(t.rules.Now) || e.Kind == entry.SetLatest
 }
 
-// replaced notes by what the next older entry of key was replaced, range tombstones aside.
-func (t *retention) replaced() {
-	if t.beyond = 0; t.newer != rangedel.Pending {
-		t.beyond = t.newer
+// countReplacement notes by what the next older entry of key was replaced, range deletes aside.
+func (t *retention) countReplacement() {
+	if t.replacedAt = 0; t.newer != rangedel.Pending {
+		t.replacedAt = t.newer
 	}
 	if t.ends {
-		t.cut = t.newer
+		t.deletedAt = t.newer
 	}
 }
 
-// cover takes into account the range tombstones with a version between that of e and that of the
-// newer entry of its key. The newest of them counts as one version of the key. A tombstone of the
-// same version as the newer entry is of the same transaction, and does not count.
-func (t *retention) cover(e *entry.Entry) {
+// applyRangeDeletes takes into account the range deletes with a version between that of e and that
+// of the newer entry of its key. The newest of them counts as one version of the key. A range
+// delete of the same version as the newer entry is of the same transaction, and does not count.
+func (t *retention) applyRangeDeletes(e *entry.Entry) {
 	v := between(t.covers, e, t.newer)
 	if v > 0 {
-		t.beyond, t.cut = v, v
+		t.replacedAt, t.deletedAt = v, v
 	}
+	// Above the watermark some reader sees the delete as the key's version.
 	if v > t.history.Watermark {
 		t.kept++
 	}
+	// All readers see the delete: they need nothing that is older.
 	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
 		t.ended = true
 		t.failed = cmp.Or(t.failed, t.hides.Err())
@@ -187,10 +197,11 @@ func (t *retention) cover(e *entry.Entry) {
 	t.failed = cmp.Or(t.failed, t.covers.Err())
 }
 
-// between returns the newest version of a tombstone over e that is greater than e's version
-// and less than newer; 0 if there is none.
+// between returns the newest version of a range delete over e that is greater than e's version and
+// less than newer; 0 if there is none.
 func between(c *rangedel.Cover, e *entry.Entry, newer entry.Version) entry.Version {
 	v := c.Newest(e.Key)
+	// The newest may be too new for this place between two versions: ask for the next older one.
 	if v >= newer {
 		v = c.Before(e.Key, newer)
 	}
@@ -214,20 +225,23 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 	return History{r.Watermark, r.Floor, r.Versions}
 }
 
-// countSuperseded adds the entry judged last, which stays, to the account of what was superseded, if it was.
+// countSuperseded adds the entry judged last, which stays, to the account of what was replaced, if
+// it was. The account tells when a later compaction can drop it.
 func (t *retention) countSuperseded(a *meta.Account, e *entry.Entry) {
-	s := meta.Superseded{Keyspace: t.keyspace, Version: t.beyond, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
+	s := meta.Superseded{Keyspace: t.keyspace, Version: t.replacedAt, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
 	if e.Separated {
 		s.Separated = e.Handle.Length
 	}
 	switch {
 	case e.Kind == entry.Delete && t.rules.Bottom && e.Version > max(t.history.Watermark, t.rules.Checked):
 		s.Version = e.Version // it goes with what it hides
-	case t.beyond == 0:
+	case t.replacedAt == 0:
 		return
-	case t.above >= max(t.history.Versions, 1):
-	case t.cut != 0:
-		s.Version = t.cut
+	// It is beyond the versions that are kept: it goes when its replacement is seen by all.
+	case t.newerKept >= max(t.history.Versions, 1):
+	// A newer delete takes it along, whatever number of versions is kept.
+	case t.deletedAt != 0:
+		s.Version = t.deletedAt
 	default:
 		s.Keep = uint64(t.history.Versions)
 	}

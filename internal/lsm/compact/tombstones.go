@@ -20,15 +20,15 @@ type tombstoneWriter interface {
 	AddNewest(t rangedel.Tombstone) error
 }
 
-// writeTombstones adds the tombstones that are still needed to w. Where all readers see several
-// of them, the newest is enough. If that has nothing older left to hide, it stays only as long
-// as the check of a commit may ask for it (Rules.Checked).
+// writeTombstones adds the range deletes that are still needed to w. Where all readers see several
+// of them, the newest is enough. If that has nothing older left to hide, it stays only as long as
+// the check of a commit may ask for it (Rules.Checked).
 func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
 		return r.flatten(lo, hi, h.seen(), func(t rangedel.Tombstone) error {
 			switch {
 			case t.Version > h.Watermark: // entries that it hides stay, too
-				r.retain(a, &t)
+				r.countRetained(a, &t)
 			case t.Version <= r.Checked && !r.hidesOlder(t):
 				return nil
 			}
@@ -42,6 +42,8 @@ func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	if err != nil || forests < 2 {
 		return err
 	}
+	// Readers of several forests would ask each of them. So what all of them say together is
+	// written, too.
 	return r.eachKeyspace(func(lo, hi []byte, h History) error {
 		return r.flatten(lo, hi, entry.MaxVersion, func(t rangedel.Tombstone) error {
 			if t.Version <= h.seen() {
@@ -52,8 +54,8 @@ func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	})
 }
 
-// eachKeyspace calls fn for the keys from lo to hi of each keyspace that has tombstones and was not
-// dropped. lo is the first key that one covers; a nil hi is no bound.
+// eachKeyspace calls fn for the keys from lo to hi of each keyspace that has range deletes and was
+// not dropped. lo is the first key that one covers; a nil hi is no bound.
 func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 	for at := []byte{0}; at != nil; {
 		lo, err := r.nextTombstone(at)
@@ -75,7 +77,7 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 	return nil
 }
 
-// nextTombstone returns the first key from at on that a tombstone covers; nil if there is none.
+// nextTombstone returns the first key from at on that a range delete covers; nil if there is none.
 func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
 	all := rangedel.NewForwardCover(entry.MaxVersion, r.Tombstones...)
 	defer all.Close()
@@ -89,7 +91,7 @@ func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// flatten calls fn for what a reader of version at sees of the tombstones in [lo, hi).
+// flatten calls fn for what a reader of version at sees of the range deletes in [lo, hi).
 func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(rangedel.Tombstone) error) error {
 	cover := rangedel.NewForwardCover(at, r.Tombstones...)
 	defer cover.Close()
@@ -106,9 +108,11 @@ func (r *Rules) hidesOlder(t rangedel.Tombstone) bool {
 	})
 }
 
-// writeHistory adds the tombstones that are newer than what all readers see, so that some readers don't
-// see them. It returns the number of forests that they take.
+// writeHistory adds the range deletes that are newer than what all readers see, so that some
+// readers don't see them. It returns the number of forests that they take.
 func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
+	// The least bound of all keyspaces, so that none is missed; each keyspace's own is checked
+	// below.
 	least := max(r.Watermark, r.Floor)
 	for _, h := range r.Keyspaces {
 		least = min(least, h.seen())
@@ -126,10 +130,11 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	defer f.bounds.Free()
 	err := rangedel.Merge(from, func(t rangedel.Tombstone) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
-		if t.Version <= r.Of(id).seen() || f.ends(t) {
+		// Equal range deletes come from several inputs: one is enough.
+		if t.Version <= r.Of(id).seen() || f.endsWith(t) {
 			return nil
 		}
-		r.retain(a, &t)
+		r.countRetained(a, &t)
 		return f.addCopy(t)
 	})
 	if err == nil {
@@ -138,16 +143,16 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	return f.written, err
 }
 
-// retain adds a tombstone that is newer than the watermark to the account, if only history needs
-// it.
-func (r *Rules) retain(a *meta.Account, t *rangedel.Tombstone) {
+// countRetained adds a range delete that is newer than the watermark to the account, if only
+// history needs it.
+func (r *Rules) countRetained(a *meta.Account, t *rangedel.Tombstone) {
 	if r.Bottom && t.Version > r.Checked {
 		id, _ := entry.KeyspaceOf(t.Lo)
 		a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
 	}
 }
 
-// checkFlat returns an error for a flat tombstone of a run that not all readers see. It would be
+// checkFlat returns an error for a flat range delete of a run that not all readers see. It would be
 // lost: it is neither in the history, nor in what all readers see. As floors never fall, there is
 // none.
 func (r *Rules) checkFlat(t rangedel.Tombstone) error {
@@ -158,25 +163,25 @@ func (r *Rules) checkFlat(t rangedel.Tombstone) error {
 	return nil
 }
 
-// forestBytes is how much memory a forest takes that is being made. More tombstones go to several
-// forests: a compaction has a bound of memory, however long the history is.
+// forestBytes is how many bytes of memory a forest takes that is being made. More range deletes go
+// to several forests: a compaction has a bound of memory, however long the history is.
 const forestBytes = 4 << 20
 
-// tombstoneBytes is the memory of a tombstone in a forest beside its bounds: of itself, and of its
-// spans on each level.
+// tombstoneBytes is the memory of a range delete in a forest beside its bounds, in bytes: of
+// itself, and of its spans on each level.
 const tombstoneBytes = 256
 
-// forest gathers tombstones of a history, in the order of tombstone.Compare.
+// forest gathers range deletes of a history, in the order of rangedel.Compare.
 type forest struct {
-	to      tombstoneWriter
-	list    []rangedel.Tombstone
-	bounds  offheap.Buffer // of list
-	used    []byte         // of bounds
-	written int            // forests
+	to      tombstoneWriter      // gets the forest when it is full
+	list    []rangedel.Tombstone // what was gathered
+	bounds  offheap.Buffer       // memory of the bounds of list, off the Go heap
+	used    []byte               // the part of bounds that is used
+	written int                  // number of forests written
 }
 
-// ends reports whether the tombstone that was added last is t.
-func (f *forest) ends(t rangedel.Tombstone) bool {
+// endsWith reports whether the range delete that was added last is t.
+func (f *forest) endsWith(t rangedel.Tombstone) bool {
 	n := len(f.list)
 	return n > 0 && rangedel.Compare(f.list[n-1], t) == 0
 }
@@ -210,7 +215,7 @@ func (f *forest) writeForest() error {
 	return err
 }
 
-// WriteRanges adds what ranges cover to w, by tombstones of version 0: the version of the run is
+// WriteRanges adds what ranges cover to w, by range deletes of version 0: the version of the run is
 // not known yet.
 func WriteRanges(w tombstoneWriter, ranges ...rangedel.Source) error {
 	cover := rangedel.NewForwardCover(entry.MaxVersion, ranges...)

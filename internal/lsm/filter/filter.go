@@ -6,11 +6,10 @@ package filter
 
 import "encoding/binary"
 
-// KeysPerWord sets the size: about 16 bits a key, and so about 1.5 % false
-// positives.
+// KeysPerWord sets the size of a filter: about 16 bits a key, and so about 1.5 % false positives.
 const KeysPerWord = 4
 
-const wordBytes = 8
+const wordBytes = 8 // bytes of a word
 
 // Words is the length of the filter of n keys.
 func Words(n int) int { return (n + KeysPerWord - 1) / KeysPerWord }
@@ -20,7 +19,8 @@ func Mask(hash uint64) uint64 {
 	return 1<<(hash&63) | 1<<(hash>>6&63) | 1<<(hash>>12&63) | 1<<(hash>>18&63) | 1<<(hash>>24&63)
 }
 
-// Index is the word of n, at least one, in which a key with this hash sets its bits.
+// Index is the word of n, at least one, in which a key with this hash sets its bits. It uses the
+// upper half of the hash, Mask the lower one: two keys of one word differ in their bits.
 func Index(hash uint64, n int) int { return int(hash >> 32 * uint64(n) >> 32) }
 
 // Filter is the words of a filter as a file has them, so that it may be read in
@@ -32,6 +32,7 @@ func New(words int) Filter { return make(Filter, words*wordBytes) }
 
 // Add enters a key; the filter must not be empty.
 func (f Filter) Add(hash uint64) {
+	// Bytes, not words, as a file has them: the filter may be read in place.
 	word := f[Index(hash, len(f)/wordBytes)*wordBytes:]
 	binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|Mask(hash))
 }

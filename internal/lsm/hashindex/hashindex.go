@@ -17,7 +17,7 @@ import (
 
 const (
 	BucketSize = 64      // bytes: one cache line
-	Slots      = 16      // in a bucket
+	Slots      = 16      // slots of a bucket
 	MaxOffset  = 1 << 20 // offsets are below this
 
 	offsetBits = 17
@@ -30,8 +30,8 @@ const (
 
 // Item is one key to index: its hash and its newest entry's offset, a multiple
 // of 8 in [8, MaxOffset).
-type Item struct {
-	Hash   uint64
+type Item struct { // hash of the key
+	Hash   uint64 // where its newest entry begins in the chunk
 	Offset uint32
 }
 
@@ -48,6 +48,7 @@ func Build(table []byte, items []Item) {
 	n := len(table) / BucketSize
 	for i := range items {
 		it := &items[i]
+		// There are more slots than items, so a free one is found.
 		b := Home(it.Hash, n)
 		slot := Fingerprint(it.Hash)&^uint32(offsetMask) | it.Offset>>3
 		for !insert(table[b*BucketSize:][:BucketSize], slot) {
@@ -58,6 +59,7 @@ func Build(table []byte, items []Item) {
 	}
 }
 
+// insert puts slot into the first free slot of a bucket. It returns false if the bucket is full.
 func insert(bucket []byte, slot uint32) bool {
 	// Half of the slots are taken on average while a table fills, so the
 	// search for the first free one steps by words of two.

@@ -1,5 +1,5 @@
-// Package iterator walks entries in order: the contract that every source
-// (memtable view, run) meets, and the walks built on it.
+// Package iterator walks entries in order: the contract that every source (memtable view, run)
+// meets, and the walks built on it.
 package iterator
 
 import "github.com/brockdb/brock/internal/base/entry"

@@ -13,16 +13,16 @@ import (
 // merges has those that were closed: a short walk would otherwise be mostly their allocation.
 var merges = sync.Pool{New: func() any { return new(merge) }}
 
-// Merge walks all entries of the sources, which it owns from now on. Close it once: another
-// reader gets its memory then. Of entries
-// with the same key and version it yields only the one of the earliest source:
-// give the newest source first. When a source fails, the merge fails.
+// Merge walks all entries of the sources, which it owns from now on. Close it once: another reader
+// gets its memory then. Of entries with the same key and version it yields only the one of the
+// earliest source: give the newest source first. When a source fails, the merge fails.
 func Merge(sources []Iterator) Iterator {
 	if len(sources) == 1 {
 		return sources[0]
 	}
 	m := merges.Get().(*merge)
 	m.prefix = m.firstPrefix[:0]
+	// Most merges have few sources: their arrays are in the merge itself.
 	if n := len(sources); n <= fewSources {
 		m.heads, m.losers = m.firstHeads[:n], m.firstLosers[:n]
 	} else {
@@ -34,24 +34,23 @@ func Merge(sources []Iterator) Iterator {
 	return m
 }
 
-// merge is a tree of losers (Knuth, TAOCP vol. 3, 5.4.1). The leaves are the
-// sources; each inner node keeps
-// the source that lost the match between the winners of its two sides, so that
-// only the winner's path is played again when the winner moves on.
+// merge is a tree of losers (Knuth, TAOCP vol. 3, 5.4.1). The leaves are the sources. Each inner
+// node keeps the source that lost the match between the winners of its two sides. So only the
+// winner's path is played again when the winner moves on.
 //
-// Forward, each source is at its first entry that is not before the current
-// one; backward, at its last entry that is not after it.
+// Forward, each source is at its first entry that is not before the current one; backward, at its
+// last entry that is not after it.
 type merge struct {
-	heads    []head
-	losers   []int32 // 1 … k-1 are inner nodes, whose parent is at half the index
-	winner   int32
-	second   int32 // best of the others, while the same source keeps winning; -1 = unknown
-	at       bool
-	backward bool
-	skipped  bool   // sources have left entries out that may be beyond the current one
-	sure     int    // moves forward for which the winner is known to win
-	prefix   []byte // what all heads' keys begin with; words are taken after it
-	err      error
+	heads    []head  // the sources
+	losers   []int32 // inner nodes, from 1 to k-1, whose parent is at half the index
+	winner   int32   // the source of the current entry
+	second   int32   // best of the others, while the same source keeps winning; -1: unknown
+	at       bool    // it is at an entry
+	backward bool    // direction of the walk
+	skipped  bool    // sources have left entries out that may be beyond the current one
+	foreseen int     // moves forward for which the winner is known to win
+	prefix   []byte  // what all heads' keys begin with; words are taken after it
+	err      error   // why a move failed
 
 	firstHeads  [fewSources]head
 	firstLosers [fewSources]int32
@@ -65,12 +64,12 @@ const longestPrefix = 4 << 10
 // fewSources is how many sources a merge has memory for by itself.
 const fewSources = 4
 
-// head is a source and its entry.
-type head struct {
-	word   uint64 // of the key after the prefix; complemented backward; all ones at the end
-	done   bool   // the source is not at an entry
-	double bool   // the same entry is in an earlier source
-	entry  *entry.Entry
+// head is a source and its current entry.
+type head struct { // of the key after the prefix; complemented if backward; all ones at the end
+	word   uint64       // of the key after the prefix; complemented backward; all ones at the end
+	done   bool         // the source is not at an entry
+	double bool         // the same entry is in an earlier source
+	entry  *entry.Entry // the source's entry; nil at the end
 	source Iterator
 }
 
@@ -88,24 +87,26 @@ func (m *merge) SeekLT(key []byte) bool {
 
 // restart positions every source by move and plays all matches.
 func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
-	m.backward, m.skipped, m.at, m.err, m.sure = backward, false, false, nil, 0
+	m.backward, m.skipped, m.at, m.err, m.foreseen = backward, false, false, nil, 0
 	for i := range m.heads {
-		if !m.arrive(&m.heads[i], move(m.heads[i].source)) {
+		if !m.takeEntry(&m.heads[i], move(m.heads[i].source)) {
 			return false
 		}
 	}
 	return len(m.heads) > 0 && m.playAll()
 }
 
-// arrive takes the entry of a source that was just moved. It returns false if
+// takeEntry takes the entry of a source that was just moved. It returns false if
 // the source failed.
-func (m *merge) arrive(h *head, ok bool) bool {
+func (m *merge) takeEntry(h *head, ok bool) bool {
 	h.done, h.double = !ok, false
 	if ok {
 		h.entry = h.source.Entry()
 		return true
 	}
+	// All ones: a source at its end loses every match by its word alone.
 	h.entry, h.word = nil, math.MaxUint64
+	// Without what this source has, the merge would show too little: it stops.
 	if m.err = h.source.Err(); m.err != nil {
 		m.at = false
 		return false
@@ -155,6 +156,7 @@ func (m *merge) skipDoubles() bool {
 			m.at = !h.done
 			return m.at
 		}
+		// The entry was yielded from the earlier source already, or will be.
 		if !m.step(h) {
 			return false
 		}
@@ -170,7 +172,7 @@ func (m *merge) step(h *head) bool {
 	} else {
 		ok = h.source.Next()
 	}
-	if !m.arrive(h, ok) {
+	if !m.takeEntry(h, ok) {
 		return false
 	}
 	if ok {
@@ -180,9 +182,10 @@ func (m *merge) step(h *head) bool {
 }
 
 func (m *merge) Next() bool {
-	if m.sure > 0 {
+	// Foresee has compared the sources already.
+	if m.foreseen > 0 {
 		// The word of the winner is only looked at after a move that takes it again.
-		m.sure--
+		m.foreseen--
 		return m.heads[m.winner].source.Next()
 	}
 	if !m.at {
@@ -210,7 +213,7 @@ func (m *merge) SkipGE(key []byte, v entry.Version) bool {
 	if !m.at || m.backward {
 		return m.Next()
 	}
-	return m.skip(func(h *head) bool { return bytes.Compare(h.entry.Key, key) < 0 && h.entry.Version < v },
+	return m.skipSources(func(h *head) bool { return bytes.Compare(h.entry.Key, key) < 0 && h.entry.Version < v },
 		func(s Iterator) bool { return s.SkipGE(key, v) })
 }
 
@@ -219,7 +222,7 @@ func (m *merge) SkipLT(key []byte, v entry.Version) bool {
 	if !m.at || !m.backward {
 		return m.Prev()
 	}
-	return m.skip(func(h *head) bool { return bytes.Compare(h.entry.Key, key) >= 0 && h.entry.Version < v },
+	return m.skipSources(func(h *head) bool { return bytes.Compare(h.entry.Key, key) >= 0 && h.entry.Version < v },
 		func(s Iterator) bool { return s.SkipLT(key, v) })
 }
 
@@ -229,25 +232,27 @@ func (m *merge) SkipNewer(v entry.Version) bool {
 		return m.Next()
 	}
 	key := bytes.Clone(m.Entry().Key)
-	return m.skip(func(h *head) bool { return h.entry.Version > v && bytes.Equal(h.entry.Key, key) },
+	return m.skipSources(func(h *head) bool { return h.entry.Version > v && bytes.Equal(h.entry.Key, key) },
 		func(s Iterator) bool { return s.SkipNewer(v) })
 }
 
-func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
+// skipSources moves the winner, and each source whose entry leaves says true for, by move.
+func (m *merge) skipSources(leaves func(*head) bool, move func(Iterator) bool) bool {
 	// All other sources may have moved, so every match is played again.
-	m.skipped, m.sure = true, 0
+	m.skipped, m.foreseen = true, 0
 	for i := range m.heads {
 		h := &m.heads[i]
 		if h.done || int32(i) != m.winner && !leaves(h) {
 			continue
 		}
-		if !m.arrive(h, move(h.source)) {
+		if !m.takeEntry(h, move(h.source)) {
 			return false
 		}
 	}
 	return m.playAll()
 }
 
+// advance moves the winner on.
 func (m *merge) advance() bool {
 	if !m.step(&m.heads[m.winner]) {
 		return false
@@ -267,14 +272,15 @@ func (m *merge) Foresee(until []byte, least, most entry.Version) int {
 	if !ok || !m.at || m.backward {
 		return 0
 	}
+	// The winner stays the winner only up to the runner-up's key.
 	if m.second < 0 {
 		m.second = m.runnerUp()
 	}
 	if second := &m.heads[m.second]; !second.done && bytes.Compare(second.entry.Key, until) < 0 {
 		until = second.entry.Key
 	}
-	m.sure = s.Foresee(until, least, most)
-	return m.sure
+	m.foreseen = s.Foresee(until, least, most)
+	return m.foreseen
 }
 
 // replay plays the matches on the path of the winner, which has moved.
@@ -291,7 +297,8 @@ func (m *merge) replay() {
 	}
 }
 
-// runnerUp is the best of the sources that lost to the winner.
+// runnerUp is the best of the sources that lost to the winner: it met the winner on the winner's
+// path.
 func (m *merge) runnerUp() int32 {
 	best := int32(-1)
 	for node := (int(m.winner) + len(m.heads)) / 2; node > 0; node /= 2 {
@@ -324,12 +331,12 @@ func (m *merge) loses(a, b int32) bool {
 	return c > 0 != m.backward
 }
 
-// turn changes direction at the current entry: every other source moves to its
-// entry on the other side of it, then the current source moves on.
+// turn changes direction at the current entry: every other source moves to its entry on the other
+// side of it, then the current source moves on.
 func (m *merge) turn() bool {
 	// A source that has left entries out may be anywhere: it seeks. Others are at the
 	// neighbour of the current entry, so one step leads to the other side.
-	m.backward, m.sure = !m.backward, 0
+	m.backward, m.foreseen = !m.backward, 0
 	var current entry.Entry
 	if m.skipped {
 		current = entry.Entry{Key: bytes.Clone(m.Entry().Key), Version: m.Entry().Version}
@@ -349,7 +356,7 @@ func (m *merge) turn() bool {
 		default:
 			ok = h.source.Next()
 		}
-		if !m.arrive(h, ok) {
+		if !m.takeEntry(h, ok) {
 			return false
 		}
 	}
@@ -392,6 +399,7 @@ func (m *merge) setWord(h *head) {
 	h.word = w
 }
 
+// setWords takes the words of all heads anew.
 func (m *merge) setWords() {
 	for i := range m.heads {
 		if h := &m.heads[i]; !h.done {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"unsafe" // entries are read in place: slice headers and bounds checks would double the cost of a get
+	"unsafe" // entries are read in place: bounds checks would double the cost of a get
 
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/base/offheap"
@@ -14,41 +14,41 @@ import (
 var ErrFull = errors.New("brock: memtable is full")
 
 const (
-	granuleShift = 17 // 1 MB in units of 8 bytes
+	granuleShift = 17 // a granule has 1 MB, in units of 8 bytes
 	granuleUnits = 1 << granuleShift
-	firstBlock   = 4 << 10
-	largestBlock = 4 << 20
+	firstBlock   = 4 << 10 // bytes of the first block
+	largestBlock = 4 << 20 // bytes of an ordinary block, at most
 )
 
-// arena is append-only memory in blocks that never move. A block covers whole
-// granules of the ref space, though the first ones are smaller than a granule,
-// so a ref is found through one table.
+// arena is append-only memory in blocks that never move, off the Go heap. A block covers whole
+// granules (1 MB) of the ref space, though the first ones are smaller than a granule. So a ref is
+// found through one table.
 //
-// One writer allocates. Any goroutine may call at for a ref that an atomic store
-// has published. A new block is in the table before any ref into it.
+// One writer allocates. Any goroutine may call at for a ref that an atomic store has published. A
+// new block is in the table before any ref into it.
 type arena struct {
-	granules atomic.Pointer[[]granule]
-	blocks   [][]byte // as allocated, to free them
-	next     ref      // where the next record begins
-	end      ref      // where the current block's last record must end
-	blockMax int      // size of the largest ordinary block
-	blockLen int      // size of the latest ordinary block
-	outside  atomic.Int64
+	granules atomic.Pointer[[]granule] // the table; a longer one replaces it, with the same front
+	blocks   [][]byte                  // as allocated, to free them
+	next     ref                       // where the next record begins; 0: there is no block yet
+	end      ref                       // where the current block's last record must end
+	blockMax int                       // size of the largest ordinary block
+	blockLen int                       // size of the latest ordinary block
+	outside  atomic.Int64              // bytes in blocks of outside values
 
-	spare  []byte   // the next ordinary block, if ahead has allocated it
+	spare  []byte   // the next ordinary block, if allocateAhead has allocated it
 	spares [][]byte // blocks for outside values to come, likewise
 }
 
-// granule is one entry of the table: where it lies, and how many bytes of
-// records stand before it.
+// granule is one entry of the table.
 type granule struct {
-	base   unsafe.Pointer
-	before int64
+	base   unsafe.Pointer // where its memory begins
+	before int64          // bytes of records before it
 }
 
 // at returns the memory at r: a record, or an outside value.
 func (a *arena) at(r ref) *record {
 	g := *a.granules.Load()
+	// No bounds checks: refs come from the table's own words only.
 	return (*record)(unsafe.Add(g[r>>granuleShift].base, uintptr(r&(granuleUnits-1))*8))
 }
 
@@ -57,6 +57,7 @@ func (a *arena) used(r ref) int64 {
 	if r == 0 {
 		return 0
 	}
+	// r is the end of a record, and may be the first ref behind its granule.
 	g := *a.granules.Load()
 	return a.outside.Load() + g[(r-1)>>granuleShift].before + int64((r-1)&(granuleUnits-1)+1)*8
 }
@@ -76,25 +77,26 @@ func (a *arena) reserve(n int) (ref, error) {
 	return r, nil
 }
 
-// blockExtra is what a block has beside records: the zero ref, and the jump.
+// blockExtra is what a block has beside records, in bytes: the zero ref, and the jump.
 const blockExtra = 2 * headerSize
 
 // nextBlock is the size of the next ordinary block. Small tables stay small: the first block has
 // 4 KB, each next one four times as much, up to blockMax.
 func (a *arena) nextBlock() int { return min(max(a.blockLen*4, firstBlock), a.blockMax) }
 
-// hasRoomFor reports whether records of n bytes in all find a place without an allocation. A record that
-// begins a block leaves the rest of the one before unused: so one place must have room for all.
+// hasRoomFor reports whether records of n bytes in all find a place without an allocation. A record
+// that begins a block leaves the rest of the one before unused. So one place must have room for
+// all.
 func (a *arena) hasRoomFor(n int) bool {
 	return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra
 }
 
-// ahead allocates what records of n bytes in all will need, and outside values of these lengths.
-// After an error, some of it may be there.
-func (a *arena) ahead(n int, outside []int) error {
+// allocateAhead allocates what records of n bytes in all will need, and outside values of these
+// lengths. After an error, some of it may be there.
+func (a *arena) allocateAhead(n int, outside []int) error {
 	// Blocks that are still here were for values that were not added.
 	for _, mem := range a.spares {
-		giveBack(mem)
+		freeBlock(mem)
 	}
 	a.spares = a.spares[:0]
 	for _, size := range outside {
@@ -107,7 +109,7 @@ func (a *arena) ahead(n int, outside []int) error {
 	if a.hasRoomFor(n) {
 		return nil
 	}
-	giveBack(a.spare)
+	freeBlock(a.spare)
 	var err error
 	a.spare, err = offheap.Alloc((max(a.nextBlock(), n+blockExtra) + 7) &^ 7)
 	return err
@@ -117,26 +119,30 @@ func (a *arena) ahead(n int, outside []int) error {
 // at the end of the current one.
 func (a *arena) growBlock(n int) error {
 	size := a.nextBlock()
+	// Memory that was allocated ahead may be too small if more was added than counted.
 	mem := a.spare
 	if a.spare = nil; len(mem) < n+blockExtra {
-		giveBack(mem)
+		freeBlock(mem)
 		mem = nil
 	}
-	start, mem, err := a.block(max(size, n+blockExtra), mem)
+	start, mem, err := a.addBlock(max(size, n+blockExtra), mem)
 	if err != nil {
 		return err
 	}
 	a.blockLen = size
-	if start == 0 {
-		start = 1 // so that no record has the ref 0
+	if start == 0 { // the first block: no record has the ref 0
+		start = 1
 	} else {
+		// A walk of the records (eachRecord) goes on in the new block. The jump must be there
+		// before extent publishes a record behind it.
 		a.at(a.next).older.Store(uint32(start))
 	}
+	// The end keeps room for the jump to the next block.
 	a.next, a.end = start, start&^(granuleUnits-1)+ref(len(mem)-headerSize)/8
 	return nil
 }
 
-// placeBytes puts n bytes in a block of their own.
+// placeBytes puts n bytes in a block of their own (an outside value).
 func (a *arena) placeBytes(n int) (ref, unsafe.Pointer, error) {
 	if a.next == 0 { // the walk begins in the first block
 		if err := a.growBlock(0); err != nil {
@@ -144,11 +150,12 @@ func (a *arena) placeBytes(n int) (ref, unsafe.Pointer, error) {
 		}
 	}
 	var mem []byte
+	// Allocated ahead for exactly this length.
 	if i := slices.IndexFunc(a.spares, func(mem []byte) bool { return len(mem) == (n+7)&^7 }); i >= 0 {
 		mem = a.spares[i]
 		a.spares = slices.Delete(a.spares, i, i+1)
 	}
-	r, mem, err := a.block(n, mem)
+	r, mem, err := a.addBlock(n, mem)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -156,8 +163,8 @@ func (a *arena) placeBytes(n int) (ref, unsafe.Pointer, error) {
 	return r, unsafe.Pointer(unsafe.SliceData(mem)), nil
 }
 
-// block enters n bytes or more into the table: mem, or if that is nil, memory that it allocates.
-func (a *arena) block(n int, mem []byte) (ref, []byte, error) {
+// addBlock enters n bytes or more into the table: mem, or if that is nil, memory that it allocates.
+func (a *arena) addBlock(n int, mem []byte) (ref, []byte, error) {
 	if mem == nil {
 		var err error
 		if mem, err = offheap.Alloc((n + 7) &^ 7); err != nil {
@@ -170,10 +177,11 @@ func (a *arena) block(n int, mem []byte) (ref, []byte, error) {
 	}
 	count := (len(mem) + 8*granuleUnits - 1) / (8 * granuleUnits)
 	if len(table)+count > refLimit/granuleUnits {
-		giveBack(mem)
+		freeBlock(mem)
 		return 0, nil, ErrFull
 	}
-	// Appending to the table in place is safe: readers know only its front.
+	// Appending to the table in place is safe: readers know only its front. The store below
+	// publishes the new entries.
 	start, before := ref(len(table))<<granuleShift, int64(0)
 	if a.next != 0 {
 		before = a.used(a.next) - a.outside.Load()
@@ -182,20 +190,22 @@ func (a *arena) block(n int, mem []byte) (ref, []byte, error) {
 		skip := i * 8 * granuleUnits
 		table = append(table, granule{unsafe.Pointer(&mem[skip]), before + int64(skip)})
 	}
+	// Go on only when nothing can fail: after an error nothing has changed.
 	a.blocks = append(a.blocks, mem)
 	a.granules.Store(&table)
 	return start, mem, nil
 }
 
-// giveBack frees memory of offheap.Alloc. That can only fail for other memory.
-func giveBack(mem []byte) {
+// freeBlock frees memory of offheap.Alloc. That can only fail for other memory.
+func freeBlock(mem []byte) {
 	err := offheap.Free(mem)
 	invariant.Check(err == nil, "free memory of a memtable: %v", err)
 }
 
+// release frees all memory. Nobody may read it any more.
 func (a *arena) release() {
 	for _, mem := range slices.Concat(a.blocks, a.spares, [][]byte{a.spare}) {
-		giveBack(mem)
+		freeBlock(mem)
 	}
 	a.blocks, a.spares, a.spare = nil, nil, nil
 	a.granules.Store(nil)

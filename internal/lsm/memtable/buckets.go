@@ -9,19 +9,18 @@ import (
 	"github.com/brockdb/brock/internal/base/offheap"
 )
 
-// buckets is a hash table with open addressing and linear probing (Knuth, TAOCP
-// vol. 3, 6.4, Algorithm L). A bucket holds the leading bits of a key's hash and
-// the ref of the key's newest version; 0 is empty. A key's probe begins at the
-// bucket that the hash's top bits name, and goes up to the first empty one. No
-// bucket is ever emptied, so readers need no lock.
+// buckets is a hash table with open addressing and linear probing (Knuth, TAOCP vol. 3, 6.4,
+// Algorithm L). A bucket holds the leading bits of a key's hash and the ref of the key's newest
+// version; 0 is empty. A key's probe begins at the bucket that the hash's top bits name, and goes
+// up to the first empty one. No bucket is ever emptied, so readers need no lock.
 type buckets struct {
-	words []atomic.Uint64
-	mem   []byte
-	shift uint8 // hash >> shift is the first bucket of a probe
-	limit int   // keys from which on the table is grown: 5/8 of the buckets
+	words []atomic.Uint64 // the buckets: leading bits of the hash | ref
+	mem   []byte          // the memory of words, off the Go heap
+	shift uint8           // hash >> shift is the first bucket of a probe
+	limit int             // number of keys from which on the table is grown: 5/8 of the buckets
 }
 
-const firstBuckets = 128
+const firstBuckets = 128 // size of the first table
 
 // bucketLimit is how many keys n buckets take.
 func bucketLimit(n int) int { return n / 8 * 5 }
@@ -39,8 +38,8 @@ func newBuckets(n int) (*buckets, error) {
 	}, nil
 }
 
-// grown returns a table of n buckets, more than b has, with the contents of b. Buckets keep
-// enough of the hash, so it reads no key; it walks both tables from front to back.
+// grown returns a table of n buckets, more than b has, with the contents of b. Buckets keep enough
+// of the hash, so it reads no key. It walks both tables from front to back.
 func (b *buckets) grown(n int) (*buckets, error) {
 	g, err := newBuckets(n)
 	if err != nil {
@@ -59,6 +58,7 @@ func (b *buckets) grown(n int) (*buckets, error) {
 		}
 		*(*uint64)(unsafe.Pointer(&g.words[j])) = w // nobody else has g yet
 	}
+	// The caller publishes g by an atomic store, which comes after these plain ones.
 	return g, nil
 }
 
@@ -71,7 +71,8 @@ func (b *buckets) findBucket(a *arena, hash uint64, key []byte) (at uint64, head
 		if w == 0 {
 			return i, 0
 		}
-		// The bits kept of the hash agree: compare the keys.
+		// The bits kept of the hash agree: compare the keys. The load of w has made the record
+		// visible that w refers to, as Add completes records before it stores their bucket.
 		if (w^hash)&^refMask == 0 {
 			head = ref(w & refMask)
 			if bytes.Equal(a.at(head).keyBytes(), key) {

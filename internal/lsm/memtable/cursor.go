@@ -10,18 +10,18 @@ import (
 
 // cursor is an iterator of a view.
 //
-// Invariant: pos[k] is the first entry of level k that is not less than the current entry,
-// in whatever direction the cursor moves. So it can turn round at any time.
+// Invariant: pos[k] is the first entry of level k that is not less than the current entry, in
+// whatever direction the cursor moves. So it can turn round at any time.
 type cursor struct {
-	view   *view
-	marks  *marks
-	levels [3][]pair // the levels of the view that are not empty
-	count  int       // how many these are
-	pos    [3]int
-	level  int   // level of the current entry; -1 = not at an entry
-	ties   uint8 // bit set of levels whose entry at pos is shadowed by the current one
-	entry  entry.Entry
-	newer  newer // than what was left out last
+	view   *view       // the sorted entries that it walks; nil after Close
+	marks  *marks      // of the table, for skips
+	levels [3][]pair   // the levels of the view that are not empty
+	count  int         // number of levels
+	pos    [3]int      // by level, see above
+	level  int         // level of the current entry; -1 = not at an entry
+	ties   uint8       // bit set of the levels whose entry at pos the current one shadows
+	entry  entry.Entry // the current entry
+	newer  newer       // state of skips
 }
 
 var _ iterator.Iterator = (*cursor)(nil)
@@ -73,6 +73,7 @@ func (c *cursor) Next() bool {
 	if c.level < 0 {
 		return false
 	}
+	// Ties are passed together with the current entry, or the shadowed entry would come next.
 	c.pos[c.level]++
 	if c.ties != 0 {
 		for k := range c.count {
@@ -88,6 +89,7 @@ func (c *cursor) SkipNewer(v entry.Version) bool {
 	if c.level < 0 || c.entry.Version <= v {
 		return c.Next()
 	}
+	// A binary search: thousands of versions of a hot key would be passed one by one.
 	for k := range c.count {
 		c.pos[k] = c.view.seekVersion(c.levels[k], c.entry.Key, v)
 	}
@@ -116,7 +118,7 @@ func (c *cursor) least() bool {
 			best, ties = k, ties|1<<best
 		}
 	}
-	return c.arrive(best, ties)
+	return c.setCurrent(best, ties)
 }
 
 // greatestBefore makes the greatest of the entries before pos the current one.
@@ -138,16 +140,19 @@ func (c *cursor) greatestBefore() bool {
 			best, ties = k, ties|1<<best
 		}
 	}
+	// Move back to the chosen entry, so that the invariant holds: pos is at the current entry, and
+	// at the others of equal rank.
 	if best >= 0 {
 		c.pos[best]--
 	}
 	for k := range c.count {
 		c.pos[k] -= int(ties >> k & 1)
 	}
-	return c.arrive(best, ties)
+	return c.setCurrent(best, ties)
 }
 
-func (c *cursor) arrive(level int, ties uint8) bool {
+// setCurrent makes the entry at pos of this level the current one; -1: there is none.
+func (c *cursor) setCurrent(level int, ties uint8) bool {
 	c.level, c.ties = level, ties
 	if level < 0 {
 		return false
@@ -165,7 +170,8 @@ func (c *cursor) Entry() *entry.Entry {
 
 func (c *cursor) Err() error { return nil }
 
-// Close drops the view, whose memory can then be freed, and gives the cursor to other readers.
+// Close drops the view and gives the cursor to other readers. A view is memory of the Go heap, so
+// the collector frees it then.
 func (c *cursor) Close() {
 	invariant.Check(c.view != nil, "an iterator is closed twice")
 	*c = cursor{level: -1}

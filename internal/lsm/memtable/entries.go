@@ -28,7 +28,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 		}
 		length = int(e.Handle.Length)
 	case length >= outsideSize:
-		// A block of its own: otherwise much of the block of records could stay unused.
+		// In a block of its own: else much of the block of records could stay unused.
 		word |= flagOutside
 		n += 4
 		at, p, err := a.placeBytes(length)
@@ -40,6 +40,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 	default:
 		n += length
 	}
+	// The value comes first: if this fails, only its block is wasted, and no record is half made.
 	place, err := a.reserve(n)
 	if err != nil {
 		return 0, nil, err
@@ -79,6 +80,7 @@ func (a *arena) readRecord(r *record, e *entry.Entry) {
 	e.Meta = byte(r.key >> 24)
 	e.Expires, e.Raw, e.Codec = 0, 0, codec.None
 	e.Separated = false
+	// The order of the fields is that of writeRecord.
 	off := keyStart + n
 	if r.word&flagExpires != 0 {
 		e.Expires = binary.LittleEndian.Uint64(r.bytes(off, 8))
@@ -105,8 +107,8 @@ func (a *arena) readRecord(r *record, e *entry.Entry) {
 	e.Handle = entry.Handle{}
 }
 
-// eachRecord calls fn for each record from the place from to end, in order of arrival,
-// until fn returns false.
+// eachRecord calls fn for each record from the place from to end, in order of arrival, until fn
+// returns false. end must have been read from extent: then all records before it are complete.
 func (a *arena) eachRecord(from, end ref, fn func(ref, *record) bool) {
 	for p := max(from, 1); p != end; {
 		r := a.at(p)

@@ -8,21 +8,21 @@ import (
 )
 
 // marks is an index of versions over the entries in the order of their arrival. It shortens a
-// search for entries newer than a version: last returns the place behind which all of them
-// lie. One writer adds; any goroutine may ask.
+// search for entries newer than a version: lastMark returns the place behind which all of them lie.
+// One writer adds; any goroutine may ask.
 type marks struct {
-	newest atomic.Uint64 // greatest version of an entry
-	list   atomic.Pointer[[]mark]
+	newest atomic.Uint64          // greatest version of an entry
+	list   atomic.Pointer[[]mark] // marks in order of arrival; a longer list replaces it
 }
 
-// mark stands before every markEvery-th entry.
+// mark is recorded every markEvery entries: where the next entry begins, and the entries so far.
 type mark struct {
-	place  ref
-	count  int           // entries before it
-	newest entry.Version // of these
+	place  ref           // where the next entry begins
+	count  int           // number of entries before it
+	newest entry.Version // newest version of these
 }
 
-const markEvery = 64
+const markEvery = 64 // entries between two marks
 
 // addMark makes a mark before the entry number count, from 0, at place.
 func (m *marks) addMark(place ref, count uint64) {
@@ -35,20 +35,21 @@ func (m *marks) addMark(place ref, count uint64) {
 	m.list.Store(&list)
 }
 
-// widen notes the version of a new entry.
-func (m *marks) widen(v uint64) {
+// noteVersion raises newest to the version of a new entry.
+func (m *marks) noteVersion(v uint64) {
 	if v > m.newest.Load() {
 		m.newest.Store(v)
 	}
 }
 
-// last is the last mark before which nothing is newer than since; without
-// entries there is none.
-func (m *marks) last(since entry.Version) (mark, bool) {
+// lastMark is the last mark before which nothing is newer than since; without entries there is
+// none.
+func (m *marks) lastMark(since entry.Version) (mark, bool) {
 	list := m.list.Load()
 	if list == nil {
 		return mark{}, false
 	}
+	// newest only grows from mark to mark, even if versions do not arrive in order.
 	i := sort.Search(len(*list), func(i int) bool { return (*list)[i].newest > since })
-	return (*list)[i-1], true // the first one has no entries before it
+	return (*list)[i-1], true // i > 0: before the first mark there is nothing
 }

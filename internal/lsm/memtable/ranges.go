@@ -7,8 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// scanMax is how many entries that are in no view yet ChangedSince may have to walk: with
-// more, SortSince sorts them.
+// scanMax is how many entries that are in no view yet ChangedSince may have to walk. With more,
+// SortSince sorts them.
 const scanMax = 1 << 10
 
 // ChangedSince reports whether any entry of a key in [lo, hi) is newer than since; a nil hi is
@@ -19,9 +19,12 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	if m.place >= end {
 		return false
 	}
+	// Use the view only if it has fewer entries in [lo, hi) than there are behind the mark. Else a
+	// walk of what is new is shorter.
 	from := m.place
 	if v := t.view.Load(); v.end > from && v.countWithin(lo, hi) <= v.count-m.count {
 		if v.changed(lo, hi, since) {
+			// The view has said all about the entries before its end.
 			return true
 		}
 		from = v.end
@@ -29,6 +32,7 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	if from >= end {
 		return false
 	}
+	// Entries that are not sorted yet are few (SortSince), so they are walked.
 	found := false
 	t.arena.eachRecord(from, end, func(_ ref, r *record) bool {
 		found = r.version() > since && inRange(r.keyBytes(), lo, hi)
@@ -46,14 +50,15 @@ func (t *Table) SortSince(since entry.Version) {
 	}
 }
 
-// fresh returns a mark before which no entry is newer than since, the end of the entries, and
-// how many there are. If no entry is newer, the mark is at the end or beyond.
+// fresh returns a mark before which no entry is newer than since, the end of the entries, and how
+// many there are. If no entry is newer, the mark is at the end or beyond.
 func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
+	// extent first: the marks of all entries before it are there, then.
 	extent := t.extent.Load()
 	if extent == 0 || entry.Version(t.marks.newest.Load()) <= since {
 		return mark{}, 0, 0
 	}
-	m, _ = t.marks.last(since) // there are entries, so there is a mark
+	m, _ = t.marks.lastMark(since) // there are entries, so there is a mark
 	return m, ref(extent & refMask), int(extent >> refBits)
 }
 
@@ -65,6 +70,7 @@ func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind
 		if m.place >= end {
 			return
 		}
+		// Entries behind the mark may be older than since, too.
 		t.arena.eachRecord(m.place, end, func(_ ref, r *record) bool {
 			v := r.version()
 			return v <= since || v > upTo || yield(r.keyBytes(), entry.Kind(r.word&kindMask))
@@ -72,6 +78,7 @@ func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind
 	}
 }
 
+// inRange reports whether key is in [lo, hi); a nil hi is no bound.
 func inRange(key, lo, hi []byte) bool {
 	return bytes.Compare(key, lo) >= 0 && (hi == nil || bytes.Compare(key, hi) < 0)
 }
@@ -80,8 +87,8 @@ func inRange(key, lo, hi []byte) bool {
 // Iterator; a nil hi is no bound.
 func (t *Table) Between(lo, hi []byte) int { return t.view.Load().countWithin(lo, hi) }
 
-// looks is how many entries of a level Size looks at.
-const looks = 256
+// maxSamples is how many entries of a level Size looks at, at most.
+const maxSamples = 256
 
 // Size returns how many entries have keys in [lo, hi), with all versions. From some of them it
 // estimates the bytes of their keys and inline values, and of separated values. A nil hi is no
@@ -91,7 +98,7 @@ func (t *Table) Size(lo, hi []byte) (entries, size, separated uint64) {
 	for _, level := range v.levels {
 		part := v.cut(level, lo, hi)
 		var keys, inline, values, n uint64
-		step := len(part)/looks + 1
+		step := len(part)/maxSamples + 1
 		for at := 0; at < len(part); at += step {
 			// Not at regular distances, since keys of some kind may be, too.
 			jitter := uint64(at+1) * 0x9e3779b97f4a7c15
@@ -112,9 +119,8 @@ func (t *Table) Size(lo, hi []byte) (entries, size, separated uint64) {
 	return entries, size, separated
 }
 
-// Split returns at most n-1 keys, in order, that cut the entries with keys in
-// [lo, hi) into parts of about the same size; a nil hi is no bound. It looks only at the
-// largest level of the view, which has most of the entries.
+// Split returns at most n-1 keys, in order, that cut the entries with keys in [lo, hi) into parts
+// of about the same size; a nil hi is no bound. It looks only at the largest level of the view.
 func (t *Table) Split(lo, hi []byte, n int) [][]byte {
 	// The longest level has nearly all entries, so its parts are about those of all.
 	v := t.extend()
@@ -135,6 +141,7 @@ func (t *Table) Split(lo, hi []byte, n int) [][]byte {
 		if len(keys) > 0 {
 			last = keys[len(keys)-1]
 		}
+		// Versions of one key follow each other: a cut between them would be one key twice.
 		if !bytes.Equal(last, key) {
 			keys = append(keys, bytes.Clone(key))
 		}

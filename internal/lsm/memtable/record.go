@@ -10,11 +10,12 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// ref is the place of a record in the arena, in units of 8 bytes. 0 is no record.
+// ref is the place of a record in the arena, in units of 8 bytes. 0 is no record. It is short so
+// that a bucket has room for the leading bits of the hash beside it.
 type ref uint32
 
 const (
-	refBits  = 29 // 4 GiB
+	refBits  = 29 // 4 GiB in units of 8 bytes
 	refLimit = 1 << refBits
 	refMask  = refLimit - 1
 )
@@ -31,21 +32,21 @@ const (
 // its older is the ref of the next block's first record.
 type record struct {
 	word  uint64        // version << 8 | flags | kind
-	older atomic.Uint32 // ref of the next older version of the key
+	older atomic.Uint32 // ref of the next older version of the key; 0: there is none
 	key   uint32        // meta << 24 | length
-	value uint32        // length
+	value uint32        // length of the value
 }
 
 const (
 	headerSize = int(unsafe.Sizeof(record{})) // 24: the key begins in its padding
 	keyStart   = int(unsafe.Offsetof(record{}.value)) + 4
 
-	kindMask      = 0x7
-	flagSeparated = 1 << 3
-	flagExpires   = 1 << 4
-	flagOutside   = 1 << 5
-	flagRaw       = 1 << 6
-	keyMask       = 1<<24 - 1
+	kindMask      = 0x7       // bits of word
+	flagSeparated = 1 << 3    // the value is in a value segment; the record has its handle
+	flagExpires   = 1 << 4    // there is an expiry
+	flagOutside   = 1 << 5    // the value is in a block of its own
+	flagRaw       = 1 << 6    // the separated value is compressed; the record has its raw length
+	keyMask       = 1<<24 - 1 // bits of record.key that are the length
 
 	outsideSize = 1 << 20 // inline values of at least 1 MiB get a block of their own
 )
@@ -54,13 +55,15 @@ func (r *record) version() entry.Version { return entry.Version(r.word >> 8) }
 
 func (r *record) keyLen() int { return int(r.key & keyMask) }
 
+// bytes returns n bytes of the record, from off on. They lie in the arena.
 func (r *record) bytes(off, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(r), off)), n)
 }
 
 func (r *record) keyBytes() []byte { return r.bytes(keyStart, r.keyLen()) }
 
-// recordSize is the length of the record in the arena.
+// recordSize is the length of the record in the arena. It must agree with writeRecord, as walks go
+// by it from record to record.
 func (r *record) recordSize() int {
 	n := keyStart + r.keyLen()
 	if r.word&flagExpires != 0 {

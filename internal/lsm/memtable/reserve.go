@@ -2,22 +2,23 @@ package memtable
 
 import "github.com/brockdb/brock/internal/base/entry"
 
-// Overhead is how many bytes more an entry or range tombstone takes in memory than its record in a
+// Overhead is how many bytes more an entry or range delete takes in memory than its record in a
 // payload, at most.
 const Overhead = 32
 
-// Needs are what entries and range tombstones to come take of a table, at most.
+// Needs are what entries and range deletes to come take of a table, at most.
 type Needs struct {
-	entries int
+	entries int   // number of entries
 	records int   // bytes of their records
 	outside []int // lengths of the values that get blocks of their own
-	bounds  int   // bytes of range tombstones
+	bounds  int   // bytes of range deletes
 }
 
-// Count adds an entry, or a range tombstone from key to value. Of a value that is separated for
-// sure, only the handle counts.
+// Count adds an entry, or a range delete from key to value. Of a value that is separated for sure,
+// only the handle counts.
 func (n *Needs) Count(kind entry.Kind, key, value []byte, separated bool) {
 	const most = 20 // of what stands for a value that is not in the record
+	// The header, the key, an expiry, and the padding to a multiple of 8.
 	size := keyStart + len(key) + 8 + 7
 	switch {
 	case kind == entry.RangeDelete:
@@ -47,12 +48,13 @@ func (n *Needs) CountBytes(bytes int) bool {
 	return true
 }
 
-// HasRoom reports whether a number of records, ranges of them range tombstones, which take no more
-// than so many bytes of a payload, can be added without another allocation. It may be wrong when it
-// says no.
+// HasRoom reports whether a number of records, ranges of them range deletes, which take no more
+// than so many bytes of a payload, can be added without another allocation. It may say no where
+// there is room. It is the quick check: Needs must decode every record.
 func (t *Table) HasRoom(bytes, records, ranges int) bool {
 	b := t.byKey.Load()
 	bytes += Overhead * records
+	// Outside values need blocks of their own, and a payload of that length may hold one.
 	return b != nil && t.keys+records-ranges <= b.limit && bytes < outsideSize &&
 		t.arena.hasRoomFor(bytes) && (ranges == 0 || t.bounds.hasRoomFor(bytes))
 }
@@ -65,12 +67,12 @@ func (t *Table) Reserve(n *Needs) error {
 		if _, err := t.growBuckets(n.entries); err != nil {
 			return err
 		}
-		if err := t.arena.ahead(n.records, n.outside); err != nil {
+		if err := t.arena.allocateAhead(n.records, n.outside); err != nil {
 			return err
 		}
 	}
 	if n.bounds > 0 {
-		return t.bounds.ahead(n.bounds, nil)
+		return t.bounds.allocateAhead(n.bounds, nil)
 	}
 	return nil
 }

@@ -6,25 +6,24 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// A range tombstone hides older entries. Usually few entries of a table are newer
-// than a tombstone, and these came last: the next entry that it doesn't hide is
-// looked for among them, instead of walking over all that it hides.
+// A range delete hides older entries. Usually few entries of a table are newer than the delete, and
+// these came last. So the next entry that it doesn't hide is looked for among them, instead of
+// walking over all that it hides.
 
-// skipMax is how many newer entries are looked at; with more, the cursor walks. So it
-// does where it has to pass fewer entries than that: a walk over many small ranges that
-// were deleted one by one then takes no more steps than there are entries.
+// skipMax is how many newer entries are looked at; with more, the cursor walks. So it does where it
+// has to pass fewer entries than that: a walk over many small ranges that were deleted one by one
+// then takes no more steps than there are entries.
 const skipMax = 1 << 15
 
 // skipSort is how often they are looked at one by one before they are sorted.
 const skipSort = 4
 
-// newer is what a cursor remembers of the entries of its view that are not older
-// than a version.
+// newer is what a cursor remembers of the entries of its view whose version is at least version.
 type newer struct {
-	version entry.Version
-	asked   int    // how often they were looked for
-	sorted  []pair // by key; nil = not yet
-	after   []byte // the least key after the one looked for; reused
+	version entry.Version // of the last skip
+	asked   int           // how often they were looked for
+	sorted  []pair        // by key; nil = not yet
+	after   []byte        // the least key after the one looked for; reused
 }
 
 // SkipGE seeks, unless too many entries are newer than v.
@@ -34,7 +33,7 @@ func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	}
 	// The next entry that must not be left out: the least newer key, or key itself.
 	to := key
-	few := c.since(c.entry.Key, v, c.ahead(key), func(k []byte) {
+	few := c.since(c.entry.Key, v, c.countUpTo(key), func(k []byte) {
 		if bytes.Compare(k, c.entry.Key) > 0 && bytes.Compare(k, to) < 0 {
 			to = k
 		}
@@ -51,7 +50,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 		return c.Prev()
 	}
 	var to []byte
-	few := c.since(c.entry.Key, v, -c.ahead(key), func(k []byte) {
+	few := c.since(c.entry.Key, v, -c.countUpTo(key), func(k []byte) {
 		if bytes.Compare(k, key) >= 0 && bytes.Compare(k, c.entry.Key) <= 0 && (to == nil || bytes.Compare(k, to) > 0) {
 			to = k
 		}
@@ -62,21 +61,22 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 	case to == nil:
 		return c.SeekLT(key)
 	}
+	// The versions of to itself must come: seek behind its last one.
 	return c.SeekLT(append(bytes.Clone(to), 0))
 }
 
-// ahead returns the number of entries from the current one up to key, without key; it is
+// countUpTo returns the number of entries from the current one up to key, without key. It is
 // negative if key comes before the current entry.
-func (c *cursor) ahead(key []byte) (n int) {
+func (c *cursor) countUpTo(key []byte) (n int) {
 	for k := range c.count {
 		n += c.view.countLess(c.levels[k], key) - c.pos[k]
 	}
 	return n
 }
 
-// since calls fn for the keys of entries of the view whose version is v or greater:
-// for all, in any order, or only for the last one up to key and the first one after it.
-// It reports false, and calls nothing, if these are many, or more than most.
+// since calls fn for the keys of entries of the view whose version is v or greater: for all, in any
+// order, or only for the last one up to key and the first one after it. It reports false, and calls
+// nothing, if these are many, or more than most.
 func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte)) bool {
 	few := c.eachSince(v, most, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if sorted := c.newer.sorted; few && sorted != nil {
@@ -89,10 +89,11 @@ func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte
 	return few
 }
 
-// eachSince calls fn for every entry of the view whose version is v or greater, in the
-// order of arrival, unless it has sorted them because it was asked often. It reports
-// false, and does neither, if these are many, or more than most.
+// eachSince calls fn for every entry of the view whose version is v or greater, in the order of
+// arrival, unless it has sorted them because it was asked often. It reports false, and does
+// neither, if these are many, or more than most.
 func (c *cursor) eachSince(v entry.Version, most int, fn func(place ref, r *record)) bool {
+	// Every version is newer than 0: a walk is as short.
 	if v == 0 {
 		return false
 	}
@@ -101,7 +102,8 @@ func (c *cursor) eachSince(v entry.Version, most int, fn func(place ref, r *reco
 	} else if c.newer.sorted != nil {
 		return true
 	}
-	m, ok := c.marks.last(v - 1)
+	// Nothing before the mark is as new as v.
+	m, ok := c.marks.lastMark(v - 1)
 	switch {
 	case !ok || entry.Version(c.marks.newest.Load()) < v || m.place >= c.view.end:
 		return true
@@ -125,6 +127,7 @@ func (c *cursor) eachSince(v entry.Version, most int, fn func(place ref, r *reco
 	if sorts {
 		s := sorter{arena: c.view.arena}
 		c.newer.sorted = s.sorted(pairs, len(c.view.prefix))
+		// Not nil, which would say that they are not sorted yet.
 		if c.newer.sorted == nil {
 			c.newer.sorted = []pair{}
 		}

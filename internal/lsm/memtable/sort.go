@@ -10,14 +10,14 @@ import (
 	"github.com/brockdb/brock/internal/base/invariant"
 )
 
-// pair is one entry of a sorted view: where it is, and the key's 8 bytes after
-// the view's common prefix, which decide most comparisons.
+// pair is one entry of a sorted view: where it is, and the key's 8 bytes after the view's common
+// prefix, which decide most comparisons without a look at the key.
 type pair struct {
-	word  uint64
-	place ref
+	word  uint64 // the 8 bytes, as a big-endian number
+	place ref    // the record
 }
 
-// comparePairs orders pairs of the same view; 0 says that one shadows the other.
+// comparePairs orders pairs of the same view; 0 says that they have one key and version.
 func (a *arena) comparePairs(x, y pair) int {
 	if x.word != y.word {
 		return cmp.Compare(x.word, y.word)
@@ -44,24 +44,23 @@ func (a *arena) comparePairs(x, y pair) int {
 // after maxWords of them a group is sorted by comparison. Whatever the keys are,
 // each is read maxWords + O(log n) times at most.
 type sorter struct {
-	arena  *arena
-	spare  []pair
-	counts [8][256]uint32
-	reads  int // of keys, where invariants are checked
+	arena  *arena         // whose records are sorted
+	spare  []pair         // the other half of a radix pass
+	counts [8][256]uint32 // by pass and digit
+	reads  int            // of keys, where invariants are checked
 }
 
 const (
-	smallGroup = 24
-	digitBits  = 8
-	maxWords   = 16
+	smallGroup = 24 // groups up to this size are sorted by insertion
+	digitBits  = 8  // bits of one radix pass
+	maxWords   = 16 // words of a key that are sorted by before comparison takes over
 )
 
-// group is entries whose keys share their first depth bytes; words are taken
-// after these. It is the outcome of sorting by that many earlier words.
+// group is entries whose keys share their first depth bytes. Their words are taken after these.
 type group struct {
 	pairs []pair
-	depth int
-	words int
+	depth int // bytes that all keys share
+	words int // number of earlier words that were sorted by
 }
 
 // digit is the part of a word that one pass sorts by: two fields, joined.
@@ -78,9 +77,11 @@ func (d *digit) of(word uint64) uint8 {
 // and which are in order of arrival, and drops the shadowed ones.
 func (s *sorter) sorted(pairs []pair, depth int) []pair {
 	if len(pairs) > smallGroup {
+		// Small groups are sorted in place.
 		s.spare = make([]pair, len(pairs))
 	}
 	s.sort(group{pairs: pairs, depth: depth})
+	// Of equal entries the newest comes first (see compareFrom), and Compact keeps the first.
 	return slices.CompactFunc(pairs, func(x, y pair) bool {
 		if x.word != y.word {
 			return false
@@ -147,6 +148,7 @@ func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
 		distribute(from, to, digits[i], &counts[i])
 		from, to = to, from
 	}
+	// After an odd number of passes the result is in spare.
 	if n%2 == 1 {
 		copy(pairs, from)
 	}
@@ -197,13 +199,13 @@ func distribute(from, to []pair, d digit, counts *[256]uint32) {
 	}
 }
 
-// sortEqual sorts a group whose words are the same.
+// sortEqual sorts a group whose words are all the same.
 func (s *sorter) sortEqual(g group) {
-	common, same := s.common(g)
+	common, same := s.commonPrefix(g)
 	switch {
 	case same:
 		s.sortVersions(g)
-	case common < 8 || g.words == maxWords: // some keys end within the word, or there are too many words
+	case common < 8 || g.words == maxWords: // keys end within the word, or have too many words
 		slices.SortFunc(g.pairs, g.order(s))
 	default:
 		// They are sorted by later words, and get their own back.
@@ -220,7 +222,7 @@ func (s *sorter) sortEqual(g group) {
 
 // common is how many bytes behind depth the keys of a group share, and whether they
 // are the same.
-func (s *sorter) common(g group) (n int, same bool) {
+func (s *sorter) commonPrefix(g group) (n int, same bool) {
 	// A long key is not compared to its end only to find that another is short.
 	first := s.keyRest(g.pairs[0], g.depth)
 	for limit := 64; ; limit *= 4 {
@@ -236,14 +238,16 @@ func (s *sorter) common(g group) (n int, same bool) {
 	}
 }
 
-// sortVersions sorts entries of one key, which normally came oldest first.
+// sortVersions sorts entries of one key, newest first.
 func (s *sorter) sortVersions(g group) {
+	// Commits come in order of versions, so reversing usually sorts.
 	slices.Reverse(g.pairs)
 	if order := g.order(s); !slices.IsSortedFunc(g.pairs, order) {
 		slices.SortFunc(g.pairs, order)
 	}
 }
 
+// insertionSort sorts a small group. It needs no spare memory.
 func (s *sorter) insertionSort(g group) {
 	pairs := g.pairs
 	for i := 1; i < len(pairs); i++ {
@@ -264,7 +268,7 @@ func (s *sorter) keyRest(p pair, depth int) []byte {
 	return s.arena.at(p.place).keyBytes()[depth:]
 }
 
-// order is sorter.compare within the group.
+// order is sorter.compareFrom within the group.
 func (g group) order(s *sorter) func(x, y pair) int {
 	return func(x, y pair) int { return s.compareFrom(x, y, g.depth) }
 }

@@ -1,6 +1,6 @@
-// Package memtable holds the newest entries in memory: an append-only arena of
-// records, a hash table that finds a key's versions, and sorted views that are
-// built only for iterators.
+// Package memtable holds the newest entries in memory: an append-only arena of records, a hash
+// table that finds a key's versions, and sorted views that are built only for iterators. The
+// usual skip list would pay for order at each insert, though only walks and flushes need it.
 package memtable
 
 import (
@@ -25,38 +25,38 @@ const MaxBytes = math.MaxInt32
 
 // Options configure a Table.
 type Options struct {
-	Seed  uint64 // of the hashes given to Add, which invariant builds check
-	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0 = 64 MB
+	Seed  uint64 // of the hashes given to Add; checked with the tag invariants
+	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0: 64 MB
 }
 
-// Table is a set of entries and range tombstones. One goroutine, the writer, calls Add and
-// DeleteRange. Others may call all other methods meanwhile, except three: Sorted and Shadowed
-// need a writer that has stopped, and Release must be the last call. A call that begins after
-// Add has returned sees the entry. Keys and values that are returned lie in the arena, and
-// are valid until Release.
+// Table is a set of entries and range deletes. One goroutine, the writer, calls Add and
+// DeleteRange. Others may call all other methods meanwhile, except three: Sorted and Shadowed need
+// a writer that has stopped, and Release must be the last call. A call that begins after Add has
+// returned sees the entry. Keys and values that are returned lie in the arena, and are valid until
+// Release.
 //
-// The methods that look up entries ignore range tombstones: the caller must also ask
-// Tombstones.
+// The methods that look up entries ignore range deletes: the caller must also ask Tombstones.
 type Table struct {
-	seed  uint64
-	limit int64
-	arena arena
-	byKey atomic.Pointer[buckets] // nil while there are no entries
+	seed  uint64                  // of key hashes
+	limit int64                   // bytes at which it is sealed
+	arena arena                   // the records of entries
+	byKey atomic.Pointer[buckets] // hash table; nil while there are no entries
 
-	// What readers may see: number of entries << refBits | the end of the last record.
+	// What readers may see: number of entries << refBits | the end of the last record. It is one
+	// word so that the two always agree.
 	extent atomic.Uint64
-	marks  marks
+	marks  marks // where new versions begin
 
-	tombstones atomic.Pointer[rangedel.Set] // nil: there are none
-	bounds     arena                        // the bounds of the tombstones
+	tombstones atomic.Pointer[rangedel.Set] // range deletes; nil: there are none
+	bounds     arena                        // their bounds
 
 	// Used by the writer only:
 	keys     int        // distinct keys
 	shadowed []ref      // records that a later Add of the same key and version has replaced
-	spent    []*buckets // former, smaller hash tables, which readers may still use
+	outgrown []*buckets // former, smaller hash tables, which readers may still probe
 
-	extending sync.Mutex // held while a new view is made
-	view      atomic.Pointer[view]
+	extending sync.Mutex           // held while a new view is made
+	view      atomic.Pointer[view] // the latest sorted view; never nil
 }
 
 // New returns an empty table.
@@ -79,6 +79,7 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if invariant.Enabled {
 		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
 	}
+	// Everything that can fail comes before the record is linked.
 	b, err := t.growBuckets(1)
 	if err != nil {
 		return err
@@ -88,16 +89,17 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if err != nil {
 		return err
 	}
-	// Readers find the record by its bucket or by extent. So both are stored after the
-	// record is complete and has its mark.
+	// Readers find the record by its bucket or by extent. So both are stored after the record is
+	// complete and has its mark. Atomic stores publish all that was written before them.
 	count := t.extent.Load() >> refBits
 	if count%markEvery == 0 {
 		t.marks.addMark(place, count)
 	}
-	t.marks.widen(uint64(e.Version))
+	t.marks.noteVersion(uint64(e.Version))
 	if t.link(head, place, r) {
 		b.words[bucket].Store(hash&^refMask | uint64(place))
 	}
+	// Last: a reader that has this extent may rely on everything above.
 	t.extent.Store((count+1)<<refBits | uint64(t.arena.next))
 	return nil
 }
@@ -108,7 +110,7 @@ func valid(e *entry.Entry) bool {
 		len(e.Value) <= entry.MaxValue && (!e.Separated || e.Handle.Length <= entry.MaxValue)
 }
 
-// DeleteRange adds a tombstone for the keys in [lo, hi). lo and hi are copied. A call of
+// DeleteRange adds a range delete for the keys in [lo, hi). lo and hi are copied. A call of
 // Tombstones that begins after DeleteRange has returned finds it. After an error the table is
 // unchanged.
 func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
@@ -123,13 +125,14 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	if err != nil {
 		return err
 	}
+	// From here on lo and hi are the copies in the arena.
 	t.bounds.readRecord(r, &e)
 	d.Lo, d.Hi = e.Key, e.Value
 	t.tombstones.Store(t.Tombstones().With(d))
 	return nil
 }
 
-// Tombstones returns the range tombstones added so far; nil if there are none.
+// Tombstones returns the range deletes added so far; nil if there are none.
 func (t *Table) Tombstones() *rangedel.Set { return t.tombstones.Load() }
 
 // growBuckets returns the buckets, with room for n more keys.
@@ -142,10 +145,12 @@ func (t *Table) growBuckets(n int) (*buckets, error) {
 	if old != nil {
 		size = t.nextBuckets(old)
 	}
+	// Each time at least double, so that moving keys costs a constant number of moves for each.
 	for bucketLimit(size) < t.keys+n {
 		size *= 2
 	}
-	// Readers may still probe the outgrown table, so it is freed with the Table.
+	// Readers may still probe the outgrown table, so it is freed with the Table. All the former
+	// tables together are smaller than the new one.
 	var b *buckets
 	var err error
 	if old == nil {
@@ -157,7 +162,7 @@ func (t *Table) growBuckets(n int) (*buckets, error) {
 		return nil, err
 	}
 	if old != nil {
-		t.spent = append(t.spent, old)
+		t.outgrown = append(t.outgrown, old)
 	}
 	t.byKey.Store(b)
 	return b, nil
@@ -183,16 +188,19 @@ func (t *Table) link(head, place ref, r *record) bool {
 	}
 	// Commits come in order of versions, so the new entry is nearly always the newest.
 	v, before := r.version(), t.arena.at(head)
+	// older is set before the caller publishes r: a reader never finds a chain with a gap.
 	if v > before.version() {
 		r.older.Store(uint32(head))
 		return true
 	}
-	// The same key and version: r replaces the record before.
+	// The same key and version: r takes the place of head, which stays in the arena for those who
+	// read it now.
 	if v == before.version() {
 		r.older.Store(before.older.Load())
 		t.shadowed = append(t.shadowed, head)
 		return true
 	}
+	// An older version than the newest: find its place in the chain.
 	for {
 		next := ref(before.older.Load())
 		if next != 0 {
@@ -206,6 +214,7 @@ func (t *Table) link(head, place ref, r *record) bool {
 				next = ref(n.older.Load())
 			}
 		}
+		// In this order: the chain is whole for readers at each moment.
 		r.older.Store(uint32(next))
 		before.older.Store(uint32(place))
 		return false
@@ -220,6 +229,7 @@ func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry)
 		return false
 	}
 	_, head := b.findBucket(&t.arena, hash, key)
+	// The chain is ordered newest first, so the first version up to at counts.
 	for newer := 0; head != 0; newer++ {
 		r := t.arena.at(head)
 		if r.version() <= at {
@@ -273,17 +283,16 @@ func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
 	return t.arena.at(head).version(), true
 }
 
-// Len is the number of entries that were added, with shadowed ones.
+// Len is the number of entries that were added, including shadowed ones.
 func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 
-// Empty reports whether nothing was added, neither entries nor tombstones.
+// Empty reports whether nothing was added, neither entries nor range deletes.
 func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
 
-// boundsBytes is how many bytes the record of a tombstone takes beside its bounds, at most.
+// boundsBytes is how many bytes the record of a range delete takes beside its bounds, at most.
 const boundsBytes = headerSize + 8
 
-// Bytes is the memory in use: records, values, hash buckets and tombstones, but
-// not views.
+// Bytes is the memory in use: records, values, hash buckets and range deletes, but not views.
 func (t *Table) Bytes() int64 {
 	n := t.arena.used(ref(t.extent.Load() & refMask))
 	if d := t.Tombstones(); d != nil {
@@ -300,9 +309,8 @@ func (t *Table) MaxVersion() entry.Version {
 	return max(entry.Version(t.marks.newest.Load()), t.Tombstones().MaxVersion())
 }
 
-// Shadowed calls fn for the handle of each separated value whose entry was
-// replaced by a later Add of the same key and version: these values are garbage.
-// The writer has stopped.
+// Shadowed calls fn for the handle of each separated value whose entry was replaced by a later Add
+// of the same key and version: these values are garbage. The writer has stopped.
 func (t *Table) Shadowed(fn func(entry.Handle)) {
 	for _, p := range t.shadowed {
 		if r := t.arena.at(p); r.word&flagSeparated != 0 {
@@ -311,18 +319,18 @@ func (t *Table) Shadowed(fn func(entry.Handle)) {
 	}
 }
 
-// Release frees the table's memory. Nobody may use the table, its iterators, or
-// keys and values from it afterwards.
+// Release frees the table's memory. Nobody may use the table, its iterators, or keys and values
+// from it afterwards.
 func (t *Table) Release() {
 	// The old view has refs to records that are freed below.
 	t.view.Store(&view{arena: &t.arena})
-	for _, b := range t.spent {
-		giveBack(b.mem)
+	for _, b := range t.outgrown {
+		freeBlock(b.mem)
 	}
 	if b := t.byKey.Load(); b != nil {
-		giveBack(b.mem)
+		freeBlock(b.mem)
 	}
-	t.spent, t.shadowed = nil, nil
+	t.outgrown, t.shadowed = nil, nil
 	t.byKey.Store(nil)
 	t.tombstones.Store(nil)
 	t.extent.Store(0)
@@ -342,6 +350,8 @@ func (t *Table) extend() *view {
 	return t.extendLocked()
 }
 
+// extendLocked is extend with extending held. It loads extent anew, as others may have extended the
+// view while the caller waited for the lock.
 func (t *Table) extendLocked() *view {
 	extent := t.extent.Load()
 	v := t.view.Load()
@@ -362,7 +372,7 @@ func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.m
 func (t *Table) Sorted() iterator.Iterator {
 	t.extending.Lock()
 	defer t.extending.Unlock()
-	v := t.extendLocked().flat()
+	v := t.extendLocked().flattened()
 	t.view.Store(v)
 	return newCursor(v, &t.marks)
 }

@@ -55,7 +55,7 @@ func pass(t *testing.T, table *Table, backward bool) (looks int) {
 			ok = c.SkipGE(hi, v)
 		}
 		if c.newer.asked > 0 && (c.newer.version != version || c.newer.asked != asked) {
-			m, _ := c.marks.last(v - 1)
+			m, _ := c.marks.lastMark(v - 1)
 			looks += c.view.count - m.count
 		}
 	}

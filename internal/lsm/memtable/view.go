@@ -8,38 +8,37 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// view is the table's entries in entry.Compare order as of some moment, in three
-// sorted arrays, so that few new entries don't move many old ones. Each entry is
-// in one array; if a newer array has the same key and version, the older array's
-// entry is shadowed. A view never changes.
+// view is the table's entries in entry.Compare order as of some moment, in three sorted arrays, so
+// that few new entries don't move many old ones. Each entry is in one array; if a newer array has
+// the same key and version, the older array's entry is shadowed. A view never changes.
 type view struct {
 	arena  *arena
 	levels [3][]pair // main, mid, tail: oldest first
-	prefix []byte    // what all keys begin with
+	prefix []byte    // what all keys begin with; words are taken after it
 	end    ref       // the view holds the records before it
 	count  int       // how many were read, shadowed ones included
 }
 
 const (
-	tailMax = 1 << 10
-	midMax  = 32 << 10
+	tailMax = 1 << 10  // entries of the tail before it goes to mid
+	midMax  = 32 << 10 // entries of mid before it goes to main; or 1/16 of main, if that is more
 )
 
-// extended is a view of the first count records, up to end. Fresh entries go
-// to the smallest level that has room for them, and with it, when it is full, to
-// the next one: so an entry is moved a few times only, however often views are
-// asked for.
+// extended is a view of the first count records, up to end. Fresh entries go to the smallest level
+// that has room for them, and with it, when it is full, to the next one. So an entry is moved a few
+// times only, however often views are asked for.
 func (old *view) extended(end ref, count int) *view {
 	v := &view{arena: old.arena, levels: old.levels, end: end, count: count}
 	var fresh []pair
 	fresh, v.prefix = old.collect(v)
 	if cut := len(old.prefix) - len(v.prefix); cut > 0 {
-		// The old view's arrays are its readers': the words change in copies.
+		// The old view's arrays belong to its readers, so the words change in copies.
 		for i, level := range v.levels {
 			v.levels[i] = append([]pair(nil), level...)
-			shorten(v.levels[i], old.prefix, cut)
+			shortenPrefix(v.levels[i], old.prefix, cut)
 		}
 	}
+	// Words must be comparable between levels, so fresh ones are taken after the same prefix.
 	s := sorter{arena: v.arena}
 	fresh = s.sorted(fresh, len(v.prefix))
 	main, mid, tail := &v.levels[0], &v.levels[1], &v.levels[2]
@@ -54,8 +53,8 @@ func (old *view) extended(end ref, count int) *view {
 	return v
 }
 
-// flat is the view with all entries in one array.
-func (v *view) flat() *view {
+// flattened is the view with all entries in one array.
+func (v *view) flattened() *view {
 	if len(v.levels[1])+len(v.levels[2]) == 0 {
 		return v
 	}
@@ -65,8 +64,8 @@ func (v *view) flat() *view {
 	return &f
 }
 
-// collect returns the entries that v has and old has not, in order of arrival,
-// and the common prefix of all of v.
+// collect returns the entries that v has and old has not, in order of arrival, and the common
+// prefix of all of v.
 func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 	// The prefix only gets shorter; words taken before are shifted, not read again.
 	fresh = make([]pair, 0, v.count-old.count)
@@ -77,7 +76,7 @@ func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 			prefix = key
 		} else if !bytes.HasPrefix(key, prefix) {
 			n := entry.CommonPrefix(key, prefix)
-			shorten(fresh, prefix, len(prefix)-n)
+			shortenPrefix(fresh, prefix, len(prefix)-n)
 			prefix = prefix[:n]
 		}
 		fresh = append(fresh, pair{entry.Word(key[len(prefix):]), p})
@@ -86,16 +85,16 @@ func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 	return fresh, prefix
 }
 
-// shorten rewrites words taken after prefix to be taken after cut bytes less of
+// shortenPrefix changes words that were taken after prefix: they are taken after cut bytes less of
 // it. Every key has the whole prefix, so no key is read.
-func shorten(pairs []pair, prefix []byte, cut int) {
+func shortenPrefix(pairs []pair, prefix []byte, cut int) {
 	head := entry.Word(prefix[len(prefix)-cut:])
 	for i := range pairs {
 		pairs[i].word = head | pairs[i].word>>(8*min(cut, 8))
 	}
 }
 
-// merge returns the entries of both, and of equal ones the newer.
+// merge returns the entries of both, and of equal ones the newer. It may append to older in place.
 func (a *arena) merge(older, newer []pair) []pair {
 	if len(older) == 0 {
 		return newer
@@ -103,8 +102,8 @@ func (a *arena) merge(older, newer []pair) []pair {
 	if len(newer) == 0 {
 		return older
 	}
-	// Keys in order come all behind those before. Views that have the beginning of
-	// the array don't look behind their end, and only the latest one is added to.
+	// Keys in order come all behind those before. Views that have the beginning of the array don't
+	// look behind their end, and only the latest one is added to.
 	if a.comparePairs(older[len(older)-1], newer[0]) < 0 {
 		return append(older, newer...)
 	}
@@ -143,7 +142,8 @@ func (v *view) countLess(pairs []pair, key []byte) int {
 	return v.seekVersion(pairs, key, math.MaxUint64)
 }
 
-// seekVersion is seek, and counts the entries of key that are newer than a version, too.
+// seekVersion counts the entries of pairs that come before key at version upTo: those of lesser
+// keys, and those of key that are newer.
 func (v *view) seekVersion(pairs []pair, key []byte, upTo entry.Version) int {
 	head := key[:min(len(key), len(v.prefix))]
 	if c := bytes.Compare(head, v.prefix); c < 0 {
@@ -193,11 +193,12 @@ func (v *view) changed(lo, hi []byte, since entry.Version) bool {
 	return false
 }
 
-// cut is the part of a level in [lo, hi).
+// cut returns the part of a level that lies in [lo, hi); a nil hi is no bound.
 func (v *view) cut(level []pair, lo, hi []byte) []pair {
 	from, to := v.countLess(level, lo), len(level)
 	if hi != nil {
 		to = v.countLess(level, hi)
 	}
+	// Bounds in the wrong order make an empty part.
 	return level[min(from, to):to]
 }

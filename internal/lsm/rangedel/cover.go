@@ -8,40 +8,40 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Cover is what the tombstones of several sources, up to a version, cover. It is made
-// for walks that ask for one key after the other: it remembers the stretch of keys
-// around the last one in which the answer is the same. It is used by one goroutine
-// at a time, and below a pageio.Guard if a source is in a file.
+// Cover reports whether a range delete visible at a version deletes a key. It asks several sources.
+// It is made for walks that ask for one key after the other: it remembers the stretch of keys
+// around the last one in which the answer is the same. It is used by one goroutine at a time, and
+// below a pageio.Guard if a source is in a file.
 type Cover struct {
-	parts   []part // the newest first
-	at      entry.Version
-	pending []part // the reader's own, newer than all others
-	err     error
+	parts   []part        // the sources, newest first
+	at      entry.Version // the reader's version
+	pending []part        // the reader's own range deletes, newer than all others
+	err     error         // the first error of a source
 
-	known   bool
-	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; memory of a part's stretch, or of long
-	version entry.Version
+	known   bool          // lo, hi and version hold
+	lo, hi  []byte        // where version holds; nil: no bound; in memory of a part, or of long
+	version entry.Version // the answer there; 0: nothing covers it
 
-	asked Stretch // around the last answer of a part; the next find overwrites it
+	asked Stretch // around the last answer of a part; the next lookup overwrites it
 	long  Stretch // copies of those bounds of asked that lo and hi need
 }
 
-// keptBounds is the most bytes of bounds that a part keeps of its stretch. Of longer bounds a
+// keptBounds is how many bytes of bounds a part keeps of its stretch, at most. Of longer bounds a
 // Cover keeps at most four, however many parts it has.
 const keptBounds = 4 << 10
 
 // part is one source, and what it last answered.
 type part struct {
 	Source
-	max     entry.Version
-	known   bool
-	stretch Stretch // where version holds
-	version entry.Version
+	max     entry.Version // its greatest version
+	known   bool          // stretch and version hold
+	stretch Stretch       // where version holds
+	version entry.Version // the answer there
 }
 
-// NewCover returns the Cover of the tombstones up to at; nil if there are none.
+// NewCover returns the Cover of the range deletes up to at; nil if there are none.
 func NewCover(at entry.Version, sources ...Source) *Cover {
-	// Most readers meet no tombstone: that takes no memory.
+	// Most readers meet no range delete: that takes no memory.
 	var parts []part
 	for i, s := range sources {
 		if least, greatest := s.Versions(); least <= at {
@@ -81,15 +81,14 @@ func (c *Cover) Close() {
 	c.known, c.lo, c.hi, c.asked, c.long = false, nil, nil, Stretch{}, Stretch{}
 }
 
-// Pending is the version of a reader's own tombstones: above all others.
+// Pending is the version of a reader's own range deletes: above all others.
 const Pending = entry.MaxVersion + 1
 
 // failed is what a Cover returns after an error: it hides everything.
 const failed = Pending + 1
 
-// WithPending returns a Cover in which the tombstones of own, whatever their
-// versions, count as Pending. c may be nil. The new Cover shares the memory of c: the two must
-// not be used together.
+// WithPending returns a Cover in which the range deletes of own, whatever their versions, count as
+// Pending. c may be nil. The new Cover shares the memory of c: the two must not be used together.
 func (c *Cover) WithPending(own ...Source) *Cover {
 	n := &Cover{at: entry.MaxVersion}
 	if c != nil {
@@ -104,9 +103,11 @@ func (c *Cover) WithPending(own ...Source) *Cover {
 	return n
 }
 
-// Newest returns the newest version of a tombstone that covers key; 0 if there
-// is none. After an error, which Err returns, it is above all versions.
+// Newest returns the newest version of a range delete that covers key; 0 if there is none. After an
+// error, which Err returns, it is above all versions: everything counts as deleted, so no reader
+// sees a key that may be deleted.
 func (c *Cover) Newest(key []byte) entry.Version {
+	// Walks ask for neighbours, so mostly the last answer holds.
 	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
 		return c.version
 	}
@@ -117,15 +118,16 @@ func (c *Cover) Newest(key []byte) entry.Version {
 // Err returns the error that a source met, if any.
 func (c *Cover) Err() error { return c.err }
 
-// Before returns the newest version less than v of a tombstone that covers key;
-// 0 if there is none. Unlike Newest it remembers nothing, and finds no emptied ranges.
-// After an error it is above all versions.
+// Before returns the newest version less than v of a range delete that covers key; 0 if there is
+// none. Unlike Newest it remembers nothing, and finds no emptied ranges. After an error it is above
+// all versions.
 func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 	if v == 0 {
 		return 0
 	}
 	for i := range c.parts {
 		p := &c.parts[i]
+		// It can't have anything newer than what was found.
 		if p.max <= newest {
 			continue
 		}
@@ -146,8 +148,8 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 // asked again.
 func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
 
-// lookUp finds the answer for key, and the stretch where it holds. The newest
-// tombstones are asked first: what is older than the answer does not limit it.
+// lookUp finds the answer for key, and the stretch where it holds. The newest range deletes are
+// asked first: what is older than the answer does not limit it.
 func (c *Cover) lookUp(key []byte) {
 	// The stretch begins without bounds; each source that is asked narrows it.
 	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
@@ -155,6 +157,7 @@ func (c *Cover) lookUp(key []byte) {
 		c.version = failed
 		return
 	}
+	// Own range deletes hide all that is committed.
 	for i := range c.pending {
 		if c.askSource(&c.pending[i], key, entry.MaxVersion) > 0 {
 			c.version = Pending
@@ -162,6 +165,8 @@ func (c *Cover) lookUp(key []byte) {
 		}
 	}
 	for i := range c.parts {
+		// A source that is not newer than the answer can't change it, so it need not narrow the
+		// stretch.
 		if p := &c.parts[i]; p.max > c.version {
 			c.version = max(c.version, c.askSource(p, key, c.at))
 		}
@@ -184,6 +189,7 @@ func (c *Cover) askSource(p *part, key []byte, at entry.Version) entry.Version {
 		if s.forward() && len(hi) > keptBounds {
 			kept = shortened(hi, key)
 		}
+		// Long bounds are not kept: with 1 MiB each, a part would take megabytes.
 		p.known, p.version = len(lo)+len(kept) <= keptBounds, v
 		switch {
 		case !p.known:
@@ -224,10 +230,10 @@ func (c *Cover) narrow(s *Stretch) {
 	}
 }
 
-// Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and
-// without overlap, each with its newest version. Two ranges that touch have different
-// versions, or are of two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are
-// valid until fn returns. Flatten stops at the first error.
+// Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and without
+// overlap, each with its newest version. Two ranges that touch have different versions, or are of
+// two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are valid until fn
+// returns. Flatten stops at the first error.
 func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	if c == nil {
 		return nil
@@ -238,12 +244,13 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 		hi.giveBack()
 		at.giveBack()
 	}()
-	var version entry.Version // of [lo, hi), which fn was not given yet, as it may grow; 0: no such range
+	var version entry.Version // of [lo, hi), which fn has not got yet, as it may grow; 0: none
 	for at.copyFrom(from); to == nil || bytes.Compare(at.key, to) < 0; {
 		v, end := c.rangeAt(at.key, to)
 		if c.err != nil {
 			return c.err
 		}
+		// A range must not cross keyspaces: they are retained and dropped one by one.
 		joins := v == version && (v == 0 || sameKeyspace(lo.key, at.key))
 		if version > 0 && !joins {
 			if err := fn(Tombstone{lo.key, hi.key, version}); err != nil {
@@ -266,8 +273,8 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	return nil
 }
 
-// rangeAt returns the newest version at key, and the bound up to which it is the same: at most to, and
-// the end of the keyspace if anything covers key.
+// rangeAt returns the newest version at key, and the bound up to which it is the same: at most to,
+// and the end of the keyspace if anything covers key.
 func (c *Cover) rangeAt(key, to []byte) (v entry.Version, end []byte) {
 	v = c.Newest(key)
 	_, end = c.Stretch()

@@ -5,8 +5,8 @@ import "github.com/brockdb/brock/internal/base/offheap"
 // held keeps a copy of a key while a walk needs it. A long key lies off the Go heap: so it
 // takes no more than its length, and nothing once it is freed.
 type held struct {
-	key    []byte
-	memory offheap.Buffer
+	key    []byte         // the copy
+	memory offheap.Buffer // where long keys are
 }
 
 // copyFrom makes h hold a copy of key, which doesn't lie in memory of h.

@@ -6,14 +6,15 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Sequence walks range tombstones in the order of Compare. It is used by one goroutine.
+// Sequence walks range deletes in the order of Compare. It is used by one goroutine.
 type Sequence interface {
 	// Next returns the next one; false at the end, and after an error. Its bounds are valid until
 	// Next is called again.
 	Next() (t Tombstone, ok bool, err error)
 }
 
-// Ordered walks the tombstones that are newer than v. It keeps their list in memory, 56 bytes each.
+// Ordered walks the range deletes that are newer than v. It keeps their list in memory, 56 bytes
+// each.
 func (s *Set) Ordered(v entry.Version) Sequence {
 	var list sequence
 	_ = s.Since(v, func(t Tombstone) error {
@@ -36,8 +37,8 @@ func (s *sequence) Next() (t Tombstone, ok bool, err error) {
 	return t, true, nil
 }
 
-// Merge calls fn for the tombstones of all sequences in the order of Compare, those that are equal
-// as often as they come. It stops at the first error. The bounds are valid until fn returns.
+// Merge calls fn for the range deletes of all sequences in the order of Compare, those that are
+// equal as often as they come. It stops at the first error. The bounds are valid until fn returns.
 func Merge(from []Sequence, fn func(Tombstone) error) error {
 	type head struct {
 		Tombstone

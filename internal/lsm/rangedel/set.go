@@ -7,46 +7,47 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Set is a set of tombstones in memory, which never changes: With makes the next one.
-// The nil Set is empty. Any number of goroutines may use a Set.
+// Set is a set of range deletes in memory, which never changes: With makes the next one. The nil
+// Set is empty. Any number of goroutines may use a Set.
 //
-// It is a forest, grown as in the logarithmic method (Bentley and Saxe, "Decomposable
-// Searching Problems I", J. Algorithms 1980). A leaf is one tombstone; a node above
-// lays its children over each other, so that one search finds the newest of many
-// tombstones at a key. Its children are searched only where that one is newer than
-// the reader's version. Adding n tombstones makes about n·log n spans in all, however
-// they overlap: cutting each range at the bounds of all others would make n².
+// It is a forest, grown as in the logarithmic method (Bentley and Saxe, "Decomposable Searching
+// Problems I", J. Algorithms 1980). A leaf is one range delete; a node above lays its children over
+// each other, so that one search finds the newest of many range deletes at a key. Its children are
+// searched only where that one is newer than the reader's version. Adding n range deletes makes
+// about n·log n spans in all, however they overlap: cutting each range at the bounds of all others
+// would make n².
 //
-// The shape of the forest follows from the number of tombstones alone: node i of level
-// k has those from i·fanout^k on. So the nodes of a level are kept as one array, which
-// sets that were made one from the other share.
+// The shape of the forest follows from the number of range deletes alone: node i of level k has
+// those from i·fanout^k on. So the nodes of a level are kept as one array, which sets that were
+// made one from the other share.
 type Set struct {
-	list   list
-	levels []level // levels[k-1] is level k; the leaves are list
-	shared *int    // tombstones of the longest of the sets that share the arrays
-	bytes  int
-	min    entry.Version
-	max    entry.Version
-	ahead  entry.Version // 1: of emptied ranges, which readers see from the version before on
+	list   list          // the range deletes, in order of arrival
+	levels []level       // levels[k-1] is level k; the leaves are list
+	shared *int          // length of the longest of the sets that share the arrays
+	bytes  int           // sum of the bounds' lengths
+	min    entry.Version // least version
+	max    entry.Version // greatest version
+	ahead  entry.Version // 1 for emptied ranges, which readers see one version earlier; else 0
 }
 
-// level is all nodes of one level, in the order of their tombstones.
+// level is all nodes of one level, in the order of their range deletes.
 type level struct {
-	spans    []span
+	spans    []span     // spans of all nodes, one node behind the other
 	ends     []uint32   // where the spans of each node end
-	versions []versions // of the tombstones below each node
+	versions []versions // of the range deletes below each node
 }
 
+// versions is the least and the greatest version of some range deletes.
 type versions struct{ min, max entry.Version }
 
 // fanout is how many nodes of one level are laid over each other by one of the next.
 const fanout = 4
 
-// mostLevels bounds the work of one With: a node of the highest level has 4^7 = 16,384
-// tombstones, which are laid over each other in some milliseconds.
+// mostLevels bounds the work of one With: a node of the highest level has 4^7 = 16,384 range
+// deletes, which are laid over each other in some milliseconds.
 const mostLevels = 7
 
-// New returns the set of the tombstones; it keeps their bounds.
+// New returns the set of the range deletes; it keeps their bounds.
 func New(tombstones ...Tombstone) *Set {
 	if len(tombstones) == 0 {
 		return nil
@@ -64,17 +65,19 @@ func (s *Set) With(t Tombstone) *Set {
 	n := &Set{shared: new(int)}
 	if s != nil {
 		*n = *s
+		// The headers of levels are copied, not the arrays: n may grow them in place.
 		n.levels = slices.Clone(s.levels)
 	}
 	if *n.shared > len(n.list) {
-		// There is a longer set already, which has the rest of the arrays.
+		// There is a longer set already, which has the rest of the arrays: to append in place would
+		// overwrite what it has.
 		n.unshare()
 	}
 	n.addDirect(t)
 	return n
 }
 
-// unshare makes the next tombstone go to arrays of its own.
+// unshare makes the next range delete go to arrays of its own.
 func (s *Set) unshare() {
 	s.shared, s.list = new(int), slices.Clip(s.list)
 	for k := range s.levels {
@@ -92,6 +95,7 @@ func (s *Set) addDirect(t Tombstone) {
 	s.min, s.max = min(s.min, t.Version), max(s.max, t.Version)
 	s.bytes += len(t.Lo) + len(t.Hi)
 	*s.shared = len(s.list)
+	// Each full group of children becomes a node, as a carry when one counts in base fanout.
 	for k, n := 1, len(s.list); k <= mostLevels && n%fanout == 0; k++ {
 		n /= fanout
 		s.joinChildren(k, n-1)
@@ -110,6 +114,7 @@ func (s *Set) joinChildren(k, i int) {
 		child := i*fanout + j
 		below := s.versions(k-1, child)
 		v = versions{min(v.min, below.min), max(v.max, below.max)}
+		// Newer children come later, but versions decide, not the order.
 		spans = s.list.over(spans, s.node(k-1, child, &leaves[j]))
 	}
 	l := &s.levels[k-1]
@@ -139,7 +144,8 @@ func (s *Set) versions(k, i int) versions {
 	return s.levels[k-1].versions[i]
 }
 
-// roots returns which nodes of level k have no parent.
+// roots returns which nodes of level k have no parent. They are the newest range deletes of the
+// level.
 func (s *Set) roots(k int) (from, to int) {
 	to = len(s.list)
 	if k > 0 {
@@ -151,7 +157,7 @@ func (s *Set) roots(k int) (from, to int) {
 	return from, to
 }
 
-// Len is the number of tombstones.
+// Len is the number of range deletes.
 func (s *Set) Len() int {
 	if s == nil {
 		return 0
@@ -181,7 +187,7 @@ func (s *Set) Memory() (n int) {
 	return n
 }
 
-// MaxVersion is the greatest version of a tombstone; 0 if there is none.
+// MaxVersion is the greatest version of a range delete; 0 if there is none.
 func (s *Set) MaxVersion() entry.Version {
 	if s == nil {
 		return 0
@@ -189,7 +195,7 @@ func (s *Set) MaxVersion() entry.Version {
 	return s.max
 }
 
-// Versions are the least and the greatest version of a tombstone. Of emptied ranges, least is
+// Versions are the least and the greatest version of a range delete. Of emptied ranges, least is
 // that of the oldest reader that may use one.
 func (s *Set) Versions() (least, greatest entry.Version) {
 	if s == nil {
@@ -198,7 +204,7 @@ func (s *Set) Versions() (least, greatest entry.Version) {
 	return s.min - s.ahead, s.max
 }
 
-// All returns the tombstones in the order of Compare, each once.
+// All returns the range deletes in the order of Compare, each once.
 func (s *Set) All() []Tombstone {
 	if s == nil {
 		return nil
@@ -208,12 +214,12 @@ func (s *Set) All() []Tombstone {
 	return slices.CompactFunc(all, func(a, b Tombstone) bool { return Compare(a, b) == 0 })
 }
 
-// Since calls fn for the tombstones newer than v.
+// Since calls fn for the range deletes newer than v.
 func (s *Set) Since(v entry.Version, fn func(Tombstone) error) error {
 	if s == nil {
 		return nil
 	}
-	// The nodes of the highest level have the first tombstones.
+	// The nodes of the highest level have the first range deletes, so this is the order of arrival.
 	for k := len(s.levels); k >= 0; k-- {
 		from, to := s.roots(k)
 		for i := from; i < to; i++ {
@@ -225,7 +231,7 @@ func (s *Set) Since(v entry.Version, fn func(Tombstone) error) error {
 	return nil
 }
 
-// since is Since for the tombstones below node i of level k.
+// since is Since for the range deletes below node i of level k.
 func (s *Set) since(k, i int, v entry.Version, fn func(Tombstone) error) error {
 	if s.versions(k, i).max <= v {
 		return nil
@@ -241,8 +247,8 @@ func (s *Set) since(k, i int, v entry.Version, fn func(Tombstone) error) error {
 	return nil
 }
 
-// Newest returns the newest version, up to at, of a tombstone that covers key; 0
-// if there is none.
+// Newest returns the newest version, up to at, of a range delete that covers key; 0 if there is
+// none.
 func (s *Set) Newest(key []byte, at entry.Version) entry.Version { return s.newestAround(key, at, nil) }
 
 // Find is the method of a Source. An emptied range counts for readers from the version on as
@@ -251,13 +257,13 @@ func (s *Set) Find(key []byte, at entry.Version, around *Stretch) (entry.Version
 	return s.newestAround(key, at+s.ahead, around), nil
 }
 
-// newestAround is Newest, and limits around, unless that is nil.
+// newestAround is Newest, and limits around, unless that is nil, to where the answer is the same.
 func (s *Set) newestAround(key []byte, at entry.Version, around *Stretch) (v entry.Version) {
 	if s == nil {
 		return 0
 	}
-	// The newest tombstones are asked first: what is older than the answer does not
-	// limit the stretch.
+	// The newest range deletes are asked first: what is older than the answer does not limit the
+	// stretch.
 	for k := range len(s.levels) + 1 {
 		from, to := s.roots(k)
 		for i := to - 1; i >= from; i-- {
@@ -267,8 +273,9 @@ func (s *Set) newestAround(key []byte, at entry.Version, around *Stretch) (v ent
 	return v
 }
 
-// lookInNode returns the greater of v and what newest finds in node i of level k.
+// lookInNode returns the greater of v and what Newest finds in node i of level k.
 func (s *Set) lookInNode(k, i int, key []byte, at, v entry.Version, around *Stretch) entry.Version {
+	// Nothing newer than v, or nothing that the reader sees.
 	if n := s.versions(k, i); n.max <= v || n.min > at {
 		return v
 	}
@@ -278,8 +285,9 @@ func (s *Set) lookInNode(k, i int, key []byte, at, v entry.Version, around *Stre
 	spans := s.node(k, i, &leaf)
 	j, covered := s.list.findSpan(spans, key)
 	if !covered {
+		// No child covers the key either, so all of the gap has this answer.
 		if around != nil {
-			s.gap(spans, j, around)
+			s.limitToGap(spans, j, around)
 		}
 		return v
 	}
@@ -287,6 +295,7 @@ func (s *Set) lookInNode(k, i int, key []byte, at, v entry.Version, around *Stre
 	if around != nil {
 		around.Within(s.list.boundKey(t.lo), s.list.boundKey(t.hi))
 	}
+	// The newest of all below is visible, so no child can have a better answer.
 	if newest := s.list.version(t); newest <= at {
 		return max(v, newest)
 	}
@@ -296,8 +305,8 @@ func (s *Set) lookInNode(k, i int, key []byte, at, v entry.Version, around *Stre
 	return v
 }
 
-// gap limits a stretch to the gap before the j-th span.
-func (s *Set) gap(spans []span, j int, around *Stretch) {
+// limitToGap limits a stretch to the gap before the j-th span.
+func (s *Set) limitToGap(spans []span, j int, around *Stretch) {
 	var lo, hi []byte
 	if j > 0 {
 		lo = s.list.boundKey(spans[j-1].hi)
@@ -308,8 +317,8 @@ func (s *Set) gap(spans []span, j int, around *Stretch) {
 	around.Within(lo, hi)
 }
 
-// ChangedSince reports whether a tombstone newer than since covers a key in
-// [lo, hi); a nil hi is no bound.
+// ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
+// is no bound.
 func (s *Set) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	if s == nil || s.max <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false
@@ -332,6 +341,7 @@ func (s *Set) changed(k, i int, lo, hi []byte, since entry.Version) bool {
 	switch {
 	case n.max <= since || !s.list.overlaps(s.node(k, i, &leaf), lo, hi):
 		return false
+	// All below are newer, or it is a single one: one that overlaps is enough.
 	case n.min > since || k == 0:
 		return true
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// span is a range of keys and the newest of some tombstones that cover it. It names
-// tombstones and bounds by their numbers in a list: so it has no pointers and keeps no keys.
+// span is a range of keys and the newest of some range deletes that cover it. It names range
+// deletes and bounds by their numbers in a list. So it has no pointers and keeps no keys.
 type span struct {
-	lo, hi bound
-	newest uint32
+	lo, hi bound  // numbers of bounds
+	newest uint32 // index in the list
 }
 
-// bound names a bound of a tombstone: twice the tombstone's number, plus 1 for the upper
+// bound names a bound of a range delete: twice the range delete's number, plus 1 for the upper
 // bound.
 type bound uint32
 
@@ -25,18 +25,19 @@ func (l *list) boundKey(b bound) []byte {
 	return (*l)[b>>1].Lo
 }
 
-// list is tombstones in the order of their arrival.
+// list is range deletes in the order of their arrival.
 type list []Tombstone
 
+// version is the version of a span.
 func (l *list) version(s span) entry.Version { return (*l)[s.newest].Version }
 
-// tombstone returns a span as a tombstone. Its bounds are those of any tombstones.
+// tombstone returns a span as a range delete. Its bounds may be those of others.
 func (l *list) tombstone(s span) Tombstone {
 	return Tombstone{Lo: l.boundKey(s.lo), Hi: l.boundKey(s.hi), Version: l.version(s)}
 }
 
-// findSpan returns the index of the span that covers key, and true; or that of the first span
-// after key, and false. Spans are apart from each other and in order.
+// findSpan returns the index of the span that covers key, and true; or that of the first span after
+// key, and false. Spans are sorted and disjoint.
 func (l *list) findSpan(spans []span, key []byte) (i int, covered bool) {
 	lo, hi := 0, len(spans)
 	for lo < hi {
@@ -67,7 +68,7 @@ func (l *list) appendSpan(spans []span, s span) []span {
 	return append(spans, s)
 }
 
-// over merges a and b: at each place the span with the newer version counts.
+// over lays a and b over each other: at each place the span with the newer version counts.
 func (l *list) over(a, b []span) []span {
 	switch {
 	case len(a) == 0:

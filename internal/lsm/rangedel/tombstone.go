@@ -1,6 +1,7 @@
-// Package tombstone holds range tombstones: each deletes all older entries of a range of
-// keys. A Source finds the newest tombstone over a key that a reader sees. A Set is a Source
-// in memory; a run is one, too, for the tombstones in its files.
+// Package rangedel holds range deletes (Pebble: range deletions; in older names here, tombstones):
+// each deletes all older entries of a range of keys. A Source finds the newest range delete over a
+// key that a reader sees. A Set is a Source in memory; a run is one, too, for the range deletes in
+// its files.
 package rangedel
 
 import (
@@ -10,18 +11,18 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Tombstone deletes every entry with a key in [Lo, Hi) and a version less than
-// Version. Bounds are stored keys: neither is empty, and Lo is before Hi. All keys between them are
-// of one keyspace: keyspaces retain different versions, and are dropped one by one, so what is
-// needed of a tombstone over two of them could not be said.
+// Tombstone is one range delete: it deletes every entry with a key in [Lo, Hi) and a version less
+// than Version. Bounds are stored keys: neither is empty, and Lo is before Hi. All keys between
+// them are of one keyspace. Keyspaces retain different versions, and are dropped one by one, so
+// what is needed of a range delete over two of them could not be said.
 type Tombstone struct {
 	Lo, Hi  []byte
 	Version entry.Version
 }
 
 // Valid reports whether bounds and version are within their limits, and the bounds in one keyspace.
-// A tombstone that is not committed yet has version 0, which is valid. Files of tombstones are
-// neither written nor read with one that is not valid.
+// A range delete that is not committed yet has version 0, which is valid. Files of range deletes
+// are neither written nor read with one that is not valid.
 func (t *Tombstone) Valid() bool {
 	return len(t.Lo) > 0 && len(t.Lo) <= entry.MaxKey && len(t.Hi) <= entry.MaxKey &&
 		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion && entry.OneKeyspace(t.Lo, t.Hi)
@@ -34,14 +35,13 @@ func sameKeyspace(a, b []byte) bool {
 	return len(a) >= n && len(b) >= n && bytes.Equal(a[:n], b[:n])
 }
 
-// Compare orders tombstones by version, then by bounds: the order in which runs
-// keep them.
+// Compare orders range deletes by version, then by bounds: the order in which runs keep them.
 func Compare(a, b Tombstone) int {
 	return cmp.Or(cmp.Compare(a.Version, b.Version), bytes.Compare(a.Lo, b.Lo), bytes.Compare(a.Hi, b.Hi))
 }
 
-// Source is range tombstones that can be searched. Any number of goroutines may use it.
-// A Source in a file must be called below a pageio.Guard.
+// Source is range deletes that can be searched. Any number of goroutines may use it. A Source in a
+// file must be called below a pageio.Guard.
 type Source interface {
 	// Versions are the least and the greatest version of a tombstone; without any, the
 	// least is above all.
@@ -57,14 +57,14 @@ type Source interface {
 // Stretch is a range of keys around one key. It keeps copies of its bounds; without
 // bounds, as the zero Stretch, it is all keys.
 type Stretch struct {
-	lo, hi []byte
-	end    *held // where hi is kept; nil: on the Go heap
+	lo, hi []byte // empty: no bound
+	end    *held  // where hi is kept; nil: on the Go heap
 }
 
 // forward reports whether s keeps its upper bound only, as keys are asked for in order.
 func (s *Stretch) forward() bool { return s.end != nil }
 
-// clearBounds takes the bounds away.
+// clearBounds takes the bounds away, and keeps their memory.
 func (s *Stretch) clearBounds() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
 
 // Within limits s to keys in [lo, hi) too; nil is no bound. Nothing happens if s is nil.
@@ -72,6 +72,7 @@ func (s *Stretch) Within(lo, hi []byte) {
 	if s == nil {
 		return
 	}
+	// A walk forward never asks for what comes before, so the lower bound is not kept.
 	if lo != nil && !s.forward() && (len(s.lo) == 0 || bytes.Compare(lo, s.lo) > 0) {
 		s.lo = append(s.lo[:0], lo...)
 	}

@@ -12,26 +12,28 @@ import (
 // boundSize is how much of a key a directory has at most, in bytes.
 const boundSize = meta.BoundSize
 
-// bound is what a directory says of where a chunk begins: enough of its first key to
-// tell it from the last one of the chunk before, as the separators of a prefix B-tree
-// (Bayer and Unterauer, "Prefix B-Trees", 1977), and to have the prefix that the
-// chunk's keys share. What is longer than boundSize is in the chunk.
+// bound is what a directory says of where a chunk begins: enough of its first key to tell it from
+// the last one of the chunk before, as the separators of a prefix B-tree (Bayer and Unterauer,
+// "Prefix B-Trees", 1977), and to have the prefix that the chunk's keys share. What is longer than
+// boundSize is in the chunk.
 type bound struct {
-	key   []byte // of the first key, from its beginning
-	apart int    // length of the shortest prefix of key that sorts above the last key of the chunk before
+	key   []byte // beginning of the first key, at most boundSize bytes
+	apart int    // length of the shortest part of key that sorts above the last key before
 	again bool   // the first key is an older version of that key; then apart is all of it
 	long  bool   // boundSize bytes don't suffice to sort above it; then apart is boundSize
 }
 
-// newBound returns the bound of a chunk with this first key and prefix. Shared is the
-// number of bytes that the key has in common with the last key of the chunk before, -1
-// for the first chunk. Again says that both are the same key.
+// newBound returns the bound of a chunk with this first key and prefix. shared is the number of
+// bytes that the key has in common with the last key of the chunk before; -1 for the first chunk.
+// again says that both are the same key.
 func newBound(first []byte, shared int, again bool, prefix int) bound {
 	b := bound{apart: len(first), again: again}
+	// One byte more than what is shared sorts above the last key.
 	if shared >= 0 {
 		b.apart = min(shared+1, len(first))
 	}
 	b.long = b.apart > boundSize
+	// Long enough for the prefix, too: then a search need not open the chunk for it.
 	b.key = bytes.Clone(first[:min(max(b.apart, prefix), boundSize)])
 	b.apart = min(b.apart, boundSize)
 	return b

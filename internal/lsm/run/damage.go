@@ -32,7 +32,7 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 			found = true
 		}
 	}
-	if !found { // directory, filter or footer
+	if !found { // the damage is in directory, filter or footer: all of the run
 		return Bounds(&r.meta)
 	}
 	return lo, hi
@@ -44,9 +44,10 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 	lo, hi = r.keysOf(i)
 	c := &r.chunks[i]
-	if r.of != nil || off < 0 {
+	if r.parent != nil || off < 0 {
 		return lo, hi
 	}
+	// The bound has the prefix, so no damaged trailer is needed for it.
 	var prefix []byte
 	if first := r.keys.from(i); c.Prefix <= len(first) {
 		prefix = first[:c.Prefix]
@@ -69,17 +70,19 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 }
 
 // keysOf returns the range of stored keys in which all entries of chunk i lie; a nil hi is no
-// bound. For a chunk of range tombstones that is the range that all of the run's may cover.
+// bound. For a chunk of range deletes that is the range that all of the run's may cover.
 func (r *Reader) keysOf(i int) (lo, hi []byte) {
-	if r.of != nil {
-		return Bounds(&r.of.meta)
+	if r.parent != nil {
+		return Bounds(&r.parent.meta)
 	}
 	_, hi = Bounds(&r.meta)
 	if i+1 < len(r.chunks) {
 		b := r.keys.apart(i + 1)
 		switch s := &r.keys.spans[i+1]; {
+		// Only the chunk itself tells where its keys begin: count all that begin as the bound does.
 		case s.long:
 			hi = after(b)
+		// The chunk before may end with the same key.
 		case s.again:
 			hi = append(bytes.Clone(b), 0)
 		default:

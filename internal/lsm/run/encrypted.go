@@ -10,26 +10,27 @@ import (
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
-// An encrypted file begins with a header page, which says so and names its life. Its
-// footer says it again.
+// An encrypted file begins with a header page, which says so and names its life (the id of its file
+// key). Its footer says it again.
 const (
-	headerSize    = 4096
+	headerSize    = 4096 // one page
 	headerMagic   = "BRKH"
 	headerVersion = 1
-	headerNumber  = 16
-	headerUUID    = 64
-	headerSum     = headerSize - 4
+	headerNumber  = 16             // offset of the file's number
+	headerUUID    = 64             // offset of the store's UUID
+	headerSum     = headerSize - 4 // offset of the checksum
 )
 
 // origin says which file of which store a run file is, and has what decrypts it.
 type origin struct {
-	name  string
-	owner chunk.Owner
-	id    checksum.Identity
-	life  crypt.Life
-	key   *crypt.Decrypter // nil: the file is plain
+	name  string            // file name
+	owner chunk.Owner       // store and number
+	id    checksum.Identity // what checksums are bound to
+	life  crypt.Life        // file key id; zero: the file is plain
+	key   *crypt.Decrypter  // nil: the file is plain
 }
 
+// cryptFile is the name of the file to package crypt: keys and tags are bound to it.
 func cryptFile(o *chunk.Owner) crypt.File {
 	return crypt.File{UUID: o.UUID, Kind: byte(filename.Run), Number: uint64(o.Num)}
 }

@@ -27,13 +27,13 @@ const pageWords = chunk.PageSize / 8
 
 // filterRecord says where a filter is.
 type filterRecord struct {
-	chunks        uint32 // how many chunks it is for, after those of the filter before; 0: all of the run
-	checksum      uint32
-	offset, words uint64
-	tags          []byte // of its pages, if the file is encrypted
+	chunks        uint32 // number of chunks that it is for, behind those before; 0: all of the run
+	checksum      uint32 // of all its words; 0 in an encrypted file
+	offset, words uint64 // where it begins in the file, and its length in words of 8 bytes
+	tags          []byte // of its pages; nil: the file is plain
 }
 
-const filterRecordSize = 24
+const filterRecordSize = 24 // bytes of a filter in the directory
 
 // appendFilters appends the sections of a directory for its filters.
 func appendFilters(b []byte, d *directory) []byte {
@@ -58,6 +58,7 @@ func appendFilters(b []byte, d *directory) []byte {
 	return b
 }
 
+// appendPlace appends checksum, offset and length.
 func (f *filterRecord) appendPlace(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, f.checksum)
 	b = binary.LittleEndian.AppendUint64(b, f.offset)
@@ -68,6 +69,7 @@ func (f *filterRecord) appendPlace(b []byte) []byte {
 func (f *filterRecord) decodePlace(p []byte, end uint64) error {
 	f.checksum = binary.LittleEndian.Uint32(p)
 	f.offset, f.words = binary.LittleEndian.Uint64(p[4:]), binary.LittleEndian.Uint64(p[12:])
+	// Compared before lengths are added: the numbers may be anything.
 	if f.offset > end || f.words > (end-f.offset)/8 {
 		return fmt.Errorf("filter of %d words at %d", f.words, f.offset)
 	}
@@ -107,8 +109,8 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 	return nil
 }
 
-// writePart writes the filter of the chunks since the last filter.
-func (w *Writer) writePart() error {
+// writeFilterPart writes the filter of the chunks since the last filter.
+func (w *Writer) writeFilterPart() error {
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
 	n := (filter.Words(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
 	f, err := w.writeWords(max(n, pageWords))
@@ -128,7 +130,7 @@ func (w *Writer) writeFilter() error {
 	case w.cfg.NoFilter || w.filtered == w.chunks:
 		return nil
 	case w.filtered > 0:
-		return w.writePart()
+		return w.writeFilterPart()
 	case len(w.hashes) == 0:
 		return nil
 	}
@@ -137,6 +139,7 @@ func (w *Writer) writeFilter() error {
 	return err
 }
 
+// writeWords writes a filter of n words with the hashes so far, and forgets these.
 func (w *Writer) writeWords(n int) (filterRecord, error) {
 	f := filter.Filter(make([]byte, 8*n, 8*n+chunk.Room))
 	for _, h := range w.hashes {
@@ -187,10 +190,10 @@ func (r *Reader) readFilters() (err error) {
 // they are first needed. The pages of an encrypted one are decrypted when they are needed.
 type summed struct {
 	filter.Filter
-	pages    *pageio.Summed // nil: the filter is empty, or encrypted
-	verified pageio.PageBits
+	pages    *pageio.Summed  // verifies pages at first use; nil: the filter is empty, or encrypted
+	verified pageio.PageBits // the pages that were verified, as pages knows them
 
-	words     int          // of an encrypted filter
+	words     int          // length of an encrypted filter
 	encrypted *blocks.Part // nil: the filter is empty, or plain
 }
 
@@ -201,6 +204,7 @@ func (s *summed) mayContain(hash uint64) bool {
 		return s.encrypted == nil || s.decrypted(hash)
 	}
 	at := s.At(hash)
+	// The usual case, a verified page, costs one load.
 	if !s.verified.Test(at / chunk.PageSize) {
 		if _, err := s.pages.Bytes(int64(at), 1); err != nil {
 			return true
@@ -211,6 +215,7 @@ func (s *summed) mayContain(hash uint64) bool {
 
 // decrypted is mayContain for an encrypted filter.
 func (s *summed) decrypted(hash uint64) bool {
+	// A filter is asked for one word, so one page is decrypted.
 	at := 8 * filter.Index(hash, s.words)
 	word, err := s.encrypted.Block(at, true).Page(at)
 	m := filter.Mask(hash)
@@ -237,10 +242,11 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 	return summed{Filter: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 
-// FilterBytes returns how much memory the filters take that is neither mapped nor cached.
+// FilterBytes returns how many bytes of memory the filters take that are neither mapped nor cached.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
 		if f.Mapped() != nil || f.key != nil {
+			// In the page cache, or in the Cache, which count them.
 			continue
 		}
 		n += int64(f.dir.filter.words) * 8

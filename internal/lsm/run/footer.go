@@ -17,23 +17,23 @@ import (
 // is.
 
 const (
-	footerSize    = 64
+	footerSize    = 64         // bytes
 	footerMagic   = 0x524b5242 // "BRKR"
 	formatVersion = 1
 )
 
 // footer is the last footerSize bytes of a file.
 type footer struct {
-	checksum  uint32 // of the rest, bound to its place
-	dirOffset uint64
-	dirSize   uint64
-	dirSum    uint32
-	uuid      [16]byte
-	num       entry.FileNum
+	checksum  uint32        // of the rest, bound to its place in the file
+	dirOffset uint64        // where the directory begins
+	dirSize   uint64        // bytes of the directory
+	dirSum    uint32        // checksum of the directory; 0 in an encrypted file
+	uuid      [16]byte      // of the store
+	num       entry.FileNum // number of the file
 
 	// Of an encrypted file; it has dirTag instead of dirSum.
-	life   crypt.Life
-	dirTag crypt.Tag
+	life   crypt.Life // file key id
+	dirTag crypt.Tag  // of the directory
 }
 
 // encodeFooter returns the footer for this offset; e is nil for a plain file.
@@ -80,6 +80,7 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	if v := binary.LittleEndian.Uint16(b[8:]); v != version || binary.LittleEndian.Uint16(b[10:]) != 0 {
 		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
 	}
+	// The directory ends where the footer begins.
 	if f.dirOffset > uint64(offset) || f.dirSize != uint64(offset)-f.dirOffset {
 		return nil, errs.NewCorruption(name, offset, "footer: directory of %d bytes at %d", f.dirSize, f.dirOffset)
 	}
@@ -89,17 +90,17 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 // The footer of an encrypted file is that of a plain one, with another version, its
 // cipher in reserved bytes and without the directory's checksum; and then:
 const (
-	encryptedFooterSize = 128
-	encryptedVersion    = 2
+	encryptedFooterSize = 128 // bytes
+	encryptedVersion    = 2   // format version of an encrypted file
 
-	footerCipher = 12
+	footerCipher = 12 // offsets of the parts
 	footerDirTag = 64
 	footerTag    = 80
 	footerKey    = 96
 	footerLife   = 112
 )
 
-// footerData is what the tag of the footer b covers.
+// footerData is what the tag of the footer b covers: all but its checksum and the tag itself.
 func footerData(b []byte) []byte {
 	return append(bytes.Clone(b[4:footerTag]), b[footerKey:encryptedFooterSize]...)
 }
@@ -141,6 +142,7 @@ func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	return nil
 }
 
+// footerSize is the length of the file's footer.
 func (o *origin) footerSize() int {
 	if o.key != nil {
 		return encryptedFooterSize

@@ -14,13 +14,13 @@ import (
 // says of the whole run.
 
 const (
-	recordSize = 48 + chunk.StatsSize // of a chunk in the directory
+	recordSize = 48 + chunk.StatsSize // bytes of a chunk in the directory
 
 	// Sections of a directory. A trailer's sections have other numbers.
 	secChunks  = 16
 	secBounds  = 17
 	secFilter  = 18
-	secRanges  = 25 // number of range tombstones
+	secRanges  = 25 // numbers of range deletes
 	secFilters = 22
 	secAbout   = 23 // the store, see WriterConfig.About
 	secTags    = 24 // of the pages of filters, if the file is encrypted
@@ -32,26 +32,27 @@ const (
 type record struct {
 	chunk.Layout
 	chunk.Stats
-	offset          uint64
-	trailerChecksum uint32
+	offset          uint64 // where the chunk begins in the file
+	trailerChecksum uint32 // proves that the trailer is this chunk's
 	bound
 }
 
 // directory is what a file says of its chunks.
 type directory struct {
-	chunks []record
-	filter filterRecord // of the whole run; 0 words: there is none
-	parts  []filterRecord
+	chunks []record       // in order of keys
+	filter filterRecord   // of the whole run; 0 words: there is none
+	parts  []filterRecord // filters for some chunks each
 
-	ranges ranges // of the whole run
+	ranges ranges // range deletes of the whole run; only in its last file
 
 	about []byte // payload of the section; nil: there is none
 
-	encrypted bool
+	encrypted bool // the file is encrypted
 }
 
 const aboutLast = 1 // flag of the section about: the file is the last one of its run
 
+// appendDirectory appends the sections of a directory.
 func appendDirectory(b []byte, d *directory) []byte {
 	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
 	for i := range d.chunks {
@@ -79,6 +80,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 	return b
 }
 
+// appendRecord appends the record of a chunk.
 func appendRecord(b []byte, r *record) []byte {
 	b = binary.LittleEndian.AppendUint64(b, r.offset)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.End))
@@ -125,6 +127,7 @@ func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Chunks before bounds: bounds are checked against the chunks' prefixes.
 	if err := d.decodeChunks(chunks, end); err != nil {
 		return nil, err
 	}
@@ -152,9 +155,9 @@ func (d *directory) decodeChunks(p []byte, end uint64) (err error) {
 }
 
 const (
-	boundHead  = 4 // bytes of a bound beside its key
-	boundAgain = 1 << 14
-	boundLong  = 1 << 15
+	boundHead  = 4       // bytes of a bound beside its key
+	boundAgain = 1 << 14 // flag: bound.again
+	boundLong  = 1 << 15 // flag: bound.long
 )
 
 // appendBounds appends the section of a directory for the bounds of its chunks.
@@ -197,6 +200,7 @@ func decodeBounds(p []byte, chunks []record) error {
 			return fmt.Errorf("chunk %d: bound of %d bytes, prefix of %d", i, n, r.Prefix)
 		}
 		r.key, p = p[:n:n], p[n:]
+		// Search relies on this order; without it a get could miss a key that is there.
 		if i > 0 && !r.follows(&chunks[i-1].bound) {
 			return fmt.Errorf("chunk %d: %w", i, errDisorder)
 		}
@@ -239,22 +243,22 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 	return r.offset + uint64(r.Layout.Size()), nil
 }
 
-// A run keeps range tombstones as entries, in chunks of their own behind all others: so
-// they are checked, cached and searched as entries are, and none is in memory because
-// the run is open. docs/format.md, "Range tombstones", has their keys.
+// A run keeps range deletes as entries, in chunks of their own behind all others: so they are
+// checked, cached and searched as entries are, and none is in memory because the run is open.
+// docs/format.md, "Range tombstones", has their keys.
 //
-// Each such entry is a span: its key ends with the upper bound, its value is the lower
-// one. So the first entry behind a key is the span that covers it, if any does.
+// Each such entry is a span: its key ends with the upper bound, its value is the lower one. So the
+// first entry behind a key is the span that covers it, if any does.
 const (
-	tagFlat   = 0xfd // flat span: readers need only this one tombstone at its place
-	tagNode   = 0xfe // span of a node: readers may need several tombstones at its place
+	tagFlat   = 0xfd // flat span: readers need only this one range delete at its place
+	tagNode   = 0xfe // span of a node: readers may need several range deletes at its place
 	tagNewest = 0xff // the newest of the spans of several forests
 
-	nodeFanout = 16 // node i of level k has the 16^k tombstones of its forest from i·16^k on
+	nodeFanout = 16 // node i of level k has the 16^k range deletes of its forest from i·16^k on
 )
 
-// isTombstones reports whether a chunk with this first key, or an entry with this key, is one
-// of tombstones. The key must not be empty.
+// isTombstones reports whether a chunk with this first key, or an entry with this key, is one of
+// range deletes. The key must not be empty. No stored key begins with these bytes.
 func isTombstones(first []byte) bool { return first[0] >= tagFlat }
 
 // flatPrefix appends the prefix of the keys of flat spans to dst.
@@ -294,14 +298,14 @@ func (r *ranges) newestPrefix(dst []byte) []byte {
 	return nodePrefix(dst, 0, rangedel.Top, 0)
 }
 
-// ranges counts the tombstones of a run. The directory of the last file has it.
+// ranges counts the range deletes of a run. The directory of the last file has it.
 type ranges struct {
-	flat    uint64 // spans
-	history uint64 // tombstones in forests
-	forests uint64
+	flat    uint64 // flat spans
+	history uint64 // range deletes in forests
+	forests uint64 // number of forests
 }
 
-const rangesSize = 24
+const rangesSize = 24 // bytes of encoded ranges
 
 func (r *ranges) appendRanges(b []byte) []byte {
 	for _, n := range [...]uint64{r.flat, r.history, r.forests} {
@@ -314,6 +318,7 @@ func (r *ranges) decodeRanges(p []byte) error {
 	if len(p) < rangesSize {
 		return fmt.Errorf("range tombstones in %d bytes", len(p))
 	}
+	// Bounded, so that sums and loops over them stay small whatever the file says.
 	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:])}
 	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<40 ||
 		(r.history == 0) != (r.forests == 0) || r.forests > min(r.history, 1<<31) {

@@ -37,13 +37,13 @@ func (r *Reader) newCopier() *cursor {
 // stream reads chunks of a run whole, one after the other.
 type stream struct {
 	pageio.Stream
-	of *file
+	file *file // the file that it reads; another begins a new Stream
 }
 
 // readAt reads n bytes at off of f into p.
 func (s *stream) readAt(f *file, p []byte, off int64) error {
-	if s.of != f {
-		s.of, s.Stream = f, f.Stream(f.Size())
+	if s.file != f {
+		s.file, s.Stream = f, f.Stream(f.Size())
 	}
 	return s.ReadFull(p, off)
 }
@@ -51,15 +51,15 @@ func (s *stream) readAt(f *file, p []byte, off int64) error {
 // cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
 type cursor struct {
 	chunk.Cursor
-	r     *Reader
-	own   *offheap.Buffer // for a copy of the chunk; nil: the Reader's memory is walked
-	i     int             // chunk that it is on
+	r     *Reader         // whose chunks are walked
+	own   *offheap.Buffer // memory for a copy of the chunk; nil: the Reader's memory is walked
+	i     int             // chunk that it is on; -1: none
 	valid bool            // it is at an entry
-	err   error
+	err   error           // of the last move
 
-	pooled bool // it is of cursors, and goes there
+	pooled bool // it is from cursors, and Close puts it back there
 
-	stream *stream // reads a chunk's copy whole; nil: its pages are read when they are verified
+	stream *stream // reads a chunk's copy whole; nil: pages are read when they are verified
 }
 
 func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
@@ -99,6 +99,7 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
+	// Whole, in one large request: a Copier reads everything anyway.
 	if it.stream != nil {
 		if err := it.stream.readAt(f, data, c.Place.Offset); err != nil {
 			return nil, err
@@ -108,8 +109,8 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
-// at notes whether a move of the chunk's cursor has come to an entry, and returns that.
-func (it *cursor) at(ok bool) bool {
+// settle notes whether a move of the chunk's cursor has come to an entry, and returns that.
+func (it *cursor) settle(ok bool) bool {
 	it.valid = ok
 	if !ok && it.err == nil {
 		it.err = it.Cursor.Err()
@@ -118,15 +119,16 @@ func (it *cursor) at(ok bool) bool {
 }
 
 // First moves to the first entry.
-func (it *cursor) First() bool { return it.openChunk(0) && it.at(it.Cursor.First()) }
+func (it *cursor) First() bool { return it.openChunk(0) && it.settle(it.Cursor.First()) }
 
 // Last moves to the last entry.
 func (it *cursor) Last() bool {
-	return it.openChunk(len(it.r.chunks)-1) && it.at(it.Cursor.Last())
+	return it.openChunk(len(it.r.chunks)-1) && it.settle(it.Cursor.Last())
 }
 
 // Next moves to the next entry.
 func (it *cursor) Next() bool {
+	// Nearly all moves stay in a chunk.
 	if it.valid && it.Cursor.Next() {
 		return true
 	}
@@ -150,11 +152,12 @@ func (it *cursor) nextChunk() bool {
 	if !it.valid {
 		return false
 	}
-	if it.at(false); it.err != nil {
+	if it.settle(false); it.err != nil {
 		return false
 	}
+	// Opening a chunk resets the count of blocks; a walk over chunks goes on counting.
 	entered := it.Entered
-	ok := it.openChunk(it.i+1) && it.at(it.Cursor.First())
+	ok := it.openChunk(it.i+1) && it.settle(it.Cursor.First())
 	it.Entered = entered
 	return ok
 }
@@ -176,11 +179,11 @@ func (it *cursor) Prev() bool {
 	if it.Cursor.Prev() {
 		return true
 	}
-	if it.at(false); it.err != nil {
+	if it.settle(false); it.err != nil {
 		return false
 	}
 	entered := it.Entered
-	ok := it.openChunk(it.i-1) && it.at(it.Cursor.Last())
+	ok := it.openChunk(it.i-1) && it.settle(it.Cursor.Last())
 	it.Entered = entered
 	return ok
 }
@@ -195,7 +198,8 @@ func (it *cursor) findChunk(key []byte) (order int, ok bool) {
 	return it.enterChunk(i, key)
 }
 
-// enterChunk opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
+// enterChunk opens chunk i, and compares key with the prefix of the chunk's keys, as comparePrefix
+// does.
 func (it *cursor) enterChunk(i int, key []byte) (order int, ok bool) {
 	if !it.openChunk(i) {
 		return 0, false
@@ -214,13 +218,13 @@ func (it *cursor) SeekGE(key []byte) bool {
 }
 
 // landGE moves to the first entry of the chunk whose key is key or greater, or to the one behind
-// the chunk. order is as enter has returned it.
+// the chunk. order is as enterChunk has returned it.
 func (it *cursor) landGE(order int, key []byte) bool {
 	switch {
 	case order < 0:
-		return it.at(it.Cursor.First())
+		return it.settle(it.Cursor.First())
 	case order > 0:
-		return it.openChunk(it.i+1) && it.at(it.Cursor.First())
+		return it.openChunk(it.i+1) && it.settle(it.Cursor.First())
 	}
 	it.valid = true
 	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
@@ -232,18 +236,18 @@ func (it *cursor) SeekLT(key []byte) bool {
 	return ok && it.landLT(order, key)
 }
 
-// landLT moves to the last entry of the chunk whose key is less than key, or to the one before
-// the chunk. order is as enter has returned it.
+// landLT moves to the last entry of the chunk whose key is less than key, or to the one before the
+// chunk. order is as enterChunk has returned it.
 func (it *cursor) landLT(order int, key []byte) bool {
 	switch {
 	case order < 0:
-		return it.openChunk(it.i-1) && it.at(it.Cursor.Last())
+		return it.openChunk(it.i-1) && it.settle(it.Cursor.Last())
 	case order > 0:
-		return it.at(it.Cursor.Last())
+		return it.settle(it.Cursor.Last())
 	}
 	// The last entry less than key is the one before the first that is not less.
 	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
-		return it.at(false)
+		return it.settle(false)
 	}
 	it.valid = true
 	return it.Prev()
@@ -257,6 +261,7 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Next()
 	}
+	// The whole run is older than v, so nothing before key counts.
 	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) < 0 {
 		return it.SeekGE(key)
 	}
@@ -271,7 +276,8 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 			return ok && it.landGE(order, key)
 		}
 	}
-	return it.openChunk(i) && it.at(it.Cursor.First())
+	// All chunks up to here are older than v; the first of the next one counts.
+	return it.openChunk(i) && it.settle(it.Cursor.First())
 }
 
 // SkipLT is SkipGE on the way back.
@@ -292,7 +298,7 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 			return ok && it.landLT(order, key)
 		}
 	}
-	return it.openChunk(i) && it.at(it.Cursor.Last())
+	return it.openChunk(i) && it.settle(it.Cursor.Last())
 }
 
 // SkipNewer leaves out nothing: older versions of a key lie behind it.

@@ -7,26 +7,28 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// keys is the bounds of the chunks of a run, laid out for search: without pointers, and
-// with a number of 8 bytes for each chunk but the first, taken after a prefix that all
-// these bounds share. The numbers of 1,000 chunks take 8 KB, which stay in the nearest
-// caches. However long keys are, a chunk takes a bounded part of it.
+// keys is the bounds of the chunks of a run, laid out for search: without pointers, and with a
+// number of 8 bytes for each chunk but the first, taken after a prefix that all these bounds share.
+// The numbers of 1,000 chunks take 8 KB, which stay in the nearest caches. However long keys are, a
+// chunk takes a bounded part of it.
 type keys struct {
-	prefix []byte   // of the bounds of all chunks but the first
-	words  []uint64 // of the bounds of all chunks but the first
-	spans  []span
-	blob   []byte
+	prefix []byte   // shared by the bounds of all chunks but the first
+	words  []uint64 // 8 bytes of each of these bounds, after prefix
+	spans  []span   // bounds of all chunks
+	blob   []byte   // bytes of all bounds
 }
 
 // span is a bound whose key lies in the blob.
 type span struct {
-	at     uint32
-	length uint16
-	apart  uint16
+	at     uint32 // where its key begins in the blob
+	length uint16 // bytes of its key
+	apart  uint16 // see bound
 	again  bool
 	long   bool
 }
 
+// newKeys lays out the bounds of chunks. It takes the keys out of the records: they would keep the
+// whole directory in memory.
 func newKeys(chunks []record) keys {
 	var k keys
 	if len(chunks) == 0 {
@@ -71,8 +73,8 @@ func (k *keys) apart(i int) []byte {
 	return k.blob[s.at:][:s.apart:s.apart]
 }
 
-// searchChunks returns the chunks lo to hi, of which one has key if the run has it. Mostly lo equals
-// hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys of
+// searchChunks returns the chunks lo to hi, of which one has key if the run has it. Mostly lo
+// equals hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys of
 // these chunks tell which one it is.
 func (k *keys) searchChunks(key []byte) (lo, hi int) {
 	p := len(k.prefix)
@@ -99,7 +101,7 @@ func (k *keys) searchChunks(key []byte) (lo, hi int) {
 	return k.searchEqual(base, key)
 }
 
-// searchEqual is search among the bounds whose words equal that of key; base is the first.
+// searchEqual is searchChunks among the bounds whose words equal that of key; base is the first.
 func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 	// Doubled steps: usually only a few words are equal.
 	end := base
@@ -121,11 +123,14 @@ const (
 	unknown                // only the chunk's first key tells
 )
 
+// compareBound returns where key is, compared with the bound of chunk i.
 func (k *keys) compareBound(i int, key []byte) place {
 	s, b := &k.spans[i], k.apart(i)
+	// The bound was cut: keys that begin with it may be on either side.
 	if s.long && bytes.HasPrefix(key, b) {
 		return unknown
 	}
+	// The chunk begins with an older version of the bound: the newest is in the chunk before.
 	if c := bytes.Compare(key, b); c < 0 || c == 0 && s.again {
 		return before
 	}

@@ -31,15 +31,15 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if bytes.Compare(lo, from) <= 0 && (hi == nil || r.keys.below(i, hi)) {
 			return true, nil
 		}
-		if changed, err := it.changedSince(i, lo, hi, since); changed || err != nil {
+		if changed, err := it.changedInChunk(i, lo, hi, since); changed || err != nil {
 			return changed, err
 		}
 	}
 	return false, err
 }
 
-// changedSince is ChangedSince for chunk i, whose keys don't all lie in the range.
-func (it *cursor) changedSince(i int, lo, hi []byte, since entry.Version) (bool, error) {
+// changedInChunk is ChangedSince for chunk i, whose keys don't all lie in the range.
+func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (bool, error) {
 	if !it.openChunk(i) {
 		return false, it.err
 	}
@@ -133,6 +133,7 @@ type content struct {
 	entries, size, separated float64 // size: bytes of keys and inline values
 }
 
+// addEntry counts e.
 func (c *content) addEntry(e *entry.Entry) {
 	c.entries++
 	c.size += float64(len(e.Key) + len(e.Value))
@@ -141,6 +142,7 @@ func (c *content) addEntry(e *entry.Entry) {
 	}
 }
 
+// shrink leaves this part of c.
 func (c *content) shrink(part float64) {
 	c.entries, c.size, c.separated = c.entries*part, c.size*part, c.separated*part
 }
@@ -187,8 +189,8 @@ func (r *Reader) sumChunk(i int, lo, hi []byte, sum *content) bool {
 	return length > 0
 }
 
-// entryBounds returns where the entries of chunk i with keys in [lo, hi) begin and end. It moves to the
-// first one.
+// entryBounds returns where the entries of chunk i with keys in [lo, hi) begin and end. It moves to
+// the first one.
 func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	if !it.openChunk(i) {
 		return 0, 0, false
@@ -238,9 +240,9 @@ func (r *Reader) position(i int, key []byte) float64 {
 
 // stretch is what a range has of one chunk.
 type stretch struct {
-	chunk    int
-	from, to float64 // as parts of the chunk, from 0 to 1
-	bytes    float64
+	chunk    int     // number of the chunk
+	from, to float64 // where it begins and ends, as parts of the chunk from 0 to 1
+	bytes    float64 // its length
 }
 
 // stretches lists what [lo, hi) has of each chunk. What can't be read counts as a whole.
@@ -305,8 +307,8 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 	return cuts
 }
 
-// cutSmall calls cut with the keys of a stretch at which due returns true, given the bytes that come
-// before.
+// cutSmall calls cut with the keys of a stretch at which due returns true, given the bytes that
+// come before.
 func (it *cursor) cutSmall(s stretch, lo, hi []byte, due func(passed float64) bool, cut func(key []byte)) {
 	from, to, ok := it.entryBounds(s.chunk, lo, hi)
 	for ok = ok && from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {

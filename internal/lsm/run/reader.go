@@ -1,6 +1,6 @@
-// Package run is a sorted run: entries in key order in one or more files, read
-// by key through a hash index in each chunk, or in order. docs/format.md, "Run",
-// has the format.
+// Package run is a sorted run (an SST in other stores): entries in key order in one or more files,
+// read by key through a hash index in each chunk, or in order. docs/format.md, "Run", has the
+// format.
 package run
 
 import (
@@ -25,41 +25,41 @@ import (
 
 // OpenConfig says where a run's files are and how they are read.
 type OpenConfig struct {
-	FS    vfs.FS
-	Dir   string
-	UUID  [16]byte
-	Ring  *crypt.Ring // for files with a life; nil: there are none
-	Keyed bool        // the store is encrypted, so a plain file is damage; only for OpenRemains and ReadAbout
+	FS    vfs.FS      // of the files
+	Dir   string      // directory of the files
+	UUID  [16]byte    // of the store
+	Ring  *crypt.Ring // opens the keys of encrypted files; nil: there are none
+	Keyed bool        // the store is encrypted, so a plain file is damage (OpenRemains, ReadAbout)
 	Seed  uint64      // of the store's key hash; only Verify needs it
 	NoMap bool        // read by blocks into Cache instead of mapping the files
-	Cache *Cache      // for files that are encrypted or not mapped; nil = one of DefaultCacheBytes for this run
+	Cache *Cache      // of files that are encrypted or not mapped; nil: one for this run
 
-	Files *pageio.Files // opens the files; nil = without a limit of open ones
+	Files *pageio.Files // opens the files; nil: without a limit of open ones
 }
 
 // Reader reads a run. Any number of goroutines may use it. Keys and values that its
 // methods return are valid until Close. Where the files are mapped, a fault in the
 // mapping (the device fails) panics: call its methods below pageio.Guard.
 type Reader struct {
-	keys   keys
-	chunks []chunk.Chunk
-	filter summed   // filter of all keys; empty if there is none
-	parts  []summed // filters of the keys of each chunk; nil if there are none
+	keys   keys          // bounds of the chunks, for search
+	chunks []chunk.Chunk // the chunks of entries, in order
+	filter summed        // of all keys; empty: there is none
+	parts  []summed      // filter of each chunk; nil: there are none
 
-	oldest, newest entry.Version // the least and the greatest version of an entry
+	oldest, newest entry.Version // least and greatest version of an entry
 
-	// The chunks with range tombstones are read by a Reader of their own, as if they were
-	// another run in the same files: see Tombstones. nil: there are none.
-	spans    *Reader
-	ranges   ranges    // the numbers of range tombstones
-	searches sync.Pool // of *search, which find range tombstones
-	of       *Reader   // set in spans: the Reader of the entries
+	// The chunks with range deletes are read by a Reader of their own, as if they were another run
+	// in the same files: see Tombstones.
+	spans    *Reader   // reads the chunks of range deletes; nil: there are none
+	ranges   ranges    // numbers of range deletes
+	searches sync.Pool // idle *search, which find range deletes
+	parent   *Reader   // in the Reader of range deletes, that of entries; else nil
 
-	meta  meta.Run
-	files []*file
-	dir   []record
-	cache *blocks.Cache
-	seed  uint64
+	meta  meta.Run      // what the manifest says of the run
+	files []*file       // in order
+	dir   []record      // what the directories say of the chunks
+	cache *blocks.Cache // nil: all files are read in place
+	seed  uint64        // of the store's key hash
 }
 
 // file is one open file of a run.
@@ -67,12 +67,12 @@ type file struct {
 	*pageio.File
 	origin
 	first  int          // index of its first chunk in Reader.dir
-	dir    *directory   // without its chunks, which are in Reader.dir
-	chunks int          // how many chunks it has
+	dir    *directory   // its directory, without the chunks, which are in Reader.dir
+	chunks int          // number of its chunks
 	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
-	blocks *blocks.File // reads the file block by block if it is not read in place
+	blocks *blocks.File // reads the file block by block; nil: it is read in place
 
-	filters []*pageio.Summed
+	filters []*pageio.Summed // its plain filters, to free them
 }
 
 // Open opens the files of a run and reads their directories and the filter.
@@ -85,7 +85,8 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
 	}
 	for i := range m.Files {
-		if err := r.openFile(&cfg, &m.Files[i], m.Stamp); err != nil {
+		if err := r.addFile(&cfg, &m.Files[i], m.Stamp); err != nil {
+			// Close frees what the files before have opened.
 			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 		}
 	}
@@ -93,11 +94,13 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 		r.cache = NewCache(0)
 	}
 	for _, f := range r.files {
+		// Only now is it known whether a cache is needed.
 		if f.pages == nil {
 			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
 		}
 	}
-	err := r.split()
+	// In this order: range deletes are no entries, so they must not be counted among these.
+	err := r.splitRangeDeletes()
 	if err == nil {
 		err = r.checkMeta()
 	}
@@ -114,6 +117,7 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	return r, nil
 }
 
+// openFile opens a file of a run.
 func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
 	o, err := cfg.origin(m.Num, m.Life)
 	if err != nil {
@@ -127,6 +131,7 @@ func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
 		return nil, err
 	}
 	f := &file{File: pf, origin: o}
+	// An encrypted file is not read in place: its pages must be decrypted into other memory.
 	if f.Mapped() != nil && f.key == nil {
 		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
 	}
@@ -151,12 +156,14 @@ func (cfg *OpenConfig) origin(num entry.FileNum, life crypt.Life) (origin, error
 	return o, err
 }
 
-func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
+// addFile opens file m of the run, checks its directory and adds its chunks.
+func (r *Reader) addFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
 	f, err := cfg.openFile(m)
 	if err != nil {
 		return err
 	}
 	f.first = len(r.dir)
+	// In the list before anything can fail: Close then closes it.
 	r.files = append(r.files, f)
 	name := f.name
 	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
@@ -169,6 +176,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir, dir.about = dir, nil
+	// Each file is sorted by itself; the run is only if the files follow each other, too.
 	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
@@ -180,10 +188,12 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	return nil
 }
 
-// stamp gives all entries the version v; 0 = they have their own.
+// stamp gives all entries the version v; 0: they have their own.
 func (d *directory) stamp(v entry.Version, name string) error {
 	for i := range d.chunks {
 		r := &d.chunks[i]
+		// A stamp replaces versions, which must be 0 in the file: else two versions of a key could
+		// become one.
 		if v != 0 && r.MaxVersion != 0 {
 			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
@@ -234,8 +244,8 @@ func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	return nil
 }
 
-// split moves the chunks with range tombstones, the last ones of the run, from r to r.spans.
-func (r *Reader) split() error {
+// splitRangeDeletes moves the chunks with range deletes, the last ones of the run, from r to r.spans.
+func (r *Reader) splitRangeDeletes() error {
 	last := r.files[len(r.files)-1]
 	n := len(r.dir)
 	for n > 0 && isTombstones(r.dir[n-1].key) {
@@ -247,7 +257,7 @@ func (r *Reader) split() error {
 	if n == len(r.dir) {
 		return nil
 	}
-	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, of: r}
+	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, parent: r}
 	r.dir = r.dir[:n:n]
 	var s chunk.Stats
 	for i := range r.spans.dir {
@@ -262,7 +272,8 @@ func (r *Reader) split() error {
 	return nil
 }
 
-// checkMeta compares what the directories say with what the manifest says.
+// checkMeta compares what the directories say with what the manifest says. So a file that was
+// swapped for an older one is found out before anybody reads it.
 func (r *Reader) checkMeta() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
 	var s chunk.Stats
@@ -275,7 +286,7 @@ func (r *Reader) checkMeta() error {
 	if n := len(r.dir); n > 0 {
 		m.First = r.dir[0].key
 	}
-	// Only the last chunk tells the last key. Verify reads that.
+	// The last key is stored only in the last chunk. Verify reads that.
 	m.Last = r.meta.Last
 	w := &r.meta
 	if t := r.spans; t != nil {
@@ -321,7 +332,7 @@ func (r *Reader) makeChunks() {
 // Meta returns the description of the run that Open was given.
 func (r *Reader) Meta() *meta.Run { return &r.meta }
 
-// MaxVersion is the greatest version of an entry or tombstone.
+// MaxVersion is the greatest version of an entry or range delete.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
 // inPlace reports whether all of the run's files are read in their mappings.
@@ -338,9 +349,11 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 		return false, err
 	}
 	c := &r.chunks[i]
+	// A key with another prefix is in no chunk: no page is touched for it.
 	if !r.keys.hasPrefix(i, key, c.Prefix) {
 		return false, nil
 	}
+	// The bound had only a part of a long prefix; the rest is in the chunk.
 	if c.Prefix > boundSize {
 		if order, err := r.comparePrefix(i, c, key); order != 0 || err != nil {
 			return false, err
@@ -362,8 +375,8 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	return true, nil
 }
 
-// searchNewest returns the only chunk that can have the newest version of key. This is the first chunk
-// whose last key is not less than key, or the one before it if key is less than all its keys.
+// searchNewest returns the only chunk that can have the newest version of key. This is the first
+// chunk whose last key is not less than key, or the one before it if key is less than all its keys.
 func (r *Reader) searchNewest(key []byte) (int, error) {
 	lo, hi := r.keys.searchChunks(key)
 	// The bounds don't tell: compare with the first keys, which lie in the chunks.
@@ -402,6 +415,7 @@ func (r *Reader) comparePrefix(i int, c *chunk.Chunk, key []byte) (int, error) {
 
 // readAt reads from an encrypted file, or one that is not mapped.
 func (f *file) readAt(p []byte, off int64) error {
+	// The page cache has it, and a copy can't block in a page fault.
 	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
 		copy(p, m[off:])
 		return nil
@@ -428,6 +442,7 @@ func (r *Reader) Warm() error {
 	return nil
 }
 
+// fileOf returns the file of chunk i. There are few files.
 func (r *Reader) fileOf(i int) *file {
 	k := len(r.files) - 1
 	for r.files[k].first > i {
@@ -446,6 +461,7 @@ func (r *Reader) Held() (held []vfs.File) {
 
 // Close closes the files. Nothing that the Reader handed out may be in use.
 func (r *Reader) Close() error {
+	// The cache must not lead to a closed file.
 	if r.cache != nil {
 		r.cache.Forget(r)
 	}

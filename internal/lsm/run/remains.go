@@ -15,31 +15,31 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// Remains reads what is left of one file of a run, which may be damaged in any place. It finds
-// the chunks by the directory. If that is lost, it searches for trailers that are whole: each
-// says how to read the chunk before it. It is used by one goroutine.
+// Remains reads what is left of one file of a run, which may be damaged in any place. It finds the
+// chunks by the directory. If that is lost, it searches for trailers that are whole: each says how
+// to read the chunk before it. It is used by one goroutine.
 type Remains struct {
-	f *pageio.File
+	f *pageio.File // the file
 	origin
-	chunks []record
-	end    int64 // where the chunks end, with the filters between them
-	whole  bool  // the directory could be read
+	chunks []record // the chunks that were found, in order
+	end    int64    // where the chunks end, with the filters between them
+	whole  bool     // the directory could be read
 
 	i    int         // next chunk
 	at   int64       // offset where the chunk before i ends
 	rest *chunk.Rest // what is left of the chunk that Next is in; nil: it is in none
 	n    int         // next entry of rest
-	gaps int         // how many gaps of rest were returned
-	e    entry.Entry
+	gaps int         // number of gaps of rest that were returned
+	e    entry.Entry // the entry that was returned last
 }
 
 // Hole is a part of a file whose entries can't be read.
 type Hole struct {
 	File           string
-	Offset, Length int64
+	Offset, Length int64         // where it is in the file
 	First          []byte        // no lost key is less than it; nil: not known
 	MaxVersion     entry.Version // greatest version of the lost entries; 0: not known
-	Tombstones     bool          // only range tombstones are lost, and no entries
+	Tombstones     bool          // only range deletes are lost, and no entries
 }
 
 // pieceBytes is how much of a file is searched at a time.
@@ -88,20 +88,21 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 func (r *Remains) findChunks() {
 	buf := make([]byte, pieceBytes)
 	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
+		// A piece may end within a trailer: addChunkBefore then reads the rest.
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
 		r.readWithZeros(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
 			begin := at + int64(off)
 			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
-				r.consider(buf[off:], begin, size)
+				r.addChunkBefore(buf[off:], begin, size)
 			}
 		}
 	}
 }
 
-// consider adds the chunk before off, if a whole trailer of size bytes lies at off. b has the
+// addChunkBefore adds the chunk before off, if a whole trailer of size bytes lies at off. b has the
 // bytes from off on, perhaps not all of the trailer.
-func (r *Remains) consider(b []byte, off int64, size int) {
+func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	if size > len(b) {
 		b = make([]byte, size)
 		r.readWithZeros(b, off)
@@ -114,6 +115,7 @@ func (r *Remains) consider(b []byte, off int64, size int) {
 	if n := len(r.chunks); n > 0 && c.offset < r.chunks[n-1].offset+uint64(r.chunks[n-1].Layout.Size()) {
 		return // bytes that look like a trailer in those of another
 	}
+	// The directory would have the first key; without it the first entry does.
 	if rest := r.rescue(&c); rest.Len() > 0 {
 		rest.Entry(0, &r.e)
 		c.key = bytes.Clone(r.e.Key)
@@ -121,8 +123,8 @@ func (r *Remains) consider(b []byte, off int64, size int) {
 	r.chunks = append(r.chunks, c)
 }
 
-// readWithZeros fills b with the bytes at off. Bytes that can't be read become zeros, which then fail
-// their checksum.
+// readWithZeros fills b with the bytes at off. Bytes that can't be read become zeros, which then
+// fail their checksum.
 func (r *Remains) readWithZeros(b []byte, off int64) {
 	if r.f.ReadFull(b, off) == nil {
 		return
@@ -136,9 +138,9 @@ func (r *Remains) readWithZeros(b []byte, off int64) {
 	}
 }
 
-// Next returns the next entry, or a hole where entries are lost. At the end both are nil. The
-// next call overwrites the entry. A range tombstone is an entry, too: Span recognizes it by its
-// key: no stored key begins so.
+// Next returns the next entry, or a hole where entries are lost. At the end both are nil. The next
+// call overwrites the entry. A range delete is an entry, too. Span recognizes it by its key: no
+// stored key begins so.
 func (r *Remains) Next() (*entry.Entry, *Hole) {
 	for {
 		switch {
@@ -146,6 +148,7 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 			if hole, done := r.openNextChunk(); hole != nil || done {
 				return nil, hole
 			}
+		// Gaps come in their place, between the entries around them.
 		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps].Before == r.n:
 			r.gaps++
 			return nil, r.holeOf(r.i - 1)
@@ -172,6 +175,7 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 		return &Hole{File: r.name, Offset: from, Length: r.end - from}, false
 	}
 	c := &r.chunks[r.i]
+	// Between two chunks that were found by their trailers, others may be lost.
 	if from := r.at; !r.whole && from < int64(c.offset) {
 		r.at = int64(c.offset)
 		return &Hole{File: r.name, Offset: from, Length: int64(c.offset) - from}, false
@@ -192,10 +196,11 @@ func (r *Remains) rescue(c *record) *chunk.Rest {
 	}}, prefix, r.f.ReadFull)
 }
 
-// Tombstones calls fn for the entries of range tombstones, and lost for their holes. Call it
-// before Next, or not at all.
+// Tombstones calls fn for the entries of range deletes, and lost for their holes. Call it before
+// Next, or not at all.
 func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) error {
 	for i := range r.chunks {
+		// Without a key the chunk may have either; its entries tell.
 		if c := &r.chunks[i]; len(c.key) > 0 && !isTombstones(c.key) {
 			continue
 		}
@@ -216,6 +221,7 @@ func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) erro
 	return nil
 }
 
+// holeOf is the hole of a damaged chunk.
 func (r *Remains) holeOf(i int) *Hole {
 	c := &r.chunks[i]
 	return &Hole{
@@ -224,8 +230,8 @@ func (r *Remains) holeOf(i int) *Hole {
 	}
 }
 
-// Span returns the range tombstone that the entry e of Remains stands for. ok is false if e is
-// no range tombstone.
+// Span returns the range delete that the entry e of Remains stands for. ok is false if e is no
+// range delete.
 func Span(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
 	if !isTombstones(e.Key) {
 		return t, false
@@ -234,7 +240,7 @@ func Span(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
 }
 
 // Entries returns how many entries the chunks had, with those that are lost: entries of keys, and
-// spans, which stand for range tombstones.
+// spans, which stand for range deletes.
 func (r *Remains) Entries() (entries, spans uint64) {
 	for i := range r.chunks {
 		if c := &r.chunks[i]; len(c.key) > 0 && isTombstones(c.key) {
@@ -352,6 +358,7 @@ func (cfg *OpenConfig) findOrigin(f *pageio.File, num entry.FileNum) (origin, er
 	} else if failed != nil {
 		return origin{}, failed
 	}
+	// In an encrypted store nobody may slip in a plain file: it would pass without a tag.
 	if life.IsZero() && cfg.Keyed {
 		return origin{}, errs.NewCorruption(filename.Of(filename.Run, num), -1, "it is plain, and the store is encrypted")
 	}

@@ -5,15 +5,16 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 )
 
-// Scrub reads the chunks of the file num from offset from on, and verifies them. It stops when
-// it has read most bytes or more, and returns the offset at which to go on. After the last
-// chunk it verifies directory, footer and filters, too, and done is true.
+// Scrub reads the chunks of the file num from offset from on, and verifies them. It stops when it
+// has read most bytes or more, and returns the offset at which to go on. After the last chunk it
+// verifies directory, footer and filters, too, and done is true.
 func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Corruption)) (to int64, done bool) {
 	to = from
 	for _, part := range []*Reader{r, r.spans} {
 		if part == nil {
 			continue
 		}
+		// A Copier: what is on the disk counts, not what is in a mapping.
 		it := part.newCopier()
 		defer it.Close()
 		for i := range part.chunks {

@@ -14,12 +14,12 @@ import (
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
-// How a run's range tombstones are written and searched. They are entries in chunks of their own:
+// How a run's range deletes are written and searched. They are entries in chunks of their own:
 // format.go says how.
 
-// AddTombstone adds a flat range tombstone: one beside which readers need no older tombstone
-// at its place. Flat tombstones are added after all entries, in the order of keys, and must
-// not overlap. t may be reused at once.
+// AddTombstone adds a flat range delete: one beside which readers need no older one at its place.
+// Flat ones are added after all entries, in the order of keys, and must not overlap. t may be
+// reused at once.
 func (w *Writer) AddTombstone(t rangedel.Tombstone) error {
 	if err := w.addSpan(flatPrefix(w.key[:0]), t); err != nil {
 		return err
@@ -29,11 +29,11 @@ func (w *Writer) AddTombstone(t rangedel.Tombstone) error {
 	return nil
 }
 
-// AddHistory adds a forest of range tombstones that may overlap, as readers may need several of
-// them at one place. Forests are added after the flat tombstones, each newer than the flat ones at
-// its place. The list is in the order of tombstone.Compare, and begins behind the end of the
-// forest before. It is in memory, so a long history goes to several forests; with more than one,
-// AddNewest has to follow.
+// AddHistory adds a forest of range deletes that may overlap, as readers may need several of them
+// at one place. Forests are added after the flat range deletes, each newer than the flat ones at
+// its place. The list is in the order of rangedel.Compare, and begins behind the end of the forest
+// before. It is in memory, so a long history goes to several forests; with more than one, AddNewest
+// has to follow.
 func (w *Writer) AddHistory(list []rangedel.Tombstone) error {
 	if len(list) == 0 {
 		return nil
@@ -45,6 +45,7 @@ func (w *Writer) AddHistory(list []rangedel.Tombstone) error {
 	w.ranges.forests++
 	w.last = list[len(list)-1].Version
 	return rangedel.Forest(list, nodeFanout, func(s rangedel.Span) error {
+		// Each range delete is one node of level 0, so it is counted once.
 		if s.Level == 0 {
 			w.countTombstone(s.Tombstone)
 			w.ranges.history++
@@ -54,7 +55,7 @@ func (w *Writer) AddHistory(list []rangedel.Tombstone) error {
 }
 
 // AddNewest adds a span of what a reader sees that sees all of several forests: at each place the
-// newest tombstone. Spans are added in the order of keys and must not overlap.
+// newest range delete. Spans are added in the order of keys and must not overlap.
 func (w *Writer) AddNewest(t rangedel.Tombstone) error {
 	if w.ranges.forests < 2 {
 		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
@@ -104,23 +105,23 @@ func (w *Writer) countTombstone(t rangedel.Tombstone) {
 	m.Tombstones++
 }
 
-// Tombstones are the range tombstones of a run. Any number of goroutines may use them,
-// below a pageio.Guard, until the run is closed. The zero Tombstones are empty.
+// Tombstones are the range deletes of a run. Any number of goroutines may use them, below a
+// pageio.Guard, until the run is closed. The zero Tombstones are empty.
 type Tombstones struct {
-	spans  *Reader // of the chunks that have them; nil: there are none
-	copier *search // of what Copier returns: the one search that it uses; nil: spans.searches has them
+	spans  *Reader // reads their chunks; nil: there are none
+	copier *search // of a Copier: the one search that it uses; nil: spans.searches has them
 }
 
 var _ rangedel.Source = Tombstones{}
 
-// Tombstones are the run's range tombstones. Get and the iterators know nothing of them:
-// ask Tombstones, too.
+// Tombstones are the run's range deletes. Get and the iterators know nothing of them: ask
+// Tombstones, too.
 func (r *Reader) Tombstones() Tombstones { return Tombstones{spans: r.spans} }
 
 // Empty reports whether there are none.
 func (t Tombstones) Empty() bool { return t.spans == nil }
 
-// Versions are the least and the greatest version of a tombstone.
+// Versions are the least and the greatest version of a range delete.
 func (t Tombstones) Versions() (least, greatest entry.Version) {
 	if t.Empty() {
 		return rangedel.Pending, 0
@@ -128,19 +129,21 @@ func (t Tombstones) Versions() (least, greatest entry.Version) {
 	return t.spans.oldest, t.spans.newest
 }
 
-// Find is the method of a tombstone.Source.
+// Find is the method of a rangedel.Source.
 func (t Tombstones) Find(key []byte, at entry.Version, around *rangedel.Stretch) (entry.Version, error) {
 	if t.Empty() || t.spans.oldest > at {
 		return 0, nil
 	}
 	s := t.getSearch()
 	defer t.putSearch(s)
+	// History first: it is newer than the flat range deletes at its place.
 	if t.spans.ranges.history > 0 {
 		if v, err := s.findInHistory(t, key, at, around); v > 0 || err != nil {
 			return v, err
 		}
 	}
 	v, err := s.findSpan(flatPrefix(s.prefix[:0]), key, around)
+	// A flat span that is too new hides nothing, and there is no older one beside it.
 	if v > at {
 		v = 0
 	}
@@ -159,10 +162,10 @@ const keptKeys = 64 << 10
 type search struct {
 	cursor
 	prefix, key []byte         // scratch
-	long        offheap.Buffer // memory of a long key
+	long        offheap.Buffer // memory of key if it is long
 }
 
-// getSearch returns a search that nobody else uses. Give it back by release.
+// getSearch returns a search that nobody else uses. Give it back by putSearch.
 func (t Tombstones) getSearch() *search {
 	if t.copier != nil {
 		return t.copier
@@ -175,6 +178,7 @@ func (t Tombstones) getSearch() *search {
 	return s
 }
 
+// putSearch gives a search back. Long keys are not kept.
 func (t Tombstones) putSearch(s *search) {
 	if cap(s.key) > keptKeys {
 		s.long.Free()
@@ -191,16 +195,16 @@ func (t Tombstones) putSearch(s *search) {
 // longSpan is the size from which a Copier does not keep the chunk of a single span, in bytes.
 const longSpan = 256 << 10
 
-// lone reports whether the search has a copy of a chunk that is a single long span. It is
-// not kept: with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of
-// its runs, and it is rarely asked for again (tombstone.Cover remembers the answer).
+// lone reports whether the search has a copy of a chunk that is a single long span. It is not kept:
+// with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of its runs, and it
+// is rarely asked for again (rangedel.Cover remembers the answer).
 func (s *search) lone() bool {
 	return s.i >= 0 && s.r.dir[s.i].Entries == 1 && s.r.dir[s.i].Layout.Size() > longSpan
 }
 
-// Copier returns the same tombstones for a caller that writes them elsewhere, as Reader.Copier
-// does for entries. It is used by one goroutine, and closed by Close. No method may be called
-// while another one runs, so not by the functions that Since and Some call.
+// Copier returns the same range deletes for a caller that writes them elsewhere, as Reader.Copier
+// does for entries. It is used by one goroutine, and closed by Close. No method may be called while
+// another one runs, so not by the functions that Since and Some call.
 func (t Tombstones) Copier() Tombstones {
 	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
 	s.Mem, s.Lent = new(offheap.Buffer), true
@@ -214,8 +218,8 @@ func (t Tombstones) Close() {
 	}
 }
 
-// findSpan returns the version of the span over key among those whose keys begin with prefix,
-// 0 if there is none, and limits around, unless that is nil, to the span or to the gap.
+// findSpan returns the version of the span over key among those whose keys begin with prefix, 0 if
+// there is none. Unless around is nil, it narrows around to the span or to the gap.
 func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.Version, error) {
 	n := len(prefix) + len(key) + 1
 	if s.key = s.key[:0]; n <= keptKeys {
@@ -225,6 +229,8 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 		// keys would soon be more garbage than all of the runs' tombstones take.
 		s.key = s.long.Grow(nil, n)
 	}
+	// A span's key ends with its upper bound, which is not in it: the first one behind key+"\0" is
+	// the only one that can cover key.
 	s.key = append(append(append(s.key, prefix...), key...), 0)
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
@@ -238,6 +244,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 			around.Within(nil, e.Value)
 		}
 	}
+	// In a gap: the span before tells where it begins.
 	if s.Err() == nil && around != nil && s.SeekLT(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
 			around.Within(e.Key[len(prefix):], nil)
@@ -250,7 +257,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 func (s *search) findInHistory(t Tombstones, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
 	forest, n := int(t.spans.ranges.forests), 0
 	if at < t.spans.newest {
-		if forest, n, err = s.upTo(t, at); err != nil {
+		if forest, n, err = s.findVisiblePart(t, at); err != nil {
 			return 0, err
 		}
 	}
@@ -275,9 +282,9 @@ func (s *search) findInHistory(t Tombstones, key []byte, at entry.Version, aroun
 	return v, err
 }
 
-// upTo returns of which forest a reader of version at sees only a part, and the number of
-// tombstones in that part. Of the forests before, it sees all, and of those behind, nothing.
-func (s *search) upTo(t Tombstones, at entry.Version) (forest, n int, err error) {
+// findVisiblePart returns of which forest a reader of version at sees only a part, and the number of range
+// deletes in that part. Of the forests before, it sees all, and of those behind, nothing.
+func (s *search) findVisiblePart(t Tombstones, at entry.Version) (forest, n int, err error) {
 	// newer moves to tombstone n of a forest, and reports whether it is newer than at.
 	newer := func(forest, n int) bool {
 		s.key = nodePrefix(s.key[:0], forest, 0, n)
@@ -288,6 +295,7 @@ func (s *search) upTo(t Tombstones, at entry.Version) (forest, n int, err error)
 		}
 		return err != nil || s.Entry().Version > at
 	}
+	// Forests, and range deletes within one, are in order of versions, so binary search finds both.
 	forests := int(t.spans.ranges.forests)
 	if forest = sort.Search(forests, func(i int) bool { return newer(i, 0) }) - 1; forest < 0 || err != nil {
 		return 0, 0, err
@@ -306,35 +314,35 @@ func (s *search) upTo(t Tombstones, at entry.Version) (forest, n int, err error)
 	return forest, n, err
 }
 
-// Ordered walks the tombstones that are newer than v: those of the forests, or of a run with a
+// Ordered walks the range deletes that are newer than v: those of the forests, or of a run with a
 // stamp the flat ones, which have one version. No other method of a Copier may be called before its
 // end.
 func (t Tombstones) Ordered(v entry.Version) rangedel.Sequence {
 	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
 		return (*rangedel.Set)(nil).Ordered(0)
 	}
-	return &ordered{search: t.getSearch(), of: t, after: v}
+	return &ordered{search: t.getSearch(), source: t, after: v}
 }
 
-// stamped reports whether all tombstones have one version.
-func (t Tombstones) stamped() bool { return t.spans.of.meta.Stamp > 0 }
+// stamped reports whether all range deletes have one version.
+func (t Tombstones) stamped() bool { return t.spans.parent.meta.Stamp > 0 }
 
-// ordered walks the tombstones of forests, which are their nodes of level 0, or all flat ones.
+// ordered walks the range deletes of forests, which are their nodes of level 0, or all flat ones.
 type ordered struct {
-	*search // nil at the end
-	of      Tombstones
-	after   entry.Version
-	forest  int
-	inside  bool // of forest, or of the flat ones
+	*search               // nil at the end
+	source  Tombstones    // whose range deletes
+	after   entry.Version // versions up to this one are left out
+	forest  int           // number of the current forest
+	inside  bool          // the search is inside forest, or the flat ones
 }
 
-// Next is the method of a tombstone.Sequence.
+// Next is the method of a rangedel.Sequence.
 func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
 	var room [leavesPrefixLen]byte
 	for o.search != nil {
 		prefix, last := flatPrefix(room[:0]), 0
-		if !o.of.stamped() {
-			prefix, last = leavesPrefix(room[:0], o.forest), int(o.of.spans.ranges.forests)-1
+		if !o.source.stamped() {
+			prefix, last = leavesPrefix(room[:0], o.forest), int(o.source.spans.ranges.forests)-1
 		}
 		if o.inside {
 			ok = o.search.Next()
@@ -345,14 +353,14 @@ func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
 		switch {
 		case o.Err() != nil || !ok && o.forest == last:
 			err = o.Err()
-			o.of.putSearch(o.search)
+			o.source.putSearch(o.search)
 			o.search = nil
 			return d, false, err
 		case !ok:
 			o.forest, o.inside = o.forest+1, false
 		case o.Entry().Version > o.after:
 			if d, ok = spanOf(o.Entry()); !ok {
-				err = o.of.corrupt("bad bounds")
+				err = o.source.corrupt("bad bounds")
 			}
 			return d, ok, err
 		}
@@ -360,8 +368,8 @@ func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
 	return d, false, nil
 }
 
-// Since calls fn for the tombstones that are newer than v, in any order, until it returns an error.
-// The bounds are valid until fn returns.
+// Since calls fn for the range deletes that are newer than v, in any order, until it returns an
+// error. The bounds are valid until fn returns.
 func (t Tombstones) Since(v entry.Version, fn func(rangedel.Tombstone) error) error {
 	if err := t.Flat(v, fn); err != nil {
 		return err
@@ -402,9 +410,8 @@ func (t Tombstones) Flat(v entry.Version, fn func(rangedel.Tombstone) error) err
 	return s.Err()
 }
 
-// Some calls fn for a sample of at most n tombstones, spread evenly. Each of them stands for
-// the number each of tombstones. What can't be read is left out. The bounds are valid until fn
-// returns.
+// Some calls fn for a sample of at most n range deletes, spread evenly. Each of them stands for so
+// many range deletes (each). What can't be read is left out. The bounds are valid until fn returns.
 func (t Tombstones) Some(n int, fn func(d rangedel.Tombstone, each int64)) {
 	if t.Empty() {
 		return
@@ -453,12 +460,13 @@ func prefixLen(key []byte) int {
 	return 1
 }
 
+// corrupt returns a Corruption of the run's range deletes.
 func (t Tombstones) corrupt(format string, args ...any) error {
 	return errs.NewCorruption(t.spans.files[0].name, -1, "range tombstones: "+format, args...)
 }
 
-// ChangedSince reports whether a tombstone newer than since covers a key in [lo, hi); a
-// nil hi is no bound. It reads at most two chunks.
+// ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
+// is no bound. It reads at most two chunks.
 func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	if t.Empty() || t.spans.newest <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false, nil
@@ -470,15 +478,15 @@ func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, erro
 		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
 	}
 	for _, prefix := range prefixes {
-		if changed, err := s.changedSince(prefix, lo, hi, since); changed || err != nil {
+		if changed, err := s.spansChangedSince(prefix, lo, hi, since); changed || err != nil {
 			return changed, err
 		}
 	}
 	return false, nil
 }
 
-// changedSince is ChangedSince for the spans whose keys begin with prefix.
-func (s *search) changedSince(prefix, lo, hi []byte, since entry.Version) (bool, error) {
+// spansChangedSince is ChangedSince for the spans whose keys begin with prefix.
+func (s *search) spansChangedSince(prefix, lo, hi []byte, since entry.Version) (bool, error) {
 	// Spans that end in (lo, hi] have keys in the range. The one behind them may begin there.
 	from := append(append(bytes.Clone(prefix), lo...), 0)
 	to := append(append(bytes.Clone(prefix), hi...), 0)
@@ -506,8 +514,8 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// verifySpans is Verify for the tombstones: that spans are apart from each other, and as many
-// as the directory says.
+// verifySpans is Verify for the range deletes: that spans are disjoint, and as many as the
+// directory says.
 func (t Tombstones) verifySpans(report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
@@ -515,7 +523,7 @@ func (t Tombstones) verifySpans(report func(*errs.Corruption)) {
 	v := newVerifier(t.spans, report)
 	defer v.copies.Close()
 	for i := range t.spans.chunks {
-		v.chunk(i)
+		v.verifyChunk(i)
 	}
 	var have ranges
 	var last []byte // key of the span before

@@ -39,7 +39,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 			return
 		}
 		before := found
-		v.chunk(i)
+		v.verifyChunk(i)
 		v.lacks = found > before
 	}
 	r.Tombstones().verifySpans(count)
@@ -56,22 +56,22 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 // not what was verified before.
 type verifier struct {
 	*Reader
-	copies *cursor
-	report func(*errs.Corruption)
-	each   func(*entry.Entry)         // may be nil
-	last   entry.Entry                // the entry before, also that of the chunk before; without its value
+	copies *cursor                    // reads the chunks again
+	report func(*errs.Corruption)     // gets what is wrong
+	each   func(*entry.Entry)         // gets each entry; may be nil
+	last   entry.Entry                // the entry before, without its value; across chunks
 	lacks  bool                       // the chunk before is damaged: last may not be its last entry
-	refs   map[entry.FileNum]meta.Ref // of the entries met
-	asked  *blocks.Part               // the encrypted filter that was decrypted to words
-	words  filter.Filter
+	refs   map[entry.FileNum]meta.Ref // references of the entries so far, by segment
+	asked  *blocks.Part               // the encrypted filter that words is
+	words  filter.Filter              // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
 	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]meta.Ref{}}
 }
 
-// chunk verifies chunk i.
-func (v *verifier) chunk(i int) {
+// verifyChunk verifies chunk i.
+func (v *verifier) verifyChunk(i int) {
 	c, err := v.copies.loadChunk(i)
 	if err != nil {
 		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
@@ -87,6 +87,7 @@ func (v *verifier) chunk(i int) {
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
+		// Behind a damaged chunk the last key is not known: then only the order is checked.
 		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
@@ -136,6 +137,7 @@ func (v *verifier) chunkBound(i int) *bound {
 	return &bound{key: v.keys.from(i), apart: int(s.apart), again: s.again, long: s.long}
 }
 
+// countEntry counts a reference, and remembers e for the check of order.
 func (v *verifier) countEntry(e *entry.Entry) {
 	if e.Separated {
 		f := v.refs[e.Handle.Segment]
@@ -185,6 +187,7 @@ func (f *file) verifyFilter(at *filterRecord) error {
 	return err
 }
 
+// reportError reports err; one that is no Corruption becomes one.
 func reportError(name string, offset uint64, err error, report func(*errs.Corruption)) {
 	var c *errs.Corruption
 	if !errors.As(err, &c) {

@@ -1,5 +1,7 @@
 package run
 
+// DefaultFileBytes (256 MB) is the length at which a run's file ends and its next one begins.
+
 import (
 	"cmp"
 	"errors"
@@ -28,12 +30,12 @@ type WriterConfig struct {
 	FS        vfs.FS
 	Dir       string
 	UUID      [16]byte
-	Ring      *crypt.Ring          // encrypts the files; nil = they are plain
+	Ring      *crypt.Ring          // encrypts the files; nil: they are plain
 	Seed      uint64               // of the store's key hash
-	NextNum   func() entry.FileNum // the number of each file
-	FileBytes int64                // most bytes of a file's chunks and directory, without its last filter; 0 = DefaultFileBytes (256 MB)
-	NoFilter  bool                 // write no filter: for a run that has most of the keys that gets look for
-	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
+	NextNum   func() entry.FileNum // gives each file its number
+	FileBytes int64                // most bytes of a file, without its last filter; 0: 256 MB
+	NoFilter  bool                 // write no filter: gets find most keys in this run
+	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil: not recorded
 	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
 	// About returns an edit (package manifest) that describes the store's runs and keyspaces,
@@ -41,42 +43,42 @@ type WriterConfig struct {
 	// the run, and the bounds of the run so far. nil = no description.
 	About func(before []meta.File, first, last []byte) []byte
 
-	FilterKeys int // about how many keys one filter has; 0 = DefaultFilterKeys (256 Ki)
+	FilterKeys int // about how many keys one filter has; 0: DefaultFilterKeys (256 Ki)
 }
 
-// Writer writes a run. It is used by one goroutine, and ended by Finish or
-// Abort. After an error all calls return that error, and its files are removed.
+// Writer writes a run. It is used by one goroutine, and ended by Finish or Abort. After an error
+// all calls return that error, and its files are removed.
 type Writer struct {
 	cfg      WriterConfig
-	b        *chunk.Builder
-	hashes   []uint64 // hashes of the keys in chunks that have no filter yet
-	chunks   int      // chunks of entries written so far, to all files
-	filtered int      // how many of these chunks have a filter
-	refs     map[entry.FileNum]*meta.Ref
-	ref      *meta.Ref // the one of refs that was counted last
-	stats    chunk.Stats
-	meta     meta.Run
-	err      error
-	done     bool
+	b        *chunk.Builder              // builds the current chunk
+	hashes   []uint64                    // hashes of the keys in chunks that have no filter yet
+	chunks   int                         // number of chunks of entries written so far, to all files
+	filtered int                         // number of these that have a filter
+	refs     map[entry.FileNum]*meta.Ref // references of the entries so far, by segment
+	ref      *meta.Ref                   // the one of refs that was counted last
+	stats    chunk.Stats                 // of the entries so far
+	meta     meta.Run                    // of the run so far
+	err      error                       // the first error
+	done     bool                        // Finish was called
 
-	file     vfs.File
-	out      *pageio.Appender // to file
+	file     vfs.File         // the file that is written; nil: none
+	out      *pageio.Appender // appends to file
 	num      entry.FileNum
 	owner    chunk.Owner
-	enc      *crypt.Encrypter // nil: the file is plain
-	life     crypt.Life
-	id       checksum.Identity
-	offset   int64
-	dir      directory
-	dirBytes int64 // estimate of the directory's size
-	created  []string
+	enc      *crypt.Encrypter  // nil: the file is plain
+	life     crypt.Life        // file key id
+	id       checksum.Identity // what checksums are bound to
+	offset   int64             // bytes written to file
+	dir      directory         // of file so far
+	dirBytes int64             // estimate of the directory's size
+	created  []string          // paths of all files, to remove them after an error
 
-	ranged     bool          // this chunk and all later ones have range tombstones
-	ranges     ranges        // tombstones added
-	tombstones meta.Run      // their bounds, versions and number
-	last       entry.Version // of the last forest
+	ranged     bool          // this chunk and all later ones have range deletes
+	ranges     ranges        // numbers of range deletes added
+	tombstones meta.Run      // bounds, versions and number of the range deletes
+	last       entry.Version // greatest version of the last forest
 	newest     bool          // AddNewest was called
-	key        []byte        // scratch: of a span
+	key        []byte        // scratch for a span's key
 }
 
 // NewWriter returns a Writer; it creates no file before there is something to write.
@@ -111,7 +113,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	return nil
 }
 
-// addEntry adds an entry, which may stand for a span of tombstones.
+// addEntry adds an entry, which may stand for a span of a range delete.
 func (w *Writer) addEntry(e *entry.Entry) error {
 	h := hash.Sum(w.cfg.Seed, e.Key)
 	done := w.b.Add(e, h)
@@ -128,7 +130,8 @@ func (w *Writer) addEntry(e *entry.Entry) error {
 	case chunk.NewKey:
 		if !w.cfg.NoFilter && !w.ranged {
 			if len(w.hashes) == cap(w.hashes) {
-				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's smaller steps make more garbage
+				// append's smaller steps make more garbage.
+				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64)
 			}
 			w.hashes = append(w.hashes, h)
 		}
@@ -141,6 +144,7 @@ func writable(e *entry.Entry) bool {
 	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
 }
 
+// countHandle counts a reference to a segment.
 func (w *Writer) countHandle(h *entry.Handle) {
 	r := w.ref
 	if r == nil || r.Segment != h.Segment {
@@ -156,7 +160,8 @@ func (w *Writer) countHandle(h *entry.Handle) {
 
 // flushChunk writes the chunk that is being built.
 func (w *Writer) flushChunk() error {
-	// Files end between chunks: a chunk never lies in two.
+	// Files end between chunks: a chunk never lies in two. The directory counts, too, so that the
+	// whole file stays within FileBytes.
 	size := int64(w.b.Size())
 	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
 		if err := w.finishFile(); err != nil {
@@ -164,7 +169,7 @@ func (w *Writer) flushChunk() error {
 		}
 	}
 	if w.file == nil {
-		if err := w.create(); err != nil {
+		if err := w.createFile(); err != nil {
 			return w.fail(err)
 		}
 	}
@@ -179,6 +184,7 @@ func (w *Writer) flushChunk() error {
 	r.bound = newBound(info.First, info.Shared, info.Again, info.Prefix)
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + boundHead + len(r.key))
+	// Range deletes are not counted among entries, and no filter has them.
 	if w.ranged {
 		return nil
 	}
@@ -191,9 +197,10 @@ func (w *Writer) flushChunk() error {
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
 	}
-	return w.writePart()
+	return w.writeFilterPart()
 }
 
+// writeBytes appends b to the file.
 func (w *Writer) writeBytes(b []byte) error {
 	if _, err := w.out.Write(b); err != nil {
 		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.num), err))
@@ -202,7 +209,8 @@ func (w *Writer) writeBytes(b []byte) error {
 	return nil
 }
 
-func (w *Writer) create() error {
+// createFile begins the next file. In an encrypted store it writes the header page.
+func (w *Writer) createFile() error {
 	w.num = w.cfg.NextNum()
 	name := filepath.Join(w.cfg.Dir, filename.Of(filename.Run, w.num))
 	f, err := w.cfg.FS.Create(name)
@@ -234,11 +242,12 @@ func (w *Writer) finishFile() error {
 	if w.cfg.About != nil {
 		w.dir.about = []byte{0, 0, 0, 0, 0, 0, 0, 0}
 		if w.done {
+			// It tells a salvage that no file of the run is missing behind this one.
 			w.dir.about[0] = aboutLast
 		}
 		w.dir.about = append(w.dir.about, w.cfg.About(w.meta.Files, w.meta.First, w.meta.Last)...)
 	}
-	dir, foot, err := w.ends()
+	dir, foot, err := w.encodeEnds()
 	if err != nil {
 		return w.fail(err)
 	}
@@ -259,8 +268,8 @@ func (w *Writer) finishFile() error {
 	return nil
 }
 
-// ends returns the directory and the footer as the file's last bytes, and the footer decoded.
-func (w *Writer) ends() ([]byte, *footer, error) {
+// encodeEnds returns the directory and the footer as the file's last bytes, and the footer decoded.
+func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
 	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.num, life: w.life}
 	if w.enc == nil {
@@ -277,8 +286,8 @@ func (w *Writer) ends() ([]byte, *footer, error) {
 	return append(dir, end...), foot, err
 }
 
-// Finish completes the run and makes its files and their names durable. Without
-// entries and tombstones there are no files.
+// Finish completes the run and makes its files and their names durable. Without entries and range
+// deletes there are no files.
 func (w *Writer) Finish() (meta.Run, error) {
 	if w.err != nil || w.done {
 		return meta.Run{}, w.firstError()
@@ -295,7 +304,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 	if w.file == nil {
 		return meta.Run{}, nil
 	}
-	// The filter of the whole run is in the last file, which knows of the tombstones.
+	// The filter of the whole run is in the last file, which also knows of the range deletes.
 	w.dir.ranges = w.ranges
 	if err := w.writeFilter(); err != nil {
 		return meta.Run{}, err
@@ -303,6 +312,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 	if err := w.finishFile(); err != nil {
 		return meta.Run{}, err
 	}
+	// A file that was synced may still lose its name in a crash.
 	if !w.cfg.Unsynced {
 		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
 			return meta.Run{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
@@ -333,6 +343,7 @@ var (
 	errFinished = errors.New("run writer is finished")
 )
 
+// firstError is why nothing can be added any more.
 func (w *Writer) firstError() error {
 	if w.err != nil {
 		return w.err
@@ -340,8 +351,8 @@ func (w *Writer) firstError() error {
 	return errFinished
 }
 
-// fail removes the files. A file that cannot be removed is an orphan, which the
-// next opening of the store removes.
+// fail makes err the result of all later calls, and removes the files. A file that cannot be
+// removed is an orphan, which the next opening of the store removes.
 func (w *Writer) fail(err error) error {
 	w.err = err
 	if w.file != nil {
@@ -362,6 +373,7 @@ func (w *Writer) freeMemory() {
 	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
 }
 
+// setStats sets what m says of entries, which s counts.
 func setStats(m *meta.Run, s *chunk.Stats) {
 	m.Entries, m.Deletes = s.Entries, s.Deletes
 	m.KeyBytes, m.ValueBytes, m.SeparatedBytes = s.KeyBytes, s.ValueBytes, s.SeparatedBytes

@@ -16,7 +16,8 @@ import (
 // once a level.
 const fanIn = 10
 
-// compactLevels compacts parts while there are enough of one level.
+// compactLevels compacts parts while there are fanIn of one level. The newest parts have the lowest
+// level.
 func (s *Spill) compactLevels(ctx context.Context) error {
 	for len(s.parts) > 0 {
 		n, level := 0, s.parts[0].level
@@ -51,6 +52,7 @@ func (s *Spill) Finish(ctx context.Context) error {
 
 var errFinished = errors.New("spill is finished")
 
+// finishFiles makes everything durable: first the values, then the run that leads to them.
 func (s *Spill) finishFiles(ctx context.Context) error {
 	if err := s.values.finishSegment(); err != nil {
 		return err
@@ -61,23 +63,26 @@ func (s *Spill) finishFiles(ctx context.Context) error {
 	return s.compactNewest(ctx, len(s.parts), 0, false)
 }
 
-// compactNewest makes one part of the newest n, without what they have overwritten and
-// range deletes cover.
+// compactNewest makes one part of the newest n, without what they have overwritten and range
+// deletes cover.
 func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
 	var ranges []rangedel.Source // of newer parts
 	for i, p := range s.parts[:n] {
 		t := p.Tombstones().Copier()
 		defer t.Close()
+		// Entries have no version yet. For the merge the age of their part is one: newer parts hide
+		// older ones.
 		sources[i] = &versioned{Iterator: uncovered(p.Copier(), ranges, &s.dead), version: entry.Version(n - i)}
 		ranges = append(ranges, t)
 	}
 	w := s.newRun(unsynced)
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: &versioned{Iterator: iterator.Merge(sources)},
-		Rules:   compact.Rules{Watermark: entry.MaxVersion},
-		Ranges:  ranges,
-		Run:     w,
+		// After the commit only the newest write of a key counts, so older ones go.
+		Rules:  compact.Rules{Watermark: entry.MaxVersion},
+		Ranges: ranges,
+		Run:    w,
 	})
 	if err != nil {
 		return err
@@ -85,7 +90,7 @@ func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) 
 	for _, list := range out.Dead.Lists() {
 		s.dead.Take(list)
 	}
-	if len(out.Run.Files) == 0 { // all was covered
+	if len(out.Run.Files) == 0 { // everything was covered
 		s.retire(n)
 		return nil
 	}

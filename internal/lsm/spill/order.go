@@ -9,18 +9,18 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// place is a record among others.
+// place is one of several records.
 type place struct {
-	word uint64 // of its key after what all keys share
+	word uint64 // 8 bytes of its key after what all keys share
 	at   int    // where it begins
 }
 
-// estimate is what a small record takes, in bytes.
+// estimate is about how many bytes a small record takes. It sizes the first list.
 const estimate = 48
 
-// newestByKey returns where the newest record of each key begins, in the order of
-// keys, without those that a later range delete covers. Records and range deletes of a
-// transaction are numbered together; last is the number of the last record.
+// newestByKey returns where the newest record of each key begins, in the order of keys, without
+// those that a later range delete covers. Records and range deletes of a transaction are numbered
+// together; last is the number of the last record.
 func newestByKey(records []byte, last int, cover *rangedel.Cover) []int {
 	places := make([]place, 0, len(records)/estimate)
 	first := key(records)
@@ -46,6 +46,7 @@ func newestByKey(records []byte, last int, cover *rangedel.Cover) []int {
 	})
 	sorted := make([]int, 0, len(places))
 	for i, p := range places {
+		// The newest record of a key came first: the others are overwritten.
 		if i > 0 && p.word == places[i-1].word && bytes.Equal(key(records[p.at:]), key(records[places[i-1].at:])) {
 			continue
 		}
@@ -59,6 +60,7 @@ func uncoveredPlaces(records []byte, places []place, last int, cover *rangedel.C
 	before := last - len(places)
 	kept := places[:0]
 	for i, p := range places {
+		// A range delete has its number as version, and covers records with smaller numbers.
 		if entry.KindOf(records[p.at:]) != entry.RangeDelete && cover.Newest(key(records[p.at:])) <= entry.Version(before+i+1) {
 			kept = append(kept, p)
 		}

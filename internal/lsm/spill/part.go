@@ -19,8 +19,8 @@ type part struct {
 	level   int      // number of compactions behind it
 }
 
-// uncovered is walk, an iterator of a part, without what newer range deletes cover. It
-// adds the values of the entries that it leaves out to dead, unless that is nil.
+// uncovered is walk, an iterator of a part, without what newer range deletes cover. It adds the
+// values of the entries that it leaves out to dead, unless that is nil.
 func uncovered(walk iterator.Iterator, newer []rangedel.Source, dead *layout.Deaths) iterator.Iterator {
 	if cover := rangedel.NewCover(entry.MaxVersion, newer...); cover != nil {
 		return &filtered{walk, cover, dead}
@@ -31,8 +31,8 @@ func uncovered(walk iterator.Iterator, newer []rangedel.Source, dead *layout.Dea
 // filtered leaves out what a cover hides.
 type filtered struct {
 	iterator.Iterator
-	cover *rangedel.Cover
-	dead  *layout.Deaths
+	cover *rangedel.Cover // what is left out
+	dead  *layout.Deaths  // gets the values of what is left out; may be nil
 }
 
 func (it *filtered) First() bool { return it.skip(it.Iterator.First(), it.Iterator.Next) }
@@ -74,8 +74,8 @@ func (it *filtered) skip(ok bool, move func() bool) bool {
 // version 0. Pending entries that are read beside committed ones have another.
 type versioned struct {
 	iterator.Iterator
-	version entry.Version
-	copy    entry.Entry
+	version entry.Version // the version of all entries
+	copy    entry.Entry   // the current entry, with this version
 }
 
 // SkipNewer leaves out nothing: a part has one version of a key.

@@ -31,27 +31,27 @@ import (
 // Config says where the files are written and for which store.
 type Config struct {
 	filename.Store                      // runs go to Dir, value segments to ValueDir
-	NextNum        func() entry.FileNum // the number of each file
-	SegmentBytes   int64                // length at which a value segment ends
-	RunFileBytes   int64                // length at which a file of a run ends
-	FilterKeys     int                  // for how many keys a filter of a run is made; 0 = run.DefaultFilterKeys
-	Coder          *codec.Coder         // of compressed values
-	Cache          *run.Cache           // of run chunks, where files are not mapped
+	NextNum        func() entry.FileNum // gives each file its number
+	SegmentBytes   int64                // bytes at which a value segment ends
+	RunFileBytes   int64                // bytes at which a file of a run ends
+	FilterKeys     int                  // keys of one filter of a run; 0: run.DefaultFilterKeys
+	Coder          *codec.Coder         // decodes compressed values
+	Cache          *run.Cache           // cache of run chunks, where files are not mapped
 	Files          *pageio.Files        // opens what is read; nil: without a limit
 }
 
 // Spill is used by one goroutine at a time; other goroutines may call Value meanwhile.
 type Spill struct {
-	cfg     Config
+	cfg     Config        // where it is written
 	parts   []*part       // newest first
-	retired []*part       // compacted, but what was handed out of them may be in use
-	lent    bool          // something of the parts was handed out
-	dead    layout.Deaths // records of overwritten values
-	values  values
-	bytes   int64 // of records added
-	runs    int64 // bytes of runs written
-	err     error // the first failure; nothing can be added after it
-	kept    bool  // the files belong to the store
+	retired []*part       // compacted parts that readers may still use
+	aliased bool          // readers may hold bytes of the parts
+	dead    layout.Deaths // records of values that were overwritten
+	values  values        // the value segments
+	bytes   int64         // bytes of records added
+	runs    int64         // bytes of runs written
+	err     error         // the first failure; nothing can be added after it
+	kept    bool          // the files belong to the store: Discard leaves them
 }
 
 // New returns an empty Spill; it creates no file before there is something to write.
@@ -71,6 +71,7 @@ func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *range
 	return s.err
 }
 
+// addRecords sorts records and writes them as a part.
 func (s *Spill) addRecords(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
 	s.bytes += int64(len(records))
 	sorted := newestByKey(records, last, rangedel.NewCover(entry.MaxVersion, ranges))
@@ -84,13 +85,14 @@ func (s *Spill) addRecords(ctx context.Context, records []byte, last int, ranges
 		if err := compact.WriteRanges(w, ranges); err != nil {
 			return err
 		}
+		// Flushed before anybody can find the handles in the part.
 		return s.values.flushSegment() // readers will follow handles
 	})
 }
 
 // addPart writes a part.
 func (s *Spill) addPart(ctx context.Context, fill func(w *run.Writer) error) error {
-	// Neither run nor values are synced before Finish: a crash ends the transaction.
+	// Neither run nor values are synced before Finish: a crash ends the transaction anyway.
 	w := s.newRun(true)
 	if err := fill(w); err != nil {
 		w.Abort()
@@ -115,6 +117,7 @@ func (s *Spill) AddLarge(ctx context.Context, e *entry.Entry) error {
 	return s.err
 }
 
+// addLarge writes one entry as a part, and its value to a segment.
 func (s *Spill) addLarge(ctx context.Context, e *entry.Entry) error {
 	s.bytes += int64(entry.RecordSize(e, true))
 	return s.addPart(ctx, func(w *run.Writer) (err error) {
@@ -157,8 +160,8 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 func (s *Spill) openRun(written meta.Run, n, level int) error {
 	m := written
 	s.runs += int64(m.FileBytes())
-	// Here all has one version, as it will have in the store: so range tombstones are
-	// found.
+	// Here all has one version, as it will have in the store. With version 0 its range deletes
+	// would not be found: 0 means none.
 	m.Stamp, m.MinVersion, m.MaxVersion = 1, 1, 1
 	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, m)
 	if err != nil {
@@ -173,8 +176,8 @@ func (s *Spill) openRun(written meta.Run, n, level int) error {
 // retire removes the newest n parts from the list.
 func (s *Spill) retire(n int) {
 	for _, p := range s.parts[:n] {
-		// Bytes that were handed out stay valid until Discard, so the mapping stays too.
-		if s.lent {
+		// Bytes that readers hold stay valid until Discard, so the mapping stays, too.
+		if s.aliased {
 			s.retired = append(s.retired, p)
 			continue
 		}
@@ -193,11 +196,12 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 		if p.MayContain(key, hash) {
 			if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
 				dst.Version = 0
-				s.lent = s.lent || found
+				s.aliased = s.aliased || found
 				return found, err
 			}
 		}
-		// The part's range deletes cover all that is in older ones.
+		// The part's range deletes cover all that is in older parts. Its own entries that they
+		// cover are not in it, so they are asked first.
 		if deleted, err := p.Tombstones().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
 			*dst = entry.Entry{Kind: entry.Delete}
 			return err == nil, err
@@ -210,7 +214,7 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 // those of ranges, which are not added yet; entries with one key hide those of later
 // iterators. Their entries have version v, and are valid until Discard, as far as any are.
 func (s *Spill) Iterators(ranges *rangedel.Set, v entry.Version) []iterator.Iterator {
-	s.lent = true
+	s.aliased = true
 	sources := make([]iterator.Iterator, len(s.parts))
 	newer := []rangedel.Source{ranges}
 	for i, p := range s.parts {
@@ -247,7 +251,7 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 func (s *Spill) Ranges() (sources []rangedel.Source) {
 	for _, p := range s.parts {
 		if t := p.Tombstones(); !t.Empty() {
-			s.lent = true
+			s.aliased = true
 			sources = append(sources, t)
 		}
 	}
@@ -290,7 +294,7 @@ func (s *Spill) Output() compact.Output {
 func (s *Spill) Keep() { s.kept = true }
 
 // Lent reports whether bytes of the files may have been handed out.
-func (s *Spill) Lent() bool { return s.lent }
+func (s *Spill) Lent() bool { return s.aliased }
 
 // Discard closes the files. With remove, it also removes them, except those that Keep was
 // called for. Nothing that was handed out is valid afterwards. A second call does nothing.
@@ -315,6 +319,7 @@ func (s *Spill) Discard(remove bool) {
 	}
 }
 
+// removeRun removes the files of a run.
 func (s *Spill) removeRun(m *meta.Run) {
 	for _, f := range m.Files {
 		s.cfg.removeFile(s.cfg.Dir, filename.Run, f.Num)

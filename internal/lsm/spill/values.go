@@ -13,18 +13,18 @@ import (
 
 // values are the value segments of a Spill. Only get may be called beside other methods.
 type values struct {
-	cfg      Config
-	finished []compact.ValueSegment
-	writer   *segment.ValueWriter // of the segment being filled; nil: there is none
-	written  uint64               // bytes of its values
+	cfg      Config                 // where it is written
+	finished []compact.ValueSegment // complete segments
+	writer   *segment.ValueWriter   // of the segment being filled; nil: there is none
+	written  uint64                 // bytes of values in it
 
-	mu      sync.RWMutex // guards the map, which get reads
-	readers map[entry.FileNum]*segment.Reader
+	mu      sync.RWMutex                      // guards the map, which get reads
+	readers map[entry.FileNum]*segment.Reader // reads each segment, by number
 }
 
-// appendRecord appends a record with its own checksum to the segment that is being filled.
-// A segment ends before the record that would make it too long, so that its length
-// never passes SegmentBytes unless it has one record only.
+// appendRecord appends a record with its own checksum to the segment that is being filled. A
+// segment ends before the record that would make it too long, so that its length never passes
+// SegmentBytes unless it has one record only.
 func (v *values) appendRecord(rec []byte, length uint64) (entry.Handle, error) {
 	if err := v.beginSegment(int64(len(rec))); err != nil {
 		return entry.Handle{}, err
@@ -36,7 +36,7 @@ func (v *values) appendRecord(rec []byte, length uint64) (entry.Handle, error) {
 	return h, err
 }
 
-// addLarge appends the record of e, as add does, and keeps only pieces of it in memory.
+// addLarge appends the record of e, as appendRecord does, and keeps only pieces of it in memory.
 func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
 	if err := v.beginSegment(int64(entry.RecordSize(e, true))); err != nil {
 		return entry.Handle{}, err
@@ -79,6 +79,7 @@ func (v *values) beginSegment(n int64) error {
 	return nil
 }
 
+// segmentConfig is the configuration of a value segment.
 func (v *values) segmentConfig() segment.Config {
 	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Ring: v.cfg.Ring, Files: v.cfg.Files}
 }

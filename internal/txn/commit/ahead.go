@@ -11,16 +11,18 @@ import (
 // leader, for whom all others wait, then looks only at what was committed since: a bounded
 // number of keys. If there are more, the committer has to check again.
 const (
-	manyReads  = 256 // keys and ranges in a read set that is checked ahead, at least
-	aheadTries = 4   // checks ahead; after them the leader checks all, so that the commit ends
+	manyReads  = 256 // keys and ranges in the read set from which it is checked ahead
+	aheadTries = 4   // checks ahead before the leader checks everything, so that the commit ends
 )
 
-// submitChecked is submit, after a check ahead if r has read much.
+// submitChecked submits r. If r has read much, it first checks the reads here, in the committer's
+// own time.
 func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version, error) {
 	r.checked = 0
 	if r.Check.Isolation != conflict.Serializable || r.Check.Reads == nil || r.Check.Reads.Len() < manyReads {
 		return p.submit(ctx, r)
 	}
+	// Sort now: else the leader's first lookup would sort the whole read set while others wait.
 	r.Check.Reads.Prepare()
 	upTo := r.Check.Since
 	for range aheadTries {
@@ -35,11 +37,15 @@ func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version
 				return 0, err
 			}
 		}
+		// The leader may refuse with errStale if too much was committed between the check and its
+		// group. That costs this committer another round, but nobody else.
 		r.checked = upTo
 		if v, err := p.submit(ctx, r); err != errStale {
 			return v, err
 		}
 	}
+	// Writers are faster than the checks ahead. A full check by the leader is slow for all, but
+	// this transaction would starve without it.
 	r.checked = 0
 	return p.submit(ctx, r)
 }

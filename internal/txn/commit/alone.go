@@ -7,20 +7,20 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
-// CommitAlone commits a, if c holds, and returns its version. While a.Commit
-// runs, nothing else is checked, written or published.
-//
-// ctx is honoured until a.Commit is called.
+// CommitAlone commits a, if c holds, and returns its version. While a.Commit runs, nothing else is
+// checked, written or published. ctx is honoured until a.Commit is called.
 func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (_ entry.Version, err error) {
 	// Not behind Prepare: what others commit during the wait, a.Commit would have to look
 	// at and to flush, with everybody waiting.
 	if err := p.store.Throttle(ctx, nil); err != nil {
 		return 0, err
 	}
+	// The long part (files, most of the conflict check) runs here, beside other commits. Only what
+	// came since is left for the exclusive turn.
 	if err := a.Prepare(ctx, c); err != nil {
 		return 0, err
 	}
-	g, err := p.turn(ctx)
+	g, err := p.beginExclusive(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -31,6 +31,8 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (
 	if p.stopped != nil {
 		return 0, p.stopped
 	}
+	// If a.Commit panics, err keeps this value. It is unknown what was written, so nothing more may
+	// be.
 	err = errPanicked
 	defer func() { p.stopOn(err) }()
 	var v entry.Version

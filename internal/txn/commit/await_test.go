@@ -22,9 +22,9 @@ func TestAwait(t *testing.T) {
 		p.mu.Lock()
 		g := p.queue.push()
 		g.addMember(request(0, conflict.LastWriterWins, "a"))
-		p.busy, g.called = true, true
+		p.hasLeader, g.called = true, true
 		a.synced, a.expected = true, 1+others
-		p.gathering.company, p.gathering.busy = 1+others, backoff{}
+		p.gathering.previousSize, p.gathering.yieldBackoff = 1+others, backoff{}
 		p.mu.Unlock()
 		var all sync.WaitGroup
 		for range come {
@@ -42,26 +42,26 @@ func TestAwait(t *testing.T) {
 	complete := false
 	for i := 0; i < 1000 && !complete; i++ {
 		groups := store.groups
-		a.vain = backoff{}
+		a.sleepBackoff = backoff{}
 		next(8, 8)
-		complete = store.groups == groups+1 && a.vain.left == 0
+		complete = store.groups == groups+1 && a.sleepBackoff.left == 0
 	}
 	if !complete {
 		t.Error("no group was ever complete")
 	}
 
-	a.vain = backoff{}
+	a.sleepBackoff = backoff{}
 	for _, want := range []int{backoffMin, 2 * backoffMin, 4 * backoffMin} {
-		a.vain.left = 0
+		a.sleepBackoff.left = 0
 		next(1, 0)
-		if a.vain.left != want || len(a.full) > 0 {
-			t.Errorf("after a vain sleep %d groups skip it, want %d", a.vain.left, want)
+		if a.sleepBackoff.left != want || len(a.full) > 0 {
+			t.Errorf("after a sleep that timed out %d groups skip it, want %d", a.sleepBackoff.left, want)
 		}
 	}
-	left := a.vain.left
+	left := a.sleepBackoff.left
 	next(1, 0)
-	if a.vain.left != left-1 {
-		t.Errorf("%d groups skip it, want %d", a.vain.left, left-1)
+	if a.sleepBackoff.left != left-1 {
+		t.Errorf("%d groups skip it, want %d", a.sleepBackoff.left, left-1)
 	}
 }
 

@@ -6,11 +6,11 @@ const (
 	backoffMax = 1 << 16 // the number doubles up to this
 )
 
-// backoff counts the groups that skip a try because it has failed. If more than one try in
-// six fails, tries become more and more seldom; otherwise they recover.
+// backoff decides which groups skip a try that has failed before. If more than one try in six
+// fails, tries become more and more seldom; otherwise they become frequent again.
 type backoff struct {
-	left int // groups left that skip it
-	next int // what a failure sets left to, if it is more than backoffMin
+	left int // groups that still skip it
+	next int // groups to skip after the next failure, if more than backoffMin
 }
 
 // skips reports whether the next group skips the try. Call it once for each group.
@@ -22,9 +22,12 @@ func (b *backoff) skips() bool {
 	return true
 }
 
+// countFailure makes the next groups skip the try: twice as many as after the failure before.
 func (b *backoff) countFailure() {
 	b.left = max(b.next, backoffMin)
 	b.next = min(2*b.left, backoffMax)
 }
 
-func (b *backoff) worked() { b.next -= (b.next + 7) / 8 }
+// countSuccess lets the next failure skip an eighth fewer groups. One success does not undo a
+// failure, which doubles the number: about six do.
+func (b *backoff) countSuccess() { b.next -= (b.next + 7) / 8 }

@@ -135,20 +135,20 @@ func TestCancelWithTheToken(t *testing.T) {
 			g := p.queue.push()
 			g.addMember(r)
 			g.waitChannel()
-			p.busy = true
+			p.hasLeader = true
 			var turn *group
 			if next {
 				turn = p.queue.push()
-				turn.alone = true
+				turn.exclusive = true
 				turn.waitChannel()
 			}
-			p.handOnLocked()
+			p.passLeadershipLocked()
 			p.mu.Unlock()
 			if !p.withdraw(g, r) {
 				t.Fatal("could not withdraw")
 			}
-			if p.busy != next {
-				t.Errorf("busy is %v", p.busy)
+			if p.hasLeader != next {
+				t.Errorf("busy is %v", p.hasLeader)
 			}
 			if next {
 				<-turn.wake

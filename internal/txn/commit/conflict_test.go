@@ -144,7 +144,7 @@ func TestWritesAgreeWithANaiveSearch(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for trial := range 200 {
 		m := newMemory()
-		w := writes{store: m, seed: testSeed}
+		w := groupWrites{store: m, seed: testSeed}
 		for round := range 3 {
 			var before []*Request
 			all := map[string]entry.Version{}

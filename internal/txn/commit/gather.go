@@ -7,20 +7,20 @@ import (
 
 // Bounds of gathering.
 const (
-	stillTurns = 2                      // yields without a new member after which gathering ends
+	stillTurns = 2                      // yields in a row without a new member that end gathering
 	slowTurn   = 100 * time.Microsecond // a yield that takes longer ran other work than commits
-	memberTurn = 20 * time.Microsecond  // that a yield may take longer for each new member
-	loneMin    = 32                     // groups of one member, after which one group is held open
+	memberTurn = 20 * time.Microsecond  // a yield may take this much longer for each new member
+	loneMin    = 32                     // groups of one member in a row before one is held open
 	loneMax    = 1 << 12                // the number doubles up to this while nobody joins
 )
 
 // gathering decides when a group is held open for more members. The current leader owns it.
 type gathering struct {
-	now     func() time.Time // nil: no group is held open
-	company int              // members of the group before
-	busy    backoff          // after slow yields
-	lone    int              // groups of one member in a row
-	look    int              // how many of them until one is held open; loneMin if it is less
+	now          func() time.Time // nil: no group is held open
+	previousSize int              // members of the group before
+	yieldBackoff backoff          // skips groups after slow yields
+	loneGroups   int              // groups of one member in a row
+	loneLimit    int              // how many of them before one is held open; loneMin if it is less
 }
 
 // gather holds g open for a moment if other committers are active. The members of the
@@ -39,13 +39,15 @@ func (p *Pipeline) gather(g *group) {
 	if a.now == nil {
 		return
 	}
+	// Members join under mu while this leader reads.
 	p.mu.Lock()
 	size, waited := len(g.members), g.wake != nil
 	p.mu.Unlock()
 	if !a.due(waited) || p.awaitComplete(g) {
 		return
 	}
-	// Yield rather than sleep: the other committers are ready to run.
+	// Here sleeping has failed or groups are not synced. A yield costs microseconds: it lets the
+	// committers run that are ready on this processor.
 	for still := 0; still < stillTurns; still++ {
 		began := a.now()
 		runtime.Gosched()
@@ -54,13 +56,14 @@ func (p *Pipeline) gather(g *group) {
 		came := len(g.members) - size
 		p.mu.Unlock()
 		if size += came; came > 0 {
-			still = -1
+			still = -1 // somebody came: there may be more, so count still yields anew
 		}
+		// Other work has the processors. Each further yield could cost milliseconds.
 		if a.slow(took, came) {
 			return
 		}
 	}
-	a.busy.worked()
+	a.yieldBackoff.countSuccess()
 }
 
 // slow reports whether a yield took longer than the work of the members that it brought. If
@@ -69,23 +72,26 @@ func (a *gathering) slow(took time.Duration, came int) bool {
 	if took <= slowTurn+time.Duration(came)*memberTurn {
 		return false
 	}
-	a.busy.countFailure()
+	a.yieldBackoff.countFailure()
 	return true
 }
 
 // due reports whether the next group is to be held open. waited: a member of it has waited,
 // so there are other committers.
 func (a *gathering) due(waited bool) bool {
-	if a.busy.skips() {
+	if a.yieldBackoff.skips() {
 		return false
 	}
-	if waited || a.company > 1 {
-		a.lone, a.look = 0, 0
+	// There are others, so this is no lone writer: count from the start.
+	if waited || a.previousSize > 1 {
+		a.loneGroups, a.loneLimit = 0, 0
 		return true
 	}
-	if a.lone++; a.lone < max(a.look, loneMin) {
+	if a.loneGroups++; a.loneGroups < max(a.loneLimit, loneMin) {
 		return false
 	}
-	a.lone, a.look = 0, min(2*max(a.look, loneMin), loneMax)
+	// Nobody joined the last group that was held open for a lone writer, if there was one: wait
+	// twice as long before the next. The cost for a writer that stays alone goes to nothing.
+	a.loneGroups, a.loneLimit = 0, min(2*max(a.loneLimit, loneMin), loneMax)
 	return true
 }

@@ -23,7 +23,7 @@ func TestGather(t *testing.T) {
 		p.mu.Lock()
 		g := p.queue.push()
 		g.addMember(request(0, conflict.LastWriterWins, "a"))
-		p.busy, g.called = true, true
+		p.hasLeader, g.called = true, true
 		p.mu.Unlock()
 		done := make(chan struct{})
 		go func() {
@@ -34,7 +34,7 @@ func TestGather(t *testing.T) {
 		<-done
 	}
 
-	a.company = 1
+	a.previousSize = 1
 	before := now
 	commit(t, p, request(0, conflict.LastWriterWins, "a"))
 	if now != before {
@@ -44,7 +44,7 @@ func TestGather(t *testing.T) {
 	// Which goroutine runs in a turn is the scheduler's choice, so give it some.
 	joined := false
 	for range 1000 {
-		a.company = 2
+		a.previousSize = 2
 		groups := store.groups
 		next()
 		joined = joined || store.groups == groups+1
@@ -55,22 +55,22 @@ func TestGather(t *testing.T) {
 
 	turn = time.Second
 	for _, want := range []int{backoffMin, 2 * backoffMin, 4 * backoffMin} {
-		a.company, a.busy.left = 2, 0
+		a.previousSize, a.yieldBackoff.left = 2, 0
 		next()
 		// The other committer, if late, had a group of its own.
-		if a.busy.left != want && a.busy.left != want-1 {
-			t.Errorf("after a slow turn %d groups are not held open, want %d", a.busy.left, want)
+		if a.yieldBackoff.left != want && a.yieldBackoff.left != want-1 {
+			t.Errorf("after a slow turn %d groups are not held open, want %d", a.yieldBackoff.left, want)
 		}
 	}
-	a.busy.next, a.busy.left, a.company = backoffMax, 0, 2
+	a.yieldBackoff.next, a.yieldBackoff.left, a.previousSize = backoffMax, 0, 2
 	next()
-	if a.busy.next != backoffMax {
-		t.Errorf("backoff grew to %d", a.busy.next)
+	if a.yieldBackoff.next != backoffMax {
+		t.Errorf("backoff grew to %d", a.yieldBackoff.next)
 	}
 	turn = time.Microsecond
-	for n := 0; a.busy.next > 0; n++ {
-		if a.busy.left, a.company = 0, 2; n > 100 {
-			t.Fatalf("backoff is %d after %d quick turns", a.busy.next, n)
+	for n := 0; a.yieldBackoff.next > 0; n++ {
+		if a.yieldBackoff.left, a.previousSize = 0, 2; n > 100 {
+			t.Fatalf("backoff is %d after %d quick turns", a.yieldBackoff.next, n)
 		}
 		next()
 	}

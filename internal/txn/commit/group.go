@@ -8,18 +8,18 @@ const (
 	MaxBytes        = 8 << 20   // of payload, unless one transaction alone is larger
 )
 
-// group is the transactions that are written together, or one exclusive turn.
-// All fields are guarded by Pipeline.mu until the group is taken; from then on
-// members and result belong to its leader.
+// group is the transactions that are written together, or one exclusive turn. All fields are
+// guarded by Pipeline.mu until the group is taken. From then on members and their results belong to
+// its leader.
 type group struct {
-	members []*Request // in order of arrival, withdrawn ones removed
-	bytes   int        // of their payloads
-	synced  bool       // a member asked for a sync
-	alone   bool       // an exclusive turn: nobody may join
-	called  bool       // it has a leader, or a token for one lies in wake
-	taken   bool       // its leader has begun: nobody may join or leave
-	awaited int        // members with which it is complete, while its leader sleeps in await; else 0
-	wake    chan struct{}
+	members   []*Request    // in order of arrival, withdrawn ones removed
+	bytes     int           // of their payloads
+	synced    bool          // a member asked for a sync
+	exclusive bool          // an exclusive turn: nobody may join
+	called    bool          // it has a leader, or a token for one lies in wake
+	taken     bool          // its leader has begun: nobody may join or leave
+	awaited   int           // members that wake the leader, which sleeps in awaitComplete; else 0
+	wake      chan struct{} // members wait on it; nil until one does
 }
 
 // waitChannel returns the channel on which members wait. One member receives a value: it has to
@@ -32,10 +32,12 @@ func (g *group) waitChannel() chan struct{} {
 	return g.wake
 }
 
+// hasRoom reports whether a request with n bytes may join. Any request may join an empty group.
 func (g *group) hasRoom(n int) bool {
-	return !g.alone && len(g.members) < MaxTransactions && g.bytes+n <= MaxBytes
+	return !g.exclusive && len(g.members) < MaxTransactions && g.bytes+n <= MaxBytes
 }
 
+// addMember puts r into the group. Call it only if hasRoom.
 func (g *group) addMember(r *Request) {
 	g.members = append(g.members, r)
 	g.bytes += len(r.Payload)
@@ -45,6 +47,7 @@ func (g *group) addMember(r *Request) {
 // removeMember takes r out. It returns false if the group is taken, or r is no member.
 func (g *group) removeMember(r *Request) bool {
 	i := slices.Index(g.members, r)
+	// Once the group is taken, the leader reads members without mu and may be writing r.
 	if g.taken || i < 0 {
 		return false
 	}
@@ -56,8 +59,8 @@ func (g *group) removeMember(r *Request) bool {
 // queue is the groups that wait for their turn, first come first served. Only
 // the last one has room. Groups are reused; their channels are not.
 type queue struct {
-	groups []*group
-	free   []*group
+	groups []*group // in order of arrival
+	free   []*group // finished groups, for reuse
 }
 
 // head is the group whose turn is next; nil: none waits.
@@ -95,7 +98,8 @@ func (q *queue) unlink(g *group) {
 
 // recycleGroup keeps an unlinked group for later use.
 func (q *queue) recycleGroup(g *group) {
-	// The channel is left out: a late waiter may still hold it.
+	// The channel is left out: a late waiter may still receive from it. The payloads are cleared,
+	// or the free list would keep them in memory.
 	clear(g.members)
 	*g = group{members: g.members[:0]}
 	q.free = append(q.free, g)

@@ -211,7 +211,7 @@ func TestGroupLimits(t *testing.T) {
 	if !g.hasRoom(8) || g.hasRoom(9) {
 		t.Error("the limit is not MaxBytes")
 	}
-	if (&group{alone: true}).hasRoom(0) {
+	if (&group{exclusive: true}).hasRoom(0) {
 		t.Error("somebody may join an exclusive turn")
 	}
 }
@@ -302,7 +302,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("Sync: %v", err)
 		}
 		p.Close()
-		if p.busy || len(p.queue.groups) > 0 {
+		if p.hasLeader || len(p.queue.groups) > 0 {
 			t.Error("the pipeline is not at rest")
 		}
 	})

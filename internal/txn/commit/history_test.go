@@ -212,7 +212,7 @@ func TestChaos(t *testing.T) {
 		if len(acknowledged) != int(m.visible()) {
 			t.Errorf("%d acknowledged, %d published", len(acknowledged), m.visible())
 		}
-		if p.busy || len(p.queue.groups) > 0 {
+		if p.hasLeader || len(p.queue.groups) > 0 {
 			t.Error("the pipeline is not at rest")
 		}
 	}

@@ -14,43 +14,48 @@ import (
 
 var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.ErrStopped)
 
-// leader writes groups and gives them versions. One committer at a time uses it; others
-// read only visible and durable.
+// leader writes groups and gives them versions. One committer at a time uses it; others read only
+// visible and durable.
 type leader struct {
 	store   Store
 	journal Journal
 	now     func() time.Time         // nil: syncs are not timed
 	onSync  func(took time.Duration) // may be nil
 
-	last    entry.Version // newest version used
+	last    entry.Version // newest version that the journal has
 	visible atomic.Uint64 // newest published version
 	durable atomic.Uint64 // newest version known to be durable; 0 at first
 
 	// Of the current group:
-	passed   []*Request // requests whose checks hold, in version order
-	payloads [][]byte   // the payloads of passed
-	records  int        // how many records they have
-	ranges   int        // how many of these are range deletes
-	synced   bool       // a request that passed asks for a sync
-	writes   writes     // what passed writes, for the checks of later requests
+	passed   []*Request  // requests whose checks hold, in version order
+	payloads [][]byte    // the payloads of passed
+	records  int         // how many records they have
+	ranges   int         // how many of these are range deletes
+	synced   bool        // a request of the group that was not refused asks for a sync
+	writes   groupWrites // what passed writes, for the checks of later requests
 }
 
 // commitGroup commits a group and sets the results of its members. If it returns an error, that
 // is the result of every member instead. After an ErrStopped nothing may be written any more.
 func (l *leader) commitGroup(members []*Request) error {
 	l.decide(members)
-	// Only now is it known how much will be written.
+	// Only now is it known how much will be written. Prepare comes before Append: if Apply failed
+	// for want of memory, the group would be in the journal but not visible, and the pipeline would
+	// have to stop. An error here only refuses the group, as nothing was written.
 	if len(l.passed) > 0 {
 		if err := l.store.Prepare(l.payloads, l.records, l.ranges); err != nil {
 			return err
 		}
 	}
+	// From here on refusals are results of single requests. Any error that is left means that the
+	// disk may hold a part of the group.
 	return stopping(l.appendAndPublish(members))
 }
 
 // decide gives each request its version, or the error that refuses it.
 func (l *leader) decide(members []*Request) {
 	for _, r := range members {
+		// Keyspaces first: of a dropped one the versions are gone, so no check could be trusted.
 		if r.err = r.Check.Dropped(); r.err == nil {
 			r.err = l.writes.checkRequest(r, l.passed)
 		}
@@ -58,9 +63,12 @@ func (l *leader) decide(members []*Request) {
 			continue
 		}
 		l.synced = l.synced || r.Synced
-		if r.Records == 0 { // it only wants a sync
+		if r.Records == 0 { // Pipeline.Sync: it has nothing to write
 			continue
 		}
+		// Versions count what passed, so that a refused request leaves no gap. Later requests of
+		// the group are checked against this one, although it is not written yet. If the append
+		// fails, both fail.
 		l.passed = append(l.passed, r)
 		r.version = l.last + entry.Version(len(l.passed))
 		l.payloads = append(l.payloads, r.Payload)
@@ -69,17 +77,19 @@ func (l *leader) decide(members []*Request) {
 }
 
 // appendAndPublish appends the requests that passed, syncs if one of them asked for it, and makes
-// them visible. A refusal, as by a full disk, becomes the result of these requests;
-// record itself then returns nil, because the pipeline goes on.
+// them visible. A refusal, as by a full disk, becomes the result of these requests, and
+// appendAndPublish returns nil, because the pipeline goes on.
 func (l *leader) appendAndPublish(members []*Request) error {
 	at, err := l.appendPassed()
 	if err != nil {
 		return err
 	}
 	// The sync comes before Apply: if it fails, no reader has seen what its committer
-	// will be told is not committed.
+	// will be told is not committed. If an earlier sync covers all, there is nothing to do.
 	if l.synced && l.durable.Load() < uint64(l.last) {
 		switch err := l.sync(); {
+		// The disk refused before anything was acknowledged. Take the group back, so that no later
+		// sync makes records durable whose committers were told that they failed.
 		case failure.Passes(err):
 			if err := l.retract(members, err); err != nil {
 				return err
@@ -93,6 +103,7 @@ func (l *leader) appendAndPublish(members []*Request) error {
 			return err
 		}
 	}
+	// Once for the whole group: a reader sees all of it or nothing.
 	if len(l.passed) > 0 {
 		l.publishWritten()
 	}
@@ -107,15 +118,18 @@ func (l *leader) appendPassed() (entry.Position, error) {
 	at, err := l.journal.Append(l.last+1, l.payloads)
 	switch {
 	case err == nil:
+		// From now on the versions are used, even if a later step fails and stops the pipeline.
 		l.last += entry.Version(len(l.passed))
 	case failure.Passes(err):
 		// Members that only want a sync still get it: for earlier groups.
+		// passed is empty then, so the later steps apply and publish nothing.
 		l.refusePassed(err)
 		err = nil
 	}
 	return at, err
 }
 
+// sync makes everything appended so far durable.
 func (l *leader) sync() error {
 	var began time.Time
 	if l.now != nil {
@@ -124,6 +138,7 @@ func (l *leader) sync() error {
 	if err := l.journal.Sync(); err != nil {
 		return err
 	}
+	// Steps of two groups never interleave, so a sync covers everything up to last.
 	l.durable.Store(uint64(l.last))
 	if l.now != nil && l.onSync != nil {
 		l.onSync(l.now().Sub(began))
@@ -134,6 +149,7 @@ func (l *leader) sync() error {
 // retract takes back a group whose sync was refused with err. All requests that passed get
 // err, and so do members that only want a sync.
 func (l *leader) retract(members []*Request, err error) error {
+	// Without a write there is nothing to take back: only Sync callers are told.
 	if n := len(l.passed); n > 0 {
 		if err := l.journal.Retract(); err != nil {
 			return err
@@ -141,6 +157,7 @@ func (l *leader) retract(members []*Request, err error) error {
 		l.last -= entry.Version(n)
 		l.refusePassed(err)
 	}
+	// Their sync was refused, too. Requests that failed their check keep that error.
 	for _, r := range members {
 		if r.Records == 0 && r.err == nil {
 			r.err = err
@@ -154,7 +171,7 @@ func (l *leader) refusePassed(err error) {
 	for _, r := range l.passed {
 		r.version, r.err = 0, err
 	}
-	clear(l.passed)
+	clear(l.passed) // the array is reused: it must not keep the requests alive
 	l.passed = l.passed[:0]
 }
 
@@ -163,18 +180,19 @@ func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
-	// If a is refused, the next commit gets v: nothing was written with it.
+	// If a is refused, nothing was written with v, so the next commit may get it.
 	v := l.last + 1
 	if err := a.Commit(v, c); err != nil {
 		return 0, err
 	}
+	// a.Commit has made all earlier commits durable, too.
 	l.last = v
 	l.durable.Store(uint64(v))
 	l.publishWritten()
 	return v, nil
 }
 
-// publishWritten makes all that was written visible.
+// publishWritten makes all that was written visible. Readers take their version from the store. visible is only for Sync, so it may lag behind.
 func (l *leader) publishWritten() {
 	l.store.Publish(l.last)
 	l.visible.Store(uint64(l.last))

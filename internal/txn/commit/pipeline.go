@@ -61,24 +61,24 @@ type Config struct {
 	Journal  Journal
 	Last     entry.Version            // newest version already used
 	HashSeed uint64                   // of the store's key hashes
-	Now      func() time.Time         // times syncs and turns of the scheduler; without it groups are not held open for company
-	OnSync   func(took time.Duration) // called by the leader after each sync, so it must be quick; needs Now
+	Now      func() time.Time         // times syncs and yields; nil: don't wait for more committers
+	OnSync   func(took time.Duration) // called by the leader after each sync: be quick; needs Now
 }
 
 // Pipeline commits transactions. Its methods may be called at any time from any
 // goroutine, except from a function that runs in Do.
 type Pipeline struct {
-	Turns Turns
+	Turns Turns // lines of Update calls that conflict again and again
 
 	store Store
 
-	mu      sync.Mutex
-	queue   queue
-	busy    bool  // there is a leader
-	closed  bool  // no new requests
-	stopped error // no new groups; changed by the leader only
+	mu        sync.Mutex
+	queue     queue
+	hasLeader bool  // there is a leader
+	closed    bool  // no new requests
+	stopped   error // no new groups; only a leader sets it, with mu, so leaders read it without
 
-	// Used by the committer that leads, without mu (but see awaiting):
+	// Used by the leader only, without mu. It is handed on under mu, which orders the accesses.
 	leader    leader
 	gathering gathering
 	awaiting  awaiting
@@ -119,16 +119,20 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	// Before it joins a group: a writer that waits here holds up nobody else.
 	if err := p.store.Throttle(ctx, r.Payload); err != nil {
 		return 0, err
 	}
 	if err := p.Turns.yields(r); err != nil {
 		return 0, err
 	}
+	// Memtables are hash tables. To find changes in a range they must be sorted, which may take
+	// long: the committer pays for it, not the leader.
 	if r.Check.AsksRanges(r.Ranges) {
 		p.store.SortSince(r.Check.Since)
 	}
 	v, err := p.submitChecked(ctx, r)
+	// After the commit, so that a search for emptied ranges delays no group.
 	if err == nil {
 		p.store.CatchUp()
 	}
@@ -140,6 +144,8 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// Everything that was published is durable already. The answer must still say whether the store
+	// was closed or has stopped.
 	if p.leader.durable.Load() >= p.leader.visible.Load() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -154,11 +160,12 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 // published. It returns fn's error, which stops nothing. If ctx ends before fn begins, Do
 // returns the cause.
 func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
-	g, err := p.turn(ctx)
+	g, err := p.beginExclusive(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.releaseGroup(g)
+	// The turn is exclusive, so this goroutine is the leader and may read stopped.
 	if p.stopped != nil {
 		return p.stopped
 	}
@@ -168,9 +175,10 @@ func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
 // Close waits for all groups that were begun before it. Later calls return
 // errs.ErrClosed. It syncs nothing. A second Close only waits.
 func (p *Pipeline) Close() error {
+	// beginExclusiveLocked unlocks mu. Nobody can join between the two: requests would see closed.
 	p.mu.Lock()
 	p.closed = true
-	g, err := p.turnLocked(context.Background())
+	g, err := p.beginExclusiveLocked(context.Background())
 	if err == nil {
 		p.releaseGroup(g)
 	}
@@ -197,8 +205,10 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 	// Only the last group has room, so that requests are taken in order of arrival.
 	g := p.queue.groupWithRoom(len(r.Payload))
 	g.addMember(r)
-	if !p.busy {
-		p.busy, g.called = true, true
+	if !p.hasLeader {
+		// Nobody leads: no channel and no wakeup are needed, which is the usual case of a lone
+		// writer.
+		p.hasLeader, g.called = true, true
 		p.mu.Unlock()
 		p.lead(g)
 		return r.version, r.err
@@ -208,6 +218,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 	p.mu.Unlock()
 
 	select {
+	// A value means "lead your group", a closed channel "your result is set".
 	case _, called := <-wake:
 		if called {
 			p.lead(g)
@@ -221,16 +232,19 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 	return r.version, r.err
 }
 
-// lead writes g, wakes its members and passes leadership on.
+// lead writes g, wakes its members and passes leadership on. The caller is the leader.
 func (p *Pipeline) lead(g *group) {
 	p.gather(g)
+	// From here on nobody joins or withdraws: members is read without mu.
 	p.mu.Lock()
 	p.takeLocked(g)
 	p.mu.Unlock()
-	p.gathering.company = len(g.members)
+	p.gathering.previousSize = len(g.members)
 
-	// Members wait until release, so they get a result even if write panics.
+	// Members wait until releaseGroup. So they must get a result even if leadGroup panics.
 	err := errPanicked
+	// The result of a group that panicked is not known. Waiters get errPanicked instead of waiting
+	// for ever; the panic goes on in this goroutine.
 	defer func() {
 		if err != nil {
 			for _, r := range g.members {
@@ -238,6 +252,7 @@ func (p *Pipeline) lead(g *group) {
 			}
 			p.stopOn(err)
 		}
+		// Before releaseGroup: then the next leader owns both.
 		p.awaiting.synced = p.leader.synced
 		p.leader.forgetGroup()
 		p.releaseGroup(g)
@@ -245,6 +260,7 @@ func (p *Pipeline) lead(g *group) {
 	err = p.leadGroup(g)
 }
 
+// leadGroup commits g, unless the pipeline has stopped.
 func (p *Pipeline) leadGroup(g *group) error {
 	if p.stopped != nil {
 		return p.stopped
@@ -269,24 +285,26 @@ func (p *Pipeline) Stopped() error {
 	return p.stopped
 }
 
-// turn is turnLocked, or returns an error if no requests are taken any more.
-func (p *Pipeline) turn(ctx context.Context) (*group, error) {
+// beginExclusive is beginExclusiveLocked, unless no requests are taken any more. Then it returns
+// why.
+func (p *Pipeline) beginExclusive(ctx context.Context) (*group, error) {
 	p.mu.Lock()
 	if err := p.refusalLocked(); err != nil {
 		p.mu.Unlock()
 		return nil, err
 	}
-	return p.turnLocked(ctx)
+	return p.beginExclusiveLocked(ctx)
 }
 
-// turnLocked waits for an exclusive turn: it returns, with mu unlocked, as the
-// leader of a group that nobody else is in. release ends the turn. If ctx ends before the
-// turn comes, it returns the cause, and nothing is to be released.
-func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
+// beginExclusiveLocked waits for an exclusive turn. It returns, with mu unlocked, as the leader of
+// a group that nobody else is in. releaseGroup ends the turn. If ctx ends before the turn comes, it
+// returns the cause, and nothing is to be released.
+func (p *Pipeline) beginExclusiveLocked(ctx context.Context) (*group, error) {
 	g := p.queue.push()
-	g.alone = true
-	// Requests that come later need a group behind this one: hasRoom refuses them.
-	if p.busy {
+	g.exclusive = true
+	// Requests that come later form a group behind this one, as hasRoom refuses them here. So an
+	// exclusive turn waits only for groups that were there before it.
+	if p.hasLeader {
 		wake := g.waitChannel()
 		p.mu.Unlock()
 		select {
@@ -294,12 +312,14 @@ func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 			p.mu.Lock()
 		case <-ctx.Done():
 			p.mu.Lock()
-			p.leaveLocked(g)
+			// The token may have come at the same moment: dropGroupLocked then hands it on.
+			p.dropGroupLocked(g)
 			p.mu.Unlock()
 			return nil, errs.Ended(ctx)
 		}
 	}
-	p.busy = true
+	// Also if a token came: the leader before left it true.
+	p.hasLeader = true
 	p.takeLocked(g)
 	p.mu.Unlock()
 	return g, nil
@@ -313,20 +333,22 @@ func (p *Pipeline) withdraw(g *group, r *Request) bool {
 	if !g.removeMember(r) {
 		return false
 	}
+	// If g was called, its token stays in the channel for another member.
 	if len(g.members) > 0 {
 		return true
 	}
-	p.leaveLocked(g)
+	p.dropGroupLocked(g)
 	return true
 }
 
-// leaveLocked takes g, which nobody is in any more, out of the queue.
-func (p *Pipeline) leaveLocked(g *group) {
+// dropGroupLocked takes g, which nobody is in any more, out of the queue.
+func (p *Pipeline) dropGroupLocked(g *group) {
 	p.queue.unlink(g)
-	// g was to be led next: it is gone, so the next one must get the leadership.
+	// g was to be led next. It is gone, so the next group must get the leadership, or nobody would
+	// ever lead again.
 	if g.called {
 		<-g.wake // the token; there is no other member to receive it
-		p.handOnLocked()
+		p.passLeadershipLocked()
 	}
 	p.queue.recycleGroup(g)
 }
@@ -340,21 +362,22 @@ func (p *Pipeline) takeLocked(g *group) {
 // releaseGroup wakes the members of g, whose results are set, and passes leadership on.
 func (p *Pipeline) releaseGroup(g *group) {
 	// One close wakes all members, however many there are. An exclusive turn has none.
-	if g.wake != nil && !g.alone {
+	if g.wake != nil && !g.exclusive {
 		close(g.wake)
 	}
 	p.mu.Lock()
-	p.handOnLocked()
+	p.passLeadershipLocked()
 	p.queue.recycleGroup(g)
 	p.mu.Unlock()
 }
 
-// handOnLocked makes a member of the next group leader, if there is one.
-func (p *Pipeline) handOnLocked() {
+// passLeadershipLocked makes a member of the next group leader, if there is one.
+func (p *Pipeline) passLeadershipLocked() {
 	g := p.queue.head()
-	p.awaiting.expected = p.gathering.company
+	// The members of the finished group are likely to commit again, and so are those that wait.
+	p.awaiting.expected = p.gathering.previousSize
 	if g == nil {
-		p.busy = false
+		p.hasLeader = false
 		return
 	}
 	p.awaiting.expected += len(g.members)

@@ -45,8 +45,8 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 		if want := []int{0, 2, 3, 5, 6, 8, 9}; !slices.Equal(order, want) {
 			t.Errorf("order %v, want %v", order, want)
 		}
-		if s.some.Load() != 0 || len(s.keys)+len(s.ranges) != 0 {
-			t.Errorf("%d turns and %d lines are left", s.some.Load(), len(s.keys)+len(s.ranges))
+		if s.inLines.Load() != 0 || len(s.keys)+len(s.ranges) != 0 {
+			t.Errorf("%d turns and %d lines are left", s.inLines.Load(), len(s.keys)+len(s.ranges))
 		}
 	})
 }
@@ -109,12 +109,12 @@ func TestRequestsYield(t *testing.T) {
 		for _, turn := range []*Turn{older, has, younger, waits} {
 			defer turn.End()
 		}
-		older.stand(key("old"))
-		has.stand(key("k"))
-		has.stand(keyRange("p", "r"))
-		younger.stand(key("young"))
-		waits.stand(key("only waited for"))
-		waits.stand(key("k"))
+		older.joinLine(key("old"))
+		has.joinLine(key("k"))
+		has.joinLine(keyRange("p", "r"))
+		younger.joinLine(key("young"))
+		waits.joinLine(key("only waited for"))
+		waits.joinLine(key("k"))
 		for _, test := range []struct {
 			turn   *Turn
 			writes string

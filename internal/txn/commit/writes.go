@@ -11,36 +11,36 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
-// writes is the conflict.Changes that a transaction of a group is checked against: the
-// store, and the writes of the transactions before it in the group. Those are indexed
-// when a check first asks for them (by hash for keys, in order for ranges), so that groups
-// without checks pay nothing.
-type writes struct {
+// groupWrites is the conflict.Changes that a transaction of a group is checked against: the store,
+// and the writes of the transactions before it in the group. Those are indexed when a check first
+// asks for them (by hash for keys, in order for ranges), so that groups without checks pay nothing.
+type groupWrites struct {
 	store Store
 	seed  uint64
 
-	before []*Request // the transactions before, in version order
+	before []*Request // transactions that passed before, in version order
 
-	hashed int                      // how many of before are in keys
-	keys   map[uint64]entry.Version // newest version of a written key, by the key's hash
+	hashedCount int                      // how many of before are in keys
+	keys        map[uint64]entry.Version // newest version of a written key, by the key's hash
 
-	ranged int           // how many of before are in ranges
-	ranges *rangedel.Set // their range deletes; nil: they have none
+	rangedCount int           // how many of before are in ranges
+	ranges      *rangedel.Set // their range deletes; nil: none
 
-	sorted int      // how many of before are in order
-	order  [][]byte // keys in sorted stretches, each at least twice as long as the next one
-	ends   []int    // where each stretch ends in order
+	sortedCount int      // how many of before are in order
+	order       [][]byte // their keys, in sorted stretches, each at least twice as long as the next
+	ends        []int    // where each stretch ends in order
 }
 
 // checkRequest returns nil if r may be committed after the store's transactions and those in
-// before, a conflict.Refusal if not, or another error if that could not be found out.
-// Until reset, before may only grow from one call to the next.
-func (w *writes) checkRequest(r *Request, before []*Request) error {
+// before, a conflict.Refusal if not, or another error if that could not be found out. Until
+// forgetGroup, before may only grow from one call to the next.
+func (w *groupWrites) checkRequest(r *Request, before []*Request) error {
 	w.before = before
 	switch c := &r.Check; {
 	case c.AsksNothing():
 		return nil
 	case r.checked > 0:
+		// The committer has checked its reads up to r.checked.
 		return w.checkSince(r)
 	case c.Isolation == conflict.SnapshotIsolation:
 		return w.overwritten(r)
@@ -49,23 +49,24 @@ func (w *writes) checkRequest(r *Request, before []*Request) error {
 	}
 }
 
-// mostArrivals is how many newly written keys a leader looks up in a request's read set.
+// mostArrivals is how many newly written keys a leader looks up in a request's read set, at most.
 const mostArrivals = 1 << 10
 
 var errStale = errors.New("too much was committed since the check")
 
-// checkSince is check for a request whose committer has checked it up to the version
-// r.checked (ahead.go): it looks only at what was written since. It returns errStale if
-// that is too much; the committer must check again.
-func (w *writes) checkSince(r *Request) error {
+// checkSince is checkRequest for a request whose committer has checked it up to the version
+// r.checked (ahead.go): it looks only at what was written since. It returns errStale if that is too
+// much; the committer must check again.
+func (w *groupWrites) checkSince(r *Request) error {
 	n := 0
 	look := func(lo, hi []byte) error {
-		// To look up a range takes a walk of the whole read set.
+		// To look up a range takes a walk of the whole read set, and everybody waits for this.
 		if n++; n > mostArrivals || hi != nil {
 			return errStale
 		}
 		return r.Check.Reads.Refuse(lo)
 	}
+	// The group's members are not in the store yet, and all are newer than r.checked.
 	for _, before := range w.before {
 		for rest := before.Payload; len(rest) > 0; {
 			rec, err := entry.DecodeRecord(rest)
@@ -83,6 +84,7 @@ func (w *writes) checkSince(r *Request) error {
 		}
 	}
 	all, err := w.store.EachArrival(r.checked, look)
+	// Some of what was written since r.checked is in runs already, which nobody reads here.
 	if err == nil && !all {
 		err = errStale
 	}
@@ -91,7 +93,7 @@ func (w *writes) checkSince(r *Request) error {
 
 // overwritten refuses r if a key that it writes, or a key in a range that it deletes, was
 // written after r's snapshot.
-func (w *writes) overwritten(r *Request) error {
+func (w *groupWrites) overwritten(r *Request) error {
 	since := r.Check.Since
 	for rest := r.Payload; len(rest) > 0; {
 		rec, err := entry.DecodeRecord(rest)
@@ -99,6 +101,7 @@ func (w *writes) overwritten(r *Request) error {
 			return err
 		}
 		rest = rest[rec.Size:]
+		// To delete a range is to write each key in it, so none may have changed.
 		if rec.Kind == entry.RangeDelete {
 			if changed, err := w.ChangedSince(rec.Key, rec.Value, since); err != nil {
 				return err
@@ -119,8 +122,8 @@ func (w *writes) overwritten(r *Request) error {
 }
 
 // Newest returns the newest version of key, if it is newer than since.
-func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
-	// The group comes first: all its versions are newer than the store's.
+func (w *groupWrites) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
+	// The group comes first: all its versions are newer than the store's, and than since.
 	w.hashBefore()
 	w.rangeBefore()
 	if v := max(w.ranges.Newest(key, entry.MaxVersion), w.keys[hash]); v > 0 {
@@ -131,14 +134,16 @@ func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Ver
 
 // ChangedSince reports whether a key in [lo, hi) has a version newer than since.
 // All versions of a group are newer than what its members could see.
-func (w *writes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+func (w *groupWrites) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	w.sortBefore()
 	w.rangeBefore()
+	// The group's range deletes change every key that they cover, wherever it is.
 	if w.ranges.ChangedSince(lo, hi, since) {
 		return true, nil
 	}
 	begin := 0
 	for _, end := range w.ends {
+		// Binary search in each stretch. Their lengths at least halve, so there are few.
 		part := w.order[begin:end]
 		i, _ := slices.BinarySearchFunc(part, lo, bytes.Compare)
 		if i < len(part) && (hi == nil || bytes.Compare(part[i], hi) < 0) {
@@ -150,37 +155,38 @@ func (w *writes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 }
 
 // rangeBefore adds the range deletes of new members of before to ranges.
-func (w *writes) rangeBefore() {
-	for _, r := range w.before[w.ranged:] {
+func (w *groupWrites) rangeBefore() {
+	for _, r := range w.before[w.rangedCount:] {
 		if r.Ranges == 0 {
 			continue
 		}
 		eachRecord(r.Payload, func(kind entry.Kind, key, value []byte) {
 			if kind == entry.RangeDelete {
+				// key and value alias the payload, which lives as long as the group.
 				w.ranges = w.ranges.With(rangedel.Tombstone{Lo: key, Hi: value, Version: r.version})
 			}
 		})
 	}
-	w.ranged = len(w.before)
+	w.rangedCount = len(w.before)
 }
 
 // hashBefore brings the hashes up to date. Two keys with one hash are taken for one:
 // among a million keys in one of 10^13 cases. That is a conflict too many, which is
 // allowed, never one too few.
-func (w *writes) hashBefore() {
+func (w *groupWrites) hashBefore() {
 	if w.keys == nil {
 		w.keys = make(map[uint64]entry.Version)
 	}
-	for _, r := range w.before[w.hashed:] {
+	for _, r := range w.before[w.hashedCount:] {
 		eachKey(r.Payload, func(key []byte) { w.keys[hash.Sum(w.seed, key)] = r.version })
 	}
-	w.hashed = len(w.before)
+	w.hashedCount = len(w.before)
 }
 
 // sortBefore brings the order up to date. Each key is sorted again only when
 // its stretch at least doubles, so n keys take O(n log² n) comparisons in all.
-func (w *writes) sortBefore() {
-	for _, r := range w.before[w.sorted:] {
+func (w *groupWrites) sortBefore() {
+	for _, r := range w.before[w.sortedCount:] {
 		begin := len(w.order)
 		eachKey(r.Payload, func(key []byte) { w.order = append(w.order, key) })
 		// Join the new stretch with those before it that are less than twice as long.
@@ -194,10 +200,11 @@ func (w *writes) sortBefore() {
 			}
 			begin, w.ends = previous, w.ends[:n-1]
 		}
+		// Sorted anew instead of merged: that is simpler.
 		slices.SortFunc(w.order[begin:], bytes.Compare)
 		w.ends = append(w.ends, len(w.order))
 	}
-	w.sorted = len(w.before)
+	w.sortedCount = len(w.before)
 }
 
 // keptKeys is how many keys an index may have to be reused for the next group. To clear
@@ -205,15 +212,16 @@ func (w *writes) sortBefore() {
 const keptKeys = 1 << 13
 
 // forgetGroup forgets the group, so that nothing keeps its payloads alive.
-func (w *writes) forgetGroup() {
+func (w *groupWrites) forgetGroup() {
 	if max(len(w.keys), cap(w.order)) > keptKeys {
-		*w = writes{store: w.store, seed: w.seed}
+		*w = groupWrites{store: w.store, seed: w.seed}
 		return
 	}
+	// Without this the arrays would keep the payloads alive, to which keys point.
 	clear(w.keys)
 	clear(w.order)
 	w.before, w.order, w.ends, w.ranges = nil, w.order[:0], w.ends[:0], nil
-	w.hashed, w.sorted, w.ranged = 0, 0, 0
+	w.hashedCount, w.sortedCount, w.rangedCount = 0, 0, 0
 }
 
 // eachKey calls fn for every key of a payload's sets and deletes, but not for range deletes.

@@ -13,8 +13,8 @@ type Isolation uint8
 
 // The isolation levels, strictest first.
 const (
-	Serializable      Isolation = iota // nothing it read has changed
-	SnapshotIsolation                  // no key it writes has changed
+	Serializable      Isolation = iota // nothing that it read has changed
+	SnapshotIsolation                  // no key that it writes has changed
 	LastWriterWins                     // nothing is checked
 )
 
@@ -23,12 +23,12 @@ const (
 type Check struct {
 	Isolation Isolation
 	Since     entry.Version // newest version that the transaction could see
-	Reads     *ReadSet      // what Serializable checks; nil = nothing was read
+	Reads     *ReadSet      // what Serializable checks; nil: nothing was read
 	Written   Keyspaces     // keyspaces that the transaction writes to
 	Addressed Keyspaces     // keyspaces that a Serializable transaction may have read
 }
 
-// AsksNothing reports whether the check holds whatever has changed in any key.
+// AsksNothing reports whether the check holds whatever keys have changed. Dropped is asked anyway.
 func (c *Check) AsksNothing() bool {
 	switch c.Isolation {
 	case Serializable:
@@ -66,28 +66,30 @@ func (c *Check) Dropped() error {
 type Keyspace struct {
 	ID      entry.KeyspaceID
 	Name    string
-	Dropped atomic.Bool // set once it was
+	Dropped atomic.Bool // set when it is dropped, never cleared
 }
 
-// Keyspaces has the keyspaces of a transaction that can be dropped, each once.
+// Keyspaces is the set of droppable keyspaces that a transaction uses.
 type Keyspaces struct {
 	list []*Keyspace
-	seen map[*Keyspace]bool // those of list, once there are more than a search should walk; else nil
+	seen map[*Keyspace]bool // the set of list once it is longer than searched; else nil
 }
 
-// searched is how many keyspaces are searched one by one: most transactions have fewer.
-const searched = 16
+// searched is how many keyspaces are searched one by one. Most transactions use fewer, and for them
+// a map would cost more.
+const maxSearched = 16
 
 // Add adds a keyspace once.
 func (k *Keyspaces) Add(ks *Keyspace) {
 	n := len(k.list)
 	switch {
+	// Calls in a row mostly use one keyspace.
 	case n > 0 && k.list[n-1] == ks, k.seen[ks]:
 		return
-	case n <= searched && slices.Contains(k.list, ks):
+	case n <= maxSearched && slices.Contains(k.list, ks):
 		return
-	case n == searched:
-		k.seen = make(map[*Keyspace]bool, 2*searched)
+	case n == maxSearched:
+		k.seen = make(map[*Keyspace]bool, 2*maxSearched)
 		for _, ks := range k.list {
 			k.seen[ks] = true
 		}
@@ -125,6 +127,7 @@ func (c *Check) NameOf(stored []byte) string {
 	id, _ := entry.KeyspaceOf(stored)
 	for _, set := range []*Keyspaces{&c.Addressed, &c.Written} {
 		for _, ks := range set.list {
+			// Stored keys begin with the number of their keyspace.
 			if ks.ID == id {
 				return ks.Name
 			}

@@ -8,14 +8,17 @@ import (
 // coarseness is how many neighbours become one range when a set is too large.
 const coarseness = 8
 
-// coarsenToLimit keeps the set within its Limit. What was noted twice goes first: only a set that is too
-// large by the different keys and ranges that it has becomes coarser.
+// coarsenToLimit keeps the set within its Limit. Repeats are dropped first. Only a set that has too
+// many different keys and ranges becomes coarser.
 func (s *ReadSet) coarsenToLimit() {
 	if s.Limit <= 0 || s.usedBytes() <= s.Limit {
 		return
 	}
+	// Repeats are dropped first because that loses nothing. Coarser ranges may cause conflicts over
+	// keys that were not read.
 	s.dropRepeats()
-	// A set that is nearly full again would be searched for repeats at each of the next reads.
+	// A set that is still nearly full would be searched for repeats again after the next few reads,
+	// so it also becomes coarser.
 	if s.usedBytes() > s.Limit-s.Limit/8 {
 		s.coarsen()
 	}
@@ -30,16 +33,19 @@ func (s *ReadSet) Memory() int {
 }
 
 const (
-	keySize  = 24 // bytes of a key
-	spanSize = 40 // bytes of a span
+	keySize  = 24 // bytes of a key in memory
+	spanSize = 40 // bytes of a span in memory
 )
 
 // dropRepeats leaves each key in the set once, and the bytes of keys and ranges that are in it.
 func (s *ReadSet) dropRepeats() {
 	s.Prepare()
+	// A new set, because s.bytes also has what extended ranges have left behind: only live bytes
+	// are copied.
 	c := ReadSet{Limit: s.Limit, Seed: s.Seed, sorted: true}
 	for i, k := range s.keys {
 		repeated := false
+		// Equal keys have equal hashes, so they are among the neighbours in the order of hashes.
 		for _, kept := range slices.Backward(c.keys) {
 			if kept.hash != k.hash || repeated {
 				break
@@ -61,18 +67,21 @@ func (s *ReadSet) dropRepeats() {
 // the keys between them. So every conflict is still found, but a change of a key that was not
 // read may count as one, too.
 func (s *ReadSet) coarsen() {
-	// A key is the range up to the next key there can be.
+	// A key k is the range [k, k+"\0"): there is no key between the two.
 	for _, k := range s.keys {
 		next := s.store(s.text(k.at))
 		s.bytes = append(s.bytes, 0)
+		// The zero was appended behind the copy, which is the last piece: it becomes a part of it.
 		next.to++
 		s.ranges = append(s.ranges, span{lo: k.at, hi: next})
 	}
 	s.sorted = false
 	s.mergeRanges()
 	c := ReadSet{Limit: s.Limit, Seed: s.Seed, sorted: true}
+	// Only the least and the greatest bound of each chunk stay. All that lies between counts as
+	// read from now on.
 	for group := range slices.Chunk(s.ranges, coarseness) {
-		last := group[len(group)-1] // ranges are apart from each other, so it ends last
+		last := group[len(group)-1] // ranges are sorted and disjoint: the last has the greatest end
 		c.ranges = append(c.ranges, span{lo: c.store(s.text(group[0].lo)), hi: c.store(s.text(last.hi)), endless: last.endless})
 	}
 	*s = c

@@ -1,5 +1,6 @@
-// Package conflict holds what a transaction has read, and the rule that refuses
-// its commit: nothing of it may have changed since.
+// Package conflict holds what a transaction has read (its read set), and the rule by which its
+// commit is refused: nothing of it may have changed since its snapshot. This is optimistic
+// concurrency control with backward validation.
 package conflict
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 )
 
-// Changes knows the versions of all committed entries.
+// Changes tells the newest versions of committed entries.
 type Changes interface {
 	// Newest returns the greatest version of key, and whether there is one, if it
 	// is greater than since; else it need not look for it.
@@ -31,16 +32,17 @@ type ReadSet struct {
 	// Seed is that of the hashes of keys.
 	Seed uint64
 
-	bytes  []byte // of keys and bounds
-	keys   []key
-	ranges []span
-	sorted bool // ranges are in order and apart from each other
-	hashed int  // keys that are in the order of their hashes, the first ones
+	bytes  []byte // keys and bounds, one after the other
+	keys   []key  // single keys that were read; the first hashed ones in the order of their hashes
+	ranges []span // ranges that were read
+	sorted bool   // ranges are sorted and disjoint
+	hashed int    // how many keys, from the first, are in the order of their hashes
 }
 
-// piece is a part of ReadSet.bytes.
+// piece is a part of ReadSet.bytes: offsets, as the array may move when it grows.
 type piece struct{ from, to int }
 
+// key is one key that was read.
 type key struct {
 	hash uint64
 	at   piece
@@ -61,8 +63,10 @@ func (s *ReadSet) Reset() {
 // Empty reports whether nothing was read.
 func (s *ReadSet) Empty() bool { return len(s.keys) == 0 && len(s.ranges) == 0 }
 
+// text returns the bytes of p. They are valid until the set changes.
 func (s *ReadSet) text(p piece) []byte { return s.bytes[p.from:p.to:p.to] }
 
+// store copies text to the end of s.bytes.
 func (s *ReadSet) store(text []byte) piece {
 	from := len(s.bytes)
 	s.bytes = append(s.bytes, text...)
@@ -85,6 +89,7 @@ func (s *ReadSet) AddKey(k []byte, hash uint64) {
 // AddRange notes that all of [lo, hi) was read; a nil hi is no bound. A range
 // that overlaps or continues the one added before only extends it.
 func (s *ReadSet) AddRange(lo, hi []byte) {
+	// An empty range holds no key that could change.
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return
 	}
@@ -93,16 +98,17 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 	} else {
 		s.ranges = append(s.ranges, span{lo: s.store(lo), hi: s.store(hi), endless: hi == nil})
 	}
+	// Also after an extension: the range may now reach into another one.
 	s.sorted = false
 	s.coarsenToLimit()
 }
 
-// meets reports whether r and [lo, hi) are one range together.
+// meets reports whether r and [lo, hi) overlap or touch, so that they are one range together.
 func (s *ReadSet) meets(r *span, lo, hi []byte) bool {
 	return (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
 }
 
-// extend makes r reach from lo to hi, if it doesn't.
+// extend makes r cover lo and hi, too.
 func (s *ReadSet) extend(r *span, lo, hi []byte) {
 	if bytes.Compare(lo, s.text(r.lo)) < 0 {
 		r.lo = s.store(lo)
@@ -112,7 +118,8 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 	case hi == nil:
 		r.endless = true
 	case bytes.Compare(hi, s.text(r.hi)) > 0:
-		// A walk extends the same bound again and again: reuse its bytes if they are the last.
+		// A walk extends the same bound again and again. If its bytes are the last, they are
+		// overwritten; else each step of a scan would leave a key behind.
 		if r.hi.to == len(s.bytes) {
 			s.bytes = s.bytes[:r.hi.from]
 		}
@@ -120,7 +127,7 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 	}
 }
 
-// Check returns a Refusal if anything that was read has changed since a version. It returns
+// Check returns a Refusal if anything that was read has changed since that version. It returns
 // another error if it could not find out.
 func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	for i := range s.keys {
@@ -129,6 +136,7 @@ func (s *ReadSet) Check(c Changes, since entry.Version) error {
 		if err != nil {
 			return err
 		}
+		// Sources may return an older version than since: that was visible to the transaction.
 		if found && v > since {
 			return RefuseKey(k)
 		}
@@ -148,6 +156,7 @@ func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	return nil
 }
 
+// upper returns the end of r; nil if it has none.
 func (s *ReadSet) upper(r *span) []byte {
 	if r.endless {
 		return nil
@@ -169,8 +178,8 @@ func (s *ReadSet) Refuse(k []byte) error {
 	return nil
 }
 
-// Touches reports whether k was read, by itself or in a range. Of ranges of keys nothing is
-// asked: that would take a walk of all that was read.
+// Touches reports whether k was read, by itself or in a range. There is no such call for a range:
+// it would have to walk all that was read.
 func (s *ReadSet) Touches(k []byte) bool { return s.touchesKey(k) || s.touchesRange(k) }
 
 func (s *ReadSet) touchesKey(k []byte) bool {
@@ -180,6 +189,7 @@ func (s *ReadSet) touchesKey(k []byte) bool {
 	s.orderKeys()
 	h := hash.Sum(s.Seed, k)
 	i, _ := slices.BinarySearchFunc(s.keys, h, func(o key, h uint64) int { return cmp.Compare(o.hash, h) })
+	// Different keys may have one hash.
 	for ; i < len(s.keys) && s.keys[i].hash == h; i++ {
 		if bytes.Equal(s.text(s.keys[i].at), k) {
 			return true
@@ -188,8 +198,7 @@ func (s *ReadSet) touchesKey(k []byte) bool {
 	return false
 }
 
-// orderKeys sorts the keys by their hashes, so that they are found by binary search without
-// an index.
+// orderKeys sorts the keys by their hashes. Binary search then finds them without an index.
 func (s *ReadSet) orderKeys() {
 	if s.hashed < len(s.keys) {
 		slices.SortFunc(s.keys, func(a, b key) int { return cmp.Compare(a.hash, b.hash) })
@@ -201,7 +210,7 @@ func (s *ReadSet) touchesRange(k []byte) bool {
 	if len(s.ranges) == 0 {
 		return false
 	}
-	// Merged ranges are apart from each other, so only one can have k in it.
+	// Merged ranges are disjoint, so only the one that begins last before k can contain it.
 	s.mergeRanges()
 	i, found := slices.BinarySearchFunc(s.ranges, k, func(r span, k []byte) int {
 		return bytes.Compare(s.text(r.lo), k)
@@ -218,6 +227,7 @@ func (s *ReadSet) mergeRanges() {
 		return
 	}
 	slices.SortFunc(s.ranges, func(a, b span) int { return bytes.Compare(s.text(a.lo), s.text(b.lo)) })
+	// In place: the kept ranges are never ahead of those that are read.
 	n := 0 // the last range that is kept
 	for _, r := range s.ranges[1:] {
 		last := &s.ranges[n]
@@ -225,7 +235,7 @@ func (s *ReadSet) mergeRanges() {
 		case !last.endless && bytes.Compare(s.text(r.lo), s.text(last.hi)) > 0:
 			n++
 			s.ranges[n] = r
-		case last.endless:
+		case last.endless: // it covers r, whatever its end
 		case r.endless:
 			last.endless = true
 		case bytes.Compare(s.text(r.hi), s.text(last.hi)) > 0:

@@ -6,14 +6,14 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 )
 
-// Refusal is the error of a transaction that can't be committed, because others have
-// changed, or are about to change, what it has read or what it writes: a key, a range or
-// a whole keyspace. It is an errs.ErrConflict. Its bytes are its own.
+// Refusal is the error of a transaction that can't be committed: others have changed, or are about
+// to change, what it has read or what it writes. That is a key, a range or a whole keyspace. It is
+// an errs.ErrConflict. Its bytes are copies.
 type Refusal struct {
-	Lo, Hi  []byte    // stored: the key Lo or, with Range, all of [Lo, Hi); a nil Hi is no bound
-	Range   bool      // a range, in which nobody has looked for the key that has changed
-	Dropped *Keyspace // instead: it was dropped
-	Yields  bool      // nothing was changed, but another transaction has its turn there
+	Lo, Hi  []byte    // stored keys: Lo or, with Range, [Lo, Hi); a nil Hi is no bound
+	Range   bool      // something in the range has changed; nobody has looked which key
+	Dropped *Keyspace // if set, the cause is that this keyspace was dropped; the rest is unset
+	Yields  bool      // nothing has changed, but another transaction has its turn there
 }
 
 // RefuseKey returns the refusal because of a key, which is copied.

@@ -19,20 +19,20 @@ type Compression struct {
 // Bytes returns the bytes of the values that were compressed, before (raw) and after (stored).
 func (c *Compression) Bytes() (raw, stored int64) { return c.raw.Load(), c.stored.Load() }
 
-// trial decides for which values of a keyspace compression is tried. If values in a row did
-// not get smaller, it skips some. Any number of goroutines use it without a lock: a lost
-// update does no harm.
+// trial decides for which values of a keyspace compression is tried. After several values in a row
+// that did not get smaller, it skips some. Goroutines share it without a lock: a lost update only
+// makes one try more or less.
 type trial struct {
 	misses atomic.Int32 // values in a row that did not get smaller
 	skip   atomic.Int32 // values to come that are not tried
 }
 
 const (
-	freeMisses = 4  // values that may miss before one is skipped
+	freeMisses = 4  // misses in a row before the next values are skipped
 	maxSkipped = 63 // values skipped between two that are tried
 )
 
-// due reports whether the next value is tried.
+// due reports whether the next value is tried. It counts down what is to be skipped.
 func (t *trial) due() bool { return t.skip.Load() <= 0 || t.skip.Add(-1) < 0 }
 
 // missed notes that a value did not get smaller. The more misses in a row, the more of the
@@ -58,9 +58,11 @@ func (c *Encoder) compress(e *entry.Entry, buf []byte) []byte {
 	// A record below 64 bytes can't have a handle, so the value would become inline.
 	if got := entry.RecordSize(&small, true); got > size-raw/8 || got < layout.Granule {
 		c.trial.missed()
+		// The value stays as it is. Decoding it later would cost more than the space it saves.
 		return buf
 	}
 	*e = small
+	// Look before storing: a store would move the cache line between all writers, each time.
 	if c.trial.misses.Load() != 0 {
 		c.trial.misses.Store(0)
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Encoder says how the records of a keyspace are made. Its fields are set once;
-// other options are another Encoder. Any number of goroutines use it.
+// Encoder says how the records of a keyspace are made. Its fields are set once; a change of options
+// makes another Encoder. Any number of goroutines use it.
 type Encoder struct {
-	Prefix        []byte        // what stored keys of the keyspace begin with
-	Threshold     int           // length from which a value has a checksum of its own and stays out of the tree; <0 = only from 1 MiB
-	TTL           time.Duration // of entries that don't say
+	Prefix        []byte        // first bytes of the keyspace's stored keys; at least one
+	Threshold     int           // values from here on stay out of runs (WiscKey); <0: from 1 MiB
+	TTL           time.Duration // of entries that don't set one; 0: they don't expire
 	Seed          uint64        // of key hashes
-	Codec         codec.Codec   // what values are compressed with
+	Codec         codec.Codec   // compresses values; None: nothing does
 	CompressAbove int           // length from which compression is tried; at least 1
 	Compression   *Compression  // shared by all keyspaces of a store
 
@@ -33,30 +33,33 @@ func AppendKey(dst, prefix, key []byte) []byte {
 // encode appends the record of e, which has its stored key, to dst. It returns where
 // the record begins.
 func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) (encoded []byte, at int) {
+	// Only separated values are compressed: others are read in place, in their chunk.
 	own := c.separates(e)
 	if own && c.Codec != codec.None && len(e.Value) >= c.CompressAbove {
 		w.packed = c.compress(e, w.packed)
 	}
 	dst = growDoubling(dst, entry.RecordSize(e, own)+padding)
+	// A record with its own checksum must begin at a multiple of 8 (see entry.Pad).
 	if own {
 		dst = entry.Pad(dst)
 	}
 	at = len(dst)
 	dst = entry.AppendRecord(dst, e, own)
+	// One large value must not keep its buffer for the life of a pooled transaction.
 	if cap(w.packed) > MaxPooled {
 		w.packed = nil
 	}
 	return dst, at
 }
 
-// padding is what may stand before a record, and behind the last one, in bytes.
+// padding is how many bytes may be added before a record and behind the last one, at most.
 const padding = 2 * 7
 
-// maxInline is the length from which a value is separated whatever the
-// threshold: it would be a chunk of a run, and its memtable, by itself.
+// maxInline is the length from which a value is separated whatever the threshold. Inline it would
+// fill a chunk of a run by itself.
 const maxInline = 1 << 20
 
-// separates reports whether the value of e stays out of the tree.
+// separates reports whether the value of e stays out of runs, in a value segment.
 func (c *Encoder) separates(e *entry.Entry) bool {
 	if e.Kind == entry.Delete {
 		return false

@@ -8,32 +8,34 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 )
 
-// memory is the writes that are not in files, and their index by key. A record
-// never changes nor moves within its array until the commit or, if it was lent,
-// ever, so what was read of it stays true.
+// memory is the writes that are not in files, and their index by key. Records don't change before
+// the commit. Once a reader holds a slice of one (aliased), they never change.
 type memory struct {
-	arena []byte // records in order of arrival
-	count int    // how many
-	lent  bool   // something of it was handed out
+	arena   []byte // records in order of arrival
+	count   int    // how many records
+	aliased bool   // a reader holds slices of the arena: it must not be reused
 
-	recs    []record // of the arena, if they are indexed
-	buckets []uint32 // hash table of a power of two: 1 + index of the key's newest record, 0 = free
-	live    int      // keys in buckets
-	sorted  []uint32 // live records by key, for iterators; replaced, never changed
-	upTo    int      // records that sorted knows of
+	recs        []record // one for each record of the arena, if Indexed
+	buckets     []uint32 // hash table, a power of two long: 1 + index in recs of the key's newest; 0: free
+	live        int      // keys in buckets
+	sorted      []uint32 // live records by key, for iterators; a new slice replaces it, as they keep it
+	sortedCount int      // records that sorted was made of
 }
 
+// record is what the index knows of one record.
 type record struct {
-	offset int
-	hash   uint64
-	dead   bool // a later write to the key supersedes it
-	ranged bool // a range delete: it is in no bucket
+	offset int    // where it begins in the arena
+	hash   uint64 // of its stored key
+	dead   bool   // a later write to the key replaces it
+	ranged bool   // a range delete: it is in no bucket
 }
 
+// minBuckets is the length of the first hash table.
 const minBuckets = 16
 
-// clearRecords empties it and keeps its memory.
+// clearRecords empties m and keeps its memory. Nothing may alias the arena.
 func (m *memory) clearRecords() {
+	// sorted is dropped, not reused: iterators keep it.
 	clear(m.buckets)
 	*m = memory{arena: m.arena[:0], recs: m.recs[:0], buckets: m.buckets}
 }
@@ -44,10 +46,11 @@ func (m *memory) indexMemory() int { return 32*cap(m.recs) + 4*(cap(m.buckets)+c
 // index enters the record of key, which begins at offset in the arena.
 func (m *memory) index(offset int, key []byte, seed uint64) {
 	h := hash.Sum(seed, key)
+	// At most half full: open addressing needs free buckets to end a search soon.
 	if 2*(m.live+1) > len(m.buckets) {
 		m.rehash()
 	}
-	// The older record stays where it is, as something may refer to it.
+	// The older record stays where it is, as a reader may hold its bytes.
 	bucket, i := m.findRecord(key, h)
 	if i >= 0 {
 		m.recs[i].dead = true
@@ -58,7 +61,8 @@ func (m *memory) index(offset int, key []byte, seed uint64) {
 	m.buckets[bucket] = uint32(len(m.recs))
 }
 
-// findRecord returns the record of a stored key and its bucket; or -1, and the bucket where it belongs.
+// findRecord returns the record of a stored key and its bucket; or -1, and the bucket where it
+// belongs. There must be a table.
 func (m *memory) findRecord(key []byte, h uint64) (bucket, rec int) {
 	mask := len(m.buckets) - 1
 	for bucket = int(h) & mask; ; bucket = (bucket + 1) & mask {
@@ -72,11 +76,12 @@ func (m *memory) findRecord(key []byte, h uint64) (bucket, rec int) {
 	}
 }
 
-// rehash doubles the table.
+// rehash doubles the table. The hashes are stored, so no key is read.
 func (m *memory) rehash() {
 	n := max(2*len(m.buckets), minBuckets)
 	m.buckets = make([]uint32, n)
 	for i := range m.recs {
+		// These are in no bucket: nothing looks for them.
 		if m.recs[i].dead || m.recs[i].ranged {
 			continue
 		}
@@ -95,21 +100,21 @@ func (m *memory) record(i int) entry.Record {
 }
 
 // fill makes e the entry of the i-th record.
-func (m *memory) fill(i int, e *entry.Entry) {
+func (m *memory) fillEntry(i int, e *entry.Entry) {
 	r := m.record(i)
 	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
 }
 
-// order returns the records that count by key: not those that deleted, unless
-// nil, reports. The slice is never changed, so an iterator may keep it while more
-// is written.
+// order returns the live records by key, without those for which deleted reports true (nil: without
+// none). The slice is never changed, so an iterator may keep it while more is written.
 func (m *memory) order(deleted func(i int) bool) []uint32 {
-	if m.upTo == len(m.recs) {
+	// A range delete adds a record, too, so a list that is up to date needs no look at deleted.
+	if m.sortedCount == len(m.recs) {
 		return m.sorted
 	}
 	counts := func(i uint32) bool { return !m.recs[i].dead && (deleted == nil || !deleted(int(i))) }
 	var fresh []uint32
-	for i := m.upTo; i < len(m.recs); i++ {
+	for i := m.sortedCount; i < len(m.recs); i++ {
 		if !m.recs[i].ranged && counts(uint32(i)) {
 			fresh = append(fresh, uint32(i))
 		}
@@ -119,7 +124,7 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 	slices.SortFunc(fresh, m.compareRecords)
 	merged := make([]uint32, 0, m.live)
 	for _, i := range m.sorted {
-		if !counts(i) {
+		if !counts(i) { // replaced or deleted since the list was made
 			continue
 		}
 		for len(fresh) > 0 && m.compareRecords(fresh[0], i) < 0 {
@@ -127,7 +132,7 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 		}
 		merged = append(merged, i)
 	}
-	m.sorted, m.upTo = append(merged, fresh...), len(m.recs)
+	m.sorted, m.sortedCount = append(merged, fresh...), len(m.recs)
 	return m.sorted
 }
 

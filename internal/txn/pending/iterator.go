@@ -9,62 +9,69 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// Iterator walks the newest write of each key, without what range deletes cover.
-// It knows nothing of what is written later, and is valid as long as the Writes are.
+// Iterator walks the newest write of each key, without what range deletes cover. It does not see
+// what is written later, and is valid as long as the Writes are.
 func (w *Writes) Iterator() iterator.Iterator {
 	m := &w.memory
-	m.lent = true
+	m.aliased = true
 	var deleted func(i int) bool
 	if w.ranges != nil {
+		// Deletes are part of the list, not a check of each step: the list is reused by the next
+		// iterator.
 		deleted = func(i int) bool { return w.deletedSince(m.record(i).Key, i) }
 	}
+	// The copy keeps the arena of now: an append may move the array, but old bytes stay.
 	mine := &memoryIterator{memory: *m, order: m.order(deleted), i: -1}
 	if w.files == nil {
 		return mine
 	}
-	// Of entries with one key, Merge yields that of the earliest source only.
+	// Entries of one key have one version in all sources (rangedel.Pending), so their order is
+	// given by the sources: Merge yields that of the earliest one only, the newest.
 	return iterator.Merge(append([]iterator.Iterator{mine}, w.files.Iterators(w.ranges, rangedel.Pending)...))
 }
 
 // memoryIterator walks the writes that were in memory when it was made.
 type memoryIterator struct {
-	memory memory // a copy: what is written later doesn't concern it
-	order  []uint32
-	i      int
-	entry  entry.Entry
+	memory memory      // a copy: later writes don't concern it
+	order  []uint32    // indices of records, by key
+	i      int         // position in order; -1 and len(order) are the two ends
+	entry  entry.Entry // the current entry
 }
 
-func (it *memoryIterator) to(i int) bool {
+// moveTo makes the i-th record of order the current one. It returns false at the ends.
+func (it *memoryIterator) moveTo(i int) bool {
 	it.i = min(max(i, -1), len(it.order))
 	if it.i < 0 || it.i == len(it.order) {
 		return false
 	}
-	it.memory.fill(int(it.order[it.i]), &it.entry)
+	it.memory.fillEntry(int(it.order[it.i]), &it.entry)
 	it.entry.Version = rangedel.Pending
 	return true
 }
 
-func (it *memoryIterator) from(key []byte) int {
+// search returns the position of the first key that is at least key.
+func (it *memoryIterator) search(key []byte) int {
 	return sort.Search(len(it.order), func(i int) bool { return bytes.Compare(it.memory.record(int(it.order[i])).Key, key) >= 0 })
 }
 
-func (it *memoryIterator) First() bool            { return it.to(0) }
-func (it *memoryIterator) Last() bool             { return it.to(len(it.order) - 1) }
-func (it *memoryIterator) SeekGE(key []byte) bool { return it.to(it.from(key)) }
-func (it *memoryIterator) SeekLT(key []byte) bool { return it.to(it.from(key) - 1) }
+func (it *memoryIterator) First() bool            { return it.moveTo(0) }
+func (it *memoryIterator) Last() bool             { return it.moveTo(len(it.order) - 1) }
+func (it *memoryIterator) SeekGE(key []byte) bool { return it.moveTo(it.search(key)) }
+func (it *memoryIterator) SeekLT(key []byte) bool { return it.moveTo(it.search(key) - 1) }
 func (it *memoryIterator) Entry() *entry.Entry    { return &it.entry }
 func (it *memoryIterator) Err() error             { return nil }
 func (it *memoryIterator) Close()                 {}
 
 // Next and Prev stay where there is no entry.
 func (it *memoryIterator) Next() bool {
-	return it.i >= 0 && it.i < len(it.order) && it.to(it.i+1)
+	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i+1)
 }
 
 func (it *memoryIterator) Prev() bool {
-	return it.i >= 0 && it.i < len(it.order) && it.to(it.i-1)
+	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i-1)
 }
 
+// There is one version a key, so all skips are single moves.
 func (it *memoryIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
 func (it *memoryIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
 func (it *memoryIterator) SkipNewer(entry.Version) bool      { return it.Next() }

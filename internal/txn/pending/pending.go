@@ -10,24 +10,24 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// Writes are the pending writes of one transaction or batch, in the order in which
-// they were made. The zero value is empty. It is used by one goroutine at a time.
+// Writes are the pending writes of one transaction or batch, in the order in which they were made
+// (its write batch). The zero value is empty. It is used by one goroutine at a time.
 //
-// An entry that is read from Writes has the version tombstone.Pending, which is greater than
-// all committed versions. Its bytes are valid until Payload or Reset.
+// An entry that is read from Writes has the version rangedel.Pending, which is greater than all
+// committed versions. Its bytes are valid until Payload or Reset.
 type Writes struct {
 	// Indexed: the writes can be read before the commit. Set it before the first write.
 	// Without it Get and Iterator must not be called.
 	Indexed bool
 
-	memory memory
-	before int           // number of records in files
-	ranges *rangedel.Set // range deletes in memory; the n-th record has version n here
-	files  Spill         // the spilled writes, older than those in memory; nil = none
-	failed error         // error of a spill: the writes are incomplete, and can only be discarded
-	lender *Room         // owner of the arena's memory (Borrow); nil = Writes
-	key    []byte        // scratch for a stored key
-	packed []byte        // scratch for a compressed value
+	memory  memory
+	spilled int            // number of records in files
+	ranges  *rangedel.Set  // range deletes in memory; the n-th record has version n here
+	files   Spill          // spilled writes, older than those in memory; nil: none
+	failed  error          // error of a spill: the writes are incomplete and can only be discarded
+	limiter *MemoryLimiter // owns the arena's memory (Borrow); nil: it is w's own
+	key     []byte         // scratch for a stored key
+	packed  []byte         // scratch for a compressed value
 }
 
 // MaxPooled is how many bytes of memory are kept in pools for later writes, at most.
@@ -36,13 +36,15 @@ const MaxPooled = 1 << 20
 // Reset removes all writes, but keeps memory for later ones, of which Memory tells. What was read
 // is no longer valid. The caller must discard the files.
 func (w *Writes) Reset() {
+	// With the tag invariants, a slice that is used too long now shows garbage.
 	invariant.Poison(w.memory.arena)
-	if w.lender != nil {
-		w.lender.GiveBack(w.memory.arena)
+	if w.limiter != nil {
+		w.limiter.GiveBack(w.memory.arena)
 		w.memory.arena = nil
 	}
+	// All state goes: a pooled transaction must not see what another one has written.
 	w.memory.clearRecords()
-	w.Indexed, w.before, w.ranges, w.files, w.failed, w.lender = false, 0, nil, nil, nil, nil
+	w.Indexed, w.spilled, w.ranges, w.files, w.failed, w.limiter = false, 0, nil, nil, nil, nil
 }
 
 // Memory is how many bytes of memory w takes, with what it keeps for later writes.
@@ -53,9 +55,9 @@ func (w *Writes) Memory() int {
 
 // Borrow makes empty Writes use memory of r, with room for n bytes of keys and values. Reset
 // gives it back.
-func (w *Writes) Borrow(r *Room, n int64) {
-	w.lender = r
-	// The headers of records, and checksums of pieces, need some more.
+func (w *Writes) Borrow(r *MemoryLimiter, n int64) {
+	w.limiter = r
+	// Beyond keys and values, records have headers, and large ones checksums of their pieces.
 	w.memory.arena = r.Lend(int(n + n/1024 + 4096))
 }
 
@@ -63,10 +65,10 @@ func (w *Writes) Borrow(r *Room, n int64) {
 // be added, and they can't be committed.
 func (w *Writes) Err() error { return w.failed }
 
-// Len is the number of writes so far, with those that later ones have replaced.
-func (w *Writes) Len() int { return w.before + w.memory.count }
+// Len is the number of writes so far, including those that later ones have replaced.
+func (w *Writes) Len() int { return w.spilled + w.memory.count }
 
-// Bytes is the length of their records.
+// Bytes is the length of the encoded records, in memory and in files.
 func (w *Writes) Bytes() (n int64) {
 	n = int64(len(w.memory.arena))
 	if w.files != nil {
@@ -107,6 +109,7 @@ func (w *Writes) InPayload() int { return w.ranges.Len() }
 func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m := &w.memory
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
+	// encode reads the stored key from e.
 	e.Key = w.key
 	arena, at := w.encode(m.arena, c, e)
 	m.arena = arena
@@ -121,13 +124,15 @@ func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 // records that it covers stay in memory until Payload, which leaves them out.
 func (w *Writes) DeleteRange(lo, hi []byte) {
 	m := &w.memory
+	// recs has one entry for each record of the arena: Payload finds them by number.
 	if w.Indexed {
 		m.recs = append(m.recs, record{offset: len(m.arena), ranged: true})
 	}
 	e := entry.Entry{Key: lo, Value: hi, Kind: entry.RangeDelete}
 	m.arena = entry.AppendRecord(growDoubling(m.arena, entry.RecordSize(&e, false)), &e, false)
 	m.count++
-	// While it is not committed, the n-th record counts as version n.
+	// Records have no version before the commit. Their number serves as one: a range delete covers
+	// what was written before it, and nothing that comes later.
 	w.ranges = w.ranges.With(rangedel.Tombstone{Lo: lo, Hi: hi, Version: entry.Version(w.Len())})
 }
 
@@ -146,7 +151,7 @@ func growDoubling(b []byte, n int) []byte {
 // delete covers, it returns a delete.
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
 	// The newest write of the key counts. Range deletes in memory come first, then writes in
-	// memory, then files, which are older.
+	// memory, then files, which are older. findRecord needs a table, so not before the first write.
 	m, i := &w.memory, -1
 	if m.live > 0 {
 		_, i = m.findRecord(key, h)
@@ -155,10 +160,12 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 	case w.ranges != nil && w.deletedSince(key, i):
 		*e = entry.Entry{Kind: entry.Delete}
 	case i >= 0:
-		m.lent = true
-		m.fill(i, e)
+		// e points into the arena, which Spill must not reuse from now on.
+		m.aliased = true
+		m.fillEntry(i, e)
 	case w.files == nil:
 		return false, nil
+	// files knows its own range deletes; those in memory were asked above.
 	default:
 		if found, err = w.files.Get(key, h, e); !found || err != nil {
 			return false, err
@@ -171,13 +178,14 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 // deletedSince reports whether a range delete in memory that is newer than the i-th record
 // in memory covers key. With an i of -1 any range delete in memory is newer.
 func (w *Writes) deletedSince(key []byte, i int) bool {
-	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.before+i+1)
+	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.spilled+i+1)
 }
 
-// Payload returns the records to commit, in the order in which they were made, padded, and
-// their number. What was read before is no longer valid. Call it once, and only if Files is nil.
+// Payload returns the records to commit, in the order in which they were made, padded, and their
+// number. What was read before is no longer valid. Call it once, and only if Files is nil.
 func (w *Writes) Payload() (payload []byte, records int) {
 	m := &w.memory
+	// Nothing was replaced or covered: the arena is the payload, without a copy.
 	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
 		m.arena = entry.Pad(m.arena)
 		return m.arena, m.count
@@ -192,6 +200,8 @@ func (w *Writes) Payload() (payload []byte, records int) {
 		rest = rest[r.Size:]
 		switch {
 		case w.Indexed && m.recs[i].dead:
+		// Nothing was spilled, so the i-th record has version i+1. A range delete itself stays: it
+		// also deletes keys that were committed earlier.
 		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
 		default:
 			// In place: records only move to lower addresses. One with its own checksum must

@@ -2,33 +2,37 @@ package pending
 
 import "sync"
 
-// Room bounds the memory for the records of DB.Set and other calls that commit one write, on
-// all goroutines together. A call that finds too little room waits, first come, first
-// served. That is short: each call ends with its commit.
-type Room struct {
+// MemoryLimiter bounds the memory for the records of DB.Set and other calls that commit one write,
+// on all goroutines together. A call that finds too little free waits, first come, first served.
+// That is short: each call ends with its commit. (Without it, many goroutines with large values
+// could take any amount of memory, while they wait for one commit group.)
+type MemoryLimiter struct {
 	mu      sync.Mutex
-	size    int64     // bytes there are
+	size    int64     // bytes that calls may have together
 	taken   int64     // bytes that calls have now
 	waiting []*waiter // in order of arrival
-	spare   []byte    // memory of an earlier large write, for the next one
+	spare   []byte    // buffer of an earlier large write, for the next one; may be nil
 }
 
+// waiter is one call that waits for its bytes.
 type waiter struct {
 	bytes int64
 	ready chan struct{} // closed when it has its bytes
 }
 
-// NewRoom returns a Room of size bytes.
-func NewRoom(size int64) *Room { return &Room{size: size} }
+// NewMemoryLimiter returns a MemoryLimiter of size bytes.
+func NewMemoryLimiter(size int64) *MemoryLimiter { return &MemoryLimiter{size: size} }
 
-// Size is the size of the Room, in bytes.
-func (r *Room) Size() int64 { return r.size }
+// Size is how many bytes calls may have together.
+func (r *MemoryLimiter) Size() int64 { return r.size }
 
-// Enter takes n bytes, or all of the Room if n is more, and waits until they are free. Give
-// them back with Leave.
-func (r *Room) Enter(n int64) {
+// Enter takes n bytes, or all there are if n is more, and waits until they are free. Give them back
+// with Leave.
+func (r *MemoryLimiter) Enter(n int64) {
+	// A value larger than the limit must not wait for ever: it goes alone.
 	n = min(n, r.size)
 	r.mu.Lock()
+	// Not past those who wait: many small writes would starve a large one.
 	if len(r.waiting) == 0 && r.taken+n <= r.size {
 		r.taken += n
 		r.mu.Unlock()
@@ -41,10 +45,11 @@ func (r *Room) Enter(n int64) {
 }
 
 // Leave gives n bytes back, as many as Enter was called with.
-func (r *Room) Leave(n int64) {
+func (r *MemoryLimiter) Leave(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken -= min(n, r.size)
+	// Bytes are handed over under mu, so nobody who comes now can take them first.
 	for len(r.waiting) > 0 && r.taken+r.waiting[0].bytes <= r.size {
 		w := r.waiting[0]
 		r.waiting = r.waiting[1:]
@@ -59,29 +64,30 @@ const maxSpare = 8 << 20
 
 // Lend returns an empty slice with a capacity of at least n bytes, which may have old data.
 // It is the memory that was given back last, or new memory. Call it between Enter and Leave.
-func (r *Room) Lend(n int) []byte {
+func (r *MemoryLimiter) Lend(n int) []byte {
 	r.mu.Lock()
 	spare := r.spare
 	r.spare = nil
 	r.mu.Unlock()
 	if cap(spare) < n {
-		const unit = 256 << 10 // so that values of about one length can use it
+		const unit = 256 << 10 // rounded up, so that values of about one length can use it
 		spare = make([]byte, 0, (n+unit-1)/unit*unit)
 	}
 	return spare
 }
 
 // GiveBack ends the use of what Lend has returned.
-func (r *Room) GiveBack(b []byte) {
+func (r *MemoryLimiter) GiveBack(b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The larger buffer serves more writes. It counts in Bytes, so it stays below half the limit.
 	if most := min(maxSpare, r.size/2); int64(cap(b)) <= most && cap(b) > cap(r.spare) {
 		r.spare = b[:0]
 	}
 }
 
 // Bytes is how many bytes calls have taken, and how many are kept for the next large write.
-func (r *Room) Bytes() int64 {
+func (r *MemoryLimiter) Bytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.taken + int64(cap(r.spare))

@@ -8,7 +8,7 @@ import (
 
 // What is taken never exceeds the size, and nobody waits for ever.
 func TestRoom(t *testing.T) {
-	r := NewRoom(100)
+	r := NewMemoryLimiter(100)
 	var all sync.WaitGroup
 	var inside atomic.Int64
 	for i := range 50 {
@@ -30,7 +30,7 @@ func TestRoom(t *testing.T) {
 
 // A small write doesn't overtake a large one that waits.
 func TestRoomIsFirstComeFirstServed(t *testing.T) {
-	r := NewRoom(100)
+	r := NewMemoryLimiter(100)
 	r.Enter(60)
 	order := make(chan string, 2)
 	var all sync.WaitGroup
@@ -61,7 +61,7 @@ func TestRoomIsFirstComeFirstServed(t *testing.T) {
 
 // One large write's memory is kept for the next, unless it is very much.
 func TestRoomKeepsOneSpare(t *testing.T) {
-	r := NewRoom(4 << 20)
+	r := NewMemoryLimiter(4 << 20)
 	a := r.Lend(300 << 10)
 	b := r.Lend(1 << 20)
 	if cap(a) != 512<<10 || cap(b) != 1<<20 || r.Bytes() != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/txn/commit"
 )
 
-// Spill is files with a transaction's writes, which its commit gives to the store. The methods
-// that read may be called by any number of goroutines.
+// Spill is the files with a transaction's spilled writes. Its commit gives them to the store. The
+// methods that read may be called by any number of goroutines.
 type Spill interface {
 	commit.Alone
 	// Add adds encoded records, of which the newest has the number last, and range deletes.
@@ -33,8 +33,8 @@ type Spill interface {
 	Discard()
 }
 
-// Spill writes what is in memory to files, which newSpill makes when it is called first. No layout
-// has these files before the commit. After an error, which Err returns from then on, discard the
+// Spill writes what is in memory to files, which newSpill makes at the first call. No layout has
+// these files before the commit. After an error, which Err returns from then on, discard the
 // writes.
 func (w *Writes) Spill(ctx context.Context, newSpill func() Spill) error {
 	if w.files == nil {
@@ -43,10 +43,10 @@ func (w *Writes) Spill(ctx context.Context, newSpill func() Spill) error {
 	if w.failed = w.files.Add(ctx, w.memory.arena, w.Len(), w.ranges); w.failed != nil {
 		return w.failed
 	}
-	// If entries were handed out, their memory stays with their users, and later writes get
-	// new memory.
-	w.before, w.ranges = w.Len(), nil
-	if w.memory.lent {
+	// The records are in files now. If readers hold slices of the arena, it stays with them, and
+	// later writes get new memory.
+	w.spilled, w.ranges = w.Len(), nil
+	if w.memory.aliased {
 		w.memory = memory{}
 	} else {
 		w.memory.clearRecords()
@@ -64,12 +64,14 @@ func (w *Writes) Large(e *entry.Entry, limit int64) bool {
 // value from the caller's memory to a file, uncompressed, without a copy of it in memory.
 // Errors are those of Spill.
 func (w *Writes) AddLarge(ctx context.Context, newSpill func() Spill, c *Encoder, e *entry.Entry) error {
+	// The order of writes must hold: what is in memory is older than e.
 	if err := w.Spill(ctx, newSpill); err != nil {
 		return err
 	}
+	// The value is not encoded to the arena: it would exceed the limit, for which this is made.
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
 	e.Key = w.key
-	w.before++
+	w.spilled++
 	w.failed = w.files.AddLarge(ctx, e)
 	return w.failed
 }
