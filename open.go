@@ -24,6 +24,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -342,6 +343,7 @@ func (o *opening) openTree() (engine.Recovery, error) {
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),
 		},
 		Exclusive:    func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
+		PastDeletes:  scan.PastDeletes,
 		OnWork:       report.onWork,
 		OnStall:      report.onStall,
 		OnLongReader: report.onLongReader,

@@ -42,7 +42,6 @@ func (b *background) prepare() {
 	b.tasks.flush = pool.Task(jobs.Flush, "flush", b.flusher.run)
 	b.tasks.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return b.compactor.run(ctx, false) })
 	b.tasks.collect = pool.Task(jobs.Cleanup, "collect", b.collector.run)
-	b.tasks.search = pool.Task(jobs.Brief, "search", b.searcher.run)
 	b.tasks.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return b.cfg.Exclusive(ctx, b.writer.sealAny) })
 	if b.cfg.Keyring != nil {
 		b.tasks.rekey = pool.Task(jobs.Cleanup, "rekey", b.rekey)
@@ -58,9 +57,6 @@ func (b *background) prepare() {
 // start lets background work begin. Call it when cfg.Exclusive can be called.
 func (b *background) start() {
 	b.disk.survey()
-	if b.searcher.emptied.Published(&b.views.Current().Known); b.searcher.behind() { // after a replay
-		b.tasks.search.Kick()
-	}
 	if len(b.unflushed.Found()) > policy.ReplayedSegments {
 		b.tasks.seal.Kick()
 	}

@@ -20,7 +20,7 @@ func (t *Tree) Close() error {
 	defer t.compactor.turn.Leave()
 	t.collector.turn.Always()
 	defer t.collector.turn.Leave()
-	t.searcher.mu.Lock() // CatchUp may be searching; taken last, as an installation may wait for it
+	t.searcher.mu.Lock() // CatchUp may be searching
 	defer t.searcher.mu.Unlock()
 	t.throttle.end()
 	if t.follower != nil {

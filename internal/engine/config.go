@@ -46,6 +46,8 @@ type Config struct {
 	Keyring *keyring.Keyring
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(ctx context.Context, fn func() error) error
+	// PastDeletes is scan.PastDeletes.
+	PastDeletes func(p *view.Pin, now uint64, from []byte) (next []byte, err error)
 
 	// The events, in the order in which they happen; each function may be nil. None of them may
 	// wait: commits wait for it, and locks are held.

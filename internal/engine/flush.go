@@ -26,7 +26,6 @@ type flusher struct {
 	retention *garbage.Retention
 	budget    *garbage.Budget
 	sampler   *garbage.Sampler
-	searcher  *searcher
 	installer *installer
 	disk      *diskSpace
 	life      *lifetime
@@ -100,7 +99,6 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	if len(part.Tables) == 0 {
 		return false, nil
 	}
-	f.searcher.searchIf(f.searcher.behind) // while the deletes are still in memory
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()

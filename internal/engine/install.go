@@ -43,7 +43,6 @@ type installer struct {
 	unflushed   *files.Unflushed
 	budget      *garbage.Budget
 	damaged     *garbage.Damaged
-	searcher    *searcher
 	throttle    *throttle
 	expiry      *expiry
 	longReaders *view.LongReaders
@@ -106,7 +105,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		f.Discard()
 	}
 	if len(older) == 0 {
-		in.searcher.prune()
+		in.views.ForgetEmptied()
 	}
 	in.throttle.look(false)
 	in.tasks.kick()

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/view/files"
@@ -53,21 +52,21 @@ func (t *Tree) decisions() {
 // work makes the parts that write: first the writer of the commit leader, then background work.
 func (t *Tree) work() {
 	cfg := t.cfg
-	t.searcher = &searcher{views: t.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}
+	t.searcher = newSearcher(cfg, t.views)
 	t.writer = &writer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
-		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
+		disk: t.disk, tasks: t.tasks, expiry: t.expiry, searcher: t.searcher, count: t.count,
 		tableBytes: int64(cfg.MemtableBytes),
 	}
 	cuts := &cuts{cfg: cfg, views: t.views, writer: t.writer}
 	t.installer = &installer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, life: t.life, unflushed: t.unflushed, budget: t.budget, damaged: t.damaged,
-		searcher: t.searcher, throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders, tasks: t.tasks, cuts: cuts,
+		throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders, tasks: t.tasks, cuts: cuts,
 	}
 	t.keyspaces = &keyspaces{views: t.views, installer: t.installer, tasks: t.tasks}
 	t.flusher = &flusher{
 		views: t.views, files: t.files, unflushed: t.unflushed, retention: t.retention, budget: t.budget, sampler: t.sampler,
-		searcher: t.searcher, installer: t.installer, disk: t.disk, life: t.life, count: t.count, turn: jobs.NewTurn(),
+		installer: t.installer, disk: t.disk, life: t.life, count: t.count, turn: jobs.NewTurn(),
 	}
 	keys := &keyUse{ring: cfg.Ring}
 	t.compactor = &compactor{
@@ -94,7 +93,7 @@ func (t *Tree) work() {
 		rekey: t.rotator.tryFinish, copies: t.rotator.copies,
 	}
 	t.spills = &spills{
-		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, emptied: t.searcher.emptied, disk: t.disk,
+		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, searcher: t.searcher, disk: t.disk,
 		life: t.life, count: t.count, writer: t.writer, flusher: t.flusher, installer: t.installer, background: t.background, keys: keys,
 	}
 	t.rotator.flush = t.background.flush

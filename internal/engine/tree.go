@@ -25,6 +25,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -175,6 +176,8 @@ func (t *Tree) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo en
 	return p.Version(), err
 }
 
+var errTooMany = errors.New("too many keys were written meanwhile")
+
 // Throttle slows a committer down while background work lags behind: the more it lags, the
 // longer. It stops the committer only while memory would grow without bound otherwise. It
 // returns ErrNoSpace if there is no disk space for the payload, and the context's error if ctx
@@ -183,8 +186,8 @@ func (t *Tree) Throttle(ctx context.Context, payload []byte) error {
 	return t.throttle.admit(ctx, payload)
 }
 
-// CatchUp searches for emptied ranges if the task that does so is late. A committer calls it
-// after its commit, with no lock held, so that writers can't outrun the task.
+// CatchUp seeks past what commits have deleted, if that is much. A committer calls it after its
+// commit, with no lock held.
 func (t *Tree) CatchUp() { t.searcher.catchUp() }
 
 // SortSince sorts what is newer than since in memtables, so that ChangedSince is cheap for

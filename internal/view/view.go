@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -30,7 +29,7 @@ type View struct {
 	Segments    Segments // those of Layout, and of the tables' journal
 	Layout      *layout.Layout
 	Unclustered policy.Unclustered
-	Known       emptied.Known // ranges that seeks skip
+	emptied     emptied // ranges that seeks skip
 }
 
 // Active is the memtable that takes writes.
@@ -45,7 +44,7 @@ func (v *View) Clone() *View {
 		Layout:      v.Layout,
 		Unclustered: v.Unclustered,
 	}
-	next.Known.Inherit(&v.Known)
+	next.emptied.Store(v.emptied.Load())
 	return next
 }
 

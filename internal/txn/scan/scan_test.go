@@ -42,7 +42,8 @@ func newStore(t testing.TB) *store {
 	tr, _, err := engine.Open(engine.Config{
 		FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 8 << 20, IdleAfter: time.Hour,
-		Exclusive: func(_ context.Context, fn func() error) error { return fn() },
+		Exclusive:   func(_ context.Context, fn func() error) error { return fn() },
+		PastDeletes: PastDeletes,
 	}, log)
 	must(t, err)
 	tr.Start()
