@@ -247,7 +247,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 // While one commits, others search and read: none sees less because of it, and
 // nothing that was emptied meanwhile is missed.
 func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
-	const n = 20_000
+	const n = 12_000
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 256 << 10 })
 	defer s.close()
 	key := func(i int) string { return fmt.Sprintf("k%05d", i) }
@@ -316,7 +316,7 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 // Who deletes very much at once leaves nothing to walk over, and hides nothing that
 // others have committed while he did.
 func TestSpilledDeletesAreSkipped(t *testing.T) {
-	const n = 20_000
+	const n = 8_000
 	for _, others := range [][]op{nil, {set("k01000", []byte("w")), del("k02000")}} {
 		s := newStore(t, vfs.NewMem(), nil)
 		var sets, dels []op
@@ -381,7 +381,7 @@ func (s *store) steps() (steps int) {
 // whatever size: once the last commit has returned, who seeks past them meets no
 // more than a step of them, though no task has run in the background.
 func TestSeekAfterDeletes(t *testing.T) {
-	const n = 60_000
+	const n = 24_000
 	up := func(i int) int { return i }
 	for _, c := range []struct {
 		name    string
