@@ -69,43 +69,95 @@ const fewSources = 4
 type head struct {
 	word   uint64 // of the key after the prefix; complemented backward; all ones at the end
 	done   bool   // the source is not at an entry
+	waits  bool   // the source was not moved: entry is a bound, and its first or last one comes there or later
 	double bool   // the same entry is in an earlier source
 	entry  *entry.Entry
 	source Iterator
 }
 
-func (m *merge) First() bool { return m.restart(false, Iterator.First) }
+func (m *merge) First() bool { return m.restart(false, nil, Iterator.First) }
 
-func (m *merge) Last() bool { return m.restart(true, Iterator.Last) }
+func (m *merge) Last() bool { return m.restart(true, nil, Iterator.Last) }
 
 func (m *merge) SeekGE(key []byte) bool {
-	return m.restart(false, func(s Iterator) bool { return s.SeekGE(key) })
+	return m.restart(false, key, func(s Iterator) bool { return s.SeekGE(key) })
 }
 
 func (m *merge) SeekLT(key []byte) bool {
-	return m.restart(true, func(s Iterator) bool { return s.SeekLT(key) })
+	return m.restart(true, key, func(s Iterator) bool { return s.SeekLT(key) })
 }
 
-// restart positions every source by move and plays all matches.
-func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
+// restart positions every source by move, which seeks key, and plays all matches. nil: all keys
+// qualify.
+func (m *merge) restart(backward bool, key []byte, move func(Iterator) bool) bool {
 	m.backward, m.skipped, m.at, m.err, m.sure = backward, false, false, nil, 0
 	for i := range m.heads {
-		if !m.arrive(&m.heads[i], move(m.heads[i].source)) {
+		h := &m.heads[i]
+		if s, ok := h.source.(Bounded); ok && h.spare(s, key, backward) {
+			continue
+		}
+		if !m.arrive(h, move(h.source)) {
 			return false
 		}
 	}
 	return len(m.heads) > 0 && m.playAll()
 }
 
+// spare places a head without a move of its source if all its entries qualify, or none. If all do,
+// the source waits until the walk comes to its bound: a walk of few keys most often ends before,
+// and has not read it.
+func (h *head) spare(s Bounded, key []byte, backward bool) bool {
+	first, last := s.Ends()
+	if first == nil {
+		return false
+	}
+	beforeFirst, behindLast := bytes.Compare(key, first.Key) <= 0, bytes.Compare(key, last.Key) > 0
+	switch {
+	case backward && (key == nil || behindLast):
+		h.wait(last)
+	case !backward && (key == nil || beforeFirst):
+		h.wait(first)
+	case beforeFirst || behindLast:
+		h.end()
+	default:
+		return false
+	}
+	return true
+}
+
+func (h *head) wait(bound *entry.Entry) {
+	h.done, h.double, h.waits, h.entry = false, false, true, bound
+}
+
+func (h *head) end() {
+	h.done, h.double, h.waits, h.entry, h.word = true, false, false, nil, math.MaxUint64
+}
+
+// open moves a source that has waited to its first entry, or its last one.
+func (m *merge) open(h *head) bool {
+	var ok bool
+	if m.backward {
+		ok = h.source.Last()
+	} else {
+		ok = h.source.First()
+	}
+	if !m.arrive(h, ok) {
+		return false
+	}
+	if ok {
+		m.setWord(h)
+	}
+	return true
+}
+
 // arrive takes the entry of a source that was just moved. It returns false if
 // the source failed.
 func (m *merge) arrive(h *head, ok bool) bool {
-	h.done, h.double = !ok, false
 	if ok {
-		h.entry = h.source.Entry()
+		h.done, h.double, h.waits, h.entry = false, false, false, h.source.Entry()
 		return true
 	}
-	h.entry, h.word = nil, math.MaxUint64
+	h.end()
 	if m.err = h.source.Err(); m.err != nil {
 		m.at = false
 		return false
@@ -130,7 +182,7 @@ func (m *merge) playAll() bool {
 	}
 	m.setWords()
 	m.winner, m.second = m.play(1), -1
-	return m.skipDoubles()
+	return m.settle()
 }
 
 // play returns the winner of the matches at and below a node.
@@ -147,15 +199,19 @@ func (m *merge) play(node int) int32 {
 	return a
 }
 
-// skipDoubles moves past entries that an earlier source has too.
-func (m *merge) skipDoubles() bool {
+// settle opens a winner that has waited, and moves past entries that an earlier source has too.
+func (m *merge) settle() bool {
 	for {
 		h := &m.heads[m.winner]
-		if !h.double {
+		switch {
+		case h.waits:
+			if !m.open(h) {
+				return false
+			}
+		case !h.double:
 			m.at = !h.done
 			return m.at
-		}
-		if !m.step(h) {
+		case !m.step(h):
 			return false
 		}
 		m.replay()
@@ -238,7 +294,7 @@ func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
 	m.skipped, m.sure = true, 0
 	for i := range m.heads {
 		h := &m.heads[i]
-		if h.done || int32(i) != m.winner && !leaves(h) {
+		if h.done || h.waits || int32(i) != m.winner && !leaves(h) {
 			continue
 		}
 		if !m.arrive(h, move(h.source)) {
@@ -255,10 +311,10 @@ func (m *merge) advance() bool {
 	// Runs of entries from one source are common: while the winner beats the
 	// best of the others, no match needs to be played again.
 	if m.second >= 0 && !m.loses(m.winner, m.second) {
-		return m.skipDoubles()
+		return m.settle()
 	}
 	m.replay()
-	return m.skipDoubles()
+	return m.settle()
 }
 
 // Foresee knows what the winner foresees before the entries of all others.
@@ -338,6 +394,9 @@ func (m *merge) turn() bool {
 		h := &m.heads[i]
 		var ok bool
 		switch {
+		case h.waits: // all of it lies on the side where the walk comes from
+			h.end()
+			continue
 		case m.skipped && int32(i) != m.winner:
 			ok = beside(h.source, &current, m.backward)
 		case h.done && m.backward:

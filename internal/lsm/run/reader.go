@@ -58,6 +58,8 @@ type Reader struct {
 	meta  meta.Run
 	files []*file
 	dir   []record
+	first *entry.Entry // a bound, not greater than the first entry; nil: there is none
+	last  *entry.Entry // the same for the last one
 	cache *blocks.Cache
 	seed  uint64
 }
@@ -106,6 +108,10 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	}
 	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	if len(r.dir) > 0 {
+		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
+		r.last = &entry.Entry{Key: r.meta.Last}
 	}
 	r.makeChunks()
 	if r.spans != nil {
