@@ -56,7 +56,7 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 // Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
 // as before the call. After any other error, Reset it.
 func (b *Batch) Set(key, value []byte) error {
-	return b.write(&write{key: key, value: value, kind: entry.Set})
+	return b.addWrite(&write{key: key, value: value, kind: entry.Set})
 }
 
 // SetEntry adds a pair with its attributes. Key and value are copied.
@@ -64,12 +64,12 @@ func (b *Batch) SetEntry(e *Entry) error {
 	if e == nil {
 		return errNilEntry
 	}
-	w := e.write()
-	return b.write(&w)
+	w := e.toWrite()
+	return b.addWrite(&w)
 }
 
 // Delete adds the delete of key.
-func (b *Batch) Delete(key []byte) error { return b.write(&write{key: key, kind: entry.Delete}) }
+func (b *Batch) Delete(key []byte) error { return b.addWrite(&write{key: key, kind: entry.Delete}) }
 
 // usable returns nil while the batch can be used.
 func (b *Batch) usable() error {
@@ -85,14 +85,14 @@ func (b *Batch) usable() error {
 	return nil
 }
 
-func (b *Batch) write(w *write) error { return b.wrote(b.add(w)) }
+func (b *Batch) addWrite(w *write) error { return b.wrote(b.addInMemory(w)) }
 
-// add is write, but it never moves writes from memory to files.
-func (b *Batch) add(w *write) error {
+// addInMemory is write, but it never moves writes from memory to files.
+func (b *Batch) addInMemory(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.writes.add(nil, b.db, b.keyspace, w, b.db.now)
+	return b.writes.addWrite(nil, b.db, b.keyspace, w, b.db.now)
 }
 
 // takes returns nil if the batch can write to its keyspace.

@@ -28,8 +28,8 @@ var writesPool = sync.Pool{New: func() any { return new(writes) }}
 
 func newWrites() *writes { return writesPool.Get().(*writes) }
 
-// recycle empties w and keeps it for later transactions. Nothing may refer to it any more.
-func (w *writes) recycle() {
+// returnToPool empties w and keeps it for later transactions. Nothing may refer to it any more.
+func (w *writes) returnToPool() {
 	w.Writes.Reset()
 	w.written.Reset()
 	w.addressed.Reset()
@@ -46,18 +46,18 @@ func (w *writes) memory() int {
 	return w.Writes.Memory() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
 }
 
-// add adds wr, a write to the keyspace k. Key and value are copied; a value that is too
+// addWrite adds wr, a write to the keyspace k. Key and value are copied; a value that is too
 // large for the memory limit is copied to a file at once. After an error that is not
 // ErrInvalid the writes must be discarded: Err returns that error from then on.
-func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
-	if err := wr.check(); err != nil {
+func (w *writes) addWrite(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
+	if err := wr.checkLimits(); err != nil {
 		return err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// The write is encoded now: the caller may reuse key and value when this returns.
 	c := k.encoder.Load()
 	e := wr.entry(c, now)
-	k.note(&w.written)
+	k.noteWritten(&w.written)
 	if w.Large(&e, w.limit) {
 		return w.AddLarge(never(ctx), db.newSpill, c, &e)
 	}
@@ -70,13 +70,13 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	lo, hi, err := k.bounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi)
 	if err != nil {
 		return err
 	}
 	if bytes.Compare(lo, hi) < 0 {
 		w.DeleteRange(lo, hi)
-		k.note(&w.written)
+		k.noteWritten(&w.written)
 	}
 	return nil
 }

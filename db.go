@@ -247,7 +247,7 @@ func (db *DB) Loss() *Loss {
 // called at any time.
 func (db *DB) Metrics() Metrics {
 	var m Metrics
-	db.counters.fill(&m)
+	db.counters.copyInto(&m)
 	if db.report != nil {
 		m.EventsDropped, m.Leaked = db.report.calls.Dropped(), db.report.leaked.Load()
 	}

@@ -27,7 +27,7 @@ var directPool = sync.Pool{New: func() any { return new(direct) }}
 // keptKey is the longest memory of a key that the pool keeps, in bytes.
 const keptKey = 4 << 10
 
-func (d *direct) recycle() {
+func (d *direct) returnToPool() {
 	if cap(d.key) <= keptKey {
 		directPool.Put(d)
 	}
@@ -42,7 +42,7 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 // Get is DB.Get for a key of the keyspace.
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	var value []byte
-	found, err := k.read(key, func(p *view.Pin, d *direct) error {
+	found, err := k.readKey(key, func(p *view.Pin, d *direct) error {
 		v, own := d.entry.Value, false
 		if d.entry.Separated {
 			var err error
@@ -71,7 +71,7 @@ func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.Appe
 
 // AppendValue is DB.AppendValue for a key of the keyspace.
 func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
-	found, err := k.read(key, func(p *view.Pin, d *direct) error {
+	found, err := k.readKey(key, func(p *view.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
@@ -94,11 +94,11 @@ func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
 // Has reports whether key has a value. It does not read the value.
 func (k *Keyspace) Has(key []byte) (bool, error) {
-	return k.read(key, func(*view.Pin, *direct) error { return nil })
+	return k.readKey(key, func(*view.Pin, *direct) error { return nil })
 }
 
-// read looks key up and calls fn, while what it found is valid and below a guard.
-func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
+// readKey looks key up and calls fn, while what it found is valid and below a guard.
+func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
 	if err := k.usable(); err != nil {
 		return false, err
 	}
@@ -123,7 +123,7 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	db := k.db
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
-	defer d.recycle()
+	defer d.returnToPool()
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
@@ -145,7 +145,7 @@ func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
 // Set is DB.Set for a key of the keyspace.
 func (k *Keyspace) Set(key, value []byte) error {
-	return k.write(&write{key: key, value: value, kind: entry.Set})
+	return k.commitWrite(&write{key: key, value: value, kind: entry.Set})
 }
 
 // Delete deletes one key, whether or not it has a value, in a commit of its own, with
@@ -154,14 +154,14 @@ func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
 
 // Delete is DB.Delete for a key of the keyspace.
 func (k *Keyspace) Delete(key []byte) error {
-	return k.write(&write{key: key, kind: entry.Delete})
+	return k.commitWrite(&write{key: key, kind: entry.Delete})
 }
 
 // leastWaiting is the length in bytes of key and value from which a write waits while such
 // writes take too much memory. A smaller write takes no more than its goroutine does.
 const leastWaiting = 16 << 10
 
-func (k *Keyspace) write(wr *write) error {
+func (k *Keyspace) commitWrite(wr *write) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (k *Keyspace) write(wr *write) error {
 	n := int64(len(wr.key) + len(wr.value))
 	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
 		b := db.NewBatch().In(k)
-		if err := b.write(wr); err != nil {
+		if err := b.addWrite(wr); err != nil {
 			return err
 		}
 		_, err := b.Commit(context.Background(), DefaultDurability)
@@ -184,12 +184,12 @@ func (k *Keyspace) write(wr *write) error {
 	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
-	defer w.recycle()
+	defer w.returnToPool()
 	w.limit = db.direct.Size()
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)
 	}
-	if err := w.add(nil, db, k.state, wr, db.now); err != nil {
+	if err := w.addWrite(nil, db, k.state, wr, db.now); err != nil {
 		return err
 	}
 	_, err := w.commit(nil, db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
@@ -234,7 +234,7 @@ func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 		if now != version {
 			return ErrVersionMismatch
 		}
-		return t.write(wr)
+		return t.addWrite(wr)
 	})
 	if errors.Is(err, ErrConflict) {
 		return ErrVersionMismatch

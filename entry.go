@@ -53,7 +53,7 @@ type write struct {
 	meta       byte
 }
 
-func (e *Entry) write() write {
+func (e *Entry) toWrite() write {
 	w := write{key: e.Key, value: e.Value, ttl: e.TTL, expiresAt: e.ExpiresAt, kind: entry.Set, meta: e.Meta}
 	if e.OnlyLatest {
 		w.kind = entry.SetLatest
@@ -61,8 +61,8 @@ func (e *Entry) write() write {
 	return w
 }
 
-// check returns an error if w can't be stored.
-func (w *write) check() error {
+// checkLimits returns an error if w can't be stored.
+func (w *write) checkLimits() error {
 	if err := checkKey(w.key); err != nil {
 		return err
 	}

@@ -144,16 +144,16 @@ func explained(err error, c *conflict.Check) error {
 		e.Key = bytes.Clone(userKey(r.Lo))
 		return e
 	}
-	e.Lower = bound(r.Lo)
+	e.Lower = userBound(r.Lo)
 	// Many reads count as one range, which may end in a later keyspace.
 	if id, _ := entry.KeyspaceOf(r.Lo); bytes.HasPrefix(r.Hi, entry.AppendKeyspace(nil, id)) {
-		e.Upper = bound(r.Hi)
+		e.Upper = userBound(r.Hi)
 	}
 	return e
 }
 
-// bound returns a copy of the user's part of a stored bound; nil if there is none.
-func bound(stored []byte) []byte {
+// userBound returns a copy of the user's part of a stored bound; nil if there is none.
+func userBound(stored []byte) []byte {
 	if key := userKey(stored); len(key) > 0 {
 		return bytes.Clone(key)
 	}

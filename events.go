@@ -111,8 +111,8 @@ func newReporter(to listeners) *reporter {
 	return r
 }
 
-// end makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
-func (r *reporter) end() {
+// endReports makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
+func (r *reporter) endReports() {
 	r.calls.Drain(lastCall)
 	r.to.Store(new(listeners))
 }
@@ -120,8 +120,8 @@ func (r *reporter) end() {
 // lastCall is how long Close waits for one call of a user's function to return.
 const lastCall = time.Second
 
-// tell queues a call of call, unless that is nil, and a log message.
-func tell[Info any](r *reporter, call func(Info), info Info, level slog.Level, message string, args ...any) {
+// queueReport queues a call of call, unless that is nil, and a log message.
+func queueReport[Info any](r *reporter, call func(Info), info Info, level slog.Level, message string, args ...any) {
 	if call != nil {
 		r.calls.Add(func() { call(info) })
 	}
@@ -158,7 +158,7 @@ func (r *reporter) onWork(w engine.Work) {
 	if w.Segments > 0 { // a collection goes on after damage; other work ends, and reports it elsewhere
 		r.onDamage(w.Err)
 	}
-	tell(r, call, WorkInfo(w.WorkInfo), slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	queueReport(r, call, WorkInfo(w.WorkInfo), slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
 }
 
 // onDamage passes err on if it is a CorruptionError.
@@ -172,22 +172,22 @@ func (r *reporter) onDamage(err error) {
 // onLongReader passes on that an open transaction keeps replaced data.
 func (r *reporter) onLongReader(h view.LongReader) {
 	info := ReaderInfo(h)
-	tell(r, r.to.Load().LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
+	queueReport(r, r.to.Load().LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
 		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
 
 // onLeak passes on that a transaction was never ended.
 func (r *reporter) onLeak(l LeakInfo) {
 	r.leaked.Add(1)
-	tell(r, r.to.Load().Leak, l, slog.LevelWarn, "a transaction was never discarded", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
+	queueReport(r, r.to.Load().Leak, l, slog.LevelWarn, "a transaction was never discarded", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
 }
 
 // onStall passes on that writers are throttled, or no longer.
 func (r *reporter) onStall(s engine.Stall) {
 	if s.Begin {
-		tell(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
+		queueReport(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
 	} else {
-		tell(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
+		queueReport(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
 	}
 }
 
@@ -195,9 +195,9 @@ func (r *reporter) onStall(s engine.Stall) {
 // longer.
 func (r *reporter) onDiskSpace(s engine.DiskSpace) {
 	if s.Full {
-		tell(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
+		queueReport(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
 	} else {
-		tell(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
+		queueReport(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
 	}
 }
 
@@ -219,7 +219,7 @@ func (r *reporter) onScrubbed(c *CorruptionError) {
 
 // onLoss passes on what Open has left out because of damage.
 func (r *reporter) onLoss(l Loss) {
-	tell(r, r.to.Load().Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
+	queueReport(r, r.to.Load().Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
 		"version", l.Version, "lastVersion", l.LastVersion, "commits", l.Commits, "edits", l.Edits, "bytes", l.Bytes)
 }
 
@@ -241,5 +241,5 @@ func (r *reporter) onEnd(message string, err error) {
 		return
 	}
 	r.onDamage(err)
-	tell(r, r.to.Load().BackgroundError, err, slog.LevelError, message, "error", err)
+	queueReport(r, r.to.Load().BackgroundError, err, slog.LevelError, message, "error", err)
 }

@@ -77,10 +77,10 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 func (l *keyspaces) refresh(db *DB) {
 	l.turn.Always()
 	defer l.turn.Leave()
-	before := l.list()
-	l.load(db)
+	before := l.sortedByName()
+	l.loadFrom(db)
 	for _, ks := range before {
-		if l.find(ks.state.Name) != ks { // another one may have the name now
+		if l.findByName(ks.state.Name) != ks { // another one may have the name now
 			ks.state.Dropped.Store(true)
 		}
 	}

@@ -18,7 +18,7 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 		for batch := range slices.Chunk(keys, getManyBatch) {
 			// All values of a batch are on their way before the first is yielded.
 			var err error
-			items, err = t.look(items[:0], batch)
+			items, err = t.appendItems(items[:0], batch)
 			for _, it := range items {
 				if !yield(it, nil) {
 					return
@@ -32,8 +32,8 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	}
 }
 
-// look appends the items of keys, up to the first error, and asks the disk for their values.
-func (t *Txn) look(items []*Item, keys [][]byte) ([]*Item, error) {
+// appendItems appends the items of keys, up to the first error, and asks the disk for their values.
+func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 	// The user may have ended the transaction since the last batch: then its pin is another's.
 	if err := t.usable(); err != nil {
 		return items, err

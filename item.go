@@ -72,13 +72,13 @@ func (it *Item) Value() ([]byte, error) {
 	if it.e.Raw == 0 {
 		it.txn.lends()
 	}
-	return it.look()
+	return it.borrowValue()
 }
 
-// look is Value, without a copy. The item must be usable, and the caller must keep its
+// borrowValue is Value, without a copy. The item must be usable, and the caller must keep its
 // transaction alive.
-func (it *Item) look() ([]byte, error) {
-	v, _, err := it.value(nil, true)
+func (it *Item) borrowValue() ([]byte, error) {
+	v, _, err := it.readValue(nil, true)
 	if err != nil {
 		return nil, err
 	}
@@ -106,16 +106,16 @@ func (it *Item) usable() error {
 	return nil
 }
 
-// value returns the value. If own, it lies in dst (if cap(dst) is enough) or in new memory;
+// readValue returns the value. If own, it lies in dst (if cap(dst) is enough) or in new memory;
 // else it lies in memory of the pin or the transaction. With lent, a value that has to be read
 // or decoded may lie there, too.
-func (it *Item) value(dst []byte, lent bool) (value []byte, own bool, err error) {
+func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err error) {
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, false, ErrKeyNotFound
 	case e.Separated || e.Raw != 0:
 		it.asked = true
-		return it.txn.value(e, dst, lent)
+		return it.txn.readValue(e, dst, lent)
 	case e.Value == nil:
 		return empty, false, nil
 	default:
@@ -150,7 +150,7 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// A value that was decoded or decrypted is in dst already, and needs no second copy.
-	v, own, err := it.value(dst, false)
+	v, own, err := it.readValue(dst, false)
 	if err != nil || own {
 		return v, err
 	}
@@ -188,7 +188,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		return errNilFunction
 	}
 	if !it.decodes() && !it.copies {
-		v, err := it.look()
+		v, err := it.borrowValue()
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		*buf = v
 		return fn(v)
 	}
-	v, own, err := it.value(*buf, false)
+	v, own, err := it.readValue(*buf, false)
 	if err != nil {
 		return err
 	}
@@ -259,8 +259,8 @@ func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete
 // OnlyLatest reports whether the item was written with Entry.OnlyLatest.
 func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
 
-// place makes e, an entry that txn has found, the item.
-func (it *Item) place(txn *transaction, e *entry.Entry) {
+// placeEntry makes e, an entry that txn has found, the item.
+func (it *Item) placeEntry(txn *transaction, e *entry.Entry) {
 	it.txn, it.e, it.copies = txn, e, txn.db.opts.CopyValues
 }
 
@@ -317,8 +317,8 @@ func (r *results) scratch(prefix, key []byte) (*result, []byte) {
 	return &r.items[0], pending.AppendKey(r.keys[end:end:end+n], prefix, key)
 }
 
-// keep marks what scratch returned as used, until the transaction ends.
-func (t *transaction) keep(r *result, stored []byte) {
+// markUsed marks what scratch returned as used, until the transaction ends.
+func (t *transaction) markUsed(r *result, stored []byte) {
 	if r == &t.first {
 		t.taken = true
 		return

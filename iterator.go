@@ -39,11 +39,11 @@ func (o *IteratorOptions) validate() error {
 	return nil
 }
 
-// bounds returns the bounds as stored keys of a keyspace, with Prefix taken into account.
-func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte, err error) {
-	lo, hi, err = s.bounds(o.Lower, o.Upper)
+// storedBounds returns the bounds as stored keys of a keyspace, with Prefix taken into account.
+func (o *IteratorOptions) storedBounds(s *keyspaceState) (lo, hi []byte, err error) {
+	lo, hi, err = s.storedBounds(o.Lower, o.Upper)
 	if err == nil && len(o.Prefix) > 0 {
-		lo, hi, err = s.within(o.Prefix, lo, hi)
+		lo, hi, err = s.narrowToPrefix(o.Prefix, lo, hi)
 	}
 	return lo, hi, err
 }
@@ -86,7 +86,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	var lo, hi []byte
 	if it.err == nil {
-		lo, hi, it.err = o.bounds(t.keyspace)
+		lo, hi, it.err = o.storedBounds(t.keyspace)
 	}
 	// From here on the iterator holds the pin, even if the transaction ends.
 	if it.err == nil && !t.hold() {
@@ -112,14 +112,14 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it.scan = scan.Begin(&c)
 	it.plain = o.Limit == 0 && o.Filter == nil && t.ctx() == nil
 	if !t.adopt(it) {
-		it.refuse()
+		it.endUnadopted()
 	}
 	return it
 }
 
 // Rewind moves to the first item in the direction of travel.
 func (it *Iterator) Rewind() {
-	lo, hi := it.bounds()
+	lo, hi := it.walkedBounds()
 	if it.reverse {
 		it.position(hi, true)
 	} else {
@@ -127,8 +127,8 @@ func (it *Iterator) Rewind() {
 	}
 }
 
-// bounds are the stored bounds, until it is closed.
-func (it *Iterator) bounds() (lo, hi []byte) {
+// walkedBounds are the stored bounds, until it is closed.
+func (it *Iterator) walkedBounds() (lo, hi []byte) {
 	if it.scan == nil {
 		return nil, nil
 	}
@@ -142,8 +142,8 @@ func (it *Iterator) Seek(key []byte) {
 		it.Rewind()
 		return
 	}
-	if err := it.keep(key); err != nil {
-		it.leave()
+	if err := it.copyKey(key); err != nil {
+		it.leaveItem()
 		it.err = err
 		return
 	}
@@ -153,9 +153,9 @@ func (it *Iterator) Seek(key []byte) {
 	it.position(it.scratch, it.reverse)
 }
 
-// keep copies key into scratch, in its stored form. It has a guard, as key may lie in a
+// copyKey copies key into scratch, in its stored form. It has a guard, as key may lie in a
 // mapped file.
-func (it *Iterator) keep(key []byte) (err error) {
+func (it *Iterator) copyKey(key []byte) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	if it.scratch == nil {
 		it.scratch = it.firstScratch[:]
@@ -203,11 +203,11 @@ func (it *Iterator) Next() {
 		// The scan does not move: what comes after the limit is not read, so it causes
 		// no conflict.
 		if it.left--; it.left <= 0 {
-			it.leave()
+			it.leaveItem()
 			return
 		}
 	}
-	it.move(it.reverse)
+	it.moveChecked(it.reverse)
 }
 
 // open reports whether iterator, transaction and store are open. It doesn't look at the
@@ -228,7 +228,7 @@ func (it *Iterator) Prev() {
 	if it.valid && it.limit > 0 {
 		it.left++
 	}
-	it.move(!it.reverse)
+	it.moveChecked(!it.reverse)
 }
 
 // leaveAsked tells the scan that the item's value was read, which its readahead needs to
@@ -238,11 +238,11 @@ func (it *Iterator) leaveAsked() {
 	// If the iterator has ended, the move that follows returns the error.
 	if it.valid && !it.asking && it.item.e.Separated && it.open() {
 		it.scan.Asked()
-		it.item.place(it.txn, it.scan.Entry())
+		it.item.placeEntry(it.txn, it.scan.Entry())
 	}
 }
 
-func (it *Iterator) move(turned bool) {
+func (it *Iterator) moveChecked(turned bool) {
 	if !it.usable() || !it.valid {
 		return
 	}
@@ -262,7 +262,7 @@ func (it *Iterator) land(ok bool) {
 	case it.err == errNestedMove:
 		ok, it.item.e = false, nil
 	case ok:
-		it.item.place(it.txn, it.scan.Entry())
+		it.item.placeEntry(it.txn, it.scan.Entry())
 	default:
 		// The scan has read all keys up to its bound, so these are covered, too.
 		it.err = it.scan.Err()
@@ -297,8 +297,8 @@ func (it *Iterator) nested() bool {
 	return it.asking
 }
 
-// leave makes the iterator be at no item. What it has covered includes the last item.
-func (it *Iterator) leave() {
+// leaveItem makes the iterator be at no item. What it has covered includes the last item.
+func (it *Iterator) leaveItem() {
 	if !it.usable() || !it.valid {
 		return
 	}
@@ -341,7 +341,7 @@ func (it *Iterator) usable() bool {
 		return true
 	}
 	it.err = err
-	it.release()
+	it.releaseOnce()
 	return false
 }
 
@@ -374,7 +374,7 @@ func (it *Iterator) Close() error {
 		return it.err
 	}
 	err := it.err
-	it.release()
+	it.releaseOnce()
 	return err
 }
 

@@ -35,12 +35,12 @@ type encoding struct {
 func newKeyspaceState(id entry.KeyspaceID, name string, o KeyspaceOptions, c *encoding) *keyspaceState {
 	s := &keyspaceState{prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
 	s.ID, s.Name = id, name
-	s.keep(o, c)
+	s.setOptions(o, c)
 	return s
 }
 
-// keep sets the options of s. Entries that were written before stay as they are.
-func (s *keyspaceState) keep(o KeyspaceOptions, c *encoding) {
+// setOptions sets the options of s. Entries that were written before stay as they are.
+func (s *keyspaceState) setOptions(o KeyspaceOptions, c *encoding) {
 	s.options.Store(&o)
 	s.encoder.Store(&pending.Encoder{
 		Prefix:        s.prefix,
@@ -71,9 +71,9 @@ func (s *keyspaceState) absentFrom(p *view.Pin, readOnly bool) bool {
 	return (s.Dropped.Load() || readOnly && s.ID != entry.DefaultKeyspace) && !p.Holds(s.ID)
 }
 
-// note adds s to k, the keyspaces whose drop would be a conflict. The default keyspace can't
+// noteWritten adds s to k, the keyspaces whose drop would be a conflict. The default keyspace can't
 // be dropped, so it is not added.
-func (s *keyspaceState) note(k *conflict.Keyspaces) {
+func (s *keyspaceState) noteWritten(k *conflict.Keyspaces) {
 	if s.ID != entry.DefaultKeyspace {
 		k.Add(&s.Keyspace)
 	}
@@ -84,8 +84,8 @@ func (s *keyspaceState) stored(key []byte) []byte {
 	return pending.AppendKey(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
 }
 
-// bounds turns user bounds, nil meaning open, into stored ones.
-func (s *keyspaceState) bounds(lo, hi []byte) (slo, shi []byte, err error) {
+// storedBounds turns user bounds, nil meaning open, into stored ones.
+func (s *keyspaceState) storedBounds(lo, hi []byte) (slo, shi []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	slo, shi = s.prefix, s.past
 	if lo != nil {
@@ -97,8 +97,8 @@ func (s *keyspaceState) bounds(lo, hi []byte) (slo, shi []byte, err error) {
 	return slo, shi, nil
 }
 
-// within narrows stored bounds to the keys that begin with the user's prefix.
-func (s *keyspaceState) within(prefix, lo, hi []byte) (slo, shi []byte, err error) {
+// narrowToPrefix narrows stored bounds to the keys that begin with the user's prefix.
+func (s *keyspaceState) narrowToPrefix(prefix, lo, hi []byte) (slo, shi []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	p := s.stored(prefix)
 	if bytes.Compare(p, lo) > 0 {

@@ -34,16 +34,16 @@ type keyspaces struct {
 	named atomic.Pointer[[]*Keyspace] // in the order of names; the list is never changed, only replaced
 }
 
-// load makes the list of the keyspaces that the tree has. Those that are on the list stay, with the
+// loadFrom makes the list of the keyspaces that the tree has. Those that are on the list stay, with the
 // options that the tree knows. Who calls it has the turn, or is alone.
-func (l *keyspaces) load(db *DB) {
+func (l *keyspaces) loadFrom(db *DB) {
 	var next []*Keyspace
 	for _, k := range db.tree.Keyspaces() {
-		ks := l.find(k.Name)
+		ks := l.findByName(k.Name)
 		if ks == nil || ks.state.ID != k.ID {
 			ks = newKeyspace(db, &k)
 		} else {
-			ks.state.keep(loadedOptions(&k.Options), &db.encoding)
+			ks.state.setOptions(loadedOptions(&k.Options), &db.encoding)
 		}
 		next = append(next, ks)
 	}
@@ -55,8 +55,8 @@ func newKeyspace(db *DB, k *layout.Keyspace) *Keyspace {
 	return &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
 }
 
-// list returns the keyspaces in the order of their names.
-func (l *keyspaces) list() []*Keyspace {
+// sortedByName returns the keyspaces in the order of their names.
+func (l *keyspaces) sortedByName() []*Keyspace {
 	if p := l.named.Load(); p != nil {
 		return *p
 	}
@@ -65,9 +65,9 @@ func (l *keyspaces) list() []*Keyspace {
 
 func byName(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) }
 
-// find returns the keyspace of this name, also if it is just being dropped; nil if there is none.
-func (l *keyspaces) find(name string) *Keyspace {
-	list := l.list()
+// findByName returns the keyspace of this name, also if it is just being dropped; nil if there is none.
+func (l *keyspaces) findByName(name string) *Keyspace {
+	list := l.sortedByName()
 	i, found := slices.BinarySearchFunc(list, name, func(ks *Keyspace, name string) int { return cmp.Compare(ks.Name(), name) })
 	if !found {
 		return nil
@@ -75,16 +75,16 @@ func (l *keyspaces) find(name string) *Keyspace {
 	return list[i]
 }
 
-// add puts ks on the list.
-func (l *keyspaces) add(ks *Keyspace) {
-	i, _ := slices.BinarySearchFunc(l.list(), ks, byName)
-	next := slices.Insert(slices.Clone(l.list()), i, ks)
+// addKeyspace puts ks on the list.
+func (l *keyspaces) addKeyspace(ks *Keyspace) {
+	i, _ := slices.BinarySearchFunc(l.sortedByName(), ks, byName)
+	next := slices.Insert(slices.Clone(l.sortedByName()), i, ks)
 	l.named.Store(&next)
 }
 
-// remove takes ks off the list.
-func (l *keyspaces) remove(ks *Keyspace) {
-	next := slices.DeleteFunc(slices.Clone(l.list()), func(k *Keyspace) bool { return k.state == ks.state })
+// removeKeyspace takes ks off the list.
+func (l *keyspaces) removeKeyspace(ks *Keyspace) {
+	next := slices.DeleteFunc(slices.Clone(l.sortedByName()), func(k *Keyspace) bool { return k.state == ks.state })
 	l.named.Store(&next)
 }
 
@@ -110,12 +110,12 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	asIs := func(ks *Keyspace) bool { return len(o) == 0 || ks.Options() == options }
-	if ks := db.keyspaces.find(name); ks != nil && !ks.state.Dropped.Load() && asIs(ks) {
+	if ks := db.keyspaces.findByName(name); ks != nil && !ks.state.Dropped.Load() && asIs(ks) {
 		return ks, nil
 	}
 	db.keyspaces.turn.Always()
 	defer db.keyspaces.turn.Leave()
-	ks := db.keyspaces.find(name)
+	ks := db.keyspaces.findByName(name)
 	switch {
 	case ks != nil && asIs(ks):
 		return ks, nil
@@ -130,7 +130,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	ks = newKeyspace(db, &k)
-	db.keyspaces.add(ks)
+	db.keyspaces.addKeyspace(ks)
 	return ks, nil
 }
 
@@ -149,7 +149,7 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 // Keyspaces yields the named keyspaces in order of their names.
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
-		slices.Values(db.keyspaces.list())(yield)
+		slices.Values(db.keyspaces.sortedByName())(yield)
 	}
 }
 
@@ -180,7 +180,7 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	if err := db.tree.SetKeyspace(k.state.ID, recordedOptions(&o)); err != nil {
 		return err
 	}
-	k.state.keep(o, &db.encoding)
+	k.state.setOptions(o, &db.encoding)
 	return nil
 }
 
@@ -227,6 +227,6 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.state.Dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
-	db.keyspaces.remove(k)
+	db.keyspaces.removeKeyspace(k)
 	return nil
 }

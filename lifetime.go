@@ -39,19 +39,19 @@ func (t *transaction) adopt(it *Iterator) bool {
 	return true
 }
 
-// refuse ends an iterator whose transaction has ended before it was adopted.
-func (it *Iterator) refuse() {
+// endUnadopted ends an iterator whose transaction has ended before it was adopted.
+func (it *Iterator) endUnadopted() {
 	it.err = ErrTxnDone
 	it.closed.Store(true)
 	s := it.scan
 	it.scan = nil
 	s.Close()
 	s.Free()
-	it.txn.drop()
+	it.txn.dropHold()
 }
 
-// release ends the iterator, once. The transaction may end at the same time.
-func (it *Iterator) release() {
+// releaseOnce ends the iterator, once. The transaction may end at the same time.
+func (it *Iterator) releaseOnce() {
 	if it.txn == nil || it.closed.Swap(true) {
 		return
 	}
@@ -75,7 +75,7 @@ func (it *Iterator) release() {
 		return
 	}
 	s.Free()
-	t.drop()
+	t.dropHold()
 }
 
 // unlink takes it off the list of open iterators.

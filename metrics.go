@@ -248,8 +248,8 @@ type readCounters [stripes]struct {
 	_               [48]byte
 }
 
-// sum is how many reads there were.
-func (r *readCounters) sum() (n int64) {
+// totalReads is how many reads there were.
+func (r *readCounters) totalReads() (n int64) {
 	for i := range r {
 		n += r[i].gets.Load() + r[i].iterators.Load()
 	}
@@ -278,8 +278,8 @@ func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64
 	}
 }
 
-// fill copies the counters into m.
-func (c *counters) fill(m *Metrics) {
+// copyInto copies the counters into m.
+func (c *counters) copyInto(m *Metrics) {
 	if c.reads != nil { // nil in a DB that was not opened
 		for i := range c.reads {
 			m.Reads += c.reads[i].gets.Load()

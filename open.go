@@ -57,7 +57,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	}
 	var db *DB
 	if err = errs.Ended(ctx); err == nil {
-		db, err = op.open(ctx)
+		db, err = op.openStore(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", op.dir, err)
@@ -106,7 +106,7 @@ type opening struct {
 	db       *DB
 }
 
-func (o *opening) open(ctx context.Context) (db *DB, err error) {
+func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	o.ctx = ctx
 	defer func() {
 		if db == nil { // an error, or a KeyProvider that panics
@@ -335,7 +335,7 @@ func (o *opening) openTree() (engine.Recovery, error) {
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
-		Reads:         o.reads.sum,
+		Reads:         o.reads.totalReads,
 		ScrubEvery:    o.scrubEvery(),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
@@ -390,7 +390,7 @@ func (o *opening) assemble() {
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {
-		report.end()
+		report.endReports()
 		clock.forget()
 		if keys != nil {
 			if last := KeyProvider(keys.Provider()); db.commits != nil {
@@ -406,7 +406,7 @@ func (o *opening) assemble() {
 	db.direct = pending.NewRoom(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.turn = jobs.NewTurn()
-	db.keyspaces.load(db)
+	db.keyspaces.loadFrom(db)
 	o.db = db
 	if o.options.Mode != ReadWrite {
 		return

@@ -79,7 +79,7 @@ func (db *DB) DropAll(ctx context.Context) error {
 	if err := b.DeleteRange(nil, nil); err != nil {
 		return err
 	}
-	for _, k := range db.keyspaces.list() {
+	for _, k := range db.keyspaces.sortedByName() {
 		if err := b.In(k).DeleteRange(nil, nil); err != nil {
 			return err
 		}

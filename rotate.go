@@ -69,7 +69,7 @@ func EncryptStore(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	db, err := op.open(ctx)
+	db, err := op.openStore(ctx)
 	if errors.Is(err, ErrKey) {
 		err = fmt.Errorf("%w: it is encrypted already", ErrKey)
 	}

@@ -182,7 +182,7 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 		return t
 	}
 	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
-		s.note(&t.writes.addressed)
+		s.noteWritten(&t.writes.addressed)
 	}
 	return &Txn{t.transaction, s}
 }
@@ -220,16 +220,16 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 	// Item and key lie in memory of the transaction. If the key is not found, the next Get
 	// reuses that memory, so absent keys cost none.
 	r, stored := t.scratch(key)
-	found, err := t.find(stored, &r.entry)
+	found, err := t.lookUp(stored, &r.entry)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, ErrKeyNotFound
 	}
-	t.keep(r, stored)
+	t.markUsed(r, stored)
 	r.entry.Key = stored
-	r.item.place(t.transaction, &r.entry)
+	r.item.placeEntry(t.transaction, &r.entry)
 	r.item.found = true
 	return &r.item, nil
 }
@@ -244,13 +244,13 @@ func (t *Txn) Has(key []byte) (found bool, err error) {
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	r, stored := t.scratch(key)
-	return t.find(stored, &r.entry)
+	return t.lookUp(stored, &r.entry)
 }
 
-// find looks up a stored key, first in the pending writes, then in the pinned View. If the
+// lookUp looks up a stored key, first in the pending writes, then in the pinned View. If the
 // transaction is Serializable, it adds the key to the read set, whether found or not.
 // A pageio.Guard must be on.
-func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
+func (t *transaction) lookUp(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	h := hash.Sum(t.db.encoding.seed, stored)
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
@@ -303,9 +303,9 @@ func (t *transaction) values() scan.Values {
 	return scan.Values{Pin: t.pin, Files: t.rare.spill}
 }
 
-// value reads a value that is separated, or that is compressed in the pending writes. With lent
+// readValue reads a value that is separated, or that is compressed in the pending writes. With lent
 // it may lie in memory of the pin; else dst and own are as for view.Pin.OwnValue.
-func (t *transaction) value(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
+func (t *transaction) readValue(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
 	switch {
 	case !e.Separated:
 		value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
@@ -368,7 +368,7 @@ func (t *transaction) poison() {
 // as before the call, and can be used. After any other error, such as ErrNoSpace when writes go
 // to files, discard the transaction. Delete, SetEntry and DeleteRange return the same errors.
 func (t *Txn) Set(key, value []byte) error {
-	return t.write(&write{key: key, value: value, kind: entry.Set})
+	return t.addWrite(&write{key: key, value: value, kind: entry.Set})
 }
 
 // SetEntry writes a pair with its attributes. Key and value are copied.
@@ -376,20 +376,20 @@ func (t *Txn) SetEntry(e *Entry) error {
 	if e == nil {
 		return errNilEntry
 	}
-	w := e.write()
-	return t.write(&w)
+	w := e.toWrite()
+	return t.addWrite(&w)
 }
 
 // Delete deletes key, whether or not it has a value.
 func (t *Txn) Delete(key []byte) error {
-	return t.write(&write{key: key, kind: entry.Delete})
+	return t.addWrite(&write{key: key, kind: entry.Delete})
 }
 
-func (t *Txn) write(w *write) error {
+func (t *Txn) addWrite(w *write) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	return t.wrote(t.writes.add(t.ctx(), t.db, t.keyspace, w, t.writeTime))
+	return t.wrote(t.writes.addWrite(t.ctx(), t.db, t.keyspace, w, t.writeTime))
 }
 
 // takes returns nil if the transaction can write to its keyspace.
@@ -453,7 +453,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 
 func (t *transaction) commit(ctx context.Context) error {
 	if err := t.usable(); err != nil {
-		t.discard()
+		t.discardWrites()
 		return err
 	}
 	if !t.state.CompareAndSwap(txnOpen, txnCommitting) {
@@ -463,24 +463,24 @@ func (t *transaction) commit(ctx context.Context) error {
 	// Without writes there is nothing to check: all reads are of one version, so the
 	// transaction is serializable as of that version.
 	if w == nil || w.Len() == 0 {
-		t.end(txnCommitted)
+		t.endTransaction(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // this adds the ranges that they have read to the read set
-	c := t.check()
+	c := t.conflictCheck()
 	v, err := w.commit(ctx, t.db, c, t.synced)
 	if err != nil {
 		err = explained(err, &c)
-		t.end(txnDone)
+		t.endTransaction(txnDone)
 		return err
 	}
 	t.committed = v
-	t.end(txnCommitted)
+	t.endTransaction(txnCommitted)
 	return nil
 }
 
-// check returns what must hold for the transaction to commit.
-func (t *transaction) check() conflict.Check {
+// conflictCheck returns what must hold for the transaction to commit.
+func (t *transaction) conflictCheck() conflict.Check {
 	w := t.writes
 	return conflict.Check{
 		Isolation: conflict.Isolation(t.isolation),
@@ -497,7 +497,7 @@ func (t *transaction) check() conflict.Check {
 // returns with an error, it does nothing; nor does it in the Filter of an iterator of an update.
 func (t *Txn) Discard() {
 	if t != nil && t.transaction != nil && !t.nested() {
-		t.discard()
+		t.discardWrites()
 	}
 }
 
@@ -513,14 +513,14 @@ func (t *transaction) nested() (nested bool) {
 	return nested
 }
 
-func (t *transaction) discard() {
+func (t *transaction) discardWrites() {
 	if t.state.CompareAndSwap(txnOpen, txnDone) {
-		t.end(txnDone)
+		t.endTransaction(txnDone)
 	}
 }
 
-// end releases what the transaction holds, and sets its final state.
-func (t *transaction) end(state uint32) {
+// endTransaction releases what the transaction holds, and sets its final state.
+func (t *transaction) endTransaction(state uint32) {
 	if t.rare != nil && t.rare.leak != nil {
 		t.rare.cleanup.Stop()
 	}
@@ -532,9 +532,9 @@ func (t *transaction) end(state uint32) {
 	t.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
-		w.recycle()
+		w.returnToPool()
 	}
-	t.drop()
+	t.dropHold()
 }
 
 // closeIterators ends the iterators that are still open. Those of an update belong to this
@@ -544,7 +544,7 @@ func (t *transaction) end(state uint32) {
 func (t *transaction) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
-			it.release()
+			it.releaseOnce()
 			it.err = ErrTxnDone
 		}
 		return
@@ -561,8 +561,8 @@ func (t *transaction) closeIterators() {
 	}
 }
 
-// drop gives back one hold of the pin. The last one releases the pin and the spilled files.
-func (t *transaction) drop() {
+// dropHold gives back one hold of the pin. The last one releases the pin and the spilled files.
+func (t *transaction) dropHold() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
 		if t.rare != nil && t.rare.spill != nil {

@@ -163,7 +163,7 @@ func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 		t.rare = new(rare)
 	}
 	t.rare.leak = &leak{report: db.report, pin: t.pin}
-	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, t.rare.leak)
+	t.rare.cleanup = runtime.AddCleanup(t, (*leak).releaseLeaked, t.rare.leak)
 	return t, nil
 }
 
@@ -175,8 +175,8 @@ type leak struct {
 	lent   atomic.Bool // the user has got memory of the pin's View
 }
 
-// release releases the pin of a leaked transaction, and reports the leak.
-func (l *leak) release() {
+// releaseLeaked releases the pin of a leaked transaction, and reports the leak.
+func (l *leak) releaseLeaked() {
 	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
 	// A slice of the pin's memory does not keep the transaction alive: it may be in use.
 	l.pin.Unlend()

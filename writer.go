@@ -61,7 +61,7 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 
 // Set writes a pair. Key and value are copied.
 func (w *Writer) Set(key, value []byte) error {
-	return w.write(&write{key: key, value: value, kind: entry.Set})
+	return w.addWrite(&write{key: key, value: value, kind: entry.Set})
 }
 
 // SetEntry writes a pair with its attributes. Key and value are copied.
@@ -69,14 +69,14 @@ func (w *Writer) SetEntry(e *Entry) error {
 	if e == nil {
 		return errNilEntry
 	}
-	wr := e.write()
-	return w.write(&wr)
+	wr := e.toWrite()
+	return w.addWrite(&wr)
 }
 
 // Delete deletes a key.
-func (w *Writer) Delete(key []byte) error { return w.write(&write{key: key, kind: entry.Delete}) }
+func (w *Writer) Delete(key []byte) error { return w.addWrite(&write{key: key, kind: entry.Delete}) }
 
-func (w *Writer) write(wr *write) error {
+func (w *Writer) addWrite(wr *write) error {
 	// The lock is held while the record is made, so that the writes of one goroutine
 	// stay in their order.
 	w.mu.Lock()
@@ -84,7 +84,7 @@ func (w *Writer) write(wr *write) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
-	if err := w.filling.add(wr); err != nil {
+	if err := w.filling.addInMemory(wr); err != nil {
 		return err
 	}
 	if w.filling.Size() >= min(writerGroup, max(w.db.opts.Tuning.MemtableSize/16, minMemtableSize)) {
@@ -123,12 +123,12 @@ func (w *Writer) handOverLocked(n int64) {
 	}
 	if !w.running {
 		w.running = true
-		go w.run()
+		go w.commitGroups()
 	}
 }
 
-// run commits full groups until there is none.
-func (w *Writer) run() {
+// commitGroups commits full groups until there is none.
+func (w *Writer) commitGroups() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.full != nil {

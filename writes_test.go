@@ -45,7 +45,7 @@ func TestMemoryOfWrites(t *testing.T) {
 	} {
 		w := new(writes)
 		grow(w)
-		w.recycle()
+		w.returnToPool()
 		if got := w.memory(); got <= pending.MaxPooled {
 			t.Errorf("%s: %d bytes of memory", name, got)
 		}

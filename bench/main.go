@@ -62,8 +62,8 @@ func run(args []string, stdout, stderr io.Writer) error {
 	r := newRun(plan.Makers, plan.Dir)
 	r.Settings = s.describe(plan)
 	r.Print(stdout)
-	fmt.Fprintln(stdout, "Medians over the slices. The column after a figure says how many times as well the first store does as")
-	fmt.Fprintln(stdout, "this one: above 1 the first store is ahead.")
+	fmt.Fprintln(stdout, "Medians over the slices. The column after a figure is the first store's ratio to this one:")
+	fmt.Fprintln(stdout, "above 1, the first store is better.")
 	r.LeftOut, err = plan.Run(func(t *result.Table) {
 		t.Print(stdout)
 		r.Tables = append(r.Tables, t)

@@ -58,17 +58,18 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	b := &run{to: s, o: o, began: time.Now()}
-	if b.stock, err = look(ctx, s); err != nil {
+	// Before the checkpoint: an unreachable repository costs no work on the store.
+	if b.stock, err = listObjects(ctx, s); err != nil {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
 	if b.source, err = openSource(ctx, db, o.Scratch); err != nil {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	err = b.all(ctx)
-	if err = errors.Join(err, b.source.close()); err != nil && b.done.ID == "" {
+	err = b.backUp(ctx)
+	if err = errors.Join(err, b.source.removeSource()); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	// The backup is complete. What close could not remove, the next Backup removes.
+	// The backup is complete. What removeSource could not remove, the next Backup removes.
 	return b.done, nil
 }
 
@@ -78,17 +79,18 @@ type run struct {
 	o      Options
 	began  time.Time
 	source *source
-	stock  *stock
+	stock  *stock // objects that the index may name
 	index  index
 	before map[string]*file // of the newest backup of the store, by name
-	stored int64
-	total  int64
+	stored int64            // bytes that are in the repository
+	total  int64            // bytes of all files
 	done   Done
 }
 
-func (b *run) all(ctx context.Context) error {
+// backUp stores the files, and then the index.
+func (b *run) backUp(ctx context.Context) error {
 	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Layout.LastVersion()), Time: b.began.UTC()}
-	last, err := newest(ctx, b.to, b.index.Store)
+	last, err := newestBackup(ctx, b.to, b.index.Store)
 	if err != nil {
 		return err
 	}
@@ -107,24 +109,26 @@ func (b *run) all(ctx context.Context) error {
 	}
 	for i := range b.index.Files {
 		f := &b.index.Files[i]
-		if err := b.file(ctx, f); err != nil {
+		if err := b.storeFile(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		b.source.steady.Forget(b.source.path(f.Name))
+		// The hashes of a file that is done would only take memory.
+		b.source.steady.Forget(b.source.filePath(f.Name))
 		b.progress(f.Size)
 	}
-	return b.finish(ctx)
+	return b.writeIndex(ctx)
 }
 
 // measure lists the files of the backup.
 func (b *run) measure() error {
 	for _, name := range b.source.copy.Files() {
-		info, err := b.source.fs.Stat(b.source.path(name.String()))
+		info, err := b.source.fs.Stat(b.source.filePath(name.String()))
 		if err != nil {
 			return err
 		}
 		f := file{Name: name.String(), Size: info.Size}
 		if !info.ModTime.IsZero() {
+			// 0 if the file system keeps no times: then the file is read.
 			f.Modified = info.ModTime.UnixNano()
 		}
 		b.index.Files = append(b.index.Files, f)
@@ -133,6 +137,7 @@ func (b *run) measure() error {
 	return nil
 }
 
+// progress reports n more bytes.
 func (b *run) progress(n int64) {
 	b.stored += n
 	if b.o.Progress != nil {
@@ -140,13 +145,14 @@ func (b *run) progress(n int64) {
 	}
 }
 
-// file stores a file, unless the repository has it.
-func (b *run) file(ctx context.Context, f *file) error {
+// storeFile stores a file, unless the repository has it.
+func (b *run) storeFile(ctx context.Context, f *file) error {
 	if err := b.source.ends(f); err != nil {
 		return err
 	}
-	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.has(old) {
+	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.hasFile(old) {
 		f.SHA256, f.Object = old.SHA256, old.Object
+		// The newest backup has the same file, and its object may be named.
 		return nil
 	}
 	if err := b.source.hash(ctx, f); err != nil {
@@ -155,7 +161,7 @@ func (b *run) file(ctx context.Context, f *file) error {
 	b.done.ReadBytes += f.Size
 	// An object of this hash was verified when it was stored.
 	for _, f.Object = range b.stock.byHash[f.SHA256] {
-		if b.stock.has(f) {
+		if b.stock.hasFile(f) {
 			return nil
 		}
 	}
@@ -171,6 +177,8 @@ func (old *file) is(f *file) bool {
 // store verifies a file whose hash is known and puts it into an object of its own.
 func (b *run) store(ctx context.Context, f *file) (err error) {
 	name, _ := filename.Parse(f.Name)
+	// Before Put: a damaged file must not become part of a backup. steady makes sure that Put reads
+	// the same bytes.
 	if err := b.source.copy.Verify(ctx, name); err != nil {
 		return err
 	}
@@ -179,6 +187,7 @@ func (b *run) store(ctx context.Context, f *file) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	// A new name each time: Prune may be deleting an object of the same hash just now.
 	f.Object = newObject(f.SHA256)
 	if err := b.to.Put(ctx, f.Object, onlyReader{r}, f.Size); err != nil {
 		return err
@@ -192,12 +201,13 @@ func (b *run) store(ctx context.Context, f *file) (err error) {
 // onlyReader hides the other methods of a file.
 type onlyReader struct{ io.Reader }
 
-// finish stores again the files whose objects Prune has marked meanwhile. Once none is marked, it
+// writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked, it
 // writes the index, which makes the backup.
-func (b *run) finish(ctx context.Context) error {
+func (b *run) writeIndex(ctx context.Context) error {
 	for range settleRounds {
+		// The time of the look, not of its end: a mark may come right after it.
 		looked := time.Now()
-		stock, err := look(ctx, b.to)
+		stock, err := listObjects(ctx, b.to)
 		if err != nil {
 			return err
 		}
@@ -205,7 +215,7 @@ func (b *run) finish(ctx context.Context) error {
 		whole := true
 		for i := range b.index.Files {
 			f := &b.index.Files[i]
-			if b.stock.has(f) {
+			if b.stock.hasFile(f) {
 				continue
 			}
 			whole = false
@@ -213,8 +223,10 @@ func (b *run) finish(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 		}
+		// All objects were there and unmarked after looked. A mark that comes later is not acted
+		// upon within the hour (grace), and by then the index names them.
 		if whole {
-			return b.publish(ctx, looked)
+			return b.publishIndex(ctx, looked)
 		}
 	}
 	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
@@ -222,7 +234,7 @@ func (b *run) finish(ctx context.Context) error {
 
 // again stores a file whose object was deleted, or may be.
 func (b *run) again(ctx context.Context, f *file) error {
-	defer b.source.steady.Forget(b.source.path(f.Name))
+	defer b.source.steady.Forget(b.source.filePath(f.Name))
 	sha := f.SHA256
 	if err := b.source.hash(ctx, f); err != nil {
 		return err
@@ -234,17 +246,19 @@ func (b *run) again(ctx context.Context, f *file) error {
 	return b.store(ctx, f)
 }
 
-// publish writes the index.
-func (b *run) publish(ctx context.Context, looked time.Time) error {
+// publishIndex writes the index.
+func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
+	// From this Put on the backup exists.
 	id := newID(b.index.Store, b.index.Time)
-	if err := put(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
+	if err := putDocument(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
 		return err
 	}
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.
 	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
 		if d, ok := b.to.(Deleter); ok {
+			// Prune may have deleted objects before the index named them.
 			_ = d.Delete(ctx, backups+id)
 		}
 		return fmt.Errorf("the clock went on by %v while the index was written: the backup %s may lack objects, verify or prune it", took, id)

@@ -35,7 +35,8 @@ type dir struct {
 // kinds are the directories of a repository.
 var kinds = [...]string{backups, objects, unused}
 
-func (d *dir) path(name string) (string, error) {
+// objectPath returns the path of an object. It refuses names that would lead out of the repository.
+func (d *dir) objectPath(name string) (string, error) {
 	kind, base, _ := strings.Cut(name, "/")
 	for _, k := range kinds {
 		if kind+"/" == k && base != "" && filepath.Base(base) == base && filepath.IsLocal(base) {
@@ -55,17 +56,19 @@ const putBytes = 1 << 20
 // makes the names of all objects durable. On a full disk, or at the end of a quota, the error is
 // brock.ErrNoSpace.
 func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	return vfs.NoSpace(d.put(ctx, name, r, size))
+	return vfs.NoSpace(d.putObject(ctx, name, r, size))
 }
 
-func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
-	path, err := d.path(name)
+// putObject is Put; its error may be of the system.
+func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+	path, err := d.objectPath(name)
 	if err != nil {
 		return err
 	}
 	if err := manifest.MakeDirs(manifest.Options{FS: d.fs, Dir: filepath.Dir(path)}); err != nil {
 		return err
 	}
+	// Another program may be putting the same object: each has a file of its own.
 	part := path + "-" + rand.Text()[:8] + partSuffix
 	f, err := d.fs.Create(part)
 	if err != nil {
@@ -76,7 +79,7 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (er
 			_ = d.fs.Remove(part)
 		}
 	}()
-	if err := errors.Join(fill(ctx, f, r, size), f.Close()); err != nil {
+	if err := errors.Join(fillFile(ctx, f, r, size), f.Close()); err != nil {
 		return err
 	}
 	if strings.HasPrefix(name, backups) {
@@ -85,14 +88,16 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (er
 			return err
 		}
 	}
+	// Synced by fillFile: the name never means half an object.
 	if err := d.fs.Rename(part, path); err != nil {
 		return err
 	}
 	return d.fs.SyncDir(filepath.Dir(path))
 }
 
-// fill makes the size bytes of r the content of a new file, synced.
-func fill(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+// fillFile makes the size bytes of r the content of a new file, synced.
+func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+	// One byte more, so that a longer r is noticed.
 	p := make([]byte, min(size+1, putBytes))
 	for at := int64(0); ; {
 		if err := ctx.Err(); err != nil {
@@ -119,7 +124,7 @@ func fill(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 
 // Get opens the file.
 func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
-	path, err := d.path(name)
+	path, err := d.objectPath(name)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +141,7 @@ type fileReader struct {
 	at int64
 }
 
+// Read implements io.Reader.
 func (r *fileReader) Read(p []byte) (int, error) {
 	n, err := r.ReadAt(p, r.at)
 	r.at += int64(n)
@@ -162,7 +168,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 			if !strings.HasPrefix(kind+base, prefix) {
 				continue
 			}
-			if err := d.list(kind+base, fn); err != nil {
+			if err := d.listObjects(kind+base, fn); err != nil {
 				return err
 			}
 		}
@@ -170,7 +176,8 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 	return nil
 }
 
-func (d *dir) list(name string, fn func(Object) error) error {
+// listObjects calls fn with the object of this name, if it is there.
+func (d *dir) listObjects(name string, fn func(Object) error) error {
 	info, err := d.fs.Stat(filepath.Join(d.root, filepath.FromSlash(name)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir:
@@ -183,13 +190,15 @@ func (d *dir) list(name string, fn func(Object) error) error {
 
 // Delete removes the file.
 func (d *dir) Delete(_ context.Context, name string) error {
-	path, err := d.path(name)
+	path, err := d.objectPath(name)
 	if err != nil {
 		return err
 	}
 	if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	// Prune deletes a mark after its objects. A crash must not bring an object back without the
+	// mark.
 	if err := d.fs.SyncDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

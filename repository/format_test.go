@@ -35,7 +35,7 @@ func TestGolden(t *testing.T) {
 		name, magic string
 		v           any
 	}{{"index.golden", indexMagic, x}, {"mark.golden", markMagic, &m}} {
-		got, err := encode(c.magic, c.v)
+		got, err := encodeDocument(c.magic, c.v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestForgedIndexes(t *testing.T) {
 	} {
 		x := sampleIndex()
 		forge(x)
-		p, err := encode(indexMagic, x)
+		p, err := encodeDocument(indexMagic, x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestForgedIndexes(t *testing.T) {
 // FuzzIndex: what is decoded encodes to the same index, whatever the bytes are.
 func FuzzIndex(f *testing.F) {
 	x := sampleIndex()
-	p, err := encode(indexMagic, x)
+	p, err := encodeDocument(indexMagic, x)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -113,14 +113,14 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = decodeIndex(x.id, body)
 		got := &index{id: x.id}
-		p, err := encode(indexMagic, jsonRaw(body))
+		p, err := encodeDocument(indexMagic, jsonRaw(body))
 		if err != nil {
 			return
 		}
 		if got, err = decodeIndex(x.id, p); err != nil {
 			return
 		}
-		p, err = encode(indexMagic, got)
+		p, err = encodeDocument(indexMagic, got)
 		if err != nil {
 			t.Fatal(err)
 		}

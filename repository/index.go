@@ -41,19 +41,20 @@ type index struct {
 	Store   string    `json:"store"`
 	Version uint64    `json:"version"`
 	Time    time.Time `json:"time"`
-	Files   []file    `json:"files"` // SUPER is the last one, and the manifest the one before it
+	Files   []file    `json:"files"` // SUPER is the last one, the manifest the one before
 
-	id string
+	id string // of the backup
 }
 
 // file describes a file of a backup, with what the next Backup recognises it by.
 type file struct {
 	Name     string `json:"name"`
 	Size     int64  `json:"size"`
-	SHA256   string `json:"sha256"`
-	Object   string `json:"object"`
-	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0 = not known
-	Ends     string `json:"ends,omitempty"`     // SHA-256 of its first and last 4 KiB; "" = these don't tell it from other files
+	SHA256   string `json:"sha256"`             // of its content, in hexadecimal
+	Object   string `json:"object"`             // name of the object that has it
+	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0: not known
+	// SHA-256 of its first and last 4 KiB; "": these don't tell it from other files
+	Ends string `json:"ends,omitempty"`
 }
 
 // mark lists objects that no index named when it was made.
@@ -73,8 +74,8 @@ const (
 	maxDocument = 256 << 20
 )
 
-// encode returns a document with v.
-func encode(magic string, v any) ([]byte, error) {
+// encodeDocument returns a document with v.
+func encodeDocument(magic string, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -84,14 +85,15 @@ func encode(magic string, v any) ([]byte, error) {
 	return append(fmt.Appendf(nil, "%s %d %x\n", magic, formatVersion, sum), body...), nil
 }
 
-// decode reads a document of the object name into v.
-func decode(name, magic string, p []byte, v any) error {
+// decodeDocument reads a document of the object name into v.
+func decodeDocument(name, magic string, p []byte, v any) error {
 	head, body, _ := bytes.Cut(p, []byte("\n"))
 	var version int
 	var sum string
 	if n, err := fmt.Sscanf(string(head[:min(len(head), 128)]), magic+" %d %s", &version, &sum); n == 0 {
 		return damaged(name, err, "does not begin with %q", magic)
 	}
+	// Before the hash: a later release may compute it otherwise.
 	if version != formatVersion {
 		return fmt.Errorf("%w: %s has version %d of its format", brock.ErrFormat, name, version)
 	}
@@ -107,7 +109,7 @@ func decode(name, magic string, p []byte, v any) error {
 // decodeIndex reads and checks an index.
 func decodeIndex(id string, p []byte) (*index, error) {
 	x := &index{id: id}
-	if err := decode(backups+id, indexMagic, p, x); err != nil {
+	if err := decodeDocument(backups+id, indexMagic, p, x); err != nil {
 		return nil, err
 	}
 	if reason := x.wrong(); reason != "" {
@@ -130,8 +132,10 @@ func (x *index) wrong() string {
 		name, ok := filename.Parse(f.Name)
 		last := len(x.Files) - 1 - i
 		switch {
+		// A forged index must not write elsewhere, or a file twice.
 		case !ok || name.Kind == filename.Lock || seen[name]:
 			return fmt.Sprintf("file %q can't be in a backup", f.Name)
+		// Restore writes in this order, and relies on it: without SUPER there is no store.
 		case (name.Kind == filename.Super) != (last == 0), (name.Kind == filename.Manifest) != (last == 1):
 			return fmt.Sprintf("file %q is not in its place", f.Name)
 		case f.Size < 0 || hashOf(f.Object) != f.SHA256 || f.SHA256 == "":
@@ -179,6 +183,7 @@ func newObject(sha string) string { return objects + sha + "-" + chance() }
 // two backups of a store never have times within one millisecond.
 func stamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
 
+// newID returns the id of a new backup: store, time, chance.
 func newID(store string, t time.Time) string {
 	return store[:8] + "-" + stamp(t) + "-" + chance()
 }
@@ -197,6 +202,7 @@ func get(ctx context.Context, s Store, name string) (p []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	// One byte more than allowed, to notice a longer one.
 	p, err = io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err == nil && len(p) > maxDocument {
 		err = damaged(name, nil, "has more than %d bytes", maxDocument)
@@ -204,9 +210,9 @@ func get(ctx context.Context, s Store, name string) (p []byte, err error) {
 	return p, err
 }
 
-// put stores a document.
-func put(ctx context.Context, s Store, name, magic string, v any) error {
-	p, err := encode(magic, v)
+// putDocument stores a document.
+func putDocument(ctx context.Context, s Store, name, magic string, v any) error {
+	p, err := encodeDocument(magic, v)
 	if err != nil {
 		return err
 	}

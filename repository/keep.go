@@ -57,11 +57,13 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 	newest := at[len(at)-1]
 	for i := range list {
 		last := len(list) - 1 - i
+		// The newest stays in any case: a rule can't remove all backups.
 		stays[i] = last == 0 || last < k.Last || k.Within > 0 && newest.Sub(at[i]) <= k.Within
 	}
 	for p, most := range [...]int{k.Hourly, k.Daily, k.Weekly, k.Monthly, k.Yearly} {
 		before, n := "", 0
 		for i, t := range slices.Backward(at) {
+			// From the newest on: the first of each period that is met is its newest.
 			if in := periods[p](t.UTC()); in != before && n < most {
 				before, n = in, n+1
 				stays[i] = true

@@ -51,6 +51,7 @@ func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
 		switch {
 		case err == nil:
 			list = append(list, x)
+		// Pruned between the list and the read.
 		case errors.Is(err, ErrNoBackup):
 		case errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
 			wrong = append(wrong, err)
@@ -62,12 +63,13 @@ func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
 	return list, errors.Join(wrong...)
 }
 
+// older orders backups by time.
 func older(a, b *index) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Version, b.Version), cmp.Compare(a.id, b.id))
 }
 
-// find returns the index of a backup; id "" means the newest backup.
-func find(ctx context.Context, s Store, id string) (*index, error) {
+// findBackup returns the index of a backup; id "" means the newest backup.
+func findBackup(ctx context.Context, s Store, id string) (*index, error) {
 	if id != "" {
 		return readIndex(ctx, s, id)
 	}
@@ -78,14 +80,15 @@ func find(ctx context.Context, s Store, id string) (*index, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: there is none at all", ErrNoBackup)
 	}
+	// The newest of several stores would be a matter of chance.
 	if slices.ContainsFunc(all, func(id string) bool { return id[:8] != all[0][:8] }) {
 		return nil, fmt.Errorf("%w: the repository has backups of several stores: name one", brock.ErrInvalid)
 	}
 	return readIndex(ctx, s, all[len(all)-1])
 }
 
-// newest returns the newest backup of a store that can be read; nil if there is none.
-func newest(ctx context.Context, s Store, store string) (*index, error) {
+// newestBackup returns the newest backup of a store that can be read; nil if there is none.
+func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 	all, err := ids(ctx, s)
 	if err != nil {
 		return nil, err
@@ -98,6 +101,7 @@ func newest(ctx context.Context, s Store, store string) (*index, error) {
 		switch {
 		case err == nil && x.Store == store:
 			return x, nil
+		// An older one does as well: it only saves reading.
 		case err == nil, errors.Is(err, ErrNoBackup), errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
 		default:
 			return nil, err
@@ -112,10 +116,10 @@ type stock struct {
 	byHash map[string][]string // names of the objects, by the hash of the file
 }
 
-// look lists the objects that a new index may name. Objects that a mark lists are left out, as
-// they may be deleted. look lists marks first, and Prune deletes a mark after the objects that
-// it lists: if look doesn't see a mark that was deleted, it doesn't see the objects either.
-func look(ctx context.Context, s Store) (*stock, error) {
+// listObjects lists the objects that a new index may name. Objects that a mark lists are left out,
+// as they may be deleted. It lists marks first, and Prune deletes a mark after the objects that it
+// lists: so if it doesn't see a mark that was deleted, it doesn't see the objects either.
+func listObjects(ctx context.Context, s Store) (*stock, error) {
 	marked := map[string]bool{}
 	marks, err := listMarks(ctx, s)
 	if err != nil {
@@ -141,8 +145,8 @@ func look(ctx context.Context, s Store) (*stock, error) {
 	return k, err
 }
 
-// has reports whether a file's object is there, whole, and may be named.
-func (k *stock) has(f *file) bool {
+// hasFile reports whether a file's object is there, whole, and may be named.
+func (k *stock) hasFile(f *file) bool {
 	size, ok := k.usable[f.Object]
 	return ok && size == f.Size
 }

@@ -71,7 +71,7 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 		}
 		return p.done, nil
 	}
-	if err := p.all(ctx); err != nil {
+	if err := p.pruneObjects(ctx); err != nil {
 		return p.done, fmt.Errorf("repository: prune: %w", err)
 	}
 	return p.done, nil
@@ -81,12 +81,12 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 type prune struct {
 	s      Deleter
 	o      PruneOptions
-	remove []string        // ids of backups
-	known  map[string]bool // ids of backups whose index was read, or is removed
-	named  map[string]bool // objects that stay
-	freed  map[string]bool // objects that removed backups have named
-	sizes  map[string]int64
-	now    time.Time // by the clock of the store
+	remove []string         // ids of backups
+	known  map[string]bool  // ids of backups whose index was read, or is removed
+	named  map[string]bool  // objects that stay
+	freed  map[string]bool  // objects that removed backups have named
+	sizes  map[string]int64 // of all objects, by name; without those that were deleted
+	now    time.Time        // by the clock of the store
 	done   Pruned
 }
 
@@ -110,9 +110,10 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 		case errors.Is(err, ErrNoBackup):
 			continue
 		case given && err == nil:
-			p.drop(x)
+			p.dropIndex(x)
 		case given && (errors.Is(err, brock.ErrCorrupt) || errors.Is(err, brock.ErrFormat)):
-			p.drop(&index{id: id})
+			p.dropIndex(&index{id: id})
+		// Its objects are not known, so nothing may be deleted.
 		case err != nil:
 			return err
 		default:
@@ -137,20 +138,22 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 			p.done.Kept++
 		}
 		for _, x := range gone {
-			p.drop(x)
+			p.dropIndex(x)
 		}
 	}
 	slices.SortFunc(p.done.Removed, func(a, b Info) int { return a.Time.Compare(b.Time) })
 	return nil
 }
 
+// need notes that the objects of an index stay.
 func (p *prune) need(x *index) {
 	for i := range x.Files {
 		p.named[x.Files[i].Object] = true
 	}
 }
 
-func (p *prune) drop(x *index) {
+// dropIndex notes that an index is to be removed.
+func (p *prune) dropIndex(x *index) {
 	p.remove = append(p.remove, x.id)
 	p.done.Removed = append(p.done.Removed, x.info())
 	for i := range x.Files {
@@ -169,8 +172,10 @@ func (p *prune) estimate(ctx context.Context) error {
 	})
 }
 
-func (p *prune) all(ctx context.Context) error {
+// pruneObjects removes the indexes, and deletes or marks objects.
+func (p *prune) pruneObjects(ctx context.Context) error {
 	for _, id := range p.remove {
+		// Indexes before objects: a backup that is listed has all its objects.
 		if err := p.s.Delete(ctx, backups+id); err != nil {
 			return err
 		}
@@ -183,7 +188,7 @@ func (p *prune) all(ctx context.Context) error {
 	if err := p.newer(ctx); err != nil {
 		return err
 	}
-	if err := p.size(ctx); err != nil {
+	if err := p.sumSizes(ctx); err != nil {
 		return err
 	}
 	marked, err := p.sweep(ctx)
@@ -196,10 +201,11 @@ func (p *prune) all(ctx context.Context) error {
 // clock sets the present time: that of an object that it has just put.
 func (p *prune) clock(ctx context.Context) error {
 	name := newMark()
-	if err := put(ctx, p.s, name, markMagic, &mark{}); err != nil {
+	if err := putDocument(ctx, p.s, name, markMagic, &mark{}); err != nil {
 		return err
 	}
 	err := p.s.List(ctx, name, func(o Object) error {
+		// The store's clock, as all times of objects are. This machine's may be wrong.
 		p.now = o.Time
 		return nil
 	})
@@ -234,7 +240,8 @@ func (p *prune) newer(ctx context.Context) error {
 	return nil
 }
 
-func (p *prune) size(ctx context.Context) error {
+// sumSizes lists all objects with their sizes.
+func (p *prune) sumSizes(ctx context.Context) error {
 	p.sizes = map[string]int64{}
 	return p.s.List(ctx, objects, func(o Object) error {
 		p.sizes[o.Name] = o.Size
@@ -255,6 +262,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 		if err != nil && !errors.Is(err, brock.ErrCorrupt) {
 			return nil, err
 		}
+		// A Backup that looked before this mark may still name its objects.
 		if !p.old(o, grace) {
 			for _, object := range m.Objects {
 				marked[object] = true
@@ -262,6 +270,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 			continue
 		}
 		for _, object := range m.Objects {
+			// An index has named it since: the mark is void.
 			if p.named[object] {
 				continue
 			}
@@ -280,6 +289,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 // delete deletes a file's object.
 func (p *prune) delete(ctx context.Context, object string) error {
 	size, there := p.sizes[object]
+	// A forged mark deletes nothing but objects of files.
 	if hashOf(object) == "" || !there {
 		return nil
 	}
@@ -297,6 +307,7 @@ func (p *prune) parts(ctx context.Context) error {
 	var names []string
 	err := p.s.List(ctx, "", func(o Object) error {
 		if strings.HasSuffix(o.Name, partSuffix) && p.old(o, resumeTime) {
+			// Deleted after the list: some stores don't like changes while they list.
 			names = append(names, o.Name)
 		}
 		return nil
@@ -314,6 +325,7 @@ func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
 		switch {
 		case hashOf(o.Name) == "" || p.named[o.Name]:
 			return nil
+		// Perhaps of a Backup that is not finished.
 		case !marked[o.Name] && !p.freed[o.Name] && !p.old(o, resumeTime):
 			return nil
 		case !marked[o.Name]:
@@ -328,7 +340,7 @@ func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
 	}
 	slices.Sort(m.Objects)
 	if !p.o.NoBackups {
-		return put(ctx, p.s, newMark(), markMagic, &m)
+		return putDocument(ctx, p.s, newMark(), markMagic, &m)
 	}
 	for _, object := range m.Objects {
 		if err := p.delete(ctx, object); err != nil {
@@ -339,8 +351,10 @@ func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
 	return nil
 }
 
+// markName matches the names of marks.
 var markName = regexp.MustCompile(`^unused/[0-9a-z]{10}$`)
 
+// newMark returns a name for a mark that was never used.
 func newMark() string { return unused + chance() }
 
 // listMarks lists the marks.
@@ -361,7 +375,7 @@ func readMark(ctx context.Context, s Store, name string) (m mark, err error) {
 		return mark{}, nil
 	}
 	if err == nil {
-		err = decode(name, markMagic, p, &m)
+		err = decodeDocument(name, markMagic, p, &m)
 	}
 	if err != nil {
 		return mark{}, err

@@ -41,7 +41,7 @@ func Restore(ctx context.Context, s Store, id, dir string, o RestoreOptions) (in
 	if ctx == nil || s == nil {
 		return Info{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
-	x, err := find(ctx, s, id)
+	x, err := findBackup(ctx, s, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -49,7 +49,7 @@ func Restore(ctx context.Context, s Store, id, dir string, o RestoreOptions) (in
 		o.FS = vfs.OS()
 	}
 	r := &restore{from: s, o: o, dir: filepath.Clean(dir), index: x}
-	if err := r.all(ctx); err != nil {
+	if err := r.restoreBackup(ctx); err != nil {
 		return Info{}, fmt.Errorf("repository: restore %s: %w", x.id, err)
 	}
 	return x.info(), nil
@@ -62,10 +62,11 @@ type restore struct {
 	dir   string
 	index *index
 	fs    vfs.FS // has dir
-	done  int64
+	done  int64  // bytes that were written
 }
 
-func (r *restore) all(ctx context.Context) error {
+// restoreBackup makes the directory and fills it.
+func (r *restore) restoreBackup(ctx context.Context) error {
 	if err := manifest.Absent(r.o.FS, r.dir); err != nil {
 		return err
 	}
@@ -74,14 +75,15 @@ func (r *restore) all(ctx context.Context) error {
 		return err
 	}
 	r.fs = claim.FS
-	return claim.Close(r.fill(ctx))
+	return claim.Close(r.writeFiles(ctx))
 }
 
-func (r *restore) path(base string) string { return filepath.Join(r.dir, base) }
+// filePath returns the path of a file of the new store.
+func (r *restore) filePath(base string) string { return filepath.Join(r.dir, base) }
 
-// fill writes the files in the order of the index. The manifest alone looks like a new store: so
+// writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
 // all other files are durable before it is written, and the manifest is before SUPER is.
-func (r *restore) fill(ctx context.Context) error {
+func (r *restore) writeFiles(ctx context.Context) error {
 	total := r.index.info().Bytes
 	for i := range r.index.Files {
 		f := &r.index.Files[i]
@@ -90,7 +92,7 @@ func (r *restore) fill(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.file(ctx, f); err != nil {
+		if err := r.copyObject(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		r.done += f.Size
@@ -101,27 +103,27 @@ func (r *restore) fill(ctx context.Context) error {
 	if err := r.fs.SyncDir(r.dir); err != nil {
 		return err
 	}
-	return r.check(ctx)
+	return r.checkStore(ctx)
 }
 
-// file copies an object to a file.
-func (r *restore) file(ctx context.Context, f *file) (err error) {
+// copyObject copies an object to a file.
+func (r *restore) copyObject(ctx context.Context, f *file) (err error) {
 	in, err := openObject(ctx, r.from, f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	path := r.path(f.Name)
+	path := r.filePath(f.Name)
 	out, err := r.fs.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(fill(ctx, out, in, f.Size), out.Close())
+	return errors.Join(fillFile(ctx, out, in, f.Size), out.Close())
 }
 
-// check opens the store, and compares it with what the index says. Without the keys of an
+// checkStore opens the store, and compares it with what the index says. Without the keys of an
 // encrypted store, it reads no more than SUPER.
-func (r *restore) check(ctx context.Context) error {
+func (r *restore) checkStore(ctx context.Context) error {
 	super, err := manifest.ReadSuper(r.fs, r.dir)
 	if err != nil {
 		return err
@@ -132,6 +134,7 @@ func (r *restore) check(ctx context.Context) error {
 		}
 		return nil
 	}
+	// The hashes were right, so this finds an index that names files of several backups.
 	c, err := checkpoint.OpenCopy(ctx, r.fs, r.dir, r.o.Keys)
 	if err != nil {
 		return err
@@ -142,6 +145,7 @@ func (r *restore) check(ctx context.Context) error {
 	return errors.Join(err, c.Close())
 }
 
+// otherThings reports an index that doesn't fit its files.
 func (r *restore) otherThings() error {
 	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
 }
@@ -154,7 +158,7 @@ type object struct {
 		io.Writer
 		Sum([]byte) []byte
 	}
-	size int64
+	size int64 // bytes that were read
 }
 
 // openObject begins to read the object of a file.

@@ -22,6 +22,7 @@ const (
 // file that a crash has ended has none. An encrypted run has a header page instead: nothing else
 // was ever written under the life that it names.
 func sealed(kind filename.Kind, ends []byte) bool {
+	// What begins with no header page of ours says nothing, and counts as plain.
 	life, err := crypt.PageLife(ends[:endBytes])
 	encrypted := err == nil && !life.IsZero()
 	switch kind {

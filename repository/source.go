@@ -19,12 +19,13 @@ import (
 
 // source is a checkpoint of the store, in a scratch directory that a lock keeps for it.
 type source struct {
-	fs      vfs.FS
+	fs      vfs.FS // of the store
 	scratch string
-	dir     string // of the checkpoint
-	lock    io.Closer
-	steady  *checkpoint.Steady
-	copy    *checkpoint.Copy
+	dir     string    // of the checkpoint
+	lock    io.Closer // of the scratch directory
+	// reads the checkpoint, and compares with what was read before
+	steady *checkpoint.Steady
+	copy   *checkpoint.Copy // the checkpoint; nil before it was opened
 }
 
 // scratchOf returns the directory for the checkpoint; by default one beside the store, so that
@@ -53,6 +54,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	if err := s.fs.MkdirAll(scratch); err != nil {
 		return nil, err
 	}
+	// A wrong Options.Scratch must not cost anybody's files.
 	if err := s.ours(); err != nil {
 		return nil, err
 	}
@@ -61,9 +63,10 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.removeSource())
 		}
 	}()
+	// With the lock: no other Backup uses the directory, so the rest is of one that was killed.
 	if err := s.clear(); err != nil {
 		return s, err
 	}
@@ -75,6 +78,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	return s, err
 }
 
+// lockPath is the lock file of the scratch directory.
 func (s *source) lockPath() string {
 	return filepath.Join(s.scratch, filename.Of(filename.Lock, 0))
 }
@@ -120,8 +124,8 @@ func (s *source) clear() error {
 	return s.fs.Remove(s.dir)
 }
 
-// close removes the checkpoint, and the scratch directory if there is nothing else in it.
-func (s *source) close() error {
+// removeSource removes the checkpoint, and the scratch directory if there is nothing else in it.
+func (s *source) removeSource() error {
 	var err error
 	if s.copy != nil {
 		err = s.copy.Close()
@@ -134,13 +138,13 @@ func (s *source) close() error {
 	return errors.Join(err, cleared, s.lock.Close())
 }
 
-// path returns the path of a file of the checkpoint.
-func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
+// filePath returns the path of a file of the checkpoint.
+func (s *source) filePath(name string) string { return filepath.Join(s.dir, name) }
 
 // reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed
 // since they were read before.
 func (s *source) reader(f *file) (*fileReader, error) {
-	r, err := s.steady.Open(s.path(f.Name))
+	r, err := s.steady.Open(s.filePath(f.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +175,7 @@ func (s *source) hash(ctx context.Context, f *file) (err error) {
 			return err
 		}
 	}
+	// A checkpoint's file never changes, so this is damage, or somebody else writes there.
 	if read != f.Size {
 		return damaged(f.Name, nil, "has %d bytes instead of %d", read, f.Size)
 	}
@@ -185,7 +190,7 @@ const endBytes = 4 << 10
 // content by checksums of checksums. It tells the file from others of the same name: a copy of a
 // store gives the same numbers to other files.
 func (s *source) ends(f *file) (err error) {
-	r, err := s.fs.Open(s.path(f.Name))
+	r, err := s.fs.Open(s.filePath(f.Name))
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func Verify(ctx context.Context, s Store, o VerifyOptions, report func(*brock.Co
 		return Verified{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	v := &verify{s: s, o: o, tell: report}
-	err := v.all(ctx)
+	err := v.verifyBackup(ctx)
 	if v.first != nil {
 		return v.found, v.first
 	}
@@ -51,13 +51,14 @@ type verify struct {
 	s     Store
 	o     VerifyOptions
 	tell  func(*brock.CorruptionError)
-	first error
+	first error // the first damage
 	found Verified
-	users map[string][]string // ids of the backups that name an object
+	users map[string][]string // by object: ids of the backups that name it
 	files []*file             // one for each object that is named
 }
 
-func (v *verify) report(c *brock.CorruptionError) {
+// reportDamage passes damage on, and remembers the first.
+func (v *verify) reportDamage(c *brock.CorruptionError) {
 	if v.first == nil {
 		v.first = c
 	}
@@ -66,11 +67,13 @@ func (v *verify) report(c *brock.CorruptionError) {
 	}
 }
 
-func (v *verify) all(ctx context.Context) error {
+// verifyBackup verifies the indexes, and then the objects.
+func (v *verify) verifyBackup(ctx context.Context) error {
 	if err := v.indexes(ctx); err != nil {
 		return err
 	}
 	sizes := map[string]int64{}
+	// After the indexes: an object that one of them names was put before it, so it is listed.
 	err := v.s.List(ctx, objects, func(o Object) error {
 		if hashOf(o.Name) == "" {
 			return nil
@@ -93,7 +96,7 @@ func (v *verify) all(ctx context.Context) error {
 	}
 	done := int64(0)
 	for _, f := range v.files {
-		if err := v.file(ctx, f, sizes); err != nil {
+		if err := v.verifyObject(ctx, f, sizes); err != nil {
 			return err
 		}
 		done += f.Size
@@ -119,7 +122,7 @@ func (v *verify) indexes(ctx context.Context) error {
 		var c *brock.CorruptionError
 		switch {
 		case errors.As(err, &c):
-			v.report(c)
+			v.reportDamage(c)
 			continue
 		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
 			continue // removed meanwhile
@@ -138,8 +141,8 @@ func (v *verify) indexes(ctx context.Context) error {
 	return nil
 }
 
-// file verifies an object. Sizes are those that were listed.
-func (v *verify) file(ctx context.Context, f *file, sizes map[string]int64) error {
+// verifyObject verifies an object. Sizes are those that were listed.
+func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int64) error {
 	size, there := sizes[f.Object]
 	var err error
 	switch {
@@ -154,12 +157,13 @@ func (v *verify) file(ctx context.Context, f *file, sizes map[string]int64) erro
 	if !errors.As(err, &c) {
 		return err
 	}
+	// A missing object of a backup that was pruned meanwhile is no damage.
 	users, err := v.remaining(ctx, f)
 	if err != nil || len(users) == 0 {
 		return err
 	}
 	c.Reason += fmt.Sprintf("; %s of %d backups, the newest of them %s, can't be restored without it", f.Name, len(users), users[len(users)-1])
-	v.report(c)
+	v.reportDamage(c)
 	return nil
 }
 

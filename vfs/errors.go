@@ -44,6 +44,7 @@ func NoSpace(err error) error {
 	return err
 }
 
+// pathError returns the error of an operation on a path, as package os does.
 func pathError(op, path string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }

@@ -22,11 +22,11 @@ func (f osFS) Exchange(a, b string) error {
 	if filepath.Dir(filepath.Clean(a)) != filepath.Dir(filepath.Clean(b)) {
 		return pathError("exchange", a, fs.ErrInvalid)
 	}
-	from, err := f.place("exchange", a)
+	from, err := f.placeOf("exchange", a)
 	if err != nil {
 		return err
 	}
-	to, err := f.place("exchange", b)
+	to, err := f.placeOf("exchange", b)
 	if err != nil {
 		return err
 	}
@@ -53,9 +53,9 @@ func (m *Mem) Exchange(a, b string) error {
 		return pathError("exchange", a, m.absent())
 	}
 	// Two changes with one number: a crash leaves both or none.
-	seq := m.next()
-	dir.put(seq, from, y)
-	dir.put(seq, to, x)
+	seq := m.nextSeq()
+	dir.putNode(seq, from, y)
+	dir.putNode(seq, to, x)
 	return nil
 }
 

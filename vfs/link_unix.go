@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// link makes to one more name of the file from.
 func link(from, to place) error {
 	err := from.at(func(a int, old string) error {
 		return to.at(func(b int, new string) error { return unix.Linkat(a, old, b, new, 0) })
@@ -33,6 +34,7 @@ func withFD(f *os.File, fn func(fd int) error) error {
 	if err != nil {
 		return err
 	}
+	// Not f.Fd(): the number could be closed, and given to another file, between the two calls.
 	failed := c.Control(func(fd uintptr) {
 		for {
 			if err = fn(int(fd)); err != unix.EINTR {

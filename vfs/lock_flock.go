@@ -28,4 +28,5 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	}
 }
 
+// unlock gives the lock back.
 func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }

@@ -15,11 +15,13 @@ var locks = struct {
 	held map[*os.File]heldLock
 }{held: map[*os.File]heldLock{}}
 
+// heldLock is a lock of this process.
 type heldLock struct {
 	file   os.FileInfo
 	shared bool
 }
 
+// tryLock takes the lock of f, unless another handle of this process has one that excludes it.
 func tryLock(f *os.File, shared bool) (bool, error) {
 	file, err := f.Stat()
 	if err != nil {
@@ -36,6 +38,7 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	return true, nil
 }
 
+// unlock gives the lock back.
 func unlock(f *os.File) {
 	locks.Lock()
 	defer locks.Unlock()

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// osMapping is a mapping by the operating system.
 type osMapping struct {
 	file syscall.RawConn // of the file that is mapped, which may be closed
 
 	mu   sync.Mutex
-	data []byte
+	data []byte // mapped bytes; nil: it is closed
 }
 
 // mapFile maps a file. Beyond the end of the file it maps only on Linux: on other systems it isn't
@@ -74,6 +75,7 @@ func (m *osMapping) Close() error {
 	if data == nil {
 		return nil
 	}
+	// Before Munmap: another mapping may get these addresses at once.
 	m.data = nil
 	return unix.Munmap(data)
 }

@@ -35,10 +35,10 @@ type Mem struct {
 type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
-	seq      uint64 // of the last change
-	linked   bool   // a file may have two names
-	locks    map[*memDir]*memLocks
-	capacity int64 // in bytes; 0 = no bound
+	seq      uint64                // number of the last change; a crash chooses among them
+	linked   bool                  // a file may have two names
+	locks    map[*memDir]*memLocks // those that are held, by directory
+	capacity int64                 // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
@@ -48,11 +48,12 @@ func NewMem() *Mem {
 
 // memDir is a directory. Names get durable when it is synced.
 type memDir struct {
-	entries map[string]memNode
-	durable map[string]memNode
-	pending []nameChange // since the last sync, oldest first
+	entries map[string]memNode // what List and Open see
+	durable map[string]memNode // what each crash leaves at least
+	pending []nameChange       // changes since the last sync, oldest first
 }
 
+// newMemDir returns an empty directory.
 func newMemDir() *memDir {
 	return &memDir{entries: map[string]memNode{}, durable: map[string]memNode{}}
 }
@@ -70,12 +71,13 @@ type nameChange struct {
 	node memNode
 }
 
-// put changes what a name means.
-func (d *memDir) put(seq uint64, name string, n memNode) {
+// putNode changes what a name means.
+func (d *memDir) putNode(seq uint64, name string, n memNode) {
 	setName(d.entries, name, n)
 	d.pending = append(d.pending, nameChange{seq, name, n})
 }
 
+// setName changes what a name means in a map; the zero node removes it.
 func setName(names map[string]memNode, name string, n memNode) {
 	if n == (memNode{}) {
 		delete(names, name)
@@ -87,8 +89,8 @@ func setName(names map[string]memNode, name string, n memNode) {
 // clean returns the one form of a name that the maps of a Mem use.
 func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 
-// find returns what a clean name means.
-func (m *Mem) find(name string) memNode {
+// findNode returns what a clean name means.
+func (m *Mem) findNode(name string) memNode {
 	if m.held != nil {
 		return m.findHeld(name)
 	}
@@ -105,6 +107,7 @@ func (m *Mem) find(name string) memNode {
 	return n
 }
 
+// findHeld is findNode for a Mem that holds directories: a name is one of them, or right in one.
 func (m *Mem) findHeld(name string) memNode {
 	if m.closed {
 		return memNode{}
@@ -131,13 +134,15 @@ func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	held := &Mem{memDisk: m.memDisk, held: map[string]*memDir{}}
+	// So that files can be linked between all of them.
 	maps.Copy(held.held, m.held)
+	// New names are looked up by path, also if m itself holds directories.
 	whole := &Mem{memDisk: m.memDisk}
 	for _, name := range names {
 		if held.held[clean(name)] != nil {
 			continue
 		}
-		d := whole.find(clean(name)).dir
+		d := whole.findNode(clean(name)).dir
 		if d == nil {
 			return nil, pathError("open", name, fs.ErrNotExist)
 		}
@@ -153,6 +158,7 @@ type memDirs struct{ *Mem }
 func (d memDirs) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Only of these directories: open files stay usable.
 	d.closed = true
 	return nil
 }
@@ -163,14 +169,15 @@ func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
 	if base == "" {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
-	d := m.find(path.Clean(dir)).dir
+	d := m.findNode(path.Clean(dir)).dir
 	if d == nil {
 		return nil, "", pathError(op, name, m.absent())
 	}
 	return d, base, nil
 }
 
-func (m *Mem) next() uint64 { m.seq++; return m.seq }
+// nextSeq numbers the next change; the mutex is held.
+func (m *Mem) nextSeq() uint64 { m.seq++; return m.seq }
 
 // Create implements FS.
 func (m *Mem) Create(name string) (File, error) {
@@ -184,20 +191,23 @@ func (m *Mem) Create(name string) (File, error) {
 		return nil, pathError("create", name, fs.ErrExist)
 	}
 	f := &memFile{}
-	d.put(m.next(), base, memNode{file: f})
+	// The name is a change of the directory: a crash before SyncDir may lose it, and with it all
+	// that was synced of the file.
+	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return m.handle(name, f, true), nil
 }
 
 // Open implements FS.
-func (m *Mem) Open(name string) (File, error) { return m.open(name, false) }
+func (m *Mem) Open(name string) (File, error) { return m.openNode(name, false) }
 
 // OpenReadWrite implements FS.
-func (m *Mem) OpenReadWrite(name string) (File, error) { return m.open(name, true) }
+func (m *Mem) OpenReadWrite(name string) (File, error) { return m.openNode(name, true) }
 
-func (m *Mem) open(name string, write bool) (File, error) {
+// openNode opens a file that exists.
+func (m *Mem) openNode(name string, write bool) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.find(clean(name)); {
+	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
 		return m.handle(name, n.file, write), nil
 	case n.dir != nil:
@@ -221,7 +231,8 @@ func (m *Mem) Remove(name string) error {
 	if n.dir != nil && len(n.dir.entries) > 0 {
 		return pathError("remove", name, errors.New("directory not empty"))
 	}
-	d.put(m.next(), base, memNode{})
+	// Open handles keep the file.
+	d.putNode(m.nextSeq(), base, memNode{})
 	return nil
 }
 
@@ -248,9 +259,9 @@ func (m *Mem) Rename(from, to string) error {
 		return pathError("rename", to, fs.ErrInvalid)
 	}
 	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
-	seq := m.next()
-	toDir.put(seq, toBase, n)
-	fromDir.put(seq, fromBase, memNode{})
+	seq := m.nextSeq()
+	toDir.putNode(seq, toBase, n)
+	fromDir.putNode(seq, fromBase, memNode{})
 	return nil
 }
 
@@ -258,7 +269,7 @@ func (m *Mem) Rename(from, to string) error {
 func (m *Mem) Link(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.find(clean(from)).file
+	f := m.findNode(clean(from)).file
 	if f == nil {
 		return pathError("link", from, m.absent())
 	}
@@ -270,7 +281,7 @@ func (m *Mem) Link(from, to string) error {
 		return pathError("link", to, fs.ErrExist)
 	}
 	m.linked = true
-	d.put(m.next(), base, memNode{file: f})
+	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return nil
 }
 
@@ -278,7 +289,7 @@ func (m *Mem) Link(from, to string) error {
 func (m *Mem) Clone(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.find(clean(from)).file
+	f := m.findNode(clean(from)).file
 	if f == nil {
 		return pathError("clone", from, m.absent())
 	}
@@ -295,8 +306,9 @@ func (m *Mem) Clone(from, to string) error {
 	}
 	p := make([]byte, f.now.size)
 	f.now.readAt(p, 0)
-	d.put(m.next(), base, memNode{file: copied})
-	copied.write(m.next(), p, 0)
+	d.putNode(m.nextSeq(), base, memNode{file: copied})
+	// A change of its own: a crash may leave the name without the bytes.
+	copied.writeAt(m.nextSeq(), p, 0)
 	return nil
 }
 
@@ -304,8 +316,9 @@ func (m *Mem) Clone(from, to string) error {
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Directories that are held open exist. Others can't be reached.
 	if m.held != nil {
-		if m.find(clean(dir)).dir == nil {
+		if m.findNode(clean(dir)).dir == nil {
 			return pathError("mkdir", dir, m.absent())
 		}
 		return nil
@@ -321,7 +334,7 @@ func (m *Mem) MkdirAll(dir string) error {
 		}
 		if n.dir == nil {
 			n.dir = newMemDir()
-			d.put(m.next(), part, n)
+			d.putNode(m.nextSeq(), part, n)
 		}
 		d = n.dir
 	}
@@ -332,7 +345,7 @@ func (m *Mem) MkdirAll(dir string) error {
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	d := m.find(clean(dir)).dir
+	d := m.findNode(clean(dir)).dir
 	if d == nil {
 		return nil, pathError("list", dir, m.absent())
 	}
@@ -343,8 +356,9 @@ func (m *Mem) List(dir string) ([]string, error) {
 func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	switch n := m.find(clean(name)); {
+	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
+		// The node itself tells two names of one file.
 		return Info{Size: n.file.now.size, file: n.file}, nil
 	case n.dir != nil:
 		return Info{IsDir: true, file: n.dir}, nil
@@ -352,11 +366,11 @@ func (m *Mem) Stat(name string) (Info, error) {
 	return Info{}, pathError("stat", name, m.absent())
 }
 
-// walk calls fn with the file of each name.
-func (d *memDir) walk(fn func(*memFile)) {
+// eachFile calls fn with the file of each name.
+func (d *memDir) eachFile(fn func(*memFile)) {
 	for _, n := range d.entries {
 		if n.dir != nil {
-			n.dir.walk(fn)
+			n.dir.eachFile(fn)
 		} else {
 			fn(n.file)
 		}
@@ -367,7 +381,7 @@ func (d *memDir) walk(fn func(*memFile)) {
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.find(clean(dir)).dir
+	d := m.findNode(clean(dir)).dir
 	if d == nil {
 		return pathError("syncdir", dir, m.absent())
 	}
@@ -385,10 +399,11 @@ func (m *Mem) SyncDir(dir string) error {
 func (m *Mem) DropUnsynced(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.find(clean(name)); {
+	switch n := m.findNode(clean(name)); {
 	case n.file != nil:
 		n.file.dropUnsynced()
 	case n.dir != nil:
+		// The entries stay visible, but no later sync makes them durable.
 		n.dir.pending = nil
 	}
 }
@@ -397,17 +412,17 @@ func (m *Mem) DropUnsynced(name string) {
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.find(clean(dir)).dir == nil {
+	if m.findNode(clean(dir)).dir == nil {
 		return -1, pathError("free", dir, m.absent())
 	}
-	return m.free(), nil
+	return m.freeBytes(), nil
 }
 
 // memLocks are the holders of a directory's lock.
 type memLocks struct {
 	exclusive bool
-	owner     string
-	shared    int
+	owner     string // of the exclusive lock
+	shared    int    // how many shared ones are held
 }
 
 // Lock implements FS.
@@ -437,14 +452,16 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	}
 	if n.file == nil {
 		n.file = &memFile{}
-		d.put(m.next(), base, n)
+		d.putNode(m.nextSeq(), base, n)
 	}
 	if owner == "" {
 		owner = "this process"
 	}
 	l.exclusive, l.owner = true, owner
-	n.file.resize(m.next(), 0)
-	n.file.write(m.next(), []byte(owner+"\n"), 0)
+	// These are changes as others are: a crash may leave a half-written name, which must do no
+	// harm.
+	n.file.setSize(m.nextSeq(), 0)
+	n.file.writeAt(m.nextSeq(), []byte(owner+"\n"), 0)
 	return &memLock{m: m, dir: d, file: n.file}, nil
 }
 
@@ -457,6 +474,7 @@ type memLock struct {
 	closed bool     // guarded by m.mu
 }
 
+// Close releases the lock.
 func (l *memLock) Close() error {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
@@ -469,7 +487,7 @@ func (l *memLock) Close() error {
 		held.shared--
 	} else {
 		held.exclusive, held.owner = false, ""
-		l.file.resize(l.m.next(), 0)
+		l.file.setSize(l.m.nextSeq(), 0)
 	}
 	if held.shared == 0 && !held.exclusive {
 		delete(l.m.locks, l.dir)

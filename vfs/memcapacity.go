@@ -32,11 +32,12 @@ func (m *Mem) Used() int64 {
 // used is Used; the mutex is held.
 func (m *Mem) used() (n int64) {
 	seen := map[*memFile]bool{}
-	m.root.walk(func(f *memFile) {
+	m.root.eachFile(func(f *memFile) {
 		if !seen[f] {
 			n += blocks(f.now.size)
 		}
 		if m.linked {
+			// Without links no file is met twice, and the map stays empty.
 			seen[f] = true
 		}
 	})
@@ -46,8 +47,8 @@ func (m *Mem) used() (n int64) {
 // blocks returns how many bytes a file of this size takes.
 func blocks(size int64) int64 { return (size + chunkSize - 1) / chunkSize * chunkSize }
 
-// free returns how many bytes of the capacity are left; -1 without one. The mutex is held.
-func (m *Mem) free() int64 {
+// freeBytes returns how many bytes of the capacity are left; -1 without one. The mutex is held.
+func (m *Mem) freeBytes() int64 {
 	if m.capacity <= 0 {
 		return -1
 	}
@@ -56,7 +57,7 @@ func (m *Mem) free() int64 {
 
 // grows returns the greatest size to which a file may grow; the mutex is held.
 func (m *Mem) grows(f *memFile) int64 {
-	free := m.free()
+	free := m.freeBytes()
 	if free < 0 {
 		return math.MaxInt64
 	}

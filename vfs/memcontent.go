@@ -11,10 +11,11 @@ const (
 // writes to it. Chunks that are nil or missing are zeros, as are the bytes of the last chunk
 // beyond size.
 type content struct {
-	size   int64
+	size   int64 // in bytes
 	chunks []chunk
 }
 
+// chunk is a piece of a content; nil data means zeros.
 type chunk struct {
 	data *[chunkSize]byte
 	own  bool // no other content has data, so it may be written
@@ -23,6 +24,7 @@ type chunk struct {
 // clone returns a copy that shares all chunks with c.
 func (c *content) clone() content {
 	for i := range c.chunks {
+		// Both now have the memory, so neither may write to it.
 		c.chunks[i].own = false
 	}
 	return content{size: c.size, chunks: slices.Clone(c.chunks)}
@@ -37,8 +39,8 @@ func (c *content) share(i int) *[chunkSize]byte {
 	return c.chunks[i].data
 }
 
-// set makes data, which other contents share, chunk i.
-func (c *content) set(i int, data *[chunkSize]byte) {
+// shareChunk makes data, which other contents share, chunk i.
+func (c *content) shareChunk(i int, data *[chunkSize]byte) {
 	if i >= len(c.chunks) {
 		if data == nil {
 			return
@@ -88,7 +90,7 @@ func (c *content) readAt(p []byte, off int64) int {
 // apply makes a change.
 func (c *content) apply(ch *change) {
 	if ch.resize {
-		c.resize(ch.size)
+		c.setSize(ch.size)
 		return
 	}
 	for _, p := range ch.pieces {
@@ -97,18 +99,19 @@ func (c *content) apply(ch *change) {
 		}
 		// Whole chunks are shared with the change, not copied.
 		if p.from == 0 && len(p.data) == chunkSize {
-			c.set(p.chunk, (*[chunkSize]byte)(p.data))
+			c.shareChunk(p.chunk, (*[chunkSize]byte)(p.data))
 		} else {
 			copy(c.writable(p.chunk)[p.from:], p.data)
 		}
-		c.size = max(c.size, p.end())
+		c.size = max(c.size, p.endOffset())
 	}
 }
 
-// resize sets the size, and makes the bytes beyond it zeros.
-func (c *content) resize(size int64) {
+// setSize sets the size, and makes the bytes beyond it zeros.
+func (c *content) setSize(size int64) {
 	c.size = size
 	if keep := (size + chunkSize - 1) / chunkSize; int64(len(c.chunks)) > keep {
+		// Let go of the memory that is cut off.
 		clear(c.chunks[keep:])
 		c.chunks = c.chunks[:keep]
 	}
@@ -133,10 +136,10 @@ func (c *content) flatten() []byte {
 	return flat
 }
 
-// leave copies the chunks whose memory is that of a flat.
-func (c *content) leave(m *flat) {
+// copyShared copies the chunks whose memory is that of a flat.
+func (c *content) copyShared(m *flat) {
 	for i := range c.chunks {
-		if k := &c.chunks[i]; m.has(i, k.data) {
+		if k := &c.chunks[i]; m.ownsChunk(i, k.data) {
 			own := *k.data
 			*k = chunk{data: &own, own: true}
 		}
@@ -153,12 +156,13 @@ type change struct {
 
 // piece is the part of a write within one chunk.
 type piece struct {
-	chunk int
-	from  int
-	data  []byte
+	chunk int    // index of the chunk
+	from  int    // offset in the chunk
+	data  []byte // at most up to the end of the chunk
 }
 
-func (p *piece) end() int64 {
+// endOffset is where the piece ends in the file.
+func (p *piece) endOffset() int64 {
 	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
 }
 
@@ -168,6 +172,7 @@ func cut(p []byte, off int64) []piece {
 	for len(p) > 0 {
 		from := int(off % chunkSize)
 		n := min(len(p), chunkSize-from)
+		// A copy: the caller may reuse p at once.
 		pieces = append(pieces, piece{chunk: int(off / chunkSize), from: from, data: slices.Clone(p[:n])})
 		p, off = p[n:], off+int64(n)
 	}

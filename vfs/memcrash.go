@@ -47,6 +47,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 	case Prefix:
 		c.chooseMoment(m.root)
 	case Chaos:
+		// Crashes that leave little, half, or nearly all: each finds other mistakes.
 		c.keep = []float64{0.1, 0.5, 0.9}[c.rng.IntN(3)]
 	}
 	clone := NewMem()
@@ -59,11 +60,11 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 type crash struct {
 	mode  CrashMode
 	rng   *rand.Rand
-	files map[*memFile]*memFile // what was copied, as a file may have two names
-	dirs  map[*memDir]*memDir
+	files map[*memFile]*memFile // copies by their originals, as a file may have two names
+	dirs  map[*memDir]*memDir   // copies by their originals
 
 	last uint64  // Prefix: the last change that is left
-	torn uint64  // Prefix: the change of which a part is left; 0 for none
+	torn uint64  // Prefix: the change of which a part is left; 0: none
 	keep float64 // Chaos: the share of changes that are left
 }
 
@@ -83,6 +84,8 @@ func (c *crash) chooseMoment(root *memDir) {
 			}
 			return
 		}
+		// Files that only the durable directory has may have changes, too: a removed name may come
+		// back.
 		for _, names := range []map[string]memNode{n.dir.durable, n.dir.entries} {
 			for _, n := range names {
 				visit(n)
@@ -107,23 +110,27 @@ func (c *crash) chooseMoment(root *memDir) {
 	}
 }
 
+// node copies what a name means.
 func (c *crash) node(n memNode) memNode {
 	switch {
 	case n.file != nil:
-		return memNode{file: c.file(n.file)}
+		return memNode{file: c.crashFile(n.file)}
 	case n.dir != nil:
 		return memNode{dir: c.dir(n.dir)}
 	}
 	return n
 }
 
+// dir copies a directory and all below it, as the crash leaves them.
 func (c *crash) dir(d *memDir) *memDir {
 	if done := c.dirs[d]; done != nil {
 		return done
 	}
 	to := newMemDir()
+	// Before its contents: a directory is met again through a pending rename.
 	c.dirs[d] = to
 	if c.mode == All {
+		// The system goes on, so what was not durable can still be lost by a later crash.
 		to.durable, to.entries = c.names(d.durable), c.names(d.entries)
 		for _, p := range d.pending {
 			p.node = c.node(p.node)
@@ -204,6 +211,7 @@ func (c *crash) names(from map[string]memNode) map[string]memNode {
 // none or some.
 func (c *crash) upTo(n int) int {
 	switch {
+	// All or nothing are the most telling cases, so they come more often than by chance.
 	case c.rng.Float64() < c.keep:
 		return n
 	case c.rng.IntN(2) == 0:
@@ -212,7 +220,8 @@ func (c *crash) upTo(n int) int {
 	return c.rng.IntN(n + 1)
 }
 
-func (c *crash) file(f *memFile) *memFile {
+// crashFile copies a file as the crash leaves it.
+func (c *crash) crashFile(f *memFile) *memFile {
 	if done := c.files[f]; done != nil {
 		return done
 	}
@@ -234,15 +243,18 @@ func (c *crash) file(f *memFile) *memFile {
 		}
 	}
 	to.now = left
+	// What the disk has after the crash stays, so a second crash loses nothing of it.
 	to.durable = to.now.clone()
 	return to
 }
 
+// prefix applies the changes up to the chosen moment.
 func (c *crash) prefix(left *content, pending []change) {
 	for i := range pending {
 		switch ch := &pending[i]; {
 		case ch.seq <= c.last:
 			left.apply(ch)
+		// A change of size is made whole or not at all.
 		case ch.seq == c.torn && !ch.resize:
 			c.tear(left, ch)
 		}
@@ -274,6 +286,7 @@ func (c *crash) chaos(left *content, pending []change) {
 		}
 		if pending[i].resize {
 			for k := range left.chunks {
+				// A resize changes all blocks behind the new end.
 				blocks[k] = true
 			}
 		}
@@ -293,6 +306,7 @@ func (c *crash) chaos(left *content, pending []change) {
 		for s := range counts {
 			counts[s] = n
 			if torn {
+				// Each sector by itself, old or new: disks write sectors of one block in any order.
 				counts[s] = c.rng.IntN(2) * len(pending)
 			}
 		}
@@ -303,7 +317,8 @@ func (c *crash) chaos(left *content, pending []change) {
 			}
 		}
 	}
-	left.resize(size)
+	// Last, so that bytes behind the end are zeros.
+	left.setSize(size)
 }
 
 // applyTo makes the part of the change that is in sector s of block k.

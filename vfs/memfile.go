@@ -14,10 +14,10 @@ const maxMemFile = 64 << 30
 // memFile is a file, with any number of names. The mutex of its Mem guards it.
 type memFile struct {
 	now     content  // what ReadAt returns
-	durable content  // what each crash leaves at least
-	pending []change // from durable to now, oldest first
-	dropped bool     // pending lacks changes that a failed sync dropped
-	writers int      // handles open for writing
+	durable content  // what every crash leaves, at least
+	pending []change // the changes from durable to now, oldest first
+	dropped bool     // changes were dropped from pending by a failed sync
+	writers int      // handles that are open for writing
 	maps    []*flat  // what is mapped, oldest first
 }
 
@@ -29,26 +29,28 @@ type flat struct {
 	users int    // mappings that are not closed
 }
 
-// has reports whether the memory of chunk i is the flat's.
-func (f *flat) has(i int, data *[chunkSize]byte) bool {
+// ownsChunk reports whether the memory of chunk i is the flat's.
+func (f *flat) ownsChunk(i int, data *[chunkSize]byte) bool {
 	return data != nil && (i+1)*chunkSize <= len(f.data) && data == (*[chunkSize]byte)(f.data[i*chunkSize:])
 }
 
-// write writes p at off.
-func (f *memFile) write(seq uint64, p []byte, off int64) {
+// writeAt writes p at off.
+func (f *memFile) writeAt(seq uint64, p []byte, off int64) {
 	f.change(change{seq: seq, pieces: cut(p, off)})
 }
 
-// resize sets the size.
-func (f *memFile) resize(seq uint64, size int64) {
+// setSize sets the size.
+func (f *memFile) setSize(seq uint64, size int64) {
 	f.change(change{seq: seq, resize: true, size: size})
 }
 
+// change makes a change, which is not durable yet.
 func (f *memFile) change(c change) {
 	f.now.apply(&c)
 	if len(f.maps) > 0 {
 		f.show(&c)
 	}
+	// The size after it, for Chaos, which chooses among the sizes that the file had.
 	c.size = f.now.size
 	f.pending = append(f.pending, c)
 }
@@ -72,8 +74,8 @@ func (f *memFile) show(c *change) {
 // detach gives the contents memory of their own in place of what is mapped.
 func (f *memFile) detach() {
 	for _, m := range f.maps {
-		f.now.leave(m)
-		f.durable.leave(m)
+		f.now.copyShared(m)
+		f.durable.copyShared(m)
 	}
 }
 
@@ -83,23 +85,26 @@ func (f *memFile) sync() {
 	for i := range f.pending {
 		c := &f.pending[i]
 		if c.resize {
-			f.durable.resize(c.size)
+			f.durable.setSize(c.size)
 			continue
 		}
 		for j := range c.pieces {
 			p := &c.pieces[j]
-			f.durable.set(p.chunk, f.now.share(p.chunk))
-			f.durable.size = max(f.durable.size, p.end())
+			// The whole chunk as it is now: later changes in it are in pending as well, and made
+			// durable too.
+			f.durable.shareChunk(p.chunk, f.now.share(p.chunk))
+			f.durable.size = max(f.durable.size, p.endOffset())
 		}
 	}
 	f.pending = nil
 	// A chunk may also have bytes beyond the size: those of a later write before a resize, or of a
 	// change that was dropped. The resize makes them zeros.
 	if limit := f.durable.size; f.dropped || limit != f.now.size {
-		f.durable.resize(limit)
+		f.durable.setSize(limit)
 	}
 }
 
+// dropUnsynced forgets that there is something to sync.
 func (f *memFile) dropUnsynced() {
 	f.dropped = f.dropped || len(f.pending) > 0
 	f.pending = nil
@@ -122,10 +127,11 @@ func (m *Mem) handle(name string, f *memFile, write bool) *memHandle {
 	return &memHandle{m: m, f: f, name: name, write: write}
 }
 
+// Name implements File.
 func (h *memHandle) Name() string { return h.name }
 
-// check reports why a call can't be served; the mutex is held.
-func (h *memHandle) check(op string, write bool, off int64) error {
+// checkOpen reports why a call can't be served; the mutex is held.
+func (h *memHandle) checkOpen(op string, write bool, off int64) error {
 	switch {
 	case h.closed:
 		return pathError(op, h.name, fs.ErrClosed)
@@ -137,18 +143,19 @@ func (h *memHandle) check(op string, write bool, off int64) error {
 	return nil
 }
 
-// fits returns an error for a range that ends beyond maxMemFile.
-func (h *memHandle) fits(op string, off, n int64) error {
+// checkRange returns an error for a range that ends beyond maxMemFile.
+func (h *memHandle) checkRange(op string, off, n int64) error {
 	if off > maxMemFile || n > maxMemFile-off {
 		return pathError(op, h.name, errors.New("file too large"))
 	}
 	return nil
 }
 
+// ReadAt implements File.
 func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	h.m.mu.RLock()
 	defer h.m.mu.RUnlock()
-	if err := h.check("read", false, off); err != nil {
+	if err := h.checkOpen("read", false, off); err != nil {
 		return 0, err
 	}
 	n := h.f.now.readAt(p, off)
@@ -158,27 +165,30 @@ func (h *memHandle) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// WriteAt implements File.
 func (h *memHandle) WriteAt(p []byte, off int64) (int, error) {
 	return h.WriteVec([][]byte{p}, off)
 }
 
+// WriteVec implements File: all buffers are one change, which a crash may tear.
 func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("write", true, off); err != nil {
+	if err := h.checkOpen("write", true, off); err != nil {
 		return 0, err
 	}
+	// One change, not one for each buffer: a crash tears it at any sector, as it does one call.
 	joined := slices.Concat(bufs...)
 	if len(joined) == 0 {
 		return 0, nil
 	}
-	if err := h.fits("write", off, int64(len(joined))); err != nil {
+	if err := h.checkRange("write", off, int64(len(joined))); err != nil {
 		return 0, err
 	}
 	// On a full disk, write what fits: a short write, as systems do.
 	fit := min(int64(len(joined)), max(0, h.m.grows(h.f)-off))
 	if fit > 0 {
-		h.f.write(h.m.next(), joined[:fit], off)
+		h.f.writeAt(h.m.nextSeq(), joined[:fit], off)
 	}
 	if fit < int64(len(joined)) {
 		return int(fit), pathError("write", h.name, errMemFull)
@@ -186,52 +196,57 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	return len(joined), nil
 }
 
+// Truncate implements File.
 func (h *memHandle) Truncate(size int64) error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("truncate", true, size); err != nil {
+	if err := h.checkOpen("truncate", true, size); err != nil {
 		return err
 	}
-	if err := h.fits("truncate", size, 0); err != nil {
+	if err := h.checkRange("truncate", size, 0); err != nil {
 		return err
 	}
 	if size > h.f.now.size && size > h.m.grows(h.f) {
 		return pathError("truncate", h.name, errMemFull)
 	}
-	h.f.resize(h.m.next(), size)
+	h.f.setSize(h.m.nextSeq(), size)
 	return nil
 }
 
+// Preallocate implements File.
 func (h *memHandle) Preallocate(off, n int64) error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("preallocate", true, min(off, n)); err != nil {
+	if err := h.checkOpen("preallocate", true, min(off, n)); err != nil {
 		return err
 	}
-	if err := h.fits("preallocate", off, n); err != nil {
+	if err := h.checkRange("preallocate", off, n); err != nil {
 		return err
 	}
 	if off+n > h.f.now.size {
 		if off+n > h.m.grows(h.f) {
 			return pathError("preallocate", h.name, errMemFull)
 		}
-		h.f.resize(h.m.next(), off+n)
+		h.f.setSize(h.m.nextSeq(), off+n)
 	}
 	return nil
 }
 
+// Sync implements File.
 func (h *memHandle) Sync() error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("sync", false, 0); err != nil {
+	if err := h.checkOpen("sync", false, 0); err != nil {
 		return err
 	}
 	h.f.sync()
 	return nil
 }
 
+// SyncData is Sync: a Mem keeps no times.
 func (h *memHandle) SyncData() error { return h.Sync() }
 
+// StartWriteback does nothing: only a sync makes bytes durable.
 func (h *memHandle) StartWriteback(int64, int64) {}
 
 // StartRead does nothing: all is in memory.
@@ -246,25 +261,28 @@ func (h *memHandle) DropUnsynced() {
 	}
 }
 
+// Size implements File.
 func (h *memHandle) Size() (int64, error) {
 	h.m.mu.RLock()
 	defer h.m.mu.RUnlock()
-	if err := h.check("size", false, 0); err != nil {
+	if err := h.checkOpen("size", false, 0); err != nil {
 		return 0, err
 	}
 	return h.f.now.size, nil
 }
 
+// Map implements File.
 func (h *memHandle) Map(size int64) (Mapping, error) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("map", false, size); err != nil {
+	if err := h.checkOpen("map", false, size); err != nil {
 		return nil, err
 	}
 	// A file that may still grow would be made one piece of memory again and again.
 	if size > h.f.now.size || h.f.writers > 0 {
 		return nil, pathError("map", h.name, errors.ErrUnsupported)
 	}
+	// Mappings of one size or less share the memory.
 	m := h.f.mapped(size)
 	m.users++
 	return &memMapping{disk: h.m.memDisk, file: h.f, flat: m, data: m.data[:size:size]}, nil
@@ -288,16 +306,17 @@ func (f *memFile) flatten() []byte {
 	flat := f.now.flatten()
 	for i, c := range f.durable.chunks {
 		if i < len(old.chunks) && c.data != nil && c.data == old.chunks[i].data {
-			f.durable.set(i, f.now.share(i))
+			f.durable.shareChunk(i, f.now.share(i))
 		}
 	}
 	return flat
 }
 
+// Close implements File. It syncs nothing.
 func (h *memHandle) Close() error {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	if err := h.check("close", false, 0); err != nil {
+	if err := h.checkOpen("close", false, 0); err != nil {
 		return err
 	}
 	h.closed = true
@@ -316,10 +335,13 @@ type memMapping struct {
 	data []byte // nil: it is closed
 }
 
+// Data implements Mapping.
 func (m *memMapping) Data() []byte { return m.data }
 
+// Advise does nothing: all is in memory.
 func (m *memMapping) Advise(Advice) error { return nil }
 
+// Close implements Mapping.
 func (m *memMapping) Close() error {
 	m.disk.mu.Lock()
 	defer m.disk.mu.Unlock()

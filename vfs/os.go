@@ -14,15 +14,19 @@ func OS() FS { return osFS{} }
 // osFS looks names up by path or, if it has directories, in these.
 type osFS struct{ held *osDirs }
 
+// Create implements FS.
 func (f osFS) Create(name string) (File, error) {
-	return f.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	return f.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
-func (f osFS) Open(name string) (File, error) { return f.open(name, os.O_RDONLY) }
+// Open implements FS.
+func (f osFS) Open(name string) (File, error) { return f.openFile(name, os.O_RDONLY) }
 
-func (f osFS) OpenReadWrite(name string) (File, error) { return f.open(name, os.O_RDWR) }
+// OpenReadWrite implements FS.
+func (f osFS) OpenReadWrite(name string) (File, error) { return f.openFile(name, os.O_RDWR) }
 
-func (f osFS) open(name string, flag int) (File, error) {
+// openFile opens a regular file with these flags.
+func (f osFS) openFile(name string, flag int) (File, error) {
 	file, err := f.openRegular(name, flag)
 	if err != nil {
 		return nil, err
@@ -40,11 +44,13 @@ const openTries = 100
 // another file while it was opened, it tries again: a file may have taken its place, and overlayfs
 // gives a file with several names another inode when it is first opened for writing.
 func (f osFS) openRegular(name string, flag int) (*os.File, error) {
-	at, err := f.place("open", name)
+	at, err := f.placeOf("open", name)
 	if err != nil {
 		return nil, err
 	}
 	for range openTries {
+		// Look, open, look again: only these three together rule out a device or pipe that blocks,
+		// or does something, when it is opened.
 		file, moved, err := at.openRegular(name, flag)
 		if !moved {
 			return file, err
@@ -65,7 +71,7 @@ func (p place) openRegular(name string, flag int) (file *os.File, moved bool, er
 	case err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
 		return nil, false, err
 	}
-	if file, err = p.open(flag | openFlags); err != nil {
+	if file, err = p.openAt(flag | openFlags); err != nil {
 		return nil, false, err
 	}
 	is, err := file.Stat()
@@ -80,20 +86,22 @@ func (p place) openRegular(name string, flag int) (file *os.File, moved bool, er
 	return nil, moved, errors.Join(err, file.Close())
 }
 
+// Remove implements FS.
 func (f osFS) Remove(name string) error {
-	at, err := f.place("remove", name)
+	at, err := f.placeOf("remove", name)
 	if err != nil {
 		return err
 	}
-	return at.remove()
+	return at.removeFile()
 }
 
+// Rename implements FS.
 func (f osFS) Rename(from, to string) error {
-	a, err := f.place("rename", from)
+	a, err := f.placeOf("rename", from)
 	if err != nil {
 		return err
 	}
-	b, err := f.place("rename", to)
+	b, err := f.placeOf("rename", to)
 	if err != nil {
 		return err
 	}
@@ -111,18 +119,20 @@ func (f osFS) Rename(from, to string) error {
 	return a.rename(b)
 }
 
+// Link implements FS.
 func (f osFS) Link(from, to string) error {
-	a, err := f.place("link", from)
+	a, err := f.placeOf("link", from)
 	if err != nil {
 		return err
 	}
-	b, err := f.place("link", to)
+	b, err := f.placeOf("link", to)
 	if err != nil {
 		return err
 	}
 	return link(a, b)
 }
 
+// Clone implements FS.
 func (f osFS) Clone(from, to string) error {
 	a, err := f.openRegular(from, os.O_RDONLY)
 	if err != nil {
@@ -135,19 +145,23 @@ func (f osFS) Clone(from, to string) error {
 	}
 	err = errors.Join(clone(a, b), b.Close())
 	if err != nil {
+		// An empty file of the name would stop the next try.
 		return errors.Join(err, f.Remove(to))
 	}
 	return nil
 }
 
+// MkdirAll implements FS.
 func (f osFS) MkdirAll(dir string) error {
 	if f.held != nil {
 		_, err := f.held.dir("mkdir", dir)
 		return err
 	}
+	// Nobody else needs to read the store.
 	return os.MkdirAll(dir, 0o700)
 }
 
+// List implements FS.
 func (f osFS) List(dir string) ([]string, error) {
 	d, err := f.openDir("list", dir)
 	if err != nil {
@@ -157,10 +171,12 @@ func (f osFS) List(dir string) ([]string, error) {
 	if err = errors.Join(err, d.Close()); err != nil {
 		return nil, err
 	}
+	// In the same order on every system, so that failures repeat.
 	slices.Sort(names)
 	return names, nil
 }
 
+// Stat implements FS.
 func (f osFS) Stat(name string) (Info, error) {
 	i, err := f.stat(name)
 	if err != nil {
@@ -169,6 +185,7 @@ func (f osFS) Stat(name string) (Info, error) {
 	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime(), file: i}, nil
 }
 
+// stat describes a file, or one of the directories held open.
 func (f osFS) stat(name string) (fs.FileInfo, error) {
 	if f.held == nil {
 		return os.Stat(name)
@@ -176,13 +193,14 @@ func (f osFS) stat(name string) (fs.FileInfo, error) {
 	if d, err := f.held.dir("stat", name); err == nil {
 		return d.self.Stat()
 	}
-	at, err := f.held.place("stat", name)
+	at, err := f.held.placeOf("stat", name)
 	if err != nil {
 		return nil, err
 	}
 	return at.lstat()
 }
 
+// SyncDir implements FS.
 func (f osFS) SyncDir(dir string) error {
 	return f.withDir("syncdir", dir, func(d *os.File) error {
 		// Systems that can't sync directories make names durable by themselves, or not
@@ -194,6 +212,7 @@ func (f osFS) SyncDir(dir string) error {
 	})
 }
 
+// Free implements FS.
 func (f osFS) Free(dir string) (n int64, err error) {
 	err = f.withDir("free", dir, func(d *os.File) (err error) {
 		n, err = free(d)

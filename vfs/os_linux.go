@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// syncData is fdatasync: it leaves out times, but not a new length.
 func syncData(f *os.File) error { return withFD(f, unix.Fdatasync) }
 
+// preallocate reserves blocks, and extends the file if the range ends beyond it.
 func preallocate(f *os.File, off, n int64) error {
 	err := withFD(f, func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
@@ -30,6 +32,7 @@ func clone(a, b *os.File) error {
 	return nil
 }
 
+// startWriteback begins to write dirty pages of a range; it makes nothing durable.
 func startWriteback(f *os.File, off, n int64) {
 	_ = withFD(f, func(fd int) error {
 		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
@@ -40,6 +43,7 @@ func startWriteback(f *os.File, off, n int64) {
 // of a longer range.
 const startReadBytes = 128 << 10
 
+// startRead begins to read a range into the page cache.
 func startRead(f *os.File, off, n int64) {
 	_ = withFD(f, func(fd int) error {
 		for ; n > 0; off, n = off+startReadBytes, n-startReadBytes {
@@ -70,6 +74,7 @@ func renameNew(from, to place) error {
 
 const maxVec = 1024 // buffers a pwritev takes
 
+// writeVec writes the buffers by as few calls of pwritev as possible.
 func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
 	for len(bufs) > 0 {
 		batch := bufs[:min(len(bufs), maxVec)]
@@ -92,6 +97,7 @@ func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
 		switch {
 		case n > 0:
 			bufs = slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
+		// Nothing was written, and no error: don't loop for ever.
 		case len(bufs) == before:
 			return written, pathError("writevec", f.Name(), io.ErrShortWrite)
 		}

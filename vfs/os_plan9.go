@@ -5,4 +5,5 @@ const (
 	dirsSync  = false // there is no call for it
 )
 
+// isNoSpace never knows.
 func isNoSpace(error) bool { return false } // errors are text of the file server

@@ -12,4 +12,5 @@ const (
 	dirsSync  = false // wasm hosts have no call for it
 )
 
+// isNoSpace reports whether the disk is full.
 func isNoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) }

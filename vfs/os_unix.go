@@ -13,6 +13,7 @@ const (
 	dirsSync  = true                                           // a directory is synced like a file
 )
 
+// isNoSpace reports whether the disk, or the user's quota, is full.
 func isNoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -12,11 +12,13 @@ const (
 	dirsSync  = false // the journal of NTFS keeps names; there is no call for it
 )
 
+// isNoSpace reports whether the disk, or the user's quota, is full.
 func isNoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 
+// free is how many bytes this user can still write in the volume of dir.
 func free(dir *os.File) (int64, error) {
 	name, err := windows.UTF16PtrFromString(dir.Name())
 	if err != nil {
@@ -32,6 +34,7 @@ func free(dir *os.File) (int64, error) {
 // A lock is one byte far behind the text, as locked bytes can't be read.
 var lockPlace = windows.Overlapped{OffsetHigh: 1 << 30}
 
+// tryLock takes the lock of the open file.
 func tryLock(f *os.File, shared bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if !shared {
@@ -45,6 +48,7 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	return err == nil, err
 }
 
+// unlock gives the lock back.
 func unlock(f *os.File) {
 	at := lockPlace
 	_ = windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &at)

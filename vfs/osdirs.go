@@ -23,6 +23,7 @@ type osDir struct {
 // heldFS is an osFS that looks names up in directories held open. It implements Dirs.
 type heldFS struct{ osFS }
 
+// OpenDirs implements FS.
 func (f osFS) OpenDirs(names ...string) (Dirs, error) {
 	held := heldFS{osFS{&osDirs{byName: map[string]*osDir{}}}}
 	if f.held != nil {
@@ -35,6 +36,7 @@ func (f osFS) OpenDirs(names ...string) (Dirs, error) {
 		}
 		d, err := openOSDir(name)
 		if err != nil {
+			// Closes only those opened here: the others belong to f.
 			return nil, errors.Join(err, held.Close())
 		}
 		held.held.byName[name] = d
@@ -43,6 +45,7 @@ func (f osFS) OpenDirs(names ...string) (Dirs, error) {
 	return held, nil
 }
 
+// openOSDir opens a directory twice: to look up names in it, and to sync it.
 func openOSDir(name string) (*osDir, error) {
 	// Look first: opening a pipe would wait for its other end.
 	if i, err := os.Stat(name); err != nil {
@@ -69,6 +72,7 @@ func (f heldFS) Close() (err error) {
 	return err
 }
 
+// dir is the directory of this name; only those that are held exist.
 func (h *osDirs) dir(op, name string) (*osDir, error) {
 	if d := h.byName[filepath.Clean(name)]; d != nil {
 		return d, nil
@@ -76,7 +80,8 @@ func (h *osDirs) dir(op, name string) (*osDir, error) {
 	return nil, pathError(op, name, fs.ErrNotExist)
 }
 
-func (h *osDirs) place(op, name string) (place, error) {
+// placeOf is where a name right in one of the directories is looked up.
+func (h *osDirs) placeOf(op, name string) (place, error) {
 	name = filepath.Clean(name)
 	d := h.byName[filepath.Dir(name)]
 	if d == nil {
@@ -94,6 +99,8 @@ func (f osFS) openDir(op, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Opened anew: a directory that is listed has a position, which calls at the same time would
+	// share.
 	return d.root.Open(".")
 }
 
@@ -116,17 +123,19 @@ func (f osFS) withDir(op, name string, fn func(*os.File) error) error {
 // place is where a file's name is looked up: in a directory held open or, without one,
 // by its path.
 type place struct {
-	path string
-	dir  *osDir // may be nil
+	path string // the whole name
+	dir  *osDir // nil: path is looked up
 }
 
-func (f osFS) place(op, name string) (place, error) {
+// placeOf is where a name is looked up.
+func (f osFS) placeOf(op, name string) (place, error) {
 	if f.held == nil {
 		return place{path: name}, nil
 	}
-	return f.held.place(op, name)
+	return f.held.placeOf(op, name)
 }
 
+// base is the name within its directory.
 func (p place) base() string { return filepath.Base(p.path) }
 
 // named sets the path of an error to the whole path.
@@ -138,6 +147,7 @@ func (p place) named(err error) error {
 	return err
 }
 
+// lstat describes the file; it follows no symbolic link.
 func (p place) lstat() (fs.FileInfo, error) {
 	if p.dir == nil {
 		return os.Lstat(p.path)
@@ -146,7 +156,8 @@ func (p place) lstat() (fs.FileInfo, error) {
 	return i, p.named(err)
 }
 
-func (p place) open(flag int) (*os.File, error) {
+// openAt opens the file. Only the owner may use what it creates.
+func (p place) openAt(flag int) (*os.File, error) {
 	if p.dir == nil {
 		return os.OpenFile(p.path, flag, 0o600)
 	}
@@ -154,7 +165,8 @@ func (p place) open(flag int) (*os.File, error) {
 	return f, p.named(err)
 }
 
-func (p place) remove() error {
+// removeFile removes the file, or an empty directory.
+func (p place) removeFile() error {
 	if p.dir == nil {
 		return os.Remove(p.path)
 	}

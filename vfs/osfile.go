@@ -10,6 +10,7 @@ import (
 // the functions that it calls with the os.File.
 type osFile struct{ *os.File }
 
+// SyncData implements File.
 func (f osFile) SyncData() error {
 	if err := syncData(f.File); err != nil {
 		return pathError("syncdata", f.Name(), err)
@@ -17,6 +18,7 @@ func (f osFile) SyncData() error {
 	return nil
 }
 
+// Preallocate implements File.
 func (f osFile) Preallocate(off, n int64) error {
 	if err := preallocate(f.File, off, n); err != nil {
 		return pathError("preallocate", f.Name(), err)
@@ -24,9 +26,13 @@ func (f osFile) Preallocate(off, n int64) error {
 	return nil
 }
 
+// StartWriteback implements File.
 func (f osFile) StartWriteback(off, n int64) { startWriteback(f.File, off, n) }
-func (f osFile) StartRead(off, n int64)      { startRead(f.File, off, n) }
 
+// StartRead implements File.
+func (f osFile) StartRead(off, n int64) { startRead(f.File, off, n) }
+
+// Size implements File.
 func (f osFile) Size() (int64, error) {
 	i, err := f.Stat()
 	if err != nil {
@@ -35,6 +41,7 @@ func (f osFile) Size() (int64, error) {
 	return i.Size(), nil
 }
 
+// Map implements File.
 func (f osFile) Map(size int64) (Mapping, error) {
 	m, err := mapFile(f.File, size)
 	if err != nil {
@@ -43,6 +50,7 @@ func (f osFile) Map(size int64) (Mapping, error) {
 	return m, nil
 }
 
+// WriteVec implements File.
 func (f osFile) WriteVec(bufs [][]byte, off int64) (int, error) {
 	if len(bufs) == 1 {
 		return f.WriteAt(bufs[0], off)

@@ -23,14 +23,17 @@ type osLock struct {
 	file *os.File // nil if there was none to share, and once closed
 }
 
+// Lock implements FS.
 func (f osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	l := &osLock{shared: shared}
+	// The directory first: its lock holds even if somebody removes the file, and another process
+	// makes a new one.
 	err := l.lockDir(f, name)
 	if err == nil {
 		err = l.lockFile(f, name, owner)
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.releaseLock())
 	}
 	return l, nil
 }
@@ -48,6 +51,7 @@ func (l *osLock) lockDir(f osFS, name string) error {
 		l.dir = dir
 		return nil
 	case err != nil:
+		// No lock of a directory here: the file's lock must do.
 		return dir.Close()
 	}
 	file, _ := f.openRegular(name, os.O_RDONLY) // it may be gone
@@ -94,6 +98,7 @@ func signLock(f *os.File, owner string) error {
 	if owner == "" {
 		owner = ownName()
 	}
+	// Or the rest of a longer name would stay.
 	err := f.Truncate(0)
 	if err == nil {
 		_, err = f.WriteAt([]byte(owner+"\n"), 0)
@@ -120,6 +125,7 @@ func whoLocked(name string, locked, file *os.File, shared bool) error {
 	e := &LockedError{Name: name}
 	if !shared {
 		if held, err := tryLock(locked, true); held && err == nil {
+			// It was only a question. A shared lock that is kept would shut out the next writer.
 			unlock(locked)
 			e.Shared = true
 			return e
@@ -143,12 +149,12 @@ func (l *osLock) Close() error {
 	if l.dir == nil && l.file == nil {
 		return fs.ErrClosed
 	}
-	return l.release()
+	return l.releaseLock()
 }
 
-// release removes the name first, so that nobody reads the name of a holder that has
+// releaseLock removes the name first, so that nobody reads the name of a holder that has
 // left; if that fails, the next holder overwrites it.
-func (l *osLock) release() (err error) {
+func (l *osLock) releaseLock() (err error) {
 	if l.file != nil {
 		if !l.shared {
 			_ = l.file.Truncate(0)

@@ -23,6 +23,7 @@ func (m *osMapping) Resident(off int64, pages []byte) error {
 	n := len(pages)
 	cached := -1
 	if n >= manyPages {
+		// Without the mutex: cachestat needs the file, not the mapping.
 		cached = m.cached(off, n)
 	}
 	m.mu.Lock()
@@ -50,6 +51,7 @@ func (m *osMapping) Resident(off int64, pages []byte) error {
 	return nil
 }
 
+// minCore asks mincore(2) about the pages from off on.
 func (m *osMapping) minCore(off int64, pages []byte) error {
 	n := min(int64(len(pages))*residentPage, int64(len(m.data))-off)
 	if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m.data[off])), uintptr(n), uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
@@ -66,6 +68,7 @@ func (m *osMapping) cached(off int64, n int) int {
 	var found unix.Cachestat_t
 	at := unix.CachestatRange{Off: uint64(off), Len: uint64(n) * residentPage}
 	var err error
+	// Fails once the descriptor was closed, which the mapping outlives.
 	failed := m.file.Control(func(fd uintptr) { err = unix.Cachestat(uint(fd), &at, &found, 0) })
 	if failed != nil || err != nil {
 		return -1

@@ -90,7 +90,7 @@ type Dirs interface {
 
 // Info describes a file or directory.
 type Info struct {
-	Size    int64
+	Size    int64 // in bytes; of a directory it says nothing
 	IsDir   bool
 	ModTime time.Time // zero where the file system keeps none
 
@@ -113,6 +113,7 @@ func Same(fsys FS, a, b string) bool {
 	return err == nil && one.same(other)
 }
 
+// same reports whether two descriptions are of one file.
 func (i Info) same(other Info) bool {
 	if a, ok := i.file.(fs.FileInfo); ok {
 		b, ok := other.file.(fs.FileInfo)

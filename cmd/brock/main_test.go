@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -37,7 +38,10 @@ func process(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is what a run of the command left.
+// progressLine is what a command prints that takes more than a second, as on a busy machine.
+var progressLine = regexp.MustCompile(`(?m)^[^:\n]+: (\d+% of [^\n]+ left|[^\n]+/s|\d+s)\n`)
+
+// result is what a run of the command left, without lines of progress.
 type result struct {
 	out, err string
 	code     int
@@ -53,7 +57,7 @@ func brockIn(t *testing.T, dir, input string, args ...string) result {
 	if failure != nil && !errors.As(failure, &exit) {
 		t.Fatal(failure)
 	}
-	return result{out.String(), err.String(), cmd.ProcessState.ExitCode()}
+	return result{out.String(), progressLine.ReplaceAllString(err.String(), ""), cmd.ProcessState.ExitCode()}
 }
 
 // must runs a command that succeeds, and returns its output.
@@ -117,7 +121,7 @@ func signalled(t *testing.T, dir string, s os.Signal, input string, args ...stri
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("%v: exit code %d", s, code)
 	}
-	return said.String()
+	return progressLine.ReplaceAllString(said.String(), "")
 }
 
 // writeFile writes a file below dir, and the directories above it.

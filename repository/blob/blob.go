@@ -31,6 +31,7 @@ import (
 // a part of a bucket, give it blob.PrefixedBucket.
 func New(b *blob.Bucket) repository.Deleter { return bucket{b} }
 
+// bucket is a repository in a bucket.
 type bucket struct{ *blob.Bucket }
 
 // Put uploads an object.

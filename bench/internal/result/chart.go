@@ -72,7 +72,7 @@ func (r *Run) Overview(base string, lines []Headline) error {
 		return fmt.Errorf("%s: nothing to draw", base)
 	}
 	p := newPlot()
-	p.Title.Text = fmt.Sprintf("How many times as well %s does as each peer (left of 1: the peer is ahead)", lines[0].First)
+	p.Title.Text = fmt.Sprintf("%s beside each peer: above 1, %[1]s is better", lines[0].First)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ratioTicks{}
 	p.Legend.Top, p.Legend.Left = false, false
 	names := make([]string, len(lines))

@@ -11,7 +11,7 @@ type Change struct {
 	Column string
 	Old    Spread
 	New    Spread
-	Factor float64 // how many times as well it does as before
+	Factor float64 // new over old: above 1, it is better than before
 	Drift  float64 // the same of its peers, in the middle: what the machine has done
 	Worse  bool
 }
@@ -53,8 +53,8 @@ func Compare(old, now *Run, tolerance float64) []Change {
 	return changes
 }
 
-// drift is how many times as well the peers do as before, in the middle; 1 if there
-// are fewer than two.
+// drift is the median ratio of the peers, new over old; 1 if there are fewer than
+// two.
 func drift(old, now *Table, c Column, j, i int) float64 {
 	var factors []float64
 	for _, row := range now.Rows[1:] {
@@ -82,7 +82,7 @@ func (t *Table) column(name string) int {
 // PrintChanges writes what has changed by more than tolerance either way, and
 // returns how many figures are worse.
 func PrintChanges(w io.Writer, changes []Change, tolerance float64) (worse int) {
-	lines := [][]string{{"figure", "old", "new", "times as well", "peers", ""}}
+	lines := [][]string{{"figure", "old", "new", "ratio", "peers", ""}}
 	for _, c := range changes {
 		verdict := ""
 		switch {

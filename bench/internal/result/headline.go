@@ -19,7 +19,7 @@ type Headline struct {
 	Others []Against // every peer
 }
 
-// Against is a peer and how many times as well the first store does.
+// Against is a peer and the ratio of the first store to it: above 1, the first store is better.
 type Against struct {
 	Store string
 	Ratio float64
@@ -131,7 +131,7 @@ func (r *Run) Readme(file, chart, report string, valueSize int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; written by go run ./bench -readme -->\n", figuresBegin)
 	fmt.Fprintf(&b, "![%s and its peers](%s)\n\n", lines[0].First, chart)
-	paragraph(&b, fmt.Sprintf("Values of %s B where nothing else is said, medians of %s slices, %d cores. The ratio says how many times as well %s does as the best of its peers: **below 1 it is behind**. [All rows, the machine and the settings](%s). Absolute figures mean little on another machine.",
+	paragraph(&b, fmt.Sprintf("Values of %s B where nothing else is said, medians of %s slices, %d cores. Ratio: above 1, %s is better than its best peer; **below 1, worse**. [All rows, the machine and the settings](%s). Absolute figures mean little on another machine.",
 		Group(valueSize), r.setting("slices"), r.Machine.CPUs, lines[0].First, report))
 	for i := range lines {
 		lines[i].Value = "" // the paragraph says it

@@ -74,7 +74,7 @@ func (r *Run) writeOverview(b *strings.Builder, charts string) {
 	}
 	first := lines[0].First
 	b.WriteString("## Overview\n\n")
-	paragraph(b, fmt.Sprintf("Medians. The ratio says how many times as well %s does as the best of its peers: above 1 it is ahead.", first))
+	paragraph(b, fmt.Sprintf("Medians. Ratio: above 1, %s is better than its best peer.", first))
 	if charts != "" {
 		fmt.Fprintf(b, "![%s and its peers](%s/%s.svg)\n\n", first, charts, overviewName)
 	}

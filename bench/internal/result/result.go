@@ -127,7 +127,7 @@ func Median(v []float64) float64 {
 	return v[n]
 }
 
-// Ratio says how many times as well the first figure did as the other one: above
+// Ratio is the first figure over the other one, or the reverse if less is better: above
 // 1 it is ahead. It returns 0 if there is nothing to compare.
 func (c Column) Ratio(first, other float64) float64 {
 	if c.Better == More {

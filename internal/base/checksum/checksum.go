@@ -19,6 +19,7 @@ type Identity uint64
 
 // New returns the identity of the file with this kind and number in the store uuid.
 func New(uuid [16]byte, kind byte, number uint64) Identity {
+	// One after the other, so that each part moves the result of those before.
 	id := mix(binary.LittleEndian.Uint64(uuid[:8]), 0x9e3779b97f4a7c15)
 	id = mix(id^binary.LittleEndian.Uint64(uuid[8:]), 0xd6e8feb86659fd93)
 	id = mix(id^uint64(kind), 0xa0761d6478bd642f)
@@ -28,6 +29,7 @@ func New(uuid [16]byte, kind byte, number uint64) Identity {
 // Mask is what the identity and the offset add to a plain CRC.
 func (id Identity) Mask(offset int64) uint32 {
 	m := mix(uint64(id)^uint64(offset), 0x8ebc6af09c88c6e3)
+	// Exclusive-or with a CRC loses nothing: a wrong mask gives a wrong sum, as wrong bytes do.
 	return uint32(m) ^ uint32(m>>32)
 }
 
@@ -42,6 +44,7 @@ func Plain(p []byte) uint32 { return crc32.Update(0, castagnoli, p) }
 // Extend continues a plain CRC over p.
 func Extend(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
 
+// mix multiplies to 128 bits, and folds the halves.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0x2d358dccaa6c78a5, b)
 	return hi ^ lo

@@ -50,9 +50,9 @@ var ErrDamaged = errors.New("value does not decode")
 // may use it. Memory for zstd is taken when it is first used.
 type Coder struct {
 	encoding sync.Once
-	encoder  *zstd.Encoder
+	encoder  *zstd.Encoder // nil until the first value is encoded by zstd
 	decoding sync.Once
-	decoder  *zstd.Decoder
+	decoder  *zstd.Decoder // nil until the first value is decoded by zstd
 }
 
 // coders bounds how many values a Coder encodes or decodes by zstd at a time:
@@ -87,6 +87,7 @@ func (d *Coder) Decode(dst []byte, c Codec, src []byte, length int) ([]byte, err
 	}
 	switch c {
 	case S2:
+		// The length in the block is not trusted: s2 would allocate as much.
 		if n, err := s2.DecodedLen(src); err != nil || n != length {
 			return nil, fmt.Errorf("%w: %d bytes instead of %d: %w", ErrDamaged, n, length, err)
 		}
@@ -115,6 +116,7 @@ func (d *Coder) Decode(dst []byte, c Codec, src []byte, length int) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+	// A shorter value is damage: no other layer would notice.
 	if len(dst) != length {
 		return nil, fmt.Errorf("%w: %d bytes instead of %d", ErrDamaged, len(dst), length)
 	}

@@ -119,8 +119,8 @@ type File struct {
 
 // Life identifies the key of a file. The header page of the file has it.
 type Life struct {
-	Key    ID       // the data key
-	Life   [16]byte // drawn when the file was created
+	Key    ID       // of the data key
+	Life   [16]byte // random; drawn when the file was created
 	Cipher Cipher
 }
 
@@ -130,6 +130,8 @@ func (l Life) IsZero() bool { return l == Life{} }
 // fileKey derives the key of a life of f.
 func (k *DataKey) fileKey(f File, life [16]byte) ([]byte, error) {
 	info := append(make([]byte, 0, 64), "brock file 1"...)
+	// All that identifies the file: a file under another name, or of another store, does not
+	// decrypt.
 	info = append(info, byte(k.Cipher), f.Kind)
 	info = binary.LittleEndian.AppendUint64(info, f.Number)
 	info = append(info, f.UUID[:]...)
@@ -151,6 +153,7 @@ func (k *DataKey) Check(uuid [16]byte) (Check, error) {
 	info := append(make([]byte, 0, 64), "brock check 1"...)
 	info = append(info, byte(k.Cipher))
 	info = append(info, uuid[:]...)
+	// Another text than for keys of files, so that it tells nothing of these.
 	b, err := hkdf.Key(sha256.New, k.Key[:], k.ID[:], string(info), len(Check{}))
 	if err != nil {
 		return Check{}, err
@@ -165,6 +168,7 @@ type sealer struct {
 	key  [sha256.Size]byte // a hash of the key, for the ledger; zeros without it
 }
 
+// newSealer returns the sealer of a cipher and a key.
 func newSealer(c Cipher, key []byte) (sealer, error) {
 	aead, err := c.newAEAD(key)
 	s := sealer{aead: aead}
@@ -187,6 +191,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // maxScratch bounds the associated data that is kept for the next call, in bytes.
 const maxScratch = 64 << 10
 
+// newScratch takes a scratch from the pool and fills it in. The nonce is offset and attempt: no two
+// units of one key have both.
 func newScratch(u Unit, offset int64, attempt uint32, data []byte) *scratch {
 	s := scratches.Get().(*scratch)
 	binary.LittleEndian.PutUint64(s.nonce[:], uint64(offset))
@@ -195,25 +201,27 @@ func newScratch(u Unit, offset int64, attempt uint32, data []byte) *scratch {
 	return s
 }
 
-func (s *scratch) free() {
+// giveBack returns s to the pool, unless it holds much memory.
+func (s *scratch) giveBack() {
 	if cap(s.data) <= maxScratch {
 		scratches.Put(s)
 	}
 }
 
-// encrypt writes the ciphertext of text to dst and returns the tag. dst must be as long as text,
+// sealUnit writes the ciphertext of text to dst and returns the tag. dst must be as long as text,
 // with a capacity of TagSize bytes more. These bytes are used meanwhile, and restored.
-func (s *sealer) encrypt(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
+func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
 	a := newScratch(u, offset, attempt, data)
-	defer a.free()
+	defer a.giveBack()
 	if invariant.Enabled {
-		used.note(&s.key, &a.nonce)
+		used.noteNonce(&s.key, &a.nonce)
 	}
 	n := len(text)
 	if n == 0 {
 		return Tag(s.aead.Seal(a.tag[:0], a.nonce[:], nil, a.data))
 	}
 	behind := dst[n : n+TagSize]
+	// cipher.AEAD appends the tag to the text. The caller has something else there.
 	kept := Tag(behind)
 	s.aead.Seal(dst[:0], a.nonce[:], text, a.data)
 	tag := Tag(behind)
@@ -221,27 +229,27 @@ func (s *sealer) encrypt(dst, text []byte, u Unit, offset int64, attempt uint32,
 	return tag
 }
 
-// decrypt writes the text of b to dst. dst must be as long as b, or be b. b must have a capacity
+// openUnit writes the text of b to dst. dst must be as long as b, or be b. b must have a capacity
 // of TagSize bytes more. These bytes are used meanwhile, and restored.
-func (s *sealer) decrypt(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
+func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
 	a := newScratch(u, offset, attempt, data)
-	defer a.free()
+	defer a.giveBack()
 	n := len(b)
 	if n == 0 {
 		a.tag = *tag
 		_, err := s.aead.Open(nil, a.nonce[:], a.tag[:], a.data)
-		return fits(err)
+		return asTagError(err)
 	}
 	whole := b[:n+TagSize]
 	kept := Tag(whole[n:])
 	copy(whole[n:], tag[:])
 	_, err := s.aead.Open(dst[:0], a.nonce[:], whole, a.data)
 	copy(whole[n:], kept[:])
-	return fits(err)
+	return asTagError(err)
 }
 
-// fits turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
-func fits(err error) error {
+// asTagError turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
+func asTagError(err error) error {
 	if err != nil {
 		return ErrTag
 	}

@@ -6,9 +6,9 @@ import "fmt"
 // file.
 type Encrypter struct {
 	s         sealer
-	from, end int64 // what the last Begin was given
-	high      int64 // end of what was begun last, also after an error
-	attempt   uint32
+	from, end int64  // what the last Begin was given
+	high      int64  // end of the last piece that was begun, also after an error
+	attempt   uint32 // raised each time that an offset comes back
 }
 
 // MaxAttempt bounds attempts. A record has 17 bits for them, of which Salvage relies on the
@@ -30,6 +30,8 @@ func (e *Encrypter) Begin(offset, size int64) (attempt uint32, err error) {
 		if e.attempt == MaxAttempt {
 			return 0, fmt.Errorf("encrypt: a file was written over %d times", MaxAttempt)
 		}
+		// Some bytes from here on may have been encrypted before, though perhaps never written. A
+		// nonce that comes back with other bytes would give them away.
 		e.attempt++
 	}
 	// In this attempt, nothing behind that was encrypted.
@@ -47,7 +49,7 @@ func (e *Encrypter) Encrypt(dst, text []byte, u Unit, offset int64, data []byte)
 	if offset < e.from || offset >= e.end || int64(len(text)) > e.end-offset {
 		return Tag{}, fmt.Errorf("encrypt: %d bytes at %d are outside of %d to %d", len(text), offset, e.from, e.end)
 	}
-	return e.s.encrypt(dst, text, u, offset, e.attempt, data), nil
+	return e.s.sealUnit(dst, text, u, offset, e.attempt, data), nil
 }
 
 // Decrypter decrypts one life of one file. Any number of goroutines may use it.
@@ -60,5 +62,5 @@ type Decrypter struct {
 // touch them meanwhile. A tag that doesn't fit is ErrTag, and dst is zeros then. It
 // doesn't allocate.
 func (d *Decrypter) Decrypt(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
-	return d.s.decrypt(dst, b, tag, u, offset, attempt, data)
+	return d.s.openUnit(dst, b, tag, u, offset, attempt, data)
 }

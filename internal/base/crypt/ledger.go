@@ -16,8 +16,8 @@ type ledger struct {
 
 var used ledger
 
-// note panics when a pair comes back.
-func (l *ledger) note(key *[sha256.Size]byte, nonce *[12]byte) {
+// noteNonce panics when a pair comes back.
+func (l *ledger) noteNonce(key *[sha256.Size]byte, nonce *[12]byte) {
 	h := sha256.Sum256(append(key[:len(key):len(key)], nonce[:]...))
 	pair := [16]byte(h[:])
 	l.mu.Lock()

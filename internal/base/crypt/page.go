@@ -32,6 +32,7 @@ func (e *Encrypter) PutPage(p []byte, l Life) error {
 	p[lifeAt+4] = byte(l.Cipher)
 	copy(p[lifeAt+8:], l.Key[:])
 	copy(p[lifeAt+24:], l.Life[:])
+	// The page stays readable without keys, and nobody can change it without them.
 	tag, err := e.Encrypt(nil, nil, Header, 0, p[:pageTagAt])
 	copy(p[pageTagAt:], tag[:])
 	return err

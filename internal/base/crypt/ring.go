@@ -22,13 +22,13 @@ func (k DataKey) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 
 // Ring has the data keys of a store. Any number of goroutines may use it.
 type Ring struct {
-	random io.Reader
-	unwrap func(ID) (DataKey, error)
+	random io.Reader                 // source of lives
+	unwrap func(ID) (DataKey, error) // asks the provider for a data key
 
-	mu      sync.Mutex // not held while unwrap is asked, which may take seconds
-	keys    map[ID]*DataKey
+	mu      sync.Mutex           // not held while unwrap is asked, which may take seconds
+	keys    map[ID]*DataKey      // those that were unwrapped
 	asked   map[ID]chan struct{} // keys that unwrap is being asked for; closed when it has returned
-	current *DataKey
+	current *DataKey             // for new files; nil before SetCurrent
 }
 
 // NewRing returns a Ring without a current key. It asks unwrap for a data key when that is
@@ -95,6 +95,7 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 		r.mu.Lock()
 		k, others := r.keys[id], r.asked[id]
 		if k == nil && others == nil {
+			// Under the lock, so that only one call asks the provider, which may cost money.
 			r.asked[id] = make(chan struct{})
 		}
 		r.mu.Unlock()
@@ -102,16 +103,16 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 		case k != nil:
 			return k, nil
 		case others == nil:
-			return r.ask(id)
+			return r.askProvider(id)
 		}
 		// If the other call failed, this one asks again: the reason may concern only that call.
 		<-others
 	}
 }
 
-// ask calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
+// askProvider calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
 // panics, so that no other call waits forever.
-func (r *Ring) ask(id ID) (answer *DataKey, err error) {
+func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -125,6 +126,7 @@ func (r *Ring) ask(id ID) (answer *DataKey, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// Else files would be encrypted under a key that nobody finds again.
 	if k.ID != id || !k.Cipher.Valid() {
 		return nil, fmt.Errorf("%v was given for data key %x, with %v", k, id, k.Cipher)
 	}
@@ -140,12 +142,13 @@ func (r *Ring) draw() (*DataKey, Life, error) {
 		return nil, Life{}, fmt.Errorf("no data key is current")
 	}
 	l := Life{Key: k.ID, Cipher: k.Cipher}
+	// Under the lock: a reader given by tests is not safe for several goroutines.
 	_, err := io.ReadFull(r.random, l.Life[:])
 	return k, l, err
 }
 
-// find returns the data key of a life that was read from a file.
-func (r *Ring) find(l Life) (*DataKey, error) {
+// findDataKey returns the data key of a life that was read from a file.
+func (r *Ring) findDataKey(l Life) (*DataKey, error) {
 	k, err := r.key(l.Key)
 	if err == nil && k.Cipher != l.Cipher {
 		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, l.Cipher, k.Cipher)
@@ -172,7 +175,7 @@ func (r *Ring) New(f File) (*Encrypter, Life, error) {
 // Open returns what decrypts the life l of f. Its error is that of the Ring's unwrap, or
 // wraps ErrTag if l can't be right.
 func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
-	k, err := r.find(l)
+	k, err := r.findDataKey(l)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +186,7 @@ func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
 	return &Decrypter{s: s}, nil
 }
 
+// sealerOf derives the key of the life l of f.
 func (k *DataKey) sealerOf(f File, l Life) (sealer, error) {
 	key, err := k.fileKey(f, l.Life)
 	if err != nil {
@@ -202,13 +206,14 @@ func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data 
 	if err != nil {
 		return Tag{}, Life{}, err
 	}
-	return s.encrypt(dst, text, u, 0, 0, data), l, nil
+	// The nonce is zeros: the key encrypts nothing else.
+	return s.sealUnit(dst, text, u, 0, 0, data), l, nil
 }
 
 // DecryptOnce decrypts what EncryptOnce made. dst, text and tag are as for
 // Decrypter.Decrypt, and so is ErrTag; other errors are those of Open.
 func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, offset int64, data []byte) error {
-	k, err := r.find(l)
+	k, err := r.findDataKey(l)
 	if err != nil {
 		return err
 	}
@@ -216,9 +221,10 @@ func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, o
 	if err != nil {
 		return err
 	}
-	return s.decrypt(dst, text, tag, u, 0, 0, data)
+	return s.openUnit(dst, text, tag, u, 0, 0, data)
 }
 
+// unitSealer derives the key of one unit at offset of f.
 func (k *DataKey) unitSealer(f File, l Life, offset int64) (sealer, error) {
 	key, err := k.unitKey(f, l.Life, offset)
 	if err != nil {

@@ -28,9 +28,9 @@ const (
 type Writer struct {
 	w    io.Writer
 	data []byte
-	base int64 // of data in its file: added to the offsets that are shown
-	next int   // first byte of data not yet shown
-	err  error
+	base int64 // offset of data in its file, added to those that are shown
+	next int   // first byte of data that was not shown yet
+	err  error // the first error of w
 }
 
 // New returns a Writer for data, which lies at offset base of its file. It
@@ -46,6 +46,7 @@ func (d *Writer) Section(name string) { d.printf("# %s\n", name) }
 // as by fmt.Sprintf. Before it come the bytes between the last field and off. Fields
 // may overlap.
 func (d *Writer) Field(off, n int, name, format string, args ...any) {
+	// No byte is left out: what no field covers is seen, too.
 	d.gap(off)
 	comment := name
 	if format != "" {
@@ -95,6 +96,7 @@ func (d *Writer) Close() error {
 	return d.err
 }
 
+// numbers shows little-endian numbers of n bytes, one for each name.
 func (d *Writer) numbers(off, n int, names []string) {
 	for _, name := range names {
 		if off < 0 || off > len(d.data)-n {
@@ -123,7 +125,7 @@ func (d *Writer) lines(off, n int, comment string) {
 	}
 	for end := off + n; off < end; comment = "" {
 		// A page of zeros is one line, so that the rest can be found.
-		if z := zeros(d.data[off:end]); z >= minZeros {
+		if z := countZeros(d.data[off:end]); z >= minZeros {
 			if comment == "" {
 				comment = "zeros"
 			}
@@ -133,7 +135,7 @@ func (d *Writer) lines(off, n int, comment string) {
 		}
 		m := min(perLine, end-off)
 		for i := 1; i < m; i++ { // let a run of zeros start its own line
-			if zeros(d.data[off+i:end]) >= minZeros {
+			if countZeros(d.data[off+i:end]) >= minZeros {
 				m = i
 			}
 		}
@@ -144,16 +146,18 @@ func (d *Writer) lines(off, n int, comment string) {
 
 const column = len("00000000  ") + perLine*3 // where comments start
 
+// line writes one line: offset, bytes, comment.
 func (d *Writer) line(off int, text, comment string) {
 	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, text, comment)
 	d.printf("%s\n", strings.TrimRight(s, " "))
 }
 
+// printf writes to w until the first error.
 func (d *Writer) printf(format string, args ...any) {
 	if d.err == nil {
 		_, d.err = fmt.Fprintf(d.w, format, args...)
 	}
 }
 
-// zeros returns how many zero bytes p starts with.
-func zeros(p []byte) int { return len(p) - len(bytes.TrimLeft(p, "\x00")) }
+// countZeros returns how many zero bytes p starts with.
+func countZeros(p []byte) int { return len(p) - len(bytes.TrimLeft(p, "\x00")) }

@@ -41,10 +41,13 @@ func ParseClear(src []byte) (c Clear, ok bool) {
 	c.Size = 8 * int64(word&(1<<sizeBits-1))
 	c.Head = clearSize + 8*int(word>>sizeBits&(1<<secretBits-1)) + TagSize
 	c.Attempt = uint32(word >> (sizeBits + secretBits))
+	// Only plausible: nothing has proved these bytes yet, so callers compare them with what is
+	// there.
 	pieces := c.Size - int64(c.Head)
 	return c, c.Head >= leastEncrypted && (pieces == 0 || pieces >= PieceSize)
 }
 
+// putClear writes the clear bytes of a record.
 func putClear(dst []byte, c Clear) {
 	word := uint64(c.Size/8) | uint64(c.Head-clearSize-TagSize)/8<<sizeBits | uint64(c.Attempt)<<(sizeBits+secretBits)
 	binary.LittleEndian.PutUint64(dst, word)
@@ -77,7 +80,7 @@ func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
 	if len(src) == 0 || isShort(src) {
 		return DecodeNext(src, before)
 	}
-	if err = r.decode(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
+	if err = r.decodeFrom(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
 		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
 	}
 	*before = r.Version
@@ -89,6 +92,7 @@ func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
 func EncryptedBound(plain, value uint64) uint64 {
 	n := plain + TagSize
 	if value >= PieceSize {
+		// Tags take the place of the table of checksums. The head is padded by itself.
 		n += (TagSize-4)*((value+PieceSize-1)/PieceSize) + 8
 	}
 	return (n + 7) &^ 7
@@ -132,6 +136,8 @@ func encryptedHead(start, value int) int {
 	return Align(start+TagSize*pieceCount(value)) + TagSize
 }
 
+// encryptedSize is the length in an encrypted file of a record whose header, extension and key have
+// start bytes.
 func encryptedSize(start, value int) int {
 	if value < PieceSize {
 		return encryptedHead(start, value)
@@ -154,6 +160,7 @@ func Encrypt(dst, rec []byte, e *crypt.Encrypter, offset int64, attempt uint32) 
 
 // closeHead encrypts all of head, whose clear bytes are set, and appends its tag in place.
 func closeHead(head []byte, e *crypt.Encrypter, offset int64) error {
+	// The clear bytes are covered by the tag, though everybody can read them.
 	secret := head[clearSize : len(head)-TagSize]
 	tag, err := e.Encrypt(secret, secret, crypt.Record, offset, head[:clearSize])
 	copy(head[len(head)-TagSize:], tag[:])
@@ -163,10 +170,10 @@ func closeHead(head []byte, e *crypt.Encrypter, offset int64) error {
 // Large encrypts a record whose value has pieces. First call Pieces for all pieces in their
 // order, then Head: the head has their tags.
 type Large struct {
-	head    []byte
-	at      int // where in head the next tag belongs
-	offset  int64
-	pieces  int64 // offset of the next piece in the file
+	head    []byte // the encrypted record up to its pieces; tags are filled in by Pieces
+	at      int    // offset in head where the next tag belongs
+	offset  int64  // of the record in the file
+	pieces  int64  // offset of the next piece in the file
 	encrypt *crypt.Encrypter
 }
 
@@ -206,9 +213,9 @@ func (l *Large) Head() ([]byte, error) { return l.head, closeHead(l.head, l.encr
 
 // Encrypted is a record of an encrypted file whose head is decrypted; its pieces are not.
 type Encrypted struct {
-	Record        // decoded; Value is nil if it has pieces
+	Record        // decoded; its Value is nil if it has pieces
 	Clear  Clear  // its place in the file
-	tags   []byte // of the pieces
+	tags   []byte // of the pieces; empty: the value has none
 }
 
 // DecryptHead decrypts the first c.Head bytes of the record at offset of the file, where c
@@ -225,13 +232,16 @@ func DecryptHead(dst, src []byte, d *crypt.Decrypter, offset int64) (x Encrypted
 	if err := d.Decrypt(dst[clearSize:], secret, &tag, crypt.Record, offset, c.Attempt, src[:clearSize]); err != nil {
 		return x, err
 	}
+	// The encrypted form has no checksums, and the clear bytes are in their place: move the first 8
+	// bytes of the header to the front, and leave zeros for the checksums.
 	copy(dst, dst[clearSize:16])
 	clear(dst[8:16])
 	x.Clear = c
-	if err := x.Record.decode(dst, math.MaxInt, true); err != nil {
+	if err := x.Record.decodeFrom(dst, math.MaxInt, true); err != nil {
 		return x, err
 	}
 	start, value := x.valueStart, x.ValueSize
+	// The tag is right, so only a bug of the writer gives lengths that don't agree.
 	if encryptedHead(start, value) != c.Head || int64(encryptedSize(start, value)) != c.Size {
 		return x, fmt.Errorf("%w: value of %d bytes in a record of %d", ErrRecord, value, c.Size)
 	}
@@ -292,6 +302,7 @@ func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err er
 	table := 4 * pieceCount(x.ValueSize)
 	begin := c.Head - table - x.valueStart
 	copy(raw[begin:], raw[:x.valueStart])
+	// No checksums: the tags have proved the value.
 	clear(raw[c.Head-table : c.Head])
 	plain = raw[begin : begin+x.Size : begin+x.Size]
 	clear(plain[end-begin:])

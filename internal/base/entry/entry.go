@@ -1,5 +1,7 @@
 // Package entry is one version of one key: its order, its kinds, and the record
-// in which a journal or value segment keeps it.
+// in which a journal or value segment keeps it. A version is what others call a commit timestamp
+// or sequence number; a handle is a value pointer; a stored key is what LevelDB calls a user key,
+// with the number of its keyspace in front.
 package entry
 
 import (
@@ -38,16 +40,15 @@ func (k Kind) Known() bool { return k >= Set && k <= SetLatest }
 // Position is a place in a segment of the journal.
 type Position struct {
 	Segment   FileNum
-	Offset    int64
-	Encrypted bool // that is how the segment's records are written
+	Offset    int64 // in bytes
+	Encrypted bool  // the segment is: its records have the encrypted form
 }
 
-// Handle says where a separated value's record lies: its file, the offset of
-// the record (a multiple of 8) and the length of the value as stored there.
+// Handle is a value pointer: it says where the record of a separated value lies.
 type Handle struct {
 	Segment FileNum
-	Offset  uint64
-	Length  uint64
+	Offset  uint64 // of the record in the file, a multiple of 8
+	Length  uint64 // of the value as it is stored there, in bytes
 }
 
 // Entry is one version of one key. The function that returns or fills an Entry says
@@ -61,8 +62,8 @@ type Entry struct {
 	Kind      Kind
 	Meta      byte // the application's byte
 	Separated bool // the value is at Handle
-	// Codec is how Value is compressed. Runs hold only values that are not, so
-	// of separated ones the record at Handle knows it.
+	// Codec is how Value is compressed. Of a separated value only the record at Handle says it:
+	// values in runs are not compressed.
 	Codec codec.Codec
 	Raw   uint32 // length of a compressed value before compression; 0 = it is not compressed
 }

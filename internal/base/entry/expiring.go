@@ -20,11 +20,11 @@ type Expiring struct {
 // was first counted, and inherited from run to run. A step is at most half of Late
 // wide, so there are some hundreds of them.
 type Expiries struct {
-	now   uint64
-	ends  []uint64 // ascending: where spans end; each begins after the one before
-	spans []span   // together they are all times
-	last  *span    // of what was added last
-	steps map[uint64]*Expiring
+	now   uint64               // Unix milliseconds
+	ends  []uint64             // ascending: where spans end; each begins after the one before
+	spans []span               // together they are all times
+	last  *span                // the span of what was added last
+	steps map[uint64]*Expiring // by their ends
 }
 
 // span is a range of time in which all entries that expire inherit the same Late.
@@ -45,7 +45,7 @@ func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
 	x := &Expiries{now: now, steps: make(map[uint64]*Expiring)}
 	for _, list := range before {
 		for i := range list {
-			x.ends = append(x.ends, list[i].begin(), list[i].At)
+			x.ends = append(x.ends, list[i].startTime(), list[i].At)
 		}
 	}
 	// Between two ends of steps of any list, all entries inherit the same.
@@ -67,15 +67,15 @@ func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
 func inherited(lists [][]Expiring, expires uint64) (late uint64) {
 	for _, list := range lists {
 		i, _ := slices.BinarySearchFunc(list, expires, func(s Expiring, t uint64) int { return cmp.Compare(s.At, t) })
-		if i < len(list) && expires > list[i].begin() && (late == 0 || list[i].Late < late) {
+		if i < len(list) && expires > list[i].startTime() && (late == 0 || list[i].Late < late) {
 			late = list[i].Late
 		}
 	}
 	return late
 }
 
-// begin is when a step begins: it counts what expires after that.
-func (s *Expiring) begin() uint64 { return s.At - min(stepWidth(s.Late), s.At) }
+// startTime is when a step begins: it counts what expires after that.
+func (s *Expiring) startTime() uint64 { return s.At - min(stepWidth(s.Late), s.At) }
 
 // Add counts e, if it expires.
 func (x *Expiries) Add(e *Entry) {
@@ -84,18 +84,19 @@ func (x *Expiries) Add(e *Entry) {
 	}
 	// Entries that follow each other often expire in the same step.
 	if s := x.last; s.step == nil || e.Expires <= s.from || e.Expires > s.to {
-		x.find(e.Expires)
+		x.findStep(e.Expires)
 	}
 	step := x.last.step
 	step.Entries++
 	step.Bytes += uint64(len(e.Key)) + uint64(len(e.Value))
 	if e.Separated {
+		// Dropping the entry also makes its value garbage.
 		step.Bytes += e.Handle.Length
 	}
 }
 
-// find makes last the span that expires lies in, and sets its step.
-func (x *Expiries) find(expires uint64) {
+// findStep makes last the span that expires lies in, and sets its step.
+func (x *Expiries) findStep(expires uint64) {
 	i, _ := slices.BinarySearch(x.ends, expires)
 	s := &x.spans[i]
 	x.last = s
@@ -108,6 +109,7 @@ func (x *Expiries) find(expires uint64) {
 	from := (expires - 1) / width * width
 	at := from + width
 	if at < from {
+		// The last step of all time would end behind the greatest number.
 		at = ^uint64(0)
 	}
 	if s.from, s.to = from, min(at, x.ends[i]); i > 0 {
@@ -117,6 +119,7 @@ func (x *Expiries) find(expires uint64) {
 		s.step = &Expiring{At: at, Late: late}
 		x.steps[at] = s.step
 	}
+	// The least of all that the step counts: no entry stays longer than its own Late allows.
 	s.step.Late = min(s.step.Late, late)
 }
 

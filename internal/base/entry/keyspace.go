@@ -31,6 +31,8 @@ func AppendKeyspace(dst []byte, id KeyspaceID) []byte {
 	for n < 4 && rest>>(8*n) != 0 {
 		n++
 	}
+	// Longer prefixes are of greater numbers, and begin with greater bytes; big-endian within, so
+	// that bytes sort as numbers do.
 	dst = append(dst, byte(longPrefix+n-1))
 	for n--; n >= 0; n-- {
 		dst = append(dst, byte(rest>>(8*n)))
@@ -56,6 +58,7 @@ func OneKeyspace(lo, hi []byte) bool {
 		return false
 	}
 	n := PrefixLen(lo[0])
+	// hi is not in the range, so it may be the first key after the keyspace.
 	return bytes.HasPrefix(hi, lo[:n]) || bytes.Equal(hi, AfterKeyspace(id))
 }
 
@@ -76,6 +79,7 @@ func KeyspaceOf(key []byte) (id KeyspaceID, ok bool) {
 	if n == 1 {
 		return KeyspaceID(key[0]), true
 	}
+	// A number has one prefix: with a zero in front it would have two, which sort differently.
 	if len(key) < n || n > 2 && key[1] == 0 {
 		return 0, false
 	}

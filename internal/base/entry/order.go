@@ -13,6 +13,7 @@ func Word(key []byte) uint64 {
 	}
 	var w uint64
 	for i, c := range key {
+		// The first byte is the highest, as bytes compare.
 		w |= uint64(c) << (56 - 8*i)
 	}
 	return w

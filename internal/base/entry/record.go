@@ -45,18 +45,19 @@ type Record struct {
 	Key     []byte
 	Value   []byte // as stored
 	Version Version
-	Expires uint64
-	Size    int // encoded length, with the zeros behind it
+	Expires uint64 // Unix milliseconds; 0: never
+	Size    int    // encoded length in bytes, with the zeros behind it
 	Kind    Kind
 	Meta    byte
-	Codec   codec.Codec // how Value is compressed, also one that this release does not know
-	Raw     uint32      // length of a compressed value before compression; 0 = it is not compressed
-	Own     bool        // Value has its own checksum: it may be read through a Handle
+	Codec   codec.Codec // how Value is compressed; this release may not know it
+	// length of a compressed value before compression; 0: it is not compressed
+	Raw uint32
+	Own bool // Value has its own checksum: it may be read through a Handle
 
-	ValueSize  int // length of Value, also where that is not in memory
-	valueStart int // offset of the value (or of its piece table, if any) in the record
-	pieces     []byte
-	begins     bool // a short one that is the first of its transaction
+	ValueSize  int    // length of Value in bytes, also if that is not in memory
+	valueStart int    // offset of the value (or of its piece table, if any) in the record
+	pieces     []byte // table of the pieces' checksums; empty: the value has no pieces
+	begins     bool   // a short record, the first one of its transaction
 }
 
 // Align rounds n up to the next multiple of 8, where the next record begins.
@@ -255,7 +256,7 @@ func DecodeRecord(src []byte) (r Record, err error) {
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
 	} else {
-		err = r.decode(src, uint64(len(src)), false)
+		err = r.decodeFrom(src, uint64(len(src)), false)
 	}
 	return r, err
 }
@@ -266,12 +267,13 @@ func DecodeRecord(src []byte) (r Record, err error) {
 func DecodeNext(src []byte, before *Version) (r Record, err error) {
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
+		// Versions of a group's transactions follow each other, so the mark is enough.
 		if r.begins {
 			*before++
 		}
 		r.Version = *before
 	} else {
-		err = r.decode(src, uint64(len(src)), false)
+		err = r.decodeFrom(src, uint64(len(src)), false)
 		*before = r.Version
 	}
 	return r, err
@@ -280,14 +282,14 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 // DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,
 // of which src has all that comes before the value. Value is nil; ValueSize is its length.
 func DecodeHead(src []byte, size int) (r Record, err error) {
-	err = r.decode(src, uint64(size), false)
+	err = r.decodeFrom(src, uint64(size), false)
 	return r, err
 }
 
-// decode sets r, which must be zero, to the record with its own checksum at the start of src. The
+// decodeFrom sets r, which must be zero, to the record with its own checksum at the start of src. The
 // record must not be longer than room. With bare, src has no piece table and no value if the
 // value has pieces.
-func (r *Record) decode(src []byte, room uint64, bare bool) error {
+func (r *Record) decodeFrom(src []byte, room uint64, bare bool) error {
 	pos, klen, err := r.decodeHeader(src)
 	if err != nil {
 		return err
@@ -312,6 +314,7 @@ func (r *Record) decode(src []byte, room uint64, bare bool) error {
 	r.pieces = src[pos : pos+table : pos+table]
 	pos += table
 	r.Size = int(size)
+	// Else the caller has only the head, and reads the value later.
 	if size <= uint64(len(src)) && !bare {
 		r.Value = src[pos : pos+vlen : pos+vlen]
 	}
@@ -332,6 +335,7 @@ func (r *Record) decodeHeader(src []byte) (pos, klen uint64, err error) {
 	r.Version = Version(word) & MaxVersion
 	r.Codec = codec.Codec(word>>codecShift) & codecMask
 	r.Own = word&flagOwn != 0
+	// All numbers may be damaged: nothing is read or allocated by them before they were compared.
 	klen = uint64(binary.LittleEndian.Uint16(src[2:]))
 	vlen := binary.LittleEndian.Uint32(src[4:])
 	if vlen == longValue || word>>63 != 0 || !r.Own {
@@ -347,6 +351,7 @@ func (r *Record) decodeHeader(src []byte) (pos, klen uint64, err error) {
 	} else if klen == longKey {
 		return 0, 0, fmt.Errorf("%w: long key without extension", ErrRecord)
 	}
+	// Without the length before compression, nobody would know how much memory to take.
 	if (r.Codec != codec.None) != (r.Raw != 0) {
 		return 0, 0, fmt.Errorf("%w: %v of a value of %d bytes", ErrRecord, r.Codec, r.Raw)
 	}
@@ -377,6 +382,8 @@ func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bo
 	return Stored{Bytes: rec[len(key):end:end]}, true
 }
 
+// decodeExtension decodes the extension at the start of src, and returns its length. It sets *klen
+// if the key's length is there.
 func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 	if len(src) < 8 {
 		return 0, fmt.Errorf("%w: no room for an extension", ErrRecord)
@@ -386,6 +393,7 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 	if size < 8 || size&7 != 0 || size > uint64(len(src)) {
 		return 0, fmt.Errorf("%w: extension of %d bytes", ErrRecord, size)
 	}
+	// A reader that skipped a required field would misunderstand the value.
 	if fields&extUnknown != 0 {
 		return 0, fmt.Errorf("%w: required extension %#x is unknown", ErrRecord, fields&extUnknown)
 	}
@@ -462,10 +470,12 @@ func (r *Record) HeadSize() int { return r.valueStart + len(r.pieces) }
 func HeadBound(first []byte, size int) int {
 	const extension = 1 << 16
 	_, head := rawOwn(first)
+	// Bounded by what a sound record can have: a damaged length must not cost memory.
 	return min(min(head, HeaderSize+extension+MaxKey)+4*pieceCount(size), size)
 }
 
 // HeadStart is how many bytes of a record HeadBound needs.
 const HeadStart = HeaderSize + 8
 
+// pieceCount is how many pieces a value of n bytes has.
 func pieceCount(n int) int { return (n + PieceSize - 1) / PieceSize }

@@ -45,6 +45,7 @@ func Begin(rec []byte) {
 	}
 }
 
+// isShort reports whether the record that rec begins with has the short form.
 func isShort(rec []byte) bool { return rec[0]&shortForm != 0 }
 
 // shortSize is the encoded length of a short record of e, without zeros behind it.
@@ -63,6 +64,7 @@ func shortSize(e *Entry) int {
 	return n
 }
 
+// uvarintSize is the length of v as a varint.
 func uvarintSize(v int) int {
 	n := 1
 	for ; v >= 0x80; v >>= 7 {
@@ -96,10 +98,12 @@ func appendShort(dst []byte, e *Entry) []byte {
 // at head, behind its other fields; head is 0 if src is too short or they can't be.
 func shortHead(src []byte) (head, key, value int) {
 	pos := 3
+	// The usual case, both lengths in one byte, without calls.
 	if len(src) >= 3 && src[1]|src[2] < 0x80 {
 		key, value = int(src[1]), int(src[2])
 	} else {
 		k, n := binary.Uvarint(src[1:])
+		// Bounded before the sum below, which so can't overflow.
 		if n <= 0 || k > MaxKey {
 			return 0, 0, 0
 		}
@@ -162,6 +166,7 @@ func withZeros(src []byte, end int) int {
 	if end == len(src) || src[end] != 0 {
 		return end
 	}
+	// No more than padding has: a longer stretch of zeros is damage, which the next record shows.
 	limit := min(end+mostZeros, len(src))
 	for end < limit && src[end] == 0 {
 		end++

@@ -39,6 +39,7 @@ func Ended(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
+	// The cause says more. It is enough alone if it already says that the context has ended.
 	cause := context.Cause(ctx)
 	if errors.Is(cause, err) || errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, ErrClosed) {
 		return cause
@@ -63,14 +64,14 @@ type Corruption struct {
 	// concerned, and Keys is nil.
 	FollowUp bool
 
-	concerns bool // lo and hi are known
+	concerns bool // lo and hi are set
 	lo, hi   []byte
 }
 
 // KeyRange is a range of keys of one keyspace.
 type KeyRange struct {
 	Keyspace     string // "" = the default one
-	Lower, Upper []byte // keys in [Lower, Upper); nil = no bound
+	Lower, Upper []byte // keys in [Lower, Upper); nil: no bound
 }
 
 // Concern notes in c that stored keys in [lo, hi) are concerned; a nil hi is no bound.
@@ -88,6 +89,7 @@ func NewCorruption(file string, offset int64, format string, args ...any) *Corru
 // Error names the file, the offset and the reason; it never holds a key or a value.
 func (c *Corruption) Error() string {
 	s := "brock: corrupt data in " + c.File
+	// Never a key or a value: errors go to logs.
 	if c.Offset >= 0 {
 		s += fmt.Sprintf(" at %d", c.Offset)
 	}

@@ -33,6 +33,7 @@ const (
 // Of returns the class of an error that isn't nil.
 func Of(err error) Class {
 	switch {
+	// First: errors are joined, and one of unknown effect outweighs one that passes.
 	case errors.Is(err, errs.ErrStopped), errors.Is(err, errs.ErrCorrupt), errors.As(err, new(*final)):
 		return Final
 	case vfs.IsNoSpace(err):
@@ -55,15 +56,23 @@ func IsFull(err error) bool { return err != nil && Of(err) == Full }
 // refused marks the error of a call that has changed nothing.
 type refused struct{ err error }
 
-func (r *refused) Error() string        { return r.err.Error() }
-func (r *refused) Unwrap() error        { return r.err }
+// Error is that of the call.
+func (r *refused) Error() string { return r.err.Error() }
+
+// Unwrap returns the error of the call.
+func (r *refused) Unwrap() error { return r.err }
+
+// Is makes it an errs.ErrRefused.
 func (r *refused) Is(target error) bool { return target == errs.ErrRefused }
 
 // final marks the error of a call of which nobody knows what it has done, so that an
 // error joined to it can't hide that.
 type final struct{ err error }
 
+// Error is that of the call.
 func (f *final) Error() string { return f.err.Error() }
+
+// Unwrap returns the error of the call.
 func (f *final) Unwrap() error { return f.err }
 
 // Memory marks the error of a call that asks the system for memory: nothing has changed, and the
@@ -73,6 +82,7 @@ func Memory(err error) error { return unchanged(err) }
 // unchanged marks the error of a call that changes nothing if it fails. What is absent
 // is no failure, and stays so however often one asks.
 func unchanged(err error) error {
+	// These say something else than that the system has refused.
 	if err == nil || err == io.EOF || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
 		return vfs.NoSpace(err)
 	}

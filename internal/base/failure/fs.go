@@ -15,6 +15,7 @@ import (
 // directory has failed, each later one of it fails.
 func FS(base vfs.FS) vfs.FS { return files{base, &dirSyncs{failed: map[string]error{}}} }
 
+// files is what FS returns.
 type files struct {
 	vfs.FS
 	dirSyncs *dirSyncs
@@ -26,6 +27,7 @@ type dirSyncs struct {
 	failed map[string]error // the first error of each directory
 }
 
+// wrap returns the file that was opened, with errors that Of knows.
 func (s files) wrap(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, unchanged(err)
@@ -73,6 +75,7 @@ func (s files) OpenDirs(names ...string) (vfs.Dirs, error) {
 	return dirs{files{d, s.dirSyncs}, d}, nil
 }
 
+// dirs are directories that are held open.
 type dirs struct {
 	files
 	held io.Closer
@@ -95,6 +98,8 @@ func (s files) SyncDir(dir string) error {
 		return unchanged(err)
 	}
 	if err != nil {
+		// Remembered: the system reports a failed sync once, and perhaps to another goroutine than
+		// the one whose name was lost.
 		s.dirSyncs.failed[dir] = &final{fmt.Errorf("an earlier sync of the directory has failed: %w", err)}
 	}
 	return unknown(err)
@@ -105,6 +110,7 @@ type file struct{ vfs.File }
 
 func (f file) ReadAt(p []byte, off int64) (n int, err error) {
 	err = repeat(func() error {
+		// What was read before the interruption is kept.
 		m, err := f.File.ReadAt(p[n:], off+int64(n))
 		n += m
 		return err
@@ -172,6 +178,7 @@ func (f file) Map(size int64) (vfs.Mapping, error) {
 // attempts is how often an interrupted call is made.
 const attempts = 16
 
+// repeat makes a call again while it is interrupted.
 func repeat(call func() error) (err error) {
 	for range attempts {
 		if err = call(); !vfs.IsInterrupted(err) {

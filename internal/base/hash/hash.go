@@ -30,6 +30,7 @@ func Sum(seed uint64, key []byte) uint64 {
 	var a, b uint64
 	switch {
 	case len(key) >= 8:
+		// The two words overlap in shorter keys: each byte counts, and no loop is needed.
 		a = binary.LittleEndian.Uint64(key)
 		b = binary.LittleEndian.Uint64(key[len(key)-8:])
 	case len(key) >= 4:
@@ -41,6 +42,7 @@ func Sum(seed uint64, key []byte) uint64 {
 	return mum(k2^uint64(n), mum(a^s, b^h))
 }
 
+// mum multiplies to 128 bits, and folds the halves.
 func mum(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	return hi ^ lo

@@ -8,6 +8,7 @@ import "fmt"
 // arguments are evaluated in every build; guard costly ones by if Enabled.
 func Check(cond bool, format string, args ...any) {
 	if Enabled && !cond {
+		// Not an error: going on could write the mistake to the disk.
 		panic("brock: broken invariant: " + fmt.Sprintf(format, args...))
 	}
 }

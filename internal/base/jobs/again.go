@@ -17,13 +17,14 @@ const (
 // failing is the state of a task whose last run has failed in a way that may pass. Guarded by
 // Pool.mu.
 type failing struct {
-	err   error // of the first run that failed
-	pause time.Duration
+	err   error         // of the first of the runs that failed
+	pause time.Duration // before the next try, doubled with each failure
 }
 
 // Hurry is Kick for a task that may be waiting for its next try: it runs at once.
 func (t *Task) Hurry() {
 	t.pool.mu.Lock()
+	// Kick does nothing while the task waits.
 	t.waits = false
 	t.pool.mu.Unlock()
 	t.Kick()
@@ -46,8 +47,10 @@ func (t *Task) ended(err error, began time.Time) {
 	} else {
 		delete(p.failing, t)
 	}
+	// OnFailing is called without the lock: it may call Kick.
 	p.mu.Unlock()
 	if passes {
+		// See above: as long as the run was, at least.
 		t.again.Set(max(f.pause, time.Since(began)))
 	} else {
 		t.again.Stop()

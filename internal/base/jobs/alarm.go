@@ -9,7 +9,7 @@ import (
 // only while a kick is to come.
 type Alarm struct {
 	task *Task
-	at   atomic.Int64 // when it rings, from pool.began on; 0 = it does not
+	at   atomic.Int64 // nanoseconds after pool.began; 0: it is not set
 
 	timer *time.Timer // guarded by task.pool.mu
 }
@@ -29,6 +29,7 @@ func (a *Alarm) Set(d time.Duration) {
 	p := a.task.pool
 	// 0 means that it doesn't ring.
 	at := max(int64(time.Since(p.began)+d), 1)
+	// The usual call: many readers ask for a time that is no earlier.
 	if now := a.at.Load(); now != 0 && now <= at {
 		return
 	}
@@ -64,6 +65,7 @@ func (a *Alarm) Stop() {
 	a.stopLocked()
 }
 
+// stopLocked ends the timer and forgets the time.
 func (a *Alarm) stopLocked() {
 	if a.timer != nil {
 		a.timer.Stop()
@@ -73,9 +75,11 @@ func (a *Alarm) stopLocked() {
 	a.at.Store(0)
 }
 
+// ring kicks the task when the timer ends.
 func (a *Alarm) ring() {
 	p := a.task.pool
 	p.mu.Lock()
+	// Stop may have come between the timer's end and the lock.
 	on := !p.closed && a.at.Load() != 0
 	a.stopLocked()
 	p.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 type Calls struct {
 	mu       sync.Mutex
 	waiting  []func()      // oldest first
-	returned chan struct{} // closed when the call that is made has ended; nil: none is made
-	dropped  int64
+	returned chan struct{} // closed when the call that runs has ended; nil: none runs
+	dropped  int64         // how many calls were never made
 }
 
 // maxCalls is how many calls wait at most. When one more is added, the oldest is
@@ -34,8 +34,10 @@ func (c *Calls) Add(call func()) {
 	}
 }
 
+// takeLocked takes the oldest call that waits.
 func (c *Calls) takeLocked() func() {
 	call := c.waiting[0]
+	// Else the array would keep what the call refers to.
 	c.waiting[0] = nil
 	c.waiting = c.waiting[1:]
 	return call
@@ -56,10 +58,12 @@ func (c *Calls) startLocked() {
 func (c *Calls) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Drain waits for it.
 	close(c.returned)
 	if c.returned = nil; len(c.waiting) > 0 {
 		c.startLocked()
 	} else {
+		// Its array goes, too: nothing is kept while nothing happens.
 		c.waiting = nil
 	}
 }
@@ -73,6 +77,7 @@ func (c *Calls) Drain(patience time.Duration) {
 	end := time.Now().Add(5 * patience)
 	for c.returned != nil {
 		returned, late := c.returned, time.NewTimer(min(patience, time.Until(end)))
+		// Calls must be able to end, and to add others.
 		c.mu.Unlock()
 		gaveUp := false
 		select {

@@ -12,7 +12,7 @@ type Delayed struct {
 	delay time.Duration
 
 	armed   atomic.Bool // a timer runs
-	touched atomic.Bool // since that timer was set
+	touched atomic.Bool // Touch was called since the timer was set
 
 	timer *time.Timer // guarded by task.pool.mu
 }
@@ -34,6 +34,7 @@ func (d *Delayed) Arm() {
 // Touch begins the delay anew. It may be called for each write: while the timer
 // runs, it reads two shared words and seldom writes them.
 func (d *Delayed) Touch() {
+	// Written only where that changes it: each write of the store comes by here.
 	if !d.touched.Load() {
 		d.touched.Store(true)
 	}
@@ -42,6 +43,7 @@ func (d *Delayed) Touch() {
 	}
 }
 
+// arm starts the timer, unless one runs.
 func (d *Delayed) arm() {
 	p := d.task.pool
 	p.mu.Lock()
@@ -67,6 +69,7 @@ func (d *Delayed) Stop() {
 	d.stopLocked()
 }
 
+// stopLocked stops the timer, if one runs.
 func (d *Delayed) stopLocked() {
 	if d.timer != nil {
 		d.timer.Stop()
@@ -80,6 +83,7 @@ func (d *Delayed) stopLocked() {
 func (d *Delayed) fire() {
 	p := d.task.pool
 	p.mu.Lock()
+	// Stop came between the timer's end and the lock.
 	if p.closed || d.timer == nil {
 		p.mu.Unlock()
 		return

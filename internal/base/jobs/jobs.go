@@ -53,19 +53,19 @@ type Pool struct {
 	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	queue   [priorities][]*Task
-	running int // tasks that run now
-	brief   int // of them, those that are Brief,
-	low     int // and those that are neither Brief nor Flush
+	mu      sync.Mutex          // guards what follows
+	queue   [priorities][]*Task // tasks that wait, by priority, oldest first
+	running int                 // tasks that run now
+	brief   int                 // how many of them are Brief
+	low     int                 // how many of them are neither Brief nor Flush
 	closed  bool
-	delayed map[*Delayed]struct{} // with a run to come
-	alarms  map[*Alarm]struct{}   // that are set
-	began   time.Time             // what the times of alarms count from
-	changed chan struct{}         // closed and replaced when something ends
+	delayed map[*Delayed]struct{} // those with a kick to come
+	alarms  map[*Alarm]struct{}   // those that are set
+	began   time.Time             // times of alarms are counted from here
+	changed chan struct{}         // closed, and replaced, when a task ends
 
-	failing  map[*Task]failing // whose last failure may pass
-	failures int64             // of that kind, in all
+	failing  map[*Task]failing // tasks whose last failure may pass
+	failures int64             // how many runs have failed so
 }
 
 // New returns a Pool; it owns no goroutine before the first Kick.
@@ -107,6 +107,7 @@ func (t *Task) Kick() {
 	if p.closed || t.queued || t.waits {
 		return
 	}
+	// Also while it runs: what has changed since that run began needs another one.
 	t.queued = true
 	p.queue[t.priority] = append(p.queue[t.priority], t)
 	p.startLocked()
@@ -122,7 +123,7 @@ func (p *Pool) startLocked() {
 		if t == nil {
 			return
 		}
-		go p.work(t)
+		go p.runTasks(t)
 	}
 }
 
@@ -156,15 +157,19 @@ func (p *Pool) roomLocked(priority Priority) bool {
 	case p.running-p.brief >= p.o.Workers:
 		return false
 	}
+	// The last free worker is kept for a flush: else writers would stand still until a long
+	// compaction has ended.
 	return priority == Flush || p.o.Workers == 1 || p.low < p.o.Workers-1
 }
 
+// beginLocked counts t as running.
 func (p *Pool) beginLocked(t *Task) {
 	t.queued, t.running = false, true
 	p.running++
 	p.countLocked(t.priority, 1)
 }
 
+// countLocked adds n to the count for this priority.
 func (p *Pool) countLocked(priority Priority, n int) {
 	switch {
 	case priority == Brief:
@@ -174,8 +179,8 @@ func (p *Pool) countLocked(priority Priority, n int) {
 	}
 }
 
-// work runs t and then whatever else may run, until there is nothing.
-func (p *Pool) work(t *Task) {
+// runTasks runs t and then whatever else may run, until there is nothing.
+func (p *Pool) runTasks(t *Task) {
 	// One goroutine runs task after task, and ends when the queue is empty: a quiet
 	// pool has none.
 	for t != nil {
@@ -188,6 +193,7 @@ func (p *Pool) work(t *Task) {
 	}
 }
 
+// runOne runs t once, and reports its error.
 func (p *Pool) runOne(t *Task) error {
 	began := time.Now()
 	err := t.run(p.ctx)
@@ -199,6 +205,7 @@ func (p *Pool) runOne(t *Task) error {
 	return err
 }
 
+// endLocked counts t as ended, and wakes those who wait for that.
 func (p *Pool) endLocked(t *Task) {
 	t.running = false
 	p.running--
@@ -215,6 +222,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	defer p.mu.Unlock()
 	// Timers are stopped, too: nothing of a closed pool stays behind.
 	p.closed = true
+	// Tasks look at the context between steps, and end soon.
 	p.cancel()
 	clear(p.queue[:])
 	for d := range p.delayed {
@@ -224,6 +232,7 @@ func (p *Pool) Close(ctx context.Context) error {
 		a.stopLocked()
 	}
 	for p.running > 0 {
+		// Taken under the lock: a task that ends right after Unlock closes this very channel.
 		changed := p.changed
 		p.mu.Unlock()
 		var err error

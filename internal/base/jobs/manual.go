@@ -35,6 +35,7 @@ func (p *Pool) Idle() int {
 	p.mu.Lock()
 	var tasks []*Task
 	for d := range p.delayed {
+		// First all, then the kicks: a task that is kicked may set another one.
 		d.stopLocked()
 		tasks = append(tasks, d.task)
 	}

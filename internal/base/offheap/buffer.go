@@ -21,6 +21,7 @@ func (b *Buffer) Grow(used []byte, n int) []byte {
 		next = Buffer{block: make([]byte, n), heap: true}
 	}
 	copy(next.block, used)
+	// Mapped memory goes at once: waiting for a collection could take twice the memory for long.
 	b.Free()
 	*b = next
 	return b.block[:len(used)]

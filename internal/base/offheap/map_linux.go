@@ -17,4 +17,5 @@ func mapAnonymous(n int) ([]byte, error) {
 	return b, err
 }
 
+// unmap gives memory back to the system.
 func unmap(b []byte) error { return unix.Munmap(b) }

@@ -32,6 +32,7 @@ func Alloc(n int) ([]byte, error) {
 // Free gives back a block, exactly as Alloc returned it. Don't touch it, or a slice
 // of it, afterwards.
 func Free(b []byte) error {
+	// It is of the Go heap, see Alloc.
 	if len(b) < minMapped {
 		return nil
 	}

@@ -1,5 +1,9 @@
 // Package backup sends the files of a store as one stream of bytes, whole or as an
 // increment, and makes a store of such streams. The format is in docs/format.md.
+//
+// A stream is header, layout, files, end. Each record has a checksum that is bound to its offset,
+// and the end has a hash over all: so a stream that is cut, damaged or put together of others is
+// refused, and an increment names the very stream that it follows.
 package backup
 
 import (
@@ -42,17 +46,19 @@ type header struct {
 	major, minor uint16 // format of the store
 	uuid         [16]byte
 	seed         uint64
-	created      int64 // the store, in Unix milliseconds
-	version      entry.Version
-	milli        int64  // when that was the newest version
-	follows      Digest // of the stream before; zero: this one is full
+	created      int64         // when the store was made, in Unix milliseconds
+	version      entry.Version // the newest one in the stream
+	milli        int64         // when that was the newest version, in Unix milliseconds
+	follows      Digest        // digest of the stream before; zero: this one is full
 
-	life crypt.Life // zero: the store is plain
+	life crypt.Life // names the key of the layout; zero: the store is plain
 }
 
+// identity is what the checksums of the stream are bound to.
 func (h *header) identity() checksum.Identity { return checksum.New(h.uuid, kind, 0) }
 
-func (h *header) encode() []byte {
+// encodeHeader returns the bytes of the header.
+func (h *header) encodeHeader() []byte {
 	p := make([]byte, headerSize)
 	version := uint16(formatVersion)
 	if !h.life.IsZero() {
@@ -96,6 +102,7 @@ func decodeHeader(p []byte) (*header, error) {
 		milli: int64(binary.LittleEndian.Uint64(p[56:])), follows: Digest(p[64:96]),
 	}
 	end := len(p) - sumSize
+	// The checksum is computed for the store that the header names: any store's backup can be read.
 	if got, want := h.identity().Sum(0, p[:end]), binary.LittleEndian.Uint32(p[end:]); got != want {
 		return nil, errs.NewCorruption(streamName, 0, "header: checksum %#x, want %#x", got, want)
 	}
@@ -111,6 +118,7 @@ func decodeHeader(p []byte) (*header, error) {
 			return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.life.Cipher)
 		}
 	}
+	// A later release may have put something there that must be understood.
 	if p[14]|p[15] != 0 || !allZero(reserved) {
 		return nil, fmt.Errorf("%w: the header has fields of a later release", errs.ErrFormat)
 	}
@@ -141,7 +149,9 @@ type record struct {
 	length uint32 // bytes that it stands for
 }
 
-func (r *record) encode(p []byte, id checksum.Identity, off int64, payload uint32) {
+// encodeHead writes the head of a record at offset off to p. payload is the plain checksum of its
+// payload.
+func (r *record) encodeHead(p []byte, id checksum.Identity, off int64, payload uint32) {
 	clear(p[:recordSize])
 	binary.LittleEndian.PutUint32(p[4:], payload)
 	p[8], p[9] = byte(r.kind), byte(r.codec)
@@ -156,7 +166,7 @@ func decodeRecord(p []byte, id checksum.Identity, off int64) (r record, payload 
 		return r, 0, errs.NewCorruption(streamName, off, "record: checksum %#x, want %#x", got, want)
 	}
 	r = record{recordKind(p[8]), codec.Codec(p[9]), binary.LittleEndian.Uint32(p[12:]), binary.LittleEndian.Uint32(p[16:])}
-	err = r.check()
+	err = r.checkLengths()
 	if err == nil && p[10]|p[11]|p[20]|p[21]|p[22]|p[23] != 0 {
 		err = errStream("reserved bytes")
 	}
@@ -176,8 +186,8 @@ var lengths = map[recordKind]struct{ least, most uint32 }{
 	keysRecord:   {1, pieceBytes},
 }
 
-// check compares the lengths with what the kind allows.
-func (r *record) check() error {
+// checkLengths compares the lengths with what the kind allows.
+func (r *record) checkLengths() error {
 	allowed, ok := lengths[r.kind]
 	ok = ok && r.length >= allowed.least && r.length <= allowed.most
 	switch {
@@ -197,12 +207,12 @@ func (r *record) check() error {
 // File is a file of the store that a stream is a backup of.
 type File struct {
 	Name  filename.Name
-	Size  int64
+	Size  int64  // in bytes
 	Print uint32 // checksum of its first and its last bytes: what tells files of one name apart
 }
 
-// encode returns the payload of a fileRecord. kept says that a stream before has the bytes.
-func (f *File) encode(kept bool) []byte {
+// encodeFile returns the payload of a fileRecord. kept says that a stream before has the bytes.
+func (f *File) encodeFile(kept bool) []byte {
 	p := make([]byte, fileSize)
 	p[0] = byte(f.Name.Kind)
 	if kept {
@@ -214,6 +224,7 @@ func (f *File) encode(kept bool) []byte {
 	return p
 }
 
+// decodeFile reads the payload of a fileRecord, and checks it.
 func decodeFile(p []byte) (f File, kept bool, err error) {
 	f = File{
 		Name:  filename.New(filename.Kind(p[0]), entry.FileNum(binary.LittleEndian.Uint64(p[8:]))),
@@ -223,11 +234,13 @@ func decodeFile(p []byte) (f File, kept bool, err error) {
 	if p[1] > 1 || p[2]|p[3] != 0 {
 		return f, false, errStream("reserved bytes")
 	}
-	return f, p[1] == 1, f.check()
+	return f, p[1] == 1, f.checkFile()
 }
 
-func (f *File) check() error {
+// checkFile returns an error for a file that can't be in a backup.
+func (f *File) checkFile() error {
 	switch f.Name.Kind {
+	// Only these: SUPER, manifest and keyring are made anew, so no stream can replace them.
 	case filename.Journal, filename.Value, filename.Run, filename.Remap:
 		if f.Name.Number != 0 && f.Size >= 0 {
 			return nil
@@ -244,7 +257,8 @@ type ending struct {
 	digest  Digest
 }
 
-func (e *ending) encode() []byte {
+// encodeEnding returns the payload of the end record.
+func (e *ending) encodeEnding() []byte {
 	p := make([]byte, endSize)
 	binary.LittleEndian.PutUint64(p, e.files)
 	binary.LittleEndian.PutUint64(p[8:], e.bytes)
@@ -253,6 +267,7 @@ func (e *ending) encode() []byte {
 	return p
 }
 
+// decodeEnding reads the payload of the end record.
 func decodeEnding(p []byte) ending {
 	return ending{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), Digest(p[24:endSize])}
 }
@@ -260,14 +275,19 @@ func decodeEnding(p []byte) ending {
 // foreign is an errs.ErrForeign with a text of its own.
 type foreign string
 
+// Error is the text.
 func (f foreign) Error() string { return "brock: " + string(f) }
-func (foreign) Unwrap() error   { return errs.ErrForeign }
+
+// Unwrap makes it an errs.ErrForeign.
+func (foreign) Unwrap() error { return errs.ErrForeign }
 
 // errStream says what is wrong with a record whose checksums are right.
 type errStream string
 
+// Error is the text; the reader adds the offset.
 func (e errStream) Error() string { return string(e) }
 
+// allZero reports whether b has only zeros.
 func allZero(b []byte) bool {
 	for _, c := range b {
 		if c != 0 {
@@ -277,8 +297,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// resize returns n bytes, in the memory of p if there is room.
-func resize(p []byte, n int) []byte {
+// withLength returns n bytes, in the memory of p if there is room.
+func withLength(p []byte, n int) []byte {
 	if cap(p) < n {
 		p = make([]byte, n, max(n, pieceBytes))
 	}

@@ -97,6 +97,7 @@ func DecodeInfo(p []byte) (*Info, error) {
 // decodeFiles reads the list of files.
 func (i *Info) decodeFiles(w *words) error {
 	n := w.number()
+	// Before memory is taken: a damaged count could ask for any amount.
 	if n > uint64(len(w.p)/infoFile) {
 		return damaged("more files than there is room for")
 	}
@@ -107,13 +108,14 @@ func (i *Info) decodeFiles(w *words) error {
 		f.Name.Number = entry.FileNum(w.number())
 		f.Print = binary.LittleEndian.Uint32(w.fixed(4))
 		f.Size = int64(w.number())
-		if err := f.check(); err != nil || w.short {
+		if err := f.checkFile(); err != nil || w.short {
 			return damaged("list of files")
 		}
 	}
 	return nil
 }
 
+// damaged reports a damaged description.
 func damaged(reason errStream) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
 }
@@ -121,9 +123,10 @@ func damaged(reason errStream) error {
 // words reads numbers; short says that there were too few bytes.
 type words struct {
 	p     []byte
-	short bool
+	short bool // there were too few bytes; what was read then is zero
 }
 
+// number reads a varint.
 func (w *words) number() uint64 {
 	v, n := binary.Uvarint(w.p)
 	if n <= 0 {
@@ -134,6 +137,7 @@ func (w *words) number() uint64 {
 	return v
 }
 
+// fixed reads n bytes; zeros if they are not there.
 func (w *words) fixed(n int) []byte {
 	if len(w.p) < n {
 		w.p, w.short = nil, true

@@ -28,6 +28,8 @@ func (s *sender) plan(since *Info) error {
 		if err != nil {
 			return err
 		}
+		// Name, size and fingerprint agree with the stream before: then it has the same bytes, as
+		// files never change.
 		s.files = append(s.files, &planned{f, sent, had[f.Name] == sent})
 	}
 	return nil
@@ -64,6 +66,8 @@ func (s *sender) printOf(f vfs.File, as *File) (uint32, error) {
 	if err := pageio.ReadFull(f, b, 0); err != nil {
 		return 0, err
 	}
+	// A copy of the store that went on has files of the same names and perhaps lengths. Their
+	// checksums differ.
 	sum := checksum.Extend(0, b)
 	if err := pageio.ReadFull(f, b, as.Size-int64(len(b))); err != nil {
 		return 0, err

@@ -22,23 +22,23 @@ import (
 // sink takes the contents of streams. The bytes are verified. A file counts only when the end
 // of its stream was read.
 type sink interface {
-	begin(h *header) error
-	file(f File) error   // a file begins; not called if a stream before has its bytes
-	data(p []byte) error // its next bytes, which belong to the reader
-	zeros(n int64) error // its next n bytes are zeros
-	closeFile() error    // the file is complete
-	end(i *Info) error   // the stream is complete
+	beginStore(h *header) error
+	beginFile(f File) error // a file begins; not called if a stream before has its bytes
+	addData(p []byte) error // its next bytes, which belong to the reader
+	addZeros(n int64) error // its next n bytes are zeros
+	closeFile() error       // the file is complete
+	endStore(i *Info) error // the stream is complete
 }
 
 // nothing is the sink of Verify, which keeps nothing.
 type nothing struct{}
 
-func (nothing) begin(*header) error { return nil }
-func (nothing) file(File) error     { return nil }
-func (nothing) data([]byte) error   { return nil }
-func (nothing) zeros(int64) error   { return nil }
-func (nothing) closeFile() error    { return nil }
-func (nothing) end(*Info) error     { return nil }
+func (nothing) beginStore(*header) error { return nil }
+func (nothing) beginFile(File) error     { return nil }
+func (nothing) addData([]byte) error     { return nil }
+func (nothing) addZeros(int64) error     { return nil }
+func (nothing) closeFile() error         { return nil }
+func (nothing) endStore(*Info) error     { return nil }
 
 // Verify reads streams to the end of r, each of which must follow the one before, and
 // describes the last one. The first may be an increment. It returns errs.ErrForeign or
@@ -46,18 +46,19 @@ func (nothing) end(*Info) error     { return nil }
 // and *errs.Corruption for one that is damaged or cut. keys may be nil, also for an encrypted
 // one, of which it then doesn't look at the layout. errs.ErrKey says that they don't fit.
 func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, error) {
-	return newReader(ctx, r, keys, nothing{}).all()
+	return newReader(ctx, r, keys, nothing{}).readStreams()
 }
 
 // reader decodes the streams of r.
 type reader struct {
-	ctx      context.Context
-	r        *bufio.Reader
-	provider keyring.Provider // may be nil
+	ctx context.Context
+	r   *bufio.Reader
+	// unwraps the data keys of an encrypted stream; nil: its layout stays unread
+	provider keyring.Provider
 	to       sink
 	coder    codec.Coder
-	stored   []byte
-	plain    []byte
+	stored   []byte // payload of the present record
+	plain    []byte // memory for a payload that was compressed
 
 	incoming
 }
@@ -66,9 +67,9 @@ type reader struct {
 type incoming struct {
 	header  *header
 	id      checksum.Identity
-	off     int64
-	digest  hash.Hash
-	records uint64
+	off     int64     // bytes that were read
+	digest  hash.Hash // of header and heads so far
+	records uint64    // so far
 
 	keys     []byte           // the keyring, as far as it was read
 	unlocked bool             // the keyring is whole, or there is none
@@ -76,7 +77,7 @@ type incoming struct {
 	ring     *crypt.Ring      // nil: it is plain, or there is no provider
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
-	edit   []byte                  // the edit of the layout, as far as it was read
+	edit   []byte                  // bytes of the layout's edit, as far as they were read
 	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
 	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
@@ -84,44 +85,47 @@ type incoming struct {
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
-	left   int64 // of the file that is being read
+	left   int64 // bytes that the present file still lacks
 	inside bool  // a file is being read
 }
 
 // readBuffer is how many bytes are read at once.
 const readBuffer = 1 << 20
 
+// newReader returns a reader of the streams of r that gives to their contents. keys may be nil.
 func newReader(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) *reader {
 	return &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
 }
 
-// all reads all streams, and describes the last one.
-func (d *reader) all() (*Info, error) {
+// readStreams reads all streams, and describes the last one.
+func (d *reader) readStreams() (*Info, error) {
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
+			// Somebody may have put a plain backup in the place of an encrypted one.
 			if d.header.life.IsZero() && d.provider != nil {
 				err = fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
 				return nil, err
 			}
 			return d.info, nil
 		}
-		if err := d.begin(); err != nil {
+		if err := d.readHeader(); err != nil {
 			return nil, err
 		}
 		for ended := false; !ended; {
 			var err error
-			if ended, err = d.next(); err != nil {
+			if ended, err = d.readRecord(); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// begin reads the header of a stream.
-func (d *reader) begin() error {
+// readHeader reads the header of a stream.
+func (d *reader) readHeader() error {
 	d.off = 0
 	p := make([]byte, headerSize)
-	if err := d.read(p); err != nil {
+	if err := d.readFull(p); err != nil {
+		// Too short for a header, and begins otherwise: not a cut backup, but no backup.
 		if n := min(d.off, int64(len(magic))); errors.Is(err, errs.ErrCorrupt) && string(p[:n]) != magic[:n] {
 			return foreign("this is no backup")
 		}
@@ -129,7 +133,7 @@ func (d *reader) begin() error {
 	}
 	if more := headerLength(p) - headerSize; more > 0 {
 		p = append(p, make([]byte, more)...)
-		if err := d.read(p[headerSize:]); err != nil {
+		if err := d.readFull(p[headerSize:]); err != nil {
 			return err
 		}
 	}
@@ -140,7 +144,7 @@ func (d *reader) begin() error {
 	if err := d.follows(h); err != nil {
 		return err
 	}
-	if err := d.to.begin(h); err != nil {
+	if err := d.to.beginStore(h); err != nil {
 		return err
 	}
 	next := incoming{header: h, id: h.identity(), off: d.off, digest: sha256.New(), there: map[filename.Name]bool{}}
@@ -171,24 +175,25 @@ func (d *reader) follows(h *header) error {
 	return nil
 }
 
-// next reads a record. ended says that it was the end record.
-func (d *reader) next() (ended bool, err error) {
+// readRecord reads a record. ended says that it was the end record.
+func (d *reader) readRecord() (ended bool, err error) {
 	if err := errs.Ended(d.ctx); err != nil {
 		return false, err
 	}
 	var head [recordSize]byte
 	at := d.off
-	if err := d.read(head[:]); err != nil {
+	if err := d.readFull(head[:]); err != nil {
 		return false, err
 	}
 	r, sum, err := decodeRecord(head[:], d.id, at)
 	if err != nil {
 		return false, err
 	}
-	d.stored = resize(d.stored, int(r.stored))
-	if err := d.read(d.stored); err != nil {
+	d.stored = withLength(d.stored, int(r.stored))
+	if err := d.readFull(d.stored); err != nil {
 		return false, err
 	}
+	// Before anything is done with the payload: a sink never gets bytes that were not verified.
 	if got := d.id.Sum(at+recordSize, d.stored); got != sum {
 		return false, errs.NewCorruption(streamName, at+recordSize, "payload: checksum %#x, want %#x", got, sum)
 	}
@@ -197,7 +202,7 @@ func (d *reader) next() (ended bool, err error) {
 	}
 	d.digest.Write(head[:])
 	d.records++
-	if err := d.take(&r, at+recordSize); err != nil {
+	if err := d.handleRecord(&r, at+recordSize); err != nil {
 		return false, d.placed(err, at)
 	}
 	return false, nil
@@ -212,30 +217,31 @@ func (d *reader) placed(err error, at int64) error {
 	return err
 }
 
-// take handles a record. Its payload is in d.stored, and lies at the offset at of the stream.
-func (d *reader) take(r *record, at int64) error {
+// handleRecord handles a record. Its payload is in d.stored, and lies at the offset at of the stream.
+func (d *reader) handleRecord(r *record, at int64) error {
 	switch r.kind {
 	case keysRecord, layoutRecord:
 		return d.describing(r.kind, at)
 	case fileRecord:
-		return d.file()
+		return d.beginFile()
 	}
+	// Checksums are no secret, so anybody can make a stream: what it says is compared before use.
 	if !d.inside || int64(r.length) > d.left {
 		return errStream("more bytes than the file has")
 	}
 	d.left -= int64(r.length)
 	if r.kind == zerosRecord {
-		return d.to.zeros(int64(r.length))
+		return d.to.addZeros(int64(r.length))
 	}
 	p := d.stored
 	if r.codec != codec.None {
 		var err error
-		d.plain = resize(d.plain, pieceBytes)
+		d.plain = withLength(d.plain, pieceBytes)
 		if p, err = d.coder.Decode(d.plain, r.codec, d.stored, int(r.length)); err != nil {
 			return errStream(err.Error())
 		}
 	}
-	return d.to.data(p)
+	return d.to.addData(p)
 }
 
 // describing handles a record of what is ahead of the files: the keyring, or the layout.
@@ -245,6 +251,7 @@ func (d *reader) describing(kind recordKind, at int64) error {
 	case d.listed:
 		return errStream("a layout behind the first file")
 	case kind == keysRecord:
+		// The keyring is first and bounded, so a stream can't ask for any amount of memory.
 		if !encrypted || d.unlocked || len(d.keys) > mostKeys {
 			return errStream("a keyring that doesn't belong here")
 		}
@@ -252,20 +259,20 @@ func (d *reader) describing(kind recordKind, at int64) error {
 		return nil
 	}
 	if !d.unlocked {
-		if err := d.unlock(); err != nil {
+		if err := d.openLayoutKey(); err != nil {
 			return err
 		}
 	}
 	if encrypted {
-		return d.decrypt(at)
+		return d.decryptLayout(at)
 	}
 	d.edit = append(d.edit, d.stored...)
 	return nil
 }
 
-// file begins a file.
-func (d *reader) file() error {
-	if err := d.finish(); err != nil {
+// beginFile begins a file.
+func (d *reader) beginFile() error {
+	if err := d.endPart(); err != nil {
 		return err
 	}
 	f, kept, err := decodeFile(d.stored)
@@ -280,6 +287,7 @@ func (d *reader) file() error {
 		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
 	case f.Size > 1<<62-d.bytes:
 		return errStream(f.Name.String() + " is too long")
+	// Without its bytes the file can only be that of the stream before.
 	case kept && d.had != nil && d.had[f.Name] != f:
 		return errStream(f.Name.String() + " is not in the backup before")
 	}
@@ -291,11 +299,11 @@ func (d *reader) file() error {
 	}
 	d.info.Sent++
 	d.inside, d.left = true, f.Size
-	return d.to.file(f)
+	return d.to.beginFile(f)
 }
 
-// finish ends the file before, if there is one, or else the layout.
-func (d *reader) finish() error {
+// endPart ends the file before, if there is one, or else the layout.
+func (d *reader) endPart() error {
 	if !d.listed {
 		return d.decodeLayout()
 	}
@@ -309,6 +317,7 @@ func (d *reader) finish() error {
 	return d.to.closeFile()
 }
 
+// decodeLayout makes the layout of the edit that was read, once all of it is there.
 func (d *reader) decodeLayout() (err error) {
 	d.listed = true
 	if !d.header.life.IsZero() {
@@ -344,9 +353,11 @@ func (d *reader) decodeLayout() (err error) {
 
 // ended handles the end record.
 func (d *reader) ended(at int64) error {
-	if err := d.finish(); err != nil {
+	if err := d.endPart(); err != nil {
 		return d.placed(err, at)
 	}
+	// The end says how much there was, so a stream that lost records in the middle is found as well
+	// as one that was cut.
 	d.digest.Sum(d.info.Digest[:0])
 	want := ending{files: uint64(len(d.info.Files)), bytes: uint64(d.bytes), records: d.records, digest: d.info.Digest}
 	switch got := decodeEnding(d.stored); {
@@ -357,11 +368,11 @@ func (d *reader) ended(at int64) error {
 		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted)-len(d.there))
 	}
 	d.info.Bytes = d.off
-	return d.to.end(d.info)
+	return d.to.endStore(d.info)
 }
 
-// read reads len(p) bytes.
-func (d *reader) read(p []byte) error {
+// readFull reads len(p) bytes.
+func (d *reader) readFull(p []byte) error {
 	n, err := io.ReadFull(d.r, p)
 	d.off += int64(n)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

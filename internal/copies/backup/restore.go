@@ -31,11 +31,11 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 	w := &restorer{keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
 	w.options = manifest.Options{FS: t.FS, Dir: t.Dir, ValueDir: t.ValueDir}
 	from := newReader(ctx, r, t.Keys, w)
-	info, err := from.all()
+	info, err := from.readStreams()
 	if err == nil {
-		err = w.finish(ctx, &from.incoming)
+		err = w.finishStore(ctx, &from.incoming)
 	}
-	if err = w.close(err); err != nil {
+	if err = w.releaseDirs(err); err != nil {
 		return nil, err
 	}
 	return info, nil
@@ -43,19 +43,21 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 
 // restorer is a sink that makes files.
 type restorer struct {
-	keyed   bool             // Target.Keys is set
-	options manifest.Options // FS has the directories once they are claimed
-	claim   *manifest.Claim  // nil before the first stream
-	have    map[filename.Name]bool
+	keyed   bool                   // Target.Keys is set
+	options manifest.Options       // FS has the directories once they are claimed
+	claim   *manifest.Claim        // nil before the first stream
+	have    map[filename.Name]bool // files that are there
 
 	out vfs.File // the file that is being written; nil: none
-	at  int64
+	at  int64    // offset in out
 }
 
-func (w *restorer) begin(h *header) error {
+// beginStore implements sink. The first stream claims the directories.
+func (w *restorer) beginStore(h *header) error {
 	if !h.life.IsZero() && !w.keyed {
 		return fmt.Errorf("%w: the backup is encrypted, and Keys is nil", errs.ErrKey)
 	}
+	// Not before a whole header was read: what is no backup makes no directory.
 	if w.claim == nil {
 		if h.follows != (Digest{}) {
 			return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
@@ -69,9 +71,11 @@ func (w *restorer) begin(h *header) error {
 	return nil
 }
 
-func (w *restorer) file(f File) (err error) {
+// beginFile implements sink. It makes the file.
+func (w *restorer) beginFile(f File) (err error) {
 	path := f.Name.In(w.options.Dir, w.options.ValueDir)
 	if w.have[f.Name] { // the stream before had another file of this name
+		// Never written over: Create refuses a name that is there, so a bug can't mix two files.
 		if err := w.options.FS.Remove(path); err != nil {
 			return err
 		}
@@ -86,7 +90,8 @@ func (w *restorer) file(f File) (err error) {
 // writebackBytes is how many bytes are written before the disk is asked to begin with them.
 const writebackBytes = 8 << 20
 
-func (w *restorer) data(p []byte) error {
+// addData implements sink. It writes the bytes.
+func (w *restorer) addData(p []byte) error {
 	if _, err := w.out.WriteAt(p, w.at); err != nil {
 		return err
 	}
@@ -97,17 +102,19 @@ func (w *restorer) data(p []byte) error {
 	return nil
 }
 
-// zeros leaves a hole in the file.
-func (w *restorer) zeros(n int64) error {
+// addZeros leaves a hole in the file.
+func (w *restorer) addZeros(n int64) error {
 	w.at += n
 	return nil
 }
 
+// closeFile implements sink. It makes the file durable.
 func (w *restorer) closeFile() error {
 	f := w.out
 	w.out = nil
 	size, err := f.Size()
 	if err == nil && size < w.at {
+		// It ends with zeros, of which none was written.
 		err = f.Truncate(w.at)
 	}
 	if err == nil {
@@ -116,8 +123,8 @@ func (w *restorer) closeFile() error {
 	return errors.Join(err, f.Close())
 }
 
-// end removes files of earlier streams that the store, as of this stream, doesn't have.
-func (w *restorer) end(i *Info) error {
+// endStore removes files of earlier streams that the store, as of this stream, doesn't have.
+func (w *restorer) endStore(i *Info) error {
 	now := i.byName()
 	for name := range w.have {
 		if _, there := now[name]; there {
@@ -131,25 +138,27 @@ func (w *restorer) end(i *Info) error {
 	return nil
 }
 
-// finish makes a store of the files, which are those of the last stream.
-func (w *restorer) finish(ctx context.Context, last *incoming) error {
+// finishStore makes a store of the files, which are those of the last stream.
+func (w *restorer) finishStore(ctx context.Context, last *incoming) error {
 	made := checkpoint.Fileset{
 		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: last.header.uuid,
 		Ring: last.ring, Keys: last.content, Seed: last.header.seed, Created: last.header.created, Layout: last.layout,
 	}
 	if made.Ring != nil {
+		// Finish encrypts the manifest and SUPER under this key.
 		if err := made.Ring.SetCurrent(made.Layout.DataKey().ID); err != nil {
 			return err
 		}
 	}
+	// All checksums of the stream were right. This finds a backup that was made of wrong files.
 	if err := checkpoint.NewVerifier(made).Open(); err != nil {
 		return err
 	}
 	return made.Finish(ctx)
 }
 
-// close releases the directories. After an error it removes everything that was made.
-func (w *restorer) close(err error) error {
+// releaseDirs releases the directories. After an error it removes everything that was made.
+func (w *restorer) releaseDirs(err error) error {
 	if w.out != nil {
 		_ = w.out.Close()
 	}

@@ -21,8 +21,8 @@ const describeHead = 24
 // mostKeys bounds the length of a keyring in a stream, in bytes.
 const mostKeys = 8 << 20
 
-// file names the stream to its key.
-func (h *header) file() crypt.File { return crypt.File{UUID: h.uuid, Kind: kind} }
+// cryptFile names the stream to its key.
+func (h *header) cryptFile() crypt.File { return crypt.File{UUID: h.uuid, Kind: kind} }
 
 // describe returns the layout's edit behind its head: the text that is encrypted.
 func describe(edit []byte, seed uint64) []byte {
@@ -32,19 +32,21 @@ func describe(edit []byte, seed uint64) []byte {
 	return append(text, edit...)
 }
 
-// encrypt encrypts the payload of the next record, for which buf is, and appends the tag.
-func (w *writer) encrypt(buf []byte) ([]byte, error) {
+// encryptPayload encrypts the payload of the next record, for which buf is, and appends the tag.
+func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
 	at, text := w.off+recordSize, buf[recordSize:]
 	if _, err := w.enc.Begin(at, int64(len(text))); err != nil {
 		return nil, err
 	}
-	tag, err := w.enc.Encrypt(text, text, crypt.Layout, at, w.header.encode())
+	// The tag covers the header, too: version and order of the stream can't be changed without the
+	// key.
+	tag, err := w.enc.Encrypt(text, text, crypt.Layout, at, w.header.encodeHeader())
 	return append(buf, tag[:]...), err
 }
 
-// unlock makes what decrypts the layout, once the keyring was read. Without a provider the
+// openLayoutKey makes what decrypts the layout, once the keyring was read. Without a provider the
 // layout stays unread.
-func (d *reader) unlock() (err error) {
+func (d *reader) openLayoutKey() (err error) {
 	d.unlocked = true
 	if d.header.life.IsZero() {
 		return nil
@@ -55,7 +57,8 @@ func (d *reader) unlock() (err error) {
 	if d.ring, err = d.content.Ring(d.provider); err != nil {
 		return err
 	}
-	d.dec, err = d.ring.Open(d.header.file(), d.header.life)
+	// Asks the provider. A wrong key ends the restore here, before files are written.
+	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.life)
 	if errors.Is(err, crypt.ErrTag) {
 		return errStream(err.Error())
 	}
@@ -64,6 +67,7 @@ func (d *reader) unlock() (err error) {
 
 // decodeKeys reads the keyring of a stream.
 func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
+	// The stream doesn't say the file's number; the keyring itself does.
 	const numberAt = 32
 	if len(p) < numberAt+8 {
 		return nil, errStream("no keyring")
@@ -76,9 +80,9 @@ func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
 	return content, nil
 }
 
-// decrypt decrypts a piece of the layout and appends it. at is the offset of its payload in the
+// decryptLayout decrypts a piece of the layout and appends it. at is the offset of its payload in the
 // stream.
-func (d *reader) decrypt(at int64) error {
+func (d *reader) decryptLayout(at int64) error {
 	if d.dec == nil {
 		return nil
 	}
@@ -87,14 +91,14 @@ func (d *reader) decrypt(at int64) error {
 		return errStream("layout shorter than a tag")
 	}
 	tag, text := crypt.Tag(d.stored[n:]), d.stored[:n]
-	if err := d.dec.Decrypt(text, text, &tag, crypt.Layout, at, 0, d.header.encode()); err != nil {
+	if err := d.dec.Decrypt(text, text, &tag, crypt.Layout, at, 0, d.header.encodeHeader()); err != nil {
 		return errStream("layout: " + err.Error())
 	}
 	d.edit = append(d.edit, text...)
 	return nil
 }
 
-// opened divides the decrypted text into layout and seed.
+// opened divides the decrypted text into its head and the layout's edit.
 func (d *reader) opened() error {
 	p := d.edit
 	if len(p) < describeHead {

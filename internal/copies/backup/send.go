@@ -14,14 +14,14 @@ import (
 type sender struct {
 	checkpoint.Fileset
 	ctx    context.Context
-	steady *checkpoint.Steady
+	steady *checkpoint.Steady   // reads files, and compares with what was read before
 	verify *checkpoint.Verifier // reads through steady
-	files  []*planned
+	files  []*planned           // of the layout, in the order of the stream
 
-	file vfs.File // that is being sent
-	sent int64    // bytes of it
-	out  chan *piece
-	free chan *piece
+	file vfs.File    // the one that is being sent
+	sent int64       // how many bytes of it were sent
+	out  chan *piece // pieces for the writer
+	free chan *piece // pieces that the writer has written
 }
 
 // piece is a part of the stream on its way to the writer: the beginning of a file, or bytes of
@@ -29,11 +29,13 @@ type sender struct {
 type piece struct {
 	begins *planned // nil: the next bytes of the file
 	buf    []byte   // has room for the head of a record, and then the bytes
-	zeros  bool
+	zeros  bool     // all bytes are zeros
 }
 
-const pieces = 32 // on their way to the writer at most: 8 MB
+// pieces is how many are on their way to the writer, at most: 8 MB.
+const pieces = 32
 
+// newSender returns a sender of the files of s.
 func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
 	t := &sender{Fileset: s, ctx: ctx, steady: checkpoint.NewSteady(s.FS)}
 	s.FS = t.steady
@@ -45,12 +47,12 @@ func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
 	return t
 }
 
-// run sends all files of the plan, and then closes out.
-func (s *sender) run() error {
+// sendFiles sends all files of the plan, and then closes out.
+func (s *sender) sendFiles() error {
 	defer close(s.out)
 	defer s.verify.Close()
 	for _, f := range s.files {
-		if err := s.begin(f); err != nil {
+		if err := s.announceFile(f); err != nil {
 			return err
 		}
 		if f.kept {
@@ -63,8 +65,8 @@ func (s *sender) run() error {
 	return nil
 }
 
-// begin tells the writer that the pieces of a file follow, or that the stream before has it.
-func (s *sender) begin(f *planned) error {
+// announceFile tells the writer that the pieces of a file follow, or that the stream before has it.
+func (s *sender) announceFile(f *planned) error {
 	p, err := s.piece()
 	if err != nil {
 		return err
@@ -82,10 +84,13 @@ func (s *sender) content(f *planned) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.file.Close()) }()
+	// Through steady: the fingerprint that the stream has is that of the bytes that are sent.
 	if got, err := s.printOf(s.file, &f.sent); err != nil || got != f.sent.Print {
 		return errors.Join(err, errs.NewCorruption(f.Name.String(), -1, "other bytes than a moment ago"))
 	}
 	s.sent = 0
+	// Verified first, then sent, a few megabytes later: steady still has them in memory, so the
+	// disk is read once.
 	err = s.verify.File(f.File, func(to int64) error { return s.send(min(to, f.sent.Size) / pieceBytes * pieceBytes) })
 	if err != nil {
 		return err
@@ -100,8 +105,9 @@ func (s *sender) send(to int64) error {
 		if err != nil {
 			return err
 		}
-		p.begins, p.buf = nil, resize(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
+		p.begins, p.buf = nil, withLength(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
 		b := p.buf[recordSize:]
+		// steady returns an error if these are not the bytes that were verified.
 		if err := pageio.ReadFull(s.file, b, s.sent); err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ import (
 
 // Options says how a stream is made.
 type Options struct {
-	Since    *Info // of the stream before; nil: a full one
-	Compress bool
+	Since    *Info          // of the stream before; nil: a full one
+	Compress bool           // data of plain stores
 	Progress func(Progress) // may be nil
 }
 
@@ -52,32 +52,35 @@ func Write(ctx context.Context, s checkpoint.Fileset, w io.Writer, o Options) (*
 	if err := to.files(from, cancel); err != nil {
 		return nil, err
 	}
-	return to.info, to.end()
+	return to.info, to.writeEnding()
 }
 
 // files writes all of the stream but the end record.
 func (w *writer) files(from *sender, cancel func()) (err error) {
 	ended := make(chan error, 1)
-	go func() { ended <- from.run() }()
+	go func() { ended <- from.sendFiles() }()
 	// A writer that panics leaves nothing behind, either.
 	defer func() {
+		// The sender may wait for a free piece.
 		cancel()
 		if reading := <-ended; err == nil {
 			err = reading
 		}
 	}()
-	if err := w.begin(); err != nil {
+	if err := w.writeHeader(); err != nil {
 		return err
 	}
 	for p := range from.out {
 		if err := w.piece(p); err != nil {
 			return err
 		}
+		// Never waits: it has room for all pieces.
 		from.free <- p
 	}
 	return nil
 }
 
+// check returns an error if the stream before is not of an earlier state of the store.
 func (o *Options) check(s *checkpoint.Fileset) error {
 	switch {
 	case o.Since == nil:
@@ -97,9 +100,9 @@ type writer struct {
 	store    checkpoint.Fileset
 	header   header
 	id       checksum.Identity
-	off      int64
-	digest   hash.Hash
-	records  uint64
+	off      int64            // bytes written so far
+	digest   hash.Hash        // of header and heads so far
+	records  uint64           // written so far
 	enc      *crypt.Encrypter // of the layout; nil: the store is plain
 	coder    codec.Coder
 	compress bool
@@ -107,9 +110,10 @@ type writer struct {
 	info     *Info
 
 	progress    func(Progress)
-	done, total int64
+	done, total int64 // bytes of files that were sent, and that will be
 }
 
+// newWriter returns the writer of a stream of s.
 func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Options) (t *writer, err error) {
 	t = &writer{ctx: ctx, w: w, store: s, digest: sha256.New(), compress: o.Compress, progress: o.Progress}
 	t.header = header{
@@ -120,18 +124,19 @@ func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Option
 		t.header.follows = o.Since.Digest
 	}
 	if s.Ring != nil {
+		// The seed tells where keys lie in the hash: in an encrypted stream it is with the layout.
 		t.header.seed = 0
 		t.compress = false // encrypted bytes don't shrink
-		t.enc, t.header.life, err = s.Ring.New(t.header.file())
+		t.enc, t.header.life, err = s.Ring.New(t.header.cryptFile())
 	}
 	t.id = t.header.identity()
 	t.info = &Info{UUID: s.UUID, Version: t.header.version, Milli: s.Milli, Follows: t.header.follows}
 	return t, err
 }
 
-// begin writes the header and the layout.
-func (w *writer) begin() error {
-	p := w.header.encode()
+// writeHeader writes the header and the layout.
+func (w *writer) writeHeader() error {
+	p := w.header.encodeHeader()
 	w.digest.Write(p)
 	if err := w.write(p); err != nil {
 		return err
@@ -146,7 +151,7 @@ func (w *writer) begin() error {
 	if err := w.pieces(layoutRecord, edit); err != nil {
 		return err
 	}
-	w.report()
+	w.reportProgress()
 	return nil
 }
 
@@ -157,21 +162,21 @@ func (w *writer) pieces(kind recordKind, p []byte) (err error) {
 		most -= crypt.TagSize
 	}
 	for part := range slices.Chunk(p, most) {
-		buf := room(part)
+		buf := withRoom(part)
 		if secret {
-			if buf, err = w.encrypt(buf); err != nil {
+			if buf, err = w.encryptPayload(buf); err != nil {
 				return err
 			}
 		}
-		if err := w.record(kind, codec.None, len(buf)-recordSize, buf); err != nil {
+		if err := w.writeRecord(kind, codec.None, len(buf)-recordSize, buf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// room returns a copy of payload with room for the head of a record before it, and for a tag.
-func room(payload []byte) []byte {
+// withRoom returns a copy of payload with room for the head of a record before it, and for a tag.
+func withRoom(payload []byte) []byte {
 	return append(make([]byte, recordSize, recordSize+len(payload)+crypt.TagSize), payload...)
 }
 
@@ -182,7 +187,7 @@ func (w *writer) piece(p *piece) error {
 		if !f.kept {
 			w.info.Sent++
 		}
-		return w.record(fileRecord, codec.None, fileSize, room(f.sent.encode(f.kept)))
+		return w.writeRecord(fileRecord, codec.None, fileSize, withRoom(f.sent.encodeFile(f.kept)))
 	}
 	kind, packing, buf, length := dataRecord, codec.None, p.buf, len(p.buf)-recordSize
 	switch {
@@ -193,10 +198,10 @@ func (w *writer) piece(p *piece) error {
 			packing, buf = codec.Zstd, packed
 		}
 	}
-	err := w.record(kind, packing, length, buf)
+	err := w.writeRecord(kind, packing, length, buf)
 	w.done += int64(length)
 	if w.done%reportBytes < int64(length) || w.done == w.total {
-		w.report()
+		w.reportProgress()
 	}
 	return err
 }
@@ -204,7 +209,8 @@ func (w *writer) piece(p *piece) error {
 // reportBytes is how much is sent between two reports of progress.
 const reportBytes = 4 << 20
 
-func (w *writer) report() {
+// reportProgress calls Options.Progress, if it is set.
+func (w *writer) reportProgress() {
 	if w.progress != nil {
 		w.progress(Progress{w.done, w.total})
 	}
@@ -216,33 +222,39 @@ func (w *writer) pack(b []byte) []byte {
 		w.packed = make([]byte, recordSize+2*pieceBytes)
 	}
 	z := w.coder.Encode(w.packed[recordSize:recordSize], codec.Zstd, b)
+	// An eighth saved is worth the time to decompress; and a result in other memory has no room for
+	// a head.
 	if len(z) > len(b)-len(b)/8 || &z[0] != &w.packed[:recordSize+1][recordSize] {
 		return nil
 	}
 	return w.packed[:recordSize+len(z)]
 }
 
-// record writes a record that stands for length bytes. buf has room for its head, and then its
+// writeRecord writes a record that stands for length bytes. buf has room for its head, and then its
 // payload.
-func (w *writer) record(kind recordKind, packing codec.Codec, length int, buf []byte) error {
+func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, buf []byte) error {
 	r := record{kind, packing, uint32(len(buf) - recordSize), uint32(length)}
-	r.encode(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
+	r.encodeHead(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
 	if kind != endRecord {
+		// Heads have the checksums of their payloads, so the digest covers all of them at little
+		// cost.
 		w.digest.Write(buf[:recordSize])
 		w.records++
 	}
 	return w.write(buf)
 }
 
-// end ends the stream.
-func (w *writer) end() error {
+// writeEnding ends the stream.
+func (w *writer) writeEnding() error {
 	w.digest.Sum(w.info.Digest[:0])
 	e := ending{files: uint64(len(w.info.Files)), bytes: uint64(w.info.StoreBytes()), records: w.records, digest: w.info.Digest}
-	err := w.record(endRecord, codec.None, endSize, room(e.encode()))
+	// Only a stream with this record counts: after an error it stays incomplete, and is refused.
+	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(e.encodeEnding()))
 	w.info.Bytes = w.off
 	return err
 }
 
+// write writes p, unless the context has ended.
 func (w *writer) write(p []byte) error {
 	if err := errs.Ended(w.ctx); err != nil {
 		return err

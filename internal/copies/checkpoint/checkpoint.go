@@ -28,7 +28,7 @@ type Fileset struct {
 	Ring     *crypt.Ring      // nil: the store is plain
 	Keys     *keyring.Content // has the data keys of the layout; nil: the store is plain
 	Seed     uint64           // of the key hash
-	Created  int64            // Unix milliseconds
+	Created  int64            // when the store was made, in Unix milliseconds
 	Layout   *layout.Layout
 	Milli    int64 // when its last version was the newest, in Unix milliseconds
 	// Lone are files that only FS has as they are. They are copied and never linked: one is in
@@ -40,6 +40,7 @@ type Fileset struct {
 // Finish returns nil. SUPER is written last: before that, what a crash leaves is no store.
 func (s *Fileset) Finish(ctx context.Context) error {
 	if s.Keys != nil {
+		// Durable before SUPER says that the store is encrypted.
 		if err := s.Keys.Write(s.FS, s.Dir); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ type Target struct {
 // writer is a Write under way.
 type writer struct {
 	from, to Fileset
-	share    bool // to.FS also has the directories of from, so that files can be linked
+	share    bool // to.FS has the directories of from, too: files can be linked
 }
 
 // Write makes the directory t.Dir, which must not exist, and in it a store with the layout of s:
@@ -95,12 +96,12 @@ func Write(ctx context.Context, s Fileset, t Target) error {
 		return err
 	}
 	w.to.FS = claim.FS
-	return claim.Close(w.write(ctx))
+	return claim.Close(w.writeFiles(ctx))
 }
 
-// write fills the directory. It checks every checksum of the files that were copied, as the copy
+// writeFiles fills the directory. It checks every checksum of the files that were copied, as the copy
 // has them.
-func (w *writer) write(ctx context.Context) error {
+func (w *writer) writeFiles(ctx context.Context) error {
 	var copied []layout.File
 	for f := range w.from.Layout.Files() {
 		if err := errs.Ended(ctx); err != nil {
@@ -110,6 +111,7 @@ func (w *writer) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// A linked file is the source's own: its scrub verifies it.
 		if !linked {
 			copied = append(copied, f)
 		}

@@ -19,7 +19,7 @@ import (
 type Copy struct {
 	Fileset
 	log    *manifest.Log
-	files  map[filename.Name]layout.File
+	files  map[filename.Name]layout.File // by name
 	verify *Verifier
 }
 
@@ -52,6 +52,7 @@ func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provide
 		c.files[f.Name] = f
 	}
 	c.verify = NewVerifier(c.Fileset)
+	// Find now what a restore of this copy would find too late.
 	if err := c.verify.Open(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

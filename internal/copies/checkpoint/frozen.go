@@ -13,7 +13,7 @@ import (
 // nothing on the disk. Hold and End are called before the others, which may run together.
 type Frozen struct {
 	vfs.FS
-	made *vfs.Mem
+	made *vfs.Mem              // files that were created
 	held map[string]frozenFile // by path
 }
 
@@ -44,6 +44,7 @@ func (f *Frozen) SyncDir(string) error { return nil }
 
 // Open opens a file that is held, or in memory, or on the disk.
 func (f *Frozen) Open(path string) (vfs.File, error) {
+	// First: on the disk another file may have this name by now, or none.
 	if file, ok := f.held[path]; ok {
 		return file, nil
 	}
@@ -59,10 +60,13 @@ type frozenFile struct {
 	size int64 // where it ends; less than 0: where it ends on the disk
 }
 
+// Close does nothing: the caller of Hold closes the file.
 func (f frozenFile) Close() error { return nil }
 
+// Map is not supported: a mapping would go beyond the end of the copy.
 func (f frozenFile) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
 
+// Size is where the file ends in the copy.
 func (f frozenFile) Size() (int64, error) {
 	if f.size >= 0 {
 		return f.size, nil

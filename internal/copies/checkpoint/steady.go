@@ -22,10 +22,10 @@ type Steady struct {
 
 	seed maphash.Seed // random, so that no file can be made to have equal hashes
 
-	mu    sync.Mutex // held while a part is read, too
-	files map[string]*witness
-	parts [recent]part // used in turn
-	next  int
+	mu    sync.Mutex          // held while a part is read, too
+	files map[string]*witness // by path
+	parts [recent]part        // those read last, used in turn
+	next  int                 // index of the part to be replaced next
 }
 
 const (
@@ -91,10 +91,13 @@ type steadyFile struct {
 	witness *witness
 }
 
+// Size is that of the first Open.
 func (f *steadyFile) Size() (int64, error) { return f.witness.size, nil }
 
+// Map is not supported: bytes in a mapping can change after they were compared.
 func (f *steadyFile) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
 
+// ReadAt copies from parts, each of which was compared with what was read before.
 func (f *steadyFile) ReadAt(p []byte, off int64) (n int, err error) {
 	f.steady.mu.Lock()
 	defer f.steady.mu.Unlock()
@@ -131,6 +134,7 @@ func (f *steadyFile) partLocked(number int64) ([]byte, error) {
 	if err := pageio.ReadFull(f.File, p.bytes, number*partBytes); err != nil {
 		return nil, err
 	}
+	// Bit 0 tells a hash from a part that was not read yet.
 	sum := maphash.Bytes(s.seed, p.bytes) | 1
 	if w.sums[number] == 0 {
 		w.sums[number] = sum

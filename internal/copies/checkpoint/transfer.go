@@ -26,6 +26,7 @@ func (w *writer) transfer(ctx context.Context, name filename.Name) (linked bool,
 			if err != nil {
 				return false, err
 			}
+			// A clone is durable only after a sync. It is verified, too: its source may be damaged.
 			return false, errors.Join(f.Sync(), f.Close())
 		}
 	}
@@ -67,5 +68,6 @@ func (w *writer) copy(ctx context.Context, from, to string) (err error) {
 			return err
 		}
 	}
+	// Before Finish writes SUPER, which says that all files are there.
 	return b.Sync()
 }

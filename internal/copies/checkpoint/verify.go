@@ -55,6 +55,7 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	if err != nil {
 		return files.Missing(err, "a segment that the manifest names")
 	}
+	// Opened for this file alone: a layout may have more files than the process may open.
 	defer s.Discard()
 	at := new(segment.Scrubbed)
 	for done := false; !done; {
@@ -68,6 +69,7 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	return nil
 }
 
+// runFile verifies one file of a run. Files of a run follow each other, so the run stays open.
 func (v *Verifier) runFile(f layout.File, verified func(to int64) error) (err error) {
 	if v.run == nil || v.run.ID != f.Run.ID {
 		v.Close()

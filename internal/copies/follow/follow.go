@@ -1,5 +1,7 @@
 // Package follow reads a store that another process is writing: it makes Views of what the
-// manifest and the journal say at a moment. It takes no lock that the writer waits for.
+// manifest and the journal say at a moment. A View is what LevelDB's successors call a
+// superversion: memtables and files as of one moment. The package takes no lock that the writer
+// waits for.
 //
 // It knows the writer by its files only. Files that a manifest names never change, and a file
 // that is open stays readable when its name is removed. So a View is right if all its files are
@@ -38,8 +40,8 @@ type Config struct {
 	Views      *view.Set
 	Journal    journal.ReplayConfig // where the journal is
 	Seed       uint64               // of the key hash
-	TableBytes int                  // of a memtable
-	Memory     int64                // bytes that memtables may take; 0 = no bound
+	TableBytes int                  // of a memtable, at most
+	Memory     int64                // most bytes that memtables may take; 0: no bound
 	Policy     policy.Options
 	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context
 }
@@ -49,16 +51,16 @@ type Config struct {
 type Follower struct {
 	c Config
 
-	turn    jobs.Turn // of one Refresh or Verify after the other; guards:
+	turn    jobs.Turn // held by one Refresh or Verify at a time; guards:
 	journal *journal.Follower
 	tables  []*table        // newest first; not empty after the first Refresh
-	opened  view.View       // files that attempts of this Refresh have opened and no other View has
+	opened  view.View       // files that this Refresh has opened for the next View
 	ctx     context.Context // of the Refresh under way
-	broken  bool            // the tables may lack something, or have it twice
-	checked int64           // bytes added since memory was looked at
-	frames  entry.Version   // last version of the journal's frames that were read
+	broken  bool            // the memtables may lack records, or have some twice
+	checked int64           // bytes added since the memory limit was checked
+	frames  entry.Version   // greatest version in the frames that were read
 	apart   entry.Version   // greatest version before a frame that no frame has: the manifest must know it
-	session uint64          // the last one that the current View knows: it has written nothing of a later one
+	session uint64          // newest session that the current View knows
 	shown   frame.Name      // the last frame of the journal that the current View has
 }
 
@@ -80,7 +82,7 @@ const checkEvery = 1 << 20
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
 	f := &Follower{c: c, turn: jobs.NewTurn()}
-	f.journal = journal.NewFollower(c.Journal, f.add)
+	f.journal = journal.NewFollower(c.Journal, f.addRecords)
 	return f
 }
 
@@ -122,7 +124,8 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 		if !errors.Is(err, fs.ErrNotExist) || try == attempts {
 			return err
 		}
-		wait(ctx, mostPause)
+		// A segment was removed before fn could open it: what it had is in runs now.
+		waitFor(ctx, mostPause)
 	}
 }
 
@@ -145,11 +148,12 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 		if err == errMoved {
 			continue // what was read and opened is kept, so there is less to do next time
 		}
+		// The writer may have removed or replaced a file between two reads.
 		if final(err) || try == attempts {
 			return 0, err
 		}
 		try++
-		wait(ctx, pause)
+		waitFor(ctx, pause)
 		pause = min(2*pause, mostPause)
 	}
 }
@@ -161,8 +165,8 @@ func (f *Follower) letGo() {
 	f.opened = view.View{}
 }
 
-// wait waits for a pause, or until ctx ends.
-func wait(ctx context.Context, pause time.Duration) {
+// waitFor waits for a pause, or until ctx ends.
+func waitFor(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(pause):
@@ -175,23 +179,28 @@ func final(err error) bool {
 	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
 }
 
+// refresh is one attempt of Refresh.
 func (f *Follower) refresh() error {
 	if err := f.c.Log.Refresh(); err != nil {
 		return err
 	}
 	l := f.c.Log.Layout()
+	// Before fit, which may forget what was shown.
 	if err := f.journal.Same(files.Known(l)); err != nil {
 		return err
 	}
 	if !l.Sessions().Found(f.session, f.shown) {
 		return fmt.Errorf("%w: the journal was shown up to {%v}, and another session has found it without that", errs.ErrForeign, f.shown)
 	}
+	// The manifest first: what its runs lack must be in the journal, unless the manifest has gone
+	// on meanwhile, which still finds.
 	f.fit(l)
-	if err := f.read(l); err != nil {
+	if err := f.readJournal(l); err != nil {
 		return err
 	}
 	next, err := f.c.Files.NextView(f.c.Views.Current(), &f.opened, l, f.journal.Segments())
 	if err == nil {
+		// After all files are open: only then can nothing of l vanish any more.
 		err = f.still(l)
 	}
 	if err != nil {
@@ -206,12 +215,14 @@ func (f *Follower) refresh() error {
 func (f *Follower) fit(l *layout.Layout) {
 	flushed := l.FlushedTo()
 	across := slices.ContainsFunc(f.tables, func(t *table) bool { return t.first != 0 && t.first <= flushed && flushed < t.Last })
+	// A memtable can't be divided: drop all, and read what the runs lack again.
 	if across || f.broken {
 		f.journal.Reset()
 	}
 	f.tables = slices.DeleteFunc(f.tables, func(t *table) bool {
 		gone := across || f.broken || t.first != 0 && t.Last <= flushed
 		if gone && !t.held {
+			// One that a View has is discarded with the View.
 			t.Discard()
 		}
 		return gone
@@ -222,18 +233,19 @@ func (f *Follower) fit(l *layout.Layout) {
 	}
 }
 
+// begin makes a new memtable the newest one.
 func (f *Follower) begin() {
 	t := &table{Table: view.NewTable(memtable.Options{Seed: f.c.Seed, Limit: f.c.TableBytes})}
 	f.tables = append([]*table{t}, f.tables...)
 }
 
-// read adds the records of the journal that are newer than l and were not read yet.
-func (f *Follower) read(l *layout.Layout) error {
+// readJournal adds the records of the journal that are newer than l and were not read yet.
+func (f *Follower) readJournal(l *layout.Layout) error {
 	return f.journal.Follow(files.Known(l))
 }
 
-// add adds the records of a frame. Nobody sees them before they are published.
-func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error {
+// addRecords adds the records of a frame. Nobody sees them before they are published.
+func (f *Follower) addRecords(pos entry.Position, payload []byte, h frame.Header) error {
 	f.broken = true // until all records were added, also if that panics
 	if err := f.addFrame(pos, payload, h); err != nil {
 		return err
@@ -242,6 +254,7 @@ func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error
 	return nil
 }
 
+// addFrame adds the records of a frame to the newest memtable, or to a new one.
 func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) error {
 	active := f.tables[0]
 	if pos.Segment != active.Last && !active.Empty() {
@@ -257,12 +270,15 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 	if active.first == 0 {
 		active.first = pos.Segment
 	}
+	// The writer may have gigabytes that are not flushed.
 	if f.checked += int64(len(payload)); f.checked >= checkEvery {
 		f.checked = 0
 		if err := cmp.Or(errs.Ended(f.ctx), f.affordable()); err != nil {
 			return err
 		}
 	}
+	// Versions between two frames are of commits that bypass the journal: the manifest has them, or
+	// they are lost.
 	if h.FirstVersion > f.frames+1 {
 		f.apart = max(f.apart, h.FirstVersion-1)
 	}
@@ -277,9 +293,12 @@ func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
 		return true, nil
 	}
 	info, err := f.c.Journal.FS.Stat(f.c.Files.Path(filename.New(filename.Journal, num)))
+	// A segment goes to one memtable as a whole, so that one can be dropped when the other is
+	// flushed.
 	return t.Bytes()+info.Size >= memtable.MaxBytes, err
 }
 
+// addTo adds records of a segment to a memtable.
 func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
 	a := view.Addition{To: t, At: entry.Position{Segment: segment}, Seed: seed}
 	var r entry.Record
@@ -334,6 +353,7 @@ func (f *Follower) still(l *layout.Layout) error {
 	if f.apart > f.c.Log.Layout().LastVersion() {
 		return errs.NewCorruption(filename.Of(filename.Journal, f.journal.End().File), -1, "a frame follows version %d, which is not known", f.apart)
 	}
+	// Versions never go back, so this is an older copy of the store.
 	if last := f.last(l); last < f.c.Views.Visible() {
 		return fmt.Errorf("%w: the store ends at version %d, and had %d", errs.ErrForeign, last, f.c.Views.Visible())
 	}
@@ -360,7 +380,10 @@ func (f *Follower) install(next *view.View) {
 	}
 	next.Unclustered = policy.FindUnclustered(next.Layout, policy.State{}, f.c.Policy)
 	f.c.Views.Floors.Follow(next.Layout)
+	// The View before its version: a reader that asks for the version must find the View that has
+	// it.
 	f.c.Views.Replace(next)
+	// They belong to the View now, and are closed with it.
 	f.opened = view.View{}
 	f.session, f.shown = next.Layout.Sessions().Last(), f.journal.End().Name
 	f.c.Views.Publish(f.last(next.Layout))
@@ -403,6 +426,6 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 			}
 			return view.Reported(err, report)
 		}
-		wait(ctx, time.Millisecond)
+		waitFor(ctx, time.Millisecond)
 	}
 }

@@ -20,17 +20,19 @@ import (
 type harvest struct {
 	*survey
 	flushed      entry.Version // every version up to this one is in a run
-	strong, weak *sorter
+	strong, weak *sorter       // entries that count as those of runs do
 	ranges       *rangeDeletes
 
 	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
 	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
 	durable uint64                          // greatest number of a journal frame that was durable
 	ends    map[uint64]bool                 // numbers of the last frames of segments
-	unknown uint64                          // number of records of the present segment whose version is not known
+	unknown uint64                          // records of the present segment without a known version
 }
 
-func (h *harvest) run(ctx context.Context) error {
+// readAll reads all segments, and reports those that are missing.
+func (h *harvest) readAll(ctx context.Context) error {
+	// Headers first: a segment doesn't say itself where it was cut; the next one does.
 	if err := h.journal(); err != nil {
 		return err
 	}
@@ -61,6 +63,8 @@ func (h *harvest) journal() error {
 			continue // segment reports it
 		}
 		if p := r.Header.Before.File; p != 0 {
+			// A segment may have been continued twice, after two crashes. What the earlier recovery
+			// gave up stays given up.
 			if at, found := h.void[p]; !found || r.Header.FirstFrame() < at {
 				h.void[p] = r.Header.FirstFrame()
 			}
@@ -99,6 +103,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	if err != nil {
 		c := damaged(name, -1, true, "it can't be opened")
 		c.Err = err
+		// Report it and go on: all other files may be sound.
 		h.lose(c)
 		h.doubtIn(name)
 		return nil
@@ -107,20 +112,21 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	h.unknown = 0
 	records := 0
 	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
+		// Seldom enough to cost nothing, often enough to end soon.
 		if records++; records%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
 		}
-		return h.record(name, off, rec)
+		return h.addRecord(name, off, rec)
 	}, func(from, to int64) {
 		h.doubtIn(name)
 		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
 	})
-	h.end(r, name, err == nil)
+	h.reportEnd(r, name, err == nil)
 	return err
 }
 
-// end reports what the segment r has lost. read says that it was read to its end.
-func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
+// reportEnd reports what the segment r has lost. read says that it was read to its end.
+func (h *harvest) reportEnd(r *segment.Remains, name filename.Name, read bool) {
 	if !r.Sealed {
 		h.doubtIn(name)
 	}
@@ -136,6 +142,7 @@ func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
 // lastFrame returns the number of the last frame that an unflushed journal segment is known to
 // have had; 0 if none is known.
 func (h *harvest) lastFrame(name filename.Name) uint64 {
+	// What is flushed is in runs, and no loss.
 	if name.Kind != filename.Journal || name.Number <= h.layout.FlushedTo() {
 		return 0
 	}
@@ -151,16 +158,19 @@ func (h *harvest) lastFrame(name filename.Name) uint64 {
 	return last
 }
 
-// record adds a record to the sorter that it belongs to.
-func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error {
+// addRecord adds a record to the sorter that it belongs to.
+func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) error {
 	e := entry.Entry{Key: rec.Key, Value: rec.Value, Version: rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Raw: rec.Raw}
 	if e.Version == 0 {
+		// Records of a large transaction have version 0 in their files. An edit, or a run, says
+		// which one they got.
 		e.Version = h.stamps[name]
 	}
 	switch {
 	case e.Version == 0:
 		h.unknown++
 		return nil
+	// Keys of dropped keyspaces must not come back.
 	case len(e.Key) == 0 || h.forgotten(e.Key):
 		return nil
 	}
@@ -168,23 +178,27 @@ func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error
 	switch {
 	case e.Kind == entry.RangeDelete:
 		if t := (rangedel.Tombstone{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
-			return h.ranges.add(t)
+			return h.ranges.addCopy(t)
 		}
 		return nil // no transaction writes such a record
+	// Strong in any case: a delete too many is impossible, as a newer version of the key wins over
+	// it.
 	case e.Kind == entry.Delete:
 		e.Value, e.Raw = nil, 0
-		return h.strong.add(&e)
+		return h.strong.addCopy(&e)
+	// The value stays where it is until the key is written: memory would not do for all.
 	case rec.Own && rec.Size >= layout.Granule:
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
 	}
 	if h.unflushed(name.Kind, name.Number, e.Version) {
-		return h.strong.add(&e)
+		return h.strong.addCopy(&e)
 	}
+	// An entry owned it once, and was replaced by a newer one.
 	if s := h.layout.Segment(name.Number); s != nil && e.Separated && s.IsDead(uint64(off)) {
 		return nil
 	}
-	return h.weak.add(&e)
+	return h.weak.addCopy(&e)
 }
 
 // doubtIn notes that records of a segment are lost. If it is one of a large transaction, they may
@@ -198,12 +212,14 @@ func (h *harvest) doubtIn(name filename.Name) {
 // missing reports the segments that should exist, and don't.
 func (h *harvest) missing() error {
 	for name := range h.stamps {
-		if name.Kind == filename.Value && !h.has(name.Kind, name.Number) {
+		if name.Kind == filename.Value && !h.hasFile(name.Kind, name.Number) {
+			// Of a large transaction all segments are needed to know which of its values was the
+			// last one of a key.
 			h.doubtIn(name)
 		}
 	}
 	for _, s := range h.layout.Segments() {
-		if s.State().Status == layout.Live && h.exact && !h.has(s.Kind, s.Num) {
+		if s.State().Status == layout.Live && h.exact && !h.hasFile(s.Kind, s.Num) {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
@@ -220,11 +236,13 @@ func (h *harvest) missingJournal() {
 	// The manifest names some segments only; others are named by the next segment. A segment without
 	// frames is no loss.
 	for num, next := range h.void {
+		// The frame before next was durable, and no segment that was read ends with it: so it was
+		// in the missing one.
 		had := next-1 <= h.durable && !h.ends[next-1]
 		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])
 	}
 	for _, num := range slices.Sorted(maps.Keys(lost)) {
-		if lost[num] && !h.has(filename.Journal, num) {
+		if lost[num] && !h.hasFile(filename.Journal, num) {
 			h.lose(damaged(filename.New(filename.Journal, num), -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
 		}
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// unlock makes the keys of an encrypted store, and returns all that SUPER says, which may be
+// openKeys makes the keys of an encrypted store, and returns all that SUPER says, which may be
 // damaged. Without its keyring, nothing of such a store can be read.
-func (v *survey) unlock(super manifest.Super) (manifest.Super, error) {
+func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	known := super.UUID != [16]byte{}
+	// Without SUPER nobody says so. The presence of keys does.
 	encrypted := super.Encrypted() || !known && (v.s.Keys != nil || len(v.files[filename.Keyring]) > 0)
 	switch {
 	case encrypted && v.s.Keys == nil:
@@ -34,6 +35,8 @@ func (v *survey) unlock(super manifest.Super) (manifest.Super, error) {
 	if v.ring, err = content.Ring(v.s.Keys); err != nil {
 		return super, err
 	}
+	// Before anything is read: with wrong keys all files would look damaged, and all would be
+	// reported lost.
 	if err := v.fit(content); err != nil || !known {
 		return super, err
 	}
@@ -50,6 +53,7 @@ func (v *survey) unlock(super manifest.Super) (manifest.Super, error) {
 // are lost.
 func (v *survey) fit(content *keyring.Content) (err error) {
 	for _, k := range content.Keys {
+		// Opening any file has the key unwrapped, and checked.
 		if _, err = v.ring.Open(crypt.File{}, crypt.Life{Key: k.ID, Cipher: k.Cipher}); err == nil {
 			return nil
 		}
@@ -65,6 +69,7 @@ func (v *survey) mayBePlain(name filename.Name) bool {
 	return v.ring == nil || told && life.IsZero()
 }
 
+// plainFile reports a plain file in an encrypted store.
 func plainFile(name filename.Name) error {
 	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
 }
@@ -73,6 +78,7 @@ func plainFile(name filename.Name) error {
 func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
 	l, err := segment.LifeOf(v.segments(), name.Kind, name.Number)
 	if err != nil {
+		// The header is damaged. Each record has a tag of its own, so the rest may still be read.
 		l = v.lives[name]
 	}
 	if l.IsZero() && !v.mayBePlain(name) {

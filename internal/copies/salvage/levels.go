@@ -15,6 +15,7 @@ type levels struct {
 	open []*run.Reader
 }
 
+// fanIn is how many runs of a level become one: so many are open at once, each with a buffer.
 const fanIn = 10
 
 // push adds a run to a level. join makes one run of several, oldest first.
@@ -28,10 +29,12 @@ func (l *levels) push(level int, m meta.Run, join func(list []meta.Run) (meta.Ru
 		return nil
 	}
 	joined, err := join(list)
-	l.close()
+	// Before they are removed: some systems remove no open file.
+	l.closeRuns()
 	if err != nil {
 		return err
 	}
+	// The joined run has all of them.
 	l.runs[level] = nil
 	if err := l.to.removeRuns(list); err != nil {
 		return err
@@ -39,15 +42,15 @@ func (l *levels) push(level int, m meta.Run, join func(list []meta.Run) (meta.Ru
 	return l.push(level+1, joined, join)
 }
 
-// all returns all runs, oldest first.
-func (l *levels) all() (list []meta.Run) {
+// listRuns returns all runs, oldest first.
+func (l *levels) listRuns() (list []meta.Run) {
 	for _, runs := range slices.Backward(l.runs) {
 		list = append(list, runs...)
 	}
 	return list
 }
 
-// reader opens a run. It is valid until close.
+// reader opens a run. It is valid until closeRuns.
 func (l *levels) reader(m meta.Run) (*run.Reader, error) {
 	r, err := l.to.openRun(m)
 	if err == nil {
@@ -56,17 +59,18 @@ func (l *levels) reader(m meta.Run) (*run.Reader, error) {
 	return r, err
 }
 
-func (l *levels) close() {
+// closeRuns closes what reader has opened.
+func (l *levels) closeRuns() {
 	for _, r := range l.open {
 		_ = r.Close()
 	}
 	l.open = nil
 }
 
-// remove removes the runs.
-func (l *levels) remove() error {
-	l.close()
-	list := l.all()
+// removeRuns removes the runs.
+func (l *levels) removeRuns() error {
+	l.closeRuns()
+	list := l.listRuns()
 	l.runs = nil
 	return l.to.removeRuns(list)
 }

@@ -20,6 +20,7 @@ type head struct {
 	rank int // of several sources at the same key and version, the least rank comes first
 }
 
+// entry is the entry that the source is at.
 func (h *head) entry() *entry.Entry {
 	if h.run != nil {
 		return h.run.e
@@ -27,9 +28,10 @@ func (h *head) entry() *entry.Entry {
 	return h.list.Entry()
 }
 
+// next moves the source on; it returns false at the end.
 func (h *head) next() bool {
 	if h.run != nil {
-		return h.run.next()
+		return h.run.nextEntry()
 	}
 	return h.list.Next()
 }
@@ -56,12 +58,12 @@ type chooser struct {
 	*survey
 	sources *sources
 	out     *output
-	now     uint64 // Unix milliseconds
-	key     []byte
-	began   bool
+	now     uint64        // Unix milliseconds
+	key     []byte        // the present one
+	began   bool          // there is a present key
 	decided bool          // older versions of key don't count
-	failed  entry.Version // newest version whose value can't be read; 0 = none
-	at      entry.Handle  // of that value; zero if it has none
+	failed  entry.Version // newest version whose value can't be read; 0: all could be read
+	at      entry.Handle  // handle of that value; zero if it has none
 	why     error         // why it can't be read
 
 	ranges *rangedel.Cover // the range deletes; nil: there are none
@@ -87,6 +89,8 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *range
 	if err != nil {
 		return err
 	}
+	// All range deletes count: only the newest version of each key is kept, so no older reader
+	// needs what they delete.
 	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, sources...)
 	defer c.ranges.Close()
 	heap.Init(&h)
@@ -98,15 +102,16 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *range
 			return err
 		}
 	}
-	c.end()
+	c.endKey()
 	return nil
 }
 
 // runs moves each run to its first entry, and then frees its memory until it is needed.
 func (c *chooser) runs() (h heads) {
 	for _, s := range c.sources.list {
-		some := s.next()
-		s.tell()
+		some := s.nextEntry()
+		// A run without any entry never comes to the merge, so its holes are reported here.
+		s.reportHoles()
 		if some {
 			s.park()
 			h = append(h, &head{run: s})
@@ -130,7 +135,8 @@ func (c *chooser) step(h *heads) error {
 		heap.Pop(h)
 	}
 	if top.run != nil {
-		top.run.tell()
+		// In the order of keys, as the losses of values are.
+		top.run.reportHoles()
 		return nil
 	}
 	return top.list.Err()
@@ -139,23 +145,25 @@ func (c *chooser) step(h *heads) error {
 // offer is called for each entry in order. It writes the entry if that is the version to keep.
 func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	if !c.began || !bytes.Equal(c.key, e.Key) {
-		c.end()
-		c.begin(e.Key)
+		c.endKey()
+		c.beginKey(e.Key)
 	}
 	switch {
 	case c.decided || weak && !c.counts(e):
 		return nil
+	// Deleted or expired, and so are all older versions.
 	case c.newestDelete() > e.Version || !e.Live(c.now):
 		c.decided = true
 		return c.err()
 	}
-	damage, err := c.out.write(e)
+	damage, err := c.out.writeEntry(e)
 	switch {
 	case err != nil:
 		return err
 	case damage == nil:
 		c.written(e, weak)
 	case c.failed == 0:
+		// Go on with the next older version. Which one was the newest is kept for the report.
 		c.failed, c.at, c.why = e.Version, e.Handle, damage
 	}
 	return nil
@@ -164,6 +172,7 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 // counts reports whether a weak record may be an entry that is lost, or the value of one.
 func (c *chooser) counts(e *entry.Entry) bool {
 	switch lost := e.Version == c.failed; {
+	// The runs have all entries here, so a record that none of them has was deleted or replaced.
 	case !lost && !c.sources.lost(e.Key, e.Version):
 		return false
 	case c.stamps[filename.New(filename.Value, e.Handle.Segment)] == 0:
@@ -172,6 +181,7 @@ func (c *chooser) counts(e *entry.Entry) bool {
 		// The transaction may have written the key before, with the same version.
 		return c.at.Segment < e.Handle.Segment || c.at.Segment == e.Handle.Segment && c.at.Offset <= e.Handle.Offset
 	default:
+		// A segment behind this one has lost records, and one of them may have replaced this value.
 		return c.doubt[e.Version] < e.Handle.Segment
 	}
 }
@@ -184,13 +194,14 @@ func (c *chooser) written(e *entry.Entry, weak bool) {
 		c.sum.Found++
 	}
 	if c.failed != 0 && c.failed != e.Version {
+		// The newest value was lost: say that the store has an older one.
 		c.unreadable(true)
 	}
 	c.failed = 0
 }
 
-// begin begins a key.
-func (c *chooser) begin(key []byte) {
+// beginKey begins a key.
+func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
 	c.began, c.failed, c.why = true, 0, nil
 	c.decided = c.forgotten(key)
@@ -213,13 +224,15 @@ func (c *chooser) err() error {
 	return c.ranges.Err()
 }
 
-// end ends a key, and reports it if its value is lost.
-func (c *chooser) end() {
+// endKey ends a key, and reports it if its value is lost.
+func (c *chooser) endKey() {
 	if c.began && c.failed != 0 {
 		c.unreadable(false)
 	}
 }
 
+// unreadable reports that the newest value of the key is lost. older says that an older one is
+// written in its place.
 func (c *chooser) unreadable(older bool) {
 	l := &errs.Corruption{Offset: -1, Stale: older, Reason: "the value of a key can't be read", Err: c.why}
 	if older {

@@ -19,11 +19,12 @@ import (
 type output struct {
 	*survey
 	to       *maker
-	run      *run.Writer
-	values   *segment.ValueWriter
-	moved    uint64 // bytes of values in values
-	misses   int    // values that could not be read while values was written
-	finished []layout.Segment
+	run      *run.Writer          // the new run, of all keys
+	values   *segment.ValueWriter // the value segment that is written; nil: none is
+	moved    uint64               // bytes of values in values
+	misses   int                  // values that could not be read while values was written
+	finished []layout.Segment     // value segments that are complete
+	// segments of the damaged store, opened when they are first needed
 	readers  map[entry.FileNum]*origin
 	remaps   map[entry.FileNum]*segment.Remap // by source
 	expiries *entry.Expiries
@@ -38,6 +39,8 @@ type origin struct {
 	err error // why it can't be opened; nil if it is open
 }
 
+// newOutput begins the new store. A remap that can't be read is reported: its values may still be
+// found by their keys.
 func newOutput(v *survey, to *maker) *output {
 	o := &output{
 		survey: v, to: to, readers: map[entry.FileNum]*origin{}, remaps: map[entry.FileNum]*segment.Remap{}, seen: map[entry.KeyspaceID]bool{},
@@ -68,11 +71,12 @@ func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
 	return segment.OpenRemap(v.segments(), num, life, true)
 }
 
-// write writes an entry with its value. damage says that the value can't be read.
-func (o *output) write(e *entry.Entry) (damage, err error) {
+// writeEntry writes an entry with its value. damage says that the value can't be read.
+func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
+	// e is the source's: the merge still compares it.
 	moved := *e
 	if e.Separated {
-		if damage, err = o.move(&moved); damage != nil || err != nil {
+		if damage, err = o.moveValue(&moved); damage != nil || err != nil {
 			return damage, err
 		}
 	}
@@ -83,13 +87,13 @@ func (o *output) write(e *entry.Entry) (damage, err error) {
 	return nil, o.run.Add(&moved)
 }
 
-// move copies the value of e, and makes its handle the new one.
-func (o *output) move(e *entry.Entry) (damage, err error) {
-	h, r, damage := o.find(e.Handle)
+// moveValue copies the value of e, and makes its handle the new one.
+func (o *output) moveValue(e *entry.Entry) (damage, err error) {
+	h, r, damage := o.findRecord(e.Handle)
 	if damage != nil {
 		return damage, nil
 	}
-	if err := o.room(); err != nil {
+	if err := o.beginSegment(); err != nil {
 		return nil, err
 	}
 	to, damage := o.values.Move(r.Reader, h, e.Key, e.Version)
@@ -106,11 +110,12 @@ func (o *output) move(e *entry.Entry) (damage, err error) {
 	return nil, nil
 }
 
-// find returns where the record of a handle is now, and the segment there.
-func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
+// findRecord returns where the record of a handle is now, and the segment there.
+func (o *output) findRecord(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
-	r := o.open(h.Segment)
+	r := o.openSegment(h.Segment)
 	m := o.remaps[h.Segment]
+	// If the old segment is still there, its record is as good as the moved one.
 	if r.err == nil || m == nil {
 		return h, r, r.err
 	}
@@ -122,20 +127,22 @@ func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
 		return h, nil, err
 	}
 	h.Segment, h.Offset = m.Header().Target, to
-	r = o.open(h.Segment)
+	r = o.openSegment(h.Segment)
 	return h, r, r.err
 }
 
-func (o *output) open(num entry.FileNum) *origin {
+// openSegment opens a segment of the damaged store once. Its origin has the error if that fails.
+func (o *output) openSegment(num entry.FileNum) *origin {
 	if r := o.readers[num]; r != nil {
 		return r
 	}
 	r := &origin{err: errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")}
 	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
-		if o.has(kind, num) {
+		if o.hasFile(kind, num) {
 			name := filename.New(kind, num)
 			var life crypt.Life
 			if life, r.err = o.lifeOf(name); r.err == nil {
+				// AnyHeader: each record proves itself, so a damaged header costs nothing.
 				r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
 			}
 			break
@@ -145,8 +152,8 @@ func (o *output) open(num entry.FileNum) *origin {
 	return r
 }
 
-// room begins a value segment if there is none, or if the present one is full.
-func (o *output) room() (err error) {
+// beginSegment begins a value segment if there is none, or if the present one is full.
+func (o *output) beginSegment() (err error) {
 	// After a large value that can't be read to its end, the next value is another attempt to write
 	// the same place, and there is a limit of attempts (crypt.MaxAttempt).
 	if o.values != nil && (o.values.Size() >= o.to.SegmentBytes || o.misses == crypt.MaxAttempt) {
@@ -158,6 +165,7 @@ func (o *output) room() (err error) {
 	return err
 }
 
+// finishValues makes the value segment complete and durable, if there is one.
 func (o *output) finishValues() error {
 	if o.values == nil {
 		return nil
@@ -177,9 +185,10 @@ func (o *output) finishValues() error {
 	return nil
 }
 
-// finish makes all files durable, and returns the layout of the new store.
-func (o *output) finish() (*layout.Layout, error) {
-	o.close()
+// finishStore makes all files durable, and returns the layout of the new store.
+func (o *output) finishStore() (*layout.Layout, error) {
+	// The damaged store is not needed any more. Its memory and descriptors go before the last sync.
+	o.closeSources()
 	if err := o.finishValues(); err != nil {
 		return nil, err
 	}
@@ -188,6 +197,7 @@ func (o *output) finish() (*layout.Layout, error) {
 		return nil, err
 	}
 	v := max(o.version, m.MaxVersion)
+	// One version of each key, so history begins with the newest.
 	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, Run: m}}
@@ -206,6 +216,7 @@ func (o *output) finish() (*layout.Layout, error) {
 // addKeyspaces adds those that are known, and those that have keys.
 func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	for _, id := range slices.Sorted(maps.Keys(o.seen)) {
+		// Keys without a known keyspace are kept, under a name that the user can find.
 		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
 			k := layout.Keyspace{ID: id, Name: o.name(id), Options: o.to.Defaults}
 			o.keyspaces[id] = k
@@ -224,8 +235,8 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	e.NextKeyspace = o.nextID
 }
 
-// close closes the files of the damaged store.
-func (o *output) close() {
+// closeSources closes the files of the damaged store.
+func (o *output) closeSources() {
 	for _, r := range o.readers {
 		if r.err == nil {
 			_ = r.Close()
@@ -240,7 +251,7 @@ func (o *output) close() {
 
 // abort ends the writers. The claim of the directory removes their files.
 func (o *output) abort() {
-	o.close()
+	o.closeSources()
 	o.run.Abort()
 	if o.values != nil {
 		_ = o.values.Close()

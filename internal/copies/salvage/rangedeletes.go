@@ -14,39 +14,40 @@ import (
 // one version of each key.
 type rangeDeletes struct {
 	levels
-	limit int64
-	set   *rangedel.Set
+	limit int64         // bytes of memory from which on set goes to a run
+	set   *rangedel.Set // those in memory; nil: none
 }
 
+// newRangeDeletes returns an empty one that takes about limit bytes, at least 1 MiB.
 func newRangeDeletes(to *maker, limit int64) *rangeDeletes {
 	return &rangeDeletes{levels: levels{to: to}, limit: max(limit, 1<<20)}
 }
 
-// add adds a copy of t.
-func (d *rangeDeletes) add(t rangedel.Tombstone) error {
+// addCopy adds a copy of t.
+func (d *rangeDeletes) addCopy(t rangedel.Tombstone) error {
 	d.set = d.set.With(rangedel.Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
 	if int64(d.set.Bytes()+d.set.Memory()) < d.limit {
 		return nil
 	}
-	m, err := d.write(d.set)
+	m, err := d.writeRun(d.set)
 	if err != nil {
 		return err
 	}
 	d.set = nil
-	return d.push(0, m, d.join)
+	return d.push(0, m, d.joinRuns)
 }
 
-// join makes one run of several.
-func (d *rangeDeletes) join(list []meta.Run) (m meta.Run, err error) {
+// joinRuns makes one run of several.
+func (d *rangeDeletes) joinRuns(list []meta.Run) (m meta.Run, err error) {
 	sources, err := d.tombstones(list)
 	if err != nil {
 		return m, err
 	}
-	return d.write(sources...)
+	return d.writeRun(sources...)
 }
 
-// write writes a run of the newest range deletes of sources.
-func (d *rangeDeletes) write(sources ...rangedel.Source) (meta.Run, error) {
+// writeRun writes a run of the newest range deletes of sources.
+func (d *rangeDeletes) writeRun(sources ...rangedel.Source) (meta.Run, error) {
 	cover := rangedel.NewForwardCover(entry.MaxVersion, sources...)
 	defer cover.Close()
 	return d.to.writeRun(func(w *run.Writer) error {
@@ -54,13 +55,13 @@ func (d *rangeDeletes) write(sources ...rangedel.Source) (meta.Run, error) {
 	})
 }
 
-// sources opens all that was added. It is valid until close.
+// sources opens all that was added. It is valid until closeRuns.
 func (d *rangeDeletes) sources() ([]rangedel.Source, error) {
-	sources, err := d.tombstones(d.all())
+	sources, err := d.tombstones(d.listRuns())
 	return append(sources, d.set), err
 }
 
-// tombstones opens runs. They are valid until close.
+// tombstones opens runs. They are valid until closeRuns.
 func (d *rangeDeletes) tombstones(list []meta.Run) (sources []rangedel.Source, err error) {
 	for _, m := range list {
 		r, err := d.reader(m)

@@ -34,7 +34,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 				continue
 			}
 			list = append(list, r)
-			if err := d.add(r); err != nil {
+			if err := d.addCopy(r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +59,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 			}
 		}
 		cover.Close()
-		if err := d.remove(); err != nil {
+		if err := d.removeRuns(); err != nil {
 			t.Fatal(err)
 		}
 		if names, err := mem.List("/to"); err != nil || len(names) > 0 {
@@ -92,11 +92,11 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 		d.limit = 20_000
 		for i := range n {
 			lo := fmt.Appendf(make([]byte, 1, 300), "%0290d", i)
-			if err := d.add(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
+			if err := d.addCopy(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := d.remove(); err != nil {
+		if err := d.removeRuns(); err != nil {
 			t.Fatal(err)
 		}
 		return fs.bytes

@@ -30,6 +30,7 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 	dirs := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
 	dirs.Resolve()
 	s.Dir, s.ValueDir = dirs.Dir, dirs.ValueDir
+	// A writer would change files while they are read, and what it makes would look like damage.
 	locks, err := hold(s)
 	defer func() {
 		for _, lock := range locks {
@@ -55,7 +56,7 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 	}
 	t.FS = claim.FS
 	w := &work{survey: v, to: &maker{Target: t}}
-	err = w.run(ctx)
+	err = w.buildStore(ctx)
 	if err != nil && w.out != nil {
 		w.out.abort()
 	}
@@ -71,6 +72,7 @@ func hold(s Source) (locks []interface{ Close() error }, err error) {
 	}
 	for _, dir := range dirs {
 		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true, "")
+		// Every other error is no reason to give up: the medium may be read-only or failing.
 		if errors.Is(err, errs.ErrLocked) {
 			return locks, err
 		}
@@ -88,11 +90,12 @@ type work struct {
 	out *output
 }
 
-// run does the work in the target's directory, which is there.
-func (w *work) run(ctx context.Context) error {
+// buildStore does the work in the target's directory, which is there.
+func (w *work) buildStore(ctx context.Context) error {
 	if err := w.to.makeKeys(); err != nil {
 		return err
 	}
+	// First what concerns the whole store.
 	for _, d := range w.damage {
 		w.lose(d)
 	}
@@ -101,9 +104,11 @@ func (w *work) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	h := harvest{survey: w.survey, flushed: s.newest(), strong: strong, weak: weak, ranges: ranges}
-	if err := h.run(ctx); err != nil {
+	defer s.closeSources()
+	// The runs say up to which version all is flushed, so they are opened before the segments are
+	// read.
+	h := harvest{survey: w.survey, flushed: s.newestInRuns(), strong: strong, weak: weak, ranges: ranges}
+	if err := h.readAll(ctx); err != nil {
 		return err
 	}
 	w.out = newOutput(w.survey, w.to)
@@ -111,10 +116,10 @@ func (w *work) run(ctx context.Context) error {
 	if err := c.merge(ctx, strong, weak, ranges); err != nil {
 		return err
 	}
-	if err := errors.Join(strong.remove(), weak.remove(), ranges.remove()); err != nil {
+	if err := errors.Join(strong.removeRuns(), weak.removeRuns(), ranges.removeRuns()); err != nil {
 		return err
 	}
-	l, err := w.out.finish()
+	l, err := w.out.finishStore()
 	if err == nil {
 		err = errs.Ended(ctx)
 	}

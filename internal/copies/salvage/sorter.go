@@ -13,9 +13,9 @@ import (
 // same key and version, the one that was added last counts.
 type sorter struct {
 	levels
-	limit int64
-	list  []entry.Entry
-	bytes int64
+	limit int64         // bytes of memory from which on the list goes to a run
+	list  []entry.Entry // entries in memory, in the order in which they were added
+	bytes int64         // about the memory that they take
 }
 
 // ordered is the part of iterator.Iterator that a merge needs.
@@ -39,14 +39,16 @@ func (m *inMemory) Entry() *entry.Entry { return &m.list[m.at] }
 func (m *inMemory) Err() error          { return nil }
 func (m *inMemory) Close()              {}
 
+// newSorter returns an empty one that takes about limit bytes, at least 1 MiB.
 func newSorter(to *maker, limit int64) *sorter {
 	return &sorter{levels: levels{to: to}, limit: max(limit, 1<<20)}
 }
 
-// add adds a copy of e.
-func (s *sorter) add(e *entry.Entry) error {
+// addCopy adds a copy of e.
+func (s *sorter) addCopy(e *entry.Entry) error {
 	const beside = 160 // bytes of an entry in memory, beside key and value
 	c := *e
+	// One allocation for key and value: the source reuses its memory.
 	data := append(append(make([]byte, 0, len(e.Key)+len(e.Value)), e.Key...), e.Value...)
 	c.Key = data[:len(e.Key):len(e.Key)]
 	if c.Value = data[len(e.Key):]; e.Separated || e.Kind == entry.Delete {
@@ -56,23 +58,24 @@ func (s *sorter) add(e *entry.Entry) error {
 	if s.bytes += int64(len(data)) + beside; s.bytes < s.limit {
 		return nil
 	}
-	return s.flush()
+	return s.flushList()
 }
 
 // sort sorts the list, and drops entries that another one with the same key and version replaces.
 func (s *sorter) sort() {
+	// The last added one comes first, a stable sort keeps it there, and Compact keeps the first.
 	slices.Reverse(s.list)
 	slices.SortStableFunc(s.list, func(a, b entry.Entry) int { return entry.Compare(&a, &b) })
 	s.list = slices.CompactFunc(s.list, func(a, b entry.Entry) bool { return entry.Compare(&a, &b) == 0 })
 }
 
-// flush writes the list to a run.
-func (s *sorter) flush() error {
+// flushList writes the list to a run.
+func (s *sorter) flushList() error {
 	if len(s.list) == 0 {
 		return nil
 	}
 	s.sort()
-	m, err := s.write(func(add func(*entry.Entry) error) error {
+	m, err := s.writeRun(func(add func(*entry.Entry) error) error {
 		for i := range s.list {
 			if err := add(&s.list[i]); err != nil {
 				return err
@@ -85,21 +88,22 @@ func (s *sorter) flush() error {
 	}
 	clear(s.list)
 	s.list, s.bytes = s.list[:0], 0
-	return s.push(0, m, s.join)
+	return s.push(0, m, s.joinRuns)
 }
 
-func (s *sorter) write(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
+// writeRun writes a run of the entries that fill adds, in order.
+func (s *sorter) writeRun(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
 	return s.to.writeRun(func(w *run.Writer) error { return fill(w.Add) })
 }
 
-// join makes one run of several.
-func (s *sorter) join(list []meta.Run) (m meta.Run, err error) {
+// joinRuns makes one run of several.
+func (s *sorter) joinRuns(list []meta.Run) (m meta.Run, err error) {
 	it, err := s.merged(list)
 	if err != nil {
 		return m, err
 	}
 	defer it.Close()
-	return s.write(func(add func(*entry.Entry) error) error {
+	return s.writeRun(func(add func(*entry.Entry) error) error {
 		for ok := it.First(); ok; ok = it.Next() {
 			if err := add(it.Entry()); err != nil {
 				return err
@@ -113,6 +117,7 @@ func (s *sorter) join(list []meta.Run) (m meta.Run, err error) {
 // later run counts.
 func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	var sources []iterator.Iterator
+	// The newest run first: of equal entries Merge takes that of the first source.
 	for _, m := range slices.Backward(list) {
 		r, err := s.reader(m)
 		if err != nil {
@@ -123,14 +128,14 @@ func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	return iterator.Merge(sources), nil
 }
 
-// iterator returns an iterator over all entries that were added. It is valid until remove.
+// iterator returns an iterator over all entries that were added. It is valid until removeRuns.
 func (s *sorter) iterator() (ordered, error) {
 	if len(s.runs) == 0 {
 		s.sort()
 		return &inMemory{list: s.list, at: -1}, nil
 	}
-	if err := s.flush(); err != nil {
+	if err := s.flushList(); err != nil {
 		return nil, err
 	}
-	return s.merged(s.all())
+	return s.merged(s.listRuns())
 }

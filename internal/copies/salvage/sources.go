@@ -16,20 +16,21 @@ import (
 
 // runSource walks what is left of a run, or of one file whose run is not known.
 type runSource struct {
-	v          *survey
+	v *survey
+	// of the run, in key order; those that can't count are left out
 	files      []entry.FileNum
-	first      []byte // bounds of the run; nil: not known
+	first      []byte // least and greatest key of the run; nil: not known
 	last       []byte
-	complete   bool // all entries are in chunks that were found: no other part of the file has any
-	maxVersion entry.Version
+	complete   bool          // all entries are in chunks that were found
+	maxVersion entry.Version // of its entries, as far as is known
 
-	i       int
+	i       int          // index in files
 	r       *run.Remains // of files[i]; nil: it is not open
-	e       *entry.Entry
-	key     []byte // of e while it is parked
+	e       *entry.Entry // the present entry; nil: before the first and behind the last one
+	key     []byte       // its key while it is parked
 	parked  bool
-	before  []byte // key of the entry before e
-	holes   []run.Hole
+	before  []byte        // key of the entry before
+	holes   []run.Hole    // damaged parts between before and e
 	told    bool          // the holes before e were reported
 	gap     bool          // entries between before and e are lost
 	newest  entry.Version // no lost entry is newer; 0: not known
@@ -58,6 +59,8 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 		}
 		s.list = append(s.list, of)
 	}
+	// A file that an exact layout doesn't name is garbage, perhaps with keys that were deleted
+	// since.
 	if v.exact {
 		for _, r := range v.layout.Runs() {
 			add(r)
@@ -74,6 +77,7 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 		}
 		reason := "runs that were replaced may be read, too: keys that were deleted may be back"
 		if !v.told {
+			// Any key may have been in a run that is gone, so every record of a segment may count.
 			s.holes = append(s.holes, hole{})
 			reason = "nothing says which runs there were: keys that were deleted may be back"
 		}
@@ -87,14 +91,15 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 	return s, nil
 }
 
-func (s *sources) close() {
+// closeSources closes all files.
+func (s *sources) closeSources() {
 	for _, of := range s.list {
-		of.close()
+		of.closeFiles()
 	}
 }
 
-// newest returns the version up to which all entries are in runs.
-func (s *sources) newest() (v entry.Version) {
+// newestInRuns returns the version up to which all entries are in runs.
+func (s *sources) newestInRuns() (v entry.Version) {
 	for _, of := range s.list {
 		v = max(v, of.maxVersion)
 	}
@@ -114,7 +119,7 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 	var whole = true
 	var entries, spans uint64
 	for _, num := range slices.Clone(s.files) {
-		r := s.look(all, num)
+		r := s.openFirst(all, num)
 		if r == nil {
 			continue
 		}
@@ -127,6 +132,7 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 		}
 	}
 	if s.meta != nil && !s.missing {
+		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
 		s.complete = entries == s.meta.Entries
 		if !whole && s.meta.Tombstones > 0 && spans == 0 {
 			s.v.loseKeys(damaged(filename.New(filename.Run, s.files[0]), -1, true, "range deletes are lost: keys that they deleted may be back"), s.first, s.last)
@@ -135,9 +141,9 @@ func (s *runSource) survey(all *sources, ranges *rangeDeletes) error {
 	return nil
 }
 
-// look opens a file of the run for the first time. If the file has nothing that counts, look
+// openFirst opens a file of the run for the first time. If the file has nothing that counts, it
 // reports that and returns nil.
-func (s *runSource) look(all *sources, num entry.FileNum) *run.Remains {
+func (s *runSource) openFirst(all *sources, num entry.FileNum) *run.Remains {
 	name := filename.New(filename.Run, num)
 	r, err := s.v.openRun(num)
 	switch {
@@ -167,7 +173,7 @@ func (s *runSource) rangeDeletes(r *run.Remains, ranges *rangeDeletes) error {
 		if !ok || s.v.forgotten(t.Lo) {
 			return nil
 		}
-		return ranges.add(t)
+		return ranges.addCopy(t)
 	}, func(h *run.Hole) {
 		if h.Tombstones {
 			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)
@@ -175,30 +181,32 @@ func (s *runSource) rangeDeletes(r *run.Remains, ranges *rangeDeletes) error {
 	})
 }
 
-// next moves to the next entry, and notes what is missing before it.
-func (s *runSource) next() bool {
+// nextEntry moves to the next entry, and notes what is missing before it.
+func (s *runSource) nextEntry() bool {
 	if s.parked {
 		s.unpark()
 	}
 	if s.e != nil {
+		// Copied: the reader reuses its memory.
 		s.before = append(s.before[:0], s.e.Key...)
 	}
 	s.holes, s.told, s.gap, s.newest = s.holes[:0], false, false, 0
 	for s.i < len(s.files) {
-		if s.r == nil && !s.open() {
+		if s.r == nil && !s.openFiles() {
 			s.i++
 			continue
 		}
 		e, h := s.r.Next()
 		switch {
+		// Checksums were right, and the entry has its place in the order.
 		case e != nil && s.takes(e):
 			s.e = e
 			return true
 		case e != nil: // it is passed over
 		case h != nil && !h.Tombstones:
-			s.note(h)
+			s.noteHole(h)
 		case h == nil:
-			s.close()
+			s.closeFiles()
 			s.i++
 		}
 	}
@@ -216,10 +224,11 @@ func (s *runSource) takes(e *entry.Entry) bool {
 	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
 
-func (s *runSource) open() bool {
+// openFiles opens the present file. If that fails, all its entries count as lost.
+func (s *runSource) openFiles() bool {
 	num := s.files[s.i]
 	r, err := s.v.openRun(num)
-	if err != nil { // look has reported it
+	if err != nil { // openFirst has reported it
 		s.gap, s.newest = true, s.maxVersion
 		return false
 	}
@@ -227,21 +236,23 @@ func (s *runSource) open() bool {
 	return true
 }
 
-// note remembers a hole before the next entry.
-func (s *runSource) note(h *run.Hole) {
+// noteHole remembers a hole before the next entry.
+func (s *runSource) noteHole(h *run.Hole) {
 	v := h.MaxVersion
 	if v == 0 && s.complete { // the hole is in a filter or the directory
 		return
 	}
 	if v == 0 {
+		// The hole doesn't say what it had: then at most the newest version of the run.
 		v = s.maxVersion
 	}
 	s.gap, s.newest = true, max(s.newest, v)
 	s.holes = append(s.holes, *h)
 }
 
-// bounds returns the keys between which entries are lost, if gap is set.
-func (s *runSource) bounds() (lower, upper []byte) {
+// gapBounds returns the keys between which entries are lost, if gap is set.
+func (s *runSource) gapBounds() (lower, upper []byte) {
+	// At the first and the last entry, the run's bounds limit what can be lost.
 	lower, upper = s.first, s.last
 	if len(s.before) > 0 {
 		lower = s.before
@@ -252,13 +263,13 @@ func (s *runSource) bounds() (lower, upper []byte) {
 	return lower, upper
 }
 
-// tell reports the holes before e.
-func (s *runSource) tell() {
+// reportHoles reports the holes before e.
+func (s *runSource) reportHoles() {
 	if s.told {
 		return
 	}
 	s.told = true
-	lower, upper := s.bounds()
+	lower, upper := s.gapBounds()
 	for _, h := range s.holes {
 		s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
 	}
@@ -270,7 +281,7 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 	if !s.gap || s.newest != 0 && v > s.newest {
 		return false
 	}
-	lower, upper := s.bounds()
+	lower, upper := s.gapBounds()
 	return (lower == nil || bytes.Compare(lower, key) <= 0) && (upper == nil || bytes.Compare(key, upper) <= 0)
 }
 
@@ -278,14 +289,15 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 func (s *runSource) park() {
 	s.key = bytes.Clone(s.e.Key)
 	s.e = &entry.Entry{Key: s.key, Version: s.e.Version}
-	s.close()
+	// There may be thousands of runs, and the merge may need this one only near its end.
+	s.closeFiles()
 	s.parked = true
 }
 
 // unpark goes to the first entry again.
 func (s *runSource) unpark() {
 	s.parked = false
-	if !s.open() {
+	if !s.openFiles() {
 		return
 	}
 	for {
@@ -300,7 +312,8 @@ func (s *runSource) unpark() {
 	}
 }
 
-func (s *runSource) close() {
+// closeFiles closes the present file, if it is open.
+func (s *runSource) closeFiles() {
 	if s.r != nil {
 		_ = s.r.Close()
 		s.r = nil

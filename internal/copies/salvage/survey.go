@@ -24,12 +24,12 @@ import (
 // read: its identity, its files, and what the manifest and the runs tell.
 type survey struct {
 	reports
-	s     Source
-	uuid  [16]byte
+	s     Source                            // the damaged store
+	uuid  [16]byte                          // of the damaged store
 	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
-	opens *pageio.Files
-	ring  *crypt.Ring                  // nil: the store is plain
-	lives map[filename.Name]crypt.Life // lives of files, by the edits
+	opens *pageio.Files                     // opens its files, at most openFiles at once
+	ring  *crypt.Ring                       // nil: the store is plain
+	lives map[filename.Name]crypt.Life      // lives of files, as edits and runs name them
 
 	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 
@@ -37,31 +37,35 @@ type survey struct {
 	layout *layout.Layout     // the layout up to the first edit that is lost
 	exact  bool               // layout is the newest one: a file that it doesn't name is garbage
 
-	told      bool                        // live is complete, because the runs list all runs
-	live      map[layout.RunID]layout.Run // the runs, from all edits that can be read
-	gone      map[entry.FileNum]bool      // run files that an edit has dropped
+	told bool                        // live is complete, because the runs list all runs
+	live map[layout.RunID]layout.Run // the runs, from all edits that can be read
+	gone map[entry.FileNum]bool      // run files that an edit has dropped
+	// version of all records, or entries, of a file that doesn't say it itself
 	stamps    map[filename.Name]entry.Version
 	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
 	keyspaces map[entry.KeyspaceID]layout.Keyspace
 	ids       []entry.KeyspaceID // of keyspaces and of the default one, ascending
-	names     map[string]bool    // of keyspaces, those that one had before, too; nil: name has not made it
-	dropped   map[entry.KeyspaceID]bool
-	nextID    uint64        // ID of the next new keyspace
-	version   entry.Version // the newest version that is known
+	// names of keyspaces, also former ones; nil until name needs it
+	names   map[string]bool
+	dropped map[entry.KeyspaceID]bool // keyspaces that are gone: their keys don't count
+	nextID  uint64                    // number of the next new keyspace
+	version entry.Version             // the newest version that is known
 }
 
+// newSurvey reads what is left of SUPER, keyring and manifest, and, if that is not enough, what the
+// runs say of the store.
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
 		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
 		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.Life{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
-	if err := v.list(); err != nil {
+	if err := v.listFiles(); err != nil {
 		return nil, err
 	}
 	super, err := v.identify()
 	if err == nil {
-		super, err = v.unlock(super)
+		super, err = v.openKeys(super)
 	}
 	if err == nil && super.Session != 0 && s.ValueDir == s.Dir {
 		err = fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
@@ -75,8 +79,8 @@ func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 // openFiles is how many files of the damaged store are open at once, at most.
 const openFiles = 128
 
-// list finds the files of the store by their names.
-func (v *survey) list() error {
+// listFiles finds the files of the store by their names.
+func (v *survey) listFiles() error {
 	for _, dir := range slices.Compact([]string{v.s.Dir, v.s.ValueDir}) {
 		names, err := v.s.FS.List(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -97,6 +101,7 @@ func (v *survey) list() error {
 	return nil
 }
 
+// dir is the directory of files of this kind.
 func (v *survey) dir(k filename.Kind) string {
 	if k.InValueDir() {
 		return v.s.ValueDir
@@ -104,7 +109,8 @@ func (v *survey) dir(k filename.Kind) string {
 	return v.s.Dir
 }
 
-func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
+// hasFile reports whether there is a file of this name.
+func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 	_, found := slices.BinarySearch(v.files[k], num)
 	return found
 }
@@ -117,6 +123,7 @@ func (v *survey) identify() (super manifest.Super, err error) {
 	case err == nil:
 		v.uuid = super.UUID
 		return super, nil
+	// No damage: another release can read it, and this one would lose what it doesn't know.
 	case errors.Is(err, errs.ErrFormat):
 		return super, err
 	}
@@ -130,6 +137,7 @@ func (v *survey) identify() (super manifest.Super, err error) {
 		}
 	}
 	for uuid, n := range votes {
+		// Of equal numbers the smaller UUID, so that the result doesn't depend on chance.
 		if most := votes[v.uuid]; n > most || n == most && bytes.Compare(uuid[:], v.uuid[:]) < 0 {
 			v.uuid = uuid
 		}
@@ -153,10 +161,12 @@ func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, 
 	return uuid, false
 }
 
+// segments says how segments are opened.
 func (v *survey) segments() segment.Config {
 	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Ring: v.ring, Files: v.opens}
 }
 
+// runs says how files of runs are opened.
 func (v *survey) runs() run.OpenConfig {
 	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, Ring: v.ring, NoMap: true, Files: v.opens}
 }
@@ -164,7 +174,7 @@ func (v *survey) runs() run.OpenConfig {
 // readManifest reads what is left of the newest manifest.
 func (v *survey) readManifest(super manifest.Super) error {
 	num := super.Manifest
-	if !v.has(filename.Manifest, num) {
+	if !v.hasFile(filename.Manifest, num) {
 		// SUPER names a new manifest only when that has all of the old one's content. So the
 		// newest manifest is the best one, even if SUPER doesn't name it.
 		num = 0
@@ -183,10 +193,14 @@ func (v *survey) readManifest(super manifest.Super) error {
 	}
 	v.damage = append(v.damage, m.Damage...)
 	v.manifest, v.layout = m.Number, m.Layout
+	// Behind the first edit that is lost no layout can be computed. Each later edit still says
+	// something that is true by itself.
 	v.learn(m.Layout.Snapshot())
 	for _, e := range m.Edits {
 		v.learn(e)
 	}
+	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
+	// missing would tell.
 	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.complete())
 	if !v.exact {
 		v.readAbout()
@@ -222,6 +236,7 @@ func (v *survey) readAbout() {
 	open := map[entry.FileNum]bool{}
 	var newest []layout.Run
 	var replaced []layout.RunID
+	// Ascending, so the last list that is read is the newest.
 	for _, num := range v.files[filename.Run] {
 		// A plain file in an encrypted store says nothing that could be believed.
 		cfg := v.runs()
@@ -253,6 +268,8 @@ func (v *survey) readAbout() {
 		}
 		delete(v.live, id)
 	}
+	// No list names the run of this file, and it is not the run's last file: so the rest of the
+	// run, with its list, is missing.
 	for _, ends := range open {
 		v.told = v.told && !ends
 	}
@@ -275,6 +292,7 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 	there := map[entry.KeyspaceID]bool{}
 	for _, k := range e.SetKeyspaces {
 		there[k.ID] = true
+		// The manifest is newer than any run.
 		if _, better := known[k.ID]; !better && !v.dropped[k.ID] {
 			v.keyspaces[k.ID] = k
 		}
@@ -294,7 +312,7 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 func (v *survey) complete() bool {
 	for _, r := range v.layout.Runs() {
 		for _, f := range r.Files {
-			if !v.has(filename.Run, f.Num) {
+			if !v.hasFile(filename.Run, f.Num) {
 				return false
 			}
 		}
@@ -306,6 +324,7 @@ func (v *survey) complete() bool {
 func (v *survey) learn(e *layout.Edit) {
 	for _, id := range e.DropRuns {
 		for _, f := range v.live[id].Files {
+			// The file may still be there: a crash came before it was removed.
 			v.gone[f.Num] = true
 		}
 		delete(v.live, id)
@@ -336,6 +355,7 @@ func (v *survey) learn(e *layout.Edit) {
 		v.nextID = max(v.nextID, uint64(k.ID)+1)
 	}
 	for _, id := range e.DropKeyspaces {
+		// Numbers are never used twice, so the drop stays true whatever other edits are lost.
 		delete(v.keyspaces, id)
 		v.dropped[id] = true
 	}
@@ -343,6 +363,7 @@ func (v *survey) learn(e *layout.Edit) {
 	v.version = max(v.version, e.LastVersion)
 }
 
+// stamp notes the version that a file's records have, if they don't say it.
 func (v *survey) stamp(name filename.Name, at entry.Version) {
 	if at != 0 {
 		v.stamps[name] = at
@@ -360,6 +381,7 @@ func (v *survey) forgotten(key []byte) bool {
 func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
 	from := 0
 	if id, ok := entry.KeyspaceOf(lower); ok {
+		// A store may have a million keyspaces.
 		from, _ = slices.BinarySearch(v.ids, id)
 	}
 	for _, id := range v.ids[from:] {
@@ -379,6 +401,7 @@ func keyRange(prefix []byte, name string, lower, upper []byte) errs.KeyRange {
 		r.Lower = bytes.Clone(key)
 	}
 	if key, found := bytes.CutPrefix(upper, prefix); found {
+		// The bound is included: the next greater key ends the range.
 		r.Upper = append(bytes.Clone(key), 0)
 	}
 	return r

@@ -26,11 +26,11 @@ type Source struct {
 // Target is the store to make.
 type Target struct {
 	FS           vfs.FS
-	Dir          string // directory, which must not exist
-	UUID         [16]byte
-	Seed         uint64 // of the key hash
-	SegmentBytes int64  // length at which a value segment ends
-	RunFileBytes int64
+	Dir          string                 // directory, which must not exist
+	UUID         [16]byte               // of the new store
+	Seed         uint64                 // of the key hash
+	SegmentBytes int64                  // length in bytes at which a value segment ends
+	RunFileBytes int64                  // length in bytes at which a file of a run ends
 	Memory       int64                  // for sorting, in bytes
 	Now          int64                  // Unix milliseconds
 	Keys         keyring.Provider       // nil: the store is plain
@@ -66,6 +66,7 @@ func (m *maker) makeKeys() error {
 	return nil
 }
 
+// nextNum returns the number of the next file.
 func (m *maker) nextNum() entry.FileNum {
 	m.last++
 	return m.last
@@ -105,6 +106,7 @@ type reports struct {
 	sum Summary
 }
 
+// lose reports a loss.
 func (r *reports) lose(c *errs.Corruption) {
 	r.sum.Losses++
 	if r.fn != nil {

@@ -30,8 +30,8 @@ const (
 type File struct {
 	Name  string
 	ID    checksum.Identity
-	Key   *crypt.Decrypter // nil: the file is plain
-	Read  func(p []byte, off int64) error
+	Key   *crypt.Decrypter                // nil: the file is plain
+	Read  func(p []byte, off int64) error // fills p with the bytes at off
 	Cache *Cache
 	Owner any // owns the file's blocks in Cache, see Cache.Forget
 }
@@ -41,9 +41,10 @@ type File struct {
 type Part struct {
 	file *File
 	unit crypt.Unit
-	off  int64
+	off  int64 // where it begins in the file
 	size int
-	sums []byte // u32, or a tag, for each page
+	sums []byte // for each page its checksum, a u32, or its tag
+	// the blocks that are in the cache, by index; nil: it is not there
 	list []atomic.Pointer[Block]
 }
 
@@ -64,14 +65,14 @@ func (p *Part) TableBytes() int64 { return int64(len(p.list))*8 + 128 }
 type Block struct {
 	Used
 	part  *Part
-	start int    // in the part
-	data  []byte // pages that are not ready yet are zeros
-	ready atomic.Uint32
-	mu    sync.Mutex // held while a page becomes ready
+	start int           // where it begins in the part
+	data  []byte        // pages that are not ready yet are zeros
+	ready atomic.Uint32 // a bit for each page that is decrypted or verified
+	mu    sync.Mutex    // held while a page becomes ready
 
-	border atomic.Pointer[border]
-	kept   bool   // it is in the cache; else one walk has it alone
-	behind *Block // unless kept: the next block, once it was needed
+	border atomic.Pointer[border] // the last span that crossed the end of the block
+	kept   bool                   // it is in the cache; else one walk has it alone
+	behind *Block                 // the next block, once it was needed; nil if kept
 }
 
 // border has the bytes from lo on, which cross the end of a block. Usually they are one
@@ -97,6 +98,7 @@ func (p *Part) Block(at int, keep bool) *Block {
 	if !keep {
 		return b
 	}
+	// In its place before it is counted: from Add on it may be dropped at any time.
 	if !home.CompareAndSwap(nil, b) {
 		return p.Block(at, keep) // another goroutine was faster
 	}
@@ -130,7 +132,7 @@ func (b *Block) Data() []byte { return b.data }
 func (b *Block) Page(at int) ([]byte, error) {
 	at -= b.start
 	if !b.isReady(at >> pageShift) {
-		if err := b.fill(at>>pageShift, at>>pageShift); err != nil {
+		if err := b.readPages(at>>pageShift, at>>pageShift); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +148,7 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 	lo, hi = lo-b.start, hi-b.start
 	first, last := lo>>pageShift, (hi-1)>>pageShift
 	if want := uint32(2<<last - 1<<first); b.ready.Load()&want != want {
-		if err := b.fill(first, last); err != nil {
+		if err := b.readPages(first, last); err != nil {
 			return nil, err
 		}
 	}
@@ -156,8 +158,9 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 // cross is Span beyond the end of the block.
 func (b *Block) cross(lo, hi int) ([]byte, error) {
 	if hi-lo > Size {
-		return b.part.read(lo, hi)
+		return b.part.readCopy(lo, hi)
 	}
+	// An entry that crosses the border is put together once, and read often.
 	if c := b.border.Load(); c != nil && c.lo == lo && hi-lo <= len(c.data) {
 		return c.data[: hi-lo : hi-lo], nil
 	}
@@ -172,6 +175,7 @@ func (b *Block) cross(lo, hi int) ([]byte, error) {
 	}
 	c := &border{lo, append(append(make([]byte, 0, hi-lo), head...), tail...)}
 	if hi-lo <= keptBorder {
+		// A long one would double the memory of its block, which the cache does not count.
 		b.border.Store(c)
 	}
 	return c.data, nil
@@ -184,7 +188,8 @@ func (b *Block) tail(end, hi int) ([]byte, error) {
 		if next := b.part.list[end>>blockShift].Load(); next != nil {
 			return next.Span(end, hi)
 		}
-		return b.part.read(end, hi)
+		// Only a page or two: a whole block for a few bytes would push out a better one.
+		return b.part.readCopy(end, hi)
 	}
 	// One walk has b alone, and goes on in the next block.
 	if b.behind == nil {
@@ -200,8 +205,8 @@ type scratch [Size + crypt.TagSize]byte
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// fill makes the pages first to last ready.
-func (b *Block) fill(first, last int) error {
+// readPages makes the pages first to last ready.
+func (b *Block) readPages(first, last int) error {
 	for ; first <= last && b.isReady(first); first++ {
 	}
 	if first > last {
@@ -218,25 +223,29 @@ func (b *Block) fill(first, last int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for at := lo; at < hi; at += PageSize {
+		// Another goroutine was faster, and readers use its bytes already: they must not be written
+		// again.
 		if b.isReady(at >> pageShift) {
 			continue
 		}
 		end := min(at+PageSize, hi)
-		if err := p.open(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
+		if err := p.openPage(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
 			return err
 		}
+		// After the bytes: readers look at the bit without the lock.
 		b.ready.Or(1 << (at >> pageShift))
 	}
 	return nil
 }
 
-// open decrypts the page src at offset at of the part, which has room behind, into dst. Of
+// openPage decrypts the page src at offset at of the part, which has room behind, into dst. Of
 // a plain file it compares the checksum.
-func (p *Part) open(dst, src []byte, at int) error {
+func (p *Part) openPage(dst, src []byte, at int) error {
 	off := p.off + int64(at)
 	if p.file.Key != nil {
 		tag := crypt.Tag(p.sums[at>>pageShift*crypt.TagSize:])
 		if err := p.file.Key.Decrypt(dst, src, &tag, p.unit, off, 0, nil); err != nil {
+			// A wrong tag is damage. The key is right: the tag of the file's header fits it.
 			return errs.NewCorruption(p.file.Name, off, "page: %v", err)
 		}
 		return nil
@@ -252,13 +261,13 @@ func (p *Part) open(dst, src []byte, at int) error {
 // Span returns the bytes in [lo, hi) of the part in one piece, see Block.Span.
 func (p *Part) Span(lo, hi int) ([]byte, error) {
 	if hi-lo > Size {
-		return p.read(lo, hi)
+		return p.readCopy(lo, hi)
 	}
 	return p.Block(lo, true).Span(lo, hi)
 }
 
-// read reads the bytes in [lo, hi) into memory of their own.
-func (p *Part) read(lo, hi int) ([]byte, error) {
+// readCopy reads the bytes in [lo, hi) into memory of their own.
+func (p *Part) readCopy(lo, hi int) ([]byte, error) {
 	first, end := lo&^(PageSize-1), min((hi+PageSize-1)&^(PageSize-1), p.size)
 	buf := make([]byte, end-first, end-first+crypt.TagSize)
 	if err := p.file.Read(buf, p.off+int64(first)); err != nil {
@@ -266,7 +275,7 @@ func (p *Part) read(lo, hi int) ([]byte, error) {
 	}
 	for at := 0; at < len(buf); at += PageSize {
 		page := buf[at:min(at+PageSize, len(buf))]
-		if err := p.open(page, page, first+at); err != nil {
+		if err := p.openPage(page, page, first+at); err != nil {
 			return nil, err
 		}
 	}

@@ -16,12 +16,12 @@ const DefaultBytes = 64 << 20
 // clears. Items lie on the Go heap, so bytes of a dropped item stay valid while somebody has
 // them.
 type Cache struct {
-	limit int64
-	bytes atomic.Int64
+	limit int64        // in bytes
+	bytes atomic.Int64 // of all items
 
 	mu   sync.Mutex // guards what follows
-	ring []cached
-	hand int // index of the item of ring that is considered next
+	ring []cached   // the items, in no order
+	hand int        // index of the item of ring that is considered next
 }
 
 type cached struct {
@@ -70,6 +70,7 @@ func (c *Cache) Add(owner any, it Item, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bytes.Add(bytes)
+	// Ends after two rounds at most: the first one may only clear marks.
 	for len(c.ring) > 0 && c.bytes.Load() > c.limit {
 		if c.hand >= len(c.ring) {
 			c.hand = 0

@@ -66,6 +66,7 @@ func (n Name) String() string {
 // In is the path of the file in a store whose values are in valueDir, which may be dir.
 func (n Name) In(dir, valueDir string) string {
 	if n.Kind.InValueDir() {
+		// Large values, and what finds them, may lie on a larger and slower disk.
 		dir = valueDir
 	}
 	return filepath.Join(dir, n.String())
@@ -98,6 +99,7 @@ func (k Kind) String() string {
 // by default is the store's own.
 func (k Kind) InValueDir() bool { return k == Journal || k == Value || k == Remap }
 
+// suffix is how the names of numbered files of this kind end.
 func (k Kind) suffix() string {
 	switch k {
 	case Journal:
@@ -123,6 +125,7 @@ func Parse(base string) (name Name, ok bool) {
 	}
 	if digits, ok := strings.CutPrefix(base, manifestPrefix); ok {
 		num, ok := parseNumber(digits)
+		// A wrong number is not ours: somebody's MANIFEST-old is left alone.
 		return Name{Kind: Manifest, Number: num}, ok
 	}
 	if digits, ok := strings.CutPrefix(base, keyringPrefix); ok {
@@ -145,6 +148,8 @@ func Parse(base string) (name Name, ok bool) {
 	return Name{}, false
 }
 
+// parseNumber reads a number as String writes it: at least six digits, zeros in front only to reach
+// six.
 func parseNumber(s string) (entry.FileNum, bool) {
 	if len(s) < minDigits || len(s) > maxDigits || (len(s) > minDigits && s[0] == '0') {
 		return 0, false

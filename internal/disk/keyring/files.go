@@ -42,7 +42,7 @@ func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
 	// the list is gone, or the list has neither of the two.
 	for range loadTries {
 		var found int
-		c, found, err = load(fsys, dir, uuid)
+		c, found, err = loadContent(fsys, dir, uuid)
 		if found > 0 && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -54,8 +54,8 @@ func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
 // and a file.
 const loadTries = 10
 
-// load also returns how many files there are.
-func load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
+// loadContent also returns how many files there are.
+func loadContent(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
 	nums, err := numbers(fsys, dir)
 	if err != nil {
 		return nil, 0, fmt.Errorf("keyring: %w", err)
@@ -64,12 +64,16 @@ func load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err er
 	for _, num := range nums {
 		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
 		if err != nil {
+			// Not the one before: if the newest can't be read now, it may still be whole, with a
+			// key that the older one lacks.
 			return nil, len(nums), fmt.Errorf("keyring: %w", err)
 		}
 		c, wrong := Decode(p, uuid, num)
 		if c != nil {
 			return c, len(nums), nil
 		}
+		// A crash may have left the newest file without a whole copy. Then the one before counts,
+		// which stays until the newer one is durable.
 		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
 	}
 	return nil, len(nums), none
@@ -136,6 +140,7 @@ func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corr
 // and one copy of c is not whole.
 func (c *Content) half(fsys vfs.FS, dir string) (bool, error) {
 	nums, err := numbers(fsys, dir)
+	// Without an older file one damaged copy is damage, and not the work of a crash.
 	if err != nil || len(nums) == 0 || nums[len(nums)-1] >= c.Number {
 		return false, err
 	}
@@ -161,6 +166,7 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
+		// Before anything is encrypted under a key that only this file has.
 		err = fsys.SyncDir(dir)
 	}
 	if err != nil {
@@ -195,11 +201,14 @@ func (c *Content) clean(fsys vfs.FS, dir string) error {
 			return true
 		}
 		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, n)))
+		// Kept if it can't be read, or is not of this store: it may be the only copy of somebody's
+		// keys.
 		return err != nil || !mayBeOf(p, c.UUID[:]) && !mayBeOf(p[len(p)/2:], c.UUID[:])
 	})
 	if len(nums) == 0 {
 		return nil
 	}
+	// Durable before the others go. They may be the only whole keyring on the disk.
 	if err := c.writeAgain(fsys, dir); err != nil {
 		return err
 	}
@@ -207,6 +216,8 @@ func (c *Content) clean(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, n := range nums {
+		// An old keyring has keys wrapped by the old master key, which the user may want to be
+		// gone.
 		if err := fsys.Remove(filepath.Join(dir, filename.Of(filename.Keyring, n))); err != nil {
 			return err
 		}
@@ -222,6 +233,7 @@ func (c *Content) writeAgain(fsys vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
+	// The same bytes over both whole copies: a crash in between changes nothing.
 	if _, err = f.WriteAt(c.Encode(), 0); err == nil {
 		err = f.Sync()
 	}

@@ -46,10 +46,10 @@ type Content struct {
 }
 
 // Has reports whether the data key with the id is there.
-func (c *Content) Has(id crypt.ID) bool { return c.find(id) != nil }
+func (c *Content) Has(id crypt.ID) bool { return c.findKey(id) != nil }
 
-// find returns the key with the id, or nil.
-func (c *Content) find(id crypt.ID) *Key {
+// findKey returns the key with the id, or nil.
+func (c *Content) findKey(id crypt.ID) *Key {
 	i := slices.IndexFunc(c.Keys, func(k Key) bool { return k.ID == id })
 	if i < 0 {
 		return nil
@@ -89,20 +89,20 @@ func (c *Content) encodeCopy(offset int64) []byte {
 		p = binary.LittleEndian.AppendUint64(p, uint64(k.Created))
 		p = append(p, k.Check[:]...)
 		p = append(p, k.Wrapped...)
-		p = fill(p, 8)
+		p = padTo(p, 8)
 	}
 	binary.LittleEndian.PutUint32(p[12:], uint32(len(p)))
-	binary.LittleEndian.PutUint32(p[sumAt:], c.sum(offset, p))
-	return fill(p, pageSize)
+	binary.LittleEndian.PutUint32(p[sumAt:], c.checksumOf(offset, p))
+	return padTo(p, pageSize)
 }
 
-// fill appends zeros up to a multiple of to.
-func fill(p []byte, to int) []byte {
+// padTo appends zeros up to a multiple of to.
+func padTo(p []byte, to int) []byte {
 	return append(p, make([]byte, (to-len(p)%to)%to)...)
 }
 
-// sum is the checksum of the copy p at an offset: of all but the checksum itself.
-func (c *Content) sum(offset int64, p []byte) uint32 {
+// checksumOf is the checksum of the copy p at an offset: of all but the checksum itself.
+func (c *Content) checksumOf(offset int64, p []byte) uint32 {
 	crc := checksum.Extend(checksum.Plain(p[:sumAt]), p[headerSize:])
 	return crc ^ checksum.New(c.UUID, byte(filename.Keyring), uint64(c.Number)).Mask(offset)
 }
@@ -136,9 +136,10 @@ func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*C
 	}
 	p = p[:size]
 	c := &Content{UUID: [16]byte(p[16:]), Number: entry.FileNum(binary.LittleEndian.Uint64(p[32:]))}
-	if sum, want := c.sum(offset, p), binary.LittleEndian.Uint32(p[sumAt:]); sum != want {
+	if sum, want := c.checksumOf(offset, p), binary.LittleEndian.Uint32(p[sumAt:]); sum != want {
 		return nil, errs.NewCorruption(name, offset, "the copy's checksum is %#x, it says %#x", sum, want)
 	}
+	// The checksum is right for this other store, so the file is whole and in the wrong place.
 	if c.UUID != uuid {
 		return nil, fmt.Errorf("%w: %s is of the store %x, this one is %x", errs.ErrKey, name, c.UUID, uuid)
 	}
@@ -168,10 +169,11 @@ func (c *Content) decodeKeys(p []byte) error {
 		k := Key{ID: crypt.ID(p), Cipher: crypt.Cipher(p[16]), Created: int64(binary.LittleEndian.Uint64(p[24:])), Check: crypt.Check(p[32:])}
 		size := binary.LittleEndian.Uint32(p[20:])
 		p = p[keyHeader:]
+		// The checksum is right, but it is no secret: anybody can make one. So lengths are checked.
 		if size > maxWrapped || int(size+7)&^7 > len(p) {
 			return fmt.Errorf("data key %d has %d bytes, %d are left", i, size, len(p))
 		}
-		if c.find(k.ID) != nil {
+		if c.findKey(k.ID) != nil {
 			return fmt.Errorf("data key %x is there twice", k.ID)
 		}
 		k.Wrapped = slices.Clone(p[:size])

@@ -96,7 +96,7 @@ func TestFutureVersion(t *testing.T) {
 	p := c.encodeCopy(0)
 	p[8]++
 	p = p[:p[12]]
-	sum := c.sum(0, p)
+	sum := c.checksumOf(0, p)
 	p[44], p[45], p[46], p[47] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
 	if _, err := decodeCopy(p, 0, testUUID, 3); !errors.Is(err, errs.ErrFormat) {
 		t.Error(err)
@@ -132,6 +132,6 @@ func forgeSum(p []byte) {
 	}
 	c := Content{UUID: testUUID, Number: 3}
 	copy(p[16:], testUUID[:])
-	sum := c.sum(0, p[:size])
+	sum := c.checksumOf(0, p[:size])
 	p[44], p[45], p[46], p[47] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
 }

@@ -36,6 +36,8 @@ type keyFile struct {
 // to which others than its owner have a permission is refused, where there are such permissions.
 func KeyFile(path string) Provider { return &keyFile{path: path} }
 
+// WrapKey wraps the key under the last master key of the file. The name of that key is in front of
+// what it returns.
 func (k *keyFile) WrapKey(ctx context.Context, key, binding []byte) ([]byte, error) {
 	keys, err := readKeyFile(k.path)
 	if err != nil {
@@ -50,7 +52,9 @@ func (k *keyFile) WrapKey(ctx context.Context, key, binding []byte) ([]byte, err
 	return append(head, wrapped...), nil
 }
 
+// UnwrapKey finds the master key by the name in front of wrapped.
 func (k *keyFile) UnwrapKey(ctx context.Context, wrapped, binding []byte) ([]byte, error) {
+	// The bytes come from a file that anybody may have changed.
 	if len(wrapped) == 0 || len(wrapped) <= int(wrapped[0]) {
 		return nil, errUnwrap
 	}
@@ -72,9 +76,10 @@ func (k *keyFile) String() string { return "brock.KeyFile(" + k.path + ")" }
 // masterKey is a line of a key file.
 type masterKey struct {
 	name string
-	key  []byte
+	key  []byte // masterSize bytes
 }
 
+// static is the provider of this one key.
 func (m *masterKey) static() Provider { return newStaticKey(m.key) }
 
 // readKeyFile returns the keys of a file, at least one. Errors tell lines by their numbers, never
@@ -108,6 +113,7 @@ func readKeys(f *os.File) ([]byte, error) {
 	return text, err
 }
 
+// parseKeyFile reads the lines of a key file; path is for errors.
 func parseKeyFile(path string, text []byte) (keys []masterKey, err error) {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		words := strings.Fields(string(line))
@@ -129,6 +135,7 @@ func parseKeyFile(path string, text []byte) (keys []masterKey, err error) {
 	return keys, nil
 }
 
+// parseKey reads a line of two words: name and key.
 func parseKey(words []string) (m masterKey, ok bool) {
 	if len(words) != 2 || len(words[0]) > maxKeyName {
 		return masterKey{}, false
@@ -143,6 +150,7 @@ func AppendMasterKey(path, name string) (err error) {
 	if words := strings.Fields(name); len(words) != 1 || words[0] != name || len(name) > maxKeyName || name[0] == '#' {
 		return fmt.Errorf("%w: %q is no name of a key: up to %d bytes, no spaces, not # first", errs.ErrInvalid, name, maxKeyName)
 	}
+	// Appended, never rewritten: a crash can't lose keys that are there.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -165,11 +173,13 @@ func AppendMasterKey(path, name string) (err error) {
 		err = f.Sync()
 	}
 	if err != nil {
+		// Half a line would make the file invalid, and no store could be opened.
 		return errors.Join(err, f.Truncate(int64(len(text))))
 	}
 	return vfs.OS().SyncDir(filepath.Dir(path))
 }
 
+// drawMasterKey returns a random master key.
 func drawMasterKey() []byte {
 	key := make([]byte, masterSize)
 	_, _ = rand.Read(key) // ends the process rather than return an error

@@ -1,5 +1,10 @@
 // Package keyring keeps the data keys of an encrypted store: each wrapped by a provider of
-// master keys, all in the file KEYS-nnnnnn. Decision 57 has the design.
+// master keys, all in the file KEYS-nnnnnn. In the words of others it is envelope encryption:
+// master keys are key encryption keys (KEK), often in a KMS, and data keys (DEK) never reach the
+// disk unwrapped. Decision 57 has the design.
+//
+// A keyring is never changed in place. A new file with the next number is written and synced, and
+// the one before is removed after that. So a crash at any moment leaves a whole one.
 package keyring
 
 import (
@@ -29,8 +34,9 @@ type Options struct {
 	Dir     string // of the store
 	UUID    [16]byte
 	Keys    Provider
-	Created int64     // Unix milliseconds, for data keys that Create makes
-	Random  io.Reader // of data keys and lives; nil is crypto/rand.Reader, all else is for tests
+	Created int64 // Unix milliseconds; of data keys that Create makes
+	// source of data keys and lives; nil: crypto/rand.Reader. Another one is for tests
+	Random io.Reader
 }
 
 // Keyring is the keyring of one store. Its methods may run together, but for those that write the
@@ -39,12 +45,13 @@ type Keyring struct {
 	o    Options
 	ring *crypt.Ring
 
-	mu      sync.Mutex
-	keys    Provider
-	let     bool     // Forget has let go of the provider
-	content *Content // never changed, only replaced
+	mu      sync.Mutex // guards what follows
+	keys    Provider   // wraps and unwraps data keys
+	let     bool       // Forget was called: the provider is let go
+	content *Content   // never changed, only replaced
 }
 
+// newKeyring returns the Keyring with the content c.
 func newKeyring(o Options, c *Content) (*Keyring, error) {
 	if err := allowed(); err != nil {
 		return nil, err
@@ -74,6 +81,7 @@ func Create(o Options) (*Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The key is durable before it encrypts anything.
 	id, err := k.Add(context.Background(), nil, o.Created)
 	if err != nil {
 		return nil, err
@@ -116,6 +124,7 @@ func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
 // added.
 func (k *Keyring) Full() bool { return len(k.Content().Keys) >= maxKeys }
 
+// now returns the content and the provider together.
 func (k *Keyring) now() (*Content, Provider) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,7 +138,8 @@ func (k *Keyring) Provider() Provider {
 	return p
 }
 
-func (k *Keyring) set(c *Content, p Provider) {
+// setContent makes c the content and p the provider.
+func (k *Keyring) setContent(c *Content, p Provider) {
 	k.mu.Lock()
 	k.content = c
 	k.mu.Unlock()
@@ -181,6 +191,7 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	if wrong == nil {
 		return key, nil
 	}
+	// Perhaps the writer, another process, has made a newer file.
 	now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
 	if err != nil {
 		return crypt.DataKey{}, errors.Join(wrong, err)
@@ -194,8 +205,9 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	return now.unwrap(context.Background(), p, id)
 }
 
+// unwrap has p unwrap the data key with the id, and checks what p returns.
 func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
-	w := c.find(id)
+	w := c.findKey(id)
 	if w == nil {
 		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
 	}
@@ -235,6 +247,7 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 		return Key{}, fmt.Errorf("%w: a data key was wrapped to %d bytes; 1 to %d can be kept", errs.ErrKey, len(wrapped), maxWrapped)
 	}
 	w.Wrapped = bytes.Clone(wrapped)
+	// A content of this key alone: the key is in no other one yet.
 	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
 	_, err = one.unwrap(ctx, p, d.ID)
 	return w, err
@@ -300,9 +313,11 @@ func (k *Keyring) DraftRewrap(ctx context.Context, p Provider) (*Draft, error) {
 // adds. All is durable on return. The file before stays until Clean: until then, either of both
 // master keys may be needed. After an error all is as it was.
 func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
-	if err := k.write(d.content, d.keys); err != nil || d.added == nil {
+	if err := k.writeFile(d.content, d.keys); err != nil || d.added == nil {
 		return id, err
 	}
+	// Only now the Ring may encrypt under it: before, a crash would lose the key and all that is
+	// under it.
 	k.ring.Put(*d.added)
 	return d.added.ID, nil
 }
@@ -319,6 +334,7 @@ func (k *Keyring) rewrapped(ctx context.Context, p Provider) (*Content, error) {
 		if err != nil {
 			return nil, err
 		}
+		// All or none: one key that p can't wrap would be lost with the old master key.
 		if c.Keys[i], err = c.wrap(ctx, p, &d, c.Keys[i].Created); err != nil {
 			return nil, err
 		}
@@ -333,6 +349,7 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 	current := k.ring.Current()
 	c := &Content{UUID: now.UUID}
 	for _, w := range now.Keys {
+		// New files are under the current key, though nothing may need it yet.
 		if w.ID == current || needed(w.ID) {
 			c.Keys = append(c.Keys, w)
 		}
@@ -340,7 +357,7 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 	if len(c.Keys) == len(now.Keys) {
 		return nil
 	}
-	if err := k.write(c, p); err != nil {
+	if err := k.writeFile(c, p); err != nil {
 		return err
 	}
 	return k.Clean()
@@ -352,8 +369,9 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 func (k *Keyring) Clean() error {
 	now, p := k.now()
 	half, err := now.half(k.o.FS, k.o.Dir)
+	// Not repaired in place: a crash could tear the only whole copy.
 	if half {
-		err = k.write(&Content{UUID: now.UUID, Keys: now.Keys}, p)
+		err = k.writeFile(&Content{UUID: now.UUID, Keys: now.Keys}, p)
 	}
 	if err != nil {
 		return err
@@ -364,9 +382,9 @@ func (k *Keyring) Clean() error {
 	return nil
 }
 
-// write makes c the keyring, under the next free number, and p its provider. The file before stays
+// writeFile makes c the keyring, under the next free number, and p its provider. The file before stays
 // until Clean.
-func (k *Keyring) write(c *Content, p Provider) error {
+func (k *Keyring) writeFile(c *Content, p Provider) error {
 	nums, err := numbers(k.o.FS, k.o.Dir)
 	if err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
@@ -383,6 +401,6 @@ func (k *Keyring) write(c *Content, p Provider) error {
 	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}
-	k.set(c, p)
+	k.setContent(c, p)
 	return nil
 }

@@ -43,7 +43,7 @@ func TestHalfAKeyring(t *testing.T) {
 			t.Errorf("left are %v, %v", nums, err)
 		}
 		must(t, Verify(fsys, "s", testUUID, k.Content().Number))
-		if k.Content().find(id) == nil || len(k.Content().Keys) != 2 {
+		if k.Content().findKey(id) == nil || len(k.Content().Keys) != 2 {
 			t.Errorf("keys %v", k.Content().Keys)
 		}
 		cut()

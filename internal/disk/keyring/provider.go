@@ -32,15 +32,18 @@ func Within(ctx context.Context, p Provider) Provider {
 	return within{ctx, p}
 }
 
+// within is what Within returns.
 type within struct {
 	ctx context.Context
 	Provider
 }
 
+// WrapKey is that of the provider, until ctx ends.
 func (w within) WrapKey(_ context.Context, key, binding []byte) ([]byte, error) {
 	return call(w.ctx, func() ([]byte, error) { return w.Provider.WrapKey(w.ctx, key, binding) })
 }
 
+// UnwrapKey is that of the provider, until ctx ends.
 func (w within) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byte, error) {
 	return call(w.ctx, func() ([]byte, error) { return w.Provider.UnwrapKey(w.ctx, wrapped, binding) })
 }
@@ -48,7 +51,10 @@ func (w within) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byte, e
 // ended is the error of a call whose context has ended: it says nothing of the keys.
 type ended struct{ cause error }
 
+// Error says that nobody has answered.
 func (e ended) Error() string { return "the provider of keys has not answered: " + e.cause.Error() }
+
+// Unwrap returns why the context has ended.
 func (e ended) Unwrap() error { return e.cause }
 
 // call returns what fn returns, or an error once ctx has ended; then fn goes on by itself. If fn
@@ -63,10 +69,12 @@ func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error
 		panicked any
 		returned bool
 	}
+	// With room for one: an answer that comes too late must not keep its goroutine for ever.
 	answers := make(chan answer, 1)
 	go func() {
 		var a answer
 		defer func() {
+			// recover returns nil, too, if fn has called runtime.Goexit.
 			if !a.returned {
 				a.panicked = recover()
 			}
@@ -86,6 +94,7 @@ func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
+	// Also if the provider itself gave up because of ctx: that says nothing of the key.
 	if err != nil && ctx.Err() != nil {
 		return nil, ended{errs.Ended(ctx)}
 	}
@@ -138,6 +147,7 @@ func (s *staticKey) WrapKey(_ context.Context, key, binding []byte) ([]byte, err
 	return aead.Seal(salt, make([]byte, aead.NonceSize()), key, binding), nil
 }
 
+// UnwrapKey undoes WrapKey.
 func (s *staticKey) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byte, error) {
 	if len(wrapped) < saltSize {
 		return nil, errUnwrap
@@ -153,6 +163,7 @@ func (s *staticKey) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byt
 	return key, nil
 }
 
+// aead is the cipher under the key that is derived from the master key and the salt.
 func (s *staticKey) aead(salt []byte) (cipher.AEAD, error) {
 	master := s.key()
 	if len(master) != masterSize {

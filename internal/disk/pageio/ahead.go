@@ -38,6 +38,7 @@ func (f *File) unknown(first, last int64) int64 {
 			if f.Resident(p * pageSize) {
 				return p
 			}
+			// The next question is for single pages.
 			f.cold.Set(m)
 		}
 	}
@@ -67,6 +68,7 @@ func (f *File) Await(off, n int64) {
 		return
 	}
 	defer f.files.leave(d)
+	// All are counted as read, though some may come in meanwhile.
 	f.files.Bits.missed(last - first + 1)
 	f.files.cold.begin(d, first*pageSize, (last+1-first)*pageSize)
 	defer f.files.cold.end()
@@ -75,6 +77,7 @@ func (f *File) Await(off, n int64) {
 	for p := first; p <= last; p += awaited {
 		end := min(p|(awaited-1), last)
 		_, _ = d.ReadAt(b[:], end*pageSize) // Prime tells of errors
+		// The pages before it were asked for first, so most are there as well. Note them.
 		f.probe(p, end)
 		p &^= awaited - 1
 	}

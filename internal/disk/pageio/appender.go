@@ -18,7 +18,7 @@ const BlockSize = 2 << 20
 // again.
 type Appender struct {
 	f     vfs.File
-	at    int64  // where block goes in the file
+	at    int64  // offset in the file where block goes
 	block []byte // nil while nothing is in it
 	n     int    // bytes in it
 }
@@ -51,6 +51,7 @@ func (a *Appender) Write(p []byte) (int, error) {
 // hand hands what is in the block to the file.
 func (a *Appender) hand() error {
 	_, err := a.f.WriteAt(a.block[:a.n], a.at)
+	// The disk begins while the next block is filled, so the sync at the end is short.
 	a.f.StartWriteback(a.at, int64(a.n))
 	a.at += int64(a.n)
 	a.n = 0

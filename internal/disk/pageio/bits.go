@@ -19,9 +19,9 @@ type bitBlock [blockWords]atomic.Uint64
 // is taken by blocks of 4096 numbers, when the first of them is set. Copies
 // share the set. A number outside of [0, n) is never in it.
 type Bits struct {
-	n      int64
+	n      int64 // numbers are below n
 	blocks []atomic.Pointer[bitBlock]
-	memory *BitMemory // nil: unbounded
+	memory *BitMemory // counts and empties its blocks; nil: unbounded
 }
 
 // NewBits returns an empty set for the numbers in [0, n).
@@ -43,28 +43,28 @@ func NewBits(n int64) Bits {
 // How many pages that are is found out: pages that were not used for longer are kept in
 // mind. If they are used again, the system is asked whether they have stayed in memory.
 type BitMemory struct {
-	limit  int64
-	always bool // what was verified is not believed at all
-	used   atomic.Int64
-	misses atomic.Int64 // pages, since the epoch began
+	limit  int64        // in bytes; 0: none
+	always bool         // verify each time: sets of verified parts stay empty
+	used   atomic.Int64 // bytes of all blocks
+	misses atomic.Int64 // pages that were read from the disk since the epoch began
 	length atomic.Int64 // misses that end an epoch
 	epoch  atomic.Uint32
-	alarm  atomic.Pointer[jobs.Alarm]
+	alarm  atomic.Pointer[jobs.Alarm] // ends epochs in time; nil: only misses end them
 
-	// Pages that were used again, by how many epochs before they were used last: in all,
-	// and those that were no longer in memory. Of those that are believed to be there
-	// nothing is known.
+	// Pages that were used again, by how many epochs ago they were used last: all of them, and
+	// those that were no longer in memory. Not counted for pages still believed to be there.
 	again, gone [generations]atomic.Int64
 
 	mu    sync.Mutex // guards:
-	began time.Time  // the epoch
-	same  int        // epochs since length was changed
+	began time.Time  // when the epoch began
+	same  int        // epochs since length was changed last
 	total int64      // pages that were read and not in memory, ever
 	sets  map[*atomic.Pointer[bitBlock]]agedBits
 	pages map[*atomic.Uint64]PageBits
 }
 
-// agedBits is a set and when it is emptied: the generations of what is known take turns.
+// agedBits is a set and when it is emptied: at the end of each epoch, when its generation has its
+// turn, or only by Forget.
 type agedBits struct {
 	Bits
 	turn int
@@ -123,6 +123,8 @@ func (m *BitMemory) End() {
 	case m.misses.Load() >= m.length.Load():
 		m.ageLocked()
 		left = EpochTime
+	// Nobody may have read for this long. What was verified may be out of memory, and nothing
+	// tells.
 	case left <= 0:
 		m.forgetLocked()
 		return // the next bit sets the alarm
@@ -142,6 +144,7 @@ func (m *BitMemory) Forget() {
 
 func (m *BitMemory) forgetLocked() {
 	m.began = time.Now()
+	// A new epoch: the old count must not end it early.
 	m.misses.Store(0)
 	for _, b := range m.sets {
 		b.Clear()
@@ -162,6 +165,7 @@ func (m *BitMemory) ageLocked() {
 	m.adapt()
 	// The oldest generation is emptied, and becomes the newest.
 	next := (m.generation() + 1) % generations
+	// Before the epoch changes: bits that are set from then on are of the new one.
 	for _, b := range m.sets {
 		if b.turn == next || b.turn == eachEpoch {
 			b.wipe()
@@ -186,6 +190,8 @@ func (m *BitMemory) adapt() {
 		return
 	}
 	switch {
+	// Of the pages that were used only a little too long ago to be believed, many were gone. So
+	// some of those that are believed must be gone, too: believe half as long.
 	case again[next] >= epochSample && gone[next] > again[next]/mostGone:
 		m.length.Store(max(length/2, leastPages))
 		m.same = 0
@@ -207,6 +213,7 @@ func (m *BitMemory) outlived(epochs int, in bool) {
 
 // missed counts pages that were read because they were not in memory.
 func (m *BitMemory) missed(pages int64) {
+	// Most calls end here, with one addition.
 	if pages == 0 || m.misses.Add(pages) < m.length.Load() {
 		return
 	}
@@ -236,6 +243,7 @@ func (m *BitMemory) newBits(n int64, turn int) Bits {
 	b.memory = m
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Copies of a Bits share the blocks, so their address is the set's name.
 	m.sets[&b.blocks[0]] = agedBits{b, turn}
 	return b
 }
@@ -256,6 +264,7 @@ func (m *BitMemory) take() {
 		return
 	}
 	m.await()
+	// Not Lock: a reader must not wait here, and whoever has the lock may be emptying sets already.
 	if m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
 		return
 	}
@@ -283,6 +292,7 @@ func (b *Bits) Free() {
 // Test reports whether i is in the set.
 func (b *Bits) Test(i int64) bool {
 	u := uint64(i)
+	// Negative numbers are greater than n as well.
 	if u >= uint64(b.n) {
 		return false
 	}
@@ -346,7 +356,9 @@ func (b *Bits) Clear() {
 	}
 }
 
+// drop gives block i back.
 func (b *Bits) drop(i int) {
+	// Two goroutines may drop it at the same time: one of them counts.
 	if b.blocks[i].Swap(nil) != nil && b.memory != nil {
 		b.memory.used.Add(-bitBlockBytes)
 	}

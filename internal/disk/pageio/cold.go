@@ -37,21 +37,21 @@ func (f *File) ReadCold(p []byte, off int64) error {
 
 // readers are those of a store that read from the disk.
 type readers struct {
-	reading atomic.Int64 // how many do
-	began   time.Time    // of what windows are counted from
+	reading atomic.Int64 // how many do now
+	began   time.Time    // times below are counted from here
 
 	// Yielding doesn't pay in a program with more goroutines that compute than
 	// processors: a yield may then last 10 ms for each of them. So it is measured, in
 	// windows of time.
-	until   atomic.Int64 // when the window ends
+	until   atomic.Int64 // when the window ends, in nanoseconds
 	plain   atomic.Bool  // readers don't yield in it
-	reads   atomic.Int64 // that have ended in it
+	reads   atomic.Int64 // reads that have ended in it
 	yields  atomic.Int64
 	yielded atomic.Int64 // nanoseconds, all of them
 
 	mu    sync.Mutex    // guards:
 	start time.Duration // of the window
-	rate  float64       // of reads when they don't yield, of late; 0: not known
+	rate  float64       // reads a nanosecond in the last window without yields; 0: not known
 }
 
 // The windows, and how long a yield may take in the mean: as long as the readers that
@@ -70,6 +70,7 @@ const (
 func (r *readers) begin(d *descriptor, off, n int64) {
 	// Also if it is alone: a pread by itself would have the system read on behind it.
 	d.StartRead(off, n)
+	// Nobody else reads, so there is nobody to yield to.
 	if r.reading.Add(1) == 1 {
 		return
 	}
@@ -82,6 +83,7 @@ func (r *readers) begin(d *descriptor, off, n int64) {
 	r.yields.Add(1)
 }
 
+// end counts a read that has ended.
 func (r *readers) end() {
 	r.reading.Add(-1)
 	r.reads.Add(1)
@@ -91,8 +93,7 @@ func (r *readers) end() {
 // has left seen: background work then asks it for little at a time.
 func (s *Files) Busy(seen *int64) bool { return s.cold.busy(seen) }
 
-// busy reports whether readers wait for the disk, or have done since the call before,
-// which has left seen.
+// busy is Files.Busy.
 func (r *readers) busy(seen *int64) bool {
 	before := *seen
 	*seen = r.reads.Load()
@@ -118,11 +119,15 @@ func (r *readers) turnLocked(now time.Duration) {
 	plain, window := false, tryWindow
 	switch {
 	case r.plain.Load():
+		// The window without yields ends. Its rate is what the others are compared with.
 		r.rate = rate
+	// Yields are short: go on with them.
 	case yielded <= time.Duration(yields)*(yieldTime+yieldOfReader*time.Duration(r.reading.Load())):
 	case r.rate == 0:
+		// They are long, and nobody knows whether reads do better without: try it.
 		plain = true
 	case r.rate > rate:
+		// Reads do better without: stay so for a longer window, then try again.
 		plain, window = true, plainWindow
 	default:
 		// Yields are slow for another reason: the whole process waits for processors.

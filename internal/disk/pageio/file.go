@@ -1,5 +1,11 @@
 // Package pageio reads the bytes of one file: through a mapping if there is one, else by
 // pread. Both ways return the same bytes and the same errors.
+//
+// Two things are tracked of a mapped file. Its pages are known or not to be in memory: touching one
+// that isn't is a page fault, which stops a processor of the Go scheduler until the disk has
+// answered; so such pages are read by pread first. Its parts are verified or not: a checksum is
+// compared once in an epoch, after which the page may have left memory and come back with other
+// bytes. docs/adr, 14, 36 and 37, has the reasons.
 package pageio
 
 import (
@@ -24,18 +30,20 @@ type Options struct {
 // File reads the first Size bytes of a file. Any number of goroutines may use it. After Close
 // call no method, and don't touch memory of the mapping.
 type File struct {
-	files   *Files
+	files   *Files // of the store: descriptors, and what is known of pages
 	path    string
 	name    string
-	size    int64
-	mapping vfs.Mapping
-	data    []byte // of mapping; nil without
+	size    int64       // in bytes; nothing behind it is read
+	mapping vfs.Mapping // nil: the file is not mapped
+	data    []byte      // mapped bytes; nil if the file is not mapped
 
-	known [generations]Bits // pages that were in memory, by the epoch in which they were used last
-	cold  Bits              // pieces of probeSize bytes in which a page was not in memory lately
+	// pages known to be in memory, by the epoch in which they were used last
+	known [generations]Bits
+	cold  Bits // megabytes of which a page was lately not in memory
 
-	descriptor atomic.Pointer[descriptor] // may be closed by now
-	opening    sync.Mutex                 // held while the file is opened again
+	descriptor atomic.Pointer[descriptor] // the last one; Files may have closed it
+	// held while the file is opened again, so that only one goroutine does it
+	opening sync.Mutex
 }
 
 // Verified returns an empty set of numbers in [0, n), for the parts of the file that were
@@ -118,6 +126,8 @@ func (f *File) Bytes(off int64, n int) ([]byte, error) {
 	return p, nil
 }
 
+// scratchSize is the length in bytes of the memory to which pages are read only to have them in
+// memory.
 const scratchSize = 64 << 10
 
 type scratch [scratchSize]byte
@@ -141,6 +151,7 @@ func (f *File) Known(off int64, n int) bool {
 			f.files.Bits.missed(end - first + 1)
 			return false
 		}
+		// One missing page is enough: the caller then reads all of the range.
 		if first = f.ask(first, end); first <= end {
 			return false
 		}
@@ -183,6 +194,7 @@ func (f *File) Prime(off int64, n int) error {
 
 // prime is Prime of [off, end), which lies on pages first to last of one megabyte.
 func (f *File) prime(first, last, off, end int64) error {
+	// Asking costs less than one read.
 	if first = f.ask(first, last); first > last {
 		return nil
 	}
@@ -205,12 +217,14 @@ func (f *File) ask(first, last int64) int64 {
 	told := f.probe(first, end)
 	first = f.absent(first, last)
 	switch {
+	// Without an answer nothing is known of how long pages stay.
 	case !told:
 	case cold:
 		// What was not there when its megabyte was asked for first, and is now, was read
 		// meanwhile: the system reads ahead of our reads, and so do we.
 		f.files.Bits.missed(asked + max(ahead-f.unnoted(last+1, end), 0))
 	default:
+		// The caller reads these pages now, and they push others out of memory.
 		f.files.Bits.missed(last - first + 1)
 	}
 	return first
@@ -229,6 +243,7 @@ func (f *File) isKnown(page int64) bool {
 	if !f.known[before(g, 1)].Test(page) {
 		return false
 	}
+	// Used in this epoch, so it is believed to be there until the next one ends.
 	f.known[g].Set(page)
 	if rand.Uint32()%useShare == 0 {
 		f.use(page)
@@ -283,6 +298,7 @@ func (f *File) absent(first, last int64) int64 {
 func (f *File) read(off, n int64) error {
 	d, err := f.enter()
 	if err != nil {
+		// The mapping still works: the page fault does what this read would have done.
 		return nil
 	}
 	defer f.files.leave(d)
@@ -324,6 +340,7 @@ func (f *File) probe(first, last int64) (told bool) {
 		return false
 	}
 	begin, end := first&^(probePages-1), first|(probePages-1)
+	// See above: most of the others would be missing, and their answer is worth nothing.
 	if f.cold.Test(first / probePages) {
 		begin, end = first, last
 	}
@@ -370,6 +387,7 @@ func (f *File) Close() error {
 			f.known[i].Free()
 		}
 		f.cold.Free()
+		// A late use fails on nil, and not on memory that now may be another mapping.
 		f.data = nil
 		err = f.mapping.Close()
 		mapped.Add(-1)

@@ -26,17 +26,17 @@ type Files struct {
 	cold readers
 
 	fs       vfs.FS
-	limit    int
-	mappings int64 // of the process, at most
+	limit    int   // most open descriptors
+	mappings int64 // most mappings of the process
 
 	mapped  atomic.Int64 // files that are mapped
 	waiting atomic.Int32 // goroutines that may wait for a descriptor
 
-	mu      sync.Mutex // guards:
-	room    sync.Cond  // a descriptor has become idle, or was closed
-	ring    []*descriptor
-	hand    int // where the search for an idle descriptor goes on
-	opening int
+	mu      sync.Mutex    // guards:
+	room    sync.Cond     // a descriptor has become idle, or was closed
+	ring    []*descriptor // the open descriptors, in no order
+	hand    int           // where the search for an idle descriptor goes on
+	opening int           // descriptors that are being opened
 }
 
 // MaxMappings (32,768) is how many files a process maps; others are read by pread.
@@ -62,17 +62,20 @@ func NewFiles(fs vfs.FS, limit int) *Files {
 // reader is in, and none can enter afterwards.
 type descriptor struct {
 	vfs.File
-	readers atomic.Int64 // far below zero: closed for good
-	used    atomic.Bool  // since the hand came by
-	at      int          // in the ring
+	readers atomic.Int64 // readers within; far below zero: closed for good
+	used    atomic.Bool  // since the hand came by last
+	at      int          // its index in the ring
 }
 
+// closedForGood is so far below zero that no number of readers that enter in vain brings it back.
 const closedForGood = math.MinInt64 / 2
 
+// enter lets a reader in; it returns false if the descriptor is closed for good.
 func (d *descriptor) enter() bool {
 	if d.readers.Add(1) <= 0 {
 		return false // whatever the count is now, it stays far below zero
 	}
+	// Written only where that changes it: many readers share this cache line.
 	if !d.used.Load() {
 		d.used.Store(true)
 	}
@@ -82,6 +85,7 @@ func (d *descriptor) enter() bool {
 // retire closes the descriptor to readers, unless there are any.
 func (d *descriptor) retire() bool { return d.readers.CompareAndSwap(0, closedForGood) }
 
+// leave ends what enter, or open, began. Who waits for a descriptor looks again.
 func (s *Files) leave(d *descriptor) {
 	if d.readers.Add(-1) == 0 && s.waiting.Load() > 0 {
 		s.mu.Lock()
@@ -100,6 +104,7 @@ func (s *Files) open(path string) (*descriptor, error) {
 		s.room.Wait()
 	}
 	s.waiting.Add(-1)
+	// Its place is taken before the lock is given up: the limit holds.
 	s.opening++
 	s.mu.Unlock()
 
@@ -110,6 +115,7 @@ func (s *Files) open(path string) (*descriptor, error) {
 	defer s.mu.Unlock()
 	s.opening--
 	if err != nil {
+		// The place is free again.
 		s.room.Broadcast()
 		return nil, err
 	}
@@ -123,6 +129,7 @@ func (s *Files) open(path string) (*descriptor, error) {
 // long, found by the clock algorithm (Corbato, "A Paging Experiment with the Multics
 // System", 1968): the hand takes the mark of used ones, and comes by again.
 func (s *Files) evictLocked() bool {
+	// Twice around: the first round may only take marks.
 	for range 2 * len(s.ring) {
 		s.hand++
 		if s.hand >= len(s.ring) {
@@ -139,6 +146,7 @@ func (s *Files) evictLocked() bool {
 	return false
 }
 
+// forgetLocked takes d out of the ring: the last descriptor gets its place.
 func (s *Files) forgetLocked(d *descriptor) {
 	last := s.ring[len(s.ring)-1]
 	s.ring[d.at], last.at = last, d.at
@@ -182,6 +190,7 @@ func (s *Files) Open(path string, o Options) (*File, error) {
 	if err == nil && !o.NoMap && f.size > 0 {
 		f.mapFile(d)
 	}
+	// From here on d may be closed for another file. The mapping stays.
 	s.leave(d)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -208,6 +217,7 @@ func (f *File) measure(d *descriptor, o Options) error {
 
 // mapFile maps the file if it can.
 func (f *File) mapFile(d *descriptor) {
+	// Counted first, so that two goroutines can't both take the last one.
 	if mapped.Add(1) > f.files.mappings {
 		mapped.Add(-1)
 		return
@@ -240,6 +250,7 @@ func (f *File) enter() (*descriptor, error) {
 		return d, nil
 	}
 	d, err := f.files.open(f.path)
+	// Nobody removes a file that is open, so somebody else has.
 	if errors.Is(err, fs.ErrNotExist) {
 		c := errs.NewCorruption(f.name, -1, "it was there when it was opened first, and no longer is")
 		c.Err = err

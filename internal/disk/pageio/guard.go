@@ -27,6 +27,8 @@ func Arm() Armed { return Armed{debug.SetPanicOnFault(true)} }
 //
 // Guards may be nested: the innermost names the file. One costs some 10 ns.
 func Guard(a Armed, errp *error, file string) {
+	// Before recover: however this ends, the goroutine is as it was before Arm. Else a fault in
+	// code that is not guarded would panic, too, where it should end the process.
 	if !a.before {
 		debug.SetPanicOnFault(false)
 	}
@@ -40,6 +42,7 @@ func Guard(a Armed, errp *error, file string) {
 		Addr() uintptr
 	})
 	if !isFault {
+		// A bug of ours, or of the caller: no damage to the file.
 		panic(r)
 	}
 	c := errs.NewCorruption(file, -1, "mapped memory can't be read: the file was truncated, or its disk fails")

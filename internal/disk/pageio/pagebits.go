@@ -44,6 +44,7 @@ func (b *PageBits) Set(i int) {
 	}
 	b.words[w].Or(1 << (uint(i) % 64))
 	if b.memory != nil {
+		// The set must be emptied in time.
 		b.memory.await()
 	}
 }

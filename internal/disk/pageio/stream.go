@@ -11,16 +11,16 @@ import (
 // readers. It is used by one goroutine; its file must stay open.
 type Stream struct {
 	f     *File
-	end   int64         // nothing behind it is read
-	asked int64         // the disk was asked for what is before, from the last part on
-	seen  int64         // reads of readers when it looked last
-	took  time.Duration // by the last read
+	end   int64         // nothing is read from here on
+	asked int64         // the disk was asked for all before, since the last jump
+	seen  int64         // how many reads of readers there were when it looked last
+	took  time.Duration // how long the last read took
 }
 
 const (
 	streamAhead  = 1 << 20   // bytes that the disk is asked for beyond those that are read
 	politePart   = 128 << 10 // bytes that are read at a time while readers wait for the disk
-	politePauses = 2         // how many times as long as the read of such a part the pause before the next one takes,
+	politePauses = 2         // a pause takes this many times as long as the read before it,
 	longestPause = 10 * time.Millisecond
 )
 
@@ -69,6 +69,7 @@ func (s *Stream) ask(d *descriptor, off, n, ahead int64) {
 		return
 	}
 	end := min(off+n+ahead, s.end)
+	// What is in memory needs no request. The call would cost more than it saves.
 	if !s.f.resident(s.asked, end-s.asked) {
 		d.StartRead(s.asked, end-s.asked)
 	}

@@ -11,10 +11,10 @@ import (
 // again when it is read in a later epoch. Any number of goroutines may use it.
 type Summed struct {
 	f        *File
-	off      int64
-	data     []byte   // of the mapping, or memory of its own
-	sums     []uint32 // of each page, plain; nil: data is memory of its own
-	verified PageBits
+	off      int64    // where the part begins in the file
+	data     []byte   // mapped bytes, or verified memory of its own
+	sums     []uint32 // plain checksum of each page; nil: data is memory of its own
+	verified PageBits // pages that were verified in this epoch
 }
 
 // Sum reads the n bytes at off, and returns their plain checksum. It returns an
@@ -23,6 +23,7 @@ func (f *File) Sum(off, n int64) (s *Summed, crc uint32, err error) {
 	if err := f.check(off, n); err != nil {
 		return nil, 0, err
 	}
+	// Memory of its own is verified once and can't change: no sums are needed.
 	if f.data == nil {
 		b, err := f.Bytes(off, int(n))
 		return &Summed{f: f, off: off, data: b}, checksum.Plain(b), err
@@ -70,6 +71,7 @@ func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
 			continue
 		}
 		page := s.data[p*pageSize : min((p+1)*pageSize, int64(len(s.data)))]
+		// A page that can't be read is an error here. In the mapping it would be a fault.
 		if err := s.f.Prime(s.off+p*pageSize, len(page)); err != nil {
 			return nil, err
 		}
@@ -81,6 +83,7 @@ func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
 	return s.data[off : off+int64(n)], nil
 }
 
+// check reports a range that isn't within the part.
 func (s *Summed) check(off int64, n int) error {
 	if off < 0 || n < 0 || off > int64(len(s.data)) || int64(n) > int64(len(s.data))-off {
 		return errs.NewCorruption(s.f.name, s.off, "%d bytes at %d are needed of %d", n, off, len(s.data))
@@ -128,6 +131,7 @@ func (c *SummedCopy) Bytes(off int64, n int) ([]byte, error) {
 		rest = rest[k:]
 	}
 	if err != nil {
+		// Bytes that were not verified must not be found by the next call.
 		c.buf = c.buf[:0]
 		return nil, err
 	}

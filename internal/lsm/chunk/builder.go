@@ -115,8 +115,8 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if !ok {
 			return Disorder
 		}
-		b.begin(e.Key, older)
-		b.append(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
+		b.beginChunk(e.Key, older)
+		b.appendEntry(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
 		return added(older)
 	}
 	older := false
@@ -145,7 +145,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	if len(b.buf)+b.need(e) > MaxEntries {
 		return Full
 	}
-	b.append(e, word, hash, older)
+	b.appendEntry(e, word, hash, older)
 	return added(older)
 }
 
@@ -185,7 +185,7 @@ func (b *Builder) compareLast(key []byte) int {
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
-func (b *Builder) begin(key []byte, again bool) {
+func (b *Builder) beginChunk(key []byte, again bool) {
 	b.shared, b.again = -1, again
 	if b.last != nil {
 		b.shared = entry.CommonPrefix(b.last, key)
@@ -223,7 +223,7 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	grow := b.layout.Prefix - p
 	entries := int(b.stats.Entries)
 	// A suffix that becomes long makes the whole entry wide.
-	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.fits(grow, e) {
+	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.hasRoomFor(grow, e) {
 		return false
 	}
 	// Entries are decoded from the old buffer and appended to the spare one. Hashes
@@ -240,17 +240,17 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	b.hasVersion, b.hasSegment = false, false
 	var x entry.Entry
 	for off := HeaderSize; off < old.End; {
-		ent, start, end, next, err := old.fill(off, &x, nil)
+		ent, start, end, next, err := old.decodeEntry(off, &x, nil)
 		if err != nil {
 			return false // cannot be: the entries are our own
 		}
 		key = append(key[:prefix], ent[start:end]...)
 		x.Key = key
 		if len(items) > 0 && int(items[0].Offset) == off {
-			b.append(&x, entry.Word(key[p:]), items[0].Hash, false)
+			b.appendEntry(&x, entry.Word(key[p:]), items[0].Hash, false)
 			items = items[1:]
 		} else {
-			b.append(&x, entry.Word(key[p:]), 0, true)
+			b.appendEntry(&x, entry.Word(key[p:]), 0, true)
 		}
 		b.buf[b.prev] |= old.Data[off] & flagOlder
 		off = next
@@ -258,9 +258,9 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	return true
 }
 
-// fits reports whether the chunk has room for e once every suffix has grown by grow bytes. It
+// hasRoomFor reports whether the chunk has room for e once every suffix has grown by grow bytes. It
 // looks at each entry: the bound in shrink, which doesn't, takes every entry for a wide one.
-func (b *Builder) fits(grow int, e *entry.Entry) bool {
+func (b *Builder) hasRoomFor(grow int, e *entry.Entry) bool {
 	size := len(b.buf) + int(b.stats.Entries)*align8(grow) + grow + b.need(e)
 	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
 		start, end := suffixAt(b.buf, off)
@@ -287,9 +287,9 @@ func inlineLen(buf []byte, off int, w uint64) int {
 	return int(w >> 16 & maxInline)
 }
 
-// append encodes e, which shares the prefix and has room; word is the key word of its suffix.
+// appendEntry encodes e, which shares the prefix and has room; word is the key word of its suffix.
 // older says that e is an older version of the last key.
-func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
+func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 	off := len(b.buf)
 	suffix := e.Key[b.layout.Prefix:]
 	// The first entry that begins in a block is the block's fence.
@@ -305,7 +305,7 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
 	}
 	if need := b.need(e); cap(b.buf)-off < need {
-		b.grow(off + need)
+		b.growBuffer(off + need)
 	}
 	buf := b.buf[off:cap(b.buf)]
 	n := 0
@@ -340,12 +340,12 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	clear(buf[n:end])
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
-	b.stats.add(e, older)
+	b.stats.addEntry(e, older)
 }
 
-// grow makes room for n bytes in all: twice as many as before, in few steps up to
+// growBuffer makes room for n bytes in all: twice as many as before, in few steps up to
 // the size of most chunks.
-func (b *Builder) grow(n int) {
+func (b *Builder) growBuffer(n int) {
 	if n <= cap(b.buf) {
 		return
 	}
@@ -431,7 +431,7 @@ func (b *Builder) Size() int {
 // encryption can fail: then stop writing the file.
 func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image []byte, info Info, err error) {
 	id := owner.ID()
-	owner.put(b.buf)
+	owner.putBytes(b.buf)
 	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
 	b.layout.End = len(b.buf)
 	b.layout.Buckets = hashindex.Buckets(len(b.items))
@@ -473,7 +473,7 @@ func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image 
 func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	start := len(b.buf)
 	l := &b.layout
-	b.grow(start + trailerBound(start, len(b.first)) + Room) // so that no append needs other memory
+	b.growBuffer(start + trailerBound(start, len(b.first)) + Room) // so that no append needs other memory
 	t, begin, list, shift := b.buf, start, uint16(secChecksums), fenceShift
 	if encrypted {
 		t, begin, list, shift = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags, encryptedShift
@@ -545,7 +545,7 @@ const indexNarrow = 1 // kind of index: buckets of 32-bit slots
 func (b *Builder) zeroExtend(n int) {
 	old := len(b.buf)
 	if cap(b.buf) < n {
-		b.grow(n)
+		b.growBuffer(n)
 	}
 	b.buf = b.buf[:n]
 	clear(b.buf[old:])

@@ -36,12 +36,12 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 		return
 	}
 	var head [HeaderSize]byte
-	owner.put(head[:])
+	owner.putBytes(head[:])
 	if !bytes.HasPrefix(c.Data, head[:]) {
 		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
 	}
 	k := checker{c: c, t: t, fail: fail, each: each}
-	k.walk(prefix)
+	k.checkEntries(prefix)
 }
 
 type checker struct {
@@ -55,7 +55,7 @@ type checker struct {
 	key   []byte
 }
 
-func (k *checker) walk(prefix []byte) {
+func (k *checker) checkEntries(prefix []byte) {
 	var it Cursor
 	it.Open(k.c, prefix)
 	var prev entry.Entry
@@ -78,7 +78,7 @@ func (k *checker) walk(prefix []byte) {
 		if !same {
 			k.index(e, hash, first, at)
 		}
-		k.stats.add(e, same)
+		k.stats.addEntry(e, same)
 		k.key = append(k.key[:0], e.Key...)
 		prev = entry.Entry{Key: k.key, Version: e.Version}
 		older, first = it.Older(), false

@@ -60,7 +60,7 @@ func (p *Pages) Free() { p.verified.Free() }
 
 func (p *Pages) test(i int) bool { return p.verified.Test(i) }
 
-func (p *Pages) set(i int) { p.verified.Set(i) }
+func (p *Pages) markVerified(i int) { p.verified.Set(i) }
 
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
@@ -69,7 +69,7 @@ func (c *Chunk) corrupt(off int, format string, args ...any) error {
 // Trailer returns the trailer, and verifies it unless that was done recently.
 func (c *Chunk) Trailer() (*Trailer, error) {
 	if c.File != nil {
-		o, err := c.open()
+		o, err := c.openTrailer()
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 		c.trailer.Store(t)
 	}
 	if c.Pages != nil {
-		c.Pages.set(c.Page + start>>pageShift)
+		c.Pages.markVerified(c.Page + start>>pageShift)
 	}
 	return t, nil
 }
@@ -202,7 +202,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 			return err
 		}
 		if c.Pages != nil {
-			c.Pages.set(c.Page + p)
+			c.Pages.markVerified(c.Page + p)
 		}
 	}
 	return nil
@@ -249,10 +249,10 @@ func (l *Layout) segment(w uint64) entry.FileNum {
 	return l.SegmentBase + entry.FileNum(uint16(w>>16)-uint16(l.SegmentBase))
 }
 
-// fill decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
+// decodeEntry decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
 // all but its Key. It returns the entry's bytes, where in them the key's suffix lies and
 // where in the chunk the next entry begins. They are verified first, in b if that has them.
-func (c *Chunk) fill(off int, e *entry.Entry, b *blocks.Block) (p []byte, start, end, next int, err error) {
+func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *blocks.Block) (p []byte, start, end, next int, err error) {
 	if p, err = c.page(off, b); err != nil { // the header never crosses a page
 		return nil, 0, 0, 0, err
 	}
@@ -422,7 +422,7 @@ func (c *Chunk) try(off int, suffix []byte, at entry.Version, e *entry.Entry) (r
 			return c.found(off, e), true, nil
 		}
 	}
-	res, err = c.newest(off, at, e)
+	res, err = c.newestVersion(off, at, e)
 	return res, true, err
 }
 
@@ -445,27 +445,27 @@ func (c *Chunk) suffix(off, end int) ([]byte, error) {
 
 // trySlow is try for an entry of another form.
 func (c *Chunk) trySlow(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
-	p, start, end, _, err := c.fill(off, e, nil)
+	p, start, end, _, err := c.decodeEntry(off, e, nil)
 	if err != nil || string(p[start:end]) != string(suffix) {
 		return Absent, false, err
 	}
 	if e.Version <= at {
 		return c.found(off, e), true, nil
 	}
-	res, err = c.newest(off, at, e)
+	res, err = c.newestVersion(off, at, e)
 	return res, true, err
 }
 
 // First looks for the newest version not newer than at of the chunk's first key,
 // whose newer versions are in the chunk before.
 func (c *Chunk) First(at entry.Version, e *entry.Entry) (Result, error) {
-	return c.newest(HeaderSize, at, e)
+	return c.newestVersion(HeaderSize, at, e)
 }
 
-// newest walks the versions of one key from the entry at off on.
-func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error) {
+// newestVersion walks the versions of one key from the entry at off on.
+func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result, error) {
 	for {
-		p, _, _, next, err := c.fill(off, e, nil)
+		p, _, _, next, err := c.decodeEntry(off, e, nil)
 		if err != nil {
 			return Absent, err
 		}
@@ -486,17 +486,17 @@ func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error
 // getUnindexed is Get in a chunk without a hash index.
 func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
 	// Such a chunk has only older versions of the last key of the chunk before.
-	off, err := c.seek(suffix)
+	off, err := c.seekFence(suffix)
 	for err == nil && off < c.End {
 		var p []byte
 		var start, end, next int
-		p, start, end, next, err = c.fill(off, e, nil)
+		p, start, end, next, err = c.decodeEntry(off, e, nil)
 		if err != nil {
 			break
 		}
 		switch bytes.Compare(p[start:end], suffix) {
 		case 0:
-			return c.newest(off, at, e)
+			return c.newestVersion(off, at, e)
 		case 1:
 			return Absent, nil
 		}
@@ -524,7 +524,7 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 		return bytes.Compare(key[n:], prefix[n:]), nil
 	}
 	var first entry.Entry
-	p, start, end, _, err := c.fill(HeaderSize, &first, nil)
+	p, start, end, _, err := c.decodeEntry(HeaderSize, &first, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -534,16 +534,16 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 // Position estimates which part of the chunk's entries, by bytes, comes before suffix, from 0
 // to 1; one half if that can't be read.
 func (c *Chunk) Position(suffix []byte) float64 {
-	off, err := c.seek(suffix)
+	off, err := c.seekFence(suffix)
 	if err != nil {
 		return 0.5
 	}
 	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
 }
 
-// seek returns the offset of the entry at the last fence before suffix. A walk forward from
+// seekFence returns the offset of the entry at the last fence before suffix. A walk forward from
 // there finds the first entry that is not less than suffix.
-func (c *Chunk) seek(suffix []byte) (int, error) {
+func (c *Chunk) seekFence(suffix []byte) (int, error) {
 	t, err := c.Trailer()
 	if err != nil {
 		return 0, err
@@ -562,7 +562,7 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 			return true
 		}
 		var e entry.Entry
-		b, start, end, _, err := c.fill(off, &e, nil)
+		b, start, end, _, err := c.decodeEntry(off, &e, nil)
 		if err != nil {
 			failed = err
 			return true

@@ -74,7 +74,7 @@ func (it *Cursor) Open(c *Chunk, prefix []byte) {
 		it.key, it.most = slices.Clip(prefix), -1
 		return
 	}
-	it.grow(0)
+	it.growKey(0)
 	copy(it.key, prefix)
 }
 
@@ -116,14 +116,14 @@ func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
 // Offset is where the current entry begins in the chunk.
 func (it *Cursor) Offset() int { return it.off }
 
-// grow makes room for a key with a suffix of this length.
-func (it *Cursor) grow(suffix int) {
+// growKey makes room for a key with a suffix of this length.
+func (it *Cursor) growKey(suffix int) {
 	need := it.plen + suffix + 8
 	switch {
 	case it.most < 0: // key is the chunk's prefix
 		prefix := it.key
 		it.key, it.most = nil, 0
-		it.grow(suffix)
+		it.growKey(suffix)
 		copy(it.key, prefix)
 		return
 	case need <= len(it.key):
@@ -264,7 +264,7 @@ func (it *Cursor) verifyAhead(off int) bool {
 func (it *Cursor) decode(off int) bool {
 	it.leaveNear()
 	it.form = anyForm
-	p, start, end, next, err := it.chunk.fill(off, &it.e, it.block)
+	p, start, end, next, err := it.chunk.decodeEntry(off, &it.e, it.block)
 	if err != nil {
 		it.err = err
 		return false
@@ -275,7 +275,7 @@ func (it *Cursor) decode(off int) bool {
 		it.safe = min(next, it.chunk.End)
 	}
 	if end-start > max(it.most, 0) {
-		it.grow(end - start)
+		it.growKey(end - start)
 	}
 	copy(it.key[it.plen:], p[start:end])
 	it.e.Key = it.key[:it.plen+end-start]
@@ -320,12 +320,12 @@ func (it *Cursor) loadBlock() bool {
 	}
 	var e entry.Entry
 	off := t.start(p)
-	if it.chunk.File != nil && !it.enter(off) {
+	if it.chunk.File != nil && !it.enterBlock(off) {
 		return false
 	}
 	for off < it.off {
 		it.stack = append(it.stack, uint32(off>>3))
-		if _, _, _, off, err = it.chunk.fill(off, &e, it.block); err != nil {
+		if _, _, _, off, err = it.chunk.decodeEntry(off, &e, it.block); err != nil {
 			it.err = err
 			it.stack = it.stack[:0]
 			return false
@@ -343,7 +343,7 @@ func (it *Cursor) loadBlock() bool {
 // SeekGE moves to the first entry whose key, without the prefix, is not less
 // than suffix.
 func (it *Cursor) SeekGE(suffix []byte) bool {
-	off, err := it.chunk.seek(suffix)
+	off, err := it.chunk.seekFence(suffix)
 	it.seekTo(off)
 	if err != nil {
 		it.err = err
@@ -423,7 +423,7 @@ const shortWalk = 8
 
 // nextBlock is verifyAhead for a chunk that is read block by block.
 func (it *Cursor) nextBlock(off int) bool {
-	if !it.enter(off) {
+	if !it.enterBlock(off) {
 		return false
 	}
 	it.base = it.block.Start()
@@ -439,9 +439,9 @@ func (it *Cursor) nextBlock(off int) bool {
 	return true
 }
 
-// enter makes the block in which off is the one that is looked into first. A long walk
+// enterBlock makes the block in which off is the one that is looked into first. A long walk
 // leaves the cache as it is, unless that has room.
-func (it *Cursor) enter(off int) bool {
+func (it *Cursor) enterBlock(off int) bool {
 	if b := it.block; b != nil {
 		if b.Has(off) {
 			return true

@@ -47,7 +47,7 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 
 func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	var e entry.Entry
-	_, start, end, next, err := c.fill(off, &e, nil)
+	_, start, end, next, err := c.decodeEntry(off, &e, nil)
 	if err != nil {
 		return 0, false
 	}

@@ -98,6 +98,6 @@ func entriesEnd(b []byte, offset int64) (end int, ok bool) {
 func OwnerOf(head []byte, num entry.FileNum) (uuid [16]byte, ok bool) {
 	o := Owner{UUID: [16]byte(head[16:32]), Num: num}
 	var want [HeaderSize]byte
-	o.put(want[:])
+	o.putBytes(want[:])
 	return o.UUID, bytes.Equal(head[:HeaderSize], want[:])
 }

@@ -25,7 +25,7 @@ var nearPool = sync.Pool{New: func() any { return new([nearSize]byte) }}
 // separated form.
 func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	it.leaveNear()
-	suffix, order := it.within(until)
+	suffix, order := it.comparePrefix(until)
 	// After an entry that is followed by an older version the same key comes again.
 	if order > 0 || it.Older() {
 		return 0
@@ -104,10 +104,10 @@ func (it *Cursor) Reset() {
 	*it = Cursor{stack: stack}
 }
 
-// within compares the prefix of the chunk's keys with the bound until. If order is less than 0,
+// comparePrefix compares the prefix of the chunk's keys with the bound until. If order is less than 0,
 // all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
 // whose suffixes are less than suffix.
-func (it *Cursor) within(until []byte) (suffix []byte, order int) {
+func (it *Cursor) comparePrefix(until []byte) (suffix []byte, order int) {
 	n := min(it.plen, len(until))
 	if order = bytes.Compare(it.key[:n], until[:n]); order == 0 && n < it.plen {
 		order = 1

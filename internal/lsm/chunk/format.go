@@ -82,7 +82,7 @@ func (o *Owner) ID() checksum.Identity {
 	return checksum.New(o.UUID, byte(filename.Run), uint64(o.Num))
 }
 
-func (o *Owner) put(b []byte) {
+func (o *Owner) putBytes(b []byte) {
 	binary.LittleEndian.PutUint32(b, magic)
 	binary.LittleEndian.PutUint32(b[4:], formatVersion)
 	binary.LittleEndian.PutUint64(b[8:], uint64(o.Num))
@@ -157,8 +157,8 @@ func (s Stats) Stamped(v entry.Version) Stats {
 	return s
 }
 
-// add counts e; older says that it is not the first version of its key.
-func (s *Stats) add(e *entry.Entry, older bool) {
+// addEntry counts e; older says that it is not the first version of its key.
+func (s *Stats) addEntry(e *entry.Entry, older bool) {
 	if s.Entries == 0 {
 		s.MinVersion, s.MaxVersion = e.Version, e.Version
 	}

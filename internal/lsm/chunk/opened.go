@@ -23,8 +23,8 @@ const openedBytes = 2 << 10
 // Drop is the method of a blocks.Item.
 func (o *opened) Drop() { o.chunk.opened.CompareAndSwap(o, nil) }
 
-// open returns what the cache has of the chunk, or reads the trailer and adds it to the cache.
-func (c *Chunk) open() (*opened, error) {
+// openTrailer returns what the cache has of the chunk, or reads the trailer and adds it to the cache.
+func (c *Chunk) openTrailer() (*opened, error) {
 	if o := c.opened.Load(); o != nil {
 		o.Use()
 		return o, nil
@@ -50,7 +50,7 @@ func (c *Chunk) open() (*opened, error) {
 
 // block returns the block that has the byte at off, see blocks.Part.
 func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
-	o, err := c.open()
+	o, err := c.openTrailer()
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
 	if b != nil && b.Has(lo) {
 		return b.Span(lo, hi)
 	}
-	o, err := c.open()
+	o, err := c.openTrailer()
 	if err != nil {
 		return nil, err
 	}

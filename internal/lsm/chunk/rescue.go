@@ -29,7 +29,7 @@ type Gap struct {
 func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest {
 	r := &Rest{prefix: prefix}
 	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
-	unread := r.read(read)
+	unread := r.readPages(read)
 	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(off int64, n int) error {
 		for off -= c.Place.Offset; n > 0; n, off = n-PageSize, off+PageSize {
 			if err := unread[off]; err != nil {
@@ -50,13 +50,13 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest
 		r.prefix = t.prefix
 	}
 	r.chunk.trailer.Store(t)
-	r.walk(t)
+	r.findEntries(t)
 	return r
 }
 
-// read reads the chunk; if that fails, page by page. It returns the errors of the pages that
+// readPages reads the chunk; if that fails, page by page. It returns the errors of the pages that
 // can't be read, by the offset of the page in the chunk.
-func (r *Rest) read(read func(p []byte, off int64) error) map[int64]error {
+func (r *Rest) readPages(read func(p []byte, off int64) error) map[int64]error {
 	data, at := r.chunk.Data, r.chunk.Place.Offset
 	if read(data, at) == nil {
 		return nil
@@ -106,14 +106,14 @@ func (r *Rest) proven(unread map[int64]error) *Trailer {
 	return &Trailer{sums: b[best:][: 4*n : 4*n], shift: maxFenceShift}
 }
 
-// walk finds the entries. Behind one that can't be read it goes on at the next fence that leads
+// findEntries finds the entries. Behind one that can't be read it goes on at the next fence that leads
 // to a sound one.
-func (r *Rest) walk(t *Trailer) {
+func (r *Rest) findEntries(t *Trailer) {
 	c := r.chunk
 	var e entry.Entry
 	fence := 0
 	for off := HeaderSize; off < c.End; {
-		_, _, _, next, err := c.fill(off, &e, nil)
+		_, _, _, next, err := c.decodeEntry(off, &e, nil)
 		if err == nil {
 			r.at = append(r.at, uint32(off>>3))
 			off = next
@@ -125,7 +125,7 @@ func (r *Rest) walk(t *Trailer) {
 				off = t.start(fence)
 			}
 			if off > bad && off < c.End {
-				_, _, _, _, err = c.fill(off, &e, nil)
+				_, _, _, _, err = c.decodeEntry(off, &e, nil)
 			}
 		}
 	}
@@ -155,13 +155,13 @@ func (r *Rest) Len() int { return len(r.at) }
 // stays as long as the Rest does.
 func (r *Rest) Entry(i int, e *entry.Entry) {
 	key := e.Key[:0]
-	p, start, end, _, _ := r.chunk.fill(int(r.at[i])<<3, e, nil) // as before, from the same memory
+	p, start, end, _, _ := r.chunk.decodeEntry(int(r.at[i])<<3, e, nil) // as before, from the same memory
 	e.Key = append(append(key, r.prefix...), p[start:end]...)
 }
 
 // Span is where entry i begins and ends in the chunk.
 func (r *Rest) Span(i int) (from, to int) {
 	var e entry.Entry
-	_, _, _, next, _ := r.chunk.fill(int(r.at[i])<<3, &e, nil)
+	_, _, _, next, _ := r.chunk.decodeEntry(int(r.at[i])<<3, &e, nil)
 	return int(r.at[i]) << 3, next
 }

@@ -90,7 +90,7 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	if w.target == nil {
 		return out, nil
 	}
-	return out, w.finish()
+	return out, w.finishTarget()
 }
 
 // keyBlock is the memory that keys are gathered in at a time.
@@ -139,7 +139,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 		}
 		found++
 		w.memory += liveBytes + len(rec.Key)
-		w.records = append(w.records, live{key: w.keep(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
+		w.records = append(w.records, live{key: w.copyKey(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
 		if off-paced < paceBytes {
 			return nil
 		}
@@ -158,8 +158,8 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	return nil
 }
 
-// keep copies a key into a block of memory: one allocation for many keys.
-func (w *collector) keep(key []byte) []byte {
+// copyKey copies a key into a block of memory: one allocation for many keys.
+func (w *collector) copyKey(key []byte) []byte {
 	if len(w.keys)+len(key) > cap(w.keys) {
 		w.keys = make([]byte, 0, max(keyBlock, len(key)))
 	}
@@ -168,8 +168,8 @@ func (w *collector) keep(key []byte) []byte {
 	return w.keys[at:len(w.keys):len(w.keys)]
 }
 
-// compare orders records by key, and records of one key by their places.
-func (w *collector) compare(a, b live) int {
+// compareLive orders records by key, and records of one key by their places.
+func (w *collector) compareLive(a, b live) int {
 	return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
 }
 
@@ -196,7 +196,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	slices.SortFunc(w.records, w.compare)
+	slices.SortFunc(w.records, w.compareLive)
 	written := 0
 	for i := range w.records {
 		r := &w.records[i]
@@ -219,8 +219,8 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// finish makes the target durable, then the remaps that lead to it.
-func (w *collector) finish() error {
+// finishTarget makes the target durable, then the remaps that lead to it.
+func (w *collector) finishTarget() error {
 	stats, err := w.target.Finish()
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	if err := w.entries(ctx); err != nil {
 		return out, err
 	}
-	return out, w.finish()
+	return out, w.finishRun()
 }
 
 // entries writes the entries that stay. It closes the sources before it returns, as the
@@ -130,12 +130,12 @@ func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
 func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) error {
 	switch rules.judge(e) {
 	case keep:
-		rules.count(&w.superseded, e)
-		return w.keep(ctx, e)
+		rules.countSuperseded(&w.superseded, e)
+		return w.writeEntry(ctx, e)
 	case bury:
 		w.dead(e)
 		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
-		rules.count(&w.superseded, &grave)
+		rules.countSuperseded(&w.superseded, &grave)
 		return w.in.Run.Add(&grave)
 	default: // drop, vanish
 		w.out.Dropped++
@@ -144,7 +144,7 @@ func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) er
 	}
 }
 
-func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
+func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
 		return w.in.Run.Add(e)
 	}
@@ -180,8 +180,8 @@ func (w *worker) dead(e *entry.Entry) {
 	}
 }
 
-// finish makes the values durable, and then the run, whose handles lead to them.
-func (w *worker) finish() error {
+// finishRun makes the values durable, and then the run, whose handles lead to them.
+func (w *worker) finishRun() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}

@@ -99,8 +99,8 @@ func (t *retention) close() {
 	t.hides.Close()
 }
 
-// enter sets the rules for the keyspace of key, if that is another one than before.
-func (t *retention) enter(key []byte) {
+// enterKeyspace sets the rules for the keyspace of key, if that is another one than before.
+func (t *retention) enterKeyspace(key []byte) {
 	id, ok := entry.KeyspaceOf(key)
 	if !t.first && id == t.keyspace {
 		return
@@ -113,7 +113,7 @@ func (t *retention) enter(key []byte) {
 
 func (t *retention) judge(e *entry.Entry) verdict {
 	if t.first || !bytes.Equal(t.key, e.Key) {
-		t.enter(e.Key)
+		t.enterKeyspace(e.Key)
 		t.key = append(t.key[:0], e.Key...)
 		t.kept, t.newer, t.ended, t.first = 0, rangedel.Pending, false, false
 		t.cut, t.ends = 0, false
@@ -214,8 +214,8 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 	return History{r.Watermark, r.Floor, r.Versions}
 }
 
-// count adds the entry judged last, which stays, to the account of what was superseded, if it was.
-func (t *retention) count(a *meta.Account, e *entry.Entry) {
+// countSuperseded adds the entry judged last, which stays, to the account of what was superseded, if it was.
+func (t *retention) countSuperseded(a *meta.Account, e *entry.Entry) {
 	s := meta.Superseded{Keyspace: t.keyspace, Version: t.beyond, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
 	if e.Separated {
 		s.Separated = e.Handle.Length

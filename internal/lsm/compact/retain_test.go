@@ -170,7 +170,7 @@ func TestSupersededIsWhatLaterGoes(t *testing.T) {
 		for v := entry.Version(12); v > 0; v-- {
 			e := entry.Entry{Key: []byte("k"), Version: v, Kind: entry.Kind(1 + rng.IntN(3))}
 			if rng.IntN(2) == 0 && r.judge(&e) == keep {
-				r.count(&account, &e)
+				r.countSuperseded(&account, &e)
 				stay = append(stay, e)
 			}
 		}

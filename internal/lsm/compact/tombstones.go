@@ -130,10 +130,10 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 			return nil
 		}
 		r.retain(a, &t)
-		return f.add(t)
+		return f.addCopy(t)
 	})
 	if err == nil {
-		err = f.write()
+		err = f.writeForest()
 	}
 	return f.written, err
 }
@@ -181,11 +181,11 @@ func (f *forest) ends(t rangedel.Tombstone) bool {
 	return n > 0 && rangedel.Compare(f.list[n-1], t) == 0
 }
 
-// add adds a copy of t.
-func (f *forest) add(t rangedel.Tombstone) error {
+// addCopy adds a copy of t.
+func (f *forest) addCopy(t rangedel.Tombstone) error {
 	n := len(t.Lo) + len(t.Hi)
 	if len(f.used)+n+(len(f.list)+1)*tombstoneBytes > forestBytes {
-		if err := f.write(); err != nil {
+		if err := f.writeForest(); err != nil {
 			return err
 		}
 	}
@@ -199,8 +199,8 @@ func (f *forest) add(t rangedel.Tombstone) error {
 	return nil
 }
 
-// write writes what was added as one forest.
-func (f *forest) write() error {
+// writeForest writes what was added as one forest.
+func (f *forest) writeForest() error {
 	if len(f.list) == 0 {
 		return nil
 	}

@@ -67,7 +67,7 @@ func (a *arena) reserve(n int) (ref, error) {
 	// Records begin at multiples of 8, for the atomic words in them.
 	units := ref((n + 7) / 8)
 	if a.next+units > a.end {
-		if err := a.grow(n); err != nil {
+		if err := a.growBlock(n); err != nil {
 			return 0, err
 		}
 	}
@@ -83,9 +83,11 @@ const blockExtra = 2 * headerSize
 // 4 KB, each next one four times as much, up to blockMax.
 func (a *arena) nextBlock() int { return min(max(a.blockLen*4, firstBlock), a.blockMax) }
 
-// fits reports whether records of n bytes in all find a place without an allocation. A record that
+// hasRoomFor reports whether records of n bytes in all find a place without an allocation. A record that
 // begins a block leaves the rest of the one before unused: so one place must have room for all.
-func (a *arena) fits(n int) bool { return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra }
+func (a *arena) hasRoomFor(n int) bool {
+	return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra
+}
 
 // ahead allocates what records of n bytes in all will need, and outside values of these lengths.
 // After an error, some of it may be there.
@@ -102,7 +104,7 @@ func (a *arena) ahead(n int, outside []int) error {
 		}
 		a.spares = append(a.spares, mem)
 	}
-	if a.fits(n) {
+	if a.hasRoomFor(n) {
 		return nil
 	}
 	giveBack(a.spare)
@@ -111,9 +113,9 @@ func (a *arena) ahead(n int, outside []int) error {
 	return err
 }
 
-// grow begins a block with room for a record of n bytes, and leaves a jump to it
+// growBlock begins a block with room for a record of n bytes, and leaves a jump to it
 // at the end of the current one.
-func (a *arena) grow(n int) error {
+func (a *arena) growBlock(n int) error {
 	size := a.nextBlock()
 	mem := a.spare
 	if a.spare = nil; len(mem) < n+blockExtra {
@@ -134,10 +136,10 @@ func (a *arena) grow(n int) error {
 	return nil
 }
 
-// place puts n bytes in a block of their own.
-func (a *arena) place(n int) (ref, unsafe.Pointer, error) {
+// placeBytes puts n bytes in a block of their own.
+func (a *arena) placeBytes(n int) (ref, unsafe.Pointer, error) {
 	if a.next == 0 { // the walk begins in the first block
-		if err := a.grow(0); err != nil {
+		if err := a.growBlock(0); err != nil {
 			return 0, nil, err
 		}
 	}

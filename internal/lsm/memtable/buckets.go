@@ -62,9 +62,9 @@ func (b *buckets) grown(n int) (*buckets, error) {
 	return g, nil
 }
 
-// find returns the bucket and the newest version of key; without one, the empty
+// findBucket returns the bucket and the newest version of key; without one, the empty
 // bucket that would take it, and 0.
-func (b *buckets) find(a *arena, hash uint64, key []byte) (at uint64, head ref) {
+func (b *buckets) findBucket(a *arena, hash uint64, key []byte) (at uint64, head ref) {
 	mask := uint64(len(b.words) - 1)
 	for i := hash >> b.shift; ; i = (i + 1) & mask {
 		w := b.words[i].Load()

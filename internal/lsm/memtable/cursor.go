@@ -50,22 +50,22 @@ func (c *cursor) Last() bool {
 	for k := range c.count {
 		c.pos[k] = len(c.levels[k])
 	}
-	return c.before()
+	return c.greatestBefore()
 }
 
 func (c *cursor) SeekGE(key []byte) bool {
-	c.seek(key)
+	c.seekKey(key)
 	return c.least()
 }
 
 func (c *cursor) SeekLT(key []byte) bool {
-	c.seek(key)
-	return c.before()
+	c.seekKey(key)
+	return c.greatestBefore()
 }
 
-func (c *cursor) seek(key []byte) {
+func (c *cursor) seekKey(key []byte) {
 	for k := range c.count {
-		c.pos[k] = c.view.seek(c.levels[k], key)
+		c.pos[k] = c.view.countLess(c.levels[k], key)
 	}
 }
 
@@ -94,7 +94,7 @@ func (c *cursor) SkipNewer(v entry.Version) bool {
 	return c.least()
 }
 
-func (c *cursor) Prev() bool { return c.level >= 0 && c.before() }
+func (c *cursor) Prev() bool { return c.level >= 0 && c.greatestBefore() }
 
 // least makes the least of the entries at pos the current one.
 func (c *cursor) least() bool {
@@ -109,7 +109,7 @@ func (c *cursor) least() bool {
 			best = k
 			continue
 		}
-		switch x := c.view.arena.compare(c.levels[k][c.pos[k]], c.levels[best][c.pos[best]]); {
+		switch x := c.view.arena.comparePairs(c.levels[k][c.pos[k]], c.levels[best][c.pos[best]]); {
 		case x < 0:
 			best, ties = k, 0
 		case x == 0:
@@ -119,8 +119,8 @@ func (c *cursor) least() bool {
 	return c.arrive(best, ties)
 }
 
-// before makes the greatest of the entries before pos the current one.
-func (c *cursor) before() bool {
+// greatestBefore makes the greatest of the entries before pos the current one.
+func (c *cursor) greatestBefore() bool {
 	// This is least for the other direction.
 	best, ties := -1, uint8(0)
 	for k := range c.count {
@@ -131,7 +131,7 @@ func (c *cursor) before() bool {
 			best = k
 			continue
 		}
-		switch x := c.view.arena.compare(c.levels[k][c.pos[k]-1], c.levels[best][c.pos[best]-1]); {
+		switch x := c.view.arena.comparePairs(c.levels[k][c.pos[k]-1], c.levels[best][c.pos[best]-1]); {
 		case x > 0:
 			best, ties = k, 0
 		case x == 0:
@@ -154,7 +154,7 @@ func (c *cursor) arrive(level int, ties uint8) bool {
 	}
 	p := c.levels[level][c.pos[level]]
 	a := c.view.arena
-	a.read(a.at(p.place), &c.entry)
+	a.readRecord(a.at(p.place), &c.entry)
 	return true
 }
 

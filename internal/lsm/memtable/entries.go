@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/base/invariant"
 )
 
-// write copies e into the arena as a record. The record is not linked to others yet.
-func (a *arena) write(e *entry.Entry) (ref, *record, error) {
+// writeRecord copies e into the arena as a record. The record is not linked to others yet.
+func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 	word := uint64(e.Version)<<8 | uint64(e.Kind)&kindMask
 	n, length := keyStart+len(e.Key), len(e.Value)
 	if e.Expires != 0 {
@@ -31,7 +31,7 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 		// A block of its own: otherwise much of the block of records could stay unused.
 		word |= flagOutside
 		n += 4
-		at, p, err := a.place(length)
+		at, p, err := a.placeBytes(length)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -70,8 +70,8 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 	return place, r, nil
 }
 
-// read sets e to the entry of r. Key and value lie in the arena.
-func (a *arena) read(r *record, e *entry.Entry) {
+// readRecord sets e to the entry of r. Key and value lie in the arena.
+func (a *arena) readRecord(r *record, e *entry.Entry) {
 	n := r.keyLen()
 	e.Key = r.bytes(keyStart, n)[:n:n]
 	e.Version = r.version()
@@ -105,9 +105,9 @@ func (a *arena) read(r *record, e *entry.Entry) {
 	e.Handle = entry.Handle{}
 }
 
-// walk calls fn for each record from the place from to end, in order of arrival,
+// eachRecord calls fn for each record from the place from to end, in order of arrival,
 // until fn returns false.
-func (a *arena) walk(from, end ref, fn func(ref, *record) bool) {
+func (a *arena) eachRecord(from, end ref, fn func(ref, *record) bool) {
 	for p := max(from, 1); p != end; {
 		r := a.at(p)
 		// A record without a key is the jump at the end of a block.
@@ -119,6 +119,6 @@ func (a *arena) walk(from, end ref, fn func(ref, *record) bool) {
 		if !fn(p, r) {
 			return
 		}
-		p += ref(r.size() / 8)
+		p += ref(r.recordSize() / 8)
 	}
 }

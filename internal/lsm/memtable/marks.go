@@ -24,8 +24,8 @@ type mark struct {
 
 const markEvery = 64
 
-// add makes a mark before the entry number count, from 0, at place.
-func (m *marks) add(place ref, count uint64) {
+// addMark makes a mark before the entry number count, from 0, at place.
+func (m *marks) addMark(place ref, count uint64) {
 	var list []mark
 	if p := m.list.Load(); p != nil {
 		list = *p

@@ -20,7 +20,7 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 		return false
 	}
 	from := m.place
-	if v := t.view.Load(); v.end > from && v.within(lo, hi) <= v.count-m.count {
+	if v := t.view.Load(); v.end > from && v.countWithin(lo, hi) <= v.count-m.count {
 		if v.changed(lo, hi, since) {
 			return true
 		}
@@ -30,7 +30,7 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 		return false
 	}
 	found := false
-	t.arena.walk(from, end, func(_ ref, r *record) bool {
+	t.arena.eachRecord(from, end, func(_ ref, r *record) bool {
 		found = r.version() > since && inRange(r.keyBytes(), lo, hi)
 		return !found
 	})
@@ -65,7 +65,7 @@ func (t *Table) Arrivals(since entry.Version) iter.Seq[[]byte] {
 		if m.place >= end {
 			return
 		}
-		t.arena.walk(m.place, end, func(_ ref, r *record) bool {
+		t.arena.eachRecord(m.place, end, func(_ ref, r *record) bool {
 			return r.version() <= since || yield(r.keyBytes())
 		})
 	}
@@ -77,7 +77,7 @@ func inRange(key, lo, hi []byte) bool {
 
 // Between estimates how many entries lie in [lo, hi), from the view of the latest
 // Iterator; a nil hi is no bound.
-func (t *Table) Between(lo, hi []byte) int { return t.view.Load().within(lo, hi) }
+func (t *Table) Between(lo, hi []byte) int { return t.view.Load().countWithin(lo, hi) }
 
 // looks is how many entries of a level Size looks at.
 const looks = 256

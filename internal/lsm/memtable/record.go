@@ -60,8 +60,8 @@ func (r *record) bytes(off, n int) []byte {
 
 func (r *record) keyBytes() []byte { return r.bytes(keyStart, r.keyLen()) }
 
-// size is the length of the record in the arena.
-func (r *record) size() int {
+// recordSize is the length of the record in the arena.
+func (r *record) recordSize() int {
 	n := keyStart + r.keyLen()
 	if r.word&flagExpires != 0 {
 		n += 8

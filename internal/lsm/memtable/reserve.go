@@ -54,7 +54,7 @@ func (t *Table) HasRoom(bytes, records, ranges int) bool {
 	b := t.byKey.Load()
 	bytes += Overhead * records
 	return b != nil && t.keys+records-ranges <= b.limit && bytes < outsideSize &&
-		t.arena.fits(bytes) && (ranges == 0 || t.bounds.fits(bytes))
+		t.arena.hasRoomFor(bytes) && (ranges == 0 || t.bounds.hasRoomFor(bytes))
 }
 
 // Reserve allocates what n needs: if it returns nil, the calls of Add and DeleteRange that were
@@ -62,7 +62,7 @@ func (t *Table) HasRoom(bytes, records, ranges int) bool {
 // entries of the table are as before. The writer alone calls it.
 func (t *Table) Reserve(n *Needs) error {
 	if n.entries > 0 {
-		if _, err := t.room(n.entries); err != nil {
+		if _, err := t.growBuckets(n.entries); err != nil {
 			return err
 		}
 		if err := t.arena.ahead(n.records, n.outside); err != nil {

@@ -69,7 +69,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 // negative if key comes before the current entry.
 func (c *cursor) ahead(key []byte) (n int) {
 	for k := range c.count {
-		n += c.view.seek(c.levels[k], key) - c.pos[k]
+		n += c.view.countLess(c.levels[k], key) - c.pos[k]
 	}
 	return n
 }
@@ -78,10 +78,10 @@ func (c *cursor) ahead(key []byte) (n int) {
 // for all, in any order, or only for the last one up to key and the first one after it.
 // It reports false, and calls nothing, if these are many, or more than most.
 func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte)) bool {
-	few := c.look(v, most, func(_ ref, r *record) { fn(r.keyBytes()) })
+	few := c.eachSince(v, most, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if sorted := c.newer.sorted; few && sorted != nil {
 		c.newer.after = append(append(c.newer.after[:0], key...), 0)
-		i := c.view.seek(sorted, c.newer.after)
+		i := c.view.countLess(sorted, c.newer.after)
 		for _, p := range sorted[max(i-1, 0):min(i+1, len(sorted))] {
 			fn(c.view.arena.at(p.place).keyBytes())
 		}
@@ -89,10 +89,10 @@ func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte
 	return few
 }
 
-// look calls fn for every entry of the view whose version is v or greater, in the
+// eachSince calls fn for every entry of the view whose version is v or greater, in the
 // order of arrival, unless it has sorted them because it was asked often. It reports
 // false, and does neither, if these are many, or more than most.
-func (c *cursor) look(v entry.Version, most int, fn func(place ref, r *record)) bool {
+func (c *cursor) eachSince(v entry.Version, most int, fn func(place ref, r *record)) bool {
 	if v == 0 {
 		return false
 	}
@@ -112,7 +112,7 @@ func (c *cursor) look(v entry.Version, most int, fn func(place ref, r *record)) 
 	c.newer.asked++
 	sorts := c.newer.asked > skipSort
 	pairs := []pair{}
-	c.view.arena.walk(m.place, c.view.end, func(p ref, r *record) bool {
+	c.view.arena.eachRecord(m.place, c.view.end, func(p ref, r *record) bool {
 		switch {
 		case r.version() < v:
 		case sorts:

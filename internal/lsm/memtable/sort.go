@@ -16,8 +16,8 @@ type pair struct {
 	place ref
 }
 
-// compare orders pairs of the same view; 0 says that one shadows the other.
-func (a *arena) compare(x, y pair) int {
+// comparePairs orders pairs of the same view; 0 says that one shadows the other.
+func (a *arena) comparePairs(x, y pair) int {
 	if x.word != y.word {
 		return cmp.Compare(x.word, y.word)
 	}
@@ -207,7 +207,7 @@ func (s *sorter) sortEqual(g group) {
 		// They are sorted by later words, and get their own back.
 		word, next := g.pairs[0].word, group{g.pairs, g.depth + common, g.words + 1}
 		for i, p := range g.pairs {
-			g.pairs[i].word = entry.Word(s.rest(p, next.depth))
+			g.pairs[i].word = entry.Word(s.keyRest(p, next.depth))
 		}
 		s.sort(next)
 		for i := range g.pairs {
@@ -220,11 +220,11 @@ func (s *sorter) sortEqual(g group) {
 // are the same.
 func (s *sorter) common(g group) (n int, same bool) {
 	// A long key is not compared to its end only to find that another is short.
-	first := s.rest(g.pairs[0], g.depth)
+	first := s.keyRest(g.pairs[0], g.depth)
 	for limit := 64; ; limit *= 4 {
 		n, same = min(limit, len(first)), true
 		for _, p := range g.pairs[1:] {
-			rest := s.rest(p, g.depth)
+			rest := s.keyRest(p, g.depth)
 			same = same && len(rest) == len(first)
 			n = entry.CommonPrefix(rest, first[:n])
 		}
@@ -246,7 +246,7 @@ func (s *sorter) insertionSort(g group) {
 	pairs := g.pairs
 	for i := 1; i < len(pairs); i++ {
 		p, j := pairs[i], i
-		for j > 0 && s.compare(p, pairs[j-1], g.depth) < 0 {
+		for j > 0 && s.compareFrom(p, pairs[j-1], g.depth) < 0 {
 			pairs[j] = pairs[j-1]
 			j--
 		}
@@ -254,21 +254,21 @@ func (s *sorter) insertionSort(g group) {
 	}
 }
 
-// rest is the key without its first depth bytes.
-func (s *sorter) rest(p pair, depth int) []byte { return s.arena.at(p.place).keyBytes()[depth:] }
+// keyRest is the key without its first depth bytes.
+func (s *sorter) keyRest(p pair, depth int) []byte { return s.arena.at(p.place).keyBytes()[depth:] }
 
 // order is sorter.compare within the group.
 func (g group) order(s *sorter) func(x, y pair) int {
-	return func(x, y pair) int { return s.compare(x, y, g.depth) }
+	return func(x, y pair) int { return s.compareFrom(x, y, g.depth) }
 }
 
-// compare orders by key, of which the first depth bytes are the same, then newest
+// compareFrom orders by key, of which the first depth bytes are the same, then newest
 // first; of equal entries the later arrival comes first.
-func (s *sorter) compare(x, y pair, depth int) int {
+func (s *sorter) compareFrom(x, y pair, depth int) int {
 	if x.word != y.word {
 		return cmp.Compare(x.word, y.word)
 	}
-	if c := bytes.Compare(s.rest(x, depth), s.rest(y, depth)); c != 0 {
+	if c := bytes.Compare(s.keyRest(x, depth), s.keyRest(y, depth)); c != 0 {
 		return c
 	}
 	a, b := s.arena.at(x.place), s.arena.at(y.place)

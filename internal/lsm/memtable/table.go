@@ -79,12 +79,12 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if invariant.Enabled {
 		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
 	}
-	b, err := t.room(1)
+	b, err := t.growBuckets(1)
 	if err != nil {
 		return err
 	}
-	bucket, head := b.find(&t.arena, hash, e.Key)
-	place, r, err := t.arena.write(e)
+	bucket, head := b.findBucket(&t.arena, hash, e.Key)
+	place, r, err := t.arena.writeRecord(e)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	// record is complete and has its mark.
 	count := t.extent.Load() >> refBits
 	if count%markEvery == 0 {
-		t.marks.add(place, count)
+		t.marks.addMark(place, count)
 	}
 	t.marks.widen(uint64(e.Version))
 	if t.link(head, place, r) {
@@ -119,11 +119,11 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	// The bounds are copied as a record, into an arena of their own: walks of the entries
 	// don't meet it.
 	e := entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi, Version: v}
-	_, r, err := t.bounds.write(&e)
+	_, r, err := t.bounds.writeRecord(&e)
 	if err != nil {
 		return err
 	}
-	t.bounds.read(r, &e)
+	t.bounds.readRecord(r, &e)
 	d.Lo, d.Hi = e.Key, e.Value
 	t.tombstones.Store(t.Tombstones().With(d))
 	return nil
@@ -132,8 +132,8 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 // Tombstones returns the range tombstones added so far; nil if there are none.
 func (t *Table) Tombstones() *rangedel.Set { return t.tombstones.Load() }
 
-// room returns the buckets, with room for n more keys.
-func (t *Table) room(n int) (*buckets, error) {
+// growBuckets returns the buckets, with room for n more keys.
+func (t *Table) growBuckets(n int) (*buckets, error) {
 	old := t.byKey.Load()
 	if old != nil && t.keys+n <= old.limit {
 		return old, nil
@@ -219,11 +219,11 @@ func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry)
 	if b == nil {
 		return false
 	}
-	_, head := b.find(&t.arena, hash, key)
+	_, head := b.findBucket(&t.arena, hash, key)
 	for newer := 0; head != 0; newer++ {
 		r := t.arena.at(head)
 		if r.version() <= at {
-			t.arena.read(r, dst)
+			t.arena.readRecord(r, dst)
 			return true
 		}
 		if newer == newerMax {
@@ -256,7 +256,7 @@ func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
 	if newest == nil {
 		return false
 	}
-	t.arena.read(newest, dst)
+	t.arena.readRecord(newest, dst)
 	return true
 }
 
@@ -266,7 +266,7 @@ func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
 	if b == nil {
 		return 0, false
 	}
-	_, head := b.find(&t.arena, hash, key)
+	_, head := b.findBucket(&t.arena, hash, key)
 	if head == 0 {
 		return 0, false
 	}

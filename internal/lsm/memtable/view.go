@@ -71,7 +71,7 @@ func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 	// The prefix only gets shorter; words taken before are shifted, not read again.
 	fresh = make([]pair, 0, v.count-old.count)
 	prefix = old.prefix
-	v.arena.walk(old.end, v.end, func(p ref, r *record) bool {
+	v.arena.eachRecord(old.end, v.end, func(p ref, r *record) bool {
 		key := r.keyBytes()
 		if old.count == 0 && len(fresh) == 0 {
 			prefix = key
@@ -105,17 +105,17 @@ func (a *arena) merge(older, newer []pair) []pair {
 	}
 	// Keys in order come all behind those before. Views that have the beginning of
 	// the array don't look behind their end, and only the latest one is added to.
-	if a.compare(older[len(older)-1], newer[0]) < 0 {
+	if a.comparePairs(older[len(older)-1], newer[0]) < 0 {
 		return append(older, newer...)
 	}
-	if a.compare(newer[len(newer)-1], older[0]) < 0 {
+	if a.comparePairs(newer[len(newer)-1], older[0]) < 0 {
 		return append(append(make([]pair, 0, len(older)+len(newer)), newer...), older...)
 	}
 	out := make([]pair, 0, len(older)+len(newer))
 	if len(newer) < len(older)/16 {
 		// The places of a few are searched for; what is between them is copied at once.
 		for _, p := range newer {
-			i, same := slices.BinarySearchFunc(older, p, a.compare)
+			i, same := slices.BinarySearchFunc(older, p, a.comparePairs)
 			out = append(append(out, older[:i]...), p)
 			if older = older[i:]; same {
 				older = older[1:]
@@ -124,7 +124,7 @@ func (a *arena) merge(older, newer []pair) []pair {
 		return append(out, older...)
 	}
 	for len(older) > 0 && len(newer) > 0 {
-		switch c := a.compare(older[0], newer[0]); {
+		switch c := a.comparePairs(older[0], newer[0]); {
 		case c < 0:
 			out = append(out, older[0])
 			older = older[1:]
@@ -138,8 +138,10 @@ func (a *arena) merge(older, newer []pair) []pair {
 	return append(append(out, older...), newer...)
 }
 
-// seek is the number of entries of pairs whose key is less than key.
-func (v *view) seek(pairs []pair, key []byte) int { return v.seekVersion(pairs, key, math.MaxUint64) }
+// countLess is the number of entries of pairs whose key is less than key.
+func (v *view) countLess(pairs []pair, key []byte) int {
+	return v.seekVersion(pairs, key, math.MaxUint64)
+}
 
 // seekVersion is seek, and counts the entries of key that are newer than a version, too.
 func (v *view) seekVersion(pairs []pair, key []byte, upTo entry.Version) int {
@@ -170,8 +172,8 @@ func (v *view) seekVersion(pairs []pair, key []byte, upTo entry.Version) int {
 	return lo
 }
 
-// within is the number of entries in [lo, hi); a nil hi is no bound.
-func (v *view) within(lo, hi []byte) int {
+// countWithin is the number of entries in [lo, hi); a nil hi is no bound.
+func (v *view) countWithin(lo, hi []byte) int {
 	n := 0
 	for _, level := range v.levels {
 		n += len(v.cut(level, lo, hi))
@@ -193,9 +195,9 @@ func (v *view) changed(lo, hi []byte, since entry.Version) bool {
 
 // cut is the part of a level in [lo, hi).
 func (v *view) cut(level []pair, lo, hi []byte) []pair {
-	from, to := v.seek(level, lo), len(level)
+	from, to := v.countLess(level, lo), len(level)
 	if hi != nil {
-		to = v.seek(level, hi)
+		to = v.countLess(level, hi)
 	}
 	return level[min(from, to):to]
 }

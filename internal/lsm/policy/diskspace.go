@@ -4,8 +4,8 @@ import "github.com/brockdb/brock/internal/version/layout"
 
 // Work that doesn't fit on the disk is not planned: it would fill the disk, and then fail.
 
-// fits reports whether there is disk space for what a compaction writes.
-func (v *survey) fits(c *Compaction) bool {
+// hasDiskSpace reports whether there is disk space for what a compaction writes.
+func (v *survey) hasDiskSpace(c *Compaction) bool {
 	return v.state.DiskSpace == 0 || c.Writes(v.layout) <= uint64(v.state.DiskSpace)
 }
 
@@ -40,7 +40,7 @@ func (c *Compaction) drops(l *layout.Layout) uint64 {
 func (v *survey) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
 	for n := len(uppers); n >= idleRowRuns; n-- {
-		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.fits(c) {
+		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.hasDiskSpace(c) {
 			return c
 		}
 	}

@@ -43,7 +43,7 @@ func Decide(l *layout.Layout, s State, o Options) Plan {
 
 // compaction chooses the most urgent compaction; nil if none is worth it.
 func (v *survey) compaction(collects bool) *Compaction {
-	if c := v.expired(); c != nil && v.fits(c) {
+	if c := v.expired(); c != nil && v.hasDiskSpace(c) {
 		return c
 	}
 	c := v.leveling()
@@ -60,7 +60,7 @@ func (v *survey) compaction(collects bool) *Compaction {
 	if c == nil && !collects {
 		c = v.oldRun()
 	}
-	if c != nil && !v.fits(c) {
+	if c != nil && !v.hasDiskSpace(c) {
 		return v.smaller()
 	}
 	return c

@@ -76,8 +76,8 @@ func (c *Cover) Close() {
 	if c == nil || !c.asked.forward() {
 		return
 	}
-	c.asked.end.free()
-	c.long.end.free()
+	c.asked.end.giveBack()
+	c.long.end.giveBack()
 	c.known, c.lo, c.hi, c.asked, c.long = false, nil, nil, Stretch{}, Stretch{}
 }
 
@@ -110,7 +110,7 @@ func (c *Cover) Newest(key []byte) entry.Version {
 	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
 		return c.version
 	}
-	c.look(key)
+	c.lookUp(key)
 	return c.version
 }
 
@@ -146,9 +146,9 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 // asked again.
 func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
 
-// look finds the answer for key, and the stretch where it holds. The newest
+// lookUp finds the answer for key, and the stretch where it holds. The newest
 // tombstones are asked first: what is older than the answer does not limit it.
-func (c *Cover) look(key []byte) {
+func (c *Cover) lookUp(key []byte) {
 	// The stretch begins without bounds; each source that is asked narrows it.
 	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
 	if c.err != nil {
@@ -156,24 +156,24 @@ func (c *Cover) look(key []byte) {
 		return
 	}
 	for i := range c.pending {
-		if c.find(&c.pending[i], key, entry.MaxVersion) > 0 {
+		if c.askSource(&c.pending[i], key, entry.MaxVersion) > 0 {
 			c.version = Pending
 			return
 		}
 	}
 	for i := range c.parts {
 		if p := &c.parts[i]; p.max > c.version {
-			c.version = max(c.version, c.find(p, key, c.at))
+			c.version = max(c.version, c.askSource(p, key, c.at))
 		}
 	}
 }
 
-// find asks one source, unless its last answer holds for key, and narrows the stretch.
-func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
+// askSource asks one source, unless its last answer holds for key, and narrows the stretch.
+func (c *Cover) askSource(p *part, key []byte, at entry.Version) entry.Version {
 	s := &p.stretch
-	if !p.known || !s.has(key) {
+	if !p.known || !s.contains(key) {
 		s = &c.asked
-		s.reset()
+		s.clearBounds()
 		v, err := p.Find(key, at, s)
 		if err != nil {
 			c.err = err
@@ -191,7 +191,7 @@ func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 			p.stretch, *s = *s, p.stretch // nothing is copied
 			s = &p.stretch
 		default:
-			p.stretch.reset()
+			p.stretch.clearBounds()
 			p.stretch.Within(lo, kept)
 			if len(kept) == len(hi) {
 				s = &p.stretch
@@ -234,12 +234,12 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	}
 	var lo, hi, at held
 	defer func() {
-		lo.free()
-		hi.free()
-		at.free()
+		lo.giveBack()
+		hi.giveBack()
+		at.giveBack()
 	}()
 	var version entry.Version // of [lo, hi), which fn was not given yet, as it may grow; 0: no such range
-	for at.set(from); to == nil || bytes.Compare(at.key, to) < 0; {
+	for at.copyFrom(from); to == nil || bytes.Compare(at.key, to) < 0; {
 		v, end := c.rangeAt(at.key, to)
 		if c.err != nil {
 			return c.err
@@ -251,14 +251,14 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 			}
 		}
 		if !joins {
-			lo.set(at.key)
+			lo.copyFrom(at.key)
 		}
-		hi.set(end)
+		hi.copyFrom(end)
 		version = v
 		if end == nil {
 			break
 		}
-		at.set(end)
+		at.copyFrom(end)
 	}
 	if version > 0 {
 		return fn(Tombstone{lo.key, hi.key, version})
@@ -295,20 +295,20 @@ func withinKeyspace(lo, hi []byte) []byte {
 func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
 	var lo, hi held // a range that fn was not given yet, as it may grow; empty hi: no such range
 	defer func() {
-		lo.free()
-		hi.free()
+		lo.giveBack()
+		hi.giveBack()
 	}()
 	err := c.Flatten(from, nil, func(t Tombstone) error {
 		if len(hi.key) > 0 && !(bytes.Equal(hi.key, t.Lo) && sameKeyspace(lo.key, t.Lo)) {
 			if err := fn(lo.key, hi.key); err != nil {
 				return err
 			}
-			hi.set(nil)
+			hi.copyFrom(nil)
 		}
 		if len(hi.key) == 0 {
-			lo.set(t.Lo)
+			lo.copyFrom(t.Lo)
 		}
-		hi.set(t.Hi)
+		hi.copyFrom(t.Hi)
 		return nil
 	})
 	if err == nil && len(hi.key) > 0 {

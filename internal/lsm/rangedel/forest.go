@@ -29,7 +29,7 @@ func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
 			if (i+1)*size > len(l) { // not full: only a part of the next level's nodes
 				break
 			}
-			if err := l.each(level, i, spans, fn); err != nil {
+			if err := l.eachSpan(level, i, spans, fn); err != nil {
 				return err
 			}
 		}
@@ -43,10 +43,10 @@ func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
 		}
 		nodes = above
 	}
-	return l.each(Top, 0, l.overAll(nodes), fn)
+	return l.eachSpan(Top, 0, l.overAll(nodes), fn)
 }
 
-func (l *list) each(level, node int, spans []span, fn func(Span) error) error {
+func (l *list) eachSpan(level, node int, spans []span, fn func(Span) error) error {
 	for _, s := range spans {
 		if err := fn(Span{level, node, l.tombstone(s)}); err != nil {
 			return err

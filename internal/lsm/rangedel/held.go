@@ -9,13 +9,13 @@ type held struct {
 	memory offheap.Buffer
 }
 
-// set makes h hold a copy of key, which doesn't lie in memory of h.
-func (h *held) set(key []byte) {
+// copyFrom makes h hold a copy of key, which doesn't lie in memory of h.
+func (h *held) copyFrom(key []byte) {
 	h.key = append(h.memory.Grow(h.key[:0], len(key)), key...)
 }
 
-// free gives the memory back, and leaves h as the zero held.
-func (h *held) free() {
+// giveBack gives the memory back, and leaves h as the zero held.
+func (h *held) giveBack() {
 	h.memory.Free()
 	h.key = nil
 }

@@ -53,7 +53,7 @@ func New(tombstones ...Tombstone) *Set {
 	}
 	s := &Set{shared: new(int), list: make(list, 0, len(tombstones))}
 	for _, t := range tombstones {
-		s.add(t)
+		s.addDirect(t)
 	}
 	return s
 }
@@ -70,7 +70,7 @@ func (s *Set) With(t Tombstone) *Set {
 		// There is a longer set already, which has the rest of the arrays.
 		n.unshare()
 	}
-	n.add(t)
+	n.addDirect(t)
 	return n
 }
 
@@ -83,8 +83,8 @@ func (s *Set) unshare() {
 	}
 }
 
-// add adds t to s itself, which nobody else has yet.
-func (s *Set) add(t Tombstone) {
+// addDirect adds t to s itself, which nobody else has yet.
+func (s *Set) addDirect(t Tombstone) {
 	if len(s.list) == 0 {
 		s.min = t.Version
 	}
@@ -94,12 +94,12 @@ func (s *Set) add(t Tombstone) {
 	*s.shared = len(s.list)
 	for k, n := 1, len(s.list); k <= mostLevels && n%fanout == 0; k++ {
 		n /= fanout
-		s.join(k, n-1)
+		s.joinChildren(k, n-1)
 	}
 }
 
-// join makes node i of level k of its children.
-func (s *Set) join(k, i int) {
+// joinChildren makes node i of level k of its children.
+func (s *Set) joinChildren(k, i int) {
 	if k > len(s.levels) {
 		s.levels = append(s.levels, level{})
 	}
@@ -243,16 +243,16 @@ func (s *Set) since(k, i int, v entry.Version, fn func(Tombstone) error) error {
 
 // Newest returns the newest version, up to at, of a tombstone that covers key; 0
 // if there is none.
-func (s *Set) Newest(key []byte, at entry.Version) entry.Version { return s.newest(key, at, nil) }
+func (s *Set) Newest(key []byte, at entry.Version) entry.Version { return s.newestAround(key, at, nil) }
 
 // Find is the method of a Source. An emptied range counts for readers from the version on as
 // of which it is empty.
 func (s *Set) Find(key []byte, at entry.Version, around *Stretch) (entry.Version, error) {
-	return s.newest(key, at+s.ahead, around), nil
+	return s.newestAround(key, at+s.ahead, around), nil
 }
 
-// newest is Newest, and limits around, unless that is nil.
-func (s *Set) newest(key []byte, at entry.Version, around *Stretch) (v entry.Version) {
+// newestAround is Newest, and limits around, unless that is nil.
+func (s *Set) newestAround(key []byte, at entry.Version, around *Stretch) (v entry.Version) {
 	if s == nil {
 		return 0
 	}
@@ -261,14 +261,14 @@ func (s *Set) newest(key []byte, at entry.Version, around *Stretch) (v entry.Ver
 	for k := range len(s.levels) + 1 {
 		from, to := s.roots(k)
 		for i := to - 1; i >= from; i-- {
-			v = s.look(k, i, key, at, v, around)
+			v = s.lookInNode(k, i, key, at, v, around)
 		}
 	}
 	return v
 }
 
-// look returns the greater of v and what newest finds in node i of level k.
-func (s *Set) look(k, i int, key []byte, at, v entry.Version, around *Stretch) entry.Version {
+// lookInNode returns the greater of v and what newest finds in node i of level k.
+func (s *Set) lookInNode(k, i int, key []byte, at, v entry.Version, around *Stretch) entry.Version {
 	if n := s.versions(k, i); n.max <= v || n.min > at {
 		return v
 	}
@@ -276,7 +276,7 @@ func (s *Set) look(k, i int, key []byte, at, v entry.Version, around *Stretch) e
 	// that doesn't see it.
 	var leaf [1]span
 	spans := s.node(k, i, &leaf)
-	j, covered := s.list.find(spans, key)
+	j, covered := s.list.findSpan(spans, key)
 	if !covered {
 		if around != nil {
 			s.gap(spans, j, around)
@@ -285,13 +285,13 @@ func (s *Set) look(k, i int, key []byte, at, v entry.Version, around *Stretch) e
 	}
 	t := spans[j]
 	if around != nil {
-		around.Within(s.list.bytes(t.lo), s.list.bytes(t.hi))
+		around.Within(s.list.boundKey(t.lo), s.list.boundKey(t.hi))
 	}
 	if newest := s.list.version(t); newest <= at {
 		return max(v, newest)
 	}
 	for child := i*fanout + fanout - 1; k > 0 && child >= i*fanout; child-- {
-		v = s.look(k-1, child, key, at, v, around)
+		v = s.lookInNode(k-1, child, key, at, v, around)
 	}
 	return v
 }
@@ -300,10 +300,10 @@ func (s *Set) look(k, i int, key []byte, at, v entry.Version, around *Stretch) e
 func (s *Set) gap(spans []span, j int, around *Stretch) {
 	var lo, hi []byte
 	if j > 0 {
-		lo = s.list.bytes(spans[j-1].hi)
+		lo = s.list.boundKey(spans[j-1].hi)
 	}
 	if j < len(spans) {
-		hi = s.list.bytes(spans[j].lo)
+		hi = s.list.boundKey(spans[j].lo)
 	}
 	around.Within(lo, hi)
 }

@@ -17,8 +17,8 @@ type span struct {
 // bound.
 type bound uint32
 
-// bytes is the key of a bound.
-func (l *list) bytes(b bound) []byte {
+// boundKey is the key of a bound.
+func (l *list) boundKey(b bound) []byte {
 	if b&1 != 0 {
 		return (*l)[b>>1].Hi
 	}
@@ -32,35 +32,35 @@ func (l *list) version(s span) entry.Version { return (*l)[s.newest].Version }
 
 // tombstone returns a span as a tombstone. Its bounds are those of any tombstones.
 func (l *list) tombstone(s span) Tombstone {
-	return Tombstone{Lo: l.bytes(s.lo), Hi: l.bytes(s.hi), Version: l.version(s)}
+	return Tombstone{Lo: l.boundKey(s.lo), Hi: l.boundKey(s.hi), Version: l.version(s)}
 }
 
-// find returns the index of the span that covers key, and true; or that of the first span
+// findSpan returns the index of the span that covers key, and true; or that of the first span
 // after key, and false. Spans are apart from each other and in order.
-func (l *list) find(spans []span, key []byte) (i int, covered bool) {
+func (l *list) findSpan(spans []span, key []byte) (i int, covered bool) {
 	lo, hi := 0, len(spans)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		if bytes.Compare(l.bytes(spans[mid].hi), key) <= 0 {
+		if bytes.Compare(l.boundKey(spans[mid].hi), key) <= 0 {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return lo, lo < len(spans) && bytes.Compare(l.bytes(spans[lo].lo), key) <= 0
+	return lo, lo < len(spans) && bytes.Compare(l.boundKey(spans[lo].lo), key) <= 0
 }
 
 // overlaps reports whether a span has a key in [lo, hi); a nil hi is no bound.
 func (l *list) overlaps(spans []span, lo, hi []byte) bool {
-	i, covered := l.find(spans, lo)
-	return covered || i < len(spans) && (hi == nil || bytes.Compare(l.bytes(spans[i].lo), hi) < 0)
+	i, covered := l.findSpan(spans, lo)
+	return covered || i < len(spans) && (hi == nil || bytes.Compare(l.boundKey(spans[i].lo), hi) < 0)
 }
 
-// add appends a span behind the others, joining it to the last one if it continues
+// appendSpan appends a span behind the others, joining it to the last one if it continues
 // that at the same version.
-func (l *list) add(spans []span, s span) []span {
-	if n := len(spans); n > 0 && l.version(spans[n-1]) == l.version(s) && bytes.Equal(l.bytes(spans[n-1].hi), l.bytes(s.lo)) &&
-		sameKeyspace(l.bytes(spans[n-1].lo), l.bytes(s.lo)) {
+func (l *list) appendSpan(spans []span, s span) []span {
+	if n := len(spans); n > 0 && l.version(spans[n-1]) == l.version(s) && bytes.Equal(l.boundKey(spans[n-1].hi), l.boundKey(s.lo)) &&
+		sameKeyspace(l.boundKey(spans[n-1].lo), l.boundKey(s.lo)) {
 		spans[n-1].hi = s.hi
 		return spans
 	}
@@ -77,10 +77,10 @@ func (l *list) over(a, b []span) []span {
 	}
 	out := make([]span, 0, len(a)+len(b))
 	// Most often deletes come in the order of keys, or in reverse.
-	if bytes.Compare(l.bytes(a[len(a)-1].hi), l.bytes(b[0].lo)) < 0 {
+	if bytes.Compare(l.boundKey(a[len(a)-1].hi), l.boundKey(b[0].lo)) < 0 {
 		return append(append(out, a...), b...)
 	}
-	if bytes.Compare(l.bytes(b[len(b)-1].hi), l.bytes(a[0].lo)) < 0 {
+	if bytes.Compare(l.boundKey(b[len(b)-1].hi), l.boundKey(a[0].lo)) < 0 {
 		return append(append(out, b...), a...)
 	}
 	// Both lists are walked as in a merge; what is left of a span after it was cut
@@ -89,45 +89,45 @@ func (l *list) over(a, b []span) []span {
 	a, b = a[1:], b[1:]
 	for {
 		first, second, of := &x, &y, &a
-		if bytes.Compare(l.bytes(y.lo), l.bytes(x.lo)) < 0 {
+		if bytes.Compare(l.boundKey(y.lo), l.boundKey(x.lo)) < 0 {
 			first, second, of = &y, &x, &b
 		}
-		end, begin := l.bytes(first.hi), l.bytes(second.lo)
+		end, begin := l.boundKey(first.hi), l.boundKey(second.lo)
 		switch {
 		case bytes.Compare(end, begin) <= 0: // apart
-			out = l.add(out, *first)
-			if !next(first, of) {
-				return l.rest(out, *second, a, b)
+			out = l.appendSpan(out, *first)
+			if !nextSpan(first, of) {
+				return l.appendRest(out, *second, a, b)
 			}
-		case bytes.Compare(l.bytes(first.lo), begin) < 0: // the part before the other
-			out = l.add(out, span{first.lo, second.lo, first.newest})
+		case bytes.Compare(l.boundKey(first.lo), begin) < 0: // the part before the other
+			out = l.appendSpan(out, span{first.lo, second.lo, first.newest})
 			first.lo = second.lo
 		default: // both begin here: up to the nearer end, the newer one
 			newest, to := x.newest, x.hi
 			if l.version(y) > l.version(x) {
 				newest = y.newest
 			}
-			c := bytes.Compare(l.bytes(x.hi), l.bytes(y.hi))
+			c := bytes.Compare(l.boundKey(x.hi), l.boundKey(y.hi))
 			if c > 0 {
 				to = y.hi
 			}
-			out = l.add(out, span{x.lo, to, newest})
+			out = l.appendSpan(out, span{x.lo, to, newest})
 			x.lo, y.lo = to, to
-			moreX, moreY := c > 0 || next(&x, &a), c < 0 || next(&y, &b)
+			moreX, moreY := c > 0 || nextSpan(&x, &a), c < 0 || nextSpan(&y, &b)
 			switch {
 			case !moreX && !moreY:
 				return out
 			case !moreX:
-				return l.rest(out, y, a, b)
+				return l.appendRest(out, y, a, b)
 			case !moreY:
-				return l.rest(out, x, a, b)
+				return l.appendRest(out, x, a, b)
 			}
 		}
 	}
 }
 
-// next makes s the first of the spans that are left, if there is one.
-func next(s *span, left *[]span) bool {
+// nextSpan makes s the first of the spans that are left, if there is one.
+func nextSpan(s *span, left *[]span) bool {
 	if len(*left) == 0 {
 		return false
 	}
@@ -135,12 +135,12 @@ func next(s *span, left *[]span) bool {
 	return true
 }
 
-// rest appends s and what is left of a and b; one of them is empty.
-func (l *list) rest(out []span, s span, a, b []span) []span {
-	out = l.add(out, s)
+// appendRest appends s and what is left of a and b; one of them is empty.
+func (l *list) appendRest(out []span, s span, a, b []span) []span {
+	out = l.appendSpan(out, s)
 	for _, left := range [2][]span{a, b} {
 		for _, s := range left {
-			out = l.add(out, s)
+			out = l.appendSpan(out, s)
 		}
 	}
 	return out

@@ -64,8 +64,8 @@ type Stretch struct {
 // forward reports whether s keeps its upper bound only, as keys are asked for in order.
 func (s *Stretch) forward() bool { return s.end != nil }
 
-// reset takes the bounds away.
-func (s *Stretch) reset() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
+// clearBounds takes the bounds away.
+func (s *Stretch) clearBounds() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
 
 // Within limits s to keys in [lo, hi) too; nil is no bound. Nothing happens if s is nil.
 func (s *Stretch) Within(lo, hi []byte) {
@@ -83,15 +83,15 @@ func (s *Stretch) Within(lo, hi []byte) {
 // limit makes a copy of hi, which doesn't lie in memory of s, the upper bound.
 func (s *Stretch) limit(hi []byte) {
 	if s.end != nil {
-		s.end.set(hi)
+		s.end.copyFrom(hi)
 		s.hi = s.end.key
 		return
 	}
 	s.hi = append(s.hi[:0], hi...)
 }
 
-// has reports whether key is in s.
-func (s *Stretch) has(key []byte) bool {
+// contains reports whether key is in s.
+func (s *Stretch) contains(key []byte) bool {
 	return (len(s.lo) == 0 || bytes.Compare(s.lo, key) <= 0) && (len(s.hi) == 0 || bytes.Compare(key, s.hi) < 0)
 }
 

@@ -78,7 +78,7 @@ func BenchmarkBuild(b *testing.B) {
 				}
 				b.StopTimer()
 				b.StartTimer()
-				if err := w.flush(); err != nil {
+				if err := w.flushChunk(); err != nil {
 					b.Fatal(err)
 				}
 				if err := w.writeFilter(); err != nil {

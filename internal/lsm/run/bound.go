@@ -42,9 +42,9 @@ func (b *bound) follows(a *bound) bool {
 	return bytes.Compare(a.key[:a.apart], b.key[:b.apart]) <= 0
 }
 
-// fits reports whether a chunk with the bound b may begin with the key first. before is the
+// suitsChunk reports whether a chunk with the bound b may begin with the key first. before is the
 // last key of the chunk before; nil: there is no such chunk.
-func (b *bound) fits(first, before []byte, prefix int) bool {
+func (b *bound) suitsChunk(first, before []byte, prefix int) bool {
 	if before == nil {
 		return bytes.HasPrefix(first, b.key)
 	}

@@ -433,7 +433,7 @@ func testCopierAfterAFailedRead(t *testing.T) {
 		if err := os.Truncate(name, r.chunks[1].Place.Offset+8<<10); err != nil {
 			t.Fatal(err)
 		}
-		if it.open(1) || it.Err() == nil {
+		if it.openChunk(1) || it.Err() == nil {
 			t.Fatal("a chunk was read that is not there")
 		}
 	}

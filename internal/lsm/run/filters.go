@@ -146,11 +146,11 @@ func (w *Writer) writeWords(n int) (filterRecord, error) {
 	r := filterRecord{offset: uint64(w.offset), words: uint64(n)}
 	if w.enc == nil {
 		r.checksum = w.id.Sum(w.offset, f)
-	} else if err := r.encrypt(f, w.enc); err != nil {
+	} else if err := r.encryptFilter(f, w.enc); err != nil {
 		return r, w.fail(err)
 	}
 	w.dirBytes += int64(len(r.tags))
-	return r, w.write(f)
+	return r, w.writeBytes(f)
 }
 
 // readFilters reads the filters of the run whose files and directories are
@@ -268,7 +268,7 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 		return r.filter.mayContain(hash)
 	}
 	// After an error of the search the answer is true, and Get returns the error.
-	i, err := r.search(key)
+	i, err := r.searchNewest(key)
 	return err != nil || i < len(r.parts) && r.parts[i].mayContain(hash)
 }
 
@@ -302,8 +302,8 @@ func (d *directory) filters() (list []*filterRecord) {
 // pages is the number of the filter's pages, each of which has a tag.
 func (f *filterRecord) pages() uint64 { return (f.words*8 + chunk.PageSize - 1) / chunk.PageSize }
 
-// encrypt encrypts a filter, which begins at r.offset and has Room behind, page by page.
-func (r *filterRecord) encrypt(f []byte, e *crypt.Encrypter) error {
+// encryptFilter encrypts a filter, which begins at r.offset and has Room behind, page by page.
+func (r *filterRecord) encryptFilter(f []byte, e *crypt.Encrypter) error {
 	if err := chunk.Begin(e, int64(r.offset), len(f)); err != nil {
 		return err
 	}

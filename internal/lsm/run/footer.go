@@ -36,8 +36,8 @@ type footer struct {
 	dirTag crypt.Tag
 }
 
-// encode returns the footer for this offset; e is nil for a plain file.
-func (f *footer) encode(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
+// encodeFooter returns the footer for this offset; e is nil for a plain file.
+func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
 	b = make([]byte, footerSize)
 	binary.LittleEndian.PutUint32(b[4:], footerMagic)
 	binary.LittleEndian.PutUint16(b[8:], formatVersion)
@@ -47,7 +47,7 @@ func (f *footer) encode(id checksum.Identity, offset int64, e *crypt.Encrypter) 
 	copy(b[40:], f.uuid[:])
 	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
 	if e != nil {
-		b, err = f.encrypt(b, e, offset)
+		b, err = f.encryptFooter(b, e, offset)
 	}
 	f.checksum = id.Sum(offset, b[4:])
 	binary.LittleEndian.PutUint32(b, f.checksum)
@@ -104,8 +104,8 @@ func footerData(b []byte) []byte {
 	return append(bytes.Clone(b[4:footerTag]), b[footerKey:encryptedFooterSize]...)
 }
 
-// encrypt makes the footer of an encrypted file of b, that of a plain one.
-func (f *footer) encrypt(b []byte, e *crypt.Encrypter, offset int64) ([]byte, error) {
+// encryptFooter makes the footer of an encrypted file of b, that of a plain one.
+func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) ([]byte, error) {
 	b = append(b, make([]byte, encryptedFooterSize-footerSize)...)
 	b[8], b[footerCipher] = encryptedVersion, byte(f.life.Cipher)
 	copy(b[footerDirTag:], f.dirTag[:])
@@ -125,9 +125,9 @@ func (f *footer) decodeLife(b []byte) {
 	f.life = crypt.Life{Key: crypt.ID(b[footerKey:]), Life: [16]byte(b[footerLife:]), Cipher: crypt.Cipher(b[footerCipher])}
 }
 
-// verify checks that the footer b, which lies at offset, has the expected life and the right
+// verifyFooter checks that the footer b, which lies at offset, has the expected life and the right
 // tag. A plain file has neither.
-func (o *origin) verify(ft *footer, b []byte, offset int64) error {
+func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	if o.key == nil {
 		return nil
 	}

@@ -63,7 +63,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 	b = appendFilters(b, d)
 	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
-		b = chunk.EndSection(d.ranges.append(b), at)
+		b = chunk.EndSection(d.ranges.appendRanges(b), at)
 	}
 	if d.encrypted {
 		b, at = chunk.AppendSection(b, secTags, chunk.Required)
@@ -108,7 +108,7 @@ func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 		case secFilters:
 			err = d.decodeFilters(p, end)
 		case secRanges:
-			err = d.ranges.decode(p)
+			err = d.ranges.decodeRanges(p)
 		case secAbout:
 			d.about = p
 		case secTags:
@@ -144,7 +144,7 @@ func (d *directory) decodeChunks(p []byte, end uint64) (err error) {
 		next = headerSize
 	}
 	for i := range d.chunks {
-		if next, err = d.chunks[i].decode(p[i*recordSize:], next, end); err != nil {
+		if next, err = d.chunks[i].decodeChunk(p[i*recordSize:], next, end); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
 	}
@@ -206,9 +206,9 @@ func decodeBounds(p []byte, chunks []record) error {
 
 var errDisorder = errors.New("keys out of order")
 
-// decode decodes a chunk's record and checks that the chunk lies in [from, to);
+// decodeChunk decodes a chunk's record and checks that the chunk lies in [from, to);
 // it returns the chunk's end.
-func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
+func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) {
 	r.offset = binary.LittleEndian.Uint64(p)
 	stop := binary.LittleEndian.Uint64(p[8:])
 	buckets := binary.LittleEndian.Uint32(p[16:])
@@ -303,14 +303,14 @@ type ranges struct {
 
 const rangesSize = 24
 
-func (r *ranges) append(b []byte) []byte {
+func (r *ranges) appendRanges(b []byte) []byte {
 	for _, n := range [...]uint64{r.flat, r.history, r.forests} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	return b
 }
 
-func (r *ranges) decode(p []byte) error {
+func (r *ranges) decodeRanges(p []byte) error {
 	if len(p) < rangesSize {
 		return fmt.Errorf("range tombstones in %d bytes", len(p))
 	}

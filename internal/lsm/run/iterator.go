@@ -40,8 +40,8 @@ type stream struct {
 	of *file
 }
 
-// read reads n bytes at off of f into p.
-func (s *stream) read(f *file, p []byte, off int64) error {
+// readAt reads n bytes at off of f into p.
+func (s *stream) readAt(f *file, p []byte, off int64) error {
 	if s.of != f {
 		s.of, s.Stream = f, f.Stream(f.Size())
 	}
@@ -67,13 +67,13 @@ func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
 // Ends is the method of an iterator.Bounded.
 func (it *cursor) Ends() (first, last *entry.Entry) { return it.r.first, it.r.last }
 
-// open puts the cursor on chunk i.
-func (it *cursor) open(i int) bool {
+// openChunk puts the cursor on chunk i.
+func (it *cursor) openChunk(i int) bool {
 	it.valid, it.err = false, nil
 	if i < 0 || i >= len(it.r.chunks) {
 		return false
 	}
-	c, err := it.load(i)
+	c, err := it.loadChunk(i)
 	if err != nil {
 		it.err = err
 		return false
@@ -88,9 +88,9 @@ func (it *cursor) open(i int) bool {
 	return true
 }
 
-// load returns chunk i: that of the Reader, or a copy in own. Pages are verified when they are
+// loadChunk returns chunk i: that of the Reader, or a copy in own. Pages are verified when they are
 // used.
-func (it *cursor) load(i int) (*chunk.Chunk, error) {
+func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
 		return &it.r.chunks[i], nil
@@ -103,7 +103,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
 	if it.stream != nil {
-		if err := it.stream.read(f, data, c.Place.Offset); err != nil {
+		if err := it.stream.readAt(f, data, c.Place.Offset); err != nil {
 			return nil, err
 		}
 		read = func(int64, int) error { return nil }
@@ -121,11 +121,11 @@ func (it *cursor) at(ok bool) bool {
 }
 
 // First moves to the first entry.
-func (it *cursor) First() bool { return it.open(0) && it.at(it.Cursor.First()) }
+func (it *cursor) First() bool { return it.openChunk(0) && it.at(it.Cursor.First()) }
 
 // Last moves to the last entry.
 func (it *cursor) Last() bool {
-	return it.open(len(it.r.chunks)-1) && it.at(it.Cursor.Last())
+	return it.openChunk(len(it.r.chunks)-1) && it.at(it.Cursor.Last())
 }
 
 // Next moves to the next entry.
@@ -157,7 +157,7 @@ func (it *cursor) nextChunk() bool {
 		return false
 	}
 	entered := it.Entered
-	ok := it.open(it.i+1) && it.at(it.Cursor.First())
+	ok := it.openChunk(it.i+1) && it.at(it.Cursor.First())
 	it.Entered = entered
 	return ok
 }
@@ -183,27 +183,27 @@ func (it *cursor) Prev() bool {
 		return false
 	}
 	entered := it.Entered
-	ok := it.open(it.i-1) && it.at(it.Cursor.Last())
+	ok := it.openChunk(it.i-1) && it.at(it.Cursor.Last())
 	it.Entered = entered
 	return ok
 }
 
-// find enters the chunk in which key is or would be.
-func (it *cursor) find(key []byte) (order int, ok bool) {
-	i, err := it.r.search(key)
+// findChunk enters the chunk in which key is or would be.
+func (it *cursor) findChunk(key []byte) (order int, ok bool) {
+	i, err := it.r.searchNewest(key)
 	if err != nil {
 		it.valid, it.err = false, err
 		return 0, false
 	}
-	return it.enter(i, key)
+	return it.enterChunk(i, key)
 }
 
-// enter opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
-func (it *cursor) enter(i int, key []byte) (order int, ok bool) {
-	if !it.open(i) {
+// enterChunk opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
+func (it *cursor) enterChunk(i int, key []byte) (order int, ok bool) {
+	if !it.openChunk(i) {
 		return 0, false
 	}
-	order, err := it.r.within(i, it.Chunk(), key)
+	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	if err != nil {
 		it.valid, it.err = false, err
 	}
@@ -212,7 +212,7 @@ func (it *cursor) enter(i int, key []byte) (order int, ok bool) {
 
 // SeekGE moves to the first entry whose key is key or greater.
 func (it *cursor) SeekGE(key []byte) bool {
-	order, ok := it.find(key)
+	order, ok := it.findChunk(key)
 	return ok && it.landGE(order, key)
 }
 
@@ -223,7 +223,7 @@ func (it *cursor) landGE(order int, key []byte) bool {
 	case order < 0:
 		return it.at(it.Cursor.First())
 	case order > 0:
-		return it.open(it.i+1) && it.at(it.Cursor.First())
+		return it.openChunk(it.i+1) && it.at(it.Cursor.First())
 	}
 	it.valid = true
 	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
@@ -231,7 +231,7 @@ func (it *cursor) landGE(order int, key []byte) bool {
 
 // SeekLT moves to the last entry whose key is less than key.
 func (it *cursor) SeekLT(key []byte) bool {
-	order, ok := it.find(key)
+	order, ok := it.findChunk(key)
 	return ok && it.landLT(order, key)
 }
 
@@ -240,7 +240,7 @@ func (it *cursor) SeekLT(key []byte) bool {
 func (it *cursor) landLT(order int, key []byte) bool {
 	switch {
 	case order < 0:
-		return it.open(it.i-1) && it.at(it.Cursor.Last())
+		return it.openChunk(it.i-1) && it.at(it.Cursor.Last())
 	case order > 0:
 		return it.at(it.Cursor.Last())
 	}
@@ -270,11 +270,11 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 				return it.Next()
 			}
 			// Only this chunk: where bounds are long, key may lie far behind it.
-			order, ok := it.enter(i, key)
+			order, ok := it.enterChunk(i, key)
 			return ok && it.landGE(order, key)
 		}
 	}
-	return it.open(i) && it.at(it.Cursor.First())
+	return it.openChunk(i) && it.at(it.Cursor.First())
 }
 
 // SkipLT is SkipGE on the way back.
@@ -291,11 +291,11 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 			if bytes.Compare(it.Entry().Key, key) < 0 {
 				return it.Prev()
 			}
-			order, ok := it.enter(i, key)
+			order, ok := it.enterChunk(i, key)
 			return ok && it.landLT(order, key)
 		}
 	}
-	return it.open(i) && it.at(it.Cursor.Last())
+	return it.openChunk(i) && it.at(it.Cursor.Last())
 }
 
 // SkipNewer leaves out nothing: older versions of a key lie behind it.

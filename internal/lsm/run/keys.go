@@ -71,10 +71,10 @@ func (k *keys) apart(i int) []byte {
 	return k.blob[s.at:][:s.apart:s.apart]
 }
 
-// search returns the chunks lo to hi, of which one has key if the run has it. Mostly lo equals
+// searchChunks returns the chunks lo to hi, of which one has key if the run has it. Mostly lo equals
 // hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys of
 // these chunks tell which one it is.
-func (k *keys) search(key []byte) (lo, hi int) {
+func (k *keys) searchChunks(key []byte) (lo, hi int) {
 	p := len(k.prefix)
 	if len(key) < p || string(key[:p]) != string(k.prefix) {
 		if bytes.Compare(key, k.prefix) < 0 {
@@ -107,8 +107,8 @@ func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 		end += step
 	}
 	n := min(end, len(k.words)) - base
-	lo = base + sort.Search(n, func(i int) bool { return k.compare(base+i+1, key) != notBefore })
-	hi = lo + sort.Search(base+n-lo, func(i int) bool { return k.compare(lo+i+1, key) == before })
+	lo = base + sort.Search(n, func(i int) bool { return k.compareBound(base+i+1, key) != notBefore })
+	hi = lo + sort.Search(base+n-lo, func(i int) bool { return k.compareBound(lo+i+1, key) == before })
 	return lo, hi
 }
 
@@ -121,7 +121,7 @@ const (
 	unknown                // only the chunk's first key tells
 )
 
-func (k *keys) compare(i int, key []byte) place {
+func (k *keys) compareBound(i int, key []byte) place {
 	s, b := &k.spans[i], k.apart(i)
 	if s.long && bytes.HasPrefix(key, b) {
 		return unknown
@@ -135,7 +135,7 @@ func (k *keys) compare(i int, key []byte) place {
 // below reports whether all keys of chunk i are known to be less than key. Of the last chunk
 // that is not known.
 func (k *keys) below(i int, key []byte) bool {
-	return i+1 < len(k.spans) && k.compare(i+1, key) == notBefore
+	return i+1 < len(k.spans) && k.compareBound(i+1, key) == notBefore
 }
 
 // hasPrefix reports whether key begins as chunk i's keys do, in the first n bytes: in fewer, if

@@ -65,7 +65,7 @@ func TestSearchFindsTheChunk(t *testing.T) {
 	}
 	k := newKeys(records)
 	for i, name := range names {
-		lo, hi := k.search([]byte(name))
+		lo, hi := k.searchChunks([]byte(name))
 		if want := chunkOf[i]; want < lo || want > hi {
 			t.Errorf("%.20q of %d bytes is in chunk %d, not from %d to %d", name, len(name), want, lo, hi)
 		}

@@ -17,7 +17,7 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		return false, nil
 	}
 	it := r.newCursor()
-	i, err := r.search(lo)
+	i, err := r.searchNewest(lo)
 	for ; err == nil && i < len(r.chunks); i++ {
 		from := r.keys.from(i)
 		if hi != nil && bytes.Compare(from, hi) >= 0 {
@@ -40,10 +40,10 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 
 // changedSince is ChangedSince for chunk i, whose keys don't all lie in the range.
 func (it *cursor) changedSince(i int, lo, hi []byte, since entry.Version) (bool, error) {
-	if !it.open(i) {
+	if !it.openChunk(i) {
 		return false, it.err
 	}
-	order, err := it.r.within(i, it.Chunk(), lo)
+	order, err := it.r.comparePrefix(i, it.Chunk(), lo)
 	if order > 0 || err != nil {
 		return false, err
 	}
@@ -73,7 +73,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if !it.open(i) {
+		if !it.openChunk(i) {
 			return it.err
 		}
 		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
@@ -94,7 +94,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 // read, half counts. Entries of these chunks are taken to be alike, unless look says that some are
 // looked at: then a few are read.
 func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64) {
-	i, _ := r.search(lo)
+	i, _ := r.searchNewest(lo)
 	for ; i < len(r.chunks); i++ {
 		first := r.keys.from(i)
 		if hi != nil && bytes.Compare(first, hi) >= 0 {
@@ -105,7 +105,7 @@ func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64
 		before := hi != nil && !r.keys.below(i, hi)
 		switch {
 		case !after && !before:
-		case look && r.look(i, lo, hi, &sum):
+		case look && r.sumChunk(i, lo, hi, &sum):
 			// What a few entries say of a part is no more than what the chunk is known to have.
 			sum.entries = min(sum.entries, float64(d.Entries))
 			sum.size = min(sum.size, float64(d.KeyBytes+d.ValueBytes))
@@ -133,7 +133,7 @@ type content struct {
 	entries, size, separated float64 // size: bytes of keys and inline values
 }
 
-func (c *content) add(e *entry.Entry) {
+func (c *content) addEntry(e *entry.Entry) {
 	c.entries++
 	c.size += float64(len(e.Key) + len(e.Value))
 	if e.Separated {
@@ -152,17 +152,17 @@ const (
 	cutBytes   = 1 << 20  // of a range, of which Split reads all entries
 )
 
-// look makes sum what [lo, hi) holds of chunk i. It returns false if that can't be read.
-func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
+// sumChunk makes sum what [lo, hi) holds of chunk i. It returns false if that can't be read.
+func (r *Reader) sumChunk(i int, lo, hi []byte, sum *content) bool {
 	it := r.newCursor()
-	from, to, ok := it.bounds(i, lo, hi)
+	from, to, ok := it.entryBounds(i, lo, hi)
 	if !ok {
 		return false
 	}
 	*sum = content{}
 	if to-from <= lookBytes || r.dir[i].Entries <= lookPlaces*lookRow {
 		for ok := from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
-			sum.add(it.Entry())
+			sum.addEntry(it.Entry())
 		}
 		return it.Cursor.Err() == nil
 	}
@@ -175,7 +175,7 @@ func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
 			if at < from || at >= to {
 				break
 			}
-			sum.add(it.Entry())
+			sum.addEntry(it.Entry())
 			end := it.Chunk().End
 			if ok = it.Cursor.Next(); ok {
 				end = it.Cursor.Offset()
@@ -187,10 +187,10 @@ func (r *Reader) look(i int, lo, hi []byte, sum *content) bool {
 	return length > 0
 }
 
-// bounds returns where the entries of chunk i with keys in [lo, hi) begin and end. It moves to the
+// entryBounds returns where the entries of chunk i with keys in [lo, hi) begin and end. It moves to the
 // first one.
-func (it *cursor) bounds(i int, lo, hi []byte) (from, to int, ok bool) {
-	if !it.open(i) {
+func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
+	if !it.openChunk(i) {
 		return 0, 0, false
 	}
 	to = it.Chunk().End
@@ -206,7 +206,7 @@ func (it *cursor) bounds(i int, lo, hi []byte) (from, to int, ok bool) {
 // offset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
 // key, and returns where it begins.
 func (it *cursor) offset(i int, key []byte) (int, bool) {
-	order, err := it.r.within(i, it.Chunk(), key)
+	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	found := false
 	switch {
 	case err != nil:
@@ -225,7 +225,7 @@ func (it *cursor) offset(i int, key []byte) (int, bool) {
 // position estimates which part of chunk i, from 0 to 1, comes before key.
 func (r *Reader) position(i int, key []byte) float64 {
 	c := &r.chunks[i]
-	switch order, err := r.within(i, c, key); {
+	switch order, err := r.comparePrefix(i, c, key); {
 	case err != nil:
 		return 0.5
 	case order < 0:
@@ -245,7 +245,7 @@ type stretch struct {
 
 // stretches lists what [lo, hi) has of each chunk. What can't be read counts as a whole.
 func (r *Reader) stretches(lo, hi []byte) (list []stretch, total float64) {
-	i, _ := r.search(lo)
+	i, _ := r.searchNewest(lo)
 	it := r.newCursor()
 	for ; i < len(r.chunks); i++ {
 		first := r.keys.from(i)
@@ -254,7 +254,7 @@ func (r *Reader) stretches(lo, hi []byte) (list []stretch, total float64) {
 		}
 		s := stretch{chunk: i, to: 1, bytes: float64(r.dir[i].Layout.Size())}
 		if bytes.Compare(lo, first) > 0 || hi != nil && !r.keys.below(i, hi) {
-			if from, to, ok := it.bounds(i, lo, hi); ok {
+			if from, to, ok := it.entryBounds(i, lo, hi); ok {
 				end := float64(it.Chunk().End)
 				s.from, s.to, s.bytes = float64(from)/end, float64(to)/end, float64(to-from)
 			}
@@ -294,7 +294,7 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		for ; next < n && total*float64(next)/float64(n) < sum+s.bytes; next++ {
 			part := s.from + (total*float64(next)/float64(n)-sum)/s.bytes*(s.to-s.from)
 			// With many chunks a piece, their first keys cut well enough.
-			if len(list) < 4*n && it.open(s.chunk) && it.Cursor.SeekPart(part) {
+			if len(list) < 4*n && it.openChunk(s.chunk) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
 			} else {
 				cut(r.keys.from(s.chunk))
@@ -308,7 +308,7 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 // cutSmall calls cut with the keys of a stretch at which due returns true, given the bytes that come
 // before.
 func (it *cursor) cutSmall(s stretch, lo, hi []byte, due func(passed float64) bool, cut func(key []byte)) {
-	from, to, ok := it.bounds(s.chunk, lo, hi)
+	from, to, ok := it.entryBounds(s.chunk, lo, hi)
 	for ok = ok && from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
 		if due(float64(it.Cursor.Offset()-from) / float64(to-from) * s.bytes) {
 			cut(it.Entry().Key)

@@ -135,7 +135,7 @@ func testWriterRefusesDisorderAndRemovesItsFiles(t *testing.T) {
 			if err := w.Add(&good[0]); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.flush(); err != nil { // the file exists now
+			if err := w.flushChunk(); err != nil { // the file exists now
 				t.Fatal(err)
 			}
 			if err := w.Add(&bad); !errors.Is(err, errs.ErrInvalid) {

@@ -96,12 +96,12 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	}
 	for _, f := range r.files {
 		if f.pages == nil {
-			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.read, Cache: r.cache, Owner: r}
+			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
 		}
 	}
 	err := r.split()
 	if err == nil {
-		err = r.check()
+		err = r.checkMeta()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
@@ -207,7 +207,7 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	}
 	ft, err := decodeFooter(foot, o.id, at, o.name)
 	if err == nil {
-		err = o.verify(ft, foot, at)
+		err = o.verifyFooter(ft, foot, at)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -268,8 +268,8 @@ func (r *Reader) split() error {
 	return nil
 }
 
-// check compares what the directories say with what the manifest says.
-func (r *Reader) check() error {
+// checkMeta compares what the directories say with what the manifest says.
+func (r *Reader) checkMeta() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
 	var s chunk.Stats
 	for i := range r.dir {
@@ -339,7 +339,7 @@ func (r *Reader) inPlace() bool {
 // dst.Key. It returns false if there is none. Get does not use the filter: call MayContain
 // before it.
 func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) (bool, error) {
-	i, err := r.search(key)
+	i, err := r.searchNewest(key)
 	if err != nil || i >= len(r.chunks) {
 		return false, err
 	}
@@ -348,7 +348,7 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 		return false, nil
 	}
 	if c.Prefix > boundSize {
-		if order, err := r.within(i, c, key); order != 0 || err != nil {
+		if order, err := r.comparePrefix(i, c, key); order != 0 || err != nil {
 			return false, err
 		}
 	}
@@ -368,10 +368,10 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	return true, nil
 }
 
-// search returns the only chunk that can have the newest version of key. This is the first chunk
+// searchNewest returns the only chunk that can have the newest version of key. This is the first chunk
 // whose last key is not less than key, or the one before it if key is less than all its keys.
-func (r *Reader) search(key []byte) (int, error) {
-	lo, hi := r.keys.search(key)
+func (r *Reader) searchNewest(key []byte) (int, error) {
+	lo, hi := r.keys.searchChunks(key)
 	// The bounds don't tell: compare with the first keys, which lie in the chunks.
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
@@ -396,9 +396,9 @@ func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
 	return c.SharedPrefix()
 }
 
-// within compares key with the prefix of the keys of chunk i, loaded as c: less than 0 means
+// comparePrefix compares key with the prefix of the keys of chunk i, loaded as c: less than 0 means
 // before all of them, greater than 0 behind all of them, 0 that key begins as they do.
-func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
+func (r *Reader) comparePrefix(i int, c *chunk.Chunk, key []byte) (int, error) {
 	p, err := r.prefix(i, c)
 	if err != nil || bytes.HasPrefix(key, p) {
 		return 0, err
@@ -406,8 +406,8 @@ func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
 	return bytes.Compare(key, p), nil
 }
 
-// read reads from an encrypted file, or one that is not mapped.
-func (f *file) read(p []byte, off int64) error {
+// readAt reads from an encrypted file, or one that is not mapped.
+func (f *file) readAt(p []byte, off int64) error {
 	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
 		copy(p, m[off:])
 		return nil

@@ -56,7 +56,7 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 	}
 	r := &Remains{f: f, end: f.Size()}
 	if life.IsZero() {
-		r.origin, err = cfg.find(f, num)
+		r.origin, err = cfg.findOrigin(f, num)
 	} else {
 		r.origin, err = cfg.origin(num, life)
 	}
@@ -69,7 +69,7 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 		}
 	}
 	if !r.whole {
-		r.search()
+		r.findChunks()
 	}
 	if len(r.chunks) == 0 {
 		err := errs.NewCorruption(name, -1, "no chunk of a run of this store can be found")
@@ -84,12 +84,12 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 	return r, nil
 }
 
-// search finds the chunks by their trailers.
-func (r *Remains) search() {
+// findChunks finds the chunks by their trailers.
+func (r *Remains) findChunks() {
 	buf := make([]byte, pieceBytes)
 	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
-		r.read(buf, at)
+		r.readWithZeros(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
 			begin := at + int64(off)
 			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
@@ -104,7 +104,7 @@ func (r *Remains) search() {
 func (r *Remains) consider(b []byte, off int64, size int) {
 	if size > len(b) {
 		b = make([]byte, size)
-		r.read(b, off)
+		r.readWithZeros(b, off)
 	}
 	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
 	if !ok {
@@ -121,9 +121,9 @@ func (r *Remains) consider(b []byte, off int64, size int) {
 	r.chunks = append(r.chunks, c)
 }
 
-// read fills b with the bytes at off. Bytes that can't be read become zeros, which then fail
+// readWithZeros fills b with the bytes at off. Bytes that can't be read become zeros, which then fail
 // their checksum.
-func (r *Remains) read(b []byte, off int64) {
+func (r *Remains) readWithZeros(b []byte, off int64) {
 	if r.f.ReadFull(b, off) == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 	for {
 		switch {
 		case r.rest == nil:
-			if hole, done := r.open(); hole != nil || done {
+			if hole, done := r.openNextChunk(); hole != nil || done {
 				return nil, hole
 			}
 		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps].Before == r.n:
@@ -161,8 +161,8 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 	}
 }
 
-// open reads the next chunk. It returns a hole if chunks before it are lost, or all of it.
-func (r *Remains) open() (hole *Hole, done bool) {
+// openNextChunk reads the next chunk. It returns a hole if chunks before it are lost, or all of it.
+func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 	if r.i == len(r.chunks) {
 		done = r.whole || r.at >= r.end
 		from := r.at
@@ -311,7 +311,7 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	o, err := cfg.find(f, num)
+	o, err := cfg.findOrigin(f, num)
 	if err != nil {
 		return nil, false, err
 	}
@@ -325,8 +325,8 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
 }
 
-// find is origin for a file whose life is not known: its header or footer tells it.
-func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
+// findOrigin is origin for a file whose life is not known: its header or footer tells it.
+func (cfg *OpenConfig) findOrigin(f *pageio.File, num entry.FileNum) (origin, error) {
 	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
 	page := make([]byte, headerSize)
 	var failed error

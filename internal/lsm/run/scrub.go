@@ -25,7 +25,7 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 				return to, false
 			}
 			failed := func(err error) { reportError(c.Place.File, uint64(c.Place.Offset), err, report) }
-			if l, err := it.load(i); err != nil {
+			if l, err := it.loadChunk(i); err != nil {
 				failed(err)
 			} else {
 				l.VerifyAll(failed)

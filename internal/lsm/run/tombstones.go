@@ -66,7 +66,7 @@ func (w *Writer) AddNewest(t rangedel.Tombstone) error {
 // addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
 func (w *Writer) addSpan(prefix []byte, t rangedel.Tombstone) error {
 	if w.err != nil || w.done {
-		return w.failed()
+		return w.firstError()
 	}
 	if !t.Valid() {
 		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
@@ -74,14 +74,14 @@ func (w *Writer) addSpan(prefix []byte, t rangedel.Tombstone) error {
 	if !w.ranged {
 		// The chunks of entries end here, so that readers tell them apart.
 		if w.b.Len() > 0 {
-			if err := w.flush(); err != nil {
+			if err := w.flushChunk(); err != nil {
 				return err
 			}
 		}
 		w.ranged = true
 	}
 	w.key = append(prefix, t.Hi...)
-	return w.add(&entry.Entry{Key: w.key, Value: t.Lo, Version: t.Version, Kind: entry.Set})
+	return w.addEntry(&entry.Entry{Key: w.key, Value: t.Lo, Version: t.Version, Kind: entry.Set})
 }
 
 // countTombstone extends the run's bounds and versions.
@@ -133,14 +133,14 @@ func (t Tombstones) Find(key []byte, at entry.Version, around *rangedel.Stretch)
 	if t.Empty() || t.spans.oldest > at {
 		return 0, nil
 	}
-	s := t.search()
-	defer t.release(s)
+	s := t.getSearch()
+	defer t.putSearch(s)
 	if t.spans.ranges.history > 0 {
-		if v, err := s.history(t, key, at, around); v > 0 || err != nil {
+		if v, err := s.findInHistory(t, key, at, around); v > 0 || err != nil {
 			return v, err
 		}
 	}
-	v, err := s.find(flatPrefix(s.prefix[:0]), key, around)
+	v, err := s.findSpan(flatPrefix(s.prefix[:0]), key, around)
 	if v > at {
 		v = 0
 	}
@@ -162,8 +162,8 @@ type search struct {
 	long        offheap.Buffer // memory of a long key
 }
 
-// search returns a search that nobody else uses. Give it back by release.
-func (t Tombstones) search() *search {
+// getSearch returns a search that nobody else uses. Give it back by release.
+func (t Tombstones) getSearch() *search {
 	if t.copier != nil {
 		return t.copier
 	}
@@ -175,7 +175,7 @@ func (t Tombstones) search() *search {
 	return s
 }
 
-func (t Tombstones) release(s *search) {
+func (t Tombstones) putSearch(s *search) {
 	if cap(s.key) > keptKeys {
 		s.long.Free()
 		s.key = nil
@@ -214,9 +214,9 @@ func (t Tombstones) Close() {
 	}
 }
 
-// find returns the version of the span over key among those whose keys begin with prefix,
+// findSpan returns the version of the span over key among those whose keys begin with prefix,
 // 0 if there is none, and limits around, unless that is nil, to the span or to the gap.
-func (s *search) find(prefix, key []byte, around *rangedel.Stretch) (entry.Version, error) {
+func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.Version, error) {
 	n := len(prefix) + len(key) + 1
 	if s.key = s.key[:0]; n <= keptKeys {
 		s.key = slices.Grow(s.key, n)
@@ -246,8 +246,8 @@ func (s *search) find(prefix, key []byte, around *rangedel.Stretch) (entry.Versi
 	return 0, s.Err()
 }
 
-// history is Find for the forests.
-func (s *search) history(t Tombstones, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
+// findInHistory is Find for the forests.
+func (s *search) findInHistory(t Tombstones, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
 	forest, n := int(t.spans.ranges.forests), 0
 	if at < t.spans.newest {
 		if forest, n, err = s.upTo(t, at); err != nil {
@@ -255,14 +255,14 @@ func (s *search) history(t Tombstones, key []byte, at entry.Version, around *ran
 		}
 	}
 	if forest == int(t.spans.ranges.forests) {
-		return s.find(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
+		return s.findSpan(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
 	}
 	// The first n tombstones of a forest are the nodes that the digits of n stand for. The newest
 	// are asked first, and the first that covers the key counts.
 	for level := 0; n > 0; level++ {
 		for n%nodeFanout != 0 {
 			n--
-			if v, err = s.find(nodePrefix(s.prefix[:0], forest, level, n), key, around); v > 0 || err != nil {
+			if v, err = s.findSpan(nodePrefix(s.prefix[:0], forest, level, n), key, around); v > 0 || err != nil {
 				return v, err
 			}
 		}
@@ -270,7 +270,7 @@ func (s *search) history(t Tombstones, key []byte, at entry.Version, around *ran
 	}
 	for v == 0 && err == nil && forest > 0 {
 		forest--
-		v, err = s.find(nodePrefix(s.prefix[:0], forest, rangedel.Top, 0), key, around)
+		v, err = s.findSpan(nodePrefix(s.prefix[:0], forest, rangedel.Top, 0), key, around)
 	}
 	return v, err
 }
@@ -313,7 +313,7 @@ func (t Tombstones) Ordered(v entry.Version) rangedel.Sequence {
 	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
 		return (*rangedel.Set)(nil).Ordered(0)
 	}
-	return &ordered{search: t.search(), of: t, after: v}
+	return &ordered{search: t.getSearch(), of: t, after: v}
 }
 
 // stamped reports whether all tombstones have one version.
@@ -345,7 +345,7 @@ func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
 		switch {
 		case o.Err() != nil || !ok && o.forest == last:
 			err = o.Err()
-			o.of.release(o.search)
+			o.of.putSearch(o.search)
 			o.search = nil
 			return d, false, err
 		case !ok:
@@ -383,8 +383,8 @@ func (t Tombstones) Flat(v entry.Version, fn func(rangedel.Tombstone) error) err
 	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 || t.stamped() {
 		return nil
 	}
-	s := t.search()
-	defer t.release(s)
+	s := t.getSearch()
+	defer t.putSearch(s)
 	prefix := flatPrefix(nil)
 	for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
 		e := s.Entry()
@@ -421,8 +421,8 @@ func (t Tombstones) Some(n int, fn func(d rangedel.Tombstone, each int64)) {
 	if t.spans.ranges.flat == 0 {
 		first = leavesPrefix(nil, 0)
 	}
-	s := t.search()
-	defer t.release(s)
+	s := t.getSearch()
+	defer t.putSearch(s)
 	// A span of a node above level 0 is part of a tombstone: it is as good for a sample.
 	cuts := append([][]byte{first}, t.spans.Split(nil, nil, n)...)
 	for _, key := range cuts {
@@ -463,8 +463,8 @@ func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, erro
 	if t.Empty() || t.spans.newest <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false, nil
 	}
-	s := t.search()
-	defer t.release(s)
+	s := t.getSearch()
+	defer t.putSearch(s)
 	prefixes := [][]byte{flatPrefix(nil)}
 	if t.spans.ranges.history > 0 {
 		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
@@ -506,9 +506,9 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// verify is Verify for the tombstones: that spans are apart from each other, and as many
+// verifySpans is Verify for the tombstones: that spans are apart from each other, and as many
 // as the directory says.
-func (t Tombstones) verify(report func(*errs.Corruption)) {
+func (t Tombstones) verifySpans(report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}
@@ -519,8 +519,8 @@ func (t Tombstones) verify(report func(*errs.Corruption)) {
 	}
 	var have ranges
 	var last []byte // key of the span before
-	s := t.search()
-	defer t.release(s)
+	s := t.getSearch()
+	defer t.putSearch(s)
 	for ok := s.First(); ok; ok = s.Next() {
 		e := s.Entry()
 		n := prefixLen(e.Key)

@@ -42,7 +42,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 		v.chunk(i)
 		v.lacks = found > before
 	}
-	r.Tombstones().verify(count)
+	r.Tombstones().verifySpans(count)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
@@ -72,7 +72,7 @@ func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
 
 // chunk verifies chunk i.
 func (v *verifier) chunk(i int) {
-	c, err := v.copies.load(i)
+	c, err := v.copies.loadChunk(i)
 	if err != nil {
 		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
 		return
@@ -87,11 +87,11 @@ func (v *verifier) chunk(i int) {
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
-		if first && (!v.lacks && !v.bound(i).fits(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
 		first = false
-		v.count(e)
+		v.countEntry(e)
 		if !newest {
 			return 0
 		}
@@ -114,7 +114,7 @@ func (v *verifier) chunk(i int) {
 func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	s := &v.filter
 	if v.parts != nil {
-		i, err := v.search(key)
+		i, err := v.searchNewest(key)
 		if err != nil || i >= len(v.parts) {
 			return err != nil
 		}
@@ -130,13 +130,13 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	return filter.Filter(v.words).MayContain(hash)
 }
 
-// bound is the bound of chunk i.
-func (v *verifier) bound(i int) *bound {
+// chunkBound is the bound of chunk i.
+func (v *verifier) chunkBound(i int) *bound {
 	s := &v.keys.spans[i]
 	return &bound{key: v.keys.from(i), apart: int(s.apart), again: s.again, long: s.long}
 }
 
-func (v *verifier) count(e *entry.Entry) {
+func (v *verifier) countEntry(e *entry.Entry) {
 	if e.Separated {
 		f := v.refs[e.Handle.Segment]
 		v.refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}

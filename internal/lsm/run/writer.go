@@ -90,7 +90,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 // equal. e and what it points to may be reused at once.
 func (w *Writer) Add(e *entry.Entry) error {
 	if w.err != nil || w.done {
-		return w.failed()
+		return w.firstError()
 	}
 	if !writable(e) {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
@@ -99,11 +99,11 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if w.ranged || isTombstones(e.Key) {
 		return w.fail(fmt.Errorf("write run: %w: entry behind tombstones", errs.ErrInvalid))
 	}
-	if err := w.add(e); err != nil {
+	if err := w.addEntry(e); err != nil {
 		return err
 	}
 	if e.Separated {
-		w.count(&e.Handle)
+		w.countHandle(&e.Handle)
 	}
 	if w.cfg.Expiries != nil {
 		w.cfg.Expiries.Add(e)
@@ -111,13 +111,13 @@ func (w *Writer) Add(e *entry.Entry) error {
 	return nil
 }
 
-// add adds an entry, which may stand for a span of tombstones.
-func (w *Writer) add(e *entry.Entry) error {
+// addEntry adds an entry, which may stand for a span of tombstones.
+func (w *Writer) addEntry(e *entry.Entry) error {
 	h := hash.Sum(w.cfg.Seed, e.Key)
 	done := w.b.Add(e, h)
 	// A full chunk is written; the entry is the first of the next one.
 	if done == chunk.Full {
-		if err := w.flush(); err != nil {
+		if err := w.flushChunk(); err != nil {
 			return err
 		}
 		done = w.b.Add(e, h)
@@ -141,7 +141,7 @@ func writable(e *entry.Entry) bool {
 	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
 }
 
-func (w *Writer) count(h *entry.Handle) {
+func (w *Writer) countHandle(h *entry.Handle) {
 	r := w.ref
 	if r == nil || r.Segment != h.Segment {
 		if r = w.refs[h.Segment]; r == nil {
@@ -154,8 +154,8 @@ func (w *Writer) count(h *entry.Handle) {
 	r.Bytes += h.Length
 }
 
-// flush writes the chunk that is being built.
-func (w *Writer) flush() error {
+// flushChunk writes the chunk that is being built.
+func (w *Writer) flushChunk() error {
 	// Files end between chunks: a chunk never lies in two.
 	size := int64(w.b.Size())
 	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
@@ -172,7 +172,7 @@ func (w *Writer) flush() error {
 	if err != nil {
 		return w.fail(err)
 	}
-	if err := w.write(image); err != nil {
+	if err := w.writeBytes(image); err != nil {
 		return err
 	}
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
@@ -194,7 +194,7 @@ func (w *Writer) flush() error {
 	return w.writePart()
 }
 
-func (w *Writer) write(b []byte) error {
+func (w *Writer) writeBytes(b []byte) error {
 	if _, err := w.out.Write(b); err != nil {
 		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.num), err))
 	}
@@ -226,7 +226,7 @@ func (w *Writer) create() error {
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
-	return w.write(page)
+	return w.writeBytes(page)
 }
 
 // finishFile writes the directory and the footer, and makes the file durable.
@@ -242,7 +242,7 @@ func (w *Writer) finishFile() error {
 	if err != nil {
 		return w.fail(err)
 	}
-	if err := w.write(dir); err != nil {
+	if err := w.writeBytes(dir); err != nil {
 		return err
 	}
 	// The file is closed even if the flush or the sync fails, and then removed.
@@ -273,7 +273,7 @@ func (w *Writer) ends() ([]byte, *footer, error) {
 			return nil, nil, err
 		}
 	}
-	end, err := foot.encode(w.id, w.offset+int64(len(dir)), w.enc)
+	end, err := foot.encodeFooter(w.id, w.offset+int64(len(dir)), w.enc)
 	return append(dir, end...), foot, err
 }
 
@@ -281,10 +281,10 @@ func (w *Writer) ends() ([]byte, *footer, error) {
 // entries and tombstones there are no files.
 func (w *Writer) Finish() (meta.Run, error) {
 	if w.err != nil || w.done {
-		return meta.Run{}, w.failed()
+		return meta.Run{}, w.firstError()
 	}
 	if w.b.Len() > 0 {
-		if err := w.flush(); err != nil {
+		if err := w.flushChunk(); err != nil {
 			return meta.Run{}, err
 		}
 	}
@@ -317,7 +317,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 	if w.cfg.Expiries != nil {
 		w.meta.Expiry = w.cfg.Expiries.List()
 	}
-	w.release()
+	w.freeMemory()
 	return w.meta, nil
 }
 
@@ -333,7 +333,7 @@ var (
 	errFinished = errors.New("run writer is finished")
 )
 
-func (w *Writer) failed() error {
+func (w *Writer) firstError() error {
 	if w.err != nil {
 		return w.err
 	}
@@ -352,12 +352,12 @@ func (w *Writer) fail(err error) error {
 	for _, name := range w.created {
 		_ = w.cfg.FS.Remove(name)
 	}
-	w.release()
+	w.freeMemory()
 	return err
 }
 
-// release frees the memory of the Writer.
-func (w *Writer) release() {
+// freeMemory frees the memory of the Writer.
+func (w *Writer) freeMemory() {
 	w.b.Release()
 	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
 }

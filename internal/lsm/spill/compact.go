@@ -27,7 +27,7 @@ func (s *Spill) compactLevels(ctx context.Context) error {
 			return nil
 		}
 		// Not synced: Finish writes everything once more.
-		if err := s.compact(ctx, n, level+1, true); err != nil {
+		if err := s.compactNewest(ctx, n, level+1, true); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (s *Spill) Finish(ctx context.Context) error {
 	if s.err != nil {
 		return s.err
 	}
-	s.err = s.finish(ctx)
+	s.err = s.finishFiles(ctx)
 	if s.err == nil {
 		s.err = errFinished
 		return nil
@@ -51,19 +51,19 @@ func (s *Spill) Finish(ctx context.Context) error {
 
 var errFinished = errors.New("spill is finished")
 
-func (s *Spill) finish(ctx context.Context) error {
-	if err := s.values.finish(); err != nil {
+func (s *Spill) finishFiles(ctx context.Context) error {
+	if err := s.values.finishSegment(); err != nil {
 		return err
 	}
 	if s.bytes == 0 {
 		return errs.ErrInvalid
 	}
-	return s.compact(ctx, len(s.parts), 0, false)
+	return s.compactNewest(ctx, len(s.parts), 0, false)
 }
 
-// compact makes one part of the newest n, without what they have overwritten and
+// compactNewest makes one part of the newest n, without what they have overwritten and
 // range deletes cover.
-func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error {
+func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
 	var ranges []rangedel.Source // of newer parts
 	for i, p := range s.parts[:n] {
@@ -89,5 +89,5 @@ func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error 
 		s.retire(n)
 		return nil
 	}
-	return s.open(out.Run, n, level)
+	return s.openRun(out.Run, n, level)
 }

@@ -74,12 +74,12 @@ func New(cfg Config) *Spill {
 // After an error, which sticks, the Spill can only be read and discarded.
 func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
 	if s.err == nil && len(records) > 0 {
-		s.err = s.add(ctx, records, last, ranges)
+		s.err = s.addRecords(ctx, records, last, ranges)
 	}
 	return s.err
 }
 
-func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
+func (s *Spill) addRecords(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
 	s.bytes += int64(len(records))
 	sorted := newestByKey(records, last, rangedel.NewCover(entry.MaxVersion, ranges))
 	return s.addPart(ctx, func(w *run.Writer) error {
@@ -92,7 +92,7 @@ func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *range
 		if err := compact.WriteRanges(w, ranges); err != nil {
 			return err
 		}
-		return s.values.flush() // readers will follow handles
+		return s.values.flushSegment() // readers will follow handles
 	})
 }
 
@@ -108,7 +108,7 @@ func (s *Spill) addPart(ctx context.Context, fill func(w *run.Writer) error) err
 	if err != nil {
 		return err
 	}
-	if err := s.open(meta, 0, 0); err != nil {
+	if err := s.openRun(meta, 0, 0); err != nil {
 		return err
 	}
 	return s.compactLevels(ctx)
@@ -146,7 +146,7 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	if r.Own && r.Size >= layout.Granule {
 		e.Value, e.Separated, e.Raw = nil, true, r.Raw
-		if e.Handle, err = s.values.add(rec[:r.Size], uint64(len(r.Value))); err != nil {
+		if e.Handle, err = s.values.appendRecord(rec[:r.Size], uint64(len(r.Value))); err != nil {
 			return err
 		}
 	}
@@ -161,8 +161,8 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 	})
 }
 
-// open opens a finished run in the place of the newest n parts.
-func (s *Spill) open(written meta.Run, n, level int) error {
+// openRun opens a finished run in the place of the newest n parts.
+func (s *Spill) openRun(written meta.Run, n, level int) error {
 	m := written
 	s.runs += int64(m.FileBytes())
 	// Here all has one version, as it will have in the store: so range tombstones are
@@ -281,7 +281,7 @@ func (s *Spill) Entries() (n int64) {
 func (s *Spill) Bytes() int64 { return s.bytes }
 
 // Written is the length of all files that were written.
-func (s *Spill) Written() int64 { return s.runs + s.values.size() }
+func (s *Spill) Written() int64 { return s.runs + s.values.finishedBytes() }
 
 // Output is what Finish has finished: one run, its value segments, and their
 // records that no entry leads to.
@@ -316,7 +316,7 @@ func (s *Spill) Discard(remove bool) {
 			s.removeRun(p.Meta())
 		}
 	}
-	s.values.discard(remove && !s.kept)
+	s.values.discardSegments(remove && !s.kept)
 	s.parts, s.retired = nil, nil
 	if s.err == nil {
 		s.err = errs.ErrTxnDone
@@ -325,6 +325,6 @@ func (s *Spill) Discard(remove bool) {
 
 func (s *Spill) removeRun(m *meta.Run) {
 	for _, f := range m.Files {
-		s.cfg.remove(s.cfg.Dir, filename.Run, f.Num)
+		s.cfg.removeFile(s.cfg.Dir, filename.Run, f.Num)
 	}
 }

@@ -22,11 +22,11 @@ type values struct {
 	readers map[entry.FileNum]*segment.Reader
 }
 
-// add appends a record with its own checksum to the segment that is being filled.
+// appendRecord appends a record with its own checksum to the segment that is being filled.
 // A segment ends before the record that would make it too long, so that its length
 // never passes SegmentBytes unless it has one record only.
-func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
-	if err := v.room(int64(len(rec))); err != nil {
+func (v *values) appendRecord(rec []byte, length uint64) (entry.Handle, error) {
+	if err := v.beginSegment(int64(len(rec))); err != nil {
 		return entry.Handle{}, err
 	}
 	h, err := v.writer.Append(rec, length)
@@ -38,7 +38,7 @@ func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
 
 // addLarge appends the record of e, as add does, and keeps only pieces of it in memory.
 func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
-	if err := v.room(int64(entry.RecordSize(e, true))); err != nil {
+	if err := v.beginSegment(int64(entry.RecordSize(e, true))); err != nil {
 		return entry.Handle{}, err
 	}
 	h, err := v.writer.AddLarge(e)
@@ -48,15 +48,15 @@ func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
 	return h, err
 }
 
-// room makes writer a segment with room for a record of n bytes in its plain form.
-func (v *values) room(n int64) error {
+// beginSegment makes writer a segment with room for a record of n bytes in its plain form.
+func (v *values) beginSegment(n int64) error {
 	c := v.segmentConfig()
 	if c.Ring != nil {
 		n = int64(entry.EncryptedBound(uint64(n), uint64(n)))
 	}
 	ends := 2 * segment.SealSize(c.Ring != nil) // the seal, and the header of a further frame
 	if v.writer != nil && v.writer.Size()+n+ends > v.cfg.SegmentBytes {
-		if err := v.finish(); err != nil {
+		if err := v.finishSegment(); err != nil {
 			return err
 		}
 	}
@@ -83,16 +83,16 @@ func (v *values) segmentConfig() segment.Config {
 	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Ring: v.cfg.Ring, Files: v.cfg.Files}
 }
 
-// flush writes what was added, so that get finds it.
-func (v *values) flush() error {
+// flushSegment writes what was added, so that get finds it.
+func (v *values) flushSegment() error {
 	if v.writer == nil {
 		return nil
 	}
 	return v.writer.Flush()
 }
 
-// finish makes the segment that is being filled durable.
-func (v *values) finish() error {
+// finishSegment makes the segment that is being filled durable.
+func (v *values) finishSegment() error {
 	if v.writer == nil {
 		return nil
 	}
@@ -126,16 +126,16 @@ func (v *values) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own 
 	return value, true, err
 }
 
-// size is the length of the segments that are finished.
-func (v *values) size() (n int64) {
+// finishedBytes is the length of the segments that are finished.
+func (v *values) finishedBytes() (n int64) {
 	for _, f := range v.finished {
 		n += f.Size
 	}
 	return n
 }
 
-// discard closes the segments and, with remove, removes them.
-func (v *values) discard(remove bool) {
+// discardSegments closes the segments and, with remove, removes them.
+func (v *values) discardSegments(remove bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.readers {
@@ -145,19 +145,19 @@ func (v *values) discard(remove bool) {
 	if v.writer != nil {
 		_ = v.writer.Close()
 		if remove {
-			v.cfg.remove(v.cfg.ValueDir, filename.Value, v.writer.Number())
+			v.cfg.removeFile(v.cfg.ValueDir, filename.Value, v.writer.Number())
 		}
 		v.writer = nil
 	}
 	if remove {
 		for _, f := range v.finished {
-			v.cfg.remove(v.cfg.ValueDir, filename.Value, f.Number)
+			v.cfg.removeFile(v.cfg.ValueDir, filename.Value, f.Number)
 		}
 	}
 	v.finished = nil
 }
 
-// remove removes a file that nothing names. If it fails, the next Open tries again.
-func (c *Config) remove(dir string, kind filename.Kind, num entry.FileNum) {
+// removeFile removes a file that nothing names. If it fails, the next Open tries again.
+func (c *Config) removeFile(dir string, kind filename.Kind, num entry.FileNum) {
 	_ = c.FS.Remove(filepath.Join(dir, filename.Of(kind, num)))
 }

@@ -373,3 +373,53 @@ func TestNamedFilesExist(t *testing.T) {
 		}
 	})
 }
+
+var goName = regexp.MustCompile("`([A-Za-z]\\w*\\.[A-Za-z]\\w*)`")
+
+// TestNamedFunctionsExist looks up each method, field, function and type that ARCHITECTURE.md
+// names, as in `leader.write`, `Set.mu` and `policy.Decide`.
+func TestNamedFunctionsExist(t *testing.T) {
+	_, sources := load(t)
+	known := map[string]bool{}
+	for _, s := range sources {
+		for _, d := range s.ast.Decls {
+			addNames(known, s.ast.Name.Name, d)
+		}
+	}
+	for _, m := range goName.FindAllStringSubmatch(read(t, "ARCHITECTURE.md"), -1) {
+		if !known[m[1]] && path.Ext(m[1]) != ".go" && path.Ext(m[1]) != ".txt" {
+			t.Errorf("ARCHITECTURE.md names %s, which is not there", m[1])
+		}
+	}
+}
+
+// addNames adds what d declares: package.Name, Type.method and Type.field.
+func addNames(known map[string]bool, pkg string, d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		known[pkg+"."+d.Name.Name] = true
+		if d.Recv != nil {
+			ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok {
+					known[id.Name+"."+d.Name.Name] = true
+				}
+				return true
+			})
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			typ, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			known[pkg+"."+typ.Name.Name] = true
+			if fields, ok := typ.Type.(*ast.StructType); ok {
+				for _, f := range fields.Fields.List {
+					for _, name := range f.Names {
+						known[typ.Name.Name+"."+name.Name] = true
+					}
+				}
+			}
+		}
+	}
+}

@@ -25,7 +25,7 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (
 		return 0, err
 	}
 	defer func() {
-		p.release(g)
+		p.releaseGroup(g)
 		if err == nil {
 			p.store.CatchUp()
 		}

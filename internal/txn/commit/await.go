@@ -11,7 +11,7 @@ type awaiting struct {
 	vain     backoff       // after sleeps that the timer has ended
 }
 
-// await sleeps until g is complete: as many members have joined as the group before had,
+// awaitComplete sleeps until g is complete: as many members have joined as the group before had,
 // plus those that waited when it was finished. It returns false, without having slept, if
 // this is not the time to try it. Then gather yields instead.
 //
@@ -23,7 +23,7 @@ type awaiting struct {
 // Why not always: if an expected member does not commit again, only the timer wakes the
 // leader, up to about 1 ms later. So await is tried only if groups are synced, where 1 ms
 // matters less, and more and more seldom if it fails.
-func (p *Pipeline) await(g *group) bool {
+func (p *Pipeline) awaitComplete(g *group) bool {
 	a := &p.awaiting
 	if !a.synced || a.vain.skips() {
 		return false
@@ -55,7 +55,7 @@ func (p *Pipeline) await(g *group) bool {
 		if late {
 			<-a.full
 		}
-		a.vain.failed()
+		a.vain.countFailure()
 	}
 	return true
 }

@@ -21,7 +21,7 @@ func TestAwait(t *testing.T) {
 	next := func(others, come int) {
 		p.mu.Lock()
 		g := p.queue.push()
-		g.add(request(0, conflict.LastWriterWins, "a"))
+		g.addMember(request(0, conflict.LastWriterWins, "a"))
 		p.busy, g.called = true, true
 		a.synced, a.expected = true, 1+others
 		p.gathering.company, p.gathering.busy = 1+others, backoff{}

@@ -22,7 +22,7 @@ func (b *backoff) skips() bool {
 	return true
 }
 
-func (b *backoff) failed() {
+func (b *backoff) countFailure() {
 	b.left = max(b.next, backoffMin)
 	b.next = min(2*b.left, backoffMax)
 }

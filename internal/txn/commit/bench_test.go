@@ -143,11 +143,11 @@ func BenchmarkCheckInGroup(b *testing.B) {
 			for i := range n {
 				r := request(0, conflict.Serializable, fmt.Sprintf("w%06d", i))
 				r.Check.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
-				g.add(r)
+				g.addMember(r)
 			}
 			for b.Loop() {
 				p.leader.decide(g.members)
-				p.leader.reset()
+				p.leader.forgetGroup()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/txn")
 		})

@@ -133,14 +133,14 @@ func TestCancelWithTheToken(t *testing.T) {
 			p.mu.Lock()
 			r := request(0, conflict.LastWriterWins, "a")
 			g := p.queue.push()
-			g.add(r)
-			g.wait()
+			g.addMember(r)
+			g.waitChannel()
 			p.busy = true
 			var turn *group
 			if next {
 				turn = p.queue.push()
 				turn.alone = true
-				turn.wait()
+				turn.waitChannel()
 			}
 			p.handOnLocked()
 			p.mu.Unlock()

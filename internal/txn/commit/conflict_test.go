@@ -185,7 +185,7 @@ func TestWritesAgreeWithANaiveSearch(t *testing.T) {
 					}
 				}
 			}
-			w.reset()
+			w.forgetGroup()
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestChecksAllocateNothing(t *testing.T) {
 	}
 	allocs := testing.AllocsPerRun(10, func() {
 		p.leader.decide(members)
-		p.leader.reset()
+		p.leader.forgetGroup()
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations for a group of %d", allocs, len(members))

@@ -42,7 +42,7 @@ func (p *Pipeline) gather(g *group) {
 	p.mu.Lock()
 	size, waited := len(g.members), g.wake != nil
 	p.mu.Unlock()
-	if !a.due(waited) || p.await(g) {
+	if !a.due(waited) || p.awaitComplete(g) {
 		return
 	}
 	// Yield rather than sleep: the other committers are ready to run.
@@ -69,7 +69,7 @@ func (a *gathering) slow(took time.Duration, came int) bool {
 	if took <= slowTurn+time.Duration(came)*memberTurn {
 		return false
 	}
-	a.busy.failed()
+	a.busy.countFailure()
 	return true
 }
 

@@ -22,7 +22,7 @@ func TestGather(t *testing.T) {
 	next := func() {
 		p.mu.Lock()
 		g := p.queue.push()
-		g.add(request(0, conflict.LastWriterWins, "a"))
+		g.addMember(request(0, conflict.LastWriterWins, "a"))
 		p.busy, g.called = true, true
 		p.mu.Unlock()
 		done := make(chan struct{})

@@ -22,10 +22,10 @@ type group struct {
 	wake    chan struct{}
 }
 
-// wait returns the channel on which members wait. One member receives a value: it has to
+// waitChannel returns the channel on which members wait. One member receives a value: it has to
 // lead the group. The channel is closed when the results are set. It is never used
 // for another group: a late waiter of this group could take that group's value.
-func (g *group) wait() chan struct{} {
+func (g *group) waitChannel() chan struct{} {
 	if g.wake == nil {
 		g.wake = make(chan struct{}, 1)
 	}
@@ -36,14 +36,14 @@ func (g *group) hasRoom(n int) bool {
 	return !g.alone && len(g.members) < MaxTransactions && g.bytes+n <= MaxBytes
 }
 
-func (g *group) add(r *Request) {
+func (g *group) addMember(r *Request) {
 	g.members = append(g.members, r)
 	g.bytes += len(r.Payload)
 	g.synced = g.synced || r.Synced
 }
 
-// remove takes r out. It returns false if the group is taken, or r is no member.
-func (g *group) remove(r *Request) bool {
+// removeMember takes r out. It returns false if the group is taken, or r is no member.
+func (g *group) removeMember(r *Request) bool {
 	i := slices.Index(g.members, r)
 	if g.taken || i < 0 {
 		return false
@@ -68,8 +68,8 @@ func (q *queue) head() *group {
 	return q.groups[0]
 }
 
-// room returns the last group if n more bytes have room in it, else a new one.
-func (q *queue) room(n int) *group {
+// groupWithRoom returns the last group if n more bytes have room in it, else a new one.
+func (q *queue) groupWithRoom(n int) *group {
 	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(n) {
 		return q.groups[last]
 	}
@@ -93,8 +93,8 @@ func (q *queue) unlink(g *group) {
 	q.groups = slices.Delete(q.groups, i, i+1)
 }
 
-// recycle keeps an unlinked group for later use.
-func (q *queue) recycle(g *group) {
+// recycleGroup keeps an unlinked group for later use.
+func (q *queue) recycleGroup(g *group) {
 	// The channel is left out: a late waiter may still hold it.
 	clear(g.members)
 	*g = group{members: g.members[:0]}

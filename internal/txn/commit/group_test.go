@@ -201,13 +201,13 @@ func TestGroupLimits(t *testing.T) {
 		if !g.hasRoom(8) {
 			t.Fatalf("full with %d transactions", len(g.members))
 		}
-		g.add(small)
+		g.addMember(small)
 	}
 	if g.hasRoom(8) {
 		t.Error("room for one too many")
 	}
 	g = new(group)
-	g.add(&Request{Payload: make([]byte, MaxBytes-8)})
+	g.addMember(&Request{Payload: make([]byte, MaxBytes-8)})
 	if !g.hasRoom(8) || g.hasRoom(9) {
 		t.Error("the limit is not MaxBytes")
 	}

@@ -35,9 +35,9 @@ type leader struct {
 	writes   writes     // what passed writes, for the checks of later requests
 }
 
-// write commits a group and sets the results of its members. If it returns an error, that
+// commitGroup commits a group and sets the results of its members. If it returns an error, that
 // is the result of every member instead. After an ErrStopped nothing may be written any more.
-func (l *leader) write(members []*Request) error {
+func (l *leader) commitGroup(members []*Request) error {
 	l.decide(members)
 	// Only now is it known how much will be written.
 	if len(l.passed) > 0 {
@@ -45,14 +45,14 @@ func (l *leader) write(members []*Request) error {
 			return err
 		}
 	}
-	return stopping(l.record(members))
+	return stopping(l.appendAndPublish(members))
 }
 
 // decide gives each request its version, or the error that refuses it.
 func (l *leader) decide(members []*Request) {
 	for _, r := range members {
 		if r.err = r.Check.Dropped(); r.err == nil {
-			r.err = l.writes.check(r, l.passed)
+			r.err = l.writes.checkRequest(r, l.passed)
 		}
 		if r.err != nil {
 			continue
@@ -68,11 +68,11 @@ func (l *leader) decide(members []*Request) {
 	}
 }
 
-// record appends the requests that passed, syncs if one of them asked for it, and makes
+// appendAndPublish appends the requests that passed, syncs if one of them asked for it, and makes
 // them visible. A refusal, as by a full disk, becomes the result of these requests;
 // record itself then returns nil, because the pipeline goes on.
-func (l *leader) record(members []*Request) error {
-	at, err := l.append()
+func (l *leader) appendAndPublish(members []*Request) error {
+	at, err := l.appendPassed()
 	if err != nil {
 		return err
 	}
@@ -94,13 +94,13 @@ func (l *leader) record(members []*Request) error {
 		}
 	}
 	if len(l.passed) > 0 {
-		l.publish()
+		l.publishWritten()
 	}
 	return nil
 }
 
-// append writes the requests that passed to the journal, if there are any.
-func (l *leader) append() (entry.Position, error) {
+// appendPassed writes the requests that passed to the journal, if there are any.
+func (l *leader) appendPassed() (entry.Position, error) {
 	if len(l.passed) == 0 {
 		return entry.Position{}, nil
 	}
@@ -110,7 +110,7 @@ func (l *leader) append() (entry.Position, error) {
 		l.last += entry.Version(len(l.passed))
 	case failure.Passes(err):
 		// Members that only want a sync still get it: for earlier groups.
-		l.refuse(err)
+		l.refusePassed(err)
 		err = nil
 	}
 	return at, err
@@ -139,7 +139,7 @@ func (l *leader) retract(members []*Request, err error) error {
 			return err
 		}
 		l.last -= entry.Version(n)
-		l.refuse(err)
+		l.refusePassed(err)
 	}
 	for _, r := range members {
 		if r.Records == 0 && r.err == nil {
@@ -149,8 +149,8 @@ func (l *leader) retract(members []*Request, err error) error {
 	return nil
 }
 
-// refuse makes err the result of all requests that passed, and empties passed.
-func (l *leader) refuse(err error) {
+// refusePassed makes err the result of all requests that passed, and empties passed.
+func (l *leader) refusePassed(err error) {
 	for _, r := range l.passed {
 		r.version, r.err = 0, err
 	}
@@ -170,23 +170,23 @@ func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
 	}
 	l.last = v
 	l.durable.Store(uint64(v))
-	l.publish()
+	l.publishWritten()
 	return v, nil
 }
 
-// publish makes all that was written visible.
-func (l *leader) publish() {
+// publishWritten makes all that was written visible.
+func (l *leader) publishWritten() {
 	l.store.Publish(l.last)
 	l.visible.Store(uint64(l.last))
 }
 
-// reset forgets the group, so that nothing keeps its payloads alive.
-func (l *leader) reset() {
+// forgetGroup forgets the group, so that nothing keeps its payloads alive.
+func (l *leader) forgetGroup() {
 	clear(l.passed)
 	clear(l.payloads)
 	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
 	l.records, l.ranges, l.synced = 0, 0, false
-	l.writes.reset()
+	l.writes.forgetGroup()
 }
 
 // stopping wraps err in ErrStopped, so that it stops the pipeline.

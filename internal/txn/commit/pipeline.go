@@ -158,7 +158,7 @@ func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
 	if err != nil {
 		return err
 	}
-	defer p.release(g)
+	defer p.releaseGroup(g)
 	if p.stopped != nil {
 		return p.stopped
 	}
@@ -172,7 +172,7 @@ func (p *Pipeline) Close() error {
 	p.closed = true
 	g, err := p.turnLocked(context.Background())
 	if err == nil {
-		p.release(g)
+		p.releaseGroup(g)
 	}
 	return err
 }
@@ -195,15 +195,15 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		return 0, err
 	}
 	// Only the last group has room, so that requests are taken in order of arrival.
-	g := p.queue.room(len(r.Payload))
-	g.add(r)
+	g := p.queue.groupWithRoom(len(r.Payload))
+	g.addMember(r)
 	if !p.busy {
 		p.busy, g.called = true, true
 		p.mu.Unlock()
 		p.lead(g)
 		return r.version, r.err
 	}
-	wake := g.wait()
+	wake := g.waitChannel()
 	p.joinedLocked(g)
 	p.mu.Unlock()
 
@@ -239,17 +239,17 @@ func (p *Pipeline) lead(g *group) {
 			p.stopOn(err)
 		}
 		p.awaiting.synced = p.leader.synced
-		p.leader.reset()
-		p.release(g)
+		p.leader.forgetGroup()
+		p.releaseGroup(g)
 	}()
-	err = p.write(g)
+	err = p.leadGroup(g)
 }
 
-func (p *Pipeline) write(g *group) error {
+func (p *Pipeline) leadGroup(g *group) error {
 	if p.stopped != nil {
 		return p.stopped
 	}
-	return p.leader.write(g.members)
+	return p.leader.commitGroup(g.members)
 }
 
 // stopOn stops the pipeline if err is an errs.ErrStopped.
@@ -287,7 +287,7 @@ func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 	g.alone = true
 	// Requests that come later need a group behind this one: hasRoom refuses them.
 	if p.busy {
-		wake := g.wait()
+		wake := g.waitChannel()
 		p.mu.Unlock()
 		select {
 		case <-wake:
@@ -310,7 +310,7 @@ func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 func (p *Pipeline) withdraw(g *group, r *Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !g.remove(r) {
+	if !g.removeMember(r) {
 		return false
 	}
 	if len(g.members) > 0 {
@@ -328,7 +328,7 @@ func (p *Pipeline) leaveLocked(g *group) {
 		<-g.wake // the token; there is no other member to receive it
 		p.handOnLocked()
 	}
-	p.queue.recycle(g)
+	p.queue.recycleGroup(g)
 }
 
 // takeLocked takes g, the first group, from the queue: nobody may join or withdraw any more.
@@ -337,15 +337,15 @@ func (p *Pipeline) takeLocked(g *group) {
 	g.taken = true
 }
 
-// release wakes the members of g, whose results are set, and passes leadership on.
-func (p *Pipeline) release(g *group) {
+// releaseGroup wakes the members of g, whose results are set, and passes leadership on.
+func (p *Pipeline) releaseGroup(g *group) {
 	// One close wakes all members, however many there are. An exclusive turn has none.
 	if g.wake != nil && !g.alone {
 		close(g.wake)
 	}
 	p.mu.Lock()
 	p.handOnLocked()
-	p.queue.recycle(g)
+	p.queue.recycleGroup(g)
 	p.mu.Unlock()
 }
 

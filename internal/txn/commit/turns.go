@@ -225,24 +225,24 @@ func (s *Turns) takenLocked(rec *entry.Record, t *Turn) *conflict.Refusal {
 	if rec.Kind == entry.RangeDelete {
 		hi = rec.Value
 		for _, l := range s.keys {
-			if l.before(t) && l.meets(lo, hi) {
+			if l.hasBefore(t) && l.meets(lo, hi) {
 				return l.at
 			}
 		}
-	} else if l := s.keys[string(lo)]; l != nil && l.before(t) {
+	} else if l := s.keys[string(lo)]; l != nil && l.hasBefore(t) {
 		return l.at
 	}
 	for _, l := range s.ranges {
-		if l.before(t) && l.meets(lo, hi) {
+		if l.hasBefore(t) && l.meets(lo, hi) {
 			return l.at
 		}
 	}
 	return nil
 }
 
-// before reports whether a Turn that goes before t has its turn in l. A t that is nil or in
+// hasBefore reports whether a Turn that goes before t has its turn in l. A t that is nil or in
 // no line goes after all.
-func (l *line) before(t *Turn) bool {
+func (l *line) hasBefore(t *Turn) bool {
 	first := l.turns[0]
 	return first != t && first.has && (t == nil || len(t.lines) == 0 || first.number < t.number)
 }

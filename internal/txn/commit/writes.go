@@ -32,10 +32,10 @@ type writes struct {
 	ends   []int    // where each stretch ends in order
 }
 
-// check returns nil if r may be committed after the store's transactions and those in
+// checkRequest returns nil if r may be committed after the store's transactions and those in
 // before, a conflict.Refusal if not, or another error if that could not be found out.
 // Until reset, before may only grow from one call to the next.
-func (w *writes) check(r *Request, before []*Request) error {
+func (w *writes) checkRequest(r *Request, before []*Request) error {
 	w.before = before
 	switch c := &r.Check; {
 	case c.AsksNothing():
@@ -204,8 +204,8 @@ func (w *writes) sortBefore() {
 // a larger one would cost each small group more than to make a new one.
 const keptKeys = 1 << 13
 
-// reset forgets the group, so that nothing keeps its payloads alive.
-func (w *writes) reset() {
+// forgetGroup forgets the group, so that nothing keeps its payloads alive.
+func (w *writes) forgetGroup() {
 	if max(len(w.keys), cap(w.order)) > keptKeys {
 		*w = writes{store: w.store, seed: w.seed}
 		return

@@ -8,21 +8,21 @@ import (
 // coarseness is how many neighbours become one range when a set is too large.
 const coarseness = 8
 
-// bound keeps the set within its Limit. What was noted twice goes first: only a set that is too
+// coarsenToLimit keeps the set within its Limit. What was noted twice goes first: only a set that is too
 // large by the different keys and ranges that it has becomes coarser.
-func (s *ReadSet) bound() {
-	if s.Limit <= 0 || s.size() <= s.Limit {
+func (s *ReadSet) coarsenToLimit() {
+	if s.Limit <= 0 || s.usedBytes() <= s.Limit {
 		return
 	}
 	s.dropRepeats()
 	// A set that is nearly full again would be searched for repeats at each of the next reads.
-	if s.size() > s.Limit-s.Limit/8 {
+	if s.usedBytes() > s.Limit-s.Limit/8 {
 		s.coarsen()
 	}
 }
 
-// size is how many bytes the keys and ranges of the set take.
-func (s *ReadSet) size() int { return len(s.bytes) + keySize*len(s.keys) + spanSize*len(s.ranges) }
+// usedBytes is how many bytes the keys and ranges of the set take.
+func (s *ReadSet) usedBytes() int { return len(s.bytes) + keySize*len(s.keys) + spanSize*len(s.ranges) }
 
 // Memory is how many bytes of memory the set takes, with what it keeps for later keys and ranges.
 func (s *ReadSet) Memory() int {

@@ -79,7 +79,7 @@ func (s *ReadSet) AddKey(k []byte, hash uint64) {
 		return
 	}
 	s.keys = append(s.keys, key{hash, s.store(k)})
-	s.bound()
+	s.coarsenToLimit()
 }
 
 // AddRange notes that all of [lo, hi) was read; a nil hi is no bound. A range
@@ -94,7 +94,7 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 		s.ranges = append(s.ranges, span{lo: s.store(lo), hi: s.store(hi), endless: hi == nil})
 	}
 	s.sorted = false
-	s.bound()
+	s.coarsenToLimit()
 }
 
 // meets reports whether r and [lo, hi) are one range together.

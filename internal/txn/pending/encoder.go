@@ -37,7 +37,7 @@ func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) (encoded []byte,
 	if own && c.Codec != codec.None && len(e.Value) >= c.CompressAbove {
 		w.packed = c.compress(e, w.packed)
 	}
-	dst = grow(dst, entry.RecordSize(e, own)+padding)
+	dst = growDoubling(dst, entry.RecordSize(e, own)+padding)
 	if own {
 		dst = entry.Pad(dst)
 	}

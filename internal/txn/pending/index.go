@@ -32,8 +32,8 @@ type record struct {
 
 const minBuckets = 16
 
-// reset empties it and keeps its memory.
-func (m *memory) reset() {
+// clearRecords empties it and keeps its memory.
+func (m *memory) clearRecords() {
 	clear(m.buckets)
 	*m = memory{arena: m.arena[:0], recs: m.recs[:0], buckets: m.buckets}
 }
@@ -48,7 +48,7 @@ func (m *memory) index(offset int, key []byte, seed uint64) {
 		m.rehash()
 	}
 	// The older record stays where it is, as something may refer to it.
-	bucket, i := m.find(key, h)
+	bucket, i := m.findRecord(key, h)
 	if i >= 0 {
 		m.recs[i].dead = true
 	} else {
@@ -58,8 +58,8 @@ func (m *memory) index(offset int, key []byte, seed uint64) {
 	m.buckets[bucket] = uint32(len(m.recs))
 }
 
-// find returns the record of a stored key and its bucket; or -1, and the bucket where it belongs.
-func (m *memory) find(key []byte, h uint64) (bucket, rec int) {
+// findRecord returns the record of a stored key and its bucket; or -1, and the bucket where it belongs.
+func (m *memory) findRecord(key []byte, h uint64) (bucket, rec int) {
 	mask := len(m.buckets) - 1
 	for bucket = int(h) & mask; ; bucket = (bucket + 1) & mask {
 		i := int(m.buckets[bucket]) - 1
@@ -116,13 +116,13 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 	}
 	// Only what is new is sorted, then merged with what was sorted before: writing and
 	// iterating in turn stays linear.
-	slices.SortFunc(fresh, m.compare)
+	slices.SortFunc(fresh, m.compareRecords)
 	merged := make([]uint32, 0, m.live)
 	for _, i := range m.sorted {
 		if !counts(i) {
 			continue
 		}
-		for len(fresh) > 0 && m.compare(fresh[0], i) < 0 {
+		for len(fresh) > 0 && m.compareRecords(fresh[0], i) < 0 {
 			merged, fresh = append(merged, fresh[0]), fresh[1:]
 		}
 		merged = append(merged, i)
@@ -131,6 +131,6 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 	return m.sorted
 }
 
-func (m *memory) compare(a, b uint32) int {
+func (m *memory) compareRecords(a, b uint32) int {
 	return bytes.Compare(m.record(int(a)).Key, m.record(int(b)).Key)
 }

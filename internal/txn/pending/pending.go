@@ -41,7 +41,7 @@ func (w *Writes) Reset() {
 		w.lender.GiveBack(w.memory.arena)
 		w.memory.arena = nil
 	}
-	w.memory.reset()
+	w.memory.clearRecords()
 	w.Indexed, w.before, w.ranges, w.files, w.failed, w.lender = false, 0, nil, nil, nil, nil
 }
 
@@ -125,15 +125,15 @@ func (w *Writes) DeleteRange(lo, hi []byte) {
 		m.recs = append(m.recs, record{offset: len(m.arena), ranged: true})
 	}
 	e := entry.Entry{Key: lo, Value: hi, Kind: entry.RangeDelete}
-	m.arena = entry.AppendRecord(grow(m.arena, entry.RecordSize(&e, false)), &e, false)
+	m.arena = entry.AppendRecord(growDoubling(m.arena, entry.RecordSize(&e, false)), &e, false)
 	m.count++
 	// While it is not committed, the n-th record counts as version n.
 	w.ranges = w.ranges.With(rangedel.Tombstone{Lo: lo, Hi: hi, Version: entry.Version(w.Len())})
 }
 
-// grow makes room for n more bytes, doubling: append's growth by a quarter would
+// growDoubling makes room for n more bytes, doubling: append's growth by a quarter would
 // copy a large transaction several times.
-func grow(b []byte, n int) []byte {
+func growDoubling(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n {
 		return b
 	}
@@ -149,7 +149,7 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 	// memory, then files, which are older.
 	m, i := &w.memory, -1
 	if m.live > 0 {
-		_, i = m.find(key, h)
+		_, i = m.findRecord(key, h)
 	}
 	switch {
 	case w.ranges != nil && w.deletedSince(key, i):

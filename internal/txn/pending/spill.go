@@ -49,7 +49,7 @@ func (w *Writes) Spill(ctx context.Context, newSpill func() Spill) error {
 	if w.memory.lent {
 		w.memory = memory{}
 	} else {
-		w.memory.reset()
+		w.memory.clearRecords()
 	}
 	return nil
 }

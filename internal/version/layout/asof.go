@@ -32,7 +32,9 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 		}
 	}
 	e.Clock = slices.DeleteFunc(slices.Clone(l.clock), func(c ClockSample) bool { return c.Version >= v })
+	// Later samples name versions that the copy lacks. This one says when v was the newest.
 	e.Clock = append(e.Clock, ClockSample{Version: v, UnixMilli: unixMilli})
+	// The copy has no journal, so it must not be told to look for later segments.
 	e.JournalEnds = slices.DeleteFunc(slices.Clone(l.ends), func(e frame.End) bool { return e.File > l.flushedTo })
 	asOf, err = New().Apply(e)
 	return asOf, true, err

@@ -21,8 +21,8 @@ const (
 // Sets that come from one another share the blocks that are alike.
 type deadSet struct {
 	blocks []deadPlace // those that aren't empty, in order
-	count  uint64
-	bytes  uint64
+	count  uint64      // granules in the set
+	bytes  uint64      // of the values of the dead records
 }
 
 // deadPlace is a block and the part of the segment that it covers.
@@ -31,22 +31,23 @@ type deadPlace struct {
 	*deadBlock
 }
 
-// find returns where the block of a part is among the blocks, or would be.
-func (s *deadSet) find(at uint32) (i int, found bool) {
+// findBlock returns where the block of a part is among the blocks, or would be.
+func (s *deadSet) findBlock(at uint32) (i int, found bool) {
 	return slices.BinarySearchFunc(s.blocks, at, func(p deadPlace, at uint32) int { return cmp.Compare(p.at, at) })
 }
 
 // deadBlock is a sorted list while it is short, then a bitmap.
 type deadBlock struct {
-	sparse []uint16
+	sparse []uint16 // offsets within the block, ascending; nil once there is a bitmap
 	bitmap *[blockWords]uint64
-	count  int
+	count  int // granules in the block
 }
 
 // with returns the set that also has the granules, which ascend strictly. ok is
 // false, and dup one of them, if the set has it already.
 func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint32, ok bool) {
 	if len(granules) == 0 {
+		// A list may count bytes alone. Sharing all blocks is safe, as they never change.
 		s.bytes += bytes
 		return s, 0, true
 	}
@@ -80,16 +81,20 @@ func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint3
 	return grown, 0, true
 }
 
+// with is deadSet.with for the granules of one block; b may be nil.
 func (b *deadBlock) with(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
 	if b == nil {
 		b = new(deadBlock)
 	}
 	grown = &deadBlock{count: b.count + len(granules)}
 	if grown.count > sparseMax {
+		// A copy, as older layouts read the old one.
 		grown.bitmap = b.expanded()
 		for _, g := range granules {
 			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
 			if *word&bit != 0 {
+				// A record can die once. A second death means that two entries owned it, or that an
+				// edit was applied twice.
 				return nil, g, false
 			}
 			*word |= bit
@@ -114,6 +119,7 @@ func (b *deadBlock) with(granules []uint32) (grown *deadBlock, dup uint32, ok bo
 	return grown, 0, true
 }
 
+// expanded returns a new bitmap of the block, which the caller may write to.
 func (b *deadBlock) expanded() *[blockWords]uint64 {
 	words := new([blockWords]uint64)
 	if b.bitmap != nil {
@@ -137,11 +143,12 @@ func (s *deadSet) memory() (n int64) {
 	return n
 }
 
-func (s *deadSet) has(granule uint64) bool {
+// hasGranule reports whether the granule is in the set.
+func (s *deadSet) hasGranule(granule uint64) bool {
 	if granule>>blockBits > math.MaxUint32 {
 		return false
 	}
-	i, found := s.find(uint32(granule >> blockBits))
+	i, found := s.findBlock(uint32(granule >> blockBits))
 	if !found {
 		return false
 	}
@@ -153,18 +160,20 @@ func (s *deadSet) has(granule uint64) bool {
 	return found
 }
 
-// all walks the granules in ascending order.
-func (s *deadSet) all() iter.Seq[uint32] {
+// eachGranule walks the granules in ascending order.
+func (s *deadSet) eachGranule() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, b := range s.blocks {
-			if !b.walk(b.at<<blockBits, yield) {
+			if !b.eachGranule(b.at<<blockBits, yield) {
 				return
 			}
 		}
 	}
 }
 
-func (b *deadBlock) walk(base uint32, yield func(uint32) bool) bool {
+// eachGranule is deadSet.eachGranule for one block, whose first granule is base. It returns false
+// once yield has.
+func (b *deadBlock) eachGranule(base uint32, yield func(uint32) bool) bool {
 	for _, at := range b.sparse {
 		if !yield(base + uint32(at)) {
 			return false

@@ -27,6 +27,7 @@ func (d *Deaths) Take(list Dead) {
 	s.Bytes += list.Bytes
 }
 
+// of returns the list of the segment, which it makes if there is none.
 func (d *Deaths) of(segment entry.FileNum) *Dead {
 	s := d.segments[segment]
 	if s == nil {

@@ -42,8 +42,10 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	if e.DataKey.ID != (crypt.ID{}) {
 		d.dataKey = e.DataKey
 	}
+	// The order matters: one edit may add a segment, refer to it by a run, bury records in it, and
+	// drop its source. use checks the result, so it comes after all that changes runs and segments.
 	for _, step := range []func(*Edit) error{
-		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.begin,
+		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces, d.addSessions,
 	} {
 		if err := step(e); err != nil {
 			return nil, err
@@ -66,6 +68,7 @@ func (l *Layout) Sound() error {
 		floor = max(floor, k.floor)
 	}
 	switch {
+	// Readers below the floor are refused, so nobody could read the newest version.
 	case floor > l.lastVersion:
 		return conflicting("history begins at version %d, and the last one is %d", floor, l.lastVersion)
 	case l.lastVersion > entry.MaxVersion-spare:
@@ -76,6 +79,7 @@ func (l *Layout) Sound() error {
 	return nil
 }
 
+// conflicting returns an ErrConflictingEdit that says why.
 func conflicting(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrConflictingEdit, fmt.Sprintf(format, args...))
 }
@@ -85,6 +89,7 @@ func appendNew[T any](s []T, more ...T) []T {
 	return append(s[:len(s):len(s)], more...)
 }
 
+// addSegments adds the segments of e, which must be new.
 func (d *draft) addSegments(e *Edit) error {
 	if len(e.AddSegments) == 0 {
 		return nil
@@ -131,6 +136,7 @@ func without[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, 
 			kept = append(kept, x)
 		}
 	}
+	// Names twice, or not in the list: then the edit was made for another layout.
 	return kept, len(drop) == len(gone) && len(list)-len(kept) == len(drop)
 }
 
@@ -144,6 +150,7 @@ func repeated[T any, K comparable](list []T, key func(T) K) int {
 	return -1
 }
 
+// changeRuns drops and adds runs.
 func (d *draft) changeRuns(e *Edit) error {
 	if len(e.DropRuns) == 0 && len(e.AddRuns) == 0 {
 		return nil
@@ -156,7 +163,7 @@ func (d *draft) changeRuns(e *Edit) error {
 	d.runs = runs
 	for i := range e.AddRuns {
 		r := &e.AddRuns[i]
-		if err := d.fits(r); err != nil {
+		if err := d.checkRun(r); err != nil {
 			return err
 		}
 		d.runs = append(d.runs, r)
@@ -164,12 +171,13 @@ func (d *draft) changeRuns(e *Edit) error {
 	return d.distinctRuns()
 }
 
-// fits checks a run alone, and raises nextFile above its files.
-func (d *draft) fits(r *Run) error {
+// checkRun checks a run alone, and raises nextFile above its files.
+func (d *draft) checkRun(r *Run) error {
 	if len(r.Files) == 0 {
 		return conflicting("run %d has no files", r.ID)
 	}
 	for _, f := range r.Files {
+		// A new file must never get the number of one that is there.
 		if err := d.number(f.Num); err != nil {
 			return err
 		}
@@ -207,6 +215,7 @@ func (d *draft) distinctRuns() error {
 			files[f.Num] = true
 		}
 	}
+	// Newest first: readers stop at the first run that has a key.
 	slices.SortFunc(d.runs, func(a, b *Run) int { return cmp.Compare(b.Order, a.Order) })
 	if i := repeated(d.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
 		return conflicting("runs %d and %d have one order", d.runs[i].ID, d.runs[i-1].ID)
@@ -227,6 +236,7 @@ func (d *draft) bury(e *Edit) error {
 			return conflicting("dead records in segment %d, which is not there", dead.Segment)
 		}
 		for i := 1; i < len(dead.Granules); i++ {
+			// deadSet.with merges sorted lists.
 			if dead.Granules[i] <= dead.Granules[i-1] {
 				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
 			}
@@ -245,6 +255,7 @@ func (d *draft) bury(e *Edit) error {
 	return nil
 }
 
+// moveSegments gives segments their new states.
 func (d *draft) moveSegments(e *Edit) error {
 	if len(e.States) == 0 {
 		return nil
@@ -258,6 +269,8 @@ func (d *draft) moveSegments(e *Edit) error {
 		switch {
 		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.Life.IsZero()):
 			return conflicting("segment %d is live and has a remap", st.Num)
+		// A target is written after its source, so its number is greater. This also rules out
+		// circles, in which a lookup would never end.
 		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
 			return conflicting("segment %d is relocated to segment %d with remap %d", st.Num, st.Target, st.Map)
 		}
@@ -273,6 +286,7 @@ func (d *draft) moveSegments(e *Edit) error {
 	return nil
 }
 
+// dropSegments drops segments. That nothing needs them is checked by use.
 func (d *draft) dropSegments(e *Edit) error {
 	if len(e.DropSegments) == 0 {
 		return nil
@@ -288,6 +302,7 @@ func (d *draft) dropSegments(e *Edit) error {
 // use counts anew which segments runs and relocated segments need, and checks that all of
 // these are there.
 func (d *draft) use(*Edit) error {
+	// Counted anew each time, so that it can't drift from what runs say.
 	d.usage = make([]Usage, len(d.segments))
 	for _, r := range d.runs {
 		for _, ref := range r.Refs {
@@ -306,6 +321,7 @@ func (d *draft) use(*Edit) error {
 			u.Bytes += ref.Bytes
 		}
 	}
+
 	for i, s := range d.segments {
 		if s.dead.count > s.Records {
 			return conflicting("segment %d has %d records, %d are dead", s.Num, s.Records, s.dead.count)
@@ -334,6 +350,7 @@ func (d *draft) advance(e *Edit) error {
 	d.lastVersion = max(d.lastVersion, e.LastVersion)
 	d.floor = max(d.floor, e.Floor)
 	d.flushedTo = max(d.flushedTo, e.FlushedTo)
+	// Also above the flushed journal segments, whose files may be gone.
 	d.nextFile = max(d.nextFile, e.NextFile, d.flushedTo+1)
 	if e.NextFile > maxFileNum || e.FlushedTo > maxFileNum {
 		return conflicting("file number %d", max(e.NextFile, e.FlushedTo))
@@ -341,6 +358,7 @@ func (d *draft) advance(e *Edit) error {
 	return d.advanceEnds(e)
 }
 
+// advanceEnds raises the durable ends of journal segments, and forgets those that no replay needs.
 func (d *draft) advanceEnds(e *Edit) error {
 	if len(e.JournalEnds) == 0 && e.FlushedTo == 0 {
 		return nil
@@ -357,6 +375,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 			d.ends = append(d.ends, j)
 		case j.Offset < d.ends[at].Offset || j.Number < d.ends[at].Number:
 			return conflicting("the durable end of journal segment %d goes back", j.File)
+		// The next two find another copy of the store, which has used the same numbers.
 		case j.Life != d.ends[at].Life:
 			return conflicting("journal segment %d is another file than before", j.File)
 		case j.Number == d.ends[at].Number && j != d.ends[at]:
@@ -378,8 +397,8 @@ func (d *draft) advanceEnds(e *Edit) error {
 	return nil
 }
 
-// begin adds sessions, and forgets the oldest ones.
-func (d *draft) begin(e *Edit) error {
+// addSessions adds sessions, and forgets the oldest ones.
+func (d *draft) addSessions(e *Edit) error {
 	for _, s := range e.Sessions {
 		if n := len(d.sessions); n > 0 && s.Number != d.sessions[n-1].Number+1 {
 			return conflicting("session %d follows session %d", s.Number, d.sessions[n-1].Number)

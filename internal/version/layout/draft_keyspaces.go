@@ -11,6 +11,7 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 	if len(e.SetKeyspaces) == 0 && len(e.DropKeyspaces) == 0 && len(e.KeyspaceFloors) == 0 && e.NextKeyspace == 0 {
 		return nil
 	}
+	// The usual case, and fast: a store may have a million keyspaces.
 	if k, ok := e.added(d.nextKeyspace); ok {
 		return d.addKeyspace(k)
 	}
@@ -53,7 +54,7 @@ func (d *draft) addKeyspace(k Keyspace) error {
 		return err
 	}
 	var ok bool
-	if d.keyspaces, d.grown, ok = d.grown.add(d.keyspaces, k); !ok {
+	if d.keyspaces, d.grown, ok = d.grown.appendKeyspace(d.keyspaces, k); !ok {
 		return conflicting("keyspace %d has the name of another one", k.ID)
 	}
 	d.nextKeyspace = uint64(k.ID) + 1
@@ -68,6 +69,8 @@ func (k *Keyspace) named() error {
 	return nil
 }
 
+// setKeyspace replaces a keyspace, or adds one. Numbers below unused belong to keyspaces that are
+// there or were dropped.
 func (d *draft) setKeyspace(k *Keyspace, unused uint64) error {
 	if err := k.named(); err != nil {
 		return err
@@ -78,9 +81,11 @@ func (d *draft) setKeyspace(k *Keyspace, unused uint64) error {
 		d.keyspaces[at].Name, d.keyspaces[at].Options = k.Name, k.Options
 		return nil
 	case uint64(k.ID) < unused:
+		// Entries of the dropped one may still be in runs, and would come back.
 		return conflicting("keyspace %d added, which was dropped", k.ID)
 	}
 	fresh := *k
+	// A floor comes in KeyspaceFloors only.
 	fresh.floor = 0
 	d.keyspaces = slices.Insert(d.keyspaces, at, fresh)
 	d.nextKeyspace = max(d.nextKeyspace, uint64(k.ID)+1)

@@ -15,9 +15,9 @@ type grown struct {
 	names map[string]int // places by name; nil: not needed yet
 }
 
-// add appends k to the keyspaces that a layout sees, whose array g is for; if g is nil, it moves them
+// appendKeyspace appends k to the keyspaces that a layout sees, whose array g is for; if g is nil, it moves them
 // to an array of their own. It returns false if one of them has the name.
-func (g *grown) add(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
+func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
 	if g == nil {
 		list, g = moved(list)
 	}
@@ -29,6 +29,7 @@ func (g *grown) add(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
 			g.names[list[:g.used][i].Name] = i
 		}
 	}
+	// A place behind list belongs to another layout, which this one does not see.
 	if at, found := g.names[k.Name]; found && at < len(list) {
 		return list, g, false
 	}
@@ -37,6 +38,8 @@ func (g *grown) add(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
 		list, g = moved(list)
 	case len(list) == cap(list):
 		names := g.names
+		// The names move along with the keyspaces: places stay the same. The old array has no room,
+		// so nobody adds to it again without moving.
 		g.names = nil
 		list, g = moved(list)
 		g.names = names

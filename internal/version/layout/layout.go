@@ -1,7 +1,8 @@
 // Package layout says which files make up the store at one moment, and what is
-// known about them: runs, segments, keyspaces, and which versions stay. An Edit
-// leads from one Layout to the next. The package computes; it reads no file and
-// writes none (package manifest does).
+// known about them: runs, segments, keyspaces, and which versions stay. LevelDB and its
+// successors call a Layout a version, and an Edit, which leads from one Layout to the next, a
+// version edit; here a version is the number of a commit. A floor is the oldest readable
+// version. The package computes; it reads no file and writes none (package manifest does).
 package layout
 
 import (
@@ -25,20 +26,21 @@ type Layout struct {
 	segments []*Segment // ascending by number
 	usage    []Usage    // of segments, in their order
 
-	flushedTo    entry.FileNum
-	ends         []frame.End // ascending by segment
-	lastVersion  entry.Version
-	floor        entry.Version
-	clock        []ClockSample // ascending by version
-	nextFile     entry.FileNum
-	keyspaces    []Keyspace // ascending by id
-	grown        *grown     // of the array of keyspaces; nil: no layout shares it to add to
-	nextKeyspace uint64
+	flushedTo   entry.FileNum // journal segments up to this one are wholly in runs
+	ends        []frame.End   // ascending by segment
+	lastVersion entry.Version // greatest version that was ever recorded
+	floor       entry.Version // oldest readable version of the default keyspace
+	clock       []ClockSample // ascending by version
+	nextFile    entry.FileNum // greater than every file number so far
+	keyspaces   []Keyspace    // ascending by id
+	// adds to the array of keyspaces; nil: no keyspace was added to this array yet
+	grown        *grown
+	nextKeyspace uint64 // greater than every number of a keyspace so far
 	cleanClose   bool
 	scrub        Scrub
 	sessions     Sessions
 	dataKey      DataKey
-	unknown      []TLV
+	unknown      []TLV // fields of later releases, which must be kept
 }
 
 // Usage counts what keeps a segment in the store.
@@ -104,6 +106,7 @@ func (l *Layout) findSegment(num entry.FileNum) (int, bool) {
 // the segment that has them now.
 func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 	i, ok := l.findSegment(num)
+	// Its entries count as Moved in the target.
 	if !ok || l.segments[i].state.Status == Relocated {
 		return 0
 	}
@@ -119,6 +122,8 @@ func (l *Layout) Unreferenced() []entry.FileNum {
 	needed := make(map[entry.FileNum]bool)
 	for _, r := range l.runs {
 		for _, ref := range r.Refs {
+			// Follow the chain of moves. A segment that is known already has had its chain
+			// followed.
 			for num := ref.Segment; num != 0 && !needed[num]; num = l.Segment(num).state.Target {
 				needed[num] = true
 			}
@@ -174,6 +179,8 @@ func (l *Layout) AgesAt(v entry.Version, age time.Duration) (unixMilli int64, kn
 		if c.Version < v {
 			break
 		}
+		// The earliest of all samples from v on: VersionAt looks from the newest one backward, and
+		// takes the first that is old enough.
 		if !known || c.UnixMilli < unixMilli { // clocks may go back
 			unixMilli, known = c.UnixMilli, true
 		}
@@ -277,6 +284,7 @@ func (l *Layout) Snapshot() *Edit {
 	if l.nextKeyspace > firstKeyspace {
 		e.NextKeyspace = l.nextKeyspace
 	}
+	// A keyspace is written without its floor, which has a field of its own.
 	for _, k := range l.keyspaces {
 		if k.floor != 0 {
 			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: k.floor})
@@ -288,7 +296,7 @@ func (l *Layout) Snapshot() *Edit {
 	for _, s := range l.segments {
 		e.AddSegments = append(e.AddSegments, *s)
 		if s.dead.count > 0 || s.dead.bytes > 0 {
-			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.all())})
+			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.eachGranule())})
 		}
 		if s.state != (SegmentState{}) {
 			e.States = append(e.States, s.state)

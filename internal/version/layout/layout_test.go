@@ -35,9 +35,9 @@ func TestDeadSetAgainstMap(t *testing.T) {
 				want[g] = true
 			}
 			slices.Sort(list)
-			old := slices.Collect(s.all())
+			old := slices.Collect(s.eachGranule())
 			grown, _, ok := s.with(list, 1)
-			if !ok || !slices.Equal(old, slices.Collect(s.all())) {
+			if !ok || !slices.Equal(old, slices.Collect(s.eachGranule())) {
 				t.Fatalf("seed %d: refused, or the old set changed", seed)
 			}
 			s = grown
@@ -49,11 +49,11 @@ func TestDeadSetAgainstMap(t *testing.T) {
 			}
 		}
 		for g := range limit {
-			if s.has(uint64(g)) != want[g] {
+			if s.hasGranule(uint64(g)) != want[g] {
 				t.Fatalf("seed %d: has(%d) = %v", seed, g, !want[g])
 			}
 		}
-		if s.has(uint64(limit)*64) || s.has(math.MaxUint64) {
+		if s.hasGranule(uint64(limit)*64) || s.hasGranule(math.MaxUint64) {
 			t.Fatal("has a granule beyond its blocks")
 		}
 	}

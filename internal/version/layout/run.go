@@ -9,7 +9,8 @@ import (
 // RunID names a run: the number of its first file. No id is used twice in a store.
 type RunID uint64
 
-// Tier is the rank of a run. All tiers lie above the base run, which is the largest.
+// Tier is the rank of a run, its level in an LSM tree. All tiers lie above the base run, which is
+// the largest.
 type Tier uint8
 
 // The tiers. Numbers between are for runs that a compaction made of upper runs.

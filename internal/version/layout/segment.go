@@ -38,7 +38,7 @@ const (
 
 // SegmentState is a state of a segment. In an Edit it is the new one.
 type SegmentState struct {
-	Num    entry.FileNum
+	Num    entry.FileNum // the segment
 	Status SegmentStatus
 	Map    entry.FileNum // Relocated: the remap file
 	Target entry.FileNum // Relocated: the segment that has the records now
@@ -69,7 +69,7 @@ func (s *Segment) DeadRecords() uint64 { return s.dead.count }
 func (s *Segment) DeadBytes() uint64 { return s.dead.bytes }
 
 // IsDead reports whether the record at offset is dead.
-func (s *Segment) IsDead(offset uint64) bool { return s.dead.has(offset / Granule) }
+func (s *Segment) IsDead(offset uint64) bool { return s.dead.hasGranule(offset / Granule) }
 
 // Owned reports whether an entry owns the record at off: it is not dead, and not one of
 // those whose value is in a run. These have no checksum of their own, or are too short for
@@ -79,4 +79,4 @@ func (s *Segment) Owned(off int64, rec *entry.Record) bool {
 }
 
 // Dead walks the start granules of the dead records in ascending order.
-func (s *Segment) Dead() iter.Seq[uint32] { return s.dead.all() }
+func (s *Segment) Dead() iter.Seq[uint32] { return s.dead.eachGranule() }

@@ -31,11 +31,13 @@ func (s Sessions) Continue(from Sessions) bool {
 	knowsLast := false
 	for _, now := range s {
 		i := slices.IndexFunc(from, func(old Session) bool { return old.Number == now.Number })
+		// A session of this number, but another one: both copies went on from a common past.
 		if i >= 0 && from[i].ID != now.ID {
 			return false
 		}
 		knowsLast = knowsLast || now.Number == last
 	}
+	// An earlier state agrees in all numbers that it has. It lacks the last one.
 	return knowsLast
 }
 
@@ -54,6 +56,7 @@ func (s Sessions) Found(n uint64, last frame.Name) bool {
 	if i < 0 || last.Number == 0 {
 		return true
 	}
+	// It may have found more frames, but not another one of this number, and not fewer.
 	found := s[i].Found.Name
 	return found.Number > last.Number || found == last
 }

@@ -33,9 +33,9 @@ type Claim struct {
 	FS      vfs.Dirs // has the directories
 	Options Options  // names the directories as Resolve has left them; its FS is FS
 
-	base  vfs.FS
-	made  []string // directories that were not there
-	locks []io.Closer
+	base  vfs.FS      // file system outside of the directories, to make and remove them
+	made  []string    // directories that were not there
+	locks []io.Closer // of the directories, in their order
 }
 
 // NewClaim makes the directories of o, unless they exist, and locks them. open opens them;
@@ -47,15 +47,18 @@ func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, e
 		open = o.FS.OpenDirs
 	}
 	c := &Claim{base: o.FS, Options: o}
-	if err := c.take(&c.Options, open); err != nil {
-		return nil, c.release(err)
+	if err := c.takeLocks(&c.Options, open); err != nil {
+		return nil, c.releaseLocks(err)
 	}
 	return c, nil
 }
 
-func (c *Claim) take(o *Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
+// takeLocks makes the directories of o, opens them, and locks them. What it has taken before an
+// error is in c, for releaseLocks.
+func (c *Claim) takeLocks(o *Options, open func(dirs ...string) (vfs.Dirs, error)) (err error) {
 	o.Resolve()
 	for _, dir := range o.dirs() {
+		// Before anything is made: a refused directory stays untouched.
 		if err := o.empty(dir, c.base); err != nil {
 			return err
 		}
@@ -92,7 +95,7 @@ func (c *Claim) Close(err error) error {
 	if err != nil {
 		c.clear()
 	}
-	return c.release(err)
+	return c.releaseLocks(err)
 }
 
 // clear removes the files of the store. SUPER is first, then the manifest, as without them
@@ -109,6 +112,7 @@ func (c *Claim) clear() {
 				files = append(files, name)
 			}
 		}
+		// A crash in the middle of this must leave nothing that looks like a store.
 		slices.SortStableFunc(files, func(a, b filename.Name) int { return order(b) - order(a) })
 		for _, name := range files {
 			_ = c.FS.Remove(filepath.Join(dir, name.String()))
@@ -116,13 +120,14 @@ func (c *Claim) clear() {
 	}
 }
 
-// release gives up the locks and the directories. After an error it removes the files of
+// releaseLocks gives up the locks and the directories. After an error it removes the files of
 // the locks, and the directories that were made, if they are empty.
-func (c *Claim) release(err error) error {
+func (c *Claim) releaseLocks(err error) error {
 	var closing error
 	for i, lock := range c.locks {
 		closing = errors.Join(closing, lock.Close())
 		if err != nil {
+			// Remove fails on a directory that is not empty, so the lock's file goes before it.
 			_ = c.FS.Remove(lockPath(c.Options.dirs()[i]))
 		}
 	}

@@ -49,6 +49,8 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	} else if !errors.Is(err, errs.ErrNotExist) {
 		return nil, err
 	}
+	// Only what this function itself leaves after a crash is removed. Anything else may be
+	// somebody's data.
 	halfMade, err := vacant(o)
 	if err != nil {
 		return nil, err
@@ -60,10 +62,11 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 			return nil, fmt.Errorf("remove the rest of a store that was not finished: %w", err)
 		}
 	}
+	// A removed manifest must not come back beside the new one after a crash.
 	if err := o.FS.SyncDir(o.Dir); err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
-	begin, err := c.begin(&o)
+	begin, err := c.createLayout(&o)
 	if err == nil {
 		err = Write(o, c, begin)
 	}
@@ -73,8 +76,8 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	return Open(o)
 }
 
-// begin makes the keys of a new store, if it is to be encrypted, and its layout.
-func (c *CreateOptions) begin(o *Options) (l *layout.Layout, err error) {
+// createLayout makes the keys of a new store, if it is to be encrypted, and its layout.
+func (c *CreateOptions) createLayout(o *Options) (l *layout.Layout, err error) {
 	if o.Keys == nil {
 		return layout.New(), nil
 	}
@@ -108,6 +111,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 		if !notThere(err) {
 			return err
 		}
+		// Not MkdirAll at once: it could not say which names have to be synced.
 		missing = append(missing, at)
 		at = filepath.Dir(at)
 	}
@@ -140,6 +144,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 		s.Required = encrypted
 	}
 	if o.separate() {
+		// Before is 0: the SUPER of the value directory may not be made yet.
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Runs())+len(l.Segments()) > 0 {
@@ -156,7 +161,8 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	s.record(end)
+	// writeManifest has synced the file and its name. Only now SUPER may name it.
+	s.recordDurable(end)
 	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
 		return err
 	}
@@ -188,6 +194,7 @@ func Look(o Options) error {
 	switch {
 	case errors.Is(err, errs.ErrKey), errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
 		return err
+	// Damage: Open says so under the lock.
 	case !errors.Is(err, errs.ErrNotExist):
 		return nil
 	}
@@ -215,6 +222,7 @@ func vacant(o Options) (remains []string, err error) {
 		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring) && unusedKeyring(o, base):
 			remains = append(remains, base)
 		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
+			// The manifest first, see Create.
 			remains = append([]string{base}, remains...)
 		default:
 			damage = lostSuper(o.Dir, base)
@@ -229,13 +237,14 @@ func vacant(o Options) (remains []string, err error) {
 	return remains, nil
 }
 
-// Harmless reports names that may lie in the directory of a new store.
+// Harmless reports whether a file of this name may lie in the directory of a new store.
 func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
 // unusedManifest reports whether the first manifest is one of ours, or without content,
 // and as short as Create leaves it. Then no edit was ever appended to it.
 func unusedManifest(o Options, base string) bool {
 	begin := layout.New().Snapshot()
+	// The longest first manifest: that of an encrypted store.
 	begin.DataKey.ID = crypt.ID{1}
 	frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
 	most := fileHeader + len(frame) + frameExtra
@@ -271,6 +280,7 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 		return nil, nil, end, err
 	}
 	_, err = f.WriteAt(append(p, snapshot...), 0)
+	// File, then directory: SUPER names this manifest next.
 	if err == nil {
 		err = f.Sync()
 	}

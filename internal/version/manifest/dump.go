@@ -110,7 +110,7 @@ func describe(tag uint16, value []byte) (name, text string) {
 		if f := &editFields[i]; f.tag == tag {
 			w := wire{p: value}
 			text = f.show(&w)
-			if err := w.end(); err != nil {
+			if err := w.endError(); err != nil {
 				text = err.Error()
 			}
 			return f.name, text

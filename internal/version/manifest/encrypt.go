@@ -32,6 +32,7 @@ func Encrypt(o Options) (err error) {
 		}
 		err = errors.Join(err, l.Close())
 	}()
+	// Before the keys are made: a refusal leaves no trace.
 	if err := l.allFlushed(); err != nil {
 		return err
 	}
@@ -44,6 +45,8 @@ func Encrypt(o Options) (err error) {
 		return err
 	}
 	l.layout, l.ring = next, ring
+	// Renew writes the manifest first and then SUPER, all encrypted. Until SUPER names the new
+	// manifest the plain one counts.
 	l.super.Required |= encrypted
 	l.values.super.Required, l.values.key = l.super.Required, valuesKey(ring)
 	return l.Renew()
@@ -57,6 +60,8 @@ func (l *Log) allFlushed() error {
 			return fmt.Errorf("%w: the journal is not flushed up to segment %d", errs.ErrRefused, end.File)
 		}
 	}
+	// The manifest learns of a segment with its first sync only, so look at the files, too. The
+	// last directory has the values.
 	dirs := l.o.dirs()
 	names, err := l.o.FS.List(dirs[len(dirs)-1])
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 	may  = 0
 )
 
-// list is a field that is written once for each element of a list of v.
-func list[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
+// listField is a field that is written once for each element of a list of v.
+func listField[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
 	return field[T]{
 		tag: tag, name: name,
 		put: func(dst []byte, v *T) []byte {
@@ -43,8 +43,8 @@ func list[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([
 	}
 }
 
-// value is a field that is written unless its value in v is zero.
-func value[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
+// valueField is a field that is written unless its value in v is zero.
+func valueField[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
 	f := parts(tag, flags, name,
 		func(v *T) bool { return *of(v) != *new(E) },
 		func(b []byte, v *T) []byte { return put(b, *of(v)) },
@@ -73,8 +73,8 @@ func (f field[T]) shown(show func(*wire) string) field[T] {
 	return f
 }
 
-// append appends the fields of v, and those that only a later release knows.
-func (fs fields[T]) append(dst []byte, v *T, unknown []layout.TLV) []byte {
+// appendFields appends the fields of v, and those that only a later release knows.
+func (fs fields[T]) appendFields(dst []byte, v *T, unknown []layout.TLV) []byte {
 	for i := range fs {
 		dst = fs[i].put(dst, v)
 	}
@@ -84,14 +84,15 @@ func (fs fields[T]) append(dst []byte, v *T, unknown []layout.TLV) []byte {
 	return dst
 }
 
-// read reads fields from w up to its end.
-func (fs fields[T]) read(w *wire, v *T, unknown *[]layout.TLV) {
+// readFields reads fields from w up to its end.
+func (fs fields[T]) readFields(w *wire, v *T, unknown *[]layout.TLV) {
 	for {
 		tag, required, value, more := w.tlv()
 		if !more {
 			return
 		}
 		if err := fs.readOne(v, unknown, tag, required, value); err != nil {
+			// No further field: the first error says what is wrong.
 			w.err, w.p = fmt.Errorf("field %d: %w", tag, err), nil
 		}
 	}
@@ -104,9 +105,10 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 		if fs[i].tag == tag {
 			w := wire{p: value}
 			fs[i].get(&w, v)
-			return w.end()
+			return w.endError()
 		}
 	}
+	// A release that skipped this field would misunderstand the store.
 	if required {
 		return fmt.Errorf("%w: the manifest has field %d of a later release, which must be understood", errs.ErrFormat, tag)
 	}

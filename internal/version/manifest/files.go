@@ -24,6 +24,7 @@ func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The size comes from the disk, so a limit bounds the memory.
 	p = make([]byte, min(size, limit))
 	n, err := f.ReadAt(p, 0)
 	// A short read without another error means that the file lost its end just now.

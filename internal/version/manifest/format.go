@@ -18,32 +18,32 @@ import (
 // fields are written; tags alone say what a field is.
 
 var editFields = fields[layout.Edit]{
-	list(1, must, "addSegment", func(e *layout.Edit) *[]layout.Segment { return &e.AddSegments }, putSegment, getSegment),
-	list(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, putNumber, getNumber),
-	list(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, putRun, getRun).shown(showRun),
-	list(4, must, "dead", func(e *layout.Edit) *[]layout.Dead { return &e.Dead }, putDead, getDead),
-	list(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, putState, getState),
-	list(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, putNumber, getNumber),
-	value(7, must, "flushedTo", func(e *layout.Edit) *entry.FileNum { return &e.FlushedTo }, putNumber, getNumber),
-	list(8, must, "journalEnd", func(e *layout.Edit) *[]frame.End { return &e.JournalEnds }, putJournalEnd, getJournalEnd),
-	value(9, must, "lastVersion", func(e *layout.Edit) *entry.Version { return &e.LastVersion }, putNumber, (*wire).version),
-	value(10, must, "floor", func(e *layout.Edit) *entry.Version { return &e.Floor }, putNumber, (*wire).version),
-	list(11, may, "clock", func(e *layout.Edit) *[]layout.ClockSample { return &e.Clock }, putClock, getClock),
-	value(12, must, "nextFile", func(e *layout.Edit) *entry.FileNum { return &e.NextFile }, putNumber, getNumber),
-	list(13, must, "setKeyspace", func(e *layout.Edit) *[]layout.Keyspace { return &e.SetKeyspaces }, putKeyspace, getKeyspace),
-	list(14, must, "dropKeyspace", func(e *layout.Edit) *[]entry.KeyspaceID { return &e.DropKeyspaces }, putNumber, getNumber32),
-	list(16, must, "keyspaceFloor", func(e *layout.Edit) *[]layout.KeyspaceFloor { return &e.KeyspaceFloors }, putFloor, getFloor),
-	value(17, must, "nextKeyspace", func(e *layout.Edit) *uint64 { return &e.NextKeyspace }, putNumber, getNumber),
-	value(18, may, "scrub", func(e *layout.Edit) *layout.Scrub { return &e.Scrub },
+	listField(1, must, "addSegment", func(e *layout.Edit) *[]layout.Segment { return &e.AddSegments }, putSegment, getSegment),
+	listField(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, putNumber, getNumber),
+	listField(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, putRun, getRun).shown(showRun),
+	listField(4, must, "dead", func(e *layout.Edit) *[]layout.Dead { return &e.Dead }, putDead, getDead),
+	listField(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, putState, getState),
+	listField(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, putNumber, getNumber),
+	valueField(7, must, "flushedTo", func(e *layout.Edit) *entry.FileNum { return &e.FlushedTo }, putNumber, getNumber),
+	listField(8, must, "journalEnd", func(e *layout.Edit) *[]frame.End { return &e.JournalEnds }, putJournalEnd, getJournalEnd),
+	valueField(9, must, "lastVersion", func(e *layout.Edit) *entry.Version { return &e.LastVersion }, putNumber, (*wire).version),
+	valueField(10, must, "floor", func(e *layout.Edit) *entry.Version { return &e.Floor }, putNumber, (*wire).version),
+	listField(11, may, "clock", func(e *layout.Edit) *[]layout.ClockSample { return &e.Clock }, putClock, getClock),
+	valueField(12, must, "nextFile", func(e *layout.Edit) *entry.FileNum { return &e.NextFile }, putNumber, getNumber),
+	listField(13, must, "setKeyspace", func(e *layout.Edit) *[]layout.Keyspace { return &e.SetKeyspaces }, putKeyspace, getKeyspace),
+	listField(14, must, "dropKeyspace", func(e *layout.Edit) *[]entry.KeyspaceID { return &e.DropKeyspaces }, putNumber, getNumber32),
+	listField(16, must, "keyspaceFloor", func(e *layout.Edit) *[]layout.KeyspaceFloor { return &e.KeyspaceFloors }, putFloor, getFloor),
+	valueField(17, must, "nextKeyspace", func(e *layout.Edit) *uint64 { return &e.NextKeyspace }, putNumber, getNumber),
+	valueField(18, may, "scrub", func(e *layout.Edit) *layout.Scrub { return &e.Scrub },
 		func(b []byte, s layout.Scrub) []byte {
 			return putNumbers(putSigned(putSigned(b, s.Began), s.Ended), uint64(s.UpTo), uint64(s.Until))
 		},
 		func(w *wire) layout.Scrub {
 			return layout.Scrub{Began: w.varint(), Ended: w.varint(), UpTo: entry.FileNum(w.uvarint()), Until: entry.FileNum(w.uvarint())}
 		}),
-	value(19, must, "dataKey", func(e *layout.Edit) *layout.DataKey { return &e.DataKey }, putDataKey, getDataKey),
-	list(20, may, "session", func(e *layout.Edit) *[]layout.Session { return &e.Sessions }, putSession, getSession),
-	value(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
+	valueField(19, must, "dataKey", func(e *layout.Edit) *layout.DataKey { return &e.DataKey }, putDataKey, getDataKey),
+	listField(20, may, "session", func(e *layout.Edit) *[]layout.Session { return &e.Sessions }, putSession, getSession),
+	valueField(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
 		func(b []byte, _ bool) []byte { return b }, func(*wire) bool { return true }),
 }
 
@@ -51,40 +51,40 @@ var runFields = fields[layout.Run]{
 	parts(1, must, "files", always, putFiles, getFiles),
 	parts(2, must, "bounds", always,
 		func(b []byte, r *layout.Run) []byte { return putBytes(putBytes(b, r.First), r.Last) },
-		func(w *wire, r *layout.Run) { r.First, r.Last = w.bytes(), w.bytes() }),
+		func(w *wire, r *layout.Run) { r.First, r.Last = w.readBytes(), w.readBytes() }),
 	parts(3, must, "counts", always, putCounts, getCounts),
 	parts(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, putRefs, getRefs),
-	value(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, putNumber, getNumber),
-	value(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, putNumber, (*wire).version),
+	valueField(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, putNumber, getNumber),
+	valueField(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, putNumber, (*wire).version),
 	parts(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, putExpiry, getExpiry),
 	parts(10, may, "superseded", func(r *layout.Run) bool { return r.Superseded != nil }, putSuperseded, getSuperseded),
 }
 
 var segmentFields = fields[layout.Segment]{
-	value(9, must, "life", func(s *layout.Segment) *crypt.Life { return &s.Life }, appendLife, getLife),
-	value(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, putNumber, (*wire).version),
+	valueField(9, must, "life", func(s *layout.Segment) *crypt.Life { return &s.Life }, appendLife, getLife),
+	valueField(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, putNumber, (*wire).version),
 }
 
 var keyspaceFields = fields[layout.KeyspaceOptions]{
-	value(1, may, "threshold", func(o *layout.KeyspaceOptions) *int64 { return &o.ValueThreshold }, putSigned, getSigned),
-	value(2, must, "ttl", func(o *layout.KeyspaceOptions) *time.Duration { return &o.TTL }, putSigned, getSigned),
-	value(3, must, "versions", func(o *layout.KeyspaceOptions) *int64 { return &o.Versions }, putSigned, getSigned),
-	value(4, must, "age", func(o *layout.KeyspaceOptions) *time.Duration { return &o.Age }, putSigned, getSigned),
-	value(5, may, "codec", func(o *layout.KeyspaceOptions) *int64 { return &o.Codec }, putSigned, getSigned),
-	value(6, may, "compress above", func(o *layout.KeyspaceOptions) *int64 { return &o.CompressAbove }, putSigned, getSigned),
+	valueField(1, may, "threshold", func(o *layout.KeyspaceOptions) *int64 { return &o.ValueThreshold }, putSigned, getSigned),
+	valueField(2, must, "ttl", func(o *layout.KeyspaceOptions) *time.Duration { return &o.TTL }, putSigned, getSigned),
+	valueField(3, must, "versions", func(o *layout.KeyspaceOptions) *int64 { return &o.Versions }, putSigned, getSigned),
+	valueField(4, must, "age", func(o *layout.KeyspaceOptions) *time.Duration { return &o.Age }, putSigned, getSigned),
+	valueField(5, may, "codec", func(o *layout.KeyspaceOptions) *int64 { return &o.Codec }, putSigned, getSigned),
+	valueField(6, may, "compress above", func(o *layout.KeyspaceOptions) *int64 { return &o.CompressAbove }, putSigned, getSigned),
 }
 
 func always(*layout.Run) bool { return true }
 
 // AppendEdit appends the encoding of e to dst.
-func AppendEdit(dst []byte, e *layout.Edit) []byte { return editFields.append(dst, e, e.Unknown) }
+func AppendEdit(dst []byte, e *layout.Edit) []byte { return editFields.appendFields(dst, e, e.Unknown) }
 
 // DecodeEdit decodes a whole edit; src may be overwritten afterwards. It returns
 // errs.ErrFormat for a field of a later release that must be understood.
 func DecodeEdit(src []byte) (*layout.Edit, error) {
 	e := new(layout.Edit)
 	w := wire{p: src}
-	editFields.read(&w, e, &e.Unknown)
+	editFields.readFields(&w, e, &e.Unknown)
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -94,7 +94,7 @@ func DecodeEdit(src []byte) (*layout.Edit, error) {
 func putSegment(b []byte, s layout.Segment) []byte {
 	b = append(putNumber(b, s.Num), byte(s.Kind))
 	b = putNumbers(b, s.FileBytes, s.Records, s.Bytes)
-	return segmentFields.append(b, &s, s.Unknown)
+	return segmentFields.appendFields(b, &s, s.Unknown)
 }
 
 func getSegment(w *wire) layout.Segment {
@@ -104,7 +104,7 @@ func getSegment(w *wire) layout.Segment {
 		w.fail("segment of %v", s.Kind)
 	}
 	s.FileBytes, s.Records, s.Bytes = w.uvarint(), w.uvarint(), w.uvarint()
-	segmentFields.read(w, &s, &s.Unknown)
+	segmentFields.readFields(w, &s, &s.Unknown)
 	return s
 }
 
@@ -142,7 +142,7 @@ func getJournalEnd(w *wire) (j frame.End) {
 	j.File, j.Offset, j.Number, j.Sum = entry.FileNum(w.uvarint()), w.offset(), w.uvarint(), w.uint32()
 	if len(w.p) > 0 {
 		j.Life = getLife(w)
-		copy(j.Tag[:], w.take(crypt.TagSize))
+		copy(j.Tag[:], w.nextBytes(crypt.TagSize))
 	}
 	return j
 }
@@ -153,7 +153,7 @@ func putSession(b []byte, s layout.Session) []byte {
 
 func getSession(w *wire) (s layout.Session) {
 	s.Number = w.uvarint()
-	if p := w.take(8); p != nil {
+	if p := w.nextBytes(8); p != nil {
 		s.ID = binary.LittleEndian.Uint64(p)
 	}
 	s.Found = getJournalEnd(w)
@@ -169,12 +169,12 @@ func getClock(w *wire) layout.ClockSample {
 }
 
 func putKeyspace(b []byte, k layout.Keyspace) []byte {
-	return keyspaceFields.append(putBytes(putNumber(b, k.ID), k.Name), &k.Options, k.Options.Unknown)
+	return keyspaceFields.appendFields(putBytes(putNumber(b, k.ID), k.Name), &k.Options, k.Options.Unknown)
 }
 
 func getKeyspace(w *wire) layout.Keyspace {
-	k := layout.Keyspace{ID: entry.KeyspaceID(w.uint32()), Name: string(w.bytes())}
-	keyspaceFields.read(w, &k.Options, &k.Options.Unknown)
+	k := layout.Keyspace{ID: entry.KeyspaceID(w.uint32()), Name: string(w.readBytes())}
+	keyspaceFields.readFields(w, &k.Options, &k.Options.Unknown)
 	return k
 }
 
@@ -188,12 +188,12 @@ func getFloor(w *wire) layout.KeyspaceFloor {
 
 func putRun(b []byte, r layout.Run) []byte {
 	b = append(putNumber(b, r.ID), byte(r.Tier))
-	return runFields.append(putNumber(b, r.Order), &r, r.Unknown)
+	return runFields.appendFields(putNumber(b, r.Order), &r, r.Unknown)
 }
 
 func getRun(w *wire) layout.Run {
 	r := layout.Run{ID: layout.RunID(w.uvarint()), Tier: layout.Tier(w.byte()), Order: w.uvarint()}
-	runFields.read(w, &r, &r.Unknown)
+	runFields.readFields(w, &r, &r.Unknown)
 	return r
 }
 
@@ -217,7 +217,7 @@ func putFiles(b []byte, r *layout.Run) []byte {
 }
 
 func getFiles(w *wire, r *layout.Run) {
-	r.Files = make([]meta.File, w.count(3))
+	r.Files = make([]meta.File, w.readCount(3))
 	for i := range r.Files {
 		r.Files[i] = meta.File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
 	}
@@ -248,7 +248,7 @@ func putRefs(b []byte, r *layout.Run) []byte {
 }
 
 func getRefs(w *wire, r *layout.Run) {
-	r.Refs = make([]meta.Ref, w.count(3))
+	r.Refs = make([]meta.Ref, w.readCount(3))
 	for i := range r.Refs {
 		r.Refs[i] = meta.Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 	}
@@ -266,7 +266,7 @@ func putExpiry(b []byte, r *layout.Run) []byte {
 
 func getExpiry(w *wire, r *layout.Run) {
 	// Times are written as distances, which take fewer bytes.
-	r.Expiry = make([]entry.Expiring, w.count(4))
+	r.Expiry = make([]entry.Expiring, w.readCount(4))
 	last := uint64(0)
 	for i := range r.Expiry {
 		step := w.uvarint()
@@ -287,7 +287,7 @@ func putSuperseded(b []byte, r *layout.Run) []byte {
 }
 
 func getSuperseded(w *wire, r *layout.Run) {
-	r.Superseded = make([]meta.Superseded, w.count(6))
+	r.Superseded = make([]meta.Superseded, w.readCount(6))
 	for i := range r.Superseded {
 		r.Superseded[i] = meta.Superseded{Keyspace: entry.KeyspaceID(w.uint32()), Version: w.version(),
 			Keep: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint(), Separated: w.uvarint()}

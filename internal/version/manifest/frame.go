@@ -28,6 +28,7 @@ const (
 	fileSumAt     = 60
 )
 
+// manifestIdentity is what the checksums of the manifest num are bound to.
 func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
 	return checksum.New(uuid, byte(filename.Manifest), uint64(num))
 }
@@ -56,6 +57,8 @@ type header struct {
 	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
 }
 
+// decodeFileHeader checks the header p of the manifest num. It returns *errs.Corruption for damage,
+// errs.ErrFormat for a later version.
 func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
 	name := filename.Of(filename.Manifest, num)
 	le := binary.LittleEndian
@@ -100,7 +103,9 @@ func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind fr
 		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
 	}
 	if enc != nil {
-		payload, err := enc.encrypt(p[frame.HeaderSize:], &h, at)
+		// The checksum is of the encrypted bytes, so that recovery needs no keys to find a torn
+		// tail.
+		payload, err := enc.encryptEdit(p[frame.HeaderSize:], &h, at)
 		if err != nil {
 			return nil, at, err
 		}
@@ -130,17 +135,19 @@ const (
 type reader struct {
 	f    io.ReaderAt
 	size int64
-	id   checksum.Identity
-	enc  *encryption // nil: frames are plain
+	id   checksum.Identity // what checksums are bound to
+	enc  *encryption       // nil: frames are plain
 	buf  []byte
 
-	before   crypt.Tag  // in an encrypted file: tag of the frame before, as the last frame that was read has it
+	// of the last frame that was read: the tag of the frame before it, as it says; zero in a plain
+	// file
+	before   crypt.Tag
 	previous frame.Name // last frame of the manifest before; zero: there was none
 }
 
-// bytes reads the n bytes at off, which are within the file; they are valid until the
+// readBytes reads the n bytes at off, which are within the file; they are valid until the
 // next call. No more memory is taken than the largest frame that the file has.
-func (r *reader) bytes(off, n int64) ([]byte, error) {
+func (r *reader) readBytes(off, n int64) ([]byte, error) {
 	r.buf = slices.Grow(r.buf[:0], int(n))[:n]
 	if got, err := r.f.ReadAt(r.buf, off); got < len(r.buf) {
 		if err == nil || errors.Is(err, io.EOF) {
@@ -159,21 +166,24 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 	if r.size-off < frame.HeaderSize {
 		return h, nil, errTail
 	}
-	p, err := r.bytes(off, frame.HeaderSize)
+	p, err := r.readBytes(off, frame.HeaderSize)
 	if err == nil {
 		h, err = frame.Decode(p, r.id, off)
 	}
 	if err != nil {
 		return h, nil, err
 	}
+	// Before memory is taken: the header's checksum is right, but the file may be cut.
 	if left := r.size - off; h.Size > left || h.Size > maxFrame {
 		return h, nil, fmt.Errorf("%w: %d bytes, %d are left", frame.ErrFrame, h.Size, left)
 	}
-	if payload, err = r.bytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
+	if payload, err = r.readBytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
+		// The checksum first: it tells torn bytes from those that somebody has changed, which fail
+		// their tag.
 		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
 	}
 	if err == nil && r.enc != nil {
-		payload, r.before, err = r.enc.decrypt(payload, &h, off)
+		payload, r.before, err = r.enc.decryptEdit(payload, &h, off)
 	}
 	return h, payload, err
 }
@@ -187,7 +197,7 @@ func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off
 	if err != nil {
 		return frame.Cursor{}, err
 	}
-	return r.walk(super, first, fn)
+	return r.scanFrom(super, first, fn)
 }
 
 // newReader reads the header of the manifest that super names, and returns where its first frame
@@ -196,7 +206,7 @@ func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *re
 	num := super.Manifest
 	name := filename.Of(filename.Manifest, num)
 	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
-	p, err := r.bytes(0, min(size, fileHeader))
+	p, err := r.readBytes(0, min(size, fileHeader))
 	if err != nil {
 		return nil, first, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -212,8 +222,8 @@ func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *re
 	return r, firstFrame(h.chain), nil
 }
 
-// walk is scan from a frame on.
-func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+// scanFrom is scan from a frame on.
+func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	if !super.agrees(at) {
 		return at, errOtherCopy(name)
@@ -221,8 +231,10 @@ func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame
 	for at.Offset < r.size {
 		h, payload, err := r.frame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
+			// The good frames end here. judgeTail says whether that is a torn tail or damage.
 			break
 		}
+		// The checksum is right, so the frame is not torn: somebody has changed it.
 		if errors.Is(err, crypt.ErrTag) {
 			return at, &errs.Corruption{File: name, Offset: at.Offset, Reason: fmt.Sprintf("frame %d", h.Number), Err: err}
 		}
@@ -250,14 +262,16 @@ func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame
 	return at, r.judgeTail(super, at)
 }
 
+// errOtherCopy says that the files are those of another copy of the store.
 func errOtherCopy(name string) error {
 	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
 }
 
 // framesBehind counts the frames behind damage that lies at a place of the manifest.
 func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
+	// Headers are enough to count, and need no keys.
 	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
-	tail, err := frame.FindTail(r.id, damage, size, r.bytes)
+	tail, err := frame.FindTail(r.id, damage, size, r.readBytes)
 	return tail.Frames, err
 }
 
@@ -268,7 +282,9 @@ func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	if r.size-end.Offset > maxTail {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
-	tail, err := frame.FindTail(r.id, end, r.size, r.bytes)
+	// A whole frame further behind proves that this one was durable: each is synced before the next
+	// is written.
+	tail, err := frame.FindTail(r.id, end, r.size, r.readBytes)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ func (l *Log) stopLocked(cause error) error {
 // retractLocked takes back a frame whose write has failed. The next frame will have
 // its place and its number, so no part of it may be found by a later Open.
 func (l *Log) retractLocked(cause error) error {
+	// What the file holds now is unknown, so nothing may be built on it.
 	if !failure.Passes(cause) {
 		return l.stopLocked(cause)
 	}
@@ -49,6 +50,7 @@ func (l *Log) settleLocked() error {
 	switch err := l.writeSuper(l.slots); {
 	case errors.As(err, new(unwritten)) && failure.Passes(err):
 		return fmt.Errorf("manifest: %w", err)
+	// A failed sync: either slot may be on the disk.
 	case err != nil:
 		return l.stopLocked(err)
 	}

@@ -74,12 +74,12 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		super.Required, version = encrypted, fileEncrypted
 		super.Tag, previous.Tag = crypt.Tag{7, 7, 7}, crypt.Tag{8, 8, 8}
 	}
-	slots, err := super.encode(storeKey(ring), 0)
+	slots, err := super.encodeSlot(storeKey(ring), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	super.Epoch = 3
-	older, err := super.encode(storeKey(ring), slotSize)
+	older, err := super.encodeSlot(storeKey(ring), slotSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		t.Fatal(err)
 	}
 	super.Epoch = 4
-	if s, settled, err := both.decrypt(storeKey(ring)); s != super || !settled || err != nil {
+	if s, settled, err := both.readSuper(storeKey(ring)); s != super || !settled || err != nil {
 		t.Errorf("%+v, %v, %v, want %+v", s, settled, err, super)
 	}
 	made := layout.New()

@@ -25,8 +25,8 @@ import (
 // wrong or missing.
 type Keys func(uuid [16]byte, create bool) (*crypt.Ring, error)
 
-// open returns the keys of the store of this SUPER; nil for a plain one.
-func (k Keys) open(s *Super) (*crypt.Ring, error) {
+// openRing returns the keys of the store of this SUPER; nil for a plain one.
+func (k Keys) openRing(s *Super) (*crypt.Ring, error) {
 	if err := k.fit(s); err != nil || k == nil {
 		return nil, err
 	}
@@ -48,6 +48,7 @@ func (k Keys) fit(s *Super) error {
 // lifeSize is the length of a life in SUPER, in a frame and in an edit.
 const lifeSize = 40
 
+// appendLife appends the lifeSize bytes of l.
 func appendLife(b []byte, l crypt.Life) []byte {
 	b = append(b, byte(l.Cipher), 0, 0, 0, 0, 0, 0, 0)
 	return append(append(b, l.Key[:]...), l.Life[:]...)
@@ -58,7 +59,7 @@ func decodeLife(p []byte) crypt.Life {
 }
 
 func getLife(w *wire) crypt.Life {
-	if p := w.take(lifeSize); p != nil {
+	if p := w.nextBytes(lifeSize); p != nil {
 		return decodeLife(p)
 	}
 	return crypt.Life{}
@@ -73,7 +74,7 @@ func putDataKey(b []byte, k layout.DataKey) []byte {
 }
 
 func getDataKey(w *wire) layout.DataKey {
-	p := w.take(17)
+	p := w.nextBytes(17)
 	if p == nil {
 		return layout.DataKey{}
 	}
@@ -93,8 +94,8 @@ const (
 // encryption encrypts and decrypts the frames of one manifest.
 type encryption struct {
 	ring *crypt.Ring
-	file crypt.File
-	data []byte
+	file crypt.File // the manifest, on which keys depend
+	data []byte     // associated data of the last frame, kept for its memory
 }
 
 func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encryption {
@@ -105,19 +106,21 @@ func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encrypti
 	return &encryption{ring: ring, file: file}
 }
 
-// bound returns the associated data of a frame's tag. File and place are bound by the key.
-func (e *encryption) bound(h *frame.Header, before []byte) []byte {
+// associatedData returns the associated data of a frame's tag. File and place are bound by the key.
+func (e *encryption) associatedData(h *frame.Header, before []byte) []byte {
 	e.data = append(append(e.data[:0], before...), byte(h.Kind))
 	return binary.LittleEndian.AppendUint64(e.data, h.Number)
 }
 
-// encrypt encrypts the edit that follows the framePrefix bytes which are reserved at the
+// encryptEdit encrypts the edit that follows the framePrefix bytes which are reserved at the
 // start of the payload p, appends its tag, and sets that of h.
-func (e *encryption) encrypt(p []byte, h *frame.Header, at frame.Cursor) ([]byte, error) {
+func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.Cursor) ([]byte, error) {
 	copy(p, at.Tag[:])
 	p = slices.Grow(p, crypt.TagSize)
 	text := p[framePrefix:]
-	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.bound(h, at.Tag[:]))
+	// A key for each frame: after a crash another frame may be written at this offset, and one key
+	// must never encrypt two texts under one nonce.
+	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.associatedData(h, at.Tag[:]))
 	if err != nil {
 		return nil, fmt.Errorf("encrypt an edit: %w", err)
 	}
@@ -126,16 +129,16 @@ func (e *encryption) encrypt(p []byte, h *frame.Header, at frame.Cursor) ([]byte
 	return append(p, tag[:]...), nil
 }
 
-// decrypt decrypts the payload p in place, sets the tag of h, and returns the edit in p and the
+// decryptEdit decrypts the payload p in place, sets the tag of h, and returns the edit in p and the
 // tag of the frame before.
-func (e *encryption) decrypt(p []byte, h *frame.Header, offset int64) (edit []byte, before crypt.Tag, err error) {
+func (e *encryption) decryptEdit(p []byte, h *frame.Header, offset int64) (edit []byte, before crypt.Tag, err error) {
 	if len(p) < frameExtra {
 		return nil, before, fmt.Errorf("%w: %d bytes are no encrypted edit", frame.ErrFrame, len(p))
 	}
 	end := len(p) - crypt.TagSize
 	before, h.Tag = crypt.Tag(p), crypt.Tag(p[end:])
 	life, text := decodeLife(p[crypt.TagSize:]), p[framePrefix:end]
-	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, life, crypt.Edit, offset, e.bound(h, before[:]))
+	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, life, crypt.Edit, offset, e.associatedData(h, before[:]))
 	return text, before, err
 }
 
@@ -168,8 +171,8 @@ func slotParts(p []byte) [2][]byte { return [2][]byte{p[48:72], p[80:104]} }
 // clear where the second one of the parts was.
 func slotName(p []byte) []byte { return p[104:128] }
 
-// encrypt encrypts the slot p in place, all but its checksum.
-func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
+// encryptSlot encrypts the slot p in place, all but its checksum.
+func (k slotKey) encryptSlot(p []byte, uuid [16]byte, offset int64) error {
 	if k.ring == nil {
 		return nil
 	}
@@ -178,9 +181,10 @@ func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
 		text = append(text, part...)
 		clear(part)
 	}
+	// The name of the durable frame is no secret. It stays in clear, and the tag covers it.
 	copy(slotParts(p)[1], slotName(p))
 	clear(slotName(p))
-	tag, life, err := k.ring.EncryptOnce(text, text, k.file(uuid), crypt.Slot, offset, p[:slotLifeAt])
+	tag, life, err := k.ring.EncryptOnce(text, text, k.cryptFile(uuid), crypt.Slot, offset, p[:slotLifeAt])
 	if err != nil {
 		return fmt.Errorf("encrypt SUPER: %w", err)
 	}
@@ -190,14 +194,15 @@ func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
 	return nil
 }
 
-// decrypt makes a plain slot of the encrypted one p. It returns errs.ErrKey and crypt.ErrTag
+// decryptSlot makes a plain slot of the encrypted one p. It returns errs.ErrKey and crypt.ErrTag
 // if the tag doesn't fit.
-func (k slotKey) decrypt(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
+func (k slotKey) decryptSlot(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
 	text := slices.Clone(p[slotTextAt : slotTagAt+crypt.TagSize])
 	text, tag := text[:slotTextSize], crypt.Tag(text[slotTextSize:])
 	life := decodeLife(p[slotLifeAt:])
-	err := k.ring.DecryptOnce(text, text, &tag, k.file(uuid), life, crypt.Slot, offset, p[:slotLifeAt])
+	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), life, crypt.Slot, offset, p[:slotLifeAt])
 	if errors.Is(err, crypt.ErrTag) {
+		// The slot's checksum is right, so this is no damage: the key is another store's.
 		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, life.Key, err)
 	}
 	if err != nil {
@@ -211,4 +216,4 @@ func (k slotKey) decrypt(p []byte, uuid [16]byte, offset int64) ([]byte, error) 
 	return plain, nil
 }
 
-func (k slotKey) file(uuid [16]byte) crypt.File { return crypt.File{UUID: uuid, Kind: k.kind} }
+func (k slotKey) cryptFile(uuid [16]byte) crypt.File { return crypt.File{UUID: uuid, Kind: k.kind} }

@@ -19,7 +19,7 @@ import (
 
 // plainSlot encodes s without a key.
 func plainSlot(s *Super, offset int64) []byte {
-	p, _ := s.encode(slotKey{}, offset)
+	p, _ := s.encodeSlot(slotKey{}, offset)
 	return p
 }
 

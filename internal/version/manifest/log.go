@@ -1,12 +1,14 @@
-// Package manifest records in files which runs and segments make up the store:
-// SUPER, and the log of edits that lead to its layout. docs/format.md, "SUPER"
-// and "MANIFEST", has the formats.
+// Package manifest records in files which runs and segments make up the store: SUPER, which
+// names the store and its current manifest (as CURRENT does in LevelDB), and the manifest, a
+// log of edits that lead to the layout. docs/format.md, "SUPER" and "MANIFEST", has the formats.
+//
+// What is durable when: each edit is one frame, synced before the next is written. So a crash can
+// tear only the last frame, and what Append has returned for is true after every crash.
 package manifest
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"sync"
@@ -28,274 +30,28 @@ type Log struct {
 	o         Options
 	recovered Recovery
 
-	mu      sync.Mutex
-	ring    *crypt.Ring // nil: the store is plain
-	enc     *encryption // of the manifest; nil: it is plain
-	super   Super
-	values  valueDir
-	layout  *layout.Layout
-	settled bool                  // SUPER's slots agreed when it was read
-	now     slot                  // the slot of SUPER that counted at Load; no bytes once it was written again
-	file    vfs.File              // nil if read-only, not mended yet, or closed
-	end     frame.Cursor          // where the good frames end
-	before  frame.Name            // the last frame of the manifest before; zero: there was none
-	last    int64                 // offset of the last frame that was read
-	secured frame.Cursor          // the end up to which Refresh has made the file durable
-	limit   int64                 // length in bytes at which a new manifest begins
-	stopped atomic.Pointer[error] // why nothing is written any more
+	mu      sync.Mutex     // guards what follows, but for stopped
+	ring    *crypt.Ring    // nil: the store is plain
+	enc     *encryption    // of the manifest; nil: it is plain
+	super   Super          // what SUPER says, or will say once slots were written
+	values  valueDir       // the value directory, if it is another one
+	layout  *layout.Layout // after the last edit
+	settled bool           // SUPER's slots agreed when it was read
+	// the slot that counted at Load, to be written again; without bytes once that is done
+	now     slot
+	file    vfs.File     // nil if read-only, not mended yet, or closed
+	end     frame.Cursor // where the good frames end
+	before  frame.Name   // the last frame of the manifest before; zero: there was none
+	last    int64        // offset of the last frame that was read, which may not be durable
+	secured frame.Cursor // the end up to which Refresh has made the file durable
+	limit   int64        // length of the manifest in bytes from which on a new one is begun
+	// why nothing is written any more; nil: nothing has failed
+	stopped atomic.Pointer[error]
 
-	session  *layout.Session // of this Log, until an edit has recorded it
-	unproved bool            // SUPER has to record that the last frame is durable
-	slots    int             // how many slots of SUPER don't name this manifest yet; they are written before the next edit
+	session  *layout.Session // the session of this Log; nil once an edit has recorded it
+	unproved bool            // SUPER still has to say that the last frame is durable
+	slots    int             // how many slots of SUPER don't name this manifest yet: 0 to 2
 	previous entry.FileNum   // the manifest to remove once both slots are written
-}
-
-// Load reads SUPER and the manifest that it names, up to a torn tail, and changes
-// nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
-// not finished, and else the errors of ReadSuper, *errs.Corruption for a damaged manifest,
-// errs.ErrForeign for a value directory that belongs to another store or another copy of
-// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds
-// the store's lock, and calls Mend before it appends.
-func Load(o Options) (*Log, error) {
-	if o.FileBytes == 0 {
-		o.FileBytes = 4 << 20
-	}
-	slots, err := readSuper(o.FS, o.Dir)
-	if err != nil {
-		if errors.Is(err, errs.ErrNotExist) {
-			// Other files of a store without SUPER are damage, and no fresh start.
-			if _, refused := vacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !notThere(refused) {
-				return nil, refused
-			}
-		}
-		return nil, err
-	}
-	l := &Log{o: o, layout: layout.New(), now: slots.now}
-	if l.ring, err = o.Keys.open(&slots.now.Super); err != nil {
-		return nil, err
-	}
-	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
-		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
-	}
-	if l.super, l.settled, err = slots.decrypt(storeKey(l.ring)); err != nil {
-		return nil, err
-	}
-	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
-		return nil, err
-	}
-	size, snapshot, err := l.replay()
-	if err != nil {
-		return nil, err
-	}
-	if err := l.layout.Sound(); err != nil {
-		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, l.super.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
-	}
-	if err := l.useDataKey(); err != nil {
-		return nil, err
-	}
-	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
-	l.limit = max(o.FileBytes, 2*snapshot)
-	l.recovered.CutBytes = size - l.end.Offset
-	l.recovered.SuperMended = !l.settled && !o.ReadOnly
-	return l, nil
-}
-
-// useDataKey makes the data key that the layout names the one for new files.
-func (l *Log) useDataKey() error {
-	id := l.layout.DataKey().ID
-	if l.ring == nil || id == l.ring.Current() {
-		return nil
-	}
-	if id == (crypt.ID{}) {
-		return errs.NewCorruption(filename.Of(filename.Manifest, l.super.Manifest), l.last, "no edit names a data key, and the store is encrypted")
-	}
-	return l.ring.SetCurrent(id)
-}
-
-// Ring has the data keys of the store; nil for a plain one.
-func (l *Log) Ring() *crypt.Ring { return l.ring }
-
-// Open is Load and, unless read-only, Mend.
-func Open(o Options) (*Log, error) {
-	l, err := Load(o)
-	if err != nil || o.ReadOnly {
-		return l, err
-	}
-	if err := l.Mend(); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
-// replay reads the manifest into the layout.
-func (l *Log) replay() (size, snapshot int64, err error) {
-	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
-		size = n
-		r, first, err := newReader(f, n, &l.super, l.ring)
-		if err != nil {
-			return err
-		}
-		l.enc = r.enc
-		l.end, err = r.walk(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
-			if h.Kind == frame.Snapshot {
-				snapshot = h.Size
-			}
-			l.last = off
-			return l.replayEdit(name, off, payload)
-		})
-		l.before = r.previous
-		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
-			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
-		}
-		return err
-	})
-	if notThere(err) {
-		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
-		c.Err = err
-		return 0, 0, c
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("read the manifest: %w", err)
-	}
-	return size, snapshot, nil
-}
-
-// replayEdit applies the edit in the payload of the frame at off.
-func (l *Log) replayEdit(name string, off int64, payload []byte) error {
-	e, err := DecodeEdit(payload)
-	if errors.Is(err, errs.ErrFormat) {
-		return fmt.Errorf("%s at %d: %w", name, off, err)
-	}
-	var next *layout.Layout
-	if err == nil {
-		next, err = l.layout.Apply(e)
-	}
-	if err != nil {
-		return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
-	}
-	l.layout = next
-	return nil
-}
-
-// Mend prepares the files for appending, once; until then nothing of the store is changed.
-// It cuts the torn tail, makes durable what was read, brings both slots of SUPER up to
-// date, and removes manifests that SUPER doesn't name.
-//
-// Durability comes first: the process before may have been killed between a write and its
-// sync, and from now on files are removed because of what was read. If there is a manifest
-// to remove, both slots are written even if they agree: the sync of one may have failed, and
-// on the disk it may still name that manifest. After an error only Close may be called.
-func (l *Log) Mend() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file != nil {
-		return nil
-	}
-	if err := l.mendLocked(); err != nil {
-		_ = l.stopLocked(err)
-		return fmt.Errorf("open the manifest: %w", err)
-	}
-	return nil
-}
-
-func (l *Log) mendLocked() error {
-	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
-	f, err := l.o.FS.OpenReadWrite(path)
-	if err != nil {
-		return err
-	}
-	l.file = f
-	l.session = &layout.Session{ID: newSession()}
-	if l.recovered.CutBytes > 0 {
-		if err := f.Truncate(l.end.Offset); err != nil {
-			return err
-		}
-	}
-	if err := l.rewriteLast(); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	slots := 2
-	if l.settled && len(l.old()) == 0 {
-		slots = 0
-	}
-	return l.takeLocked(slots)
-}
-
-// takeLocked writes that many slots of SUPER, begins a session with the value directory,
-// and removes what is left of other manifests.
-func (l *Log) takeLocked(slots int) error {
-	if err := l.writeSuper(slots); err != nil {
-		return err
-	}
-	if l.o.separate() {
-		if err := l.takeValueDirLocked(); err != nil {
-			return err
-		}
-	}
-	l.removeOld()
-	return nil
-}
-
-// Found says where the journal ends that was found, and that this session goes on behind. The first
-// edit of the session records it. Call it after Mend, before Append.
-func (l *Log) Found(end frame.End) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.session != nil {
-		l.session.Found = end
-	}
-}
-
-// Begun reports whether an edit has recorded this session.
-func (l *Log) Begun() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session == nil
-}
-
-// rewriteLast writes the last frame again, as it is. If the sync after its first
-// write failed, the system may take the pages for written, and another sync would
-// not write them (docs/adr, 15). The frames before it are durable: each was synced
-// before the next was written.
-func (l *Log) rewriteLast() error {
-	p := make([]byte, l.end.Offset-l.last)
-	if n, err := l.file.ReadAt(p, l.last); n < len(p) {
-		return err
-	}
-	_, err := l.file.WriteAt(p, l.last)
-	return err
-}
-
-// removeOld removes the other manifests. What can't be removed now, the next Open removes.
-func (l *Log) removeOld() {
-	for _, path := range l.old() {
-		_ = l.o.FS.Remove(path)
-	}
-}
-
-// old returns the other manifests of this store, and files with such a name that hold
-// nothing. Manifests of other stores, and what is no file, are left out.
-func (l *Log) old() (paths []string) {
-	names, _ := l.o.FS.List(l.o.Dir)
-	for _, base := range names {
-		name, ours := filename.Parse(base)
-		if !ours || name.Kind != filename.Manifest || name.Number == l.super.Manifest {
-			continue
-		}
-		path := filepath.Join(l.o.Dir, base)
-		p, err := readFile(l.o.FS, path, fileHeader)
-		if err != nil {
-			continue
-		}
-		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
-			paths = append(paths, path)
-		}
-	}
-	return paths
 }
 
 // writeSuper makes durable what SUPER says and its name, then writes that many
@@ -305,13 +61,16 @@ func (l *Log) writeSuper(slots int) error {
 	if err != nil {
 		return unwrittenIf(err)
 	}
+	// The other slot is overwritten next. If this one were not durable, a crash could leave
+	// neither.
 	if err = l.secureSuper(f); err == nil {
 		if err = l.o.FS.SyncDir(l.o.Dir); failure.IsRefused(err) {
 			err = unwritten{err}
 		}
 	}
 	if err == nil && slots > 0 {
-		l.super.record(l.end)
+		// Every frame up to end was synced before.
+		l.super.recordDurable(l.end)
 	}
 	for ; err == nil && slots > 0; slots-- {
 		if err = l.super.writeSlot(f, storeKey(l.ring)); err == nil {
@@ -347,6 +106,7 @@ func (l *Log) takeValueDirLocked() error {
 		if err := v.create(l.o.FS, &l.super); err != nil {
 			return err
 		}
+		// From now on a value directory without SUPER is damage, and no crash while it was made.
 		l.super.Before = l.super.Session
 		return l.writeSuper(2)
 	}
@@ -354,12 +114,14 @@ func (l *Log) takeValueDirLocked() error {
 	if err := v.secure(l.o.FS); err != nil {
 		return err
 	}
+	// A crash between the two writes leaves the value directory with the session Before, which
+	// openValueDir accepts.
 	l.super.Before, l.super.Session = v.super.Session, newSession()
 	if err := l.writeSuper(2); err != nil {
 		return err
 	}
 	v.super.Session, v.super.Required = l.super.Session, l.super.Required
-	return v.write(l.o.FS, 1)
+	return v.writeSlots(l.o.FS, 1)
 }
 
 // Super is what SUPER says.
@@ -410,10 +172,12 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if err := l.writableLocked(); err != nil {
 		return nil, err
 	}
+	// A slot that still names the old manifest would lead past this edit.
 	if err := l.settleLocked(); err != nil {
 		return nil, err
 	}
 	if l.session != nil {
+		// The first edit says which session wrote it. The caller's edit is not changed.
 		s, first := *l.session, *e
 		if n := len(l.layout.Sessions()); n > 0 {
 			s.Number = l.layout.Sessions()[n-1].Number
@@ -435,18 +199,24 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if len(p) > maxFrame {
 		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
+	// One write for the whole frame, at the end of the good ones. Until the sync returns, a crash
+	// may tear it, and then the edit never was.
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
 		return nil, l.retractLocked(err)
 	}
 	if err = l.file.SyncData(); err != nil {
+		// Nobody knows what the disk has. A second sync may succeed without the data.
 		return nil, l.stopLocked(err)
 	}
+	// From here on the edit is true.
 	l.end = end
 	l.layout, l.session = next, nil
 	if l.end.Offset >= l.limit {
 		// The edit is durable, whatever happens here: the next Append returns the error.
 		_ = l.renewLocked()
 	}
+	// Other edits can be made again from files and journal. If the frame of one of these were
+	// damaged later, it would pass for a torn tail, and a commit would be lost silently.
 	if e.StandsAlone() || l.unproved {
 		if err := l.proveLocked(); err != nil {
 			return nil, err
@@ -456,7 +226,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 }
 
 // proveLocked records in SUPER that the last frame is durable. Nothing behind that frame
-// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 44). The edit
+// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 3). The edit
 // counts already. So a write that was refused is tried again with the next edit and by
 // Close. Any other failure stops the log.
 func (l *Log) proveLocked() error {
@@ -466,10 +236,12 @@ func (l *Log) proveLocked() error {
 	}
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
+		// unproved stays set: the next edit, or Close, tries again.
 		return nil // nothing was written
 	}
+	// Given back if nothing was written, so that the next try writes the same slot.
 	before := l.super
-	l.super.record(l.end)
+	l.super.recordDurable(l.end)
 	err = errors.Join(l.super.writeSlot(f, storeKey(l.ring)), f.Close())
 	switch {
 	case errors.As(err, new(unwritten)):
@@ -519,7 +291,7 @@ func (l *Log) Renew() error {
 	if err != nil || !l.o.separate() {
 		return err
 	}
-	return l.values.write(l.o.FS, 2)
+	return l.values.writeSlots(l.o.FS, 2)
 }
 
 // renewLocked goes on in a new manifest that begins with a snapshot. Until SUPER
@@ -529,6 +301,8 @@ func (l *Log) Renew() error {
 func (l *Log) renewLocked() error {
 	old := l.super.Manifest
 	num := old + 1
+	// The new manifest names the last frame of the old one: so a reader that knows the old one can
+	// tell that the new one continues it.
 	last := manifestFrame(old, l.end)
 	f, enc, end, err := writeManifest(l.o, &l.super, num, last, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
@@ -536,12 +310,14 @@ func (l *Log) renewLocked() error {
 		f, enc, end, err = writeManifest(l.o, &l.super, num+1, last, l.layout, l.ring)
 	}
 	if err != nil {
+		// The old manifest goes on. Don't try again with every edit.
 		l.limit = l.end.Offset + l.o.FileBytes
 		return fmt.Errorf("begin a manifest: %w", err)
 	}
+	// The new manifest and its name are durable. SUPER may name it.
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
-	l.super.record(end)
+	l.super.recordDurable(end)
 	l.slots, l.previous = 2, old
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
@@ -562,6 +338,7 @@ func (l *Log) Close() error {
 	if l.Err() == nil {
 		err = l.settleLocked()
 	}
+	// After a failure nothing may be written: nobody knows which frames are durable.
 	if err == nil && l.Err() == nil && l.super.Durable != l.end.Next-1 {
 		err = l.writeSuper(1)
 	}

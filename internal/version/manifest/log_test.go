@@ -346,7 +346,7 @@ func TestDamagedSuperIsMended(t *testing.T) {
 		}
 		mustClose(t, l)
 		slots, err := readSuper(fsys, "db")
-		if _, settled, _ := slots.decrypt(storeKey(testKeys.ring())); !settled || err != nil {
+		if _, settled, _ := slots.readSuper(storeKey(testKeys.ring())); !settled || err != nil {
 			t.Errorf("slot at %d was not mended: %v", at, err)
 		}
 	}

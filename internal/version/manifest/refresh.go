@@ -28,13 +28,17 @@ func (l *Log) Refresh() error {
 	if _, err := openValueDir(&l.o, &s, l.ring); err != nil {
 		return err
 	}
+	// Restored after an error: the caller goes on with what it had.
 	before := Log{super: l.super, values: l.values, layout: l.layout, enc: l.enc, end: l.end, before: l.before, last: l.last}
+	// Usually only a few edits have come. Read those alone.
 	if s.Manifest == l.super.Manifest {
 		l.super = s
 		err = l.readOn()
 	} else {
 		err = l.reload()
 	}
+	// Frames that fit are not enough: a copy of the store continues the same frames up to where it
+	// was made.
 	if err == nil && !l.layout.Sessions().Continue(before.layout.Sessions()) {
 		err = errOtherCopy(filename.Of(filename.Manifest, s.Manifest))
 	}
@@ -55,6 +59,7 @@ func (l *Log) Refresh() error {
 
 // superNow reads SUPER again.
 func (l *Log) superNow() (s Super, err error) {
+	// The writer may be writing a slot. Then that one is torn, and the other counts.
 	slots, err := readSuper(l.o.FS, l.o.Dir)
 	if err != nil {
 		return s, err
@@ -65,7 +70,7 @@ func (l *Log) superNow() (s Super, err error) {
 	if err := l.o.Keys.fit(&slots.now.Super); err != nil {
 		return s, err
 	}
-	s, _, err = slots.decrypt(storeKey(l.ring))
+	s, _, err = slots.readSuper(storeKey(l.ring))
 	return s, err
 }
 
@@ -77,10 +82,11 @@ func (l *Log) readOn() error {
 			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
 		}
 		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest), enc: l.enc}
+		// A copy of the store may have replaced the file by one of the same name and length.
 		if err := r.still(name, l.last, l.end); err != nil {
 			return err
 		}
-		l.end, err = r.walk(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
+		l.end, err = r.scanFrom(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
 			l.last = off
 			return l.replayEdit(name, off, payload)
 		})
@@ -93,7 +99,7 @@ func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	if last == 0 {
 		return nil
 	}
-	p, err := r.bytes(last, frame.HeaderSize)
+	p, err := r.readBytes(last, frame.HeaderSize)
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
 	if r.enc != nil {
 		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
-		tag, err := r.bytes(end.Offset-crypt.TagSize, crypt.TagSize)
+		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
 		if err != nil {
 			return err
 		}
@@ -127,6 +133,7 @@ func (l *Log) reload() error {
 	if p := now.before; p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end) {
 		return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
 	}
+	// Run ids are never used twice, so a run that has other files is another store's.
 	for _, r := range now.layout.Runs() {
 		if was := l.layout.Run(r.ID); was != nil && !slices.Equal(was.Files, r.Files) {
 			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
@@ -144,5 +151,6 @@ func (l *Log) secure() error {
 	if err != nil {
 		return err
 	}
+	// Before the caller relies on what it has read: a crash must not take it back.
 	return errors.Join(f.SyncData(), f.Close())
 }

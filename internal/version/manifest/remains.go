@@ -47,7 +47,7 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	m := &Remains{Number: num, Layout: layout.New(), Whole: true}
 	err := readManifest(fsys, dir, num, func(f io.ReaderAt, size int64) error {
 		r := &reader{f: f, size: size, id: manifestIdentity(uuid, num)}
-		head, err := r.bytes(0, min(size, fileHeader))
+		head, err := r.readBytes(0, min(size, fileHeader))
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 			m.Damage = append(m.Damage, errs.NewCorruption(filename.Of(filename.Manifest, num), -1, "it is plain, and the store is encrypted"))
 			return nil
 		}
-		return m.read(r, super)
+		return m.readLog(r, super)
 	})
 	if notThere(err) {
 		return &Remains{Layout: layout.New()}, nil
@@ -68,7 +68,9 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	return m, err
 }
 
-func (m *Remains) read(r *reader, super *Super) error {
+// readLog reads all frames that are whole, wherever they are, and notes what is missing between
+// them.
+func (m *Remains) readLog(r *reader, super *Super) error {
 	durable := max(super.Durable, 1)
 	name := filename.Of(filename.Manifest, m.Number)
 	next := uint64(1)
@@ -78,6 +80,7 @@ func (m *Remains) read(r *reader, super *Super) error {
 		if err == nil {
 			e, err = DecodeEdit(payload)
 		}
+		// No damage: a newer release, or the right key, can read it. Salvage must not lose it.
 		if errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) {
 			return err
 		}
@@ -87,7 +90,7 @@ func (m *Remains) read(r *reader, super *Super) error {
 				m.Whole = false
 				m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d is not the one that SUPER names", h.Number))
 			}
-			m.take(name, at, e, h.Number == next)
+			m.applyEdit(name, at, e, h.Number == next)
 			next = h.Number + 1
 			at += h.Size
 			continue
@@ -95,6 +98,7 @@ func (m *Remains) read(r *reader, super *Super) error {
 		// Torn or damaged: the edit may have been true.
 		m.Whole = false
 		m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d can't be read", next))
+		// Not at + h.Size: the length of a damaged frame can't be trusted.
 		at = m.behind(r, at)
 	}
 	if next <= durable && m.Whole {
@@ -105,8 +109,9 @@ func (m *Remains) read(r *reader, super *Super) error {
 	return nil
 }
 
-// take applies an edit, or keeps it if it doesn't fit.
-func (m *Remains) take(name string, at int64, e *layout.Edit, follows bool) {
+// applyEdit applies an edit, or keeps it if it doesn't fit.
+func (m *Remains) applyEdit(name string, at int64, e *layout.Edit, follows bool) {
+	// After a gap no edit is applied: what is missing could have dropped what this one needs.
 	if follows && m.Whole && len(m.Edits) == 0 {
 		l, err := m.Layout.Apply(e)
 		if err == nil {
@@ -124,7 +129,7 @@ func (m *Remains) take(name string, at int64, e *layout.Edit, follows bool) {
 func (m *Remains) behind(r *reader, at int64) int64 {
 	const step = 1 << 20
 	for at += 8; at+frame.HeaderSize <= r.size; at += step - frame.HeaderSize + 8 {
-		b, err := r.bytes(at, min(step, r.size-at))
+		b, err := r.readBytes(at, min(step, r.size-at))
 		if err != nil {
 			continue
 		}

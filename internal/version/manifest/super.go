@@ -57,8 +57,8 @@ type Super struct {
 	Tag          crypt.Tag // of that frame; zeros: it is plain
 }
 
-// record notes that the frame before end is durable.
-func (s *Super) record(end frame.Cursor) {
+// recordDurable notes that the frame before end is durable.
+func (s *Super) recordDurable(end frame.Cursor) {
 	n := manifestFrame(s.Manifest, end)
 	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
 }
@@ -84,6 +84,7 @@ func (s *Super) agrees(at frame.Cursor) bool {
 // Encrypted reports whether the store is encrypted.
 func (s *Super) Encrypted() bool { return s.Required&encrypted != 0 }
 
+// identity is what the checksums of slots are bound to.
 func (s *Super) identity() checksum.Identity {
 	return checksum.New(s.UUID, byte(filename.Super), 0)
 }
@@ -92,12 +93,12 @@ func (s *Super) identity() checksum.Identity {
 // crash can tear only the older slot.
 func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 
-// encode makes the slot for an offset.
-func (s *Super) encode(k slotKey, offset int64) ([]byte, error) {
+// encodeSlot makes the slot for an offset.
+func (s *Super) encodeSlot(k slotKey, offset int64) ([]byte, error) {
 	p := make([]byte, slotSize)
 	copy(p, superMagic)
 	_, _ = binary.Encode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
-	if err := k.encrypt(p, s.UUID, offset); err != nil {
+	if err := k.encryptSlot(p, s.UUID, offset); err != nil {
 		return nil, err
 	}
 	binary.LittleEndian.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
@@ -115,9 +116,9 @@ func (s *Super) slotSum(offset int64, p []byte) uint32 {
 // its identity, features and epoch only.
 type slot struct {
 	Super
-	ok     bool // magic and checksum are right
-	offset int64
-	bytes  []byte
+	ok     bool   // magic and checksum are right
+	offset int64  // of the slot in the file
+	bytes  []byte // the whole slot
 }
 
 // decodeSlot reads the slot p from the offset. It is not ok if its magic or checksum is
@@ -127,20 +128,21 @@ func decodeSlot(p []byte, offset int64) (s slot) {
 		return slot{}
 	}
 	s.offset, s.bytes = offset, p
+	// Decoded before the checksum is known to be right, as that depends on the slot's uuid.
 	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
 	s.ok = s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
 	return s
 }
 
-// decrypt reads the fields that are encrypted.
-func (s *slot) decrypt(k slotKey) error {
+// decryptFields reads the fields that are encrypted.
+func (s *slot) decryptFields(k slotKey) error {
 	if !s.Encrypted() {
 		return nil
 	}
 	if k.ring == nil {
 		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
 	}
-	p, err := k.decrypt(s.bytes, s.UUID, s.offset)
+	p, err := k.decryptSlot(s.bytes, s.UUID, s.offset)
 	if err == nil {
 		_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
 	}
@@ -176,20 +178,22 @@ func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
 	if err != nil {
 		return Super{}, err
 	}
-	super, _, err := s.decrypt(storeKey(ring))
+	super, _, err := s.readSuper(storeKey(ring))
 	return super, err
 }
 
 // slots are those of a SUPER: the one that counts, and the other one.
 type slots struct{ now, other slot }
 
-// decrypt returns what SUPER says, and whether it is settled: both slots are whole and name
+// readSuper returns what SUPER says, and whether it is settled: both slots are whole and name
 // the same manifest. It returns errs.ErrKey if the slot that counts has another key.
-func (s *slots) decrypt(k slotKey) (super Super, settled bool, err error) {
-	if err := s.now.decrypt(k); err != nil {
+func (s *slots) readSuper(k slotKey) (super Super, settled bool, err error) {
+	if err := s.now.decryptFields(k); err != nil {
 		return Super{}, false, err
 	}
-	settled = s.other.ok && s.other.decrypt(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
+	// If the other slot names an older manifest, a crash has come between the two writes, and that
+	// manifest may still be there.
+	settled = s.other.ok && s.other.decryptFields(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
 	return s.now.Super, settled, nil
 }
 
@@ -226,10 +230,12 @@ func chooseSlot(dir string, first, second []byte) (slots, error) {
 	switch {
 	case a.ok && b.ok && a.UUID != b.UUID:
 		return slots{}, errs.NewCorruption(name, 0, "the slots belong to two stores")
+	// Writes take turns, so the older slot is the one that a crash can have torn.
 	case b.ok && (!a.ok || b.Epoch > a.Epoch):
 		return slots{b, a}, nil
 	case a.ok:
 		return slots{a, b}, nil
+	// Neither was ever written by us.
 	case string(first[:8]) != superMagic && string(second[:8]) != superMagic:
 		return slots{}, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
 	}
@@ -239,8 +245,9 @@ func chooseSlot(dir string, first, second []byte) (slots, error) {
 // writeSlot writes s under its next epoch and syncs it.
 func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 	s.Epoch++
+	// Over the older slot: if a crash tears this write, the newer one still counts.
 	off := slotOffset(s.Epoch)
-	p, err := s.encode(k, off)
+	p, err := s.encodeSlot(k, off)
 	if err == nil {
 		_, err = f.WriteAt(p, off)
 	}
@@ -250,6 +257,7 @@ func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 		s.Epoch--
 		return unwrittenIf(err)
 	}
+	// After a failed sync the epoch stays raised: either slot may be on the disk.
 	return f.Sync()
 }
 
@@ -259,6 +267,7 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
+// unwrittenIf returns err as unwritten if it passes.
 func unwrittenIf(err error) error {
 	if failure.Passes(err) {
 		return unwritten{err}

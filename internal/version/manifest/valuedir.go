@@ -50,7 +50,7 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool,
 		return v, false, fmt.Errorf("ValueDir: %w", err)
 	// It may still be plain when the store has become encrypted: its next session ends that.
 	case slots.now.UUID == s.UUID && !(slots.now.Encrypted() && ring == nil):
-		v, _, err = slots.decrypt(valuesKey(ring))
+		v, _, err = slots.readSuper(valuesKey(ring))
 		switch {
 		// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
 		// copy with data keys of its own. Other keys would not help: the error is no ErrKey.
@@ -68,7 +68,7 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool,
 // valueDir is the value directory of an open store, if it has one of its own.
 type valueDir struct {
 	dir   string
-	key   slotKey
+	key   slotKey // encrypts its slots
 	super Super
 	made  bool // there is a SUPER
 }
@@ -86,6 +86,7 @@ func openValueDir(o *Options, s *Super, ring *crypt.Ring) (valueDir, error) {
 	case made:
 		return v, nil
 	}
+	// The store's SUPER says that the other one was made.
 	if s.Before != 0 {
 		return v, errs.NewCorruption(filename.Of(filename.Super, 0), -1,
 			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
@@ -115,6 +116,7 @@ func vacantValueDir(o *Options) error {
 	return nil
 }
 
+// lostSuper says that files of a store are there, and no SUPER.
 func lostSuper(dir, base string) error {
 	return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
 		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
@@ -123,7 +125,7 @@ func lostSuper(dir, base string) error {
 // create makes the SUPER of the value directory of the store that s describes.
 func (v *valueDir) create(fsys vfs.FS, s *Super) error {
 	v.super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
-	return v.write(fsys, 2)
+	return v.writeSlots(fsys, 2)
 }
 
 // secure makes durable what the SUPER says, and its name. It writes the slots again, as they are:
@@ -137,6 +139,7 @@ func (v *valueDir) secure(fsys vfs.FS) error {
 	p := make([]byte, superSize)
 	n, err := f.ReadAt(p, 0)
 	if err == nil || errors.Is(err, io.EOF) {
+		// The same bytes: a crash that tears this write changes nothing.
 		_, err = f.WriteAt(p[:n], 0)
 	}
 	if err == nil {
@@ -148,8 +151,8 @@ func (v *valueDir) secure(fsys vfs.FS) error {
 	return errors.Join(err, f.Close())
 }
 
-// write writes that many slots, and makes them durable.
-func (v *valueDir) write(fsys vfs.FS, slots int) error {
+// writeSlots writes that many slots, and makes them durable.
+func (v *valueDir) writeSlots(fsys vfs.FS, slots int) error {
 	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))
 	f, err := fsys.OpenReadWrite(path)
 	if notThere(err) {
@@ -162,6 +165,7 @@ func (v *valueDir) write(fsys vfs.FS, slots int) error {
 		err = v.super.writeSlot(f, v.key)
 	}
 	if err == nil {
+		// The first time, the file's name is new.
 		err = fsys.SyncDir(v.dir)
 	}
 	return errors.Join(err, f.Close())

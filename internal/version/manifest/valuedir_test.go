@@ -39,7 +39,7 @@ func twoSupers(t testing.TB, slots [4]*Super) (*vfs.Mem, Options) {
 				if key.ring != nil {
 					s.Required = encrypted
 				}
-				if p, err = s.encode(key, int64(j)*slotSize); err != nil {
+				if p, err = s.encodeSlot(key, int64(j)*slotSize); err != nil {
 					t.Fatal(err)
 				}
 			}

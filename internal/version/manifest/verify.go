@@ -41,6 +41,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		report(c)
 	case err != nil:
 		return err
+	// Sound as far as it goes, but this process has written more.
 	case end.Offset < l.end.Offset:
 		report(errs.NewCorruption(name, end.Offset, "ends here; it was written up to %d", l.end.Offset))
 	}
@@ -64,7 +65,7 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 	p = append(p, make([]byte, superSize-len(p))...)
 	for off := int64(0); off < superSize; off += slotSize {
 		at, other := p[off:off+slotSize], slotSize-off
-		if s := decodeSlot(at, off); s.ok && s.UUID == l.super.UUID && s.decrypt(key) == nil {
+		if s := decodeSlot(at, off); s.ok && s.UUID == l.super.UUID && s.decryptFields(key) == nil {
 			continue
 		}
 		// A crash may have come when only the first slot was written, and only a writer writes the other.

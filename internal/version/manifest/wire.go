@@ -22,6 +22,7 @@ type wire struct {
 	err error
 }
 
+// fail notes the first error, and drops what is left, so that loops over it end.
 func (w *wire) fail(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf("%w: %s", errEdit, fmt.Sprintf(format, args...))
@@ -29,6 +30,7 @@ func (w *wire) fail(format string, args ...any) {
 	w.p = nil
 }
 
+// byte reads one byte.
 func (w *wire) byte() byte {
 	if len(w.p) == 0 {
 		w.fail("a byte is missing")
@@ -39,6 +41,7 @@ func (w *wire) byte() byte {
 	return b
 }
 
+// uvarint reads an unsigned number of 1 to 10 bytes.
 func (w *wire) uvarint() uint64 {
 	v, n := binary.Uvarint(w.p)
 	if n <= 0 {
@@ -58,6 +61,7 @@ func (w *wire) uint32() uint32 {
 	return uint32(v)
 }
 
+// offset reads an offset in a file.
 func (w *wire) offset() int64 {
 	v := w.uvarint()
 	if v > math.MaxInt64 {
@@ -85,8 +89,8 @@ func (w *wire) varint() int64 {
 	return v
 }
 
-// bytes returns a copy: edits outlive the buffer that they were read from.
-func (w *wire) bytes() []byte {
+// readBytes returns a copy: edits outlive the buffer that they were read from.
+func (w *wire) readBytes() []byte {
 	n := w.uvarint()
 	if n > uint64(len(w.p)) {
 		w.fail("%d bytes announced, %d are left", n, len(w.p))
@@ -97,8 +101,8 @@ func (w *wire) bytes() []byte {
 	return slices.Clone(b)
 }
 
-// take returns the next n bytes, which the caller must copy.
-func (w *wire) take(n int) []byte {
+// nextBytes returns the next n bytes, which the caller must copy.
+func (w *wire) nextBytes(n int) []byte {
 	if n > len(w.p) {
 		w.fail("%d bytes are missing", n-len(w.p))
 		return nil
@@ -108,9 +112,9 @@ func (w *wire) take(n int) []byte {
 	return b
 }
 
-// count reads how many elements follow, of at least min bytes each. So a damaged
+// readCount reads how many elements follow, of at least min bytes each. So a damaged
 // count can't make the caller allocate more than a few times the field's length.
-func (w *wire) count(min int) int {
+func (w *wire) readCount(min int) int {
 	n := w.uvarint()
 	if n > uint64(len(w.p)/min) {
 		w.fail("%d elements announced, %d bytes are left", n, len(w.p))
@@ -119,8 +123,8 @@ func (w *wire) count(min int) int {
 	return int(n)
 }
 
-// end returns the first error. Bytes that are left over are an error.
-func (w *wire) end() error {
+// endError returns the first error. Bytes that are left over are an error.
+func (w *wire) endError() error {
 	if w.err == nil && len(w.p) != 0 {
 		w.fail("%d bytes too many", len(w.p))
 	}

@@ -15,15 +15,17 @@ import (
 // Run describes one sorted run: what is needed to open it, and what is known of
 // its contents without reading it. Slices are shared and never written to.
 type Run struct {
-	Files          []File // in key order
-	First, Last    []byte // least and greatest stored key, a tombstone's bounds too; see Lower and Upper
-	Entries        uint64
-	Deletes        uint64 // entries that are deletes
-	Tombstones     uint64 // range tombstones, as written: laid over each other as far as readers allow
-	KeyBytes       uint64
+	Files       []File // in key order
+	First, Last []byte // least and greatest key, also of range deletes; see Lower and Upper
+	Entries     uint64 // of all kinds but range deletes
+	Deletes     uint64 // entries that are deletes
+	// range deletes, as written: cut at each other's ends as far as readers allow
+	// range deletes as stored: overlapping ones are flattened as far as readers allow
+	Tombstones     uint64
+	KeyBytes       uint64        // of all entries
 	ValueBytes     uint64        // inline values
 	SeparatedBytes uint64        // values in segments
-	MinVersion     entry.Version // of entries and tombstones
+	MinVersion     entry.Version // of entries and range deletes
 	MaxVersion     entry.Version
 	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
 	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
@@ -35,7 +37,7 @@ type Run struct {
 // File is one file of a run.
 type File struct {
 	Num      entry.FileNum
-	Size     uint64
+	Size     uint64     // in bytes
 	Checksum uint32     // of the file's footer; 0 = not recorded
 	Life     crypt.Life // names its key; zero = it is plain
 }
@@ -52,7 +54,7 @@ func (f File) String() string {
 // Ref counts the entries of a run whose values lie in one segment.
 type Ref struct {
 	Segment entry.FileNum
-	Records uint64
+	Records uint64 // how many entries
 	Bytes   uint64 // of values (Handle.Length)
 }
 
@@ -80,6 +82,7 @@ func Upper(key []byte) []byte {
 		return bytes.Clone(key)
 	}
 	for n := BoundSize; n > 0; n-- {
+		// Cut and raise: every key with the cut prefix is less than the result.
 		if key[n-1] != 0xff {
 			up := bytes.Clone(key[:n])
 			up[n-1]++

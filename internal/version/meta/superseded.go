@@ -36,7 +36,7 @@ func (s *Superseded) Shrink(part float64) {
 // The zero value is empty and ready.
 type Account struct {
 	steps []Superseded // ascending by order
-	from  int          // those of the keyspace that was counted last
+	from  int          // steps[from:upTo] are those of the keyspace and Keep that were counted last
 	upTo  int
 }
 
@@ -46,6 +46,7 @@ const (
 	mostAccounts = 1024 // steps of all keyspaces
 )
 
+// order is the order of steps: by keyspace, by Keep from the greatest on, by version.
 func order(a, b Superseded) int {
 	return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(b.Keep, a.Keep), cmp.Compare(a.Version, b.Version))
 }
@@ -53,11 +54,13 @@ func order(a, b Superseded) int {
 // Add counts s, in a step that ends at its version or later.
 func (a *Account) Add(s Superseded) {
 	if a.from == a.upTo || a.steps[a.from].Keyspace != s.Keyspace || a.steps[a.from].Keep != s.Keep {
-		a.find(&s)
+		a.findSteps(&s)
 	}
 	steps := a.steps[a.from:a.upTo]
 	i, found := slices.BinarySearchFunc(steps, s, order)
 	switch {
+	// Counted at a later version than its own, so it is taken for retained a little too long, never
+	// too short.
 	case found || i < len(steps) && len(steps) >= fewSteps:
 		steps[i].Add(&s)
 		return
@@ -71,8 +74,8 @@ func (a *Account) Add(s Superseded) {
 	}
 }
 
-// find makes from and upTo the steps of a keyspace.
-func (a *Account) find(s *Superseded) {
+// findSteps makes from and upTo the steps of a keyspace.
+func (a *Account) findSteps(s *Superseded) {
 	if len(a.steps) > mostAccounts {
 		a.shrink()
 	}
@@ -92,6 +95,7 @@ func (a *Account) halve() {
 	for i := 0; i < len(steps); i += 2 {
 		s := steps[i]
 		if i+1 < len(steps) {
+			// The pair keeps the later of both versions: again late, not early.
 			s.Add(&steps[i+1])
 		}
 		a.steps[kept] = s
@@ -111,6 +115,7 @@ func (a *Account) shrink() {
 			kept = append(kept, s)
 		}
 	}
+	// The places have moved, so the next Add looks for its keyspace anew.
 	a.steps, a.from, a.upTo = kept, 0, 0
 	if len(kept) <= mostAccounts/2 {
 		return

@@ -16,21 +16,21 @@ const wholeFrame = 16 << 20
 // Decrypter reads the encrypted frames of one file. It is used by one goroutine. Between
 // two frames it keeps a buffer as long as the longest payload.
 type Decrypter struct {
-	keys   *crypt.Decrypter
-	read   func(off, n int64) ([]byte, error)
-	values bool
+	keys   *crypt.Decrypter                   // of the file
+	read   func(off, n int64) ([]byte, error) // returns n bytes at off of the file
+	values bool                               // decrypt values in pieces too, to verify them
 
 	whole  []byte // the frame, if it is no longer than wholeFrame
 	offset int64  // of the frame
 	tags   []byte
-	rest   []byte // the rest, decrypted
+	rest   []byte // the frame's rest, decrypted
 	out    []byte // the payload of a frame that has records with tags
 
-	attempt uint32
-	next    int64 // where the next record with a tag begins
-	ownEnd  int64 // behind the last one
-	version entry.Version
-	totals  Totals
+	attempt uint32        // as the frame's end says; each record must say the same
+	next    int64         // where the next record with a tag begins
+	ownEnd  int64         // where the last record with a tag ends
+	version entry.Version // of the record before: a short record may continue it
+	totals  Totals        // of the records so far
 }
 
 // NewDecrypter returns a Decrypter that gets the bytes of a file from read. read returns n bytes
@@ -60,16 +60,17 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 			return nil, t, err
 		}
 	}
-	if err := x.open(h, before); err != nil {
+	if err := x.decryptRest(h, before); err != nil {
 		return nil, t, err
 	}
 	if h.Kind != Group {
+		// Only a Group has records with tags, so bytes of such records are damage.
 		if x.next != x.ownEnd {
 			return nil, t, fmt.Errorf("%w: %v with records", ErrFrame, h.Kind)
 		}
 		return x.rest, t, nil
 	}
-	payload, err = x.join(h)
+	payload, err = x.joinPayload(h)
 	if err == nil && x.totals.Records != uint64(h.Records) {
 		err = fmt.Errorf("%w: %d records, want %d", ErrFrame, x.totals.Records, h.Records)
 	}
@@ -79,9 +80,9 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 	return payload, x.totals, nil
 }
 
-// bytes returns n bytes of the frame at offset off of the file. They are valid until the next
+// readBytes returns n bytes of the frame at offset off of the file. They are valid until the next
 // call.
-func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
+func (x *Decrypter) readBytes(off, n int64) ([]byte, error) {
 	if x.whole == nil {
 		return x.read(off, n)
 	}
@@ -89,47 +90,50 @@ func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
 	return x.whole[at : at+n], nil
 }
 
-// open decrypts the rest, and finds out where the records with tags are.
-func (x *Decrypter) open(h *Header, before *crypt.Tag) error {
-	b, err := x.bytes(x.offset, HeaderSize)
+// decryptRest decrypts the rest, and finds out where the records with tags are.
+func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
+	b, err := x.readBytes(x.offset, HeaderSize)
 	if err != nil {
 		return err
 	}
 	header := [HeaderSize]byte(b)
 	end := x.offset + h.Size - endSize
-	if b, err = x.bytes(end, endSize); err != nil {
+	if b, err = x.readBytes(end, endSize); err != nil {
 		return err
 	}
 	tag, rest := crypt.Tag(b), 8*int64(binary.LittleEndian.Uint32(b[crypt.TagSize:]))
 	x.attempt = binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
 	x.next = x.offset + HeaderSize
 	x.ownEnd = end - rest - blocks(rest)*crypt.TagSize
+	// No tag has proved this length yet, so it is checked before it is used.
 	if x.ownEnd < x.next {
 		return fmt.Errorf("%w: %d bytes without tags in a frame of %d", ErrFrame, rest, h.Size)
 	}
 	if before != nil && tag != *before {
 		return fmt.Errorf("%w: frame after one with the tag %x, want %x", ErrFrame, tag, *before)
 	}
-	if b, err = x.bytes(x.ownEnd+rest, blocks(rest)*crypt.TagSize); err != nil {
+	if b, err = x.readBytes(x.ownEnd+rest, blocks(rest)*crypt.TagSize); err != nil {
 		return err
 	}
 	x.tags = append(x.tags[:0], b...)
 	h.Tag = crypt.Tag(x.tags)
 	var data [crypt.TagSize + HeaderSize + 4]byte
+	// The tag covers the header, too: a header of another frame fails here.
 	putData(&data, &tag, header[:], rest)
 	return x.blocks(rest, data[:])
 }
 
-// blocks decrypts the rest.
+// blocks decrypts the rest, block by block, into x.rest.
 func (x *Decrypter) blocks(rest int64, data []byte) error {
 	x.rest = x.rest[:0]
 	unit, offset := crypt.Frame, x.offset
 	for i, at := 0, x.ownEnd; at < x.ownEnd+rest || i == 0; i++ {
 		n := int(min(blockSize, x.ownEnd+rest-at))
-		b, err := x.bytes(at, int64(n))
+		b, err := x.readBytes(at, int64(n))
 		if err != nil {
 			return err
 		}
+		// Block by block: a wrong length costs one block of memory before its tag fails.
 		x.rest = slices.Grow(x.rest, n)
 		tag := crypt.Tag(x.tags[i*crypt.TagSize:])
 		if err := x.keys.Decrypt(x.rest[len(x.rest):len(x.rest)+n], b, &tag, unit, offset, x.attempt, data); err != nil {
@@ -137,6 +141,7 @@ func (x *Decrypter) blocks(rest int64, data []byte) error {
 		}
 		x.rest = x.rest[:len(x.rest)+n]
 		at += int64(n)
+		// A later block is bound to its own place in the file.
 		unit, offset, data = crypt.Block, at, nil
 	}
 	return nil
@@ -150,8 +155,8 @@ func damaged(err error, offset int64) error {
 	return err
 }
 
-// join makes the payload: it puts the records with tags back between the others.
-func (x *Decrypter) join(h *Header) ([]byte, error) {
+// joinPayload makes the payload: it puts the records with tags back between the others.
+func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 	x.version = h.FirstVersion - 1
 	x.out = x.out[:0]
 	from := 0 // the rest from here on is not in out yet
@@ -159,7 +164,7 @@ func (x *Decrypter) join(h *Header) ([]byte, error) {
 		if !isOwn(x.rest[pos:]) {
 			r, err := entry.DecodeNext(x.rest[pos:], &x.version)
 			if err == nil {
-				err = x.count(h, &r)
+				err = x.countRecord(h, &r)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", ErrFrame, err)
@@ -180,10 +185,12 @@ func (x *Decrypter) join(h *Header) ([]byte, error) {
 		pos += stubSize
 		from = pos
 	}
+	// Each record must be in the place of a stub, or one could be left out unnoticed.
 	if x.next != x.ownEnd {
 		return nil, fmt.Errorf("%w: records up to %d, want %d", ErrFrame, x.next, x.ownEnd)
 	}
 	if from == 0 {
+		// There were no records with tags, so nothing needs to be copied.
 		return x.rest, nil
 	}
 	x.out = append(x.out, x.rest[from:]...)
@@ -193,7 +200,7 @@ func (x *Decrypter) join(h *Header) ([]byte, error) {
 // own appends the next record with a tag to the payload.
 func (x *Decrypter) own(h *Header) error {
 	left := x.ownEnd - x.next
-	b, err := x.bytes(x.next, min(left, 8))
+	b, err := x.readBytes(x.next, min(left, 8))
 	if err != nil {
 		return err
 	}
@@ -202,14 +209,14 @@ func (x *Decrypter) own(h *Header) error {
 	if !ok || c.Size > left || c.Attempt != x.attempt {
 		return fmt.Errorf("%w: %+v in %d bytes, attempt %d", entry.ErrRecord, c, left, x.attempt)
 	}
-	if b, err = x.bytes(x.next, int64(c.Head)); err != nil {
+	if b, err = x.readBytes(x.next, int64(c.Head)); err != nil {
 		return err
 	}
 	at, n := len(x.out), c.Head-entry.TagSize
 	x.out = slices.Grow(x.out, n)[:at+n]
 	rec, err := entry.DecryptHead(x.out[at:], b, x.keys, x.next)
 	if err == nil {
-		err = x.count(h, &rec.Record)
+		err = x.countRecord(h, &rec.Record)
 	}
 	if err == nil && x.values && rec.InPieces() {
 		err = x.pieces(&rec)
@@ -222,16 +229,17 @@ func (x *Decrypter) own(h *Header) error {
 		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
 		x.out = x.out[:end]
 	}
+	// A short record that follows may continue this version.
 	x.version = rec.Version
 	x.next += c.Size
 	return nil
 }
 
-// pieces decrypts the value of the next record only to verify it.
+// pieces decrypts the value of the next record to verify it, and drops the result.
 func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)
-		b, err := x.bytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))
+		b, err := x.readBytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))
 		if err != nil {
 			return err
 		}
@@ -249,12 +257,12 @@ func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	return nil
 }
 
-// count adds a record of the frame to its totals.
-func (x *Decrypter) count(h *Header, r *entry.Record) error {
+// countRecord adds a record of the frame to its totals.
+func (x *Decrypter) countRecord(h *Header, r *entry.Record) error {
 	if r.Version < h.FirstVersion || r.Version > entry.MaxVersion {
 		return fmt.Errorf("%w: version %d, the frame begins with %d", entry.ErrRecord, r.Version, h.FirstVersion)
 	}
-	if x.totals.count(r.Version); r.Own {
+	if x.totals.countVersion(r.Version); r.Own {
 		x.totals.OwnBytes += uint64(r.Size)
 	} else {
 		x.totals.SmallBytes += uint64(r.Size)

@@ -46,14 +46,16 @@ type Encrypter struct {
 	at  int64  // offset of buf in the file
 
 	// State of the frame that is being written:
-	offset  int64
+	offset int64 // of the frame in the file
+	// how often this place was written before with this key: part of each nonce
 	attempt uint32
 	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
 	tags    []byte                               // tags of the finished blocks of the rest
 	left    int64                                // bytes of the rest that are still to come
 	row     uint32                               // records with tags since the last stub
 
-	block, blockLeft int // where the open block begins in buf, and how many bytes it lacks
+	// where the open block of the rest begins in buf, and how many bytes it lacks
+	block, blockLeft int
 }
 
 // NewEncrypter returns an Encrypter for the file id. It calls write with the encrypted bytes
@@ -72,23 +74,24 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	}
 	h.Encrypted, h.PayloadSum = true, 0
 	x.buf, x.at, x.offset = x.buf[:0], offset, offset
-	if err := x.room(HeaderSize); err != nil {
+	if err := x.makeRoom(HeaderSize); err != nil {
 		return err
 	}
 	x.buf = x.buf[:HeaderSize]
+	// The header stays readable without the key: recovery searches for frames by it.
 	h.Put(x.buf, x.id, offset)
 	putData(&x.data, &before, x.buf, c.rest)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
 	if c.own > 0 {
-		err = c.each(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
+		err = c.eachPart(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
 	}
 	if err == nil {
-		err = x.rest(c)
+		err = x.encryptRest(c)
 	}
 	if err == nil {
 		h.Tag = crypt.Tag(x.tags)
-		err = x.end(c, &before)
+		err = x.endFrame(c, &before)
 	}
 	if cap(x.buf) > bufferKept {
 		x.buf = nil
@@ -104,18 +107,19 @@ func putData(data *[crypt.TagSize + HeaderSize + 4]byte, before *crypt.Tag, head
 	binary.LittleEndian.PutUint32(data[n:], uint32(rest/8))
 }
 
-// room makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
-func (x *Encrypter) room(n int) error {
+// makeRoom makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
+func (x *Encrypter) makeRoom(n int) error {
 	if len(x.buf)+n > stepBytes {
-		if err := x.flush(); err != nil {
+		if err := x.flushBuffer(); err != nil {
 			return err
 		}
 	}
+	// Encryption in place appends a tag, and must not move the buffer.
 	x.buf = slices.Grow(x.buf, n+crypt.TagSize)
 	return nil
 }
 
-func (x *Encrypter) flush() error {
+func (x *Encrypter) flushBuffer() error {
 	if len(x.buf) == 0 {
 		return nil
 	}
@@ -130,6 +134,8 @@ func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
 	if entry.ValueSize(rec) >= entry.PieceSize {
 		return x.large(c, rec, head)
 	}
+	// The rest of a short value comes from a reader. One tag covers the whole record, so it is put
+	// together first.
 	if len(rec) < size {
 		whole := make([]byte, size)
 		n := copy(whole, rec)
@@ -138,7 +144,7 @@ func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
 		}
 		rec = whole
 	}
-	if err := x.room(size + crypt.TagSize); err != nil {
+	if err := x.makeRoom(size + crypt.TagSize); err != nil {
 		return err
 	}
 	var err error
@@ -158,7 +164,8 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 	if size <= stepBytes {
 		return x.largeInBuffer(rec[:head], value, size, left)
 	}
-	if err := x.flush(); err != nil {
+	// The head is written last, to a place before the pieces. What is in buf lies before both.
+	if err := x.flushBuffer(); err != nil {
 		return err
 	}
 	l := entry.NewLarge(rec[:head], x.keys, x.at, x.attempt)
@@ -187,7 +194,7 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 
 // largeInBuffer is large for a record of up to 1 MiB, which is written together with others.
 func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) error {
-	if err := x.room(size); err != nil {
+	if err := x.makeRoom(size); err != nil {
 		return err
 	}
 	at := len(x.buf)
@@ -198,6 +205,7 @@ func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) 
 	if err := nextPieces(l, value, b[begin:begin+left]); err != nil {
 		return err
 	}
+	// The padding must be zeros: a reader checks it, as no tag covers it.
 	clear(b[begin+left:])
 	first, err := l.Head()
 	copy(b, first)
@@ -213,29 +221,30 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 	return l.Pieces(part)
 }
 
-// rest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
-func (x *Encrypter) rest(c *Content) error {
+// encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
+func (x *Encrypter) encryptRest(c *Content) error {
 	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
 	if c.rest == 0 {
+		// A tag of no bytes still covers the header and the frame before.
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
-	err := c.each(func([]byte, int, int) error { x.row++; return nil }, x.put)
+	err := c.eachPart(func([]byte, int, int) error { x.row++; return nil }, x.putRest)
 	if err == nil {
 		err = x.stub()
 	}
 	return err
 }
 
-// put appends b to the rest. If records with tags came before b, their stub comes first.
-func (x *Encrypter) put(b []byte) error {
+// putRest appends b to the rest. If records with tags came before b, their stub comes first.
+func (x *Encrypter) putRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
 	if err := x.stub(); err != nil {
 		return err
 	}
-	return x.add(b)
+	return x.appendBytes(b)
 }
 
 // stub appends a stub with the number of records with tags that were here, if there are any.
@@ -245,18 +254,19 @@ func (x *Encrypter) stub() error {
 	}
 	stub := [stubSize]byte{stubMark}
 	binary.LittleEndian.PutUint32(stub[4:], x.row)
+	// One stub stands for all of the streak.
 	x.row = 0
-	return x.add(stub[:])
+	return x.appendBytes(stub[:])
 }
 
-func (x *Encrypter) add(b []byte) error {
+func (x *Encrypter) appendBytes(b []byte) error {
 	for len(b) > 0 {
 		if x.blockLeft == 0 {
 			x.blockLeft = int(min(blockSize, x.left))
 			if x.blockLeft == 0 {
 				return fmt.Errorf("%w: a payload has grown", entry.ErrRecord)
 			}
-			if err := x.room(x.blockLeft); err != nil {
+			if err := x.makeRoom(x.blockLeft); err != nil {
 				return err
 			}
 			x.block = len(x.buf)
@@ -277,6 +287,8 @@ func (x *Encrypter) add(b []byte) error {
 // so it covers data, too.
 func (x *Encrypter) endBlock() error {
 	unit, offset, data := crypt.Block, x.at+int64(x.block), []byte(nil)
+	// The first block belongs to the frame: its tag covers the header and the tag of the frame
+	// before. So a frame that is moved or replaced does not decrypt.
 	if len(x.tags) == 0 {
 		unit, offset, data = crypt.Frame, x.offset, x.data[:]
 	}
@@ -286,17 +298,17 @@ func (x *Encrypter) endBlock() error {
 	return err
 }
 
-// end appends the end of the frame, and writes what is in buf.
-func (x *Encrypter) end(c *Content, before *crypt.Tag) error {
+// endFrame appends the end of the frame, and writes what is in buf.
+func (x *Encrypter) endFrame(c *Content, before *crypt.Tag) error {
 	// The frame's tag covers the length from Measure, so no reader would accept another one.
 	if x.left != 0 {
 		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
 	}
-	if err := x.room(len(x.tags) + endSize); err != nil {
+	if err := x.makeRoom(len(x.tags) + endSize); err != nil {
 		return err
 	}
 	b := append(append(x.buf, x.tags...), before[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.rest/8))
 	x.buf = binary.LittleEndian.AppendUint32(b, x.attempt)
-	return x.flush()
+	return x.flushBuffer()
 }

@@ -147,7 +147,7 @@ func asDecrypted(t *testing.T, payload [][]byte) (want []byte, totals Totals) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if totals.count(r.Version); r.Own {
+			if totals.countVersion(r.Version); r.Own {
 				clear(p[8:16])
 				want = append(want, p[:r.BareSize()]...)
 				if r.BareSize() < r.Size { // the key's end is not aligned

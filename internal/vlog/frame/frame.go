@@ -1,7 +1,8 @@
-// Package frame encodes and decodes frames, the checksummed units of segments and manifests. A
-// frame has a header, which says what the frame is and names the frame before it, and a
-// payload. docs/format.md, "Frame", has the layout, and says which bytes of the payload the
-// frame's checksum covers.
+// Package frame encodes and decodes frames, the checksummed units of segments and manifests.
+// Elsewhere they are called log records, blocks or batches: one frame holds the records of a
+// whole commit group. A frame has a header, which says what the frame is and names the frame
+// before it, and a payload. docs/format.md, "Frame", has the layout, and says which bytes of
+// the payload the frame's checksum covers.
 //
 // The package works on bytes only. It opens no file. Its callers know which frames were durable,
 // so they decide whether a missing frame is damage.
@@ -56,15 +57,16 @@ type Header struct {
 	PayloadSum   uint32 // of the payload, masked
 	Size         int64  // of the frame with its header, a multiple of 8
 	Kind         Kind
-	Transactions uint16
-	Records      uint32
-	Chain        uint32 // Sum of the frame before
-	FirstVersion entry.Version
-	Number       uint64
-	Unsynced     uint32 // frames before this one not yet known durable
+	Transactions uint16        // of a Group
+	Records      uint32        // of a Group
+	Chain        uint32        // Sum of the frame before; 0: there is none
+	FirstVersion entry.Version // lowest version of its records; 0: it has none
+	Number       uint64        // in the chain, from 1 on
+	// frames before this one that were not known to be durable when it was written
+	Unsynced uint32
 
 	Encrypted bool
-	Tag       crypt.Tag // of an encrypted frame, once it was encrypted or decrypted
+	Tag       crypt.Tag // of an encrypted frame: set when it was encrypted or decrypted
 }
 
 const (
@@ -144,6 +146,8 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
 	}
 	if !h.Kind.known() || src[13]&flagUnknown != 0 {
+		// Not ErrFrame: recovery would take the frame of a newer release for a torn tail, and cut
+		// it.
 		return h, fmt.Errorf("%w: frame of %v, flags %#x", errs.ErrFormat, h.Kind, src[13])
 	}
 	return h, nil

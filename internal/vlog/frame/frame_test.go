@@ -176,7 +176,7 @@ func FuzzDecode(f *testing.F) {
 		payload := b[HeaderSize:]
 		h.Size = int64(len(b))
 		var totals Totals
-		crc, err := totals.walk(payload, h.FirstVersion, testID, 4096+HeaderSize, true)
+		crc, err := totals.checkRecords(payload, h.FirstVersion, testID, 4096+HeaderSize, true)
 		if err == nil {
 			h.PayloadSum, h.Records = crc^testID.Mask(4096+HeaderSize), uint32(totals.Records)
 			if h.Kind == Group {

@@ -12,8 +12,8 @@ import (
 // Totals sums up the records of frames; its zero value is no records.
 type Totals struct {
 	Records    uint64
-	OwnBytes   uint64        // encoded records with their own checksum
-	SmallBytes uint64        // encoded records without
+	OwnBytes   uint64        // encoded bytes of records with their own checksum (large values)
+	SmallBytes uint64        // encoded bytes of records without one
 	Min, Max   entry.Version // 0 without records
 }
 
@@ -32,7 +32,8 @@ func (t *Totals) Add(u Totals) {
 	t.Min, t.Max = min(t.Min, u.Min), max(t.Max, u.Max)
 }
 
-func (t *Totals) count(v entry.Version) {
+// countVersion counts one record with the version v.
+func (t *Totals) countVersion(v entry.Version) {
 	if t.Records++; t.Records == 1 {
 		t.Min = v
 	}
@@ -61,10 +62,11 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 		rec := records[pos:]
 		if !isOwn(rec) {
 			size := entry.ShortSize(rec)
+			// Only a record with its own checksum can bring its version along.
 			if size == 0 || v == 0 {
 				return 0, fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
 			}
-			t.count(v)
+			t.countVersion(v)
 			t.SmallBytes += uint64(size)
 			pos += size
 			continue
@@ -76,7 +78,7 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 		if v != 0 {
 			entry.SetVersion(rec, v)
 		}
-		t.count(versionOf(rec))
+		t.countVersion(versionOf(rec))
 		// A value's own checksum covers it: a large value is read for one
 		// checksum only, when it is encoded.
 		entry.Place(rec, id, offset+int64(pos), head)
@@ -95,6 +97,7 @@ func ownAt(rec []byte, missing, pos int) (size, head int, err error) {
 		return 0, 0, fmt.Errorf("%w: %d bytes at %d", entry.ErrRecord, len(rec), pos)
 	}
 	size, head = entry.RawSize(rec)
+	// The length decides what the checksum covers and where the next record begins.
 	if size > len(rec)+missing || head > min(size, len(rec)) {
 		return 0, 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec)+missing)
 	}
@@ -118,7 +121,7 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 	var crc uint32
 	if h.Kind == Group { // lengths of records say which bytes the checksum covers
 		var err error
-		if crc, err = t.walk(payload, h.FirstVersion, id, offset, values); err != nil {
+		if crc, err = t.checkRecords(payload, h.FirstVersion, id, offset, values); err != nil {
 			return t, err
 		}
 	} else {
@@ -127,15 +130,16 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 	if crc ^= id.Mask(offset); crc != h.PayloadSum {
 		return t, fmt.Errorf("%w: payload checksum is %08x, want %08x", ErrFrame, crc, h.PayloadSum)
 	}
+	// The header has a checksum of its own, so the count must agree with what it says.
 	if t.Records != uint64(h.Records) {
 		return t, fmt.Errorf("%w: %d records, want %d", ErrFrame, t.Records, h.Records)
 	}
 	return t, nil
 }
 
-// walk decodes every record and returns the plain checksum. Until the checksum is
+// checkRecords decodes every record and returns the plain checksum. Until the checksum is
 // compared it trusts lengths only, and those only within payload.
-func (t *Totals) walk(payload []byte, first entry.Version, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
+func (t *Totals) checkRecords(payload []byte, first entry.Version, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
 	covered, version := 0, first-1
 	for pos := 0; pos < len(payload); {
 		rec := payload[pos:]
@@ -160,7 +164,7 @@ func (t *Totals) walk(payload []byte, first entry.Version, id checksum.Identity,
 		} else {
 			t.SmallBytes += uint64(r.Size)
 		}
-		t.count(r.Version)
+		t.countVersion(r.Version)
 		pos += r.Size
 	}
 	return checksum.Extend(crc, payload[covered:]), nil

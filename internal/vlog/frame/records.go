@@ -8,10 +8,10 @@ import (
 // with their own checksum or tag are.
 type Records struct {
 	payload   []byte
-	at        int64
+	at        int64         // offset in the file of the next record with its own checksum or tag
 	version   entry.Version // of the record before
-	encrypted bool
-	bare      bool // piece tables and values in pieces are not in payload
+	encrypted bool          // records have their places as in an encrypted file
+	bare      bool          // piece tables and values in pieces are not in payload
 }
 
 // Walk returns the records of the frame with the header h, whose payload was verified or

@@ -42,16 +42,17 @@ func FindTail(id checksum.Identity, c Cursor, size int64, read func(off, n int64
 		if err != nil {
 			return t, err
 		}
-		at = t.search(b, at, size, id, c.Next)
+		// Windows overlap by less than a header, so that one across their border is found.
+		at = t.searchFrame(b, at, size, id, c.Next)
 	}
 	t.Used = max(t.Used, t.End)
 	return t, nil
 }
 
-// search looks through b, which lies at off, up to the first frame that it finds.
+// searchFrame looks through b, which lies at off, up to the first frame that it finds.
 // It returns where to go on: behind that frame, or at the first place where b has
 // no whole header.
-func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
+func (t *Tail) searchFrame(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
 	pos := 0
 	for pos+HeaderSize <= len(b) {
 		// Preallocated rests are zeros for megabytes: skip them by the page.
@@ -71,6 +72,7 @@ func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint
 			t.markUsed(b[:pos], off)
 			return end
 		}
+		// Not at the length that a bad header says: it can't be trusted.
 		pos += searchStep
 	}
 	t.markUsed(b, off)
@@ -85,6 +87,8 @@ func laterFrame(b []byte, id checksum.Identity, off int64, next uint64) (Header,
 	if !plausible(b) {
 		return Header{}, false
 	}
+	// The checksum depends on file and offset, so a frame's bytes within a user's value are not
+	// taken for one.
 	h, err := Decode(b, id, off)
 	return h, err == nil && h.Number >= next
 }

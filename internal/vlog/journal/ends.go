@@ -30,6 +30,7 @@ func newEnds(k *Known, found []*candidate) ends {
 	}
 	for _, c := range found {
 		if c.bad == nil {
+			// Of two that continue the same frame the later one overwrites the earlier: see ends.
 			e[c.header.Before] = c
 		}
 	}
@@ -43,8 +44,8 @@ func endName(n frame.Name) frame.Name {
 	return n
 }
 
-// has reports whether a segment ends with the frame of this name.
-func (e ends) has(n frame.Name) bool {
+// isEnd reports whether a segment ends with the frame of this name.
+func (e ends) isEnd(n frame.Name) bool {
 	_, ok := e[endName(n)]
 	return ok
 }

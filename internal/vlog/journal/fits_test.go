@@ -33,7 +33,7 @@ func TestFits(t *testing.T) {
 		{"before it", end(2, 4, 1), true},
 		{"in an earlier segment, too late", end(2, 5, 1), false},
 	} {
-		if got := s.fits(c.end); got != c.want {
+		if got := s.canEndAt(c.end); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

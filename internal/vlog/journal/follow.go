@@ -19,8 +19,9 @@ import (
 // reads the manifest again, and calls again.
 type Follower struct {
 	replay
-	fresh  bool   // what lies behind the end was not searched for proofs yet
-	synced uint64 // greatest frame number that is durable
+	// what lies behind the end was not yet searched for proofs of durable frames
+	fresh  bool   // nothing was searched for proofs yet
+	synced uint64 // greatest frame number that is durable, or was made so by this process
 }
 
 // NewFollower returns a Follower of the journal that c describes, of which Known is given to
@@ -52,6 +53,7 @@ func (f *Follower) Follow(k Known) error {
 		return err
 	}
 	f.c.Known, f.met = k, 0
+	// The records of these are in runs now: the caller reads them there.
 	for len(f.out.Segments) > 0 && f.out.Segments[0].File <= k.Begin.File {
 		f.out.Segments = f.out.Segments[1:]
 	}
@@ -59,6 +61,7 @@ func (f *Follower) Follow(k Known) error {
 		f.point = k.Begin
 	}
 	f.doubt.proven = max(f.doubt.proven, k.Proven())
+	// The manifest was read first. So all that it proves durable must be found now.
 	if err := f.advance(); err != nil {
 		return err
 	}
@@ -80,6 +83,8 @@ func (f *Follower) Follow(k Known) error {
 		return f.corruption(durable)
 	}
 	f.fresh = false
+	// Before the caller shows the frames to anybody: a crash of the machine must not take back what
+	// was read.
 	return f.secureShown()
 }
 
@@ -89,11 +94,13 @@ func (f *Follower) Follow(k Known) error {
 func (f *Follower) Same(k Known) error {
 	for _, end := range k.Found {
 		for _, shown := range f.out.Segments {
-			if end.Number != 0 && !shown.fits(end) {
+			if end.Number != 0 && !shown.canEndAt(end) {
 				return fmt.Errorf("%w: the journal was read up to {%v}, and the writer has found it to end with {%v}", errs.ErrForeign, shown.Name, end.Name)
 			}
 		}
 	}
+	// A file and a number are not enough: a copy of the store has the same ones. The checksum, or
+	// the tag, of the frame tells them apart.
 	for _, known := range append(k.Durable[:len(k.Durable):len(k.Durable)], k.Begin.End) {
 		for _, shown := range f.out.Segments {
 			if known.Number < shown.FirstFrame || known.Number > shown.Number {
@@ -107,10 +114,11 @@ func (f *Follower) Same(k Known) error {
 	return nil
 }
 
-// advance shows what has come.
+// advance shows the frames that have come since the last call.
 func (f *Follower) advance() error {
+	// The writer makes and removes segments at any time, so the directory is read anew.
 	f.found = nil
-	if err := f.list(f.point.File); err != nil {
+	if err := f.readHeaders(f.point.File); err != nil {
 		return err
 	}
 	if n := len(f.out.Segments); n > 0 && !f.out.Segments[n-1].Sealed {
@@ -119,7 +127,7 @@ func (f *Follower) advance() error {
 		}
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
-	for next := f.next(); next != nil; next = f.next() {
+	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
 		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
 		if err := f.goOn(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
 			return err
@@ -132,7 +140,7 @@ func (f *Follower) advance() error {
 	return nil
 }
 
-// goOn shows what has come in the segment s behind its end.
+// goOn shows the frames that have come in the segment s behind its known end.
 func (f *Follower) goOn(s SegmentInfo) error {
 	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
 	if err != nil {
@@ -141,8 +149,10 @@ func (f *Follower) goOn(s SegmentInfo) error {
 	return errors.Join(f.show(rd, s), rd.Close())
 }
 
+// show shows the frames of the segment s behind its known end, up to those that may be taken back.
 func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	end := rd.End()
+	// The manifest doesn't know of this segment yet, so the writer may take its last frame back.
 	if f.c.Known.Proven() < s.FirstFrame {
 		var err error
 		if end, err = f.settled(rd, s); err != nil {
@@ -151,7 +161,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 	}
 	frames := s.frames(rd)
 	defer func() { f.shown(frames, s) }() // also what came before an error
-	for frames.At().Offset < end && !f.ends.has(frames.At().End(s.File, s.Life).Name) {
+	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.Life).Name) {
 		found, err := frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
 			f.broken = err
@@ -165,7 +175,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo) error {
 		}
 		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
 		if found.Header.Kind == frame.Group {
-			if err := f.tell(s.File, &found); err != nil {
+			if err := f.passGroup(s.File, &found); err != nil {
 				return err
 			}
 		}
@@ -216,10 +226,13 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo) (end int64, err er
 		end, last = at.Offset, found.Header
 	}
 	at := frames.At()
+	// The last frame stays, too: nothing is taken back before a seal, or once its version was
+	// published.
 	if last.Kind == frame.Seal || last.FirstVersion != 0 && last.FirstVersion <= f.c.Known.Version {
 		return at.Offset, nil
 	}
-	if f.ends.has(at.End(s.File, s.Life).Name) {
+	// Another file names it as the end of this one, so the writer has gone on behind it.
+	if f.ends.isEnd(at.End(s.File, s.Life).Name) {
 		return at.Offset, nil
 	}
 	return end, nil
@@ -230,9 +243,10 @@ func (f *Follower) proof() (durable uint64, err error) {
 	for _, c := range f.found {
 		from := int64(segment.HeaderSize)
 		switch {
-		case c.num < f.point.File, c.num == f.point.File && f.ends.has(f.point.Name):
+		case c.num < f.point.File, c.num == f.point.File && f.ends.isEnd(f.point.Name):
 			continue
 		case c.num == f.point.File:
+			// The frames before it were shown, and prove nothing new.
 			from = f.point.Offset
 		}
 		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.Number+1)
@@ -260,6 +274,8 @@ func (f *Follower) secureShown() error {
 			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.File), err)
 		}
 	}
+	// The manifest doesn't name the last segment, so perhaps no sync of the directory has covered
+	// it.
 	if f.c.Known.Proven() < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
 		if err := f.c.FS.SyncDir(f.c.Dir); err != nil {
 			return err

@@ -19,9 +19,9 @@ import (
 // A failed sync stops the journal even if the disk is full: nobody knows what the disk
 // holds.
 
-// refuse returns the error of an Append that failed before anything was written,
+// refusedError returns the error of an Append that failed before anything was written,
 // or after it was cut off again, or of a Sync that the manifest was not told of.
-func (j *Journal) refuse(err error) error {
+func (j *Journal) refusedError(err error) error {
 	if !failure.Passes(err) {
 		return j.stop(err)
 	}
@@ -53,18 +53,19 @@ func (j *Journal) cutBack(cause error) error {
 // endHere ends cur, which was cut to its last frame, without a seal.
 func (j *Journal) endHere() {
 	if j.cur.End() > segment.HeaderSize {
-		j.note(true)
+		j.updateState(true)
 	} else {
-		j.drop()
+		j.dropEmpty()
 	}
 }
 
-// drop removes cur, which has no frames. If a crash brings it back, Replay prefers
+// dropEmpty removes cur, which has no frames. If a crash brings it back, Replay prefers
 // the segment that was begun in its place, as that has a greater number.
-func (j *Journal) drop() {
+func (j *Journal) dropEmpty() {
 	o := j.cur
 	j.mu.Lock()
 	j.cur = nil
+	// From here on OpenReader doesn't find it, so its file may be closed.
 	j.live = j.live[:len(j.live)-1]
 	j.mu.Unlock()
 	_ = o.Close()

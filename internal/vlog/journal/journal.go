@@ -1,7 +1,11 @@
-// Package journal is the commit log: a chain of journal segments in which every
-// frame names the one before it, so that after a crash a torn tail can be told
-// from lost data. It decides when segments are made, sealed and synced, and
-// which frames count after a crash (Replay).
+// Package journal is the write-ahead log (WAL). Its files are called journal segments, and its
+// log records frames: a frame holds one group of transactions that were committed together.
+// Every frame names the one before it, so that after a crash a torn tail can be told from lost
+// data. The package decides when segments are made, sealed and synced, and which frames count
+// after a crash (Replay).
+//
+// The WAL is the value log, too: large values stay in the segments after their keys were
+// flushed to runs (docs/adr, 1).
 package journal
 
 import (
@@ -36,12 +40,12 @@ const (
 // Config is what a Journal needs.
 type Config struct {
 	FS          vfs.FS
-	Dir         string
-	UUID        [16]byte
+	Dir         string   // where the segments are
+	UUID        [16]byte // of the store; every checksum depends on it
 	Owner       Owner
 	Begin       Point         // where to go on: zero for a new store, else what Replay returned
 	NoMap       bool          // OpenReader uses no mapping
-	Ring        *crypt.Ring   // the journal is encrypted; nil: it is plain
+	Ring        *crypt.Ring   // keys of an encrypted journal; nil: it is plain
 	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
 	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
 	Registered  uint64        // greatest number of a frame that the manifest says is durable
@@ -69,20 +73,21 @@ type Owner interface {
 // goroutine at a time (the leader of a commit group). All else may be called at any time by
 // any goroutine.
 type Journal struct {
-	c          Config
-	files      segment.Config
-	cur        *open                 // nil between Rotate and the next Append
-	hinted     int64                 // the system was asked to write cur back up to here
-	bulk       int64                 // bytes appended since the last sync
-	small      bool                  // most bytes of cur are records that nobody reads after their flush
+	c      Config
+	files  segment.Config
+	cur    *open // the segment being written; nil between Rotate and the next Append
+	hinted int64 // offset in cur up to which the system was asked to write back
+	bulk   int64 // bytes appended since the last sync
+	// most bytes of cur are small values, which nobody reads there after their flush
+	small      bool
 	synced     int64                 // bytes that the last sync made durable; 0 = there was none
 	syncing    sync.Mutex            // held while segments are taken from sealed; locked before mu
 	durable    atomic.Uint64         // greatest number of a frame known to be durable
 	registered atomic.Uint64         // greatest number of a frame that is registered
-	before     Point                 // point before the last frame, for Retract
-	goesOn     bool                  // the manifest says that this session goes on with it
+	before     Point                 // the point before the last Append, for Retract
+	goesOn     bool                  // Owner.GoOn has succeeded: the manifest knows of this session
 	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
-	lean       atomic.Bool           // no file is filled ahead
+	lean       atomic.Bool           // the disk is nearly full: fill no file ahead
 	written    atomic.Int64          // see Written
 	ahead      atomic.Int64          // see Ahead
 
@@ -97,8 +102,8 @@ type Journal struct {
 // open is a segment whose file is open for writing.
 type open struct {
 	*segment.Writer
-	limit  int64
-	named  bool            // its directory was synced
+	limit  int64           // greatest length of the file in bytes: its readers map no more
+	named  bool            // its directory was synced, so a crash doesn't lose its name
 	reader *segment.Reader // for the first call of OpenReader; guarded by Journal.mu
 }
 
@@ -143,17 +148,22 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
 		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
-	if err := j.room(size); err != nil {
-		return entry.Position{}, j.refuse(err)
+	if err := j.makeRoom(size); err != nil {
+		return entry.Position{}, j.refusedError(err)
 	}
+	// Not before makeRoom: a seal that it writes stays if Retract takes this frame back.
 	j.before = j.point
-	f.Unsynced, f.Ahead = j.unsynced(), j.fill(size)
+	// The frame says how many frames before it may not be durable yet. So it proves that all
+	// earlier ones were, and Replay can tell a lost frame from a torn tail.
+	f.Unsynced, f.Ahead = j.unsynced(), j.zerosAhead(size)
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
 	}
 	if err != nil {
-		return entry.Position{}, j.refuse(j.cutBack(err))
+		// A part of the frame may be in the file. No later frame may follow it there: Replay would
+		// stop at the bad one and lose those behind it.
+		return entry.Position{}, j.refusedError(j.cutBack(err))
 	}
 	j.appended(size)
 	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
@@ -172,25 +182,26 @@ func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 // unsynced counts the frames that are not yet known to be durable.
 func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
 
-// room makes cur a segment into which a frame of this size fits.
-func (j *Journal) room(size int64) error {
+// makeRoom makes cur a segment into which a frame of this size fits.
+func (j *Journal) makeRoom(size int64) error {
 	// A segment never passes its limit, which is how long its readers' mapping is.
 	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.encrypted()) > j.cur.limit {
+		// The seal has its place within the limit, so it always fits.
 		if err := j.seal(); err != nil {
 			return err
 		}
 	}
 	if j.cur == nil {
-		return j.begin(size)
+		return j.beginSegment(size)
 	}
 	return nil
 }
 
-// fill returns the offset up to which the file is filled with zeros behind a frame of this
+// zerosAhead returns the offset up to which the file is filled with zeros behind a frame of this
 // size; 0 = no zeros. Zeros pay where commits are small and synced: then a sync need not
 // record a new length each time. They also pay where many values that stay in the file are
 // written without a sync.
-func (j *Journal) fill(size int64) int64 {
+func (j *Journal) zerosAhead(size int64) int64 {
 	end, allocated := j.cur.End()+size, j.cur.Allocated()
 	if end <= allocated || j.lean.Load() {
 		return 0
@@ -220,11 +231,14 @@ func (j *Journal) fill(size int64) int64 {
 	return min((ahead+leastFill-1)/leastFill*leastFill, j.cur.limit)
 }
 
-// begin starts a new segment.
-func (j *Journal) begin(size int64) error {
-	if err := j.bound(); err != nil {
+// beginSegment starts a new segment.
+func (j *Journal) beginSegment(size int64) error {
+	// Each sealed segment that waits for its sync keeps a file open.
+	if err := j.syncIfMany(); err != nil {
 		return err
 	}
+	// Before the first frame of this session: if the manifest still said that the journal was
+	// closed, Replay would refuse the frames behind that end as another store's.
 	if !j.goesOn {
 		if err := j.c.Owner.GoOn(); err != nil {
 			return fmt.Errorf("record that the journal goes on: %w", err)
@@ -258,6 +272,7 @@ func (j *Journal) begin(size int64) error {
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: limit, reader: r}
 	empty := frame.End{Name: frame.Name{File: h.Number, Life: w.Life()}, Offset: segment.HeaderSize}
+	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
 	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
 	return nil
 }
@@ -270,14 +285,15 @@ func (j *Journal) appended(size int64) {
 		j.cur.StartWriteback(j.hinted, to-j.hinted)
 		j.hinted = to
 	}
-	j.note(false)
+	j.updateState(false)
 }
 
-// note brings point and live up to date with cur.
-func (j *Journal) note(sealed bool) {
+// updateState brings point and live up to date with cur.
+func (j *Journal) updateState(sealed bool) {
 	t := j.cur.Totals()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	// A segment without records has no greatest version, and the point must keep its own.
 	j.point = Point{j.cur.Last(), max(j.point.LastVersion, t.Max)}
 	info := &j.live[len(j.live)-1]
 	info.End, info.Totals, info.Sealed = j.point.End, t, sealed
@@ -298,18 +314,20 @@ func (j *Journal) seal() error {
 		}
 		return nil // a segment may end without a seal
 	}
-	j.note(true)
+	j.updateState(true)
 	return nil
 }
 
-// bound syncs the sealed segments at once if too many of their files are open.
-func (j *Journal) bound() error {
+// syncIfMany syncs the sealed segments at once if too many of their files are open.
+func (j *Journal) syncIfMany() error {
 	j.mu.Lock()
 	unsynced := len(j.sealed)
 	j.mu.Unlock()
 	if j.c.MaxUnsynced == 0 || unsynced < j.c.MaxUnsynced {
 		return nil
 	}
+	// The commit waits for this sync. Otherwise commits without a sync could use up the file
+	// descriptors of the process.
 	return j.SyncSealed()
 }
 
@@ -321,7 +339,7 @@ func (j *Journal) Rotate() (Point, error) {
 		return Point{}, err
 	}
 	if j.cur != nil && j.cur.End() == segment.HeaderSize {
-		j.drop() // each segment of the chain has a frame that says something
+		j.dropEmpty() // each segment of the chain has a frame that says something
 	}
 	if j.cur != nil {
 		if err := j.seal(); err != nil {

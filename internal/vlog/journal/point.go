@@ -21,9 +21,9 @@ type SegmentInfo struct {
 	frame.Totals
 }
 
-// fits reports whether the journal can have ended at end, while it had the frames of s, or before
+// canEndAt reports whether the journal can have ended at end, while it had the frames of s, or before
 // they were written.
-func (s *SegmentInfo) fits(end frame.End) bool {
+func (s *SegmentInfo) canEndAt(end frame.End) bool {
 	switch {
 	case s.File > end.File:
 		return s.FirstFrame > end.Number

@@ -2,17 +2,18 @@ package journal
 
 // A segment is a file that can get lost, and no other file names the last one. So
 // before a frame counts as durable, the manifest says that its segment has durable
-// frames (docs/adr, 29): then Replay notices if the frame or the file is missing. That
+// frames (docs/adr, 15): then Replay notices if the frame or the file is missing. That
 // is one edit for each segment, after its first sync: the manifest never names what a
 // crash may take away.
 
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
-	s := j.newest()
+	s := j.newestSegment()
 	if j.registered.Load() >= s.FirstFrame {
 		return nil
 	}
+	// Its frames are durable already: the manifest never names what a crash can take away.
 	if err := j.c.Owner.Register(s.End); err != nil {
 		return err
 	}
@@ -21,8 +22,8 @@ func (j *Journal) Register() error {
 	return nil
 }
 
-// newest is the last segment that has frames.
-func (j *Journal) newest() SegmentInfo {
+// newestSegment is the last segment that has frames.
+func (j *Journal) newestSegment() SegmentInfo {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := len(j.live) - 1; i >= 0; i-- {
@@ -30,6 +31,7 @@ func (j *Journal) newest() SegmentInfo {
 			return s
 		}
 	}
+	// This session has written nothing: what Replay found may not be registered yet.
 	return j.c.Newest
 }
 
@@ -40,6 +42,7 @@ func (j *Journal) Retract() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
+	// If the file can't be cut, a restart would bring back a commit that was reported as failed.
 	if err := j.cur.Retract(); err != nil {
 		return j.stop(err)
 	}

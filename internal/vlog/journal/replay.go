@@ -34,7 +34,8 @@ type ReplayConfig struct {
 
 // Known is what a manifest says about the journal.
 type Known struct {
-	Begin   Point         // after the last segment whose records are in runs; zero: the journal's beginning
+	// behind the last segment whose records are all in runs; zero: the journal's beginning
+	Begin   Point
 	Found   []frame.End   // where sessions of the writer have found the journal's end; what they wrote is in later segments
 	Durable []frame.End   // frames behind Begin that are durable: one of each registered segment, and those of Found; ascending
 	Last    entry.FileNum // files with a greater number are no segments of this journal; 0 = no bound
@@ -83,14 +84,14 @@ type replay struct {
 	c       ReplayConfig
 	files   segment.Config
 	fn      func(pos entry.Position, payload []byte, h frame.Header) error
-	found   []*candidate // ascending by number
-	ends    ends
-	point   Point
-	met     int     // how many of Known.Durable are behind point
-	broken  error   // what is wrong where the part that counts ends, or nil
-	doubt   doubt   // which frames may not be durable
-	stop    *Stop   // why the journal ends before a good frame
-	secured secured // the segments that are made durable
+	found   []*candidate // segments behind Known.Begin, ascending by number
+	ends    ends         // frames with which segments end
+	point   Point        // behind the last frame that counts so far
+	met     int          // how many frames of Known.Durable were passed
+	broken  error        // why the last frame that was tried is not whole; nil: there was none
+	doubt   doubt        // which frames may not be durable
+	stop    *Stop        // why the journal ends before a good frame, with UpTo; nil: it doesn't
+	secured secured      // the segments that are made durable
 	out     ReplayResult
 }
 
@@ -113,16 +114,16 @@ type candidate struct {
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
 	r.doubt.proven = c.Known.Proven()
-	if err := r.list(r.point.File); err != nil {
+	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
 	// Also if a KeyProvider or a file system panics: another process may have the lock then.
 	defer r.secured.all.Wait()
-	err := r.read()
+	err := r.readChain()
 	if err == nil && !c.ReadOnly {
 		r.secure()
 	}
-	if err := errors.Join(err, r.secured.wait()); err != nil {
+	if err := errors.Join(err, r.secured.waitForCopies()); err != nil {
 		return ReplayResult{}, err
 	}
 	if r.secured.begun > 0 {
@@ -135,10 +136,12 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	return r.out, nil
 }
 
-// read reads the chain, and judges what is behind it.
-func (r *replay) read() error {
+// readChain reads the chain, and judges what is behind it.
+func (r *replay) readChain() error {
+	// Damage behind this frame can't have the journal refused, so segments may be made durable from
+	// there on while later ones are read.
 	sure := r.foresee()
-	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
+	for next := r.nextSegment(); next != nil && r.stop == nil; next = r.nextSegment() {
 		if err := r.visit(next); err != nil {
 			return err
 		}
@@ -152,8 +155,8 @@ func (r *replay) read() error {
 	return r.judge()
 }
 
-// list reads the headers of all journal segments behind number after.
-func (r *replay) list(after entry.FileNum) error {
+// readHeaders reads the headers of all journal segments behind number after.
+func (r *replay) readHeaders(after entry.FileNum) error {
 	names, err := r.c.FS.List(r.c.Dir)
 	if err != nil {
 		return err
@@ -168,6 +171,8 @@ func (r *replay) list(after entry.FileNum) error {
 		if errors.Is(cand.bad, fs.ErrNotExist) {
 			continue // its writer has removed it just now, which only a Follower meets
 		}
+		// A bad header is no error yet. Only when the chain was read is it known whether a frame in
+		// that file counts; a crash may leave such a file at any time.
 		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) {
 			return cand.bad
 		}
@@ -176,6 +181,7 @@ func (r *replay) list(after entry.FileNum) error {
 		}
 		r.found = append(r.found, cand)
 	}
+	// newEnds relies on the order: a newer segment supersedes an older one.
 	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.num, b.num) })
 	r.ends = newEnds(&r.c.Known, r.found)
 	return nil
@@ -195,9 +201,9 @@ func (r *replay) registeredAs(c *candidate) error {
 	return nil
 }
 
-// next is the segment that continues the chain exactly at point; nil if there is none, or if the
+// nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if the
 // journal was closed there.
-func (r *replay) next() *candidate {
+func (r *replay) nextSegment() *candidate {
 	if r.closed() {
 		return nil
 	}
@@ -224,12 +230,14 @@ func (r *replay) visit(c *candidate) error {
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
-	for !r.ends.has(at.End(c.num, c.header.Life).Name) {
+	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
 		f, err := s.Next()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
 				return err
 			}
+			// Where the frames stop being whole the segment may just end: judge decides later
+			// whether that is damage.
 			r.broken = err
 			break
 		}
@@ -241,7 +249,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			break
 		}
 		if f.Header.Kind == frame.Group {
-			err := r.tell(c.num, &f)
+			err := r.passGroup(c.num, &f)
 			if r.c.UpTo && errors.As(err, &r.stop) {
 				break
 			}
@@ -249,9 +257,11 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 				return err
 			}
 		}
-		r.doubt.add(&f, len(r.out.Segments))
+		r.doubt.addFrame(&f, len(r.out.Segments))
+		// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
 		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
+	// No frame of it counts, so it is no link, see visit.
 	if at.Next == c.header.FirstFrame() {
 		return nil
 	}
@@ -262,6 +272,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	} else if err != nil {
 		r.stop = &Stop{err}
 	}
+	// A segment without records has no greatest version.
 	r.point = Point{end, max(r.point.LastVersion, t.Max)}
 	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: sealed, Totals: t})
 	return nil
@@ -271,6 +282,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 // that names this end is that of a copy of the store that went on from there. The end that a
 // session has found is sure: whatever lies behind it was given up.
 func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
+	// Without a segment that goes on here, judge looks at what lies behind the end.
 	next := r.ends[endName(end)]
 	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
 		return nil
@@ -282,6 +294,8 @@ func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
 			return nil
 		case err != nil:
 			return err
+		// A writer goes on in another segment only behind what it has given up, and never gives up
+		// a durable frame.
 		case f.Header.Durable() > end.Number:
 			return errs.NewCorruption(filename.Of(filename.Journal, next.num), 0, "it continues {%v}, behind which there are frames that had been durable: one of them is not of this store", end)
 		}
@@ -292,6 +306,7 @@ func (r *replay) surplus(end frame.Name, s *segment.Frames) error {
 // Another copy of the store has a frame of this number, too.
 func (r *replay) meet(found frame.Name, offset int64) error {
 	known := r.c.Known.Durable
+	// The frames come in order and known ascends, so no entry is looked at twice.
 	for r.met < len(known) && (known[r.met].Number < found.Number || known[r.met].Name == found) {
 		r.met++
 	}
@@ -301,9 +316,9 @@ func (r *replay) meet(found frame.Name, offset int64) error {
 	return errs.NewCorruption(filename.Of(filename.Journal, found.File), offset, "this is {%v}, and the manifest knows {%v}: it is not of this store", found, known[r.met].Name)
 }
 
-// tell passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
+// passGroup passes a group of the segment num to fn. It sets a guard, as a big payload lies in the
 // file's mapping.
-func (r *replay) tell(num entry.FileNum, f *segment.Found) (err error) {
+func (r *replay) passGroup(num entry.FileNum, f *segment.Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Journal, num))
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }
@@ -313,13 +328,17 @@ func (r *replay) judge() error {
 	if r.stop == nil && r.closed() {
 		return r.judgeClosed()
 	}
+	// Let k be the first frame that is missing. If anything proves that it was durable, data is
+	// lost. Otherwise nobody was promised frame k, and the tail is cut.
 	durable, lost := r.c.Known.Proven(), new(Lost)
 	// Frames behind the end of the chain count for nothing, but each says how many
 	// frames had been durable when it was written.
 	for _, c := range r.found {
-		if c.visited && (c.num != r.point.File || r.ends.has(r.point.Name)) {
+		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
 			continue // what lies behind its end is none of its frames
 		}
+		// A file that is no link is searched whole, even if its header is bad: it may hold the
+		// proof.
 		from := int64(segment.HeaderSize)
 		if c.visited {
 			from = r.point.Offset
@@ -339,6 +358,7 @@ func (r *replay) judge() error {
 	}
 	switch {
 	case r.stop != nil:
+		// The caller of Replay found the damage, in a frame that is whole.
 		lost.Damage = r.stop.Damage
 	case r.point.Number < durable: // the rule of frame.Tail
 		lost.Damage = r.corruption(durable)
@@ -360,6 +380,7 @@ func (r *replay) judgeClosed() error {
 		if c.visited {
 			continue
 		}
+		// Nothing counts behind the recorded end. A damaged file there is not searched for proofs.
 		r.out.Dropped = append(r.out.Dropped, c.num)
 		// A later segment that continues another one shows as well that the journal went on.
 		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
@@ -392,6 +413,8 @@ func (r *replay) missing() (first entry.FileNum) {
 	for _, k := range r.c.Known.Durable {
 		named = append(named, k.File)
 	}
+	// The manifest learns of a segment only with its first sync. The header of a later segment
+	// names it, too.
 	for _, c := range r.found {
 		if c.bad == nil {
 			named = append(named, c.header.Before.File)
@@ -411,6 +434,7 @@ func (r *replay) missing() (first entry.FileNum) {
 // or else behind the last good frame.
 func (r *replay) corruption(durable uint64) error {
 	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.Number+1, durable)
+	// The most useful answer first: a missing file can perhaps be brought back from a copy.
 	if num := r.missing(); num != 0 {
 		return errs.NewCorruption(filename.Of(filename.Journal, num), -1, "the journal segment is not there: %s", reason)
 	}
@@ -428,6 +452,7 @@ func (r *replay) corruption(durable uint64) error {
 	if n == 0 {
 		return errs.NewCorruption(last, -1, "the journal segment after this one is missing: %s", reason)
 	}
+	// A sealed segment can't have been longer, so then its successor is lost.
 	what := "the segment was cut"
 	if r.out.Segments[n-1].Sealed {
 		what = "the segment after this one is missing"

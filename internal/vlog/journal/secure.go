@@ -15,7 +15,7 @@ import (
 // ones. It knows the place where they begin, or one a little before.
 type doubt struct {
 	proven uint64 // greatest frame number known to be durable
-	marks  []mark // the first one is at or before the first frame in doubt
+	marks  []mark // ascending; the first one is at or before the first frame in doubt
 }
 
 // mark says where a frame is.
@@ -28,12 +28,14 @@ type mark struct {
 // markEvery is how much of the journal lies between two marks.
 const markEvery = 64 << 10
 
-// add notes a valid frame of the segment with this index.
-func (d *doubt) add(f *segment.Found, seg int) {
+// addFrame notes a valid frame of the segment with this index.
+func (d *doubt) addFrame(f *segment.Found, seg int) {
 	m := mark{frame: f.Header.Number, segment: seg, offset: f.Offset}
+	// If the first frame is in doubt, so is the header page before it.
 	if f.Offset == segment.HeaderSize {
 		m.offset = 0
 	}
+	// A mark every 64 KiB is enough: writing a little more again does no harm.
 	if n := len(d.marks); n == 0 || d.marks[n-1].segment != seg || m.offset-d.marks[n-1].offset >= markEvery {
 		d.marks = append(d.marks, m)
 	}
@@ -44,9 +46,9 @@ func (d *doubt) add(f *segment.Found, seg int) {
 	}
 }
 
-// begin returns where writing again has to begin, in a chain that ends with the frame last;
+// firstUnproven returns where writing again has to begin, in a chain that ends with the frame last;
 // ok is false if all frames are proven.
-func (d *doubt) begin(last uint64) (m mark, ok bool) {
+func (d *doubt) firstUnproven(last uint64) (m mark, ok bool) {
 	if last <= d.proven || len(d.marks) == 0 {
 		return mark{}, false
 	}
@@ -74,13 +76,14 @@ type secured struct {
 // takes a descriptor and up to 256 KiB of memory.
 const securedTogether = 2
 
-// begin calls secure in the background. One file is copied while another is on its way to the
+// secureInBackground calls secure in the background. One file is copied while another is on its way to the
 // disk.
-func (s *secured) begin(secure func() error) {
+func (s *secured) secureInBackground(secure func() error) {
 	if s.free == nil {
 		s.free = make(chan struct{}, securedTogether)
 	}
 	s.all.Go(func() {
+		// Bounds descriptors and memory, not the number of goroutines.
 		s.free <- struct{}{}
 		defer func() { <-s.free }()
 		if err := secure(); err != nil {
@@ -91,8 +94,8 @@ func (s *secured) begin(secure func() error) {
 	})
 }
 
-// wait returns when nothing is on its way any more.
-func (s *secured) wait() error {
+// waitForCopies returns when nothing is on its way any more.
+func (s *secured) waitForCopies() error {
 	s.all.Wait()
 	return s.failed
 }
@@ -109,6 +112,8 @@ const foreseen = 4
 // the last segment: a later frame never proves less than an earlier one.
 func (r *replay) foresee() uint64 {
 	n := len(r.found)
+	// ReadOnly makes nothing durable, UpTo may stop at any frame, and of a closed journal nothing
+	// is in doubt. With few segments the read of the last one costs more than it gains.
 	if r.c.ReadOnly || r.c.UpTo || r.c.Known.Closed || n < foreseen || r.found[n-1].bad != nil {
 		return none
 	}
@@ -129,6 +134,7 @@ func (r *replay) foresee() uint64 {
 		}
 	}
 	t, err := segment.FindTail(r.files, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	// The last segment has no frame, so it says nothing of those before.
 	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
 		return none
 	}
@@ -137,17 +143,19 @@ func (r *replay) foresee() uint64 {
 
 // secure begins to make durable the segments that were visited since its last call.
 func (r *replay) secure() {
-	from, again := r.doubt.begin(r.point.Number)
+	from, again := r.doubt.firstUnproven(r.point.Number)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
 		i := r.secured.begun
 		s, offset := r.out.Segments[i], r.out.Segments[i].Offset
+		// Before the first frame in doubt a sync is enough. That segment is written again from its
+		// mark on, and later ones as a whole, with their headers.
 		switch {
 		case again && i == from.segment:
 			offset = from.offset
 		case again && i > from.segment:
 			offset = 0
 		}
-		r.secured.begin(func() error { return r.secureSegment(s, offset) })
+		r.secured.secureInBackground(func() error { return r.secureSegment(s, offset) })
 	}
 }
 
@@ -170,6 +178,7 @@ func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
 		if n, err := f.ReadAt(p, offset); n < len(p) {
 			return err
 		}
+		// The same bytes to the same place: a crash in between changes nothing that was read.
 		if _, err := f.WriteAt(p, offset); err != nil {
 			return err
 		}
@@ -177,5 +186,6 @@ func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
 		f.StartWriteback(offset, int64(len(p)))
 		offset += int64(len(p))
 	}
+	// Not SyncData: the length may not be durable either.
 	return f.Sync()
 }

@@ -35,6 +35,8 @@ func (j *Journal) Segments() []SegmentInfo {
 // in runs: they are no longer in Segments, and their files are closed, synced
 // or not. It must return before such a file is removed.
 func (j *Journal) Forget(last entry.FileNum) {
+	// SyncSealed may be syncing one of these files right now: wait, or its descriptor would be
+	// closed under it.
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
 	j.mu.Lock()
@@ -60,6 +62,7 @@ func (j *Journal) Forget(last entry.FileNum) {
 func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	j.mu.Lock()
 	var found *open
+	// The capacity is cut so that append copies: it must not write behind sealed.
 	for _, o := range append(j.sealed[:len(j.sealed):len(j.sealed)], j.cur) {
 		if o != nil && o.Number() == num {
 			found = o
@@ -67,6 +70,7 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	}
 	if found != nil && found.reader != nil {
 		r := found.reader
+		// The caller owns it now and closes it, so it is handed out once.
 		found.reader = nil
 		j.mu.Unlock()
 		return r, nil

@@ -24,8 +24,10 @@ func (j *Journal) Sync() error {
 			return err
 		}
 	}
+	// After the data: a manifest that names a frame which a crash then takes away would make Replay
+	// report damage. Before the caller hears of success: else the last file could vanish unnoticed.
 	if err := j.Register(); err != nil {
-		return j.refuse(err)
+		return j.refusedError(err)
 	}
 	if pending {
 		// Not earlier: until here Retract may take the last frame back.
@@ -56,6 +58,7 @@ func (j *Journal) SyncSealed() error {
 		if err := j.Err(); err != nil {
 			return err
 		}
+		// Each time anew, as Append may have sealed another one meanwhile.
 		o := j.firstSealed()
 		if o == nil {
 			return nil
@@ -89,11 +92,14 @@ func (j *Journal) firstSealed() *open {
 // the journal.
 func (j *Journal) syncFile(o *open) error {
 	if err := o.Sync(); err != nil {
+		// No second try: after a failed sync the system may take the pages for clean, and the next
+		// one would succeed without having written them.
 		return j.stop(fmt.Errorf("sync %s: %w", o.Name(), err))
 	}
 	if o.named {
 		return nil
 	}
+	// Without this a crash may lose the file's name, and its durable frames with it.
 	if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
 		err = fmt.Errorf("sync directory of %s: %w", o.Name(), err)
 		if failure.IsRefused(err) {
@@ -134,6 +140,7 @@ func raise(a *atomic.Uint64, n uint64) {
 // returns the error that all later calls get: that of the first failure.
 func (j *Journal) stop(cause error) error {
 	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
+	// The first failure stays; later ones follow from it.
 	j.failure.CompareAndSwap(nil, &err)
 	return *j.failure.Load()
 }
@@ -158,6 +165,7 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
+	// Sealed, so that the sync cuts off the zeros ahead of its end.
 	_, err := j.Rotate()
 	if err == nil {
 		err = j.SyncSealed()
@@ -165,6 +173,7 @@ func (j *Journal) Close() error {
 	// From here on Append and Sync return errs.ErrClosed, or the failure if there was one.
 	closed := errs.ErrClosed
 	j.failure.CompareAndSwap(nil, &closed)
+	// A SyncSealed in the background may still use one of these files.
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
 	j.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // decrypted is StoredIn in an encrypted segment, for a handle that was checked.
 func (r *Reader) decrypted(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	off := int64(h.Offset)
-	bound := min(r.bound(key, h.Length), uint64(r.end.Load())-h.Offset)
+	bound := min(r.recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt-crypt.TagSize {
 		return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
@@ -31,8 +31,8 @@ func (r *Reader) decrypted(dst []byte, from Lender, h entry.Handle, key []byte, 
 	if err != nil {
 		return value, r.damagedRecord(off, err)
 	}
-	value, err = r.decode(plain, off, h.Length, key, v, false)
-	return m.value(dst, value), err
+	value, err = r.decodeRecord(plain, off, h.Length, key, v, false)
+	return m.locateValue(dst, value), err
 }
 
 // readTo fills p with the bytes at off: from the mapping if these pages are known to be in

@@ -1,8 +1,12 @@
-// Package segment is one file of records: a journal segment, written by commits
-// and read while it still grows, or a value segment, written in key order by
-// flush and collection. Both are a header and frames (docs/format.md), so one
-// reader serves both. With Config.Ring what is written is encrypted; what is read may be
-// encrypted or plain, as its life says.
+// Package segment is one file of records: a journal segment (a log file of the write-ahead
+// log), written by commits and read while it still grows, or a value segment (a value log
+// file), written in key order by flush and collection. Both are a header and frames
+// (docs/format.md), so one reader serves both. With Config.Ring what is written is encrypted;
+// what is read may be encrypted or plain, as its life says.
+//
+// Three words of ours: a handle is a value pointer (segment, offset, length). A life is the id
+// of the key that one file is encrypted with. A remap is a forwarding table: it leads from the
+// places that records had in a segment to those in the segment that collection moved them to.
 //
 // What is durable when: Create and Append only write. A segment counts for
 // nothing until its file was synced (Writer.Sync) and then its directory; for
@@ -40,23 +44,23 @@ type Config struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
-	Ring  *crypt.Ring   // its keys; nil: the store is plain
+	Ring  *crypt.Ring   // keys of the store; nil: it is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
-	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
+	Written *atomic.Int64 // counts the bytes that Writers write; nil: nobody counts
 }
 
-// open opens a file of the kind for reading.
-func (c *Config) open(k filename.Kind, n entry.FileNum, o pageio.Options) (*pageio.File, error) {
+// openFile opens a file of the kind for reading.
+func (c *Config) openFile(k filename.Kind, n entry.FileNum, o pageio.Options) (*pageio.File, error) {
 	files := c.Files
 	if files == nil {
 		files = pageio.NewFiles(c.FS, 0)
 	}
-	return files.Open(c.path(k, n), o)
+	return files.Open(c.filePath(k, n), o)
 }
 
-// path is the path of a segment's file.
-func (c *Config) path(k filename.Kind, n entry.FileNum) string {
+// filePath is the path of a segment's file.
+func (c *Config) filePath(k filename.Kind, n entry.FileNum) string {
 	return filepath.Join(c.Dir, filename.Of(k, n))
 }
 
@@ -87,8 +91,8 @@ func (h *Header) FirstFrame() uint64 { return h.Before.Number + 1 }
 // ErrHeader says that a header is damaged, not written yet, or of a file with another number.
 var ErrHeader = errors.New("bad segment header")
 
-// encode writes h to the HeaderSize bytes of p; e is nil for a plain file.
-func (h *Header) encode(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
+// encodeHeader writes h to the HeaderSize bytes of p; e is nil for a plain file.
+func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
 	clear(p)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
 	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))
@@ -122,6 +126,7 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	if h.Life = life; !life.IsZero() {
 		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
 	}
+	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.
 	if first == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, first, h.Base, h.PrevVersion)
 	}
@@ -148,6 +153,7 @@ func putSeal(p []byte, t frame.Totals) {
 // EndsSealed reports whether end, the last bytes of a segment of this size, ends with its seal.
 // The seal's chain depends on all frames before it. A crash leaves segments without a seal.
 func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
+	// The caller doesn't know whether the file is encrypted, and the two seals differ in length.
 	for _, encrypted := range []bool{false, true} {
 		length := SealSize(encrypted)
 		if int64(len(end)) < length {

@@ -29,14 +29,14 @@ type Frames struct {
 	stream pageio.Stream
 	name   string
 	id     checksum.Identity
-	end    int64            // nothing is read from here on
+	end    int64            // offset from which on nothing is read
 	values bool             // verify values that have their own checksum
 	keys   *frame.Decrypter // nil: the file is plain
-	at     frame.Cursor
-	totals frame.Totals
-	sealed bool
+	at     frame.Cursor     // where the next frame begins, and which one it must be
+	totals frame.Totals     // of the frames so far
+	sealed bool             // the last frame was the seal
 
-	buf    []byte // file bytes from bufOff on
+	buf    []byte // bytes of the file from bufOff on
 	bufOff int64
 }
 
@@ -62,7 +62,7 @@ func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys
 	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
 		at: h.first()}
 	if keys != nil {
-		s.keys = frame.NewDecrypter(keys, values, s.bytes)
+		s.keys = frame.NewDecrypter(keys, values, s.readBytes)
 	}
 	return s
 }
@@ -83,12 +83,14 @@ func (s *Frames) Next() (Found, error) {
 		}
 		return Found{}, err
 	}
+	// Only after success: a caller that tries again, or asks for At, stays before the bad frame.
 	s.at.Advance(&found.Header)
 	s.totals.Add(found.Totals)
 	s.sealed = found.Header.Kind == frame.Seal
 	return found, nil
 }
 
+// read reads the frame at s.at and verifies it.
 func (s *Frames) read() (Found, error) {
 	if s.sealed {
 		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
@@ -97,7 +99,7 @@ func (s *Frames) read() (Found, error) {
 	if left < frame.HeaderSize {
 		return Found{}, fmt.Errorf("%w: %d bytes are left", frame.ErrFrame, left)
 	}
-	head, err := s.bytes(s.at.Offset, frame.HeaderSize)
+	head, err := s.readBytes(s.at.Offset, frame.HeaderSize)
 	if err != nil {
 		return Found{}, err
 	}
@@ -105,6 +107,8 @@ func (s *Frames) read() (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
+	// A frame with a right checksum may still be a stale one, of an earlier attempt at this place.
+	// The chain tells.
 	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
 			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
@@ -114,7 +118,7 @@ func (s *Frames) read() (Found, error) {
 	}
 	found := Found{Header: h, Offset: s.at.Offset}
 	if s.keys != nil || h.Encrypted {
-		if err := s.decrypt(&found); err != nil {
+		if err := s.decryptPayload(&found); err != nil {
 			return Found{}, err
 		}
 	} else if err := s.plain(&found); err != nil {
@@ -126,8 +130,8 @@ func (s *Frames) read() (Found, error) {
 	return found, nil
 }
 
-// decrypt makes the payload of found, a frame that must be encrypted, as its file must be.
-func (s *Frames) decrypt(found *Found) (err error) {
+// decryptPayload makes the payload of found, a frame that must be encrypted, as its file must be.
+func (s *Frames) decryptPayload(found *Found) (err error) {
 	if s.keys == nil || !found.Header.Encrypted {
 		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
 	}
@@ -137,29 +141,30 @@ func (s *Frames) decrypt(found *Found) (err error) {
 
 // plain reads and verifies the payload of found.
 func (s *Frames) plain(found *Found) (err error) {
-	found.Payload, err = s.bytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
+	found.Payload, err = s.readBytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
 	if err != nil {
 		return err
 	}
-	return s.verify(found)
+	return s.verifyPayload(found)
 }
 
-// verify is a function of its own for the guard: a big payload is in the mapping.
-func (s *Frames) verify(found *Found) (err error) {
+// verifyPayload is a function of its own for the guard: a big payload is in the mapping.
+func (s *Frames) verifyPayload(found *Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, s.name)
 	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
 	return err
 }
 
-// bytes returns n bytes of the file at off, which the caller has checked
+// readBytes returns n bytes of the file at off, which the caller has checked
 // against the end. They are valid until the next call.
-func (s *Frames) bytes(off, n int64) ([]byte, error) {
+func (s *Frames) readBytes(off, n int64) ([]byte, error) {
 	if at := off - s.bufOff; at >= 0 && at+n <= int64(len(s.buf)) {
 		return s.buf[at : at+n], nil
 	}
 	if m := s.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n], nil
 	}
+	// On 32-bit systems a frame can be longer than any slice.
 	if n > math.MaxInt-crypt.TagSize {
 		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
 	}
@@ -176,6 +181,7 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	}
 	s.buf = s.buf[:want]
 	s.bufOff = off
+	// The buffer is invalid if this fails, and must not be taken for file bytes.
 	if err := s.stream.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
 		s.buf = s.buf[:0]
 		return nil, err

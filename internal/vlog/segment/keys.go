@@ -67,7 +67,7 @@ func sameLife(got, want crypt.Life) error {
 // LifeOf returns the life that the header page of a segment or remap names: zero, if the
 // file is plain. It returns an *errs.Corruption if the page is not as it was written.
 func LifeOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.Life, error) {
-	page, err := readPage(c, c.path(kind, number))
+	page, err := readPage(c, c.filePath(kind, number))
 	if err != nil {
 		return crypt.Life{}, err
 	}

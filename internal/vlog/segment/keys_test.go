@@ -123,7 +123,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 	if err := errors.Join(open(c, s, m), open(within(c, plain), crypt.Life{}, crypt.Life{})); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{c.path(filename.Journal, 5), c.path(filename.Remap, 7)} {
+	for _, name := range []string{c.filePath(filename.Journal, 5), c.filePath(filename.Remap, 7)} {
 		b := must(os.ReadFile(name))(t)
 		for i := range sumOffset {
 			bad := bytes.Clone(b)
@@ -161,7 +161,7 @@ func TestEveryBitIsFound(t *testing.T) {
 	add(301)
 	add(entry.PieceSize + 3)
 	stats := must(w.Finish())(t)
-	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	clean := must(os.ReadFile(c.filePath(filename.Value, 5)))(t)
 	c.FS = image{data: clean}
 	read := func() error {
 		r, err := Open(c, filename.Value, 5, OpenOptions{Life: stats.Life, NoMap: true})
@@ -208,7 +208,7 @@ func TestMovedUnitsAreRefused(t *testing.T) {
 			}
 		}
 		stats := must(w.Finish())(t)
-		return handles, must(os.ReadFile(c.path(filename.Value, 5)))(t), stats.Life
+		return handles, must(os.ReadFile(c.filePath(filename.Value, 5)))(t), stats.Life
 	}
 	handles, clean, life := write(c)
 	_, other, _ := write(fork)
@@ -255,7 +255,7 @@ func testRemains(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	lengths := []int{100, 3000, 200, 70_000, 40, 500, 300_000, 900}
 	handles, stats := writeValues(t, c, lengths)
-	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	clean := must(os.ReadFile(c.filePath(filename.Value, 5)))(t)
 	for name, damage := range map[string]func(b []byte) (lost []int){
 		"none":            func([]byte) []int { return nil },
 		"header":          func(b []byte) []int { clear(b[:HeaderSize]); return nil },
@@ -305,7 +305,7 @@ func testFullDisk(t *testing.T, testConfig func(testing.TB) Config) {
 		c.FS = fs
 		w, err := Create(c, Header{Kind: filename.Journal, Number: 5})
 		if err != nil {
-			if _, err := os.Stat(c.path(filename.Journal, 5)); !os.IsNotExist(err) {
+			if _, err := os.Stat(c.filePath(filename.Journal, 5)); !os.IsNotExist(err) {
 				t.Errorf("write %d: a file without a header: %v", nth, err)
 			}
 			continue
@@ -447,7 +447,7 @@ func TestRemainsOfTheLastAttempt(t *testing.T) {
 	}
 	h := must(w.Add(&entry.Entry{Key: key(7), Value: make([]byte, 500), Version: 3, Kind: entry.Set}))(t)
 	stats := must(w.Finish())(t)
-	b := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	b := must(os.ReadFile(c.filePath(filename.Value, 5)))(t)
 	if at, ok := entry.ParseClear(b[h.Offset:]); !ok || at.Attempt != crypt.MaxAttempt {
 		t.Fatalf("the record has attempt %d, want %d", at.Attempt, crypt.MaxAttempt)
 	}

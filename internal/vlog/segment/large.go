@@ -23,13 +23,16 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 	if err == nil {
 		err = fits(&value.rec)
 	}
+	// From encrypted to plain: the plain head has checksums of the pieces, which nobody has
+	// computed yet.
 	if err == nil && r.keys != nil && v.w.encrypt == nil {
-		err = value.sum(head)
+		err = value.setChecksums(head)
 	}
 	if err != nil {
 		return entry.Handle{}, err
 	}
 	rec := &value.rec
+	// The record gets a frame of its own, behind the records that wait in the buffer.
 	if err := v.Flush(); err != nil {
 		return entry.Handle{}, err
 	}
@@ -56,6 +59,7 @@ func (r *Reader) large(offset int64, bound uint64) (value *pieces, head []byte, 
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
 		return nil, nil, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
 	}
+	// The offset may come from a damaged file: read nothing behind the end.
 	size := int(min(bound, uint64(end-offset), math.MaxInt))
 	value = &pieces{r: r, offset: offset}
 	if r.keys != nil {
@@ -79,6 +83,7 @@ func (r *Reader) plainHead(p *pieces, size int) (head []byte, err error) {
 	if p.rec, err = entry.DecodeHead(head, size); err != nil {
 		return nil, r.damagedRecord(p.offset, err)
 	}
+	// Verified before the first piece is copied: after this the table of checksums can be trusted.
 	if !p.rec.VerifyHead(head, r.id, p.offset) || !p.rec.VerifyTable(head, r.id, p.offset) {
 		return nil, errs.NewCorruption(r.name, p.offset, "record: a checksum does not match")
 	}
@@ -93,6 +98,7 @@ func (r *Reader) encryptedHead(p *pieces, size int) (head []byte, err error) {
 	if err := r.file.ReadFull(first[:], p.offset); err != nil {
 		return nil, err
 	}
+	// These bytes are not encrypted and not verified yet: compare the lengths before use.
 	c, ok := entry.ParseClear(first[:])
 	if !ok || c.Size > int64(size) {
 		return nil, r.damagedRecord(p.offset, fmt.Errorf("%w: %+v, %d bytes are left", entry.ErrRecord, c, size))
@@ -136,9 +142,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if p.r.keys != nil {
-		p.err = p.decrypt(b[:n])
+		p.err = p.decryptPiece(b[:n])
 	} else {
-		p.err = p.verify(b[:n])
+		p.err = p.verifyPiece(b[:n])
 	}
 	if p.err != nil {
 		return 0, p.err
@@ -147,18 +153,19 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *pieces) verify(b []byte) error {
+func (p *pieces) verifyPiece(b []byte) error {
 	at := p.at + int64(p.done)
 	if err := p.r.file.ReadFull(b, at); err != nil {
 		return err
 	}
+	// In the memory that is written afterwards: what is verified is what is copied.
 	if !p.rec.VerifyPieces(p.done, b) {
 		return errs.NewCorruption(p.r.name, at, "record: checksum of the value does not match")
 	}
 	return nil
 }
 
-func (p *pieces) decrypt(b []byte) error {
+func (p *pieces) decryptPiece(b []byte) error {
 	at := p.at + int64(p.done)
 	p.buf = slices.Grow(p.buf[:0], len(b)+crypt.TagSize)[:len(b)]
 	if err := p.r.file.ReadFull(p.buf, at); err != nil {
@@ -171,10 +178,11 @@ func (p *pieces) decrypt(b []byte) error {
 	return nil
 }
 
-// sum reads the value once more, to set the checksums in the head of a record that is
+// setChecksums reads the value once more, to set the checksums in the head of a record that is
 // written plain.
-func (p *pieces) sum(head []byte) error {
+func (p *pieces) setChecksums(head []byte) error {
 	var sums []uint32
+	// A copy, so that p itself still begins at the first piece when the value is written.
 	first := *p
 	for part := make([]byte, entry.PieceSize); ; {
 		n, err := first.Read(part)

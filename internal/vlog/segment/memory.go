@@ -20,7 +20,7 @@ var records = sync.Pool{New: func() any { return new([]byte) }}
 // memory is where a record is read to.
 type memory struct {
 	record []byte
-	pooled *[]byte // of records; nil: the value may stay in record
+	pooled *[]byte // from records, to be given back; nil: the value may stay in record
 	lent   bool    // a Lender has given it
 }
 
@@ -29,6 +29,7 @@ type memory struct {
 // and what lies behind the value there is the caller's.
 func recordMemory(dst []byte, from Lender, length uint64, n int) memory {
 	if cap(dst) > 0 && uint64(cap(dst)) >= length && length < entry.PieceSize {
+		// The value moves on to dst at once, so the record's memory is free again soon.
 		p := records.Get().(*[]byte)
 		*p = slices.Grow((*p)[:0], n)
 		return memory{record: (*p)[:n], pooled: p}
@@ -41,8 +42,8 @@ func recordMemory(dst []byte, from Lender, length uint64, n int) memory {
 	return memory{record: make([]byte, n)}
 }
 
-// value returns v, which lies in the record, where the caller finds it.
-func (m *memory) value(dst []byte, v entry.Stored) entry.Stored {
+// locateValue returns v, which lies in the record, where the caller finds it.
+func (m *memory) locateValue(dst []byte, v entry.Stored) entry.Stored {
 	if cap(dst) > 0 && cap(dst) >= len(v.Bytes) && !m.lent {
 		v.Bytes = append(dst[:0], v.Bytes...)
 	}

@@ -1,5 +1,6 @@
 package segment
 
+// preloadBytes is how much is read between two calls of stop.
 const preloadBytes = 1 << 20
 
 // Preload reads the parts of the segment that are not in memory, in order, so that

@@ -61,10 +61,11 @@ type OpenOptions struct {
 // an *errs.Corruption if the file is shorter than o.End, or its header isn't its own; and
 // errs.ErrKey if the file is encrypted and its key can't be had.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
-	f, err := c.open(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
+	f, err := c.openFile(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
+	// With o.End this is the recorded end: what lies behind it doesn't count.
 	end := f.Size()
 	if end < HeaderSize {
 		err := errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", end, HeaderSize)
@@ -78,7 +79,7 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 // OpenReader opens the segment that w writes, whose length will never pass
 // limit. The reader sees every frame that Append has returned for.
 func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
-	file, err := w.cfg.open(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+	file, err := w.cfg.openFile(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 // more of it can be read. limit is how long the segment can become, at least.
 func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
 	limit = max(limit, o.End)
-	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
+	file, err := c.openFile(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +109,8 @@ func (r *Reader) Grow(end int64) bool {
 	return true
 }
 
+// newReader makes the Reader of an open file, which it closes after an error. limit is how long the
+// file can become.
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp}
 	if !o.FramesOnly {
@@ -123,6 +126,7 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	// Bytes of an encrypted file are never shown as they are in the mapping.
 	if r.keys == nil {
 		r.plain = file.Mapped()
 	}
@@ -137,6 +141,7 @@ func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum,
 	}
 	var err error
 	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
+		// A file of the right number may be of an older copy of the store: the life tells.
 		err = sameLife(r.header.Life, life)
 	}
 	if err == nil {
@@ -149,7 +154,7 @@ func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum,
 // for one, or holds something else, and errs.ErrKey if the file is
 // encrypted and its key can't be had; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
-	page, err := readPage(c, c.path(kind, number))
+	page, err := readPage(c, c.filePath(kind, number))
 	if err != nil {
 		return Header{}, err
 	}
@@ -219,14 +224,17 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	rec := data[off:end]
 	// The pages of a record that was verified in this epoch are most likely in memory still.
 	if r.verified.Test(off / granule) {
+		// Load the value while the reader waits for the header.
 		fetch(rec, h.Length)
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // a page that can't be read is an error here
 			return value, nil
 		}
-		return r.decode(rec, off, h.Length, key, v, false)
+		return r.decodeRecord(rec, off, h.Length, key, v, false)
 	}
 	bound := int(min(recordBound(key, h.Length), end-h.Offset))
+	// The pages are not known to be in memory. For a short value a read costs less than the page
+	// fault.
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.copied(dst, from, h, key, v)
 	}
@@ -234,10 +242,11 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	if h.Length > ownRecord {
 		r.file.Await(off, int64(bound))
 	}
+	// Read errors come here, as errors; in the mapping they would be faults.
 	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
 	}
-	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
+	if value, err = r.decodeRecord(rec, off, h.Length, key, v, true); err != nil {
 		return value, err
 	}
 	// Two smaller records may begin in one granule: these are verified each time.
@@ -267,8 +276,8 @@ func (r *Reader) copied(dst []byte, from Lender, h entry.Handle, key []byte, v e
 	if err := r.file.ReadCold(m.record, int64(h.Offset)); err != nil {
 		return entry.Stored{}, err
 	}
-	value, err := r.decode(m.record, int64(h.Offset), h.Length, key, v, true)
-	return m.value(dst, value), err
+	value, err := r.decodeRecord(m.record, int64(h.Offset), h.Length, key, v, true)
+	return m.locateValue(dst, value), err
 }
 
 // appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
@@ -280,6 +289,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
 		return dst, entry.Record{}, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
 	}
+	// The last record may be shorter than the bound; nothing behind the end is a record.
 	bound = min(bound, uint64(end-offset))
 	if bound > math.MaxInt {
 		return dst, entry.Record{}, fmt.Errorf("%w: %s: record of %d bytes", errs.ErrUnsupported, r.name, bound)
@@ -297,7 +307,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if err != nil {
 		return dst, rec, r.damagedRecord(offset, err)
 	}
-	if err := r.verify(&rec, raw, offset); err != nil {
+	if err := r.verifyRecord(&rec, raw, offset); err != nil {
 		return dst, rec, err
 	}
 	return dst[:at+rec.Size], rec, nil
@@ -309,6 +319,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 func (r *Reader) Touch(h entry.Handle) bool {
 	data := r.file.Mapped()
 	off := h.Offset
+	// The handle was not checked: its numbers may be wrong.
 	if off >= uint64(len(data)) || h.Length > uint64(len(data))-off {
 		return false
 	}
@@ -327,15 +338,15 @@ func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 	if h.Offset > end || h.Length > end-h.Offset {
 		return 0, 0 // the read of the record will return the error
 	}
-	return int64(h.Offset), int64(min(r.bound(key, h.Length), end-h.Offset))
+	return int64(h.Offset), int64(min(r.recordBound(key, h.Length), end-h.Offset))
 }
 
 // Ahead is pageio.File.Ahead.
 func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
-// bound returns an upper bound of the length in the file of a record with this key and a value
+// recordBound returns an upper bound of the length in the file of a record with this key and a value
 // of this length.
-func (r *Reader) bound(key []byte, value uint64) uint64 {
+func (r *Reader) recordBound(key []byte, value uint64) uint64 {
 	n := recordBound(key, value)
 	if r.keys != nil {
 		n = entry.EncryptedBound(n, value)
@@ -350,7 +361,9 @@ func recordBound(key []byte, value uint64) uint64 {
 	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 }
 
-func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
+// decodeRecord decodes the record that rec begins with, and checks that it is what the handle was
+// made for. With verify, it checks the checksums, too.
+func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
 	d, err := entry.DecodeRecord(rec)
 	if err != nil {
 		return entry.Stored{}, r.damagedRecord(off, err)
@@ -359,7 +372,7 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 		return entry.Stored{}, err
 	}
 	if verify {
-		if err := r.verify(&d, rec, off); err != nil {
+		if err := r.verifyRecord(&d, rec, off); err != nil {
 			return entry.Stored{}, err
 		}
 	}
@@ -376,8 +389,8 @@ func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v 
 	return nil
 }
 
-// verify checks the checksums of the record d, with which the bytes rec at off begin.
-func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
+// verifyRecord checks the checksums of the record d, with which the bytes rec at off begin.
+func (r *Reader) verifyRecord(d *entry.Record, rec []byte, off int64) error {
 	if !d.VerifyHead(rec, r.id, off) {
 		return errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
 	}
@@ -434,11 +447,15 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		}
 	}
 	if r.header.Kind == filename.Value && !s.Sealed() {
+		// A value segment counts only once it was finished, so it must be whole. A journal segment
+		// may end anywhere.
 		return s.Totals(), errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
 	}
 	return s.Totals(), nil
 }
 
+// eachRecord calls fn for each record of a frame. It sets a guard, as a big payload lies in the
+// mapping.
 func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) error) (err error) {
 	if found.Header.Kind != frame.Group {
 		return nil
@@ -468,6 +485,7 @@ func (r *Reader) Held() vfs.File { return r.file.Held() }
 
 // Close releases the file and its mapping; no value may be used afterwards.
 func (r *Reader) Close() error {
+	// Bits before the mapping: they describe its pages.
 	r.verified.Free()
 	r.plain = nil
 	return r.file.Close()

@@ -44,7 +44,7 @@ type Limits struct {
 // which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole and of
 // another store, and errs.ErrKey if the file is encrypted and its key can't be had.
 func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life, end int64) (*Remains, error) {
-	f, err := c.open(kind, number, pageio.Options{})
+	f, err := c.openFile(kind, number, pageio.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.
 // readHeader reads the header, if it is whole, and makes keys.
 func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (err error) {
 	if r.f.Size() >= HeaderSize {
-		page := r.bytes(0, HeaderSize)
+		page := r.readBytes(0, HeaderSize)
 		h, err := DecodeHeader(page, c.UUID, r.kind, number)
 		if err == nil {
 			r.keys, err = c.decrypterOf(page, r.kind, number, h.Life)
@@ -77,6 +77,7 @@ func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (
 			return err
 		}
 	}
+	// The header is damaged. The manifest may still know the life.
 	r.keys, err = c.decrypter(r.kind, number, life)
 	if errors.Is(err, ErrHeader) {
 		return nil // nothing can be decrypted, and all is lost
@@ -93,9 +94,9 @@ func (r *Remains) End() int64 { return r.end }
 // Close closes the file.
 func (r *Remains) Close() error { return r.f.Close() }
 
-// bytes returns n bytes at off, which are in the file, until its next call. What can't be
+// readBytes returns n bytes at off, which are in the file, until its next call. What can't be
 // read is zeros.
-func (r *Remains) bytes(off, n int64) []byte {
+func (r *Remains) readBytes(off, n int64) []byte {
 	if m := r.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n]
 	}
@@ -113,6 +114,7 @@ func (r *Remains) private(off, n int64) ([]byte, error) {
 	if r.f.ReadFull(b, off) == nil {
 		return b, nil
 	}
+	// One bad sector fails the whole read. Page by page, only its own page is lost.
 	for rest := b; len(rest) > 0; {
 		n := min(len(rest), HeaderSize) // a page
 		if r.f.ReadFull(rest[:n], off) != nil {
@@ -126,7 +128,7 @@ func (r *Remains) private(off, n int64) ([]byte, error) {
 // Durable is the greatest number of a frame that a frame of the segment proves to have
 // been durable; 0 = none.
 func (r *Remains) Durable() (d uint64, err error) {
-	err = r.each(func(h *frame.Header, _ int64) error {
+	err = r.eachHeader(func(h *frame.Header, _ int64) error {
 		d = max(d, h.Durable())
 		return nil
 	}, func(int64, int64, uint64) error { return nil })
@@ -138,7 +140,8 @@ func (r *Remains) Durable() (d uint64, err error) {
 // lost is called for each damaged frame, and for each part of the file between frames: not
 // all records that were there may have been found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
-	return r.each(func(h *frame.Header, off int64) error {
+	return r.eachHeader(func(h *frame.Header, off int64) error {
+		// Noted also for frames that don't count: the caller asks how far the segment went.
 		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
 		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
 			return nil
@@ -147,6 +150,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		if whole || err != nil {
 			return err
 		}
+		// Reported even if all its records are found below: nobody can tell how many there were.
 		lost(off, off+h.Size)
 		if h.Number > l.Durable && r.kind == filename.Journal {
 			return nil // it may never have been whole: a transaction that nobody was told of
@@ -154,7 +158,7 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
 	}, func(from, to int64, number uint64) error {
 		// Frames follow each other: only what was never written is zeros, at the end.
-		if l.Before != 0 && number >= l.Before || to == r.end && r.zeros(from, to) {
+		if l.Before != 0 && number >= l.Before || to == r.end && r.neverWritten(from, to) {
 			return nil
 		}
 		if number > l.Durable && r.kind == filename.Journal {
@@ -166,9 +170,9 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 	})
 }
 
-// each calls found for each frame whose header is whole, and between for what lies
+// eachHeader calls found for each frame whose header is whole, and between for what lies
 // between them, with the number of the first frame that is missing there.
-func (r *Remains) each(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
+func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
 	size, next := r.end, r.Header.FirstFrame()
 	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
 		if at+frame.HeaderSize > size {
@@ -181,8 +185,9 @@ func (r *Remains) each(found func(h *frame.Header, off int64) error, between fun
 		if at == from {
 			window = frame.HeaderSize // in most cases the next frame is here
 		}
-		h, pos, ok := frame.Search(r.bytes(at, window), r.id, at)
+		h, pos, ok := frame.Search(r.readBytes(at, window), r.id, at)
 		if !ok {
+			// Go on at the first place whose header didn't fit in the window.
 			at += max(8, (window-frame.HeaderSize)&^7+8)
 			continue
 		}
@@ -217,6 +222,8 @@ func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record
 		if err := records.Next(&rec); err != nil {
 			return false, err
 		}
+		// The frame's checksum doesn't cover values. A longer value is verified when it is read by
+		// its handle.
 		if r.keys != nil || !small(&rec) || rec.VerifyValue(payload[at-off-frame.HeaderSize:], r.id, at) {
 			if err := fn(at, &rec); err != nil {
 				return true, err
@@ -239,7 +246,7 @@ func (r *Remains) payload(h *frame.Header, off int64) []byte {
 		return payload
 	}
 	at := off + frame.HeaderSize
-	payload := r.bytes(at, h.PayloadSize())
+	payload := r.readBytes(at, h.PayloadSize())
 	if !r.verified(h, payload, at) {
 		return nil
 	}
@@ -251,6 +258,7 @@ func (r *Remains) payload(h *frame.Header, off int64) []byte {
 func (r *Remains) verified(h *frame.Header, payload []byte, at int64) (ok bool) {
 	var err error
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	// The guard turns a fault into err, so ok stays false.
 	_, err = h.Verify(payload, r.id, at, false)
 	return err == nil
 }
@@ -266,7 +274,8 @@ const headWindow = 3 << 20
 func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
-		b := r.bytes(at, min(readBytes+headWindow, to-at))
+		b := r.readBytes(at, min(readBytes+headWindow, to-at))
+		// The window is longer than what is searched: a head that begins before stop is whole in b.
 		stop := at + min(readBytes, to-at)
 		for start := at; at < stop; {
 			src := b[min(at-start, int64(len(b))):]
@@ -283,6 +292,7 @@ func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err
 					return err
 				}
 			}
+			// No record begins inside another one.
 			at += int64(rec.FileSize(r.keys != nil))
 		}
 	}
@@ -299,6 +309,7 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
 		return rec, false
 	}
+	// Not in place: if this is no record, its bytes are searched again from the next offset on.
 	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
 	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
 	return x.Record, err == nil
@@ -313,11 +324,11 @@ func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, o
 	return rec, err == nil && rec.VerifyHead(src, id, at)
 }
 
-// zeros reports whether a part of the file was never written.
-func (r *Remains) zeros(from, to int64) bool {
+// neverWritten reports whether a part of the file was never written.
+func (r *Remains) neverWritten(from, to int64) bool {
 	for from < to {
 		n := min(readBytes, to-from)
-		for _, c := range r.bytes(from, n) {
+		for _, c := range r.readBytes(from, n) {
 			if c != 0 {
 				return false
 			}
@@ -329,7 +340,7 @@ func (r *Remains) zeros(from, to int64) bool {
 
 // Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
 func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
-	f, err := c.open(kind, number, pageio.Options{NoMap: true})
+	f, err := c.openFile(kind, number, pageio.Options{NoMap: true})
 	if err != nil {
 		return uuid, false
 	}

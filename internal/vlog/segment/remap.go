@@ -36,11 +36,11 @@ type Move struct {
 // and the one that has them now.
 type RemapHeader struct {
 	Number  entry.FileNum
-	Source  entry.FileNum
-	Target  entry.FileNum
-	Records uint64
-	Life    crypt.Life // names the file's key, and is drawn by WriteRemap; zero = it is plain
-	blocks  uint64
+	Source  entry.FileNum // the segment that the records were in
+	Target  entry.FileNum // the segment that has them now
+	Records uint64        // how many were moved
+	Life    crypt.Life    // names the file's key, and is drawn by WriteRemap; zero = it is plain
+	blocks  uint64        // of 512 granules of the source, up to the last moved record
 }
 
 // RemapStats describes a finished remap.
@@ -49,12 +49,12 @@ type RemapStats struct {
 	Life crypt.Life
 }
 
-// Remap leads from the places that a segment's records had to those that they
-// have now. It is a bit for each granule of the source in which a moved record
-// begins, ranks (the number of bits set before each block of 512), and the new
-// places in order: rank by table and population count (Jacobson, "Space-efficient
-// Static Trees and Graphs", FOCS 1989). It may be used by any number of goroutines,
-// and takes no memory where files can be mapped, unless it is encrypted.
+// Remap is a forwarding table: it leads from the places that a segment's records had to those that
+// they have now. It is a bit for each granule of the source in which a moved record begins, ranks
+// (the number of bits set before each block of 512), and the new places in order: rank by table and
+// population count (Jacobson, "Space-efficient Static Trees and Graphs", FOCS 1989). It may be used
+// by any number of goroutines, and takes no memory where files can be mapped, unless it is
+// encrypted.
 type Remap struct {
 	file   *pageio.File
 	header RemapHeader
@@ -83,11 +83,11 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	if n := len(moves); n > 0 {
 		h.blocks = moves[n-1].From/granule/remapBlock + 1
 	}
-	page, body, err := h.encode(&c, moves)
+	page, body, err := h.encodeRemap(&c, moves)
 	if err != nil {
 		return RemapStats{}, err
 	}
-	path := c.path(filename.Remap, h.Number)
+	path := c.filePath(filename.Remap, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
 		return RemapStats{}, fmt.Errorf("create remap: %w", err)
@@ -96,6 +96,7 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	if err == nil {
 		err = f.Sync()
 	}
+	// File, then name: the manifest names the remap after this, and a crash must not lose it.
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = c.FS.SyncDir(c.Dir)
 	}
@@ -106,9 +107,9 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	return RemapStats{Size: h.fileBytes(), Life: h.Life}, nil
 }
 
-// encode makes the header page and the body, behind which are the body's tags if the file is
+// encodeRemap makes the header page and the body, behind which are the body's tags if the file is
 // encrypted.
-func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err error) {
+func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, err error) {
 	e, life, err := c.encrypter(filename.Remap, h.Number)
 	if err != nil {
 		return nil, nil, err
@@ -120,6 +121,8 @@ func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err er
 	places := starts[h.blocks*blockBytes:]
 	for i, m := range moves {
 		g := m.From / granule
+		// Two records in one granule would share a bit, and the second would be looked up at the
+		// place of the first.
 		if m.To%8 != 0 || m.To/8 > math.MaxUint32 || i > 0 && g <= moves[i-1].From/granule {
 			return nil, nil, fmt.Errorf("%w: remap of offset %d to %d", errs.ErrInvalid, m.From, m.To)
 		}
@@ -132,6 +135,7 @@ func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err er
 		rank += ones(starts[b*blockBytes:][:blockBytes])
 	}
 	page = make([]byte, HeaderSize)
+	// An encrypted body has tags instead.
 	if e == nil {
 		id := c.id(filename.Remap, h.Number)
 		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
@@ -143,11 +147,11 @@ func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err er
 	if err := finishPage(page, filename.Remap, remapVersion, h.Number, c.UUID, e, life); err != nil || e == nil {
 		return page, body, err
 	}
-	return page, body, h.encrypt(e, body)
+	return page, body, h.encryptBody(e, body)
 }
 
-// encrypt encrypts the body page by page, and puts the tags behind it.
-func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
+// encryptBody encrypts the body page by page, and puts the tags behind it.
+func (h *RemapHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
 		return err
@@ -164,8 +168,8 @@ func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
 	return nil
 }
 
-// decrypt undoes encrypt, in place.
-func (h *RemapHeader) decrypt(d *crypt.Decrypter, body []byte) error {
+// decryptBody undoes encrypt, in place.
+func (h *RemapHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
 		page, tag := body[:min(remapPage, len(body))], crypt.Tag(tags)
@@ -185,10 +189,10 @@ func ones(p []byte) (n uint32) {
 	return n
 }
 
-// decode reads and checks the header page of a file of this length, and returns
+// decodeRemap reads and checks the header page of a file of this length, and returns
 // the checksum of the body, which an encrypted file doesn't have. h.Life must be what the
 // page names.
-func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
+func (h *RemapHeader) decodeRemap(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
 	life, err := checkPage(page, filename.Remap, remapVersion, number, uuid)
 	if err == nil {
 		err = sameLife(life, h.Life)
@@ -201,6 +205,7 @@ func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, s
 	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
 	h.Records = binary.LittleEndian.Uint64(page[40:])
 	h.blocks = binary.LittleEndian.Uint64(page[48:])
+	// Bounded by the file before they are multiplied, so that a damaged count can't overflow.
 	if left := uint64(size - HeaderSize); h.Records > left/placeBytes || h.blocks > left/blockBytes || h.fileBytes() != size {
 		return 0, fmt.Errorf("%w: %d records and %d blocks in a file of %d bytes", ErrHeader, h.Records, h.blocks, size)
 	}
@@ -211,18 +216,19 @@ func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, s
 // checks all of it. It returns an *errs.Corruption if anything is wrong, and errs.ErrKey if
 // its key can't be had. An encrypted one is kept in memory.
 func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Remap, error) {
-	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
+	f, err := c.openFile(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
 	if err != nil {
 		return nil, err
 	}
 	m := &Remap{file: f, header: RemapHeader{Life: life}}
-	if err := m.load(c, number); err != nil {
+	if err := m.loadBody(c, number); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-func (m *Remap) load(c Config, number entry.FileNum) (err error) {
+// loadBody reads and checks header and body.
+func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
 	if m.file.Size() < HeaderSize {
 		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
@@ -232,7 +238,7 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 		return err
 	}
 	h := &m.header
-	sum, err := h.decode(page, c.UUID, number, m.file.Size())
+	sum, err := h.decodeRemap(page, c.UUID, number, m.file.Size())
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}
@@ -241,18 +247,20 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 		return headerError(m.file.Name(), err)
 	}
 	if d != nil {
-		err = m.decrypt(d)
+		err = m.decryptBody(d)
 	} else {
-		err = m.sum(sum, c.id(filename.Remap, number))
+		err = m.compareChecksum(sum, c.id(filename.Remap, number))
 	}
 	if err != nil {
 		return err
 	}
+	// Lookup trusts ranks and bits, also those of a file with a right checksum that we wrote
+	// wrongly.
 	return m.ranksFit()
 }
 
-// sum reads the body of a plain remap and compares its checksum.
-func (m *Remap) sum(sum uint32, id checksum.Identity) error {
+// compareChecksum reads the body of a plain remap and compares its checksum.
+func (m *Remap) compareChecksum(sum uint32, id checksum.Identity) error {
 	body, crc, err := m.file.Sum(HeaderSize, m.header.bodySize())
 	if err != nil {
 		return err
@@ -264,13 +272,13 @@ func (m *Remap) sum(sum uint32, id checksum.Identity) error {
 	return nil
 }
 
-// decrypt reads the body of an encrypted remap into memory of its own.
-func (m *Remap) decrypt(d *crypt.Decrypter) error {
+// decryptBody reads the body of an encrypted remap into memory of its own.
+func (m *Remap) decryptBody(d *crypt.Decrypter) error {
 	body := make([]byte, m.file.Size()-HeaderSize)
 	if err := m.file.ReadFull(body, HeaderSize); err != nil {
 		return err
 	}
-	if err := m.header.decrypt(d, body); err != nil {
+	if err := m.header.decryptBody(d, body); err != nil {
 		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
 	}
 	m.body = m.file.Private(HeaderSize, body[:m.header.bodySize()])
@@ -324,6 +332,7 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 		return 0, false, err
 	}
 	w := binary.LittleEndian.Uint64(bits[word*8:])
+	// No moved record begins here: it was garbage when its segment was collected.
 	if w>>(g%64)&1 == 0 {
 		return 0, false, nil
 	}
@@ -333,7 +342,7 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 		return 0, false, err
 	}
 	rank += binary.LittleEndian.Uint32(first)
-	place, err := places.Bytes(h.place(int64(rank)), placeBytes)
+	place, err := places.Bytes(h.placeOffset(int64(rank)), placeBytes)
 	if err != nil {
 		return 0, false, err
 	}
@@ -343,8 +352,8 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 // countBelow counts the bits set below bit n.
 func countBelow(w, n uint64) uint32 { return uint32(bits.OnesCount64(w & (1<<n - 1))) }
 
-// place is where in the body the place of the i-th record lies.
-func (h *RemapHeader) place(i int64) int64 {
+// placeOffset is where in the body the place of the i-th record lies.
+func (h *RemapHeader) placeOffset(i int64) int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + i*placeBytes
 }
 
@@ -368,7 +377,7 @@ func (c *RemapCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
 // Places calls fn for where each of the records is now.
 func (c *RemapCopy) Places(fn func(to uint64)) error {
 	for i := range int64(c.header.Records) {
-		p, err := c.places.Bytes(c.header.place(i), placeBytes)
+		p, err := c.places.Bytes(c.header.placeOffset(i), placeBytes)
 		if err != nil {
 			return err
 		}
@@ -388,8 +397,9 @@ func (m *Remap) Verify(c Config) error {
 
 // Recheck is Verify of the file that is open, whatever has become of its name.
 func (m *Remap) Recheck(c Config) error {
+	// A second body on the same file: m stays usable while its bytes are read again.
 	again := &Remap{file: m.file, header: RemapHeader{Life: m.header.Life}}
-	err := again.load(c, m.header.Number)
+	err := again.loadBody(c, m.header.Number)
 	if again.body != nil {
 		again.body.Free()
 	}

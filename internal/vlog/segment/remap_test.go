@@ -40,7 +40,7 @@ func testRemap(t *testing.T, testConfig func(testing.TB) Config) {
 			moves := randomMoves(rnd, n, stride)
 			stats := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(t)
 			size := stats.Size
-			if got := must(os.Stat(c.path(filename.Remap, 7)))(t).Size(); got != size {
+			if got := must(os.Stat(c.filePath(filename.Remap, 7)))(t).Size(); got != size {
 				t.Errorf("file of %d bytes, told %d", got, size)
 			}
 			for _, noMap := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestDamagedRemapIsRefused(t *testing.T) { forms(t, testDamagedRemapIsRefuse
 func testDamagedRemapIsRefused(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	stats := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
-	clean := must(os.ReadFile(c.path(filename.Remap, 7)))(t)
+	clean := must(os.ReadFile(c.filePath(filename.Remap, 7)))(t)
 	for at := range clean {
 		b := bytes.Clone(clean)
 		b[at] ^= 4
@@ -135,7 +135,7 @@ func TestRemapGolden(t *testing.T) {
 func testRemapGolden(t *testing.T, c Config, golden string) {
 	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6},
 		[]Move{{From: 4144, To: 5000}, {From: 4264, To: 4144}, {From: 40000, To: 8888}}))(t)
-	b := must(os.ReadFile(c.path(filename.Remap, 7)))(t)
+	b := must(os.ReadFile(c.filePath(filename.Remap, 7)))(t)
 	var text bytes.Buffer
 	d := dump.New(&text, b, 0)
 	DumpRemap(d, b)
@@ -184,7 +184,7 @@ func testCopy(t *testing.T, c, target Config) {
 		handles = append(handles, must(add(&entries[i]))(t))
 	}
 	must(w.Finish())(t)
-	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	clean := must(os.ReadFile(c.filePath(filename.Value, 5)))(t)
 	for _, noMap := range []bool{false, true} {
 		r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
 		to := must(NewValueWriter(target, 6))(t)
@@ -225,7 +225,7 @@ func testCopy(t *testing.T, c, target Config) {
 			i++
 			return nil
 		})
-		if err := errors.Join(err, n.Close(), r.Close(), os.Remove(c.path(filename.Value, 6))); err != nil {
+		if err := errors.Join(err, n.Close(), r.Close(), os.Remove(c.filePath(filename.Value, 6))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -269,7 +269,7 @@ func testLargeValuesOfAllLengths(t *testing.T, testConfig func(testing.TB) Confi
 		}
 		closed(t, r)
 		for _, n := range []entry.FileNum{5, 6} {
-			if err := os.Remove(c.path(filename.Value, n)); err != nil {
+			if err := os.Remove(c.filePath(filename.Value, n)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -283,7 +283,7 @@ func checkAttempt(t *testing.T, c Config, off int64, again bool) {
 	if c.Ring == nil {
 		return
 	}
-	b := must(os.ReadFile(c.path(filename.Value, 6)))(t)
+	b := must(os.ReadFile(c.filePath(filename.Value, 6)))(t)
 	if clear, ok := entry.ParseClear(b[off:]); !ok || again && clear.Attempt == 0 {
 		t.Errorf("record at %d: %+v, %v", off, clear, ok)
 	}
@@ -292,7 +292,7 @@ func checkAttempt(t *testing.T, c Config, off int64, again bool) {
 func FuzzRemap(f *testing.F) {
 	uuid := [16]byte{1}
 	h := RemapHeader{Number: 7, Source: 3, Target: 6, Records: 2, blocks: 1}
-	page, body, err := h.encode(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
+	page, body, err := h.encodeRemap(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
 	if err != nil {
 		f.Fatal(err)
 	}

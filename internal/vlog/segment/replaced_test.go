@@ -38,9 +38,9 @@ func testReplacedFileIsFound(t *testing.T, testConfig func(testing.TB) Config) {
 				by.UUID[3]++
 			}
 			writeValues(t, by, other.lengths)
-			replacement := by.path(filename.Value, stats.Number)
+			replacement := by.filePath(filename.Value, stats.Number)
 			must(c.Files.Open(replacement, pageio.Options{}))(t).Close() // takes the only descriptor
-			if err := os.Rename(replacement, c.path(filename.Value, stats.Number)); err != nil {
+			if err := os.Rename(replacement, c.filePath(filename.Value, stats.Number)); err != nil {
 				t.Fatal(err)
 			}
 			for i, h := range handles {

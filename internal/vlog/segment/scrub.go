@@ -24,6 +24,7 @@ func (s *Scrubbed) Offset() int64 { return s.at.Offset }
 func (r *Reader) Scrub(c Config, s *Scrubbed, most int64) (done bool, err error) {
 	frames := r.Frames(true)
 	if *s == (Scrubbed{}) {
+		// From the disk again: the copy in memory can't tell of damage.
 		h, err := ReadHeader(c, r.header.Kind, r.header.Number)
 		if err == nil {
 			err = sameLife(h.Life, r.header.Life)
@@ -46,6 +47,7 @@ func (r *Reader) Scrub(c Config, s *Scrubbed, most int64) (done bool, err error)
 			return true, err
 		}
 	}
+	// Only between whole frames, and only after success: damage is met again by the next call.
 	*s = Scrubbed{frames.at, frames.totals, frames.sealed}
 	return false, nil
 }

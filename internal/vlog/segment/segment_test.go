@@ -154,7 +154,7 @@ func testDamageIsFound(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	lengths := []int{0, 100, 1000, 70_000, 31, 3, 200_000, 12}
 	handles, stats := writeValues(t, c, lengths)
-	path := c.path(filename.Value, 5)
+	path := c.filePath(filename.Value, 5)
 	clean := must(os.ReadFile(path))(t)
 	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -259,7 +259,7 @@ func testFileOfAnotherNumber(t *testing.T, testConfig func(testing.TB) Config) {
 		must(w.Append(journalFrame(i, 500, true)))(t)
 	}
 	closed(t, w)
-	if err := os.Rename(w.path, c.path(filename.Journal, 4)); err != nil {
+	if err := os.Rename(w.path, c.filePath(filename.Journal, 4)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadHeader(c, filename.Journal, 4); !errors.Is(err, ErrHeader) {
@@ -314,7 +314,7 @@ func TestHeader(t *testing.T) {
 	h := Header{Kind: filename.Journal, Number: 9, Base: 3, Before: frame.Name{File: 6, Number: 3, Sum: 5}, PrevVersion: 7}
 	uuid := [16]byte{9, 8, 7}
 	page := make([]byte, HeaderSize)
-	if err := h.encode(page, uuid, nil); err != nil {
+	if err := h.encodeHeader(page, uuid, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := DecodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
@@ -491,7 +491,7 @@ func fuzzedSegment(f *testing.F, c Config) ([]byte, crypt.Life) {
 		must(w.Add(&e))(f)
 	}
 	stats := must(w.Finish())(f)
-	return must(os.ReadFile(c.path(filename.Value, 5)))(f), stats.Life
+	return must(os.ReadFile(c.filePath(filename.Value, 5)))(f), stats.Life
 }
 
 // readFuzzed reads all that r has, and the record at off; no error may be of another type

@@ -20,7 +20,7 @@ const maxTail = 8 << 30
 // The segment's header may be damaged. It returns an
 // *errs.Corruption for a file that is longer than any write makes it.
 func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
-	file, err := c.open(kind, number, pageio.Options{NoMap: true})
+	file, err := c.openFile(kind, number, pageio.Options{NoMap: true})
 	if err != nil {
 		return frame.Tail{}, err
 	}
@@ -30,6 +30,6 @@ func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, ne
 	}
 	id := c.id(kind, number)
 	s := newFrames(file, filename.Of(kind, number), id, Header{}, nil, file.Size(), false)
-	t, err := frame.FindTail(id, frame.Cursor{Offset: from, Next: next}, s.end, s.bytes)
+	t, err := frame.FindTail(id, frame.Cursor{Offset: from, Next: next}, s.end, s.readBytes)
 	return t, errors.Join(err, file.Close())
 }

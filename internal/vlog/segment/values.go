@@ -26,13 +26,14 @@ const (
 // ValueWriter writes a value segment: records in the order of Add, each with
 // its own checksum. It is used by one goroutine.
 type ValueWriter struct {
-	w       *Writer
-	buf     []byte   // the records of the frame being filled
-	placed  int64    // in an encrypted segment: the bytes that the records of buf will take in the file
-	payload [][]byte // holds buf for Append
-	hinted  int64    // StartWriteback was called up to here
-	closed  bool     // the file is closed
-	stopped error    // the first error; all later calls return it
+	w      *Writer
+	buf    []byte // the records of the frame being filled
+	placed int64  // in an encrypted segment: the bytes that the records of buf will take in the file
+	// of length 1: holds buf for Append, so that no slice is allocated each time
+	payload [][]byte
+	hinted  int64 // offset up to which the system was asked to write back
+	closed  bool  // the file is closed
+	stopped error // the first error; all later calls return it
 }
 
 // Stats describes a finished segment.
@@ -79,6 +80,8 @@ func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
 func (v *ValueWriter) sizeAt(buffered int) int64 {
 	n := int64(buffered)
 	if v.w.encrypt != nil {
+		// Encrypted records are longer than those in buf, and handles need their places in the
+		// file.
 		n = v.placed
 	}
 	return v.w.End() + frame.HeaderSize + n
@@ -92,6 +95,7 @@ func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 	}
 	size := entry.RecordSize(e, true)
 	h, err := v.large(entry.AppendHead(nil, e), size, bytes.NewReader(e.Value), len(e.Value))
+	// A part of the record may be in the file.
 	v.stopped = err
 	return h, err
 }
@@ -102,6 +106,7 @@ func (v *ValueWriter) large(head []byte, size int, value io.Reader, n int) (entr
 	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
 	v.payload[0] = head
 	rest := size - len(head) // the value and its padding
+	// Records end at multiples of 8.
 	padded := io.MultiReader(value, bytes.NewReader(zeros[:rest-n]))
 	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: rest, value: padded})
 	v.payload[0] = nil
@@ -128,7 +133,7 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 // makes nothing durable.
 func (v *ValueWriter) Flush() error {
 	if v.stopped == nil {
-		v.stopped = v.flush()
+		v.stopped = v.flushRecords()
 	}
 	return v.stopped
 }
@@ -157,7 +162,7 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 
 // Move is Copy of the record at h, which must be that of version at of key.
 func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
-	return v.copy(r, int64(h.Offset), r.bound(key, h.Length), func(rec *entry.Record) error {
+	return v.copy(r, int64(h.Offset), r.recordBound(key, h.Length), func(rec *entry.Record) error {
 		return r.match(rec, int64(h.Offset), h.Length, key, at)
 	})
 }
@@ -167,6 +172,7 @@ func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*ent
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
 	}
+	// Bound the memory: a long value is copied piece by piece.
 	if bound > largeRecord {
 		return v.copyLarge(r, offset, bound, fits)
 	}
@@ -200,9 +206,10 @@ func (v *ValueWriter) Size() int64 { return v.sizeAt(len(v.buf)) }
 func (v *ValueWriter) Finish() (Stats, error) {
 	err := v.stopped
 	if err == nil {
-		err = v.flush()
+		err = v.flushRecords()
 	}
 	if err == nil {
+		// A reader takes a value segment without its seal for damaged.
 		err = v.w.Seal(0)
 	}
 	if err == nil {
@@ -211,6 +218,8 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	// The owner may go on to the next segment, and keep v for Abort: the buffer goes.
 	v.closed = true
 	v.buf = nil
+	// The manifest names the segment after this, so its bytes and its name must be durable. A crash
+	// before leaves a file that nobody names, which the next Open removes.
 	if err = errors.Join(err, v.w.Close()); err == nil {
 		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
 	}
@@ -243,12 +252,13 @@ func (v *ValueWriter) Abort() error {
 // flushFull writes the buffer once it is a frame.
 func (v *ValueWriter) flushFull() error {
 	if len(v.buf) >= frameTarget {
-		v.stopped = v.flush()
+		v.stopped = v.flushRecords()
 	}
 	return v.stopped
 }
 
-func (v *ValueWriter) flush() error {
+// flushRecords writes what is in buf as one frame.
+func (v *ValueWriter) flushRecords() error {
 	if len(v.buf) == 0 {
 		return nil
 	}
@@ -259,6 +269,7 @@ func (v *ValueWriter) flush() error {
 	}
 	v.payload[0] = v.buf
 	_, err := v.w.Append(f)
+	// Or payload would keep a buffer alive that is given back below.
 	v.payload[0] = nil
 	if err != nil {
 		return err

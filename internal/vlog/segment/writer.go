@@ -33,18 +33,18 @@ type Writer struct {
 	next      uint64        // number of the next frame
 	chain     uint32        // checksum of the last frame
 	totals    frame.Totals
-	before    mark // the last Append
+	before    mark // the end before the last Append, for Retract
 	sealed    bool // nothing can be appended
 
 	encrypt *frame.Encrypter // nil: the file is plain
 	tag     crypt.Tag        // of the last frame
 	// Of the frame that is being encrypted:
 	content frame.Content
-	ahead   int64 // Frame.Ahead
-	whole   int64 // where it ends in the file
+	ahead   int64 // its Frame.Ahead
+	whole   int64 // offset in the file where it ends
 
 	frameHeader [frame.HeaderSize]byte
-	vec         [][]byte
+	vec         [][]byte // what the next write consists of; kept to allocate it once
 }
 
 // mark is a place between two frames.
@@ -58,7 +58,7 @@ type mark struct {
 // Create makes the file of a new segment and writes its header; if that fails,
 // there is no file.
 func Create(c Config, h Header) (*Writer, error) {
-	path := c.path(h.Kind, h.Number)
+	path := c.filePath(h.Kind, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
 		return nil, err
@@ -69,16 +69,17 @@ func Create(c Config, h Header) (*Writer, error) {
 	e, life, err := c.encrypter(h.Kind, h.Number)
 	if err == nil {
 		w.header.Life = life
-		err = w.header.encode(page, c.UUID, e)
+		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
+		// The first frame's tag covers that of the frame before, in another file.
 		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Before.Tag
 	}
 	if err == nil {
 		_, err = f.WriteAt(page, 0)
 	}
 	if err != nil {
-		return nil, discard(c, path, f, err)
+		return nil, discardHeaderless(c, path, f, err)
 	}
 	w.wrote(HeaderSize)
 	w.end.Store(HeaderSize)
@@ -92,9 +93,9 @@ func (w *Writer) wrote(n int) {
 	}
 }
 
-// discard removes a segment that has no header. What can't be removed now, the
+// discardHeaderless removes a segment that has no header. What can't be removed now, the
 // next Open removes.
-func discard(c Config, path string, f vfs.File, err error) error {
+func discardHeaderless(c Config, path string, f vfs.File, err error) error {
 	err = errors.Join(err, f.Close())
 	_ = c.FS.Remove(path)
 	return err
@@ -103,14 +104,17 @@ func discard(c Config, path string, f vfs.File, err error) error {
 // Frame is what Append writes.
 type Frame struct {
 	Kind         frame.Kind
-	Transactions uint16
-	Unsynced     uint64        // frames before this one not yet known durable
-	First        entry.Version // of the records in Payload[0]; those in Payload[i] get First+i; 0 = they have versions
-	Payload      [][]byte      // each slice holds whole records; they are placed, and must not be changed during Append
-	Ahead        int64         // if beyond the file's end: the offset up to which zeros are written behind the frame
+	Transactions uint16 // in the payload; 0: it holds values only
+	Unsynced     uint64 // frames before this one that are not known to be durable
+	// of the records in Payload[0], those in Payload[i] get First+i; 0: they have versions
+	First entry.Version
+	// slices of whole records; Append places them, and they must not be changed meanwhile
+	Payload [][]byte
+	// fill the file with zeros behind the frame up to this offset, if it ends before
+	Ahead int64
 
 	rest  int       // bytes at the end of the last record that are not in Payload
-	value io.Reader // yields them
+	value io.Reader // yields the missing bytes
 
 	content frame.Content // of an encrypted frame, once it was measured
 	size    int64         // of the whole encrypted frame; 0: it was not measured
@@ -143,7 +147,7 @@ func (f *Frame) Measure(encrypted bool) (size int64, err error) {
 // With f.Ahead the same write brings zeros, for later frames to overwrite. A sync of those
 // need not record a new length or new blocks, as it must after File.Preallocate; and
 // where Ahead is a multiple of BlockSize, the system keeps the file in large pages
-// (docs/adr, 17). If the disk is too full for the zeros, the file stays shorter.
+// (docs/adr, 5). If the disk is too full for the zeros, the file stays shorter.
 func (w *Writer) Append(f Frame) (payload int64, err error) {
 	if w.sealed {
 		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
@@ -157,6 +161,8 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// State changes only after the write: after an error that leaves nothing behind, the next
+	// Append takes the same place and number.
 	w.before = mark{end: start, chain: w.chain, tag: w.tag, totals: w.totals}
 	w.next++
 	w.chain, w.tag = f.header.Sum, f.header.Tag
@@ -176,9 +182,11 @@ func (w *Writer) appendPlain(f *Frame, start int64) error {
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
 	whole := h.Size - int64(f.rest)
-	err := w.write(start, whole, f.Ahead-start-h.Size, f.Ahead)
+	err := w.writeVec(start, whole, f.Ahead-start-h.Size, f.Ahead)
 	if err == nil && f.rest > 0 {
 		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
+		// Not in one write, and it needn't be: readers see the frame when end moves, and after a
+		// crash the value's checksum fails.
 		err = w.writeRest(f.value, f.rest, start+whole)
 	}
 	if err != nil {
@@ -187,9 +195,9 @@ func (w *Writer) appendPlain(f *Frame, start int64) error {
 	return err
 }
 
-// write writes vec, which has whole bytes, at off. If the file ends before ahead, it writes
+// writeVec writes vec, which has whole bytes, at off. If the file ends before ahead, it writes
 // behind zeros after that, with the same call. A disk without room for the zeros is no error.
-func (w *Writer) write(off, whole, behind, ahead int64) error {
+func (w *Writer) writeVec(off, whole, behind, ahead int64) error {
 	if ahead > w.allocated {
 		for n := behind; n > 0; n -= int64(len(zeros)) {
 			w.vec = append(w.vec, zeros[:min(n, int64(len(zeros)))])
@@ -197,9 +205,11 @@ func (w *Writer) write(off, whole, behind, ahead int64) error {
 	}
 	n, err := w.f.WriteVec(w.vec, off)
 	w.wrote(n)
+	// Keep no reference to the caller's records.
 	clear(w.vec)
 	switch {
 	case err == nil && int64(n) < whole:
+		// A file system may write less without an error. The frame would be torn.
 		err = fmt.Errorf("short write: %d of %d bytes", n, whole)
 	case int64(n) >= whole && vfs.IsNoSpace(err):
 		err = nil // only zeros are missing
@@ -233,12 +243,14 @@ func (w *Writer) writeEncrypted(b []byte, off int64) error {
 	w.vec = append(w.vec[:0], b)
 	end, ahead := off+int64(len(b)), w.ahead
 	if end < w.whole {
+		// More of the frame follows, right where the zeros would be.
 		ahead = 0
 	}
-	return w.write(off, int64(len(b)), ahead-end, ahead)
+	return w.writeVec(off, int64(len(b)), ahead-end, ahead)
 }
 
-// prepare places the records of f and makes its header.
+// prepare gives the records of f their versions and checksums, and makes its header. offset is
+// where the payload begins.
 func (w *Writer) prepare(f *Frame, offset int64) error {
 	var crc uint32
 	size := int64(frame.HeaderSize)
@@ -274,6 +286,7 @@ func (w *Writer) fillHeader(f *Frame, size int64) error {
 	h := &f.header
 	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.totals.Records)
 	h.Chain, h.FirstVersion, h.Number = w.chain, f.totals.Min, w.next
+	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
 	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
 	return nil
 }
@@ -303,6 +316,7 @@ func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 // preallocated rest until the next Sync.
 func (w *Writer) Seal(unsynced uint64) error {
 	var payload [sealPayload]byte
+	// Totals in the file: opening it need not read the frames.
 	putSeal(payload[:], w.totals)
 	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
 		return err
@@ -319,6 +333,7 @@ func (w *Writer) seal() { w.sealed, w.encrypt = true, nil }
 // A sealed file is cut to its end first.
 func (w *Writer) Sync() error {
 	if !w.sealed {
+		// The file still grows: its times don't matter, and a new length is synced with the data.
 		return w.f.SyncData()
 	}
 	if w.allocated > w.end.Load() {
@@ -345,6 +360,8 @@ func (w *Writer) CutBack() error {
 	if err := w.f.Truncate(w.end.Load()); err != nil {
 		return err
 	}
+	// Nothing may follow in this file: a crash before the sync can bring the cut frame back, and
+	// Replay would then lose what follows it.
 	w.seal()
 	w.allocated = w.end.Load()
 	return nil
@@ -355,6 +372,7 @@ func (w *Writer) CutBack() error {
 func (w *Writer) Retract() error {
 	w.next--
 	w.chain, w.tag, w.totals = w.before.chain, w.before.tag, w.before.totals
+	// Before the file is cut: a reader must not find an end behind which its mapping has no file.
 	w.end.Store(w.before.end)
 	return w.CutBack()
 }

@@ -1,0 +1,271 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/frame"
+)
+
+// Load reads SUPER and the manifest that it names, up to a torn tail, and changes
+// nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
+// not finished, and else the errors of ReadSuper, *errs.Corruption for a damaged manifest,
+// errs.ErrForeign for a value directory that belongs to another store or another copy of
+// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds
+// the store's lock, and calls Mend before it appends.
+func Load(o Options) (*Log, error) {
+	if o.FileBytes == 0 {
+		o.FileBytes = 4 << 20
+	}
+	slots, err := readSuper(o.FS, o.Dir)
+	if err != nil {
+		if errors.Is(err, errs.ErrNotExist) {
+			// Other files of a store without SUPER are damage, and no fresh start.
+			if _, refused := vacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !notThere(refused) {
+				return nil, refused
+			}
+		}
+		return nil, err
+	}
+	l := &Log{o: o, layout: layout.New(), now: slots.now}
+	if l.ring, err = o.Keys.openRing(&slots.now.Super); err != nil {
+		return nil, err
+	}
+	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
+		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
+	}
+	if l.super, l.settled, err = slots.readSuper(storeKey(l.ring)); err != nil {
+		return nil, err
+	}
+	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
+		return nil, err
+	}
+	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
+	size, snapshot, err := l.replay()
+	if err != nil {
+		return nil, err
+	}
+	// Each edit fits the one before. Checksums don't find an edit that was computed wrongly.
+	if err := l.layout.Sound(); err != nil {
+		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, l.super.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
+	}
+	if err := l.useDataKey(); err != nil {
+		return nil, err
+	}
+	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
+	l.limit = max(o.FileBytes, 2*snapshot)
+	l.recovered.CutBytes = size - l.end.Offset
+	l.recovered.SuperMended = !l.settled && !o.ReadOnly
+	return l, nil
+}
+
+// useDataKey makes the data key that the layout names the one for new files.
+func (l *Log) useDataKey() error {
+	id := l.layout.DataKey().ID
+	if l.ring == nil || id == l.ring.Current() {
+		return nil
+	}
+	if id == (crypt.ID{}) {
+		return errs.NewCorruption(filename.Of(filename.Manifest, l.super.Manifest), l.last, "no edit names a data key, and the store is encrypted")
+	}
+	return l.ring.SetCurrent(id)
+}
+
+// Ring has the data keys of the store; nil for a plain one.
+func (l *Log) Ring() *crypt.Ring { return l.ring }
+
+// Open is Load and, unless read-only, Mend.
+func Open(o Options) (*Log, error) {
+	l, err := Load(o)
+	if err != nil || o.ReadOnly {
+		return l, err
+	}
+	if err := l.Mend(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// replay reads the manifest into the layout.
+func (l *Log) replay() (size, snapshot int64, err error) {
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+		size = n
+		r, first, err := newReader(f, n, &l.super, l.ring)
+		if err != nil {
+			return err
+		}
+		l.enc = r.enc
+		l.end, err = r.scanFrom(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
+			if h.Kind == frame.Snapshot {
+				snapshot = h.Size
+			}
+			l.last = off
+			return l.replayEdit(name, off, payload)
+		})
+		l.before = r.previous
+		// Read up to the damage, and say what lies behind it.
+		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
+			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
+		}
+		return err
+	})
+	if notThere(err) {
+		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
+		c.Err = err
+		return 0, 0, c
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the manifest: %w", err)
+	}
+	return size, snapshot, nil
+}
+
+// replayEdit applies the edit in the payload of the frame at off.
+func (l *Log) replayEdit(name string, off int64, payload []byte) error {
+	e, err := DecodeEdit(payload)
+	if errors.Is(err, errs.ErrFormat) {
+		return fmt.Errorf("%s at %d: %w", name, off, err)
+	}
+	var next *layout.Layout
+	if err == nil {
+		next, err = l.layout.Apply(e)
+	}
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
+	}
+	l.layout = next
+	return nil
+}
+
+// Mend prepares the files for appending, once; until then nothing of the store is changed.
+// It cuts the torn tail, makes durable what was read, brings both slots of SUPER up to
+// date, and removes manifests that SUPER doesn't name.
+//
+// Durability comes first: the process before may have been killed between a write and its
+// sync, and from now on files are removed because of what was read. If there is a manifest
+// to remove, both slots are written even if they agree: the sync of one may have failed, and
+// on the disk it may still name that manifest. After an error only Close may be called.
+func (l *Log) Mend() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		return nil
+	}
+	if err := l.mendLocked(); err != nil {
+		_ = l.stopLocked(err)
+		return fmt.Errorf("open the manifest: %w", err)
+	}
+	return nil
+}
+
+func (l *Log) mendLocked() error {
+	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
+	f, err := l.o.FS.OpenReadWrite(path)
+	if err != nil {
+		return err
+	}
+	l.file = f
+	l.session = &layout.Session{ID: newSession()}
+	if l.recovered.CutBytes > 0 {
+		// The next frame is written here. A rest of the torn one behind it could pass for a later
+		// frame.
+		if err := f.Truncate(l.end.Offset); err != nil {
+			return err
+		}
+	}
+	if err := l.rewriteLast(); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	slots := 2
+	// Both slots agree, and nothing is removed that one of them could still name on the disk.
+	if l.settled && len(l.old()) == 0 {
+		slots = 0
+	}
+	return l.takeLocked(slots)
+}
+
+// takeLocked writes that many slots of SUPER, begins a session with the value directory,
+// and removes what is left of other manifests.
+func (l *Log) takeLocked(slots int) error {
+	if err := l.writeSuper(slots); err != nil {
+		return err
+	}
+	if l.o.separate() {
+		if err := l.takeValueDirLocked(); err != nil {
+			return err
+		}
+	}
+	// Only now: both slots durably name this manifest.
+	l.removeOld()
+	return nil
+}
+
+// Found says where the journal ends that was found, and that this session goes on behind. The first
+// edit of the session records it. Call it after Mend, before Append.
+func (l *Log) Found(end frame.End) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != nil {
+		l.session.Found = end
+	}
+}
+
+// Begun reports whether an edit has recorded this session.
+func (l *Log) Begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session == nil
+}
+
+// rewriteLast writes the last frame again, as it is. If the sync after its first
+// write failed, the system may take the pages for written, and another sync would
+// not write them (docs/adr, 15). The frames before it are durable: each was synced
+// before the next was written.
+func (l *Log) rewriteLast() error {
+	p := make([]byte, l.end.Offset-l.last)
+	// Never with other bytes: a crash in between leaves the frame as it was.
+	if n, err := l.file.ReadAt(p, l.last); n < len(p) {
+		return err
+	}
+	_, err := l.file.WriteAt(p, l.last)
+	return err
+}
+
+// removeOld removes the other manifests. What can't be removed now, the next Open removes.
+func (l *Log) removeOld() {
+	for _, path := range l.old() {
+		// Harmless if it stays: nothing names it.
+		_ = l.o.FS.Remove(path)
+	}
+}
+
+// old returns the other manifests of this store, and files with such a name that hold
+// nothing. Manifests of other stores, and what is no file, are left out.
+func (l *Log) old() (paths []string) {
+	names, _ := l.o.FS.List(l.o.Dir)
+	for _, base := range names {
+		name, ours := filename.Parse(base)
+		if !ours || name.Kind != filename.Manifest || name.Number == l.super.Manifest {
+			continue
+		}
+		path := filepath.Join(l.o.Dir, base)
+		p, err := readFile(l.o.FS, path, fileHeader)
+		if err != nil {
+			continue
+		}
+		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
