@@ -24,6 +24,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -353,7 +354,8 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),
 		},
-		Exclusive: func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
+		Exclusive:   func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
+		PastDeletes: scan.PastDeletes,
 		Events: engine.Events{
 			OnWork: report.onWork, OnStall: report.onStall, OnLongReader: report.onLongReader,
 			OnSpace: report.onDiskSpace, OnDamage: report.onScrubbed, OnFailure: report.onFailure,

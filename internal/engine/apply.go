@@ -24,7 +24,6 @@ type change struct {
 	unread   []*view.Run       // those of runs that were not read, because nothing of them survives
 	since    *layout.Layout    // the layout when the work began; nil: it is not known
 	replaced []meta.Superseded // Replaced of the new run, see view.Run
-	bottom   bool              // set by apply: no run is older than the new one
 }
 
 // apply completes a piece of work. It opens the new files, records the edit (the commit
@@ -76,7 +75,9 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c change) (err er
 	for _, f := range unwanted {
 		f.Discard()
 	}
-	c.bottom = len(older) == 0
+	if len(older) == 0 {
+		st.views.ForgetEmptied()
+	}
 	st.tellObservers(&c)
 	return nil
 }

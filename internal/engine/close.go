@@ -20,7 +20,7 @@ func (e *Engine) Close() error {
 	defer e.Work.compactor.turn.Leave()
 	e.Work.collector.turn.Always()
 	defer e.Work.collector.turn.Leave()
-	e.Work.searcher.mu.Lock() // CatchUp may be searching; taken last, as an installation may wait for it
+	e.Work.searcher.mu.Lock() // CatchUp may be searching
 	defer e.Work.searcher.mu.Unlock()
 	e.Commits.throttle.endAtClose()
 	if e.Copies.follower != nil {

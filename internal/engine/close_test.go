@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -254,34 +253,6 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 			t.Errorf("%s has %d bytes", name, info.Size)
 		}
 	}
-}
-
-// A collection that ends may have the searcher forget ranges. So Close must not hold
-// that while it waits for the collection.
-func TestCloseWaitsForACollection(t *testing.T) {
-	s := newStore(t, vfs.NewMem(), nil)
-	fill(s)
-	c := s.engine
-	c.Work.collector.turn.Always()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		s.close()
-	}()
-	for c.Work.compactor.turn.Try() { // until Close has it
-		c.Work.compactor.turn.Leave()
-		runtime.Gosched()
-	}
-	for range 10_000 {
-		if !c.Work.searcher.mu.TryLock() {
-			t.Error("Close holds the searcher, and waits for a collection that may need it")
-			break
-		}
-		c.Work.searcher.mu.Unlock()
-		runtime.Gosched()
-	}
-	c.Work.collector.turn.Leave()
-	<-closed
 }
 
 // A committer who waits for disk space while the store is closed looks once more afterwards.

@@ -43,6 +43,8 @@ type Config struct {
 	Jobs *jobs.Pool
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(ctx context.Context, fn func() error) error
+	// PastDeletes is scan.PastDeletes.
+	PastDeletes func(p *view.Pin, now uint64, from []byte) (next []byte, err error)
 
 	Events
 }

@@ -191,10 +191,10 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 				pins[i].Release()
 				pins = append(pins[:i], pins[i+1:]...)
 			default:
-				s.must(s.engine.Work.searcher.run(context.Background()))
+				s.search(key(rng.IntN(keys)), key(rng.IntN(keys)))
 			}
 			if rng.IntN(2) == 0 {
-				s.must(s.engine.Work.searcher.run(context.Background()))
+				s.search(key(rng.IntN(keys)))
 			}
 			now := s.pin(0)
 			for _, p := range append(pins[:len(pins):len(pins)], now) {
@@ -241,12 +241,13 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 	s.must(sp.Commit(s.last+1, conflict.Check{}))
 	s.last++
 	s.engine.Commits.Publish(s.last)
+	s.engine.Commits.CatchUp()
 }
 
 // While one commits, others search and read: none sees less because of it, and
 // nothing that was emptied meanwhile is missed.
 func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
-	const n = 4000
+	const n = 12_000
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 256 << 10 })
 	defer s.close()
 	key := func(i int) string { return fmt.Sprintf("k%05d", i) }
@@ -266,9 +267,6 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 					return
 				default:
 					s.engine.Commits.CatchUp()
-					s.engine.Work.searcher.searchIf(func() bool { // as the task, once it is told
-						return s.engine.Work.searcher.emptied.Waiting().Deletes >= int64(s.step())
-					})
 				}
 			}
 		})
@@ -303,7 +301,7 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 			}
 			s.engine.Commits.CatchUp()
 		}
-		if steps, most := s.steps(), 3*s.step()*2; steps > most {
+		if steps, most := s.steps(), 3*searchAfter*2; steps > most {
 			t.Errorf("round %d: %d steps past %d deletes, want %d at most", round, steps, n, most)
 		}
 		s.seal()
@@ -318,7 +316,7 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 // Who deletes very much at once leaves nothing to walk over, and hides nothing that
 // others have committed while he did.
 func TestSpilledDeletesAreSkipped(t *testing.T) {
-	const n = 3000
+	const n = 8_000
 	for _, others := range [][]op{nil, {set("k01000", []byte("w")), del("k02000")}} {
 		s := newStore(t, vfs.NewMem(), nil)
 		var sets, dels []op
@@ -338,15 +336,26 @@ func TestSpilledDeletesAreSkipped(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		p.Release()
-		if steps := s.steps(); steps > 100 {
+		if steps := s.steps(); steps > 200 {
 			t.Errorf("%d steps past %d deletes", steps, n)
 		}
 		s.close()
 	}
 }
 
-// step is after how many deletes they are searched.
-func (s *store) step() int { return max(s.cfg.MemtableBytes>>14, 64) }
+// search seeks from keys, as committers do.
+func (s *store) search(keys ...string) {
+	s.t.Helper()
+	p := s.pin(0)
+	defer p.Release()
+	s.engine.Work.searcher.mu.Lock()
+	defer s.engine.Work.searcher.mu.Unlock()
+	var from [][]byte
+	for _, key := range keys {
+		from = append(from, []byte(key))
+	}
+	s.engine.Work.searcher.search(p, from)
+}
 
 // steps is how many entries are met by who looks for all that is not deleted.
 func (s *store) steps() (steps int) {
@@ -372,7 +381,7 @@ func (s *store) steps() (steps int) {
 // whatever size: once the last commit has returned, who seeks past them meets no
 // more than a step of them, though no task has run in the background.
 func TestSeekAfterDeletes(t *testing.T) {
-	const n = 12000
+	const n = 24_000
 	up := func(i int) int { return i }
 	for _, c := range []struct {
 		name    string
@@ -415,7 +424,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 				s.engine.Commits.CatchUp()
 			}
 			// A deleted key has up to three entries.
-			most := 3 * s.step()
+			most := 3 * searchAfter
 			ops = nil
 			for i := range n {
 				if ops = append(ops, del(key(c.order(i)))); len(ops) < c.batch && i < n-1 {
@@ -456,7 +465,7 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 			}
 			key := func(k, i int) string { return string(entry.AppendKeyspace(nil, ids[k])) + fmt.Sprintf("k%03d", i) }
 			var sets, dels []op
-			for i := range 100 {
+			for i := range 300 {
 				sets = append(sets, set(key(0, i), []byte("v")), set(key(2, i), []byte("v")))
 				dels = append(dels, del(key(0, i)), del(key(2, i)))
 			}
@@ -473,11 +482,11 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 			}
 			c.gone(s, ids[1])
 			s.must(s.engine.Work.compactor.carryOut(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.engine.views.Current().Layout.Runs()[0].ID}, Reason: "test"}))
-			s.must(s.engine.Work.searcher.run(context.Background()))
+			s.search(key(0, 0), key(2, 0))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
 			}
-			if n := s.steps(); n > 60 {
+			if n := s.steps(); n > 100 {
 				t.Errorf("%d steps", n)
 			}
 		})
@@ -499,6 +508,7 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 	s.flush()
 	old := s.pin(0)
 	s.must(s.commit(false, dels...))
+	s.engine.Commits.CatchUp()
 	s.flush()
 	merge := func() *view.Run {
 		t.Helper()
@@ -514,7 +524,7 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 		if r.Meta().Entries < n {
 			t.Fatalf("the merge left %d entries", r.Meta().Entries)
 		}
-		if steps := s.steps(); steps > 10 {
+		if steps := s.steps(); steps > 100 {
 			t.Errorf("%d steps past %d deletes that are kept for a reader", steps, n)
 		}
 		for _, p := range []*view.Pin{old, s.pin(0)} {

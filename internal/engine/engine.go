@@ -23,7 +23,7 @@
 //	state.applying                the layout                     an edit: its sync, and the observers
 //	throttle.mu                   since when writers wait        Config.OnStall
 //	diskSpace.mu                  who waits for disk space       a survey, and Config.OnSpace
-//	searcher.mu                   what was searched              a search of memtables
+//	searcher.mu                   what was sought past           seeks past deleted keys
 //	that of view.Set              which Views are held           assignments only
 //	those of damagedFiles,        their own fields               assignments only
 //	cuts, copying, keyUse
@@ -36,7 +36,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -78,14 +77,14 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	disk := &diskSpace{state: st}
 	disk.left.Store(-1)
 	throttle, expiry, planner, keys := &throttle{state: st, disk: disk}, &expiry{st}, &planner{st, disk}, &keyUse{ring: cfg.Ring}
-	searcher := &searcher{views: st.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}
+	searcher := newSearcher(cfg, st.views)
 	writer := &writer{
-		state: st, disk: disk, expiry: expiry, emptied: searcher.emptied, tableBytes: int64(cfg.MemtableBytes),
+		state: st, disk: disk, expiry: expiry, searcher: searcher, tableBytes: int64(cfg.MemtableBytes),
 		sampler: newSampler(st.views, changes.leader, st.budget, cfg.Seed),
 	}
 	work := &Worker{
 		state: st, planner: planner, disk: disk, expiry: expiry, writer: writer, searcher: searcher,
-		flusher:   &flusher{state: st, disk: disk, searcher: searcher, turn: jobs.NewTurn()},
+		flusher:   &flusher{state: st, disk: disk, turn: jobs.NewTurn()},
 		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 	}
@@ -93,7 +92,6 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
 	st.observe(copies.cuts.pinFlushed) // before anybody can commit more
 	st.observe(func(*change) { st.views.Wake() })
-	st.observe(searcher.applied)
 	st.observe(func(*change) { throttle.update(false) })
 	st.observe(func(*change) { st.tasks.kick() })
 	st.observe(func(*change) { expiry.setAlarm() }) // a keyspace may retain less now
@@ -112,7 +110,6 @@ func (e *Engine) makeTasks() {
 	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.flushSealed)
 	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.compactPlanned(ctx, false) })
 	t.collect = pool.Task(jobs.Cleanup, "collect", w.collector.collectBusy)
-	t.search = pool.Task(jobs.Brief, "search", w.searcher.run)
 	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
 	if e.cfg.Keyring != nil {
 		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
@@ -129,9 +126,6 @@ func (e *Engine) makeTasks() {
 func (e *Engine) Start() {
 	w := e.Work
 	w.disk.surveySpace()
-	if w.searcher.emptied.Published(&e.views.Current().Known); w.searcher.behind() { // after a replay
-		e.tasks.search.Kick()
-	}
 	if len(e.unflushed.segments()) > policy.ReplayedSegments {
 		e.tasks.seal.Kick()
 	}

@@ -19,8 +19,7 @@ import (
 // flusher writes sealed memtables into runs.
 type flusher struct {
 	*state
-	disk     *diskSpace
-	searcher *searcher
+	disk *diskSpace
 
 	turn jobs.Turn // of one flush after the other
 }
@@ -90,7 +89,6 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	if len(part.Tables) == 0 {
 		return false, nil
 	}
-	f.searcher.searchIf(f.searcher.behind) // while the deletes are still in memory
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()

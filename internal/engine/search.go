@@ -1,73 +1,149 @@
 package engine
 
 import (
-	"context"
+	"bytes"
+	"math"
+	"slices"
+	"sort"
 	"sync"
+	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/lsm/emptied"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/view"
 )
 
-// searcher finds and forgets emptied ranges, one search at a time.
+// searcher seeks past keys that were deleted, so that no reader is the first to do so: a seek
+// notes the ranges that it finds emptied (txn/scan/row.go), and later ones skip them. It seeks from
+// some of the deleted keys, and from where deletes went on before.
+//
+// Invariant: of deletes in the order of keys whose commits have returned, no more than searchAfter
+// were not sought past. Four times as many while the last searches have found little, as of deletes
+// in no order: something is alive around nearly each of these until the last of them.
 type searcher struct {
-	views   *view.Set
-	emptied *emptied.Tracker
-	mu      sync.Mutex // held over a search; taken last
+	cfg   *Config
+	views *view.Set
+
+	// Only the commit leader uses these:
+	deletes uint32   // that were added to memtables
+	added   [][]byte // keys to seek from, once their deletes are published
+	count   int64    // deletes that are not published yet
+
+	waiting atomic.Int64 // deletes that are published and were not searched
+	due     atomic.Int64 // deletes after which a search is due
+	keys    sync.Mutex   // guards from
+	from    [][]byte     // published keys to seek from
+
+	mu    sync.Mutex // held over a search; taken last
+	heads [][]byte   // keys from which the last search has come far: deletes may go on behind
 }
 
-// CatchUp searches for emptied ranges if the background task is late. A committer calls it
-// after its commit is published, with no lock held.
-func (s *searcher) CatchUp() {
-	if s.emptied.Late() {
-		s.searchIf(s.emptied.Late)
+const (
+	searchAfter = 1 << 12 // deletes: to pass that many takes about 1 ms
+	searchEvery = 1 << 6  // deletes for each key that is sought from
+	searchFar   = 3       // keys to seek from that a seek passes if deletes are in order
+
+	longestSought = 1 << 10 // bytes of a key that is sought from: it is copied
+
+	// Multiples of goldenRatio (mod 2^32) are spread evenly, and so is every second, third or
+	// fourth of them: if goroutines delete in turn, some keys of each are sought from.
+	goldenRatio uint32 = 0x9e3779b9
+)
+
+func newSearcher(cfg *Config, views *view.Set) *searcher {
+	s := &searcher{cfg: cfg, views: views}
+	s.due.Store(searchAfter)
+	return s
+}
+
+// deleted notes a delete that the commit leader adds to a memtable.
+func (s *searcher) deleted(key []byte) {
+	s.deletes++
+	s.count++
+	if s.deletes*goldenRatio <= math.MaxUint32/searchEvery && len(key) <= longestSought {
+		s.added = append(s.added, bytes.Clone(key))
 	}
 }
 
-// run is the background task that searches.
-func (s *searcher) run(context.Context) error {
-	s.searchIf(s.behind)
-	return nil
+// someDeletes returns some of the keys that writes delete, for deletedAll.
+func someDeletes(writes iterator.Iterator) (keys [][]byte) {
+	defer writes.Close()
+	n := 0
+	for ok := writes.First(); ok; ok = writes.Next() {
+		if e := writes.Entry(); e.Kind == entry.Delete && len(e.Key) <= longestSought {
+			if n++; n%(8*searchEvery) == 1 {
+				keys = append(keys, bytes.Clone(e.Key))
+			}
+		}
+	}
+	return keys
 }
 
-// behind reports whether there is anything to search.
-func (s *searcher) behind() bool { return s.emptied.Behind(&s.views.Current().Known) }
+// deletedAll notes n deletes of a transaction larger than its memory, in the place of the commit
+// leader; some are from someDeletes.
+func (s *searcher) deletedAll(some [][]byte, n int64) {
+	s.added = append(s.added, some...)
+	s.count += n
+}
 
-// searchIf takes the lock, and searches the memtables for emptied ranges if needed still
-// returns true then: another search may have ended meanwhile.
-func (s *searcher) searchIf(needed func() bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !needed() {
+// published makes what deleted has noted due for a search. The commit leader calls it once the
+// deletes are visible.
+func (s *searcher) published() {
+	if s.count == 0 {
 		return
 	}
-	// Keep this order: what was counted is visible at the version, and what is visible is in
-	// the View.
-	counted := s.emptied.Count()
-	visible := s.views.Visible()
-	hold, err := s.views.Hold()
-	if err != nil {
-		return // closed
-	}
-	defer hold.Release()
-	s.views.Learn(s.emptied.Search(hold.View(), &hold.View().Known, visible, counted))
+	s.keys.Lock()
+	s.from = append(s.from, s.added...)
+	s.waiting.Add(s.count)
+	s.keys.Unlock()
+	s.added, s.count = nil, 0
 }
 
-// applied prunes after a compaction into the base.
-func (s *searcher) applied(c *change) {
-	if c.bottom {
-		s.prune()
+// CatchUp searches if that is due. A committer calls it after its commit is published, with no
+// lock held: so who deletes much pays for it, and can't outrun a task in the background.
+func (s *searcher) CatchUp() {
+	if s.waiting.Load() < s.due.Load() {
+		return
 	}
-}
-
-// prune forgets emptied ranges in which a compaction into the base has left few entries: a
-// seek walks these quickly.
-func (s *searcher) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hold, err := s.views.Hold()
+	if s.waiting.Load() < s.due.Load() {
+		return // another committer has searched meanwhile
+	}
+	s.keys.Lock()
+	from := append(s.heads, s.from...)
+	s.from = nil
+	s.waiting.Store(0)
+	s.keys.Unlock()
+	p, err := s.views.Acquire(0)
 	if err != nil {
 		return // closed
 	}
-	defer hold.Release()
-	s.views.Learn(s.emptied.Prune(hold.View(), &hold.View().Known))
+	defer p.Release()
+	s.search(p, from)
+}
+
+// search seeks to the first visible key from each of the keys on.
+func (s *searcher) search(p *view.Pin, from [][]byte) {
+	slices.SortFunc(from, bytes.Compare)
+	s.heads = nil
+	all, found := len(from), 0
+	for len(from) > 0 {
+		next, err := s.cfg.PastDeletes(p, s.cfg.unixMilli(), from[0])
+		if err != nil {
+			return // a reader of the damaged place gets the error
+		}
+		passed := sort.Search(len(from), func(i int) bool { return bytes.Compare(from[i], next) >= 0 })
+		if passed >= searchFar {
+			s.heads = append(s.heads, from[0])
+			found += passed
+		}
+		from = from[max(passed, 1):]
+	}
+	// Where a quarter of the deletes is in emptied ranges, searching is worth its work.
+	if 4*found >= all {
+		s.due.Store(searchAfter)
+	} else {
+		s.due.Store(min(2*s.due.Load(), 4*searchAfter))
+	}
 }

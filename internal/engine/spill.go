@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/spill"
@@ -47,9 +46,9 @@ type spilled struct {
 	store        *Spills
 
 	began   time.Time
-	checked entry.Version   // Prepare has looked for conflicts up to this version
-	emptied []emptied.Range // ranges that the transaction empties, as of version checked
-	key     crypt.ID        // the data key that was current when the Spill began
+	checked entry.Version // Prepare has looked for conflicts up to this version
+	deleted [][]byte      // keys to seek from after the commit, see searcher
+	key     crypt.ID      // the data key that was current when the Spill began
 	end     sync.Once
 	ended   sync.Once // the use of key
 }
@@ -132,36 +131,10 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		return err
 	}
 	if s.Output().Run.Deletes > 0 {
-		s.emptied = t.work.searcher.emptied.SearchWrites(iterator.Merge(s.Iterators(nil, 0)), p.View())
+		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil, 0)))
 	}
 	return nil
 }
-
-// leavesEmpty returns the ranges that the transaction, as version v, has emptied. It returns
-// none if too many keys of others lie in them.
-func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
-	if len(s.emptied) == 0 {
-		return none
-	}
-	var keys [][]byte // that were committed meanwhile
-	err := s.eachSince(func(lo, hi []byte) error {
-		if hi == nil && emptied.Within(s.emptied, lo) {
-			keys = append(keys, bytes.Clone(lo))
-		}
-		if len(keys) > mostTouched {
-			return errTooMany
-		}
-		return nil
-	})
-	if err != nil {
-		return none
-	}
-	return emptied.Committed(s.emptied, keys, v)
-}
-
-// mostTouched is how many keys of others may be cut out of the ranges of a transaction,
-// while all commits wait. With more of them nothing is known of what it has emptied.
-const mostTouched = 1 << 10
 
 // mapped names the file in the error of a memory fault, if the code below doesn't know the name.
 const mapped = "a mapped file"
@@ -242,9 +215,8 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.EntriesIn = int64(r.Entries)
 	}
-	leaves := s.leavesEmpty(v)
 	if err = t.apply(edit, &out, change{}); err == nil {
-		t.views.Learn(leaves)
+		t.work.searcher.deletedAll(s.deleted, int64(s.Output().Run.Deletes))
 	}
 	// After a failed edit the manifest may name the files: the next Open finds out.
 	if err == nil || t.life.failed() != nil {

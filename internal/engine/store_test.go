@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -79,6 +80,7 @@ func (s *store) open() error {
 	c.FS, c.UUID, c.Seed = s.fs, super.UUID, super.Seed
 	c.Jobs = jobs.New(jobs.Options{Manual: !s.busy})
 	c.Now = func() time.Time { return time.UnixMilli(s.clock) }
+	c.PastDeletes = scan.PastDeletes
 	if c.Exclusive == nil {
 		c.Exclusive = func(_ context.Context, fn func() error) error { return fn() }
 	}

@@ -13,7 +13,6 @@ type tasks struct {
 	compact *jobs.Task
 	collect *jobs.Task
 	seal    *jobs.Task    // seals the memtable, so that it is flushed
-	search  *jobs.Task    // looks for what deletes have emptied
 	rekey   *jobs.Task    // removes old data keys; nil: the store is plain
 	idle    *jobs.Delayed // idle compaction, once writers are silent
 	scrub   *jobs.Alarm   // rings when files are to be verified

@@ -4,7 +4,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -15,10 +14,10 @@ import (
 // calls Prepare, Apply and Publish in this order, once for each group.
 type writer struct {
 	*state
-	disk    *diskSpace
-	expiry  *expiry
-	sampler *sampler
-	emptied *emptied.Tracker
+	disk     *diskSpace
+	expiry   *expiry
+	sampler  *sampler
+	searcher *searcher
 
 	segment      entry.FileNum // journal segment that Apply last followed
 	journalBytes int64         // bytes of records that were applied to the active memtable
@@ -94,9 +93,6 @@ func (w *writer) sealTable() error {
 		w.budget.measure(next)
 	})
 	w.journalBytes = 0
-	if w.emptied.Behind(&w.views.Current().Known) {
-		w.tasks.search.Kick()
-	}
 	w.tasks.kick()
 	return nil
 }
@@ -146,9 +142,11 @@ func (w *writer) addRecords(to *view.Table, segment entry.FileNum, records *fram
 		if err := a.Record(&r); err != nil {
 			return err
 		}
+		if r.Kind == entry.Delete {
+			w.searcher.deleted(r.Key)
+		}
 	}
 	a.Finish()
-	w.emptied.Added(a.Count)
 	if a.Expires != 0 && to.Expires(a.Expires) {
 		w.expiry.setAlarmFor(to)
 	}
@@ -174,9 +172,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (w *writer) Publish(v entry.Version) {
 	w.views.Publish(v)
-	if w.emptied.Published(&w.views.Current().Known) {
-		w.tasks.search.Kick()
-	}
+	w.searcher.published()
 }
 
 // sealAny seals the active memtable unless it is empty. It runs in the place
@@ -194,14 +190,10 @@ func (w *writer) sealAny() error {
 // sealIdle seals the active memtable of an idle store if that is worth it: the memtable has
 // some size or a range tombstone (which frees nothing before it is in a run), or flushing it may
 // make much garbage known: values in its own journal, values that its entries delete or
-// replace, and entries of dropped keyspaces. It kicks the search for emptied ranges first, while
-// the last deletes are still in memory.
+// replace, and entries of dropped keyspaces.
 func (w *writer) sealIdle() error {
 	v := w.views.Current()
 	active := v.Active()
-	if w.emptied.Behind(&w.views.Current().Known) {
-		w.tasks.search.Kick()
-	}
 	var values, entries uint64
 	for _, r := range v.Layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries

@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -19,7 +18,6 @@ type Addition struct {
 	Seed    uint64         // of key hashes
 	inline  int64          // bytes of keys and inline values
 	Expires uint64         // earliest expiry of an entry, in Unix milliseconds; 0 = none expires
-	Count   emptied.Count  // how many entries and deletes were added
 }
 
 // Record adds one record.
@@ -31,9 +29,6 @@ func (a *Addition) Record(r *entry.Record) error {
 	}
 	if !r.Kind.Known() {
 		return a.Wrap(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
-	}
-	if a.Count.Entries++; r.Kind == entry.Delete {
-		a.Count.Deletes++
 	}
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	// A shorter record would share its granule with others, so a dead set, which has granules,

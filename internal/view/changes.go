@@ -117,7 +117,7 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 		if err := m.Tombstones().Since(since, bounds(fn)); err != nil {
 			return err
 		}
-		for key := range m.Arrivals(since, entry.MaxVersion) {
+		for key := range m.Arrivals(since) {
 			if err := fn(key, nil); err != nil {
 				return err
 			}

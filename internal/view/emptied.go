@@ -2,60 +2,70 @@ package view
 
 import (
 	"bytes"
+	"slices"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/emptied"
-	"github.com/brockdb/brock/internal/lsm/iterator"
-	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-var _ emptied.Source = (*View)(nil)
+// emptied has the ranges of keys in which seeks have found deletes only, so that later seeks
+// skip them.
+//
+// Invariant: a range as of version v says that no reader at v or later sees an entry in it whose
+// version is v or less. This holds in the View in which it was found, and in later ones. Four
+// things follow:
+//
+//   - Later writes have greater versions. They are visible, whatever is known here.
+//   - A reader at an older version does not use the range.
+//   - Flushes and compactions make later Views. They change nothing that is known.
+//   - A reader of an older View does not use the range: it may still see there what a
+//     compaction has dropped since, because that expired or its keyspace was dropped. So each
+//     View has its own ranges, and inherits those of the View before.
+//
+// A range looks like a range tombstone, and iterators skip it in the same way. But it deletes
+// nothing, is not recorded, and history and conflict checks ignore it.
+type emptied struct {
+	atomic.Pointer[rangedel.Set] // it changes under the Set's mutex
+}
 
-// Memtables returns the memtables of all Tables, newest first.
-func (v *View) Memtables() []*memtable.Table {
-	tables := make([]*memtable.Table, len(v.Tables))
-	for i, t := range v.Tables {
-		tables[i] = t.Table
+const (
+	mostEmptied      = 1 << 10 // ranges that are remembered
+	mostEmptiedBytes = 1 << 20 // of their bounds
+	fewEntries       = 128     // a walk over fewer entries is as fast as a skip
+)
+
+// note adds a range. It keeps the bounds.
+func (k *emptied) note(r rangedel.Tombstone) {
+	if !r.Valid() {
+		return
 	}
-	return tables
-}
-
-// RunsUpTo is the greatest version of an entry in a run.
-func (v *View) RunsUpTo() (upTo entry.Version) {
-	for _, r := range v.Runs {
-		upTo = max(upTo, r.MaxVersion())
-	}
-	return upTo
-}
-
-// Below returns an iterator over everything older than the i-th memtable, and the cover of
-// range deletes and emptied ranges up to a version, which hide parts of it. A pageio.Guard
-// must be on while the iterator moves.
-func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *rangedel.Cover) {
-	older := &View{Tables: v.Tables[i+1:], Runs: v.Runs}
-	older.Known.Inherit(&v.Known)
-	return older.Iterator(), older.Cover(upTo, true)
-}
-
-// Emptied notes an emptied range: an iterator at the Pin's version has found nothing visible in
-// [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the range. lo
-// and hi are copied.
-func (p *Pin) Emptied(lo, hi []byte) {
-	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
-	p.set.mu.Lock()
-	defer p.set.mu.Unlock()
-	// In the current View, too: the next iterators will use that one. It holds nothing older than
-	// what the iterator has seen.
-	p.view.Known.Note(r)
-	if now := p.set.current.Load(); now != p.view {
-		now.Known.Note(r)
+	old := k.Load()
+	switch {
+	case old == nil:
+		k.Store(rangedel.EmptiedSet(r))
+	case old.Len() < mostEmptied && old.Bytes() < mostEmptiedBytes:
+		k.Store(old.With(r))
+	default:
+		k.Store(newerHalf(old).With(r))
 	}
 }
 
-// Learn changes the emptied ranges of the current View.
-func (s *Set) Learn(c emptied.Change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current.Load().Known.Apply(c)
+// newerHalf keeps the ranges with the newest versions, up to half of what may be remembered.
+// Of ranges of the same place it keeps one.
+func newerHalf(s *rangedel.Set) *rangedel.Set {
+	var flat []rangedel.Tombstone
+	sum := 0
+	_ = rangedel.NewCover(entry.MaxVersion, s).Flatten([]byte{0}, nil, func(r rangedel.Tombstone) error {
+		flat = append(flat, rangedel.Tombstone{Lo: bytes.Clone(r.Lo), Hi: bytes.Clone(r.Hi), Version: r.Version})
+		return nil
+	})
+	slices.SortFunc(flat, func(a, b rangedel.Tombstone) int { return rangedel.Compare(b, a) })
+	for i, r := range flat {
+		if sum += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostEmptied/2 || sum > mostEmptiedBytes/2) {
+			flat = flat[:i]
+			break
+		}
+	}
+	return rangedel.EmptiedSet(flat...)
 }

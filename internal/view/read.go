@@ -126,8 +126,8 @@ func (v *View) Cover(at entry.Version, emptied bool) *rangedel.Cover {
 
 // tableTombstones appends the range deletes of the memtables and, with emptied, the emptied ranges.
 func (v *View) tableTombstones(sources []rangedel.Source, emptied bool) []rangedel.Source {
-	if emptied {
-		sources = v.Known.AppendTo(sources)
+	if known := v.emptied.Load(); emptied && known != nil {
+		sources = append(sources, known)
 	}
 	for _, t := range v.Tables {
 		if d := t.Tombstones(); d != nil {

@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/emptied"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -27,7 +26,7 @@ type View struct {
 	Runs     []*Run         // those of Layout, newest first
 	Segments Segments       // those of Layout, and of the tables' journal
 	Layout   *layout.Layout // what the manifest says the store consists of
-	Known    emptied.Known  // emptied ranges, which seeks skip
+	emptied  emptied        // emptied ranges, which seeks skip
 }
 
 // Active is the memtable that takes writes.
@@ -41,8 +40,8 @@ func (v *View) Clone() *View {
 		Segments: v.Segments,
 		Layout:   v.Layout,
 	}
-	// Its fields are atomic, so it is not copied like the rest.
-	next.Known.Inherit(&v.Known)
+	// It is atomic, so it is not copied like the rest.
+	next.emptied.Store(v.emptied.Load())
 	return next
 }
 

@@ -39,6 +39,14 @@ type Iterator interface {
 	Close()
 }
 
+// Bounded is an Iterator that knows between what its entries lie, before it has read any.
+type Bounded interface {
+	Iterator
+	// Ends returns entries that are not greater than the first one, and not less than the last
+	// one, in the order of entries; nil if they are not known.
+	Ends() (first, last *entry.Entry)
+}
+
 // Foresighted is an Iterator that may know what comes next.
 type Foresighted interface {
 	Iterator

@@ -65,47 +65,101 @@ const longestPrefix = 4 << 10
 const fewSources = 4
 
 // head is a source and its current entry.
-type head struct { // of the key after the prefix; complemented if backward; all ones at the end
+type head struct {
 	word   uint64       // of the key after the prefix; complemented backward; all ones at the end
 	done   bool         // the source is not at an entry
+	waits  bool         // the source was not moved: entry is a bound, and its first or last one comes there or later
 	double bool         // the same entry is in an earlier source
 	entry  *entry.Entry // the source's entry; nil at the end
 	source Iterator
 }
 
-func (m *merge) First() bool { return m.restart(false, Iterator.First) }
+func (m *merge) First() bool { return m.restart(false, nil, Iterator.First) }
 
-func (m *merge) Last() bool { return m.restart(true, Iterator.Last) }
+func (m *merge) Last() bool { return m.restart(true, nil, Iterator.Last) }
 
 func (m *merge) SeekGE(key []byte) bool {
-	return m.restart(false, func(s Iterator) bool { return s.SeekGE(key) })
+	return m.restart(false, key, func(s Iterator) bool { return s.SeekGE(key) })
 }
 
 func (m *merge) SeekLT(key []byte) bool {
-	return m.restart(true, func(s Iterator) bool { return s.SeekLT(key) })
+	return m.restart(true, key, func(s Iterator) bool { return s.SeekLT(key) })
 }
 
-// restart positions every source by move and plays all matches.
-func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
+// restart positions every source by move, which seeks key, and plays all matches. nil: all keys
+// qualify.
+func (m *merge) restart(backward bool, key []byte, move func(Iterator) bool) bool {
 	m.backward, m.skipped, m.at, m.err, m.foreseen = backward, false, false, nil, 0
 	for i := range m.heads {
-		if !m.takeEntry(&m.heads[i], move(m.heads[i].source)) {
+		h := &m.heads[i]
+		if s, ok := h.source.(Bounded); ok && h.placeAtBound(s, key, backward) {
+			continue
+		}
+		if !m.takeEntry(h, move(h.source)) {
 			return false
 		}
 	}
 	return len(m.heads) > 0 && m.playAll()
 }
 
+// placeAtBound places a head without a move of its source if all its entries qualify, or none. If
+// all do, the source waits until the walk comes to its bound: a walk of few keys most often ends
+// before, and has not read it.
+func (h *head) placeAtBound(s Bounded, key []byte, backward bool) bool {
+	first, last := s.Ends()
+	if first == nil {
+		return false
+	}
+	beforeFirst, behindLast := bytes.Compare(key, first.Key) <= 0, bytes.Compare(key, last.Key) > 0
+	switch {
+	case backward && (key == nil || behindLast):
+		h.waitAt(last)
+	case !backward && (key == nil || beforeFirst):
+		h.waitAt(first)
+	case beforeFirst || behindLast:
+		h.setDone()
+	default:
+		return false
+	}
+	return true
+}
+
+// waitAt puts a bound in the place of an entry. A bound is never behind the entry that it stands
+// for, so the source is opened before that entry is due.
+func (h *head) waitAt(bound *entry.Entry) {
+	h.done, h.double, h.waits, h.entry = false, false, true, bound
+}
+
+// setDone makes the source one at its end. All ones: it loses every match by its word alone.
+func (h *head) setDone() {
+	h.done, h.double, h.waits, h.entry, h.word = true, false, false, nil, math.MaxUint64
+}
+
+// openWaiting moves a source that has waited to its first entry, or its last one.
+func (m *merge) openWaiting(h *head) bool {
+	var ok bool
+	if m.backward {
+		ok = h.source.Last()
+	} else {
+		ok = h.source.First()
+	}
+	if !m.takeEntry(h, ok) {
+		return false
+	}
+	if ok {
+		m.setWord(h)
+	}
+	return true
+}
+
 // takeEntry takes the entry of a source that was just moved. It returns false if
 // the source failed.
 func (m *merge) takeEntry(h *head, ok bool) bool {
-	h.done, h.double = !ok, false
 	if ok {
-		h.entry = h.source.Entry()
+		h.done, h.double, h.waits, h.entry = false, false, false, h.source.Entry()
 		return true
 	}
-	// All ones: a source at its end loses every match by its word alone.
-	h.entry, h.word = nil, math.MaxUint64
+	h.setDone()
 	// Without what this source has, the merge would show too little: it stops.
 	if m.err = h.source.Err(); m.err != nil {
 		m.at = false
@@ -131,7 +185,7 @@ func (m *merge) playAll() bool {
 	}
 	m.setWords()
 	m.winner, m.second = m.play(1), -1
-	return m.skipDoubles()
+	return m.settle()
 }
 
 // play returns the winner of the matches at and below a node.
@@ -148,16 +202,20 @@ func (m *merge) play(node int) int32 {
 	return a
 }
 
-// skipDoubles moves past entries that an earlier source has too.
-func (m *merge) skipDoubles() bool {
+// settle opens a winner that has waited, and moves past entries that an earlier source has too.
+func (m *merge) settle() bool {
 	for {
 		h := &m.heads[m.winner]
-		if !h.double {
+		switch {
+		case h.waits:
+			if !m.openWaiting(h) {
+				return false
+			}
+		case !h.double:
 			m.at = !h.done
 			return m.at
-		}
-		// The entry was yielded from the earlier source already, or will be.
-		if !m.step(h) {
+		// Else the entry was yielded from the earlier source already, or will be.
+		case !m.step(h):
 			return false
 		}
 		m.replay()
@@ -242,7 +300,7 @@ func (m *merge) skipSources(leaves func(*head) bool, move func(Iterator) bool) b
 	m.skipped, m.foreseen = true, 0
 	for i := range m.heads {
 		h := &m.heads[i]
-		if h.done || int32(i) != m.winner && !leaves(h) {
+		if h.done || h.waits || int32(i) != m.winner && !leaves(h) {
 			continue
 		}
 		if !m.takeEntry(h, move(h.source)) {
@@ -260,10 +318,10 @@ func (m *merge) advance() bool {
 	// Runs of entries from one source are common: while the winner beats the
 	// best of the others, no match needs to be played again.
 	if m.second >= 0 && !m.loses(m.winner, m.second) {
-		return m.skipDoubles()
+		return m.settle()
 	}
 	m.replay()
-	return m.skipDoubles()
+	return m.settle()
 }
 
 // Foresee knows what the winner foresees before the entries of all others.
@@ -345,6 +403,9 @@ func (m *merge) turn() bool {
 		h := &m.heads[i]
 		var ok bool
 		switch {
+		case h.waits: // all of it lies on the side where the walk comes from
+			h.setDone()
+			continue
 		case m.skipped && int32(i) != m.winner:
 			ok = beside(h.source, &current, m.backward)
 		case h.done && m.backward:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -27,7 +28,11 @@ type source struct {
 	current entry.Entry
 	key     []byte
 	closed  int
+
+	first, last *entry.Entry // Ends
 }
+
+func (s *source) Ends() (first, last *entry.Entry) { return s.first, s.last }
 
 func (s *source) First() bool { return s.begin(0) }
 func (s *source) Last() bool  { return s.begin(len(s.entries) - 1) }
@@ -165,10 +170,43 @@ func randomSources(r *rand.Rand, k, n int, key func(*rand.Rand) []byte) (sources
 	return sources, slices.CompactFunc(all, func(a, b entry.Entry) bool { return compareEntries(a, b) == 0 })
 }
 
+// withEnds gives a source bounds that are close or far: near is 0 for none.
+func withEnds(s *source, near int) *source {
+	if near == 0 || len(s.entries) == 0 {
+		return s
+	}
+	first, last := s.entries[0].Key, s.entries[len(s.entries)-1].Key
+	if near == 2 {
+		first, last = first[:len(first)/2], append(bytes.Clone(last), 0xff)
+	}
+	s.first, s.last = &entry.Entry{Key: first, Version: math.MaxUint64}, &entry.Entry{Key: last}
+	return s
+}
+
+// A walk that ends early has not moved the sources that lie behind.
+func TestSourcesWaitUntilTheyAreNeeded(t *testing.T) {
+	entries := func(keys ...string) (list []entry.Entry) {
+		for _, k := range keys {
+			list = append(list, entry.Entry{Key: []byte(k), Version: 1, Kind: entry.Set})
+		}
+		return list
+	}
+	a, z := withEnds(&source{entries: entries("a", "b"), fault: 1}, 1), withEnds(&source{entries: entries("y", "z"), fault: 1}, 1)
+	middle := &source{entries: entries("c", "d")}
+	it := Merge([]Iterator{a, z, middle})
+	defer it.Close()
+	if !it.SeekLT([]byte("e")) || string(it.Entry().Key) != "d" || !it.Prev() || it.Prev() || it.Err() == nil {
+		t.Errorf("back: %v", it.Err())
+	}
+	if !it.SeekGE([]byte("bb")) || string(it.Entry().Key) != "c" || !it.Next() || it.Next() || it.Err() == nil {
+		t.Errorf("forward: %v", it.Err())
+	}
+}
+
 func open(sources [][]entry.Entry) []Iterator {
 	its := make([]Iterator, len(sources))
 	for i, s := range sources {
-		its[i] = &source{entries: s}
+		its[i] = withEnds(&source{entries: s}, i%3)
 	}
 	return its
 }

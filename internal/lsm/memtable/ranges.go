@@ -62,18 +62,17 @@ func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
 	return m, ref(extent & refMask), int(extent >> refBits)
 }
 
-// Arrivals yields the keys and kinds of the entries with a version in (since, upTo], in the
-// order in which they were added. A key is valid until Release.
-func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind] {
-	return func(yield func([]byte, entry.Kind) bool) {
+// Arrivals yields the keys of the entries whose version is greater than since, in the order in
+// which they were added. A key is valid until Release.
+func (t *Table) Arrivals(since entry.Version) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
 		m, end, _ := t.fresh(since)
 		if m.place >= end {
 			return
 		}
 		// Entries behind the mark may be older than since, too.
 		t.arena.eachRecord(m.place, end, func(_ ref, r *record) bool {
-			v := r.version()
-			return v <= since || v > upTo || yield(r.keyBytes(), entry.Kind(r.word&kindMask))
+			return r.version() <= since || yield(r.keyBytes())
 		})
 	}
 }

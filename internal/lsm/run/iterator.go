@@ -64,6 +64,9 @@ type cursor struct {
 
 func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
 
+// Ends is the method of an iterator.Bounded.
+func (it *cursor) Ends() (first, last *entry.Entry) { return it.r.first, it.r.last }
+
 // openChunk puts the cursor on chunk i.
 func (it *cursor) openChunk(i int) bool {
 	it.valid, it.err = false, nil

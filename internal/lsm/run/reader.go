@@ -58,6 +58,8 @@ type Reader struct {
 	meta  meta.Run      // what the manifest says of the run
 	files []*file       // in order
 	dir   []record      // what the directories say of the chunks
+	first *entry.Entry  // a bound, not greater than the first entry; nil: there is none
+	last  *entry.Entry  // a bound, not less than the last entry; nil: there is none
 	cache *blocks.Cache // nil: all files are read in place
 	seed  uint64        // of the store's key hash
 }
@@ -109,6 +111,10 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	}
 	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	if len(r.dir) > 0 {
+		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
+		r.last = &entry.Entry{Key: r.meta.Last}
 	}
 	r.makeChunks()
 	if r.spans != nil {

@@ -42,6 +42,7 @@ func BenchmarkStoreEnds(b *testing.B) {
 		b.Run(where+"/get", func(b *testing.B) {
 			k := key(at)
 			b.ReportAllocs()
+			begin := spent()
 			for b.Loop() {
 				if err := db.View(func(txn *brock.Txn) error {
 					it, err := txn.Get(k)
@@ -53,10 +54,12 @@ func BenchmarkStoreEnds(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64(spent()-begin)/float64(b.N), "cpu-ns/op")
 		})
 		for name, o := range map[string]brock.IteratorOptions{"first": {}, "last": {Reverse: true}, "lastkey": {Reverse: true, KeysOnly: true, Limit: 1}} {
 			b.Run(where+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
+				begin := spent()
 				for b.Loop() {
 					err := db.View(func(txn *brock.Txn) error {
 						it := txn.NewIterator(o)
@@ -73,6 +76,7 @@ func BenchmarkStoreEnds(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
+				b.ReportMetric(float64(spent()-begin)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}

@@ -24,7 +24,12 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (
 	if err != nil {
 		return 0, err
 	}
-	defer p.releaseGroup(g)
+	defer func() {
+		p.releaseGroup(g)
+		if err == nil {
+			p.store.CatchUp()
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

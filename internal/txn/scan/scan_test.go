@@ -43,7 +43,8 @@ func newStore(t testing.TB) *store {
 	e, _, err := engine.Open(engine.Config{
 		Store: filename.Store{FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 8 << 20, IdleAfter: time.Hour,
-		Exclusive: func(_ context.Context, fn func() error) error { return fn() },
+		Exclusive:   func(_ context.Context, fn func() error) error { return fn() },
+		PastDeletes: PastDeletes,
 	}, log)
 	must(t, err)
 	e.Start()
