@@ -41,8 +41,10 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return uint64(v), nil
 }
 
-// announcing is how long Open of a follower waits for a writer that is making the store.
-const announcing = time.Second
+// followTries is how often Open of a follower reads SUPER and the manifest while a writer is making
+// the store, or has just replaced the manifest: for about a second. Tries are counted, and not the
+// time: a process that was stopped for a second between two reads must try again, too.
+const followTries = int(time.Second / lockPoll)
 
 // followable returns ErrUnsupported where a writer can't remove or cut a file that a follower
 // has open.
@@ -59,10 +61,10 @@ func (o *opening) followable() error {
 // loadFollowed is manifest.Load of a store that another process may be making or writing:
 // a file that is being written can look damaged, so it tries again.
 func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
-	for deadline := time.Now().Add(announcing); ; {
+	for try := 1; ; try++ {
 		log, err = manifest.Load(o.manifestOptions())
 		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
-		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
+		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == followTries {
 			return log, err
 		}
 		select {
