@@ -117,9 +117,13 @@ func TestEncryptStoreCrashes(t *testing.T) {
 			stride = 31
 		}
 		plain, encrypted := 0, 0
-		i := len(left) - 1 - draw.Rand(t).IntN(stride)
+		chosen := []int{0, len(left) - 1} // a plain store, and an encrypted one
+		for at := len(left) - 1 - draw.Rand(t).IntN(stride); at >= 0; at -= stride {
+			chosen = append(chosen, at)
+		}
+		i := 0
 		namesWhenFailed(t, "crash", &i)
-		for ; i >= 0; i -= stride {
+		for _, i = range chosen {
 			mem := left[i]
 			db, err := brock.Open(plainOptions(mem, values))
 			if errors.Is(err, brock.ErrKey) {
