@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/kit/deadline"
 )
 
 // The benchmarks in this file use a store in the file system: n keys of 22 bytes
@@ -135,16 +136,9 @@ func BenchmarkStoreClustered(b *testing.B) {
 	shape := storeShapes()[1]
 	b.Run("as loaded", func(b *testing.B) { shape.benchScans(b, shape.open(b)) })
 	b.Run("clustered", func(b *testing.B) {
-		sorted := make(chan brock.WorkInfo, 100)
-		db := shape.openWith(b, brock.Options{Maintenance: brock.Maintenance{IdleAfter: 1}, Events: brock.Events{Compaction: func(w brock.WorkInfo) {
-			if w.Reason == "scans jump" {
-				sorted <- w
-			}
-		}}})
+		db := shape.openWith(b, brock.Options{Maintenance: brock.Maintenance{IdleAfter: 1}})
 		shape.scan(b, db, nil, 1<<30)
-		for more := true; more; more = db.Metrics().Tree.JumpedBytes > 0 {
-			must(b, (<-sorted).Err)
-		}
+		deadline.Wait(b, "a clustering", func() bool { return db.Metrics().Tree.JumpedBytes == 0 })
 		shape.benchScans(b, db)
 	})
 }
