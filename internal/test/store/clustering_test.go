@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type clusterStore struct {
 	*brock.DB
 	t     *testing.T
+	heard atomic.Int64        // events of compactions
 	done  chan brock.WorkInfo // each clustering
 	quiet sync.RWMutex        // held by a scan: no file is made, so no clustering ends
 }
@@ -49,6 +51,7 @@ func newClusterStore(t *testing.T, change func(*brock.Options)) *clusterStore {
 			if w.Reason == "scans jump" {
 				s.done <- w
 			}
+			s.heard.Add(1)
 		}}}
 	if change != nil {
 		change(&o)
@@ -109,7 +112,10 @@ func (s *clusterStore) scanIn(txn *brock.Txn, time int, reverse bool) int64 {
 func (s *clusterStore) clustered() (written int64) {
 	s.t.Helper()
 	deadline.Wait(s.t, "clusterings", func() bool { return s.Metrics().Tree.JumpedBytes == 0 })
-	for { // what a clustering has cost is taken off after its event
+	// An event comes after its work was counted.
+	compactions := s.Metrics().Tree.Compactions
+	deadline.Wait(s.t, "events of compactions", func() bool { return s.heard.Load() >= compactions })
+	for {
 		select {
 		case w := <-s.done:
 			must(s.t, w.Err)
