@@ -18,6 +18,7 @@ import (
 type Colder struct {
 	Size   Size
 	Memory int64 // bytes that a reading process may take, page cache included
+	Own    int64 // bytes of it on its own heap
 }
 
 func goroutines(n int) string {
@@ -133,7 +134,7 @@ func deviceFigures(file string, depth int, waits Waits) ([]float64, error) {
 // coldSlice runs one slice in a new process, which begins when it is in the cage.
 func (r *runner) coldSlice(box *cage.Cage, w reading, m kv.Maker, data *Dataset, slice int) ([]float64, error) {
 	t := *w.Cold
-	t.Seed = uint64(slice)
+	t.Seed, t.Own = uint64(slice), r.Cold.Own
 	task := childTask{Task: "cold", Store: m.Name, Keys: data.Keys, Waits: r.Waits, Cold: t}
 	task.Config = kv.Config{Dir: r.storeDir(m, data), ValueSize: data.ValueSize, DataBytes: data.RawBytes(), Memory: r.Cold.Memory}
 	if t.Do == "large" {

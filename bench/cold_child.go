@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/brockdb/brock/bench/internal/kv"
@@ -18,6 +20,7 @@ type ColdTask struct {
 	Zipf       bool // draw keys by Zipf 0.99, else evenly
 	Seed       uint64
 	LargeBytes int64 // bytes of large values in the store
+	Own        int64 // bytes that the process has on its heap beside the store
 }
 
 // childCold waits until it is told to begin, reads, and prints its figures.
@@ -25,11 +28,16 @@ func childCold(t childTask) error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		return fmt.Errorf("nobody says that the cage is closed: %w", err)
 	}
+	own := make([][]byte, t.Cold.Own/1024)
+	for i := range own {
+		own[i] = bytes.Repeat([]byte{1}, 1024)
+	}
 	s, err := kv.Open(t.Store, t.Config)
 	if err != nil {
 		return err
 	}
 	figures, err := t.read(s)
+	runtime.KeepAlive(own)
 	if err := errors.Join(err, s.Close()); err != nil {
 		return err
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/brockdb/brock/bench/internal/kv"
+)
 
 const seekPairs = 50
 
@@ -23,7 +27,26 @@ func scanWorkloads() []Workload {
 			Kind:    Loaded,
 			Run:     runSeek,
 		},
+		{
+			Name: "last", Title: "values of %d B, a read transaction each, the greatest key",
+			Figures: []Figure{{Name: "p50 us", Better: Less}, {Name: "p99 us"}, {Name: "CPU us/op", Better: Less}, {Name: "allocs/op"}},
+			Kind:    Loaded, Stores: []string{"brock", "badger", "pebble", "bbolt", "goleveldb"},
+			Run: runLast,
+		},
 	}
+}
+
+// runLast asks for the greatest key, as a log does that wants to know where it ends.
+func runLast(c *Cell) ([]float64, error) {
+	want := kv.Touch(c.Data.AppendKey(nil, c.Data.Keys-1))
+	store := c.Store.(kv.Ender)
+	return timeCalls(c.Ops, func(int) error {
+		sum, err := store.Last()
+		if err == nil && sum != want {
+			err = fmt.Errorf("another key: %w", errMismatch)
+		}
+		return err
+	})
 }
 
 // timeScan times one scan of the whole store. What it saw was checked once

@@ -16,17 +16,17 @@ import (
 
 // settings are the flags.
 type settings struct {
-	stores, workloads, values, counts string
-	slices, ops                       int
-	full, smoke, quiet                bool
-	large, coldMB, coldMemory         int64
-	coldValue                         int
-	dir, json, from                   string
-	report, readme, compare           string
-	readmeValue                       int
-	tolerance                         float64
-	memory                            string
-	times                             int
+	stores, workloads, values, counts  string
+	slices, ops                        int
+	full, smoke, quiet                 bool
+	large, coldMB, coldMemory, coldOwn int64
+	coldValue                          int
+	dir, json, from                    string
+	report, readme, compare            string
+	readmeValue                        int
+	tolerance                          float64
+	memory                             string
+	times                              int
 }
 
 // scale has the defaults of flags.
@@ -63,6 +63,7 @@ func parseSettings(args []string, stderr io.Writer) (*settings, error) {
 	f.Int64Var(&s.large, "large-mb", 0, "MB of large values")
 	f.Int64Var(&s.coldMB, "cold-mb", 0, fmt.Sprintf("MB of data that is larger than memory (default: %d; with -full %d)", small.cold, full.cold))
 	f.Int64Var(&s.coldMemory, "cold-memory-mb", 0, "MB of memory for the processes that read it, page cache included (default: a quarter of -cold-mb)")
+	f.Int64Var(&s.coldOwn, "cold-own-mb", 0, "MB of it that each process has on its own heap beside the store")
 	f.IntVar(&s.coldValue, "cold-value", 1024, "bytes of its values")
 	f.StringVar(&s.dir, "dir", "", "directory for the stores; they go into a new one inside (default: the system's temporary directory)")
 	f.StringVar(&s.json, "json", "", "file for the results of every slice")
@@ -81,7 +82,7 @@ func parseSettings(args []string, stderr io.Writer) (*settings, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q is no flag", f.Arg(0))
 	}
-	if s.slices < 1 || s.ops < 0 || s.large < 0 || s.coldMB < 0 || s.coldMemory < 0 || s.coldValue < 1 {
+	if s.slices < 1 || s.ops < 0 || s.large < 0 || s.coldMB < 0 || s.coldMemory < 0 || s.coldOwn < 0 || s.coldValue < 1 {
 		return nil, errors.New("-slices, -ops and sizes must be positive")
 	}
 	if s.readme != "" && s.report == "" {
@@ -133,6 +134,7 @@ func (s *settings) plan(stderr io.Writer) (plan Plan, err error) {
 	plan.Cold = Colder{
 		Size:   Size{Bytes: s.coldValue, Keys: int(raw / int64(keySize+s.coldValue))},
 		Memory: cmp.Or(s.coldMemory<<20, max(raw/4, leastMemory)),
+		Own:    s.coldOwn << 20,
 	}
 	if plan.Dir, err = os.MkdirTemp(s.dir, "brock-bench-"); err != nil {
 		return plan, err
@@ -210,7 +212,7 @@ func (s *settings) describe(p Plan) []result.Pair {
 		{Name: "slices", Value: strconv.Itoa(p.Slices)},
 		{Name: "calls in a slice", Value: result.Group(p.Ops)},
 		{Name: "large values", Value: fmt.Sprintf("%d MB", p.Large>>20)},
-		{Name: "data larger than memory", Value: fmt.Sprintf("%s pairs of %d B, %d MB of memory", result.Group(p.Cold.Size.Keys), p.Cold.Size.Bytes, p.Cold.Memory>>20)},
+		{Name: "data larger than memory", Value: fmt.Sprintf("%s pairs of %d B, %d MB of memory, %d of it the program's own", result.Group(p.Cold.Size.Keys), p.Cold.Size.Bytes, p.Cold.Memory>>20, p.Cold.Own>>20)},
 	}
 }
 

@@ -136,6 +136,20 @@ func (s *badgerStore) Scan(from []byte, limit int, values bool) (t Tally, err er
 	return t, err
 }
 
+func (s *badgerStore) Last() (sum uint64, err error) {
+	o := badger.DefaultIteratorOptions
+	o.PrefetchValues, o.Reverse = false, true
+	err = s.db.View(func(txn *badger.Txn) error {
+		it := txn.NewIterator(o)
+		defer it.Close()
+		if it.Rewind(); it.Valid() {
+			sum = Touch(it.Item().Key())
+		}
+		return nil
+	})
+	return sum, err
+}
+
 func (s *badgerStore) Set(key, value []byte) error {
 	return s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
 }

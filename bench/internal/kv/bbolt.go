@@ -91,6 +91,15 @@ func (s *bboltStore) Scan(from []byte, limit int, values bool) (t Tally, err err
 	return t, err
 }
 
+func (s *bboltStore) Last() (sum uint64, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		k, _ := tx.Bucket(bboltBucket).Cursor().Last()
+		sum = Touch(k)
+		return nil
+	})
+	return sum, err
+}
+
 func (s *bboltStore) Set(key, value []byte) error {
 	return s.write(func(tx *bolt.Tx) error { return tx.Bucket(bboltBucket).Put(key, value) })
 }

@@ -98,6 +98,17 @@ func (s *brockStore) Scan(from []byte, limit int, values bool) (t Tally, err err
 	return t, err
 }
 
+func (s *brockStore) Last() (sum uint64, err error) {
+	err = s.db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{Reverse: true, KeysOnly: true, Limit: 1})
+		if it.Rewind(); it.Valid() {
+			sum = Touch(it.Item().Key())
+		}
+		return it.Close()
+	})
+	return sum, err
+}
+
 func (s *brockStore) Set(key, value []byte) error { return s.db.Set(key, value) }
 
 func (s *brockStore) Apply(changes []Change) error {

@@ -68,6 +68,15 @@ func (s *levelStore) Scan(from []byte, limit int, values bool) (t Tally, err err
 	return t, it.Error()
 }
 
+func (s *levelStore) Last() (sum uint64, err error) {
+	it := s.db.NewIterator(nil, nil)
+	defer it.Release()
+	if it.Last() {
+		sum = Touch(it.Key())
+	}
+	return sum, it.Error()
+}
+
 func (s *levelStore) Set(key, value []byte) error { return s.db.Put(key, value, s.write) }
 
 func (s *levelStore) Apply(changes []Change) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // Store is what every workload needs. What else a store can do, it says by
-// implementing Scanner, Batcher, Loader, Prober, Copier or Flusher. All methods
+// implementing Scanner, Batcher, Loader, Prober, Ender, Copier or Flusher. All methods
 // but Close may be called from any number of goroutines at once.
 type Store interface {
 	// Get reads the value of key in a read transaction of its own and touches
@@ -39,6 +39,11 @@ type Loader interface{ Load([]Change) error }
 // Prober looks for a key without its value.
 type Prober interface {
 	Has(key []byte) (bool, error)
+}
+
+// Ender touches the greatest key in a read transaction of its own, and returns Touch of it.
+type Ender interface {
+	Last() (sum uint64, err error)
 }
 
 // Copier appends the value of key to dst, for callers that send it on.

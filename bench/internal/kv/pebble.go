@@ -129,6 +129,17 @@ func (s *pebbleStore) Scan(from []byte, limit int, values bool) (t Tally, err er
 	return t, it.Close()
 }
 
+func (s *pebbleStore) Last() (sum uint64, err error) {
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return 0, err
+	}
+	if it.Last() {
+		sum = Touch(it.Key())
+	}
+	return sum, it.Close()
+}
+
 func (s *pebbleStore) Set(key, value []byte) error { return s.db.Set(key, value, s.write) }
 
 func (s *pebbleStore) Apply(changes []Change) error {
