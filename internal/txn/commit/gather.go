@@ -7,91 +7,133 @@ import (
 
 // Bounds of gathering.
 const (
-	stillTurns = 2                      // yields in a row without a new member that end gathering
-	slowTurn   = 100 * time.Microsecond // a yield that takes longer ran other work than commits
-	memberTurn = 20 * time.Microsecond  // a yield may take this much longer for each new member
-	loneMin    = 32                     // groups of one member in a row before one is held open
-	loneMax    = 1 << 12                // the number doubles up to this while nobody joins
+	leastPatience  = 100 * time.Microsecond // a wait that takes longer was in vain
+	memberPatience = 20 * time.Microsecond  // it may take this much longer for each member, to make its next transaction
+	vainYields     = 2                      // yields in a row that bring no member end the wait
+	leastSkipped   = 16                     // groups that are not held open after the first wait in vain
+	mostSkipped    = 1 << 16                // the number doubles up to this
 )
 
-// gathering decides when a group is held open for more members. The current leader owns it.
+// gathering decides when a group is held open for more members. The current leader owns it, except
+// full: members send on it.
 type gathering struct {
 	now          func() time.Time // nil: no group is held open
 	previousSize int              // members of the group before
-	yieldBackoff backoff          // skips groups after slow yields
-	loneGroups   int              // groups of one member in a row
-	loneLimit    int              // how many of them before one is held open; loneMin if it is less
+	expected     int              // members of a complete group: those of the group before, and who waited at its end
+	synced       bool             // the group before was synced
+	skip         int              // groups that are still not held open, as a wait was in vain
+	nextSkip     int              // groups to skip after the next wait in vain, if more than leastSkipped
+	full         chan struct{}    // the last expected member sends, if the leader sleeps; room for one value
+	timer        *time.Timer      // ends the sleep; made once, reused by each leader
 }
 
-// gather holds g open for a moment if other committers are active. The members of the
-// group that has just been finished are awake, but have not run yet. If they run now, they
-// bring their next transactions to this group. Otherwise they form a second group, and the
-// two alternate. With 64 writers gathering doubles the commits per sync.
+// gather holds g open until it is complete. The members of the group that has just been finished
+// are awake, but have not run yet. If they run now, they bring their next transactions to this
+// group. Otherwise they form a second group, and the two alternate: with 64 writers, gathering
+// doubles the commits per sync, and four that write without syncs share one write instead of
+// making four.
 //
-// A lone writer does not wait, except once in 32 to 4,096 groups. Without that, other
-// committers might be ready but never run, if commits without sync never give up the processor.
+// A leader of synced groups sleeps. One that yields (runtime.Gosched) is at once the next goroutine
+// on its processor again, so it does not let those run that are ready on another processor, which
+// may be busy, or stopped by the system. If an expected member does not come, only the timer wakes
+// the sleeper, up to about 1 ms later; without a sync that would be a long time, so a leader of
+// such groups yields.
 //
-// In a process that is busy with other work, one yield to the scheduler may take many
-// milliseconds, in which nobody commits. So the first slow yield ends gathering for this
-// group and the next 16, and for up to 65,536 groups if more than one yield in six is slow.
+// A lone writer expects nobody, and never waits. In a process that is busy with other work, either
+// wait may cost milliseconds in which nobody commits. So after one in vain the next 16 groups are not
+// held open, and up to 65,536 if more than one wait in six is in vain.
 func (p *Pipeline) gather(g *group) {
 	a := &p.gathering
-	if a.now == nil {
+	if a.now == nil || a.expected < 2 {
 		return
 	}
-	// Members join under mu while this leader reads.
-	p.mu.Lock()
-	size, waited := len(g.members), g.wake != nil
-	p.mu.Unlock()
-	if !a.due(waited) || p.awaitComplete(g) {
+	if a.skip > 0 {
+		a.skip--
 		return
 	}
-	// Here sleeping has failed or groups are not synced. A yield costs microseconds: it lets the
-	// committers run that are ready on this processor.
-	for still := 0; still < stillTurns; still++ {
+	wait := p.yieldForMembers
+	if a.synced {
+		wait = p.sleepForMembers
+	}
+	if wait(g) {
+		// One success does not undo a failure, which doubles the number: about six do.
+		a.nextSkip -= (a.nextSkip + 7) / 8
+		return
+	}
+	a.skip = max(a.nextSkip, leastSkipped)
+	a.nextSkip = min(2*a.skip, mostSkipped)
+}
+
+// yieldForMembers lets the committers run that are ready on this processor, until g is complete or
+// nobody comes. It returns false if that took long: other work has the processors.
+func (p *Pipeline) yieldForMembers(g *group) bool {
+	a := &p.gathering
+	size := p.sizeOf(g)
+	for vain := 0; vain < vainYields && size < a.expected; vain++ {
 		began := a.now()
 		runtime.Gosched()
 		took := a.now().Sub(began)
-		p.mu.Lock()
-		came := len(g.members) - size
-		p.mu.Unlock()
+		came := p.sizeOf(g) - size
+		if took > patience(came) {
+			return false
+		}
 		if size += came; came > 0 {
-			still = -1 // somebody came: there may be more, so count still yields anew
-		}
-		// Other work has the processors. Each further yield could cost milliseconds.
-		if a.slow(took, came) {
-			return
+			vain = -1 // there may be more, so count anew
 		}
 	}
-	a.yieldBackoff.countSuccess()
-}
-
-// slow reports whether a yield took longer than the work of the members that it brought. If
-// so, the next groups are not held open.
-func (a *gathering) slow(took time.Duration, came int) bool {
-	if took <= slowTurn+time.Duration(came)*memberTurn {
-		return false
-	}
-	a.yieldBackoff.countFailure()
 	return true
 }
 
-// due reports whether the next group is to be held open. waited: a member of it has waited,
-// so there are other committers.
-func (a *gathering) due(waited bool) bool {
-	if a.yieldBackoff.skips() {
-		return false
+// sizeOf returns how many members g has by now: they join while its leader waits.
+func (p *Pipeline) sizeOf(g *group) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(g.members)
+}
+
+// patience is how long a wait for n members may take.
+func patience(n int) time.Duration { return leastPatience + time.Duration(n)*memberPatience }
+
+// sleepForMembers sleeps until g is complete. It returns false if the timer has ended the sleep.
+func (p *Pipeline) sleepForMembers(g *group) bool {
+	a := &p.gathering
+	p.mu.Lock()
+	missing := a.expected - len(g.members)
+	// Set under mu, so that a member that joins from now on sees it and wakes this leader.
+	if missing > 0 {
+		g.awaited = a.expected
 	}
-	// There are others, so this is no lone writer: count from the start.
-	if waited || a.previousSize > 1 {
-		a.loneGroups, a.loneLimit = 0, 0
+	p.mu.Unlock()
+	if missing <= 0 {
 		return true
 	}
-	if a.loneGroups++; a.loneGroups < max(a.loneLimit, loneMin) {
-		return false
+	if a.timer == nil {
+		a.timer = time.NewTimer(patience(missing))
+	} else {
+		a.timer.Reset(patience(missing))
 	}
-	// Nobody joined the last group that was held open for a lone writer, if there was one: wait
-	// twice as long before the next. The cost for a writer that stays alone goes to nothing.
-	a.loneGroups, a.loneLimit = 0, min(2*max(a.loneLimit, loneMin), loneMax)
-	return true
+	select {
+	case <-a.full:
+		a.timer.Stop()
+		return true
+	case <-a.timer.C:
+	}
+	p.mu.Lock()
+	// The last member came between the timer and the lock. Its value must be received: left in the
+	// channel, it would wake the leader of a later group at once.
+	late := g.awaited == 0
+	g.awaited = 0
+	p.mu.Unlock()
+	if late {
+		<-a.full
+	}
+	return false
+}
+
+// joinedLocked wakes the leader of g if it sleeps and g is complete now. Call it after each join.
+func (p *Pipeline) joinedLocked(g *group) {
+	if len(g.members) == g.awaited {
+		g.awaited = 0
+		p.gathering.full <- struct{}{} // never blocks: a group sends one value
+	}
 }

@@ -10,105 +10,164 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
+// leadExpecting leads a group of which that many more members are expected, while as many come.
+func (p *Pipeline) leadExpecting(expected, come int, synced bool) {
+	p.mu.Lock()
+	g := p.queue.push()
+	g.addMember(request(0, conflict.LastWriterWins, "a"))
+	p.hasLeader, g.called = true, true
+	p.gathering.synced, p.gathering.expected = synced, 1+expected
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for range come {
+		all.Go(func() {
+			r := request(0, conflict.LastWriterWins, "b")
+			r.Synced = synced
+			p.Commit(context.Background(), r)
+		})
+	}
+	p.lead(g)
+	all.Wait()
+}
+
 // Committers that are ready to run join the group of one that has company.
 func TestGather(t *testing.T) {
 	now := time.Unix(0, 0)
-	turn := time.Microsecond
+	yield := time.Microsecond
 	store := new(void)
-	p := New(Config{Store: store, Journal: new(void), Now: func() time.Time { now = now.Add(turn); return now }})
+	p := New(Config{Store: store, Journal: new(void), Now: func() time.Time { now = now.Add(yield); return now }})
 	a := &p.gathering
 
-	// next leads a group while another committer is ready to run.
-	next := func() {
-		p.mu.Lock()
-		g := p.queue.push()
-		g.addMember(request(0, conflict.LastWriterWins, "a"))
-		p.hasLeader, g.called = true, true
-		p.mu.Unlock()
-		done := make(chan struct{})
-		go func() {
-			p.Commit(context.Background(), request(0, conflict.LastWriterWins, "b"))
-			close(done)
-		}()
-		p.lead(g)
-		<-done
-	}
-
-	a.previousSize = 1
 	before := now
-	commit(t, p, request(0, conflict.LastWriterWins, "a"))
+	for range 10 {
+		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+	}
 	if now != before {
 		t.Error("a lone writer waited for company")
 	}
 
-	// Which goroutine runs in a turn is the scheduler's choice, so give it some.
+	// Which goroutine runs after a yield is the scheduler's choice, so give it some.
 	joined := false
 	for range 1000 {
-		a.previousSize = 2
 		groups := store.groups
-		next()
+		p.leadExpecting(1, 1, false)
 		joined = joined || store.groups == groups+1
 	}
 	if !joined {
 		t.Error("nobody ever joined")
 	}
-
-	turn = time.Second
-	for _, want := range []int{backoffMin, 2 * backoffMin, 4 * backoffMin} {
-		a.previousSize, a.yieldBackoff.left = 2, 0
-		next()
-		// The other committer, if late, had a group of its own.
-		if a.yieldBackoff.left != want && a.yieldBackoff.left != want-1 {
-			t.Errorf("after a slow turn %d groups are not held open, want %d", a.yieldBackoff.left, want)
-		}
-	}
-	a.yieldBackoff.next, a.yieldBackoff.left, a.previousSize = backoffMax, 0, 2
-	next()
-	if a.yieldBackoff.next != backoffMax {
-		t.Errorf("backoff grew to %d", a.yieldBackoff.next)
-	}
-	turn = time.Microsecond
-	for n := 0; a.yieldBackoff.next > 0; n++ {
-		if a.yieldBackoff.left, a.previousSize = 0, 2; n > 100 {
-			t.Fatalf("backoff is %d after %d quick turns", a.yieldBackoff.next, n)
-		}
-		next()
+	a.skip, a.nextSkip = 0, 0
+	before = now
+	p.leadExpecting(3, 0, false)
+	if yields := int(now.Sub(before)/yield) / 2; yields != vainYields || a.skip != 0 {
+		t.Errorf("%d yields in vain, and %d groups are not held open, want %d and 0", yields, a.skip, vainYields)
 	}
 
-	if a.slow(slowTurn+2*memberTurn, 2) || !a.slow(slowTurn+2*memberTurn, 1) {
-		t.Error("a turn that brings members may take their time, and no more")
+	yield = time.Second
+	for _, want := range []int{leastSkipped, 2 * leastSkipped, 4 * leastSkipped} {
+		a.skip = 0
+		p.leadExpecting(1, 0, false)
+		if a.skip != want {
+			t.Errorf("after a slow yield %d groups are not held open, want %d", a.skip, want)
+		}
+	}
+	before = now
+	p.leadExpecting(1, 0, false)
+	if now != before || a.skip != 4*leastSkipped-1 {
+		t.Error("a group was held open that should have been skipped")
+	}
+	a.skip, a.nextSkip = 0, mostSkipped
+	p.leadExpecting(1, 0, false)
+	if a.nextSkip != mostSkipped {
+		t.Errorf("%d groups would be skipped", a.nextSkip)
+	}
+	yield = time.Microsecond
+	for n := 0; a.nextSkip > 0; n++ {
+		if a.skip = 0; n > 100 {
+			t.Fatalf("%d groups would be skipped after %d quick yields", a.nextSkip, n)
+		}
+		p.leadExpecting(1, 0, false)
 	}
 }
 
-// Committers whose commits wait for nothing share groups too, on one processor: none of
-// them runs until it is stopped.
-func TestGatherBehindOneThatNeverBlocks(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	now := time.Unix(0, 0)
+// A leader of synced groups sleeps until those of the group before have come again, and tries that
+// ever more seldom while they don't.
+func TestGatherSynced(t *testing.T) {
 	store := new(void)
-	p := New(Config{Store: store, Journal: new(void), Now: func() time.Time { now = now.Add(time.Microsecond); return now }})
-	const committers, commits = 16, 500
+	p := New(Config{Store: store, Journal: new(void), Now: time.Now})
+	a := &p.gathering
+
+	// Another may be late: how long one may take is the scheduler's choice.
+	complete := false
+	for i := 0; i < 1000 && !complete; i++ {
+		groups := store.groups
+		a.skip, a.nextSkip = 0, 0
+		p.leadExpecting(8, 8, true)
+		complete = store.groups == groups+1 && a.skip == 0
+	}
+	if !complete {
+		t.Error("no group was ever complete")
+	}
+
+	a.skip, a.nextSkip = 0, 0
+	for _, want := range []int{leastSkipped, 2 * leastSkipped, 4 * leastSkipped} {
+		a.skip = 0
+		p.leadExpecting(1, 0, true)
+		if a.skip != want || len(a.full) > 0 {
+			t.Errorf("after a sleep that timed out %d groups are not held open, want %d", a.skip, want)
+		}
+	}
+}
+
+// slowSync is a Journal whose syncs take a while, as those of a disk do.
+type slowSync struct{ void }
+
+func yieldTimes(n int) {
+	for range n {
+		runtime.Gosched()
+	}
+}
+
+func (*slowSync) Sync() error {
+	yieldTimes(100)
+	return nil
+}
+
+// Committers that come again at once share nearly all groups, also if some withdraw, want a
+// turn alone or are late meanwhile; and all of them end.
+func TestGatherAmongOthers(t *testing.T) {
+	store := new(void)
+	p := New(Config{Store: store, Journal: new(slowSync), Now: time.Now})
+	const committers, commits = 16, 200
 	var all sync.WaitGroup
-	for range committers {
+	for i := range committers {
 		all.Go(func() {
-			for range commits {
-				if _, err := p.Commit(context.Background(), request(0, conflict.LastWriterWins, "a")); err != nil {
+			for n := range commits {
+				ctx, cancel := context.WithCancel(context.Background())
+				switch n % 32 {
+				case i:
+					yieldTimes(1000)
+				case i + 1:
+					if err := p.Do(context.Background(), func() error { return nil }); err != nil {
+						t.Error(err)
+					}
+				case i + 2:
+					go cancel()
+				}
+				r := request(0, conflict.LastWriterWins, "a")
+				r.Synced = true
+				if _, err := p.Commit(ctx, r); err != nil && err != context.Canceled {
 					t.Error(err)
 				}
+				cancel()
 			}
 		})
 	}
 	all.Wait()
-	if most := committers * commits / 4; store.groups > most {
-		t.Errorf("%d commits of %d committers in %d groups, want at most %d", committers*commits, committers, store.groups, most)
+	if len(p.gathering.full) > 0 {
+		t.Error("somebody woke a leader that did not sleep")
 	}
-	// One that is alone looks for company less and less.
-	before := now
-	for range 4 * loneMax {
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
-	}
-	looks := int(now.Sub(before)/time.Microsecond) / (2 * stillTurns)
-	if looks < 4 || looks > 16 {
-		t.Errorf("looked for company %d times in %d commits", looks, 4*loneMax)
+	if most := committers * commits / 2; store.groups > most {
+		t.Errorf("%d groups, want at most %d", store.groups, most)
 	}
 }

@@ -18,7 +18,7 @@ type group struct {
 	exclusive bool          // an exclusive turn: nobody may join
 	called    bool          // it has a leader, or a token for one lies in wake
 	taken     bool          // its leader has begun: nobody may join or leave
-	awaited   int           // members that wake the leader, which sleeps in awaitComplete; else 0
+	awaited   int           // members that wake the leader, which sleeps in sleepForMembers; else 0
 	wake      chan struct{} // members wait on it; nil until one does
 }
 

@@ -81,7 +81,6 @@ type Pipeline struct {
 	// Used by the leader only, without mu. It is handed on under mu, which orders the accesses.
 	leader    leader
 	gathering gathering
-	awaiting  awaiting
 }
 
 // New returns a pipeline that continues after version cfg.Last.
@@ -93,7 +92,7 @@ func New(cfg Config) *Pipeline {
 	l.visible.Store(uint64(cfg.Last))
 	l.writes.store, l.writes.seed = cfg.Store, cfg.HashSeed
 	p.gathering.now = cfg.Now
-	p.awaiting.full = make(chan struct{}, 1)
+	p.gathering.full = make(chan struct{}, 1)
 	return p
 }
 
@@ -253,7 +252,7 @@ func (p *Pipeline) lead(g *group) {
 			p.stopOn(err)
 		}
 		// Before releaseGroup: then the next leader owns both.
-		p.awaiting.synced = p.leader.synced
+		p.gathering.synced = p.leader.synced
 		p.leader.forgetGroup()
 		p.releaseGroup(g)
 	}()
@@ -375,12 +374,12 @@ func (p *Pipeline) releaseGroup(g *group) {
 func (p *Pipeline) passLeadershipLocked() {
 	g := p.queue.head()
 	// The members of the finished group are likely to commit again, and so are those that wait.
-	p.awaiting.expected = p.gathering.previousSize
+	p.gathering.expected = p.gathering.previousSize
 	if g == nil {
 		p.hasLeader = false
 		return
 	}
-	p.awaiting.expected += len(g.members)
+	p.gathering.expected += len(g.members)
 	// g was not led at once, so a member waits and the channel exists. A group gets one
 	// token in all, for which the channel has room: the send never blocks.
 	g.called = true
