@@ -368,6 +368,9 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	fp := hashindex.Fingerprint(hash)
 	b := hashindex.Home(hash, c.Buckets)
 	base := c.IndexStart()
+	// Why an entry with the key's fingerprint could not be read. It may be another key's: the
+	// damage must not hide a key of which each byte is sound.
+	var unread error
 	for range c.Buckets {
 		o := base + b*hashindex.BucketSize
 		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
@@ -385,19 +388,23 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				}
 				return Absent, c.corrupt(o, "index leads to %d", off)
 			}
-			if res, mine, err := c.getAt(off, suffix, at, e); mine || err != nil {
+			res, mine, err := c.getAt(off, suffix, at, e)
+			if mine {
 				return res, err
+			}
+			if unread == nil {
+				unread = err
 			}
 		}
 		// A key goes to the next bucket only if this one was full.
 		if !hashindex.Full(bucket) {
-			return Absent, nil
+			return Absent, unread
 		}
 		if b++; b == c.Buckets {
 			b = 0
 		}
 	}
-	return Absent, nil
+	return Absent, unread
 }
 
 // getAt is Get for the entry at off. mine is false if the entry has another key.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -114,6 +115,38 @@ func TestEachFlippedByteIsFound(t *testing.T) {
 		}
 		if err == nil && len(all) != len(b.entries) {
 			t.Fatalf("byte %d: %d entries without an error", i, len(all))
+		}
+	}
+}
+
+// A damaged entry hides no other key whose hash has the same fingerprint; of a key that is not found
+// elsewhere it is not known whether it is the damaged one.
+func TestDamageHidesNoKeyOfTheSameHash(t *testing.T) {
+	const n, equal = 400, 42
+	b := NewBuilder()
+	defer b.Release()
+	key := func(i int) []byte { return fmt.Appendf(nil, "key %04d", i) }
+	for i := range n {
+		h := hash.Sum(seed, key(i))
+		if i == 0 || i == n-1 {
+			h = equal
+		}
+		b.Add(&entry.Entry{Key: key(i), Version: 1, Kind: entry.Set, Value: make([]byte, 100)}, h)
+	}
+	image, info, _ := b.Finish(&owner, 0, nil)
+	bad := built{Info: info, image: bytes.Clone(image)}
+	bad.image[HeaderSize] ^= 1 // the first entry
+	c := bad.open()
+	get := func(key []byte) (Result, error) {
+		var e entry.Entry
+		return c.Get(key[c.Prefix:], equal, 1, &e)
+	}
+	if res, err := get(key(n - 1)); res != Found || err != nil {
+		t.Errorf("the sound key: %v, %v", res, err)
+	}
+	for _, k := range [][]byte{key(0), key(n)} {
+		if _, err := get(k); !errors.Is(err, errs.ErrCorrupt) {
+			t.Errorf("%q: %v, want %v", k, err, errs.ErrCorrupt)
 		}
 	}
 }
