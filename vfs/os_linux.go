@@ -12,15 +12,6 @@ import (
 // syncData is fdatasync: it leaves out times, but not a new length.
 func syncData(f *os.File) error { return withFD(f, unix.Fdatasync) }
 
-// preallocate reserves blocks, and extends the file if the range ends beyond it.
-func preallocate(f *os.File, off, n int64) error {
-	err := withFD(f, func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		return errors.ErrUnsupported
-	}
-	return err
-}
-
 // clone makes b a file of the same blocks as a.
 func clone(a, b *os.File) error {
 	err := withFD(a, func(from int) error {

@@ -18,14 +18,6 @@ func (f osFile) SyncData() error {
 	return nil
 }
 
-// Preallocate implements File.
-func (f osFile) Preallocate(off, n int64) error {
-	if err := preallocate(f.File, off, n); err != nil {
-		return pathError("preallocate", f.Name(), err)
-	}
-	return nil
-}
-
 // StartWriteback implements File.
 func (f osFile) StartWriteback(off, n int64) { startWriteback(f.File, off, n) }
 

@@ -161,9 +161,8 @@ func written(n int, err error) error {
 func (f file) Sync() error     { return unknown(f.File.Sync()) }
 func (f file) SyncData() error { return unknown(f.File.SyncData()) }
 
-func (f file) Truncate(size int64) error      { return unknown(f.File.Truncate(size)) }
-func (f file) Preallocate(off, n int64) error { return unknown(f.File.Preallocate(off, n)) }
-func (f file) Close() error                   { return unknown(f.File.Close()) }
+func (f file) Truncate(size int64) error { return unknown(f.File.Truncate(size)) }
+func (f file) Close() error              { return unknown(f.File.Close()) }
 
 func (f file) Size() (int64, error) {
 	n, err := f.File.Size()
