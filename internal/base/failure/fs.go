@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -127,23 +128,26 @@ func (f file) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, written(n, err)
 }
 
-func (f file) WriteVec(bufs [][]byte, off int64) (int, error) {
-	n, err := f.File.WriteVec(bufs, off)
-	if vfs.IsInterrupted(err) {
-		// What is left goes the slow way.
-		at, before := off, 0
-		for _, p := range bufs {
-			if skip := max(0, min(len(p), n-before)); skip < len(p) {
-				m := 0
-				m, err = f.WriteAt(p[skip:], at+int64(skip))
-				if n += m; err != nil {
-					break
-				}
-			}
-			at, before = at+int64(len(p)), before+len(p)
-		}
-	}
+func (f file) WriteVec(bufs [][]byte, off int64) (n int, err error) {
+	err = repeat(func() error {
+		m, err := f.File.WriteVec(skipBytes(bufs, n), off+int64(n))
+		n += m
+		return err
+	})
 	return n, written(n, err)
+}
+
+// skipBytes returns bufs without their first n bytes.
+func skipBytes(bufs [][]byte, n int) [][]byte {
+	for n > 0 && n >= len(bufs[0]) {
+		n -= len(bufs[0])
+		bufs = bufs[1:]
+	}
+	if n > 0 {
+		// The caller's slice stays as it is.
+		return slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
+	}
+	return bufs
 }
 
 // written marks the error of a write of which n bytes were done. One that has only been
