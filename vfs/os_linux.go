@@ -46,23 +46,6 @@ func startRead(f *os.File, off, n int64) {
 	})
 }
 
-// renameNew renames a file unless the new name exists. It returns errors.ErrUnsupported where
-// kernel or file system has no such rename.
-func renameNew(from, to place) error {
-	err := from.at(func(a int, old string) error {
-		return to.at(func(b int, new string) error {
-			return unix.Renameat2(a, old, b, new, unix.RENAME_NOREPLACE)
-		})
-	})
-	if err == unix.EINVAL || err == unix.ENOSYS {
-		return errors.ErrUnsupported
-	}
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from.path, New: to.path, Err: err}
-	}
-	return nil
-}
-
 const maxVec = 1024 // buffers a pwritev takes
 
 // writeVec writes the buffers by as few calls of pwritev as possible.

@@ -13,9 +13,6 @@ func syncData(f *os.File) error { return f.Sync() }
 // clone is not supported.
 func clone(a, b *os.File) error { return errors.ErrUnsupported }
 
-// renameNew is not supported: Rename looks first.
-func renameNew(place, place) error { return errors.ErrUnsupported }
-
 // startWriteback does nothing: no call does that here.
 func startWriteback(*os.File, int64, int64) {}
 

@@ -136,6 +136,14 @@ func (f osFS) placeOf(op, name string) (place, error) {
 	return f.held.placeOf(op, name)
 }
 
+// placesOf is where two names are looked up.
+func (f osFS) placesOf(op, from, to string) (a, b place, err error) {
+	if a, err = f.placeOf(op, from); err == nil {
+		b, err = f.placeOf(op, to)
+	}
+	return a, b, err
+}
+
 // baseName is the name within its directory.
 func (p place) baseName() string { return filepath.Base(p.path) }
 

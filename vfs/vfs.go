@@ -79,7 +79,7 @@ type FS interface {
 // directory that has taken its place. Errors and File.Name have the name as it was given. All
 // other names don't exist.
 //
-// Systems without a call that opens a file in an open directory (js, plan9) look names
+// Systems without a call that opens a file in an open directory (wasm) look names
 // up by path.
 type Dirs interface {
 	FS
