@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
@@ -181,6 +181,8 @@ func (t *Turn) leaveLinesLocked() {
 // so long that it rarely commits before the one that has its turn.
 const mostYielded = 64
 
+var errEnough = errors.New("no more records are looked at")
+
 // yields returns a conflict.Refusal if r would write where another Turn has its turn; nil if
 // r may go on.
 func (s *Turns) yields(r *Request) error {
@@ -192,26 +194,25 @@ func (s *Turns) yields(r *Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for rest := r.Payload; len(rest) > 0 && n < mostYielded; n++ {
-		rec, err := entry.DecodeRecord(rest)
-		if err != nil {
-			return err
+	err := eachRecord(r.Payload, func(lo, hi []byte) error {
+		if n++; n > mostYielded {
+			return errEnough
 		}
-		if at := s.findTurnLocked(&rec, r.Turn); at != nil {
+		if at := s.findTurnLocked(lo, hi, r.Turn); at != nil {
 			return at
 		}
-		rest = rest[rec.Size:]
+		return nil
+	})
+	if err == errEnough {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // findTurnLocked returns the key or range of a line whose first Turn, not t, has its turn, and
-// which rec would change; nil if there is none.
-func (s *Turns) findTurnLocked(rec *entry.Record, t *Turn) *conflict.Refusal {
-	lo, hi := rec.Key, []byte(nil)
-	if rec.Kind == entry.RangeDelete {
-		hi = rec.Value
-	}
+// which a write of the key lo or, unless hi is nil, a delete of [lo, hi) would change; nil if there
+// is none.
+func (s *Turns) findTurnLocked(lo, hi []byte, t *Turn) *conflict.Refusal {
 	for _, l := range s.lines {
 		if l.hasTurnBefore(t) && l.overlaps(lo, hi) {
 			return l.at
