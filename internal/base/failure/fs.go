@@ -101,7 +101,7 @@ func (s files) SyncDir(dir string) error {
 	if err != nil {
 		// Remembered: the system reports a failed sync once, and perhaps to another goroutine than
 		// the one whose name was lost.
-		s.dirSyncs.failed[dir] = &final{fmt.Errorf("an earlier sync of the directory has failed: %w", err)}
+		s.dirSyncs.failed[dir] = &marked{fmt.Errorf("an earlier sync of the directory has failed: %w", err), errFinal}
 	}
 	return unknown(err)
 }
