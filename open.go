@@ -230,7 +230,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 	readOnly := o.options.Mode == ReadOnly
 	path := filepath.Join(dir, filename.Of(filename.Lock, 0))
 	for {
-		lock, err := o.fs.Lock(path, readOnly, "")
+		lock, err := o.fs.Lock(path, readOnly)
 		switch {
 		case err == nil:
 			o.locks = append(o.locks, lock)

@@ -59,11 +59,11 @@ type FS interface {
 	// Lock takes an advisory lock on the file name and, where the system can, on its
 	// directory: then removing the file does not free the lock. If another holder has a lock
 	// that excludes this one, it returns a *LockedError at once; locks of one process
-	// conflict, too. An exclusive lock creates the file and writes owner (if empty, process
-	// and host) into it as text, for LockedError.Owner of others. A shared lock writes
+	// conflict, too. An exclusive lock creates the file and writes process and host into it as
+	// text, for LockedError.Owner of others. A shared lock writes
 	// nothing; without the file it locks the directory, or returns fs.ErrNotExist. Close
 	// releases the lock, and so does the end of the process; the file stays.
-	Lock(name string, shared bool, owner string) (io.Closer, error)
+	Lock(name string, shared bool) (io.Closer, error)
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
 	Free(dir string) (int64, error)

@@ -60,8 +60,8 @@ func (s files) Stat(name string) (vfs.Info, error) {
 	return info, unchanged(err)
 }
 
-func (s files) Lock(name string, shared bool, owner string) (io.Closer, error) {
-	l, err := s.FS.Lock(name, shared, owner)
+func (s files) Lock(name string, shared bool) (io.Closer, error) {
+	l, err := s.FS.Lock(name, shared)
 	if errors.Is(err, errs.ErrLocked) {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func work(f vfs.FS) map[Kind][]error {
 	note(Stat, err)
 	_, err = f.Free("d")
 	note(Free, err)
-	lock, err := f.Lock("d/LOCK", false, "")
+	lock, err := f.Lock("d/LOCK", false)
 	if note(Lock, err) {
 		_ = lock.Close()
 	}
