@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"syscall"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -35,7 +34,7 @@ func (e *LockedError) Is(target error) bool { return target == errs.ErrLocked }
 
 // IsNoSpace reports whether err says that a disk, or a quota, is full.
 func IsNoSpace(err error) bool {
-	return errors.Is(err, errs.ErrNoSpace) || slices.ContainsFunc(noSpaceErrors, func(full error) bool { return errors.Is(err, full) })
+	return errors.Is(err, errs.ErrNoSpace) || isNoSpace(err)
 }
 
 // NoSpace returns err, wrapped with brock.ErrNoSpace if IsNoSpace(err).

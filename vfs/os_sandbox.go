@@ -2,11 +2,15 @@
 
 package vfs
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 const (
 	openFlags = 0
 	dirsSync  = false // wasm hosts have no call for it
 )
 
-var noSpaceErrors = []error{syscall.ENOSPC}
+// isNoSpace reports whether the disk is full.
+func isNoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) }

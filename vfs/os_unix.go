@@ -2,12 +2,16 @@
 
 package vfs
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 const (
 	openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK | largeFiles // a link is refused, and a pipe doesn't wait for its other end
 	dirsSync  = true                                           // a directory is synced like a file
 )
 
-// noSpaceErrors are those of a full disk, or of the user's quota.
-var noSpaceErrors = []error{unix.ENOSPC, unix.EDQUOT}
+// isNoSpace reports whether the disk, or the user's quota, is full.
+func isNoSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

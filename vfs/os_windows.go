@@ -12,8 +12,11 @@ const (
 	dirsSync  = false // the journal of NTFS keeps names; there is no call for it
 )
 
-// noSpaceErrors are those of a full disk, or of the user's quota.
-var noSpaceErrors = []error{windows.ERROR_DISK_FULL, windows.ERROR_HANDLE_DISK_FULL, windows.ERROR_DISK_QUOTA_EXCEEDED}
+// isNoSpace reports whether the disk, or the user's quota, is full.
+func isNoSpace(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
+		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
 
 // free is how many bytes this user can still write in the volume of dir.
 func free(dir *os.File) (int64, error) {

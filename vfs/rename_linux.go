@@ -7,4 +7,6 @@ const (
 	renameExchange  = unix.RENAME_EXCHANGE
 )
 
-var renameAt = unix.Renameat2
+func renameAt(oldDir int, old string, newDir int, new string, flags uint) error {
+	return unix.Renameat2(oldDir, old, newDir, new, flags)
+}
