@@ -50,7 +50,7 @@ const followTries = int(time.Second / lockPoll)
 // has open.
 func (o *opening) followable() error {
 	switch runtime.GOOS {
-	case "windows", "plan9", "js", "wasip1":
+	case "windows", "js", "wasip1":
 		if o.options.FS == nil || o.options.FS == vfs.OS() {
 			return fmt.Errorf("%w: Mode Follow on %s: files can't be removed while they are open", ErrUnsupported, runtime.GOOS)
 		}

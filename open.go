@@ -136,7 +136,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
 	}
 	if o.keyring != nil {
-		o.keyring.Provide(o.options.Keys)
+		o.keyring.Bound(context.Background()) // the context of Open ends
 	}
 	// Nothing fails from here on, so nothing has to be undone.
 	o.assemble()
@@ -230,7 +230,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 	readOnly := o.options.Mode == ReadOnly
 	path := filepath.Join(dir, filename.Of(filename.Lock, 0))
 	for {
-		lock, err := o.fs.Lock(path, readOnly, "")
+		lock, err := o.fs.Lock(path, readOnly)
 		switch {
 		case err == nil:
 			o.locks = append(o.locks, lock)
@@ -266,7 +266,7 @@ func (o *opening) keys() manifest.Keys {
 			open = keyring.Create
 		}
 		var err error
-		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: keyring.Within(o.ctx, o.options.Keys), Created: o.clock.now().UnixMilli()})
+		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.clock.now().UnixMilli()})
 		if err != nil {
 			return nil, err
 		}

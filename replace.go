@@ -40,7 +40,7 @@ func replace(fsys vfs.FS, dir, fresh string) (err error) {
 		if _, err := wrapped.Stat(filepath.Join(at, filename.Of(filename.Super, 0))); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrNotExist, at, err)
 		}
-		lock, err := wrapped.Lock(filepath.Join(at, filename.Of(filename.Lock, 0)), false, "")
+		lock, err := wrapped.Lock(filepath.Join(at, filename.Of(filename.Lock, 0)), false)
 		if err != nil {
 			return err
 		}

@@ -79,33 +79,30 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 	case retries == 0:
 		retries = DefaultRetries
 	}
-	refused, err := updateOnce(ctx, db, &o, fn, nil, retries > 0)
-	if refused == nil || retries <= 0 {
-		return err
-	}
-	return updateAgain(ctx, db, &o, fn, retries, refused)
-}
-
-// updateAgain runs fn again after the first conflict. The second run does not wait: most
-// conflicts are by chance. Later runs wait for their turn. The second one does, too, if the
-// conflict was with a call that has its turn.
-func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, retries int, refused *ConflictError) error {
-	turn := db.commits.Turns.New()
-	defer turn.End()
+	var turn *commit.Turn // its place in the lines, from the first conflict on
+	defer func() {
+		if turn != nil {
+			turn.End()
+		}
+	}()
 	for run := 1; ; run++ {
+		refused, err := updateOnce(ctx, db, &o, fn, turn, run <= retries)
+		if refused == nil || retries <= 0 {
+			return err
+		}
+		if refused.Runs = run; run > retries {
+			return refused
+		}
+		if turn == nil {
+			turn = db.commits.Turns.New()
+		}
 		db.counters.retries.Add(1)
-		// The first conflict is mostly by chance. A wait would only make the call slower.
+		// The first conflict is mostly by chance: a wait would only make the call slower. But one
+		// with a call that has its turn comes again until that turn ends.
 		if run > 1 || refused.refusal.Yields {
 			if err := turn.Wait(never(ctx), refused.refusal); err != nil {
 				return err
 			}
-		}
-		var err error
-		if refused, err = updateOnce(ctx, db, o, fn, turn, run < retries); refused == nil {
-			return err
-		}
-		if refused.Runs = run + 1; run >= retries {
-			return refused
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -18,27 +19,25 @@ import (
 // other error all later calls return it, and writes since the last successful Flush may be
 // committed or not.
 type Writer struct {
-	db  *DB
-	ks  *Keyspace // the keyspace that it writes to
-	ctx context.Context
+	db      *DB             // nil: its methods return ErrClosed
+	ks      *Keyspace       // the keyspace that it writes to
+	ctx     context.Context // when it ends, so does the Writer
+	closing sync.Once       // the first Close flushes, and others wait for it
 
 	mu        sync.Mutex
-	changed   sync.Cond // one of the following has changed
+	changed   sync.Cond // committed or err has changed
 	filling   *Batch    // the group that fills
+	idle      *Batch    // the other one, which is empty; nil while it is being committed
 	number    int64     // of the group that fills, counted from 1
 	committed int64     // groups that are committed, or have failed
-	full      *Batch    // full group that waits for the goroutine that commits; nil: none
-	spare     []*Batch  // empty batches, for reuse
-	running   bool      // there is such a goroutine; it ends when nothing is full
 	closed    bool      // Close was called
-	ended     bool      // Close has flushed
 	err       error     // the first error
 }
 
 // writerGroup is the size in bytes at which a Writer commits a group; 1/16 of a memtable if
 // that is less. A memtable has whole groups, and while old readers keep others it is as small
-// as that (policy.MemtableBytes). A Writer holds three groups at most: one fills, one is full,
-// one is being committed.
+// as that (policy.MemtableBytes). A Writer holds two groups: one fills while the other is being
+// committed.
 const writerGroup = 1 << 20
 
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
@@ -51,7 +50,7 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	if k.db == nil {
 		return new(Writer)
 	}
-	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), number: 1}
+	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), idle: k.db.NewBatch().In(k), number: 1}
 	if ctx == nil {
 		w.err = errNilContext
 	}
@@ -106,53 +105,31 @@ func (w *Writer) usableLocked() error {
 	return w.ctx.Err()
 }
 
-// handOverLocked gives the n-th group to the goroutine that commits, and waits until that has
-// taken the group before. It does nothing if another caller has done so first.
+// handOverLocked has the n-th group committed, as soon as the one before is. It does nothing if
+// another caller has done so first.
 func (w *Writer) handOverLocked(n int64) {
-	for w.full != nil && w.number == n {
+	for w.number == n && w.committed < n-1 {
 		w.changed.Wait()
 	}
-	// Another caller may have handed it over during the wait.
-	if w.number != n {
+	// After an error later groups are dropped: their order would have a gap.
+	if w.number != n || w.err != nil {
 		return
 	}
 	w.number++
-	w.full = w.filling
-	if n := len(w.spare); n > 0 {
-		w.filling, w.spare = w.spare[n-1], w.spare[:n-1]
-	} else {
-		w.filling = w.db.NewBatch().In(w.ks)
-	}
-	if !w.running {
-		w.running = true
-		go w.commitGroups()
-	}
+	full := w.filling
+	w.filling, w.idle = w.idle, nil
+	go w.commitGroup(full)
 }
 
-// commitGroups commits full groups until there is none.
-func (w *Writer) commitGroups() {
+// commitGroup commits a group, while the next one fills.
+func (w *Writer) commitGroup(b *Batch) {
+	_, err := b.Commit(w.ctx, Buffered)
+	b.Reset()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.full != nil {
-		b := w.full
-		w.full = nil
-		w.changed.Broadcast()
-		// After an error later groups are dropped: their order would have a gap.
-		if w.err == nil {
-			// The next group fills meanwhile.
-			w.mu.Unlock()
-			_, err := b.Commit(w.ctx, Buffered)
-			w.mu.Lock()
-			if w.err == nil {
-				w.err = err
-			}
-		}
-		b.Reset()
-		w.spare = append(w.spare, b)
-		w.committed++
-		w.changed.Broadcast()
-	}
-	w.running = false
+	w.idle, w.err = b, cmp.Or(w.err, err)
+	w.committed++
+	w.changed.Broadcast()
 }
 
 // Flush returns when everything written before the call is committed, and durable as
@@ -173,7 +150,7 @@ func (w *Writer) flushLocked() error {
 		last = w.number
 		w.handOverLocked(last)
 	}
-	for w.committed < last {
+	for w.committed < last && w.err == nil {
 		w.changed.Wait()
 	}
 	if w.err != nil || !w.db.opts.synced(DefaultDurability) {
@@ -184,9 +161,7 @@ func (w *Writer) flushLocked() error {
 	w.mu.Unlock()
 	err := w.db.Sync(w.ctx)
 	w.mu.Lock()
-	if w.err == nil {
-		w.err = err
-	}
+	w.err = cmp.Or(w.err, err)
 	return w.err
 }
 
@@ -196,18 +171,14 @@ func (w *Writer) Close() error {
 	if w.db == nil {
 		return ErrClosed
 	}
+	w.closing.Do(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.closed = true
+		_ = w.flushLocked() // w.err, from now on
+		w.filling, w.idle = nil, nil
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		// Another call of Close may be at work: nil says that all is committed.
-		for !w.ended {
-			w.changed.Wait()
-		}
-		return w.err
-	}
-	w.closed = true
-	err := w.flushLocked()
-	w.filling, w.spare, w.ended = nil, nil, true
-	w.changed.Broadcast()
-	return err
+	return w.err
 }

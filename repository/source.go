@@ -58,7 +58,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	if err := s.checkScratch(); err != nil {
 		return nil, err
 	}
-	if s.lock, err = s.fs.Lock(s.lockPath(), false, ""); err != nil {
+	if s.lock, err = s.fs.Lock(s.lockPath(), false); err != nil {
 		return nil, fmt.Errorf("another backup of the store is under way: %w", err)
 	}
 	defer func() {

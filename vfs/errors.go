@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"github.com/brockdb/brock/internal/base/errs"
 )
@@ -43,6 +44,21 @@ func NoSpace(err error) error {
 	}
 	return err
 }
+
+// IsInterrupted reports whether err says that a call was cut short, as by a signal, and
+// may be made again for what it has not done.
+func IsInterrupted(err error) bool {
+	return errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN)
+}
+
+// IsOutOfFiles reports whether err says that the process or the system has no more file
+// descriptors.
+func IsOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// IsOutOfMemory reports whether err says that the system had no memory for a call.
+func IsOutOfMemory(err error) bool { return errors.Is(err, syscall.ENOMEM) }
 
 // pathError returns the error of an operation on a path, as package os does.
 func pathError(op, path string, err error) error {

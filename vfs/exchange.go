@@ -1,9 +1,7 @@
 package vfs
 
 import (
-	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 )
 
@@ -22,15 +20,11 @@ func (f osFS) Exchange(a, b string) error {
 	if filepath.Dir(filepath.Clean(a)) != filepath.Dir(filepath.Clean(b)) {
 		return pathError("exchange", a, fs.ErrInvalid)
 	}
-	from, err := f.placeOf("exchange", a)
+	from, to, err := f.placesOf("exchange", a, b)
 	if err != nil {
 		return err
 	}
-	to, err := f.placeOf("exchange", b)
-	if err != nil {
-		return err
-	}
-	return exchange(from, to)
+	return renameFlags("exchange", from, to, renameExchange)
 }
 
 // Exchange implements Exchanger.
@@ -56,16 +50,5 @@ func (m *Mem) Exchange(a, b string) error {
 	seq := m.nextSeq()
 	dir.putNode(seq, from, y)
 	dir.putNode(seq, to, x)
-	return nil
-}
-
-// exchangeError is the error of the system's call for an exchange.
-func exchangeError(a, b place, err error, unsupported bool) error {
-	switch {
-	case unsupported:
-		return pathError("exchange", a.path, errors.ErrUnsupported)
-	case err != nil:
-		return &os.LinkError{Op: "exchange", Old: a.path, New: b.path, Err: err}
-	}
 	return nil
 }

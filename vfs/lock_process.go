@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Systems without a lock that belongs to an open file (wasm hosts, plan9, and
+// Systems without a lock that belongs to an open file (wasm hosts, and
 // those with POSIX record locks only) keep handles of one process apart, not
 // processes from each other.
 var locks = struct {

@@ -50,23 +50,13 @@ func mapFile(f *os.File, size int64) (Mapping, error) {
 		}
 		return nil, err
 	}
+	// Else a page fault would read megabytes around the page, and pages that are in use would leave
+	// memory for them.
+	_ = unix.Madvise(data, unix.MADV_RANDOM)
 	return &osMapping{file: c, data: data}, nil
 }
 
 func (m *osMapping) Data() []byte { return m.data }
-
-func (m *osMapping) Advise(a Advice) error {
-	how := [...]int{unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL, unix.MADV_WILLNEED, unix.MADV_DONTNEED}
-	if a < Normal || int(a) >= len(how) {
-		return errors.ErrUnsupported
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.data == nil {
-		return os.ErrClosed
-	}
-	return unix.Madvise(m.data, how[a])
-}
 
 func (m *osMapping) Close() error {
 	m.mu.Lock()

@@ -420,13 +420,15 @@ func (m *Mem) Free(dir string) (int64, error) {
 
 // memLocks are the holders of a directory's lock.
 type memLocks struct {
-	exclusive bool
-	owner     string // of the exclusive lock
-	shared    int    // how many shared ones are held
+	exclusive bool // the exclusive one is held
+	shared    int  // how many shared ones are held
 }
 
+// memOwner is the name of who holds a lock: nobody else reaches a Mem.
+const memOwner = "this process"
+
 // Lock implements FS.
-func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
+func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d, base, err := m.dirOf("lock", name)
@@ -444,7 +446,11 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 		m.locks[d] = l
 	}
 	if l.exclusive || l.shared > 0 && !shared {
-		return nil, &LockedError{Name: name, Owner: l.owner, Shared: l.shared > 0}
+		e := &LockedError{Name: name, Shared: l.shared > 0}
+		if l.exclusive {
+			e.Owner = memOwner
+		}
+		return nil, e
 	}
 	if shared {
 		l.shared++
@@ -454,14 +460,11 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 		n.file = &memFile{}
 		d.putNode(m.nextSeq(), base, n)
 	}
-	if owner == "" {
-		owner = "this process"
-	}
-	l.exclusive, l.owner = true, owner
+	l.exclusive = true
 	// These are changes as others are: a crash may leave a half-written name, which must do no
 	// harm.
 	n.file.setSize(m.nextSeq(), 0)
-	n.file.writeAt(m.nextSeq(), []byte(owner+"\n"), 0)
+	n.file.writeAt(m.nextSeq(), []byte(memOwner+"\n"), 0)
 	return &memLock{m: m, dir: d, file: n.file}, nil
 }
 
@@ -486,7 +489,7 @@ func (l *memLock) Close() error {
 	if l.shared {
 		held.shared--
 	} else {
-		held.exclusive, held.owner = false, ""
+		held.exclusive = false
 		l.file.setSize(l.m.nextSeq(), 0)
 	}
 	if held.shared == 0 && !held.exclusive {

@@ -27,9 +27,8 @@ func TestMemCapacity(t *testing.T) {
 		t.Errorf("a write beyond the capacity: %d, %v", n, err)
 	}
 	for name, err := range map[string]error{
-		"preallocate": f.Preallocate(0, 11*chunkSize),
-		"truncate":    f.Truncate(11 * chunkSize),
-		"none of it":  func() error { _, err := f.WriteAt([]byte{3}, 10*chunkSize); return err }(),
+		"truncate":   f.Truncate(11 * chunkSize),
+		"none of it": func() error { _, err := f.WriteAt([]byte{3}, 10*chunkSize); return err }(),
 	} {
 		if !IsNoSpace(err) {
 			t.Errorf("%s: %v", name, err)

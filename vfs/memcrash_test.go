@@ -124,7 +124,7 @@ func TestCloneIsIndependent(t *testing.T) {
 		file := create(t, m, "a", strings.Repeat("A", 10_000))
 		must(t, file.Sync())
 		must(t, m.SyncDir("/"))
-		lock, err := m.Lock("LOCK", false, "")
+		lock, err := m.Lock("LOCK", false)
 		must(t, err)
 		defer lock.Close()
 
@@ -144,7 +144,7 @@ func TestCloneIsIndependent(t *testing.T) {
 		if got := text(t, clone, "a"); got != strings.Repeat("A", 5000)+"B"+strings.Repeat("A", 999) {
 			t.Errorf("mode %d: the clone sees what the original wrote", mode)
 		}
-		again, err := clone.Lock("LOCK", false, "")
+		again, err := clone.Lock("LOCK", false)
 		if err != nil {
 			t.Fatalf("mode %d: the lock survived: %v", mode, err)
 		}
@@ -466,7 +466,7 @@ func TestMemNames(t *testing.T) {
 	must(t, err)
 	for _, size := range []int64{-1, maxMemFile + 1, 1<<63 - 1} {
 		_, err := f.WriteAt([]byte("x"), size)
-		if err == nil || f.Truncate(size) == nil || f.Preallocate(size, size) == nil || f.Preallocate(1, size) == nil {
+		if err == nil || f.Truncate(size) == nil {
 			t.Errorf("a size of %d is taken", size)
 		}
 	}

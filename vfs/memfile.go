@@ -213,25 +213,6 @@ func (h *memHandle) Truncate(size int64) error {
 	return nil
 }
 
-// Preallocate implements File.
-func (h *memHandle) Preallocate(off, n int64) error {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	if err := h.checkOpen("preallocate", true, min(off, n)); err != nil {
-		return err
-	}
-	if err := h.checkRange("preallocate", off, n); err != nil {
-		return err
-	}
-	if off+n > h.f.now.size {
-		if off+n > h.m.grows(h.f) {
-			return pathError("preallocate", h.name, errMemFull)
-		}
-		h.f.setSize(h.m.nextSeq(), off+n)
-	}
-	return nil
-}
-
 // Sync implements File.
 func (h *memHandle) Sync() error {
 	h.m.mu.Lock()
@@ -337,9 +318,6 @@ type memMapping struct {
 
 // Data implements Mapping.
 func (m *memMapping) Data() []byte { return m.data }
-
-// Advise does nothing: all is in memory.
-func (m *memMapping) Advise(Advice) error { return nil }
 
 // Close implements Mapping.
 func (m *memMapping) Close() error {

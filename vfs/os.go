@@ -97,15 +97,11 @@ func (f osFS) Remove(name string) error {
 
 // Rename implements FS.
 func (f osFS) Rename(from, to string) error {
-	a, err := f.placeOf("rename", from)
+	a, b, err := f.placesOf("rename", from, to)
 	if err != nil {
 		return err
 	}
-	b, err := f.placeOf("rename", to)
-	if err != nil {
-		return err
-	}
-	err = renameNew(a, b)
+	err = renameFlags("rename", a, b, renameNoReplace)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
@@ -121,11 +117,7 @@ func (f osFS) Rename(from, to string) error {
 
 // Link implements FS.
 func (f osFS) Link(from, to string) error {
-	a, err := f.placeOf("link", from)
-	if err != nil {
-		return err
-	}
-	b, err := f.placeOf("link", to)
+	a, b, err := f.placesOf("link", from, to)
 	if err != nil {
 		return err
 	}

@@ -12,15 +12,6 @@ import (
 // syncData is fdatasync: it leaves out times, but not a new length.
 func syncData(f *os.File) error { return withFD(f, unix.Fdatasync) }
 
-// preallocate reserves blocks, and extends the file if the range ends beyond it.
-func preallocate(f *os.File, off, n int64) error {
-	err := withFD(f, func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		return errors.ErrUnsupported
-	}
-	return err
-}
-
 // clone makes b a file of the same blocks as a.
 func clone(a, b *os.File) error {
 	err := withFD(a, func(from int) error {
@@ -53,23 +44,6 @@ func startRead(f *os.File, off, n int64) {
 		}
 		return nil
 	})
-}
-
-// renameNew renames a file unless the new name exists. It returns errors.ErrUnsupported where
-// kernel or file system has no such rename.
-func renameNew(from, to place) error {
-	err := from.at(func(a int, old string) error {
-		return to.at(func(b int, new string) error {
-			return unix.Renameat2(a, old, b, new, unix.RENAME_NOREPLACE)
-		})
-	})
-	if err == unix.EINVAL || err == unix.ENOSYS {
-		return errors.ErrUnsupported
-	}
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from.path, New: to.path, Err: err}
-	}
-	return nil
 }
 
 const maxVec = 1024 // buffers a pwritev takes

@@ -22,7 +22,7 @@ func TestModesAndLinks(t *testing.T) {
 	must(t, OS().MkdirAll(dir))
 	name := filepath.Join(dir, "a")
 	put(t, OS(), name, "")
-	l, err := OS().Lock(filepath.Join(dir, "LOCK"), false, "")
+	l, err := OS().Lock(filepath.Join(dir, "LOCK"), false)
 	must(t, err)
 	defer l.Close()
 	for path, want := range map[string]fs.FileMode{name: 0o600, filepath.Join(dir, "LOCK"): 0o600, dir: 0o700, filepath.Dir(dir): 0o700} {
@@ -35,7 +35,7 @@ func TestModesAndLinks(t *testing.T) {
 	if _, err := OS().Create(link); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("create over a link: %v", err)
 	}
-	if _, err := OS().Lock(link, false, ""); err == nil {
+	if _, err := OS().Lock(link, false); err == nil {
 		t.Error("locked through a link")
 	}
 }
@@ -68,7 +68,7 @@ func TestIrregularFiles(t *testing.T) {
 			t.Errorf("%s is renamed over: %v", base, err)
 		}
 		for _, shared := range []bool{true, false} {
-			if _, err := OS().Lock(in(base), shared, ""); err == nil {
+			if _, err := OS().Lock(in(base), shared); err == nil {
 				t.Errorf("%s is locked", base)
 			}
 		}
@@ -133,7 +133,7 @@ func TestOverlaidFiles(t *testing.T) {
 		t.Skip("this process can't mount an overlay: ", err)
 	}
 	defer func() { must(t, unix.Unmount(in("merged"), 0)) }()
-	l, err := OS().Lock(in("merged/LOCK"), false, "")
+	l, err := OS().Lock(in("merged/LOCK"), false)
 	must(t, err)
 	must(t, l.Close())
 	f, err := OS().OpenReadWrite(in("merged/a"))
@@ -162,7 +162,7 @@ func TestNoSpaceErrors(t *testing.T) {
 func TestLockOfAnotherProcess(t *testing.T) {
 	name := os.Getenv("BROCK_TEST_LOCK")
 	if name != "" {
-		if _, err := OS().Lock(name, false, ""); err != nil {
+		if _, err := OS().Lock(name, false); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -184,16 +184,16 @@ func TestLockOfAnotherProcess(t *testing.T) {
 		err = errors.New(first)
 	}
 	var l *LockedError
-	_, lockErr := OS().Lock(name, false, "")
+	_, lockErr := OS().Lock(name, false)
 	if want := fmt.Sprintf("pid %d on host ", child.Process.Pid); !errors.As(lockErr, &l) || !strings.HasPrefix(l.Owner, want) {
 		t.Errorf("got %v, want a refusal by %s", lockErr, want)
 	}
 	must(t, child.Process.Kill())
 	_ = child.Wait()
 	must(t, err)
-	again, err := OS().Lock(name, false, "")
+	again, err := OS().Lock(name, false)
 	must(t, err)
-	if _, err := OS().Lock(name, false, ""); !errors.As(err, &l) || l.Owner != ownName()+", which is this process" {
+	if _, err := OS().Lock(name, false); !errors.As(err, &l) || l.Owner != ownName()+", which is this process" {
 		t.Errorf("got %v, want a refusal by this process", err)
 	}
 	must(t, again.Close())

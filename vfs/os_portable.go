@@ -10,15 +10,8 @@ import (
 // syncData is Sync, which on darwin calls F_FULLFSYNC: weaker calls don't reach the medium.
 func syncData(f *os.File) error { return f.Sync() }
 
-// preallocate is not supported: the calls of these systems don't extend the file, or write the
-// zeros.
-func preallocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
-
 // clone is not supported.
 func clone(a, b *os.File) error { return errors.ErrUnsupported }
-
-// renameNew is not supported: Rename looks first.
-func renameNew(place, place) error { return errors.ErrUnsupported }
 
 // startWriteback does nothing: no call does that here.
 func startWriteback(*os.File, int64, int64) {}

@@ -1,4 +1,4 @@
-//go:build !unix && !windows && !plan9
+//go:build !unix && !windows
 
 package vfs
 

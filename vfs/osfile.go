@@ -3,7 +3,7 @@ package vfs
 import (
 	"io"
 	"os"
-	"sync"
+	"slices"
 )
 
 // osFile is a file of the operating system. What differs between systems is in
@@ -14,14 +14,6 @@ type osFile struct{ *os.File }
 func (f osFile) SyncData() error {
 	if err := syncData(f.File); err != nil {
 		return pathError("syncdata", f.Name(), err)
-	}
-	return nil
-}
-
-// Preallocate implements File.
-func (f osFile) Preallocate(off, n int64) error {
-	if err := preallocate(f.File, off, n); err != nil {
-		return pathError("preallocate", f.Name(), err)
 	}
 	return nil
 }
@@ -58,39 +50,26 @@ func (f osFile) WriteVec(bufs [][]byte, off int64) (int, error) {
 	return writeVec(f.File, bufs, off)
 }
 
-const gatherSize = 64 << 10 // buffers below half of it are copied together
+// gatherSize is how many bytes of small buffers gather copies together, at most.
+const gatherSize = 64 << 10
 
-type gatherBuffer [gatherSize]byte
-
-var gatherPool = sync.Pool{New: func() any { return new(gatherBuffer) }}
-
-// gather writes buffers on systems without a call for several buffers. It first copies small
-// ones together, as a call costs more than the copy.
+// gather writes buffers on systems without a call for several buffers. It copies small ones
+// together, as a call costs more than the copy.
 func gather(w io.WriterAt, bufs [][]byte, off int64) (written int, err error) {
-	scratch := gatherPool.Get().(*gatherBuffer)
-	defer gatherPool.Put(scratch)
-	// After an error nothing more is written: written is a prefix.
-	put := func(p []byte) {
-		if err == nil && len(p) > 0 {
-			var n int
-			n, err = w.WriteAt(p, off+int64(written))
-			written += n
+	for len(bufs) > 0 && err == nil {
+		// As many as fit; one that is larger goes alone, without a copy.
+		n, size := 1, len(bufs[0])
+		for n < len(bufs) && size+len(bufs[n]) <= gatherSize {
+			size += len(bufs[n])
+			n++
 		}
+		p := bufs[0]
+		if n > 1 {
+			p = slices.Concat(bufs[:n]...)
+		}
+		var m int
+		m, err = w.WriteAt(p, off+int64(written))
+		written, bufs = written+m, bufs[n:]
 	}
-	held := 0
-	for _, p := range bufs {
-		if held+len(p) > gatherSize {
-			put(scratch[:held])
-			held = 0
-		}
-		if len(p) > gatherSize/2 {
-			put(scratch[:held])
-			held = 0
-			put(p)
-			continue
-		}
-		held += copy(scratch[held:], p)
-	}
-	put(scratch[:held])
 	return written, err
 }

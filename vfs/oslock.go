@@ -24,13 +24,13 @@ type osLock struct {
 }
 
 // Lock implements FS.
-func (f osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
+func (f osFS) Lock(name string, shared bool) (io.Closer, error) {
 	l := &osLock{shared: shared}
 	// The directory first: its lock holds even if somebody removes the file, and another process
 	// makes a new one.
 	err := l.lockDir(f, name)
 	if err == nil {
-		err = l.lockFile(f, name, owner)
+		err = l.lockFile(f, name)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.releaseLock())
@@ -63,7 +63,7 @@ func (l *osLock) lockDir(f osFS, name string) error {
 }
 
 // lockFile takes the lock of the file.
-func (l *osLock) lockFile(f osFS, name, owner string) error {
+func (l *osLock) lockFile(f osFS, name string) error {
 	flag := os.O_RDWR | os.O_CREATE
 	if l.shared {
 		flag = os.O_RDONLY
@@ -79,7 +79,7 @@ func (l *osLock) lockFile(f osFS, name, owner string) error {
 	// Both locks: a process on a system that can't lock directories looks at the file only.
 	held, err := tryLock(file, l.shared)
 	if held && !l.shared {
-		if err = signLock(file, owner); err != nil {
+		if err = signLock(file); err != nil {
 			unlock(file)
 		}
 	}
@@ -93,16 +93,13 @@ func (l *osLock) lockFile(f osFS, name, owner string) error {
 	return nil
 }
 
-// signLock leaves the owner's name in the lock file. A full disk must not keep
+// signLock leaves the name of this process in the lock file. A full disk must not keep
 // a store from being opened, so the name may be missing.
-func signLock(f *os.File, owner string) error {
-	if owner == "" {
-		owner = ownName()
-	}
+func signLock(f *os.File) error {
 	// Or the rest of a longer name would stay.
 	err := f.Truncate(0)
 	if err == nil {
-		_, err = f.WriteAt([]byte(owner+"\n"), 0)
+		_, err = f.WriteAt([]byte(ownName()+"\n"), 0)
 	}
 	if IsNoSpace(err) {
 		return nil
@@ -110,7 +107,7 @@ func signLock(f *os.File, owner string) error {
 	return err
 }
 
-// ownName returns the default name of this process as an owner.
+// ownName returns the name of this process as the holder of a lock.
 func ownName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -59,11 +59,11 @@ type FS interface {
 	// Lock takes an advisory lock on the file name and, where the system can, on its
 	// directory: then removing the file does not free the lock. If another holder has a lock
 	// that excludes this one, it returns a *LockedError at once; locks of one process
-	// conflict, too. An exclusive lock creates the file and writes owner (if empty, process
-	// and host) into it as text, for LockedError.Owner of others. A shared lock writes
+	// conflict, too. An exclusive lock creates the file and writes process and host into it as
+	// text, for LockedError.Owner of others. A shared lock writes
 	// nothing; without the file it locks the directory, or returns fs.ErrNotExist. Close
 	// releases the lock, and so does the end of the process; the file stays.
-	Lock(name string, shared bool, owner string) (io.Closer, error)
+	Lock(name string, shared bool) (io.Closer, error)
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
 	Free(dir string) (int64, error)
@@ -79,7 +79,7 @@ type FS interface {
 // directory that has taken its place. Errors and File.Name have the name as it was given. All
 // other names don't exist.
 //
-// Systems without a call that opens a file in an open directory (js, plan9) look names
+// Systems without a call that opens a file in an open directory (wasm) look names
 // up by path.
 type Dirs interface {
 	FS
@@ -137,10 +137,6 @@ type File interface {
 	WriteVec(bufs [][]byte, off int64) (int, error)
 	// Truncate sets the size; new bytes are zero.
 	Truncate(size int64) error
-	// Preallocate reserves disk space for a range, and extends the file by zero
-	// bytes if the range ends beyond it. Where that can't be done it changes nothing
-	// and returns errors.ErrUnsupported.
-	Preallocate(off, n int64) error
 	// Sync makes content and size durable, down to the medium. After a failed Sync
 	// it is not known what is durable, and a second Sync that succeeds proves
 	// nothing (Rebello et al., "Can Applications Recover from fsync Failures?",
@@ -158,8 +154,9 @@ type File interface {
 	Size() (int64, error)
 	// Map maps the first size bytes for reading. Where size exceeds the size
 	// of the file, bytes become readable as the file grows; touching a byte beyond
-	// its end is a memory fault. Implementations may return errors.ErrUnsupported,
-	// always or only for files that may still grow.
+	// its end is a memory fault. Pages will be touched in any order, so the system should
+	// read none ahead. Implementations may return errors.ErrUnsupported, always or only for
+	// files that may still grow.
 	Map(size int64) (Mapping, error)
 }
 
@@ -167,20 +164,6 @@ type File interface {
 type Mapping interface {
 	// Data returns the mapped memory. Don't write to it, and don't touch it after Close.
 	Data() []byte
-	// Advise tells the system how Data will be read.
-	Advise(Advice) error
 	// Close unmaps Data; a second Close does nothing.
 	Close() error
 }
-
-// Advice says how a mapping will be read.
-type Advice int
-
-// The advices.
-const (
-	Normal     Advice = iota // some readahead
-	Random                   // no readahead
-	Sequential               // much readahead
-	WillNeed                 // read it all soon
-	DontNeed                 // memory may be given back
-)

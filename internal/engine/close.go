@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 
 	"github.com/brockdb/brock/internal/view"
@@ -15,7 +14,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.life.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
-	err := e.cfg.Jobs.Close(context.Background())
+	e.cfg.Jobs.Close()
 	e.Work.compactor.turn.Always()
 	defer e.Work.compactor.turn.Leave()
 	e.Work.collector.turn.Always()
@@ -26,8 +25,9 @@ func (e *Engine) Close() error {
 	if e.Copies.follower != nil {
 		e.Copies.follower.Close()
 	}
+	var err error
 	if !e.cfg.ReadOnly {
-		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
+		err = e.recordEnd(e.scrubber.progress)
 	}
 	err = errors.Join(err, e.log.Close())
 	// Each View has a memtable. A committer that has waited may still survey the disk space.

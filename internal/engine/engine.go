@@ -114,8 +114,8 @@ func (e *Engine) makeTasks() {
 	if e.cfg.Keyring != nil {
 		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
 	}
-	t.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", w.disk.poll), policy.DiskPoll)
-	t.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", w.idle), e.cfg.IdleAfter)
+	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", w.disk.poll), policy.DiskPoll)
+	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.idle), e.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.End(); return nil })
 	e.files.Open.Bits.EndBy(pool.Alarm(forget))
 	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.verifyDue))

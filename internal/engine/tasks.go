@@ -12,12 +12,12 @@ type tasks struct {
 	flush   *jobs.Task
 	compact *jobs.Task
 	collect *jobs.Task
-	seal    *jobs.Task    // seals the memtable, so that it is flushed
-	rekey   *jobs.Task    // removes old data keys; nil: the store is plain
-	idle    *jobs.Delayed // idle compaction, once writers are silent
-	scrub   *jobs.Alarm   // rings when files are to be verified
-	expiry  *jobs.Alarm   // rings when expired entries should be removed from the files
-	poll    *jobs.Delayed // checks whether a full disk has room again
+	seal    *jobs.Task  // seals the memtable, so that it is flushed
+	rekey   *jobs.Task  // removes old data keys; nil: the store is plain
+	idle    *jobs.Alarm // idle compaction, once writers are silent
+	scrub   *jobs.Alarm // rings when files are to be verified
+	expiry  *jobs.Alarm // rings when expired entries should be removed from the files
+	poll    *jobs.Alarm // checks whether a full disk has room again
 }
 
 // kick starts all tasks that may have work after a change of the state.

@@ -129,25 +129,26 @@ type Life struct {
 // IsZero reports whether l names no key, as for a plain file.
 func (l Life) IsZero() bool { return l == Life{} }
 
-// fileKey derives the key of a life of f.
-func (k *DataKey) fileKey(f File, life [16]byte) ([]byte, error) {
-	info := append(make([]byte, 0, 64), "brock file 1"...)
+// sealerOf returns the sealer of a key that is derived for the life l of f: of the file's own key
+// or, with an offset, of the key of the one unit there.
+func (k *DataKey) sealerOf(f File, l Life, offset ...int64) (sealer, error) {
+	label := "brock file 1"
+	if len(offset) > 0 {
+		label = "brock unit 1"
+	}
 	// All that identifies the file: a file under another name, or of another store, does not
 	// decrypt.
-	info = append(info, byte(k.Cipher), f.Kind)
+	info := append(append(make([]byte, 0, 64), label...), byte(k.Cipher), f.Kind)
 	info = binary.LittleEndian.AppendUint64(info, f.Number)
 	info = append(info, f.UUID[:]...)
-	return hkdf.Key(sha256.New, k.Key[:], life[:], string(info), KeySize)
-}
-
-// unitKey derives the key of one unit at offset of f.
-func (k *DataKey) unitKey(f File, life [16]byte, offset int64) ([]byte, error) {
-	info := append(make([]byte, 0, 64), "brock unit 1"...)
-	info = append(info, byte(k.Cipher), f.Kind)
-	info = binary.LittleEndian.AppendUint64(info, f.Number)
-	info = append(info, f.UUID[:]...)
-	info = binary.LittleEndian.AppendUint64(info, uint64(offset))
-	return hkdf.Key(sha256.New, k.Key[:], life[:], string(info), KeySize)
+	for _, at := range offset {
+		info = binary.LittleEndian.AppendUint64(info, uint64(at))
+	}
+	key, err := hkdf.Key(sha256.New, k.Key[:], l.Life[:], string(info), KeySize)
+	if err != nil {
+		return sealer{}, err
+	}
+	return newSealer(k.Cipher, key)
 }
 
 // Check returns the check value of the data key in the store uuid.

@@ -25,10 +25,15 @@ type Ring struct {
 	random io.Reader                 // source of lives
 	unwrap func(ID) (DataKey, error) // asks the provider for a data key
 
-	mu      sync.Mutex           // not held while unwrap is asked, which may take seconds
-	keys    map[ID]*DataKey      // those that were unwrapped
-	asked   map[ID]chan struct{} // keys that unwrap is being asked for; closed when it has returned
-	current *DataKey             // for new files; nil before SetCurrent
+	mu      sync.Mutex      // guards what follows
+	keys    map[ID]*ringKey // those that were asked for
+	current *DataKey        // for new files; nil before SetCurrent
+}
+
+// ringKey is the place of one data key.
+type ringKey struct {
+	mu  sync.Mutex // held while unwrap is asked, which may take seconds
+	key *DataKey   // nil: not unwrapped yet
 }
 
 // NewRing returns a Ring without a current key. It asks unwrap for a data key when that is
@@ -39,7 +44,7 @@ func NewRing(random io.Reader, unwrap func(ID) (DataKey, error)) *Ring {
 	if random == nil {
 		random = rand.Reader
 	}
-	return &Ring{random: random, unwrap: unwrap, keys: map[ID]*DataKey{}, asked: map[ID]chan struct{}{}}
+	return &Ring{random: random, unwrap: unwrap, keys: map[ID]*ringKey{}}
 }
 
 // NewDataKey draws a data key from random (nil: crypto/rand.Reader).
@@ -84,44 +89,34 @@ func (r *Ring) SetCurrent(id ID) error {
 
 // Put adds a data key, so that unwrap need not be asked for it.
 func (r *Ring) Put(k DataKey) {
+	p := r.placeOf(k.ID)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = &k
+}
+
+// placeOf returns the place of a data key.
+func (r *Ring) placeOf(id ID) *ringKey {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys[k.ID] = &k
+	p := r.keys[id]
+	if p == nil {
+		p = new(ringKey)
+		r.keys[id] = p
+	}
+	return p
 }
 
 // getKey returns a data key that is there, or asks for it.
 func (r *Ring) getKey(id ID) (*DataKey, error) {
-	for {
-		r.mu.Lock()
-		k, others := r.keys[id], r.asked[id]
-		if k == nil && others == nil {
-			// Under the lock, so that only one call asks the provider, which may cost money.
-			r.asked[id] = make(chan struct{})
-		}
-		r.mu.Unlock()
-		switch {
-		case k != nil:
-			return k, nil
-		case others == nil:
-			return r.askProvider(id)
-		}
-		// If the other call failed, this one asks again: the reason may concern only that call.
-		<-others
+	p := r.placeOf(id)
+	// One call at a time asks the provider, which may cost money. If it failed, the next one asks
+	// again: the reason may concern only that call.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.key != nil {
+		return p.key, nil
 	}
-}
-
-// askProvider calls unwrap for the data key. Afterwards it removes the entry of asked, even if
-// unwrap panics, so that no other call waits forever.
-func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if answer != nil {
-			r.keys[id] = answer
-		}
-		close(r.asked[id])
-		delete(r.asked, id)
-	}()
 	k, err := r.unwrap(id)
 	if err != nil {
 		return nil, err
@@ -130,7 +125,8 @@ func (r *Ring) askProvider(id ID) (answer *DataKey, err error) {
 	if k.ID != id || !k.Cipher.Valid() {
 		return nil, fmt.Errorf("%v was given for data key %x, with %v", k, id, k.Cipher)
 	}
-	return &k, nil
+	p.key = &k
+	return p.key, nil
 }
 
 // drawLife returns a new life under the current data key.
@@ -186,15 +182,6 @@ func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
 	return &Decrypter{s: s}, nil
 }
 
-// sealerOf derives the key of the life l of f.
-func (k *DataKey) sealerOf(f File, l Life) (sealer, error) {
-	key, err := k.fileKey(f, l.Life)
-	if err != nil {
-		return sealer{}, err
-	}
-	return newSealer(k.Cipher, key)
-}
-
 // EncryptOnce encrypts a unit under a key of its own: one that a later session may append
 // to a file of an earlier one. dst and text are as for Encrypter.Encrypt.
 func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, Life, error) {
@@ -202,7 +189,7 @@ func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data 
 	if err != nil {
 		return Tag{}, Life{}, err
 	}
-	s, err := k.unitSealer(f, l, offset)
+	s, err := k.sealerOf(f, l, offset)
 	if err != nil {
 		return Tag{}, Life{}, err
 	}
@@ -217,18 +204,9 @@ func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, o
 	if err != nil {
 		return err
 	}
-	s, err := k.unitSealer(f, l, offset)
+	s, err := k.sealerOf(f, l, offset)
 	if err != nil {
 		return err
 	}
 	return s.openUnit(dst, text, tag, u, 0, 0, data)
-}
-
-// unitSealer derives the key of one unit at offset of f.
-func (k *DataKey) unitSealer(f File, l Life, offset int64) (sealer, error) {
-	key, err := k.unitKey(f, l.Life, offset)
-	if err != nil {
-		return sealer{}, err
-	}
-	return newSealer(k.Cipher, key)
 }

@@ -34,7 +34,7 @@ const (
 func Of(err error) Class {
 	switch {
 	// First: errors are joined, and one of unknown effect outweighs one that passes.
-	case errors.Is(err, errs.ErrStopped), errors.Is(err, errs.ErrCorrupt), errors.As(err, new(*final)):
+	case errors.Is(err, errs.ErrStopped), errors.Is(err, errs.ErrCorrupt), errors.Is(err, errFinal):
 		return Final
 	case vfs.IsNoSpace(err):
 		return Full
@@ -53,27 +53,21 @@ func IsRefused(err error) bool { return err != nil && Of(err) == Refused }
 // IsFull reports whether err is of the class Full.
 func IsFull(err error) bool { return err != nil && Of(err) == Full }
 
-// refused marks the error of a call that has changed nothing.
-type refused struct{ err error }
+// errFinal is what errors of calls are of which nobody knows what they have done.
+var errFinal = errors.New("nobody knows what the call has done")
+
+// marked is the error of a call, which errors.Is finds to be another one, too: errs.ErrRefused or
+// errFinal. An error that is joined to it hides neither.
+type marked struct{ err, as error }
 
 // Error is that of the call.
-func (r *refused) Error() string { return r.err.Error() }
+func (m *marked) Error() string { return m.err.Error() }
 
 // Unwrap returns the error of the call.
-func (r *refused) Unwrap() error { return r.err }
+func (m *marked) Unwrap() error { return m.err }
 
-// Is makes it an errs.ErrRefused.
-func (r *refused) Is(target error) bool { return target == errs.ErrRefused }
-
-// final marks the error of a call of which nobody knows what it has done, so that an
-// error joined to it can't hide that.
-type final struct{ err error }
-
-// Error is that of the call.
-func (f *final) Error() string { return f.err.Error() }
-
-// Unwrap returns the error of the call.
-func (f *final) Unwrap() error { return f.err }
+// Is reports whether target is the mark.
+func (m *marked) Is(target error) bool { return target == m.as }
 
 // Memory marks the error of a call that asks the system for memory: nothing has changed, and the
 // next one may get it.
@@ -86,7 +80,7 @@ func unchanged(err error) error {
 	if err == nil || err == io.EOF || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
 		return vfs.NoSpace(err)
 	}
-	return &refused{err}
+	return &marked{err, errs.ErrRefused}
 }
 
 // unknown marks the error of a call that may have done anything.
@@ -94,5 +88,5 @@ func unknown(err error) error {
 	if err == nil || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
 		return vfs.NoSpace(err)
 	}
-	return &final{err}
+	return &marked{err, errFinal}
 }

@@ -24,7 +24,7 @@ var calls = map[faultfs.Kind]func(s vfs.FS, f vfs.File) error{
 	faultfs.List:          func(s vfs.FS, _ vfs.File) error { _, err := s.List("d"); return err },
 	faultfs.Stat:          func(s vfs.FS, _ vfs.File) error { _, err := s.Stat("d/a"); return err },
 	faultfs.Lock: func(s vfs.FS, _ vfs.File) error {
-		_, err := s.Lock("d/LOCK", false, "")
+		_, err := s.Lock("d/LOCK", false)
 		return err
 	},
 	faultfs.Link:     func(s vfs.FS, _ vfs.File) error { return s.Link("d/a", "d/b") },

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -59,8 +60,8 @@ func (s files) Stat(name string) (vfs.Info, error) {
 	return info, unchanged(err)
 }
 
-func (s files) Lock(name string, shared bool, owner string) (io.Closer, error) {
-	l, err := s.FS.Lock(name, shared, owner)
+func (s files) Lock(name string, shared bool) (io.Closer, error) {
+	l, err := s.FS.Lock(name, shared)
 	if errors.Is(err, errs.ErrLocked) {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (s files) SyncDir(dir string) error {
 	if err != nil {
 		// Remembered: the system reports a failed sync once, and perhaps to another goroutine than
 		// the one whose name was lost.
-		s.dirSyncs.failed[dir] = &final{fmt.Errorf("an earlier sync of the directory has failed: %w", err)}
+		s.dirSyncs.failed[dir] = &marked{fmt.Errorf("an earlier sync of the directory has failed: %w", err), errFinal}
 	}
 	return unknown(err)
 }
@@ -127,23 +128,26 @@ func (f file) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, written(n, err)
 }
 
-func (f file) WriteVec(bufs [][]byte, off int64) (int, error) {
-	n, err := f.File.WriteVec(bufs, off)
-	if vfs.IsInterrupted(err) {
-		// What is left goes the slow way.
-		at, before := off, 0
-		for _, p := range bufs {
-			if skip := max(0, min(len(p), n-before)); skip < len(p) {
-				m := 0
-				m, err = f.WriteAt(p[skip:], at+int64(skip))
-				if n += m; err != nil {
-					break
-				}
-			}
-			at, before = at+int64(len(p)), before+len(p)
-		}
-	}
+func (f file) WriteVec(bufs [][]byte, off int64) (n int, err error) {
+	err = repeat(func() error {
+		m, err := f.File.WriteVec(skipBytes(bufs, n), off+int64(n))
+		n += m
+		return err
+	})
 	return n, written(n, err)
+}
+
+// skipBytes returns bufs without their first n bytes.
+func skipBytes(bufs [][]byte, n int) [][]byte {
+	for n > 0 && n >= len(bufs[0]) {
+		n -= len(bufs[0])
+		bufs = bufs[1:]
+	}
+	if n > 0 {
+		// The caller's slice stays as it is.
+		return slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
+	}
+	return bufs
 }
 
 // written marks the error of a write of which n bytes were done. One that has only been
@@ -161,9 +165,8 @@ func written(n int, err error) error {
 func (f file) Sync() error     { return unknown(f.File.Sync()) }
 func (f file) SyncData() error { return unknown(f.File.SyncData()) }
 
-func (f file) Truncate(size int64) error      { return unknown(f.File.Truncate(size)) }
-func (f file) Preallocate(off, n int64) error { return unknown(f.File.Preallocate(off, n)) }
-func (f file) Close() error                   { return unknown(f.File.Close()) }
+func (f file) Truncate(size int64) error { return unknown(f.File.Truncate(size)) }
+func (f file) Close() error              { return unknown(f.File.Close()) }
 
 func (f file) Size() (int64, error) {
 	n, err := f.File.Size()

@@ -14,19 +14,9 @@ const (
 	mostPause  = time.Second // of runs that fail at once
 )
 
-// failing is the state of a task whose last run has failed in a way that may pass. Guarded by
-// Pool.mu.
-type failing struct {
-	err   error         // of the first of the runs that failed
-	pause time.Duration // before the next try, doubled with each failure
-}
-
 // Hurry is Kick for a task that may be waiting for its next try: it runs at once.
 func (t *Task) Hurry() {
-	t.pool.mu.Lock()
-	// Kick does nothing while the task waits.
-	t.waits = false
-	t.pool.mu.Unlock()
+	t.again.Stop() // Kick does nothing while the alarm is set
 	t.Kick()
 }
 
@@ -36,22 +26,23 @@ func (t *Task) noteEnd(err error, began time.Time) {
 	p := t.pool
 	passes := err != nil && p.o.Passes != nil && p.o.Passes(err)
 	p.mu.Lock()
-	f, failed := p.failing[t]
-	t.waits = passes
-	if passes {
-		f.pause = min(max(2*f.pause, leastPause), mostPause)
-		if p.failures++; !failed {
-			f.err = err
-		}
-		p.failing[t] = f
-	} else {
-		delete(p.failing, t)
+	failed := t.failed != nil
+	switch {
+	case !passes:
+		t.failed, t.pause = nil, 0
+	case !failed:
+		t.failed = err
 	}
+	if passes {
+		p.failures++
+		t.pause = min(max(2*t.pause, leastPause), mostPause)
+	}
+	pause := t.pause
 	// OnFailing is called without the lock: it may call Kick.
 	p.mu.Unlock()
 	if passes {
 		// See above: as long as the run was, at least.
-		t.again.Set(max(f.pause, time.Since(began)))
+		t.again.Set(max(pause, time.Since(began)))
 	} else {
 		t.again.Stop()
 	}
@@ -66,8 +57,10 @@ func (p *Pool) Failing() (runs int64, waiting string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var lines []string
-	for t, f := range p.failing {
-		lines = append(lines, t.name+": "+f.err.Error())
+	for _, t := range p.tasks {
+		if t.failed != nil {
+			lines = append(lines, t.name+": "+t.failed.Error())
+		}
 	}
 	slices.Sort(lines)
 	return p.failures, strings.Join(lines, "; ")

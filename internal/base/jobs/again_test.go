@@ -35,7 +35,7 @@ func newFailer(t *testing.T) (*Pool, *failer) {
 			f.told = append(f.told, task)
 		},
 	})
-	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	t.Cleanup(p.Close)
 	begin := time.Now()
 	f.task = p.Task(Flush, "work", func(context.Context) error {
 		f.mu.Lock()
@@ -122,9 +122,7 @@ func TestFailuresThatStay(t *testing.T) {
 		f.fail(errPasses)
 		f.task.Kick()
 		synctest.Wait()
-		if err := p.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		p.Close()
 		f.mu.Lock()
 		runs := slices.Clone(f.runs)
 		f.mu.Unlock()

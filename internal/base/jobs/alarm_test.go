@@ -66,9 +66,7 @@ func TestAlarm(t *testing.T) {
 		<-time.After(time.Minute)
 		want(5*time.Minute, 94*time.Minute, 154*time.Minute)
 		a.Set(time.Second)
-		if err := p.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		p.Close()
 		a.Set(time.Second)
 		<-time.After(time.Minute)
 		want(5*time.Minute, 94*time.Minute, 154*time.Minute)

@@ -43,29 +43,25 @@ func (c *Calls) takeLocked() func() {
 	return call
 }
 
-// startLocked makes the next call.
+// startLocked makes the next call, if one waits.
 func (c *Calls) startLocked() {
-	c.returned = make(chan struct{})
+	if c.returned = nil; len(c.waiting) == 0 {
+		c.waiting = nil // its array goes, too: nothing is kept while nothing happens
+		return
+	}
+	returned := make(chan struct{})
+	c.returned = returned
 	call := c.takeLocked()
 	go func() {
 		// Deferred, so that a call which ends its goroutine does not stop the others.
-		defer c.startNext()
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			close(returned) // Drain waits for it
+			c.startLocked()
+		}()
 		call()
 	}()
-}
-
-// startNext makes the next call after one has ended.
-func (c *Calls) startNext() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// Drain waits for it.
-	close(c.returned)
-	if c.returned = nil; len(c.waiting) > 0 {
-		c.startLocked()
-	} else {
-		// Its array goes, too: nothing is kept while nothing happens.
-		c.waiting = nil
-	}
 }
 
 // Drain returns when all calls have ended. If one takes longer than patience, or all of

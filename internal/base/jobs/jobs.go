@@ -53,25 +53,22 @@ type Pool struct {
 	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
 
-	mu      sync.Mutex          // guards what follows
-	queue   [priorities][]*Task // tasks that wait, by priority, oldest first
-	running int                 // tasks that run now
-	brief   int                 // how many of them are Brief
-	low     int                 // how many of them are neither Brief nor Flush
-	closed  bool
-	delayed map[*Delayed]struct{} // those with a kick to come
-	alarms  map[*Alarm]struct{}   // those that are set
-	began   time.Time             // times of alarms are counted from here
-	changed chan struct{}         // closed, and replaced, when a task ends
+	began  time.Time      // times of alarms are counted from here
+	active sync.WaitGroup // one for each task that runs
 
-	failing  map[*Task]failing // tasks whose last failure may pass
-	failures int64             // how many runs have failed so
+	mu       sync.Mutex          // guards what follows
+	tasks    []*Task             // all of them
+	queue    [priorities][]*Task // tasks that wait, by priority, oldest first
+	running  [priorities]int     // how many tasks run now, by priority
+	closed   bool                // no task begins any more
+	alarms   map[*Alarm]struct{} // those that are set
+	failures int64               // how many runs have failed in a way that passes
 }
 
 // New returns a Pool; it owns no goroutine before the first Kick.
 func New(o Options) *Pool {
 	o.Workers = max(cmp.Or(o.Workers, 2), 1)
-	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), alarms: make(map[*Alarm]struct{}), began: time.Now(), changed: make(chan struct{}), failing: make(map[*Task]failing)}
+	p := &Pool{o: o, began: time.Now(), alarms: make(map[*Alarm]struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -83,17 +80,21 @@ type Task struct {
 	name     string
 	priority Priority
 	run      func(context.Context) error
-	again    *Alarm // rings for the next try after a failure that may pass
+	again    *Alarm // set while the task waits for its next try after a failure that may pass
 
 	// Guarded by pool.mu.
 	queued, running bool
-	waits           bool // for again
+	failed          error         // of the first of the last runs in a row that failed in a way that passes; nil: none
+	pause           time.Duration // before the next try, doubled with each failure
 }
 
 // Task makes a task that calls run, whose context ends with Close.
 func (p *Pool) Task(priority Priority, name string, run func(context.Context) error) *Task {
 	t := &Task{pool: p, name: name, priority: min(max(priority, Brief), Cleanup), run: run}
 	t.again = p.Alarm(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tasks = append(p.tasks, t)
 	return t
 }
 
@@ -104,7 +105,7 @@ func (t *Task) Kick() {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || t.queued || t.waits {
+	if p.closed || t.queued || t.again.Armed() {
 		return
 	}
 	// Also while it runs: what has changed since that run began needs another one.
@@ -141,7 +142,9 @@ func (p *Pool) takeLocked() *Task {
 		for i, t := range p.queue[priority] {
 			if !t.running {
 				p.queue[priority] = slices.Delete(p.queue[priority], i, i+1)
-				p.beginLocked(t)
+				t.queued, t.running = false, true
+				p.running[priority]++
+				p.active.Add(1)
 				return t
 			}
 		}
@@ -151,32 +154,16 @@ func (p *Pool) takeLocked() *Task {
 
 // roomLocked reports whether one more task of this priority may run.
 func (p *Pool) roomLocked(priority Priority) bool {
+	low := p.running[Compaction] + p.running[Cleanup]
 	switch {
 	case priority == Brief:
-		return p.brief == 0
-	case p.running-p.brief >= p.o.Workers:
+		return p.running[Brief] == 0
+	case p.running[Flush]+low >= p.o.Workers:
 		return false
 	}
 	// The last free worker is kept for a flush: else writers would stand still until a long
 	// compaction has ended.
-	return priority == Flush || p.o.Workers == 1 || p.low < p.o.Workers-1
-}
-
-// beginLocked counts t as running.
-func (p *Pool) beginLocked(t *Task) {
-	t.queued, t.running = false, true
-	p.running++
-	p.countLocked(t.priority, 1)
-}
-
-// countLocked adds n to the count for this priority.
-func (p *Pool) countLocked(priority Priority, n int) {
-	switch {
-	case priority == Brief:
-		p.brief += n
-	case priority != Flush:
-		p.low += n
-	}
+	return priority == Flush || p.o.Workers == 1 || low < p.o.Workers-1
 }
 
 // runTasks runs t and then whatever else may run, until there is nothing.
@@ -205,46 +192,24 @@ func (p *Pool) runOne(t *Task) error {
 	return err
 }
 
-// endLocked counts t as ended, and wakes those who wait for that.
+// endLocked counts t as ended.
 func (p *Pool) endLocked(t *Task) {
 	t.running = false
-	p.running--
-	p.countLocked(t.priority, -1)
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.running[t.priority]--
+	p.active.Done()
 }
 
-// Close forgets what waits, cancels the context of what runs, and waits for
-// that to end. If ctx ends first, its error is returned and the tasks end
-// later; Close may be called again. Nothing starts after Close.
-func (p *Pool) Close(ctx context.Context) error {
+// Close forgets what waits, cancels the context of what runs, and waits for that to end. Nothing
+// starts after Close, and no timer stays behind.
+func (p *Pool) Close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	// Timers are stopped, too: nothing of a closed pool stays behind.
 	p.closed = true
 	// Tasks look at the context between steps, and end soon.
 	p.cancel()
 	clear(p.queue[:])
-	for d := range p.delayed {
-		d.stopLocked()
-	}
 	for a := range p.alarms {
 		a.stopLocked()
 	}
-	for p.running > 0 {
-		// Taken under the lock: a task that ends right after Unlock closes this very channel.
-		changed := p.changed
-		p.mu.Unlock()
-		var err error
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-		p.mu.Lock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	p.mu.Unlock()
+	p.active.Wait()
 }

@@ -75,9 +75,7 @@ func TestFlushNeverWaitsForCompactions(t *testing.T) {
 		close(cleanup.leave)
 		<-compaction.began
 		close(compaction.leave)
-		if err := p.Close(bg); err != nil {
-			t.Fatal(err)
-		}
+		p.Close()
 	})
 }
 
@@ -127,9 +125,7 @@ func TestAtMostSoManyWorkers(t *testing.T) {
 		for runs.Load() < 50 {
 			runtime.Gosched()
 		}
-		if err := p.Close(bg); err != nil {
-			t.Fatal(err)
-		}
+		p.Close()
 		if int(most.Load()) > workers {
 			t.Errorf("%d tasks at once, want at most %d", most.Load(), workers)
 		}
@@ -147,11 +143,9 @@ func TestCloseCancelsAndWaits(t *testing.T) {
 		<-g.began
 		waits := p.Task(Flush, "never", never.run)
 		waits.Kick()
-		d := p.Delayed(waits, time.Hour)
+		d := p.IdleAlarm(waits, time.Hour)
 		d.Touch()
-		if err := p.Close(bg); err != nil {
-			t.Fatal(err)
-		}
+		p.Close()
 		waits.Kick()
 		d.Touch()
 		time.Sleep(3 * time.Hour)
@@ -165,30 +159,12 @@ func TestCloseCancelsAndWaits(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := New(Options{})
-		leave := make(chan struct{})
-		p.Task(Compaction, "deaf", func(context.Context) error { <-leave; return nil }).Kick()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("close beside a deaf task: %v", err)
-		}
-		close(leave)
-		if err := p.Close(bg); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestDelayed(t *testing.T) {
+func TestIdleAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{})
 		start := time.Now()
 		var ran []time.Duration
-		d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
+		d := p.IdleAlarm(p.Task(Compaction, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
 		time.Sleep(time.Hour)
 		if len(ran) != 0 {
 			t.Fatal("ran untouched")
@@ -203,7 +179,7 @@ func TestDelayed(t *testing.T) {
 		if len(ran) != 1 || ran[0] < last+time.Minute || ran[0] > last+2*time.Minute {
 			t.Errorf("last touched at %v, ran at %v", last, ran)
 		}
-		if len(p.delayed) != 0 || d.timer != nil {
+		if len(p.alarms) != 0 || d.timer != nil {
 			t.Error("a quiet pool has a timer")
 		}
 		d.Touch()
@@ -228,7 +204,7 @@ func TestArm(t *testing.T) {
 		p := New(Options{})
 		start := time.Now()
 		var ran []time.Duration
-		d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
+		d := p.IdleAlarm(p.Task(Compaction, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
 		for range 100 { // for longer than the delay
 			d.Arm()
 			time.Sleep(time.Second)
@@ -245,7 +221,7 @@ func TestArm(t *testing.T) {
 		if len(ran) != 2 || ran[1] < 150*time.Second || ran[1] > 220*time.Second {
 			t.Errorf("touched at 100 s, ran at %v", ran)
 		}
-		if len(p.delayed) != 0 || d.timer != nil {
+		if len(p.alarms) != 0 || d.timer != nil {
 			t.Error("a quiet pool has a timer")
 		}
 	})
@@ -261,7 +237,7 @@ func TestManual(t *testing.T) {
 	compaction := task(Compaction, "compaction", no)
 	compaction.Kick()
 	task(Flush, "flush", nil).Kick()
-	p.Delayed(task(Cleanup, "late", nil), time.Nanosecond).Touch()
+	p.IdleAlarm(task(Cleanup, "late", nil), time.Nanosecond).Touch()
 	if len(ran) != 0 || !slices.Equal(p.Waiting(), []string{"flush", "compaction"}) {
 		t.Fatalf("ran %v, waiting %v", ran, p.Waiting())
 	}
@@ -293,7 +269,7 @@ func TestTouchIsNotLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := New(Options{})
 			var counter, seen atomic.Int64
-			d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { seen.Store(counter.Load()); return nil }), time.Millisecond)
+			d := p.IdleAlarm(p.Task(Compaction, "idle", func(context.Context) error { seen.Store(counter.Load()); return nil }), time.Millisecond)
 			var wg sync.WaitGroup
 			for i := range 4 {
 				wg.Go(func() {
@@ -316,7 +292,7 @@ func TestTouchIsNotLost(t *testing.T) {
 
 func BenchmarkTouch(b *testing.B) {
 	p := New(Options{})
-	d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { return nil }), time.Hour)
+	d := p.IdleAlarm(p.Task(Compaction, "idle", func(context.Context) error { return nil }), time.Hour)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			d.Touch()

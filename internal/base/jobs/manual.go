@@ -29,19 +29,25 @@ func (p *Pool) Waiting() []string {
 	return names
 }
 
-// Idle kicks the tasks of all Delayed that are to come, as if their time had
-// passed; it returns how many.
-func (p *Pool) Idle() int {
+// Ring makes the alarms of a manual pool ring that are set, but for idle ones, and returns how many
+// there were.
+func (p *Pool) Ring() int { return p.ringAlarms(false) }
+
+// Idle is Ring for idle alarms, as if nothing had touched them for long enough.
+func (p *Pool) Idle() int { return p.ringAlarms(true) }
+
+func (p *Pool) ringAlarms(idle bool) int {
 	p.mu.Lock()
-	var tasks []*Task
-	for d := range p.delayed {
-		// First all, then the kicks: a task that is kicked may set another one.
-		d.stopLocked()
-		tasks = append(tasks, d.task)
+	var on []*Alarm
+	for a := range p.alarms {
+		if idle == (a.quiet > 0) {
+			a.touched.Store(false)
+			on = append(on, a)
+		}
 	}
 	p.mu.Unlock()
-	for _, t := range tasks {
-		t.Kick()
+	for _, a := range on {
+		a.ring()
 	}
-	return len(tasks)
+	return len(on)
 }

@@ -71,7 +71,7 @@ func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
 		dirs = append(dirs, s.ValueDir)
 	}
 	for _, dir := range dirs {
-		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true, "")
+		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true)
 		// Every other error is no reason to give up: the medium may be read-only or failing.
 		if errors.Is(err, errs.ErrLocked) {
 			return locks, err

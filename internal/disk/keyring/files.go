@@ -37,46 +37,53 @@ func listNumbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 // Load reads the keyring of the store uuid in dir: the file with the greatest number that has a
 // whole copy. It needs no provider and writes nothing. If there is none, the
 // error wraps errs.ErrKey, and what is wrong with those that are there.
-func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
+func Load(fsys vfs.FS, dir string, uuid [16]byte) (*Content, error) {
+	c, _, err := loadNewest(fsys, dir, uuid)
+	return c, err
+}
+
+// loadNewest is Load. It also returns what is wrong with one copy of the file; nil: both are whole.
+func loadNewest(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, wrong, err error) {
 	// The store's writer may make a keyring and remove the one before meanwhile. Then a file of
 	// the list is gone, or the list has neither of the two.
 	for range loadTries {
-		var found int
-		c, found, err = loadContent(fsys, dir, uuid)
-		if found > 0 && !errors.Is(err, fs.ErrNotExist) {
+		var nums []entry.FileNum
+		if nums, err = listNumbers(fsys, dir); err == nil {
+			c, wrong, err = loadFirst(fsys, dir, uuid, nums)
+		}
+		if len(nums) > 0 && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
-	return c, err
+	if err != nil {
+		return nil, nil, fmt.Errorf("keyring: %w", err)
+	}
+	return c, wrong, nil
 }
 
 // loadTries bounds how often a writer may come between the names of a list, or between a list
 // and a file.
 const loadTries = 10
 
-// loadContent also returns how many files there are.
-func loadContent(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
-	nums, err := listNumbers(fsys, dir)
-	if err != nil {
-		return nil, 0, fmt.Errorf("keyring: %w", err)
-	}
+// loadFirst reads the first of these files that has a whole copy.
+func loadFirst(fsys vfs.FS, dir string, uuid [16]byte, nums []entry.FileNum) (c *Content, wrong, err error) {
 	none := fmt.Errorf("%w: %s has no keyring (%s) of this store", errs.ErrKey, dir, filename.Of(filename.Keyring, 1))
 	for _, num := range nums {
 		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
 		if err != nil {
 			// Not the one before: if the newest can't be read now, it may still be whole, with a
 			// key that the older one lacks.
-			return nil, len(nums), fmt.Errorf("keyring: %w", err)
+			return nil, nil, err
 		}
 		c, wrong := Decode(p, uuid, num)
 		if c != nil {
-			return c, len(nums), nil
+			return c, errors.Join(wrong...), nil
 		}
 		// A crash may have left the newest file without a whole copy. Then the one before counts,
 		// which stays until the newer one is durable.
 		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
 	}
-	return nil, len(nums), none
+	return nil, nil, none
 }
 
 // readFile reads a file whole, or as much of it as a keyring may have.
@@ -111,45 +118,22 @@ func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
 }
 
 // VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is
-// enough. While the file before is there, it is no damage: a crash may have cut the newer one off,
+// enough. While a file before is there, it is no damage: a crash may have cut the newer one off,
 // and the next Open for writing mends that.
 func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corruption)) error {
-	for range loadTries {
-		c, err := Load(fsys, dir, uuid)
-		if err != nil {
-			return err
-		}
-		err = Verify(fsys, dir, uuid, c.Number)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the store's writer has made a newer one
-		}
-		var damage *errs.Corruption
-		if !errors.As(err, &damage) {
-			return err
-		}
-		half, err := c.isHalf(fsys, dir)
-		if err == nil && !half {
-			report(damage)
-		}
+	c, wrong, err := loadNewest(fsys, dir, uuid)
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
-}
-
-// isHalf reports whether c is what a crash has left of the newest keyring: the file before is
-// there, and one copy of c is not whole.
-func (c *Content) isHalf(fsys vfs.FS, dir string) (bool, error) {
-	nums, err := listNumbers(fsys, dir)
-	// Without an older file one damaged copy is damage, and not the work of a crash.
-	if err != nil || len(nums) == 0 || nums[len(nums)-1] >= c.Number {
-		return false, err
-	}
 	var damage *errs.Corruption
-	err = Verify(fsys, dir, c.UUID, c.Number)
-	if errors.As(err, &damage) {
-		return true, nil
+	if !errors.As(wrong, &damage) {
+		return wrong
 	}
-	return false, err
+	older, err := c.listOlder(fsys, dir)
+	if err == nil && len(older) == 0 {
+		report(damage)
+	}
+	return err
 }
 
 // Write makes the file in dir, which has none with this number, and syncs it and its name. On
@@ -190,53 +174,19 @@ func mayBeOf(p, uuid []byte) bool {
 	return string(p[:m]) == magic[:m] && (len(p) < headerSize || bytes.HasPrefix(p[16:], uuid))
 }
 
-// removeOlder removes the keyrings of this store whose number is smaller than that of c, which is
-// whole.
-func (c *Content) removeOlder(fsys vfs.FS, dir string) error {
+// listOlder lists the keyrings of this store whose number is smaller than that of c.
+func (c *Content) listOlder(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 	nums, err := listNumbers(fsys, dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	nums = slices.DeleteFunc(nums, func(n entry.FileNum) bool {
+	return slices.DeleteFunc(nums, func(n entry.FileNum) bool {
 		if n >= c.Number {
 			return true
 		}
 		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, n)))
-		// Kept if it can't be read, or is not of this store: it may be the only copy of somebody's
-		// keys.
+		// Left out if it can't be read, or is not of this store: it may be the only copy of
+		// somebody's keys.
 		return err != nil || !mayBeOf(p, c.UUID[:]) && !mayBeOf(p[len(p)/2:], c.UUID[:])
-	})
-	if len(nums) == 0 {
-		return nil
-	}
-	// Durable before the others go. They may be the only whole keyring on the disk.
-	if err := c.writeAgain(fsys, dir); err != nil {
-		return err
-	}
-	if err := fsys.SyncDir(dir); err != nil {
-		return err
-	}
-	for _, n := range nums {
-		// An old keyring has keys wrapped by the old master key, which the user may want to be
-		// gone.
-		if err := fsys.Remove(filepath.Join(dir, filename.Of(filename.Keyring, n))); err != nil {
-			return err
-		}
-	}
-	return fsys.SyncDir(dir)
-}
-
-// writeAgain writes the file as it is, both copies of which are whole, and syncs it. The process
-// that wrote it may have been killed before its sync, or the sync has failed: then another one
-// alone may do nothing (docs/adr, 15).
-func (c *Content) writeAgain(fsys vfs.FS, dir string) error {
-	f, err := fsys.OpenReadWrite(filepath.Join(dir, filename.Of(filename.Keyring, c.Number)))
-	if err != nil {
-		return err
-	}
-	// The same bytes over both whole copies: a crash in between changes nothing.
-	if _, err = f.WriteAt(c.Encode(), 0); err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	}), nil
 }

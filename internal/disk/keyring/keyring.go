@@ -9,6 +9,7 @@ package keyring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -33,10 +34,10 @@ type Options struct {
 	FS      vfs.FS
 	Dir     string // of the store
 	UUID    [16]byte
-	Keys    Provider
-	Created int64 // Unix milliseconds; of data keys that Create makes
-	// source of data keys and lives; nil: crypto/rand.Reader. Another one is for tests
-	Random io.Reader
+	Keys    Provider        // wraps and unwraps data keys
+	Context context.Context // bounds calls of the provider until Bound is called; nil: nothing does
+	Created int64           // Unix milliseconds; of data keys that Create makes
+	Random  io.Reader       // source of data keys and lives; nil: crypto/rand.Reader. Another one is for tests
 }
 
 // Keyring is the keyring of one store. Its methods may run together, but for those that write the
@@ -45,10 +46,12 @@ type Keyring struct {
 	o    Options
 	ring *crypt.Ring
 
-	mu      sync.Mutex // guards what follows
-	keys    Provider   // wraps and unwraps data keys
-	let     bool       // Forget was called: the provider is let go
-	content *Content   // never changed, only replaced
+	durable bool // this process has written the content, and synced it
+
+	mu      sync.Mutex      // guards what follows
+	keys    Provider        // wraps and unwraps data keys
+	ctx     context.Context // bounds calls of the provider for the Ring
+	content *Content        // never changed, only replaced
 }
 
 // newKeyring returns the Keyring with the content c.
@@ -56,8 +59,8 @@ func newKeyring(o Options, c *Content) (*Keyring, error) {
 	if err := checkAllowed(); err != nil {
 		return nil, err
 	}
-	k := &Keyring{o: o, keys: o.Keys, content: c}
-	k.o.Keys = nil // k.keys changes; this would stay
+	k := &Keyring{o: o, keys: o.Keys, ctx: cmp.Or(o.Context, context.Background()), content: c}
+	k.o.Keys, k.o.Context = nil, nil // these change; here they would stay
 	k.ring = crypt.NewRing(o.Random, k.unwrap)
 	return k, nil
 }
@@ -82,7 +85,7 @@ func Create(o Options) (*Keyring, error) {
 		return nil, err
 	}
 	// The key is durable before it encrypts anything.
-	id, err := k.Add(context.Background(), nil, o.Created)
+	id, err := k.Add(k.ctx, nil, o.Created)
 	if err != nil {
 		return nil, err
 	}
@@ -138,30 +141,17 @@ func (k *Keyring) Provider() Provider {
 	return p
 }
 
-// setContent makes c the content and p the provider.
-func (k *Keyring) setContent(c *Content, p Provider) {
-	k.mu.Lock()
-	k.content = c
-	k.mu.Unlock()
-	k.Provide(p)
-}
-
-// During bounds all calls of the provider by ctx, until end is called. Meanwhile nobody may
-// change the keys or call During.
-func (k *Keyring) During(ctx context.Context) (end func()) {
-	_, p := k.now()
-	k.Provide(Within(ctx, p))
-	return func() { k.Provide(p) }
-}
-
-// Provide makes p, which can unwrap the keys that are there, the provider, unless Forget was
-// called. No call that changes the keys may run meanwhile.
-func (k *Keyring) Provide(p Provider) {
+// Bound has ctx bound the calls of the provider for the Ring from now on.
+func (k *Keyring) Bound(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.let {
-		k.keys = p
-	}
+	k.ctx = ctx
+}
+
+// During is Bound until end is called. Meanwhile nobody may call During.
+func (k *Keyring) During(ctx context.Context) (end func()) {
+	k.Bound(ctx)
+	return func() { k.Bound(context.Background()) }
 }
 
 // Forget lets go of the provider, for the Close of the store: what is not unwrapped yet stays so.
@@ -169,7 +159,7 @@ func (k *Keyring) Provide(p Provider) {
 func (k *Keyring) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.let, k.keys = true, nobody{}
+	k.keys = nobody{}
 }
 
 // nobody is the provider of a closed store.
@@ -186,8 +176,10 @@ func (nobody) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) {
 // unwrap is the Ring's way to a data key. The process that writes the store may have added
 // one since the file was read, or wrapped it under another master key.
 func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
-	c, p := k.now()
-	key, wrong := c.unwrap(context.Background(), p, id)
+	k.mu.Lock()
+	ctx, c, p := k.ctx, k.content, k.keys
+	k.mu.Unlock()
+	key, wrong := c.unwrap(ctx, p, id)
 	if wrong == nil {
 		return key, nil
 	}
@@ -202,7 +194,7 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	k.mu.Lock()
 	k.content = now
 	k.mu.Unlock()
-	return now.unwrap(context.Background(), p, id)
+	return now.unwrap(ctx, p, id)
 }
 
 // unwrap has p unwrap the data key with the id, and checks what p returns.
@@ -363,21 +355,28 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 	return k.Clean()
 }
 
-// Clean makes this keyring durable, and removes the files before it. Open for writing calls it:
-// a crash may have left such files, and only one whole copy of this keyring. Then Clean first
-// writes the keyring anew, under the next number.
+// Clean removes the files before this keyring. Open for writing calls it: a crash may have left
+// such files, and only one whole copy of this keyring, or one that is not durable, as a sync has
+// failed. So what an earlier process wrote is first written anew, under the next number: in its
+// place a crash could tear the only whole copy.
 func (k *Keyring) Clean() error {
 	now, p := k.now()
-	half, err := now.isHalf(k.o.FS, k.o.Dir)
-	// Not repaired in place: a crash could tear the only whole copy.
-	if half {
+	older, err := now.listOlder(k.o.FS, k.o.Dir)
+	if err == nil && len(older) > 0 && !k.durable {
+		older = append(older, now.Number)
 		err = k.writeFile(&Content{UUID: now.UUID, Keys: now.Keys}, p)
 	}
-	if err != nil {
-		return err
+	for _, n := range older {
+		// An old keyring has keys wrapped by the old master key, which the user may want to be
+		// gone.
+		if err == nil {
+			err = k.o.FS.Remove(filepath.Join(k.o.Dir, filename.Of(filename.Keyring, n)))
+		}
 	}
-	// k.Content, not now: writeFile may have replaced it.
-	if err := k.Content().removeOlder(k.o.FS, k.o.Dir); err != nil {
+	if err == nil && len(older) > 0 {
+		err = k.o.FS.SyncDir(k.o.Dir)
+	}
+	if err != nil {
 		return fmt.Errorf("remove old keyrings: %w", err)
 	}
 	return nil
@@ -402,6 +401,8 @@ func (k *Keyring) writeFile(c *Content, p Provider) error {
 	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}
-	k.setContent(c, p)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.content, k.keys, k.durable = c, p, true
 	return nil
 }

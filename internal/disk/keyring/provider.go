@@ -67,30 +67,24 @@ func callWithin(ctx context.Context, fn func() ([]byte, error)) (key []byte, err
 		key      []byte
 		err      error
 		panicked any
-		returned bool
 	}
 	// With room for one: an answer that comes too late must not keep its goroutine for ever.
 	answers := make(chan answer, 1)
 	go func() {
-		var a answer
+		// This error stays if fn ends the goroutine by runtime.Goexit.
+		a := answer{err: errors.New("the provider has ended its goroutine")}
 		defer func() {
-			// recover returns nil, too, if fn has called runtime.Goexit.
-			if !a.returned {
-				a.panicked = recover()
-			}
+			a.panicked = recover()
 			answers <- a
 		}()
 		a.key, a.err = fn()
-		a.returned = true
 	}()
 	select {
 	case a := <-answers:
-		switch key, err = a.key, a.err; {
-		case a.panicked != nil:
+		if a.panicked != nil {
 			panic(a.panicked)
-		case !a.returned:
-			err = errors.New("the provider has ended its goroutine")
 		}
+		key, err = a.key, a.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

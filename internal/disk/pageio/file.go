@@ -256,7 +256,7 @@ func (f *File) isKnown(page int64) bool {
 const useShare = 4
 
 // tellUsed tells the system that a page is used, by a read of one byte. Without that the system
-// does not know: since Linux 6.3 it ignores reads through a mapping with vfs.Random.
+// does not know: since Linux 6.3 it ignores reads through a mapping with MADV_RANDOM.
 func (f *File) tellUsed(page int64) {
 	d := f.descriptor.Load()
 	if d == nil || !d.enter() {

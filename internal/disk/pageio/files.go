@@ -228,9 +228,6 @@ func (f *File) mapFile(d *descriptor) {
 		return
 	}
 	f.files.mapped.Add(1)
-	// A page fault, where a page has left memory that was believed to be there, would read
-	// megabytes around it, and so have more pages leave.
-	_ = m.Advise(vfs.Random)
 	f.mapping, f.data = m, m.Data()
 	for g := range f.known {
 		f.known[g] = f.files.Bits.newBits(f.size/pageSize+1, g)

@@ -305,8 +305,6 @@ func TestEpochsEndInTime(t *testing.T) {
 			pages.Set(99)
 			b.Set(1)
 		}
-		if err := pool.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		pool.Close()
 	})
 }

@@ -28,7 +28,6 @@ const (
 	Read
 	Write // WriteAt and WriteVec
 	Truncate
-	Preallocate
 	Sync
 	SyncData
 	Writeback // StartWriteback
@@ -43,7 +42,7 @@ const (
 	Any     Kind = 1<<iota - 1
 	Syncs        = Sync | SyncData | SyncDir
 	Opens        = Create | Open | OpenReadWrite
-	Changes      = Create | Remove | Rename | Link | Clone | MkdirAll | Write | Truncate | Preallocate
+	Changes      = Create | Remove | Rename | Link | Clone | MkdirAll | Write | Truncate
 )
 
 // String names the kinds of the set.
@@ -51,7 +50,7 @@ func (k Kind) String() string {
 	var names []string
 	for i, name := range [...]string{
 		"create", "open", "open-read-write", "remove", "rename", "mkdir", "list", "stat", "sync-dir", "lock", "free",
-		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "read-start", "size", "map", "close", "open-dir", "link", "clone",
+		"read", "write", "truncate", "sync", "sync-data", "writeback", "read-start", "size", "map", "close", "open-dir", "link", "clone",
 	} {
 		if k&(1<<i) != 0 {
 			names = append(names, name)
@@ -66,8 +65,8 @@ type Op struct {
 	Kind   Kind   // exactly one
 	Path   string // the file or directory; of a Rename, Link or Clone, the old name
 	To     string // the new name, of a Rename, Link or Clone
-	Offset int64  // of a Read, ReadStart, Write, Preallocate or Writeback; the size of a Truncate or Map
-	Len    int64  // of a Read, ReadStart, Write, Preallocate or Writeback
+	Offset int64  // of a Read, ReadStart, Write or Writeback; the size of a Truncate or Map
+	Len    int64  // of a Read, ReadStart, Write or Writeback
 }
 
 // String returns one line for a log or a failure message.
@@ -77,7 +76,7 @@ func (o Op) String() string {
 		s += " to " + filepath.Base(o.To)
 	}
 	switch o.Kind {
-	case Read, ReadStart, Write, Preallocate, Writeback:
+	case Read, ReadStart, Write, Writeback:
 		s += fmt.Sprintf(" at %d, %d bytes", o.Offset, o.Len)
 	case Truncate, Map:
 		s += fmt.Sprintf(" to %d", o.Offset)

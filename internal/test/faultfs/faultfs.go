@@ -261,11 +261,11 @@ func (f *FS) SyncDir(dir string) error {
 }
 
 // Lock implements vfs.FS.
-func (f *FS) Lock(name string, shared bool, owner string) (io.Closer, error) {
+func (f *FS) Lock(name string, shared bool) (io.Closer, error) {
 	if err := f.fail(Op{Kind: Lock, Path: name}); err != nil {
 		return nil, err
 	}
-	return f.base.Lock(name, shared, owner)
+	return f.base.Lock(name, shared)
 }
 
 // Free implements vfs.FS.

@@ -34,7 +34,6 @@ func work(f vfs.FS) map[Kind][]error {
 		note(Write, err)
 		_, err = file.WriteVec([][]byte{[]byte("4567"), []byte("89")}, 4)
 		note(Write, err)
-		note(Preallocate, file.Preallocate(0, 20))
 		note(Truncate, file.Truncate(10))
 		file.StartWriteback(0, 10)
 		note(SyncData, file.SyncData())
@@ -61,7 +60,7 @@ func work(f vfs.FS) map[Kind][]error {
 	note(Stat, err)
 	_, err = f.Free("d")
 	note(Free, err)
-	lock, err := f.Lock("d/LOCK", false, "")
+	lock, err := f.Lock("d/LOCK", false)
 	if note(Lock, err) {
 		_ = lock.Close()
 	}
@@ -89,30 +88,29 @@ func TestCounts(t *testing.T) {
 2 create a.log
 3 write a.log at 0, 4 bytes
 4 write a.log at 4, 6 bytes
-5 preallocate a.log at 0, 20 bytes
-6 truncate a.log to 10
-7 writeback a.log at 0, 10 bytes
-8 sync-data a.log
-9 sync a.log
-10 size a.log
-11 close a.log
-12 sync-dir d
-13 open a.log
-14 read a.log at 0, 4 bytes
-15 read-start a.log at 0, 10 bytes
-16 map a.log to 4
-17 close a.log
-18 open-read-write a.log
-19 close a.log
-20 list d
-21 stat a.log
-22 free d
-23 lock LOCK
-24 link a.log to c.log
-25 clone a.log to e.log
-26 rename a.log to b.log
-27 open-dir d
-28 remove b.log`
+5 truncate a.log to 10
+6 writeback a.log at 0, 10 bytes
+7 sync-data a.log
+8 sync a.log
+9 size a.log
+10 close a.log
+11 sync-dir d
+12 open a.log
+13 read a.log at 0, 4 bytes
+14 read-start a.log at 0, 10 bytes
+15 map a.log to 4
+16 close a.log
+17 open-read-write a.log
+18 close a.log
+19 list d
+20 stat a.log
+21 free d
+22 lock LOCK
+23 link a.log to c.log
+24 clone a.log to e.log
+25 rename a.log to b.log
+26 open-dir d
+27 remove b.log`
 	if got := strings.Join(ops, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -120,7 +118,7 @@ func TestCounts(t *testing.T) {
 		kinds Kind
 		part  string
 		want  int
-	}{{Any, "", 28}, {Write, "", 2}, {Close, ".log", 3}, {Syncs, "a.log", 2}, {Any, "LOCK", 1}, {Write, "b", 0}} {
+	}{{Any, "", 27}, {Write, "", 2}, {Close, ".log", 3}, {Syncs, "a.log", 2}, {Any, "LOCK", 1}, {Write, "b", 0}} {
 		if got := f.Count(tc.kinds, tc.part); got != tc.want {
 			t.Errorf("%d operations %v on %q, want %d", got, tc.kinds, tc.part, tc.want)
 		}
@@ -142,7 +140,7 @@ func TestEveryOperationFails(t *testing.T) {
 			f.Inject(Fault{Nth: n, Times: times})
 			got := work(f)
 			if hit.N == 0 {
-				if n != 29 || f.Struck() != 0 {
+				if n != 28 || f.Struck() != 0 {
 					t.Errorf("no operation %d, and %d struck", n, f.Struck())
 				}
 				break

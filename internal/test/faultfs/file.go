@@ -58,13 +58,6 @@ func (f *file) Truncate(size int64) error {
 	return f.File.Truncate(size)
 }
 
-func (f *file) Preallocate(off, n int64) error {
-	if err := f.fs.fail(f.op(Preallocate, off, n)); err != nil {
-		return err
-	}
-	return f.File.Preallocate(off, n)
-}
-
 func (f *file) Sync() error { return f.sync(Sync, f.File.Sync) }
 
 func (f *file) SyncData() error { return f.sync(SyncData, f.File.SyncData) }

@@ -38,8 +38,6 @@ func (f *file) ownMap(size int64) (vfs.Mapping, error) {
 
 func (m *ownMap) Data() []byte { return m.data }
 
-func (m *ownMap) Advise(vfs.Advice) error { return nil }
-
 func (m *ownMap) Close() error {
 	m.fs.mu.Lock()
 	defer m.fs.mu.Unlock()

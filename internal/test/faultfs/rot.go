@@ -75,6 +75,4 @@ type copied struct{ data []byte }
 
 func (c *copied) Data() []byte { return c.data }
 
-func (c *copied) Advise(vfs.Advice) error { return nil }
-
 func (c *copied) Close() error { c.data = nil; return nil }

@@ -64,8 +64,8 @@ func (w *lockWatch) OpenDirs(dirs ...string) (vfs.Dirs, error) {
 	return watchedDirs{held, w}, err
 }
 
-func (d watchedDirs) Lock(name string, shared bool, owner string) (io.Closer, error) {
-	lock, err := d.Dirs.Lock(name, shared, owner)
+func (d watchedDirs) Lock(name string, shared bool) (io.Closer, error) {
+	lock, err := d.Dirs.Lock(name, shared)
 	if err != nil {
 		return nil, err
 	}

@@ -205,8 +205,7 @@ func (m *fencedMapping) open(f *fencedFile, page int64) {
 	}
 }
 
-func (m *fencedMapping) Data() []byte            { return m.data[:m.size] }
-func (m *fencedMapping) Advise(vfs.Advice) error { return nil }
+func (m *fencedMapping) Data() []byte { return m.data[:m.size] }
 
 func (m *fencedMapping) Close() error {
 	m.fs.mu.Lock()

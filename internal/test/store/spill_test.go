@@ -145,7 +145,7 @@ func TestSpillOnAFullDisk(t *testing.T) {
 	must(t, err)
 	defer txn.Discard()
 	must(t, fillSpilled(txn, 100))
-	fs.Inject(faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace, Short: true})
+	fs.Inject(faultfs.Fault{Kinds: faultfs.Create | faultfs.Write, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace, Short: true})
 	wantErr(t, "set", fillSpilled(txn, 100), brock.ErrNoSpace)
 	wantErr(t, "set again", txn.Set(b("k"), nil), brock.ErrNoSpace)
 	wantErr(t, "commit", txn.Commit(), brock.ErrNoSpace)

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
@@ -23,12 +23,11 @@ import (
 // Calls get numbers, first come, first served, and each line is in the order of numbers. A Turn
 // only waits for Turns with smaller numbers, so there is no deadlock.
 type Turns struct {
-	inLines atomic.Int32 // number of Turns in a line; if 0, commits don't lock mu
+	waiting atomic.Bool // there is a line; without one commits don't lock mu
 
-	mu     sync.Mutex
-	given  uint64           // the last number given out
-	keys   map[string]*line // lines of keys, by stored key
-	ranges []*line          // lines of ranges
+	mu    sync.Mutex
+	given uint64  // the last number given out
+	lines []*line // at most a few for each call of Update that is under way
 }
 
 // turnLimit is how long a call of Update has its turn while others wait: for its function and then
@@ -56,8 +55,7 @@ type Turn struct {
 	number uint64        // its rank: smaller numbers go first
 	lines  []*line       // those that it is in; empty until it conflicts
 	begun  chan struct{} // closed when its turn begins; a new one for each wait
-	has    bool          // it has its turn
-	limit  *time.Timer   // ends its turn after turnLimit
+	limit  *time.Timer   // ends its turn after turnLimit; nil: it doesn't have its turn
 }
 
 // New returns a Turn that is in no line. Call End when the call of Update returns.
@@ -88,11 +86,10 @@ func (t *Turn) joinLine(because *conflict.Refusal) (begun <-chan struct{}) {
 	if len(t.lines) == 0 {
 		s.given++
 		t.number = s.given
-		s.inLines.Add(1)
 	}
 	l := s.lineLocked(because)
 	stands := slices.Contains(t.lines, l)
-	if stands && t.has {
+	if stands && t.limit != nil {
 		return t.begun // its turn has not helped; a new one would hold up the others again
 	}
 	// In another line it keeps its number: a new one could make two Turns wait for each other. If
@@ -112,37 +109,26 @@ func (t *Turn) joinLine(because *conflict.Refusal) (begun <-chan struct{}) {
 
 // lineLocked returns the line of a key or range, and makes it if there is none.
 func (s *Turns) lineLocked(at *conflict.Refusal) *line {
-	if at.Range {
-		// Equal bounds only: ranges that overlap have lines of their own, and takenLocked looks
-		// at all of them.
-		i := slices.IndexFunc(s.ranges, func(l *line) bool {
-			return bytes.Equal(l.at.Lo, at.Lo) && bytes.Equal(l.at.Hi, at.Hi)
-		})
-		if i < 0 {
-			i = len(s.ranges)
-			s.ranges = append(s.ranges, newLine(at))
-		}
-		return s.ranges[i]
+	// Equal bounds only: ranges that overlap have lines of their own, and findTurnLocked looks at
+	// all of them.
+	i := slices.IndexFunc(s.lines, func(l *line) bool {
+		return l.at.Range == at.Range && bytes.Equal(l.at.Lo, at.Lo) && bytes.Equal(l.at.Hi, at.Hi)
+	})
+	if i < 0 {
+		i = len(s.lines)
+		s.lines = append(s.lines, newLine(at))
+		s.waiting.Store(true)
 	}
-	l := s.keys[string(at.Lo)]
-	if l == nil {
-		if s.keys == nil {
-			s.keys = make(map[string]*line)
-		}
-		l = newLine(at)
-		s.keys[string(at.Lo)] = l
-	}
-	return l
+	return s.lines[i]
 }
 
-// beginLocked gives t its turn if it is the first in all of its lines.
+// beginTurnLocked gives t its turn if it is the first in all of its lines.
 func (t *Turn) beginTurnLocked() {
-	if t.has || slices.ContainsFunc(t.lines, func(l *line) bool { return l.turns[0] != t }) {
+	if t.limit != nil || slices.ContainsFunc(t.lines, func(l *line) bool { return l.turns[0] != t }) {
 		return
 	}
 	// The timer may fire when this turn has ended and t already has its next one. loseTurn compares
 	// begun, and then does nothing.
-	t.has = true
 	begun := t.begun
 	close(begun)
 	t.limit = time.AfterFunc(turnLimit, func() { t.loseTurn(begun) })
@@ -152,60 +138,55 @@ func (t *Turn) beginTurnLocked() {
 func (t *Turn) loseTurn(begun chan struct{}) {
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()
-	if t.has && t.begun == begun {
+	if t.limit != nil && t.begun == begun {
 		t.leaveLinesLocked()
 	}
 }
 
-// pauseLocked ends the turn of t. It stays in its lines, so those behind it go on waiting.
+// pauseTurnLocked ends the turn of t. It stays in its lines, so those behind it go on waiting.
 func (t *Turn) pauseTurnLocked() {
-	if t.has {
+	if t.limit != nil {
 		t.limit.Stop()
-		t.has = false
+		t.limit = nil
 	}
 }
 
 // End takes t out of all lines. It may be called more than once.
 func (t *Turn) End() {
-	s := t.turns
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(t.lines) > 0 {
-		t.leaveLinesLocked()
-	}
+	t.turns.mu.Lock()
+	defer t.turns.mu.Unlock()
+	t.leaveLinesLocked()
 }
 
 // leaveLinesLocked takes t out of all lines, and lets those that are now first begin.
 func (t *Turn) leaveLinesLocked() {
 	t.pauseTurnLocked()
 	s := t.turns
-	s.inLines.Add(-1)
 	for _, l := range t.lines {
 		i := slices.Index(l.turns, t)
 		l.turns = slices.Delete(l.turns, i, i+1)
-		switch {
-		case len(l.turns) > 0:
+		if len(l.turns) > 0 {
 			// It begins only if it is the first in its other lines, too.
 			l.turns[0].beginTurnLocked()
-		// Without Turns a line goes: commits look at all lines that there are.
-		case l.at.Range:
-			i := slices.Index(s.ranges, l)
-			s.ranges = slices.Delete(s.ranges, i, i+1)
-		default:
-			delete(s.keys, string(l.at.Lo))
+			continue
 		}
+		// Without Turns a line goes: commits look at all lines that there are.
+		s.lines = slices.DeleteFunc(s.lines, func(o *line) bool { return o == l })
 	}
 	t.lines = nil
+	s.waiting.Store(len(s.lines) > 0)
 }
 
 // mostYielded is how many records of a request yields looks at, at most. A larger transaction takes
 // so long that it rarely commits before the one that has its turn.
 const mostYielded = 64
 
+var errEnough = errors.New("no more records are looked at")
+
 // yields returns a conflict.Refusal if r would write where another Turn has its turn; nil if
 // r may go on.
 func (s *Turns) yields(r *Request) error {
-	if !r.Yields || s.inLines.Load() == 0 || r.Check.AsksNothing() {
+	if !r.Yields || !s.waiting.Load() || r.Check.AsksNothing() {
 		return nil
 	}
 	// This runs before the request joins a group, so that leaders don't pay for it. A request that
@@ -213,36 +194,26 @@ func (s *Turns) yields(r *Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for rest := r.Payload; len(rest) > 0 && n < mostYielded; n++ {
-		rec, err := entry.DecodeRecord(rest)
-		if err != nil {
-			return err
+	err := eachRecord(r.Payload, func(lo, hi []byte) error {
+		if n++; n > mostYielded {
+			return errEnough
 		}
-		if at := s.findTurnLocked(&rec, r.Turn); at != nil {
+		if at := s.findTurnLocked(lo, hi, r.Turn); at != nil {
 			return at
 		}
-		rest = rest[rec.Size:]
+		return nil
+	})
+	if err == errEnough {
+		return nil
 	}
-	return nil
+	return err
 }
 
-// takenLocked returns the key or range of a line whose first Turn, not t, has its turn, and
-// which rec would change; nil if there is none.
-func (s *Turns) findTurnLocked(rec *entry.Record, t *Turn) *conflict.Refusal {
-	lo, hi := rec.Key, []byte(nil)
-	if rec.Kind == entry.RangeDelete {
-		// Keys that differ from the bounds may be inside: no lookup finds them, so all lines are
-		// asked. They are few.
-		hi = rec.Value
-		for _, l := range s.keys {
-			if l.hasTurnBefore(t) && l.overlaps(lo, hi) {
-				return l.at
-			}
-		}
-	} else if l := s.keys[string(lo)]; l != nil && l.hasTurnBefore(t) {
-		return l.at
-	}
-	for _, l := range s.ranges {
+// findTurnLocked returns the key or range of a line whose first Turn, not t, has its turn, and
+// which a write of the key lo or, unless hi is nil, a delete of [lo, hi) would change; nil if there
+// is none.
+func (s *Turns) findTurnLocked(lo, hi []byte, t *Turn) *conflict.Refusal {
+	for _, l := range s.lines {
 		if l.hasTurnBefore(t) && l.overlaps(lo, hi) {
 			return l.at
 		}
@@ -250,14 +221,14 @@ func (s *Turns) findTurnLocked(rec *entry.Record, t *Turn) *conflict.Refusal {
 	return nil
 }
 
-// hasBefore reports whether a Turn that goes before t has its turn in l. A t that is nil or in no
+// hasTurnBefore reports whether a Turn that goes before t has its turn in l. A t that is nil or in no
 // line goes after all.
 func (l *line) hasTurnBefore(t *Turn) bool {
 	first := l.turns[0]
-	return first != t && first.has && (t == nil || len(t.lines) == 0 || first.number < t.number)
+	return first != t && first.limit != nil && (t == nil || len(t.lines) == 0 || first.number < t.number)
 }
 
-// meets reports whether the key or range of l overlaps [lo, hi) or, with a nil hi, the key lo.
+// overlaps reports whether the key or range of l overlaps [lo, hi) or, with a nil hi, the key lo.
 func (l *line) overlaps(lo, hi []byte) bool {
 	// The key or range given lies below that of the line.
 	if hi == nil && bytes.Compare(lo, l.at.Lo) < 0 || hi != nil && bytes.Compare(hi, l.at.Lo) <= 0 {

@@ -45,8 +45,8 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 		if want := []int{0, 2, 3, 5, 6, 8, 9}; !slices.Equal(order, want) {
 			t.Errorf("order %v, want %v", order, want)
 		}
-		if s.inLines.Load() != 0 || len(s.keys)+len(s.ranges) != 0 {
-			t.Errorf("%d turns and %d lines are left", s.inLines.Load(), len(s.keys)+len(s.ranges))
+		if s.waiting.Load() || len(s.lines) != 0 {
+			t.Errorf("%d lines are left, and waiting is %v", len(s.lines), s.waiting.Load())
 		}
 	})
 }

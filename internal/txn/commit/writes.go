@@ -20,11 +20,9 @@ type groupWrites struct {
 
 	before []*Request // transactions that passed before, in version order
 
-	hashedCount int                      // how many of before are in keys
-	keys        map[uint64]entry.Version // newest version of a written key, by the key's hash
-
-	rangedCount int           // how many of before are in ranges
-	ranges      *rangedel.Set // their range deletes; nil: none
+	indexedCount int                      // how many of before are in keys and ranges
+	keys         map[uint64]entry.Version // newest version of a written key, by the key's hash
+	ranges       *rangedel.Set            // range deletes; nil: none
 
 	sortedCount int      // how many of before are in order
 	order       [][]byte // their keys, in sorted stretches, each at least twice as long as the next
@@ -68,19 +66,8 @@ func (w *groupWrites) checkSince(r *Request) error {
 	}
 	// The group's members are not in the store yet, and all are newer than r.checked.
 	for _, before := range w.before {
-		for rest := before.Payload; len(rest) > 0; {
-			rec, err := entry.DecodeRecord(rest)
-			if err != nil {
-				return err
-			}
-			rest = rest[rec.Size:]
-			hi := []byte(nil)
-			if rec.Kind == entry.RangeDelete {
-				hi = rec.Value
-			}
-			if err := look(rec.Key, hi); err != nil {
-				return err
-			}
+		if err := eachRecord(before.Payload, look); err != nil {
+			return err
 		}
 	}
 	all, err := w.store.EachArrival(r.checked, look)
@@ -95,37 +82,27 @@ func (w *groupWrites) checkSince(r *Request) error {
 // written after r's snapshot.
 func (w *groupWrites) overwritten(r *Request) error {
 	since := r.Check.Since
-	for rest := r.Payload; len(rest) > 0; {
-		rec, err := entry.DecodeRecord(rest)
-		if err != nil {
-			return err
-		}
-		rest = rest[rec.Size:]
+	return eachRecord(r.Payload, func(key, hi []byte) error {
 		// To delete a range is to write each key in it, so none may have changed.
-		if rec.Kind == entry.RangeDelete {
-			if changed, err := w.ChangedSince(rec.Key, rec.Value, since); err != nil {
-				return err
-			} else if changed {
-				return conflict.RefuseRange(rec.Key, rec.Value)
+		if hi != nil {
+			changed, err := w.ChangedSince(key, hi, since)
+			if err == nil && changed {
+				err = conflict.RefuseRange(key, hi)
 			}
-			continue
-		}
-		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), since)
-		if err != nil {
 			return err
 		}
-		if ok && v > since {
-			return conflict.RefuseKey(rec.Key)
+		v, ok, err := w.Newest(key, hash.Sum(w.seed, key), since)
+		if err == nil && ok && v > since {
+			err = conflict.RefuseKey(key)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // Newest returns the newest version of key, if it is newer than since.
 func (w *groupWrites) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
 	// The group comes first: all its versions are newer than the store's, and than since.
-	w.hashBefore()
-	w.rangeBefore()
+	w.indexBefore()
 	if v := max(w.ranges.Newest(key, entry.MaxVersion), w.keys[hash]); v > 0 {
 		return v, true, nil
 	}
@@ -136,7 +113,7 @@ func (w *groupWrites) Newest(key []byte, hash uint64, since entry.Version) (entr
 // All versions of a group are newer than what its members could see.
 func (w *groupWrites) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	w.sortBefore()
-	w.rangeBefore()
+	w.indexBefore()
 	// The group's range deletes change every key that they cover, wherever it is.
 	if w.ranges.ChangedSince(lo, hi, since) {
 		return true, nil
@@ -154,33 +131,25 @@ func (w *groupWrites) ChangedSince(lo, hi []byte, since entry.Version) (bool, er
 	return w.store.ChangedSince(lo, hi, since)
 }
 
-// rangeBefore adds the range deletes of new members of before to ranges.
-func (w *groupWrites) rangeBefore() {
-	for _, r := range w.before[w.rangedCount:] {
-		if r.Ranges == 0 {
-			continue
-		}
-		eachRecord(r.Payload, func(kind entry.Kind, key, value []byte) {
-			if kind == entry.RangeDelete {
-				// key and value alias the payload, which lives as long as the group.
-				w.ranges = w.ranges.With(rangedel.Tombstone{Lo: key, Hi: value, Version: r.version})
-			}
-		})
-	}
-	w.rangedCount = len(w.before)
-}
-
-// hashBefore brings the hashes up to date. Two keys with one hash are taken for one:
+// indexBefore brings keys and ranges up to date. Two keys with one hash are taken for one:
 // among a million keys in one of 10^13 cases. That is a conflict too many, which is
 // allowed, never one too few.
-func (w *groupWrites) hashBefore() {
+func (w *groupWrites) indexBefore() {
 	if w.keys == nil {
 		w.keys = make(map[uint64]entry.Version)
 	}
-	for _, r := range w.before[w.hashedCount:] {
-		eachKey(r.Payload, func(key []byte) { w.keys[hash.Sum(w.seed, key)] = r.version })
+	for _, r := range w.before[w.indexedCount:] {
+		_ = eachRecord(r.Payload, func(key, hi []byte) error {
+			if hi == nil {
+				w.keys[hash.Sum(w.seed, key)] = r.version
+			} else {
+				// Both alias the payload, which lives as long as the group.
+				w.ranges = w.ranges.With(rangedel.Tombstone{Lo: key, Hi: hi, Version: r.version})
+			}
+			return nil
+		})
 	}
-	w.hashedCount = len(w.before)
+	w.indexedCount = len(w.before)
 }
 
 // sortBefore brings the order up to date. Each key is sorted again only when
@@ -188,7 +157,12 @@ func (w *groupWrites) hashBefore() {
 func (w *groupWrites) sortBefore() {
 	for _, r := range w.before[w.sortedCount:] {
 		begin := len(w.order)
-		eachKey(r.Payload, func(key []byte) { w.order = append(w.order, key) })
+		_ = eachRecord(r.Payload, func(key, hi []byte) error {
+			if hi == nil {
+				w.order = append(w.order, key)
+			}
+			return nil
+		})
 		// Join the new stretch with those before it that are less than twice as long.
 		for n := len(w.ends); n > 0; n = len(w.ends) {
 			previous := 0
@@ -221,27 +195,25 @@ func (w *groupWrites) forgetGroup() {
 	clear(w.keys)
 	clear(w.order)
 	w.before, w.order, w.ends, w.ranges = nil, w.order[:0], w.ends[:0], nil
-	w.hashedCount, w.sortedCount, w.rangedCount = 0, 0, 0
+	w.indexedCount, w.sortedCount = 0, 0
 }
 
-// eachKey calls fn for every key of a payload's sets and deletes, but not for range deletes.
-func eachKey(payload []byte, fn func(key []byte)) {
-	eachRecord(payload, func(kind entry.Kind, key, _ []byte) {
-		if kind != entry.RangeDelete {
-			fn(key)
-		}
-	})
-}
-
-// eachRecord calls fn for every record of a payload. fn gets no pointer to the record: the
-// record would then be allocated on the heap.
-func eachRecord(payload []byte, fn func(kind entry.Kind, key, value []byte)) {
+// eachRecord calls fn for every record of a payload, until it returns an error: with the key of a
+// set or delete, or with the bounds of a range delete, for which hi is not nil.
+func eachRecord(payload []byte, fn func(key, hi []byte) error) error {
 	for len(payload) > 0 {
 		rec, err := entry.DecodeRecord(payload)
 		if err != nil {
-			return
+			return err
 		}
-		fn(rec.Kind, rec.Key, rec.Value)
+		var hi []byte
+		if rec.Kind == entry.RangeDelete {
+			hi = rec.Value
+		}
+		if err := fn(rec.Key, hi); err != nil {
+			return err
+		}
 		payload = payload[rec.Size:]
 	}
+	return nil
 }

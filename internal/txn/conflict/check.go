@@ -75,7 +75,7 @@ type Keyspaces struct {
 	seen map[*Keyspace]bool // the set of list once it is longer than searched; else nil
 }
 
-// searched is how many keyspaces are searched one by one. Most transactions use fewer, and for them
+// maxSearched is how many keyspaces are searched one by one. Most transactions use fewer, and for them
 // a map would cost more.
 const maxSearched = 16
 

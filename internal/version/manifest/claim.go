@@ -75,7 +75,7 @@ func (c *Claim) takeLocks(o *Options, open func(dirs ...string) (vfs.Dirs, error
 	o.FS = c.FS
 	o.Resolve() // what was made or opened now may be one directory
 	for _, dir := range o.dirs() {
-		lock, err := c.FS.Lock(lockPath(dir), false, "")
+		lock, err := c.FS.Lock(lockPath(dir), false)
 		if err != nil {
 			return err
 		}

@@ -145,7 +145,7 @@ func (f *Frame) Measure(encrypted bool) (size int64, err error) {
 // that aren't whole is refused with errs.ErrInvalid before anything is written.
 //
 // With f.Ahead the same write brings zeros, for later frames to overwrite. A sync of those
-// need not record a new length or new blocks, as it must after File.Preallocate; and
+// need not record a new length or new blocks, as it must after fallocate(2); and
 // where Ahead is a multiple of BlockSize, the system keeps the file in large pages
 // (docs/adr, 5). If the disk is too full for the zeros, the file stays shorter.
 func (w *Writer) Append(f Frame) (payload int64, err error) {
