@@ -142,7 +142,7 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 	for name, fn := range functions {
 		wrongCall(t, name, fn)
 	}
-	api, err := os.ReadFile("../../../api.txt")
+	api, err := os.ReadFile("../../../../api.txt")
 	assert.OK(t, err)
 	known := make(map[string]bool)
 	for _, r := range receivers {
