@@ -3,6 +3,7 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -97,11 +98,11 @@ func ShowItems(seq iter.Seq2[*brock.Item, error]) string {
 // RandomBytes returns n random bytes, different for each i.
 func RandomBytes(i, n int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(i), 7))
-	v := make([]byte, n)
-	for j := range v {
-		v[j] = byte(rng.Uint32())
+	v := make([]byte, 0, n+8)
+	for len(v) < n {
+		v = binary.LittleEndian.AppendUint64(v, rng.Uint64())
 	}
-	return v
+	return v[:n:n]
 }
 
 // OpenKeyspace returns a keyspace, which it makes if there is none of the name.

@@ -67,6 +67,7 @@ func withOpen(mode brock.OpenMode, call func(ctx context.Context, db *brock.DB, 
 // succeeds, or returns an error that wraps that of the context, whatever its cause is. Then nothing
 // is in the way of the next call.
 func TestCancelledAnywhere(t *testing.T) {
+	t.Parallel()
 	store := vfs.NewMem()
 	o := storetest.Place{FS: store, Dir: "/"}.TinyOptions("store", "")
 	db := assert.Must(brock.Open(o))

@@ -125,6 +125,7 @@ var faultErrors = []error{brock.ErrCorrupt, brock.ErrKeyNotFound, brock.ErrVersi
 // can be read any more, be it in the store or what the caller passes in. The calls are
 // made in a child process, which says what it is about to call.
 func TestFaultsUnderEveryCall(t *testing.T) {
+	t.Parallel()
 	if invariant.Poisons {
 		t.Skip("with brockdebug what is handed out is copied once more, without a guard")
 	}
@@ -193,6 +194,7 @@ func (s *faultStore) callUnderFault(t testing.TB, name string, v faultValue, map
 
 // The same for files that are cut: what is beyond their end can't be read at all.
 func TestCutFilesUnderEveryCall(t *testing.T) {
+	t.Parallel()
 	if !process.RunInChild(t) {
 		return
 	}
@@ -230,6 +232,7 @@ func TestCutFilesUnderEveryCall(t *testing.T) {
 // With CopyValues, what was handed out is the caller's own, and a leaked transaction
 // keeps nothing.
 func TestCopiedValuesOutliveTheDisk(t *testing.T) {
+	t.Parallel()
 	if !process.RunInChild(t) {
 		return
 	}

@@ -27,6 +27,7 @@ var errDisk = errors.New("the disk says no")
 // TestBackup makes a full backup and increments of a store that changes in all ways, and
 // restores each of them.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", "values"} {
 		t.Run("ValueDir="+values, func(t *testing.T) {
 			storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
@@ -115,6 +116,7 @@ func refusedRestore(t *testing.T, what string, want error, streams ...[]byte) {
 
 // TestBackupOrder restores increments without what they follow, and in other orders.
 func TestBackupOrder(t *testing.T) {
+	t.Parallel()
 	streams, _, want := chain(t)
 	full, first, second := streams[0], streams[1], streams[2]
 	others, _, _ := chain(t)
@@ -139,6 +141,7 @@ func TestBackupOrder(t *testing.T) {
 // TestBackupDamage cuts backups, flips bits of them and moves parts: none is taken for
 // whole, and nothing is restored.
 func TestBackupDamage(t *testing.T) {
+	t.Parallel()
 	streams, _, _ := chain(t)
 	all := bytes.Join(streams[:2], nil)
 	step := 997
@@ -205,6 +208,7 @@ func collected(t *testing.T) (midst, closed *vfs.Mem) {
 
 // TestBackupOfDamage flips bits of each file of a store: then there is no backup.
 func TestBackupOfDamage(t *testing.T) {
+	t.Parallel()
 	midst, closed := collected(t)
 	tried := map[string]int{}
 	for _, mem := range []*vfs.Mem{midst, closed} {
@@ -264,6 +268,7 @@ func backupOfDamage(t *testing.T, mem *vfs.Mem, path string, at int64) bool {
 // TestRestoreCrashes crashes before each file operation of a Restore: there is a whole
 // store, or none, and another Restore says so.
 func TestRestoreCrashes(t *testing.T) {
+	t.Parallel()
 	streams, _, want := chain(t)
 	all := bytes.Join(streams, nil)
 	for _, values := range []string{"", "values"} {
@@ -318,6 +323,7 @@ func TestRestoreCrashes(t *testing.T) {
 
 // TestRestoreFails has each file operation of a Restore fail: nothing is left.
 func TestRestoreFails(t *testing.T) {
+	t.Parallel()
 	streams, _, want := chain(t)
 	all := bytes.Join(streams, nil)
 	for n := 1; ; n++ {
@@ -345,6 +351,7 @@ func TestRestoreFails(t *testing.T) {
 
 // TestRestoreRefuses restores where something is, and with options that make no sense.
 func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		streams, _, _ := chain(t)
 		restore := func(o brock.Options) error {
@@ -375,6 +382,7 @@ func TestRestoreRefuses(t *testing.T) {
 
 // TestBackupRefuses asks for backups that can't be.
 func TestBackupRefuses(t *testing.T) {
+	t.Parallel()
 	db, other := storetest.Open(t, brock.Options{}), storetest.Open(t, brock.Options{})
 	storetest.Set(t, db, "a=1")
 	storetest.Set(t, other, "a=1")
@@ -416,6 +424,7 @@ func (w *fullWriter) Write(p []byte) (int, error) {
 // TestBackupBesideWriters makes backups and increments while others write. Each is the
 // store as of its version.
 func TestBackupBesideWriters(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	p := storetest.Place{FS: mem, Dir: "/"}
 	db, err := brock.Open(p.RetainingOptions("store", ""))
@@ -457,6 +466,7 @@ func TestBackupBesideWriters(t *testing.T) {
 // TestBackupStopsNobody replaces and removes all that a store has while a backup of it
 // waits for its writer. The backup has what there was.
 func TestBackupStopsNobody(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		db, err := brock.Open(p.TinyOptions("store", ""))
 		assert.OK(t, err)
@@ -491,6 +501,7 @@ func TestBackupStopsNobody(t *testing.T) {
 
 // TestCloseEndsABackup closes the store while a backup waits for its writer.
 func TestCloseEndsABackup(t *testing.T) {
+	t.Parallel()
 	db := storetest.Open(t, brock.Options{})
 	for i := range 300 {
 		assert.OK(t, db.Set(fmt.Appendf(nil, "key %d", i), storetest.RandomBytes(i, 100_000)))

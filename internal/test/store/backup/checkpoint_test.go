@@ -25,6 +25,7 @@ import (
 // TestCheckpoint makes checkpoints of a store, compares them with it, and then works on
 // all of them: they have nothing in common any more.
 func TestCheckpoint(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", "values"} {
 		t.Run("ValueDir="+values, func(t *testing.T) {
 			storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
@@ -79,6 +80,7 @@ func TestCheckpoint(t *testing.T) {
 // TestCheckpointSharesOnlyWhatNeverChanges has a store write, compact, collect and
 // remove what a closed checkpoint shares with it, and looks at each byte.
 func TestCheckpointSharesOnlyWhatNeverChanges(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		o := p.TinyOptions("store", "")
 		o.Tuning = brock.Tuning{MemtableSize: 1 << 20, SegmentSize: 6 << 20, RunFileSize: 1 << 20} // journal files are kept
@@ -121,6 +123,7 @@ func TestCheckpointSharesOnlyWhatNeverChanges(t *testing.T) {
 // TestCheckpointBesideWriters makes checkpoints while others write, also transactions
 // larger than their memory. Each is the store as of its version.
 func TestCheckpointBesideWriters(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	p := storetest.Place{FS: mem, Dir: "/", Rename: mem.Rename}
 	db, err := brock.Open(p.RetainingOptions("store", ""))
@@ -199,6 +202,7 @@ func TestCheckpointBesideWriters(t *testing.T) {
 // keyspace is made, one gets other options, and perhaps one is dropped: then the
 // checkpoint has what was committed before the drop, else nothing of all that.
 func TestCheckpointBesideDrops(t *testing.T) {
+	t.Parallel()
 	for _, drop := range []bool{false, true} {
 		mem := vfs.NewMem()
 		reached, goOn := make(chan struct{}), make(chan struct{})
@@ -243,6 +247,7 @@ func TestCheckpointBesideDrops(t *testing.T) {
 // TestCheckpointOverDisks makes a checkpoint where files can't be linked, or not even
 // cloned, of a store in memory, and of one that has rotted.
 func TestCheckpointOverDisks(t *testing.T) {
+	t.Parallel()
 	for _, refused := range []faultfs.Kind{faultfs.Link, faultfs.Link | faultfs.Clone} {
 		mem := vfs.NewMem()
 		faulty := faultfs.New(mem, faultfs.Options{})
@@ -317,6 +322,7 @@ func flipBit(t *testing.T, fsys vfs.FS, name string, at int64) {
 
 // TestCheckpointRefuses makes checkpoints where none can be made.
 func TestCheckpointRefuses(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		db, err := brock.Open(p.TinyOptions("store", "values"))
 		assert.OK(t, err)
@@ -366,6 +372,7 @@ func checkpointed(t *testing.T) (mem *vfs.Mem, want string, options func(vfs.FS,
 // TestCheckpointCrashes crashes before each file operation of a checkpoint: the copy is
 // whole, or no store; the source is as it was.
 func TestCheckpointCrashes(t *testing.T) {
+	t.Parallel()
 	source, want, options := checkpointed(t)
 	for _, refused := range []faultfs.Kind{0, faultfs.Link | faultfs.Clone} {
 		mem := source.CrashClone(vfs.CrashOptions{Mode: vfs.All})
@@ -436,6 +443,7 @@ func TestCheckpointCrashes(t *testing.T) {
 // TestCheckpointFails has each file operation of a checkpoint fail, by an error or a full
 // disk: nothing is left, and the store goes on.
 func TestCheckpointFails(t *testing.T) {
+	t.Parallel()
 	source, want, options := checkpointed(t)
 	for _, cause := range []error{faultfs.ErrIO, faultfs.ErrNoSpace} {
 		for n := 1; ; n++ {
@@ -478,6 +486,7 @@ func TestCheckpointFails(t *testing.T) {
 // TestCheckpointStopsNobody holds a checkpoint up at each of its links: commits, flushes
 // and collections go on.
 func TestCheckpointStopsNobody(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	faulty := faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
@@ -521,6 +530,7 @@ func TestCheckpointStopsNobody(t *testing.T) {
 // TestCloseEndsACheckpoint closes a store whose checkpoint is held up before a file is
 // linked: Close doesn't wait, the checkpoint ends with an error, and leaves nothing.
 func TestCloseEndsACheckpoint(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		reached, goOn := make(chan struct{}), make(chan struct{})
 		var held atomic.Bool

@@ -17,6 +17,7 @@ import (
 // length, and crash. Their journal files have no seal, the same length, and the same bytes
 // at both ends. An increment of one that follows a backup of the other has its values.
 func TestBackupAfterCrashesOfTwins(t *testing.T) {
+	t.Parallel()
 	options := func(mem *vfs.Mem) brock.Options {
 		return storetest.Place{FS: mem, Dir: "/"}.RetainingOptions("store", "")
 	}
@@ -49,6 +50,7 @@ func TestBackupAfterCrashesOfTwins(t *testing.T) {
 
 // TestRestoreNested: one of the directories of a store may lie in the other one.
 func TestRestoreNested(t *testing.T) {
+	t.Parallel()
 	streams, _, want := chain(t)
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		for _, dirs := range [][2]string{{"a", "a/values"}, {"b/keys", "b"}, {"c", "c/deep/values"}} {

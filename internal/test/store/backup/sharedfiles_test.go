@@ -51,6 +51,7 @@ func rewrite(t *testing.T, db *brock.DB, n int, check func(when string)) {
 // TestSlicesOutliveTheNextOpen: what a transaction of a closed store has handed out stays as it
 // is while the next one of the same directory flushes, drops and makes journal segments.
 func TestSlicesOutliveTheNextOpen(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]brock.OpenMode{"writer": brock.ReadWrite, "read-only": brock.ReadOnly, "follower": brock.Follow} {
 		t.Run(name, func(t *testing.T) {
 			storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
@@ -85,6 +86,7 @@ func TestSlicesOutliveTheNextOpen(t *testing.T) {
 // TestSlicesOutliveACheckpointsFiles: a follower of a store keeps what it has handed out while
 // the store and its checkpoint, which share the file, both drop it and write on.
 func TestSlicesOutliveACheckpointsFiles(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		o := brock.Options{Dir: p.Join("store"), FS: p.FS, Durability: brock.Buffered, Tuning: brock.Tuning{SegmentSize: 16 << 20}}
 		o.KeyspaceDefaults.ValueThreshold = 256

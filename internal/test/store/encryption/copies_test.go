@@ -38,6 +38,7 @@ func rareIn(stream []byte) (found []string) {
 
 // TestEncryptedBackup makes backups of an encrypted store, and restores them with its keys. Nothing of the store is in them in clear.
 func TestEncryptedBackup(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", "values"} {
 		t.Run("ValueDir="+values, func(t *testing.T) {
 			storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
@@ -79,6 +80,7 @@ func TestEncryptedBackup(t *testing.T) {
 // TestBackupBeforeEncryptStore: backups from before EncryptStore and increments from after it are
 // restored together, with the keys.
 func TestBackupBeforeEncryptStore(t *testing.T) {
+	t.Parallel()
 	p := storetest.Place{FS: vfs.NewMem(), Dir: "/"}
 	o := p.RetainingOptions("store", "values")
 	db, err := brock.Open(o)
@@ -106,6 +108,7 @@ func TestBackupBeforeEncryptStore(t *testing.T) {
 // TestEncryptedBackupRefuses restores backups with other keys or none, and cut and changed
 // ones: nothing is left.
 func TestEncryptedBackupRefuses(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.Place{FS: mem, Dir: "/"}.KeyedOptions("store", ""))
 	assert.OK(t, err)
@@ -157,6 +160,7 @@ func TestEncryptedBackupRefuses(t *testing.T) {
 // TestEncryptedSalvage saves what is left of encrypted stores. Without SUPER and MANIFEST, the
 // headers of files say under which keys they are.
 func TestEncryptedSalvage(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	o := storetest.KeyedOptions(mem, "/store")
 	db, err := brock.Open(o)
@@ -228,6 +232,7 @@ func TestEncryptedSalvage(t *testing.T) {
 // TestEncryptedSalvageDamage damages files of an encrypted store at random: all that is saved
 // was written, and without a report nothing is missing.
 func TestEncryptedSalvageDamage(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	o := storetest.KeyedOptions(mem, "/store")
 	db, err := brock.Open(o)
@@ -318,6 +323,7 @@ func TestEncryptedSalvageDamage(t *testing.T) {
 // TestValueDirsOfCopies opens a copy of an encrypted store with the directories of another one,
 // which has taken new data keys and dropped the old ones: they are foreign, whatever their keys.
 func TestValueDirsOfCopies(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		open := func(name, values string) (*brock.DB, error) { return brock.Open(p.KeyedOptions(name, values)) }
 		db, err := open("a", "a.values")
@@ -351,6 +357,7 @@ func TestValueDirsOfCopies(t *testing.T) {
 // nothing, whichever of its own files are gone. They are sound, and of the same store: a copy of it
 // was never encrypted, and went on.
 func TestSalvageLeavesPlainFilesOut(t *testing.T) {
+	t.Parallel()
 	for rounds := 2; !plantFiles(t, rounds); rounds++ {
 		if rounds == 30 {
 			t.Fatal("no file of one store has the name of one of the other")
@@ -441,6 +448,7 @@ func plantFiles(t *testing.T, rounds int) bool {
 
 // TestSalvageBeforeRewrite: what EncryptStore leaves plain is saved, as the manifest tells of it.
 func TestSalvageBeforeRewrite(t *testing.T) {
+	t.Parallel()
 	mem, want := plainStore(t, "")
 	assert.OK(t, brock.EncryptStore(t.Context(), storetest.KeyedOptions(mem, storetest.Dir)))
 	for _, gone := range []string{"LOCK", "SUPER"} {

@@ -76,6 +76,7 @@ func secrets(t *testing.T, db *brock.DB, n int) {
 // TestEncryptedStore: an encrypted store does what a plain one does, in each kind of file,
 // and no file ever holds a key, a value or the name of a keyspace.
 func TestEncryptedStore(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	plain := storetest.Open(t, brock.Options{})
 	o := storetest.KeyedOptions(vfs.NewMem(), storetest.Dir)
@@ -142,6 +143,7 @@ func TestEncryptedStore(t *testing.T) {
 // TestErrKey: a store that is refused for its keys is left as it was, and so is a plain one
 // that is opened with keys.
 func TestErrKey(t *testing.T) {
+	t.Parallel()
 	encrypted := func(t *testing.T) *vfs.Mem {
 		mem := vfs.NewMem()
 		db, err := brock.Open(brock.Options{Dir: storetest.Dir, FS: mem, Keys: storetest.MasterKey(1)})
@@ -213,6 +215,7 @@ func crashes(t *testing.T, mem *vfs.Mem, fn func(fs vfs.FS)) (left []*vfs.Mem) {
 // TestEncryptedCreationCrashes crashes before each file call of creating and of opening: the
 // next Open makes the store, or finds it with what was durable.
 func TestEncryptedCreationCrashes(t *testing.T) {
+	t.Parallel()
 	open := func(fs vfs.FS) *brock.DB {
 		db, err := brock.Open(storetest.KeyedOptions(fs, storetest.Dir))
 		assert.OK(t, err)
@@ -252,6 +255,7 @@ func TestEncryptedCreationCrashes(t *testing.T) {
 // state and with the same numbers of files, never encrypt under one key and nonce (builds
 // with the tag invariants watch), and a file of one is damage in the other.
 func TestCopiesOfAnEncryptedStore(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)
@@ -297,6 +301,7 @@ func TestCopiesOfAnEncryptedStore(t *testing.T) {
 // TestVerifyReadsTheKeyring: one damaged copy in the keyring keeps no store from being opened,
 // and Verify tells of it.
 func TestVerifyReadsTheKeyring(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)
@@ -315,6 +320,7 @@ func TestVerifyReadsTheKeyring(t *testing.T) {
 // TestStrangersKeyrings: a file that only has the name of a keyring, or that is the keyring of
 // another store, is not removed.
 func TestStrangersKeyrings(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	first, zero := filepath.Join(storetest.Dir, "KEYS-000001"), filepath.Join(storetest.Dir, "KEYS-000000")
 	storetest.WriteFile(t, mem, first, "a list of keys to buy")
@@ -342,6 +348,7 @@ func (panicky) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) { pani
 // TestEncryptedCreationFails has each file call of a creation fail: the next Open makes the
 // store, whatever is left.
 func TestEncryptedCreationFails(t *testing.T) {
+	t.Parallel()
 	failed := 0
 	for nth := 1; nth < 40; nth++ {
 		mem := vfs.NewMem()

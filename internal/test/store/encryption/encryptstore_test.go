@@ -72,6 +72,7 @@ func checkEncrypted(t *testing.T, fs vfs.FS, values, want string) {
 // TestEncryptStore: the encrypted store has what the plain one had; once it is rewritten,
 // nothing is in clear, and no plain store can be put back in its place.
 func TestEncryptStore(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", filepath.Join(filepath.Dir(storetest.Dir), "values")} {
 		mem, want := plainStore(t, values)
 		options := storetest.KeyedOptions(mem, storetest.Dir)
@@ -86,6 +87,7 @@ func TestEncryptStore(t *testing.T) {
 
 // TestEncryptStoreRefused: nothing changes.
 func TestEncryptStoreRefused(t *testing.T) {
+	t.Parallel()
 	mem, want := plainStore(t, "")
 	assert.Error(t, "without keys", brock.EncryptStore(t.Context(), plainOptions(mem, "")), brock.ErrInvalid)
 	options := storetest.KeyedOptions(mem, storetest.Dir)

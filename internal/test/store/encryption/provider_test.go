@@ -21,6 +21,7 @@ import (
 // long, everything goes on that needs no answer: reads, writes to new files, and copies of the store.
 // A second RotateKey waits no longer than its context.
 func TestSlowProvider(t *testing.T) {
+	t.Parallel()
 	for _, o := range []brock.RotateOptions{{}, {Master: true}, {Rewrite: true}} {
 		nth := int64(1)
 		for slowRotation(t, o, nth) {
@@ -94,6 +95,7 @@ func goOn(ctx context.Context, db *brock.DB) error {
 
 // TestProviderPanics: the panic goes on to the caller of Open, and the store is free after it.
 func TestProviderPanics(t *testing.T) {
+	t.Parallel()
 	o := storetest.KeyedOptions(vfs.OS(), t.TempDir())
 	for _, when := range []string{"creating", "opening"} {
 		func() {
@@ -134,6 +136,7 @@ func (h hanging) UnwrapKey(ctx context.Context, wrapped, binding []byte) ([]byte
 // TestProviderHangs: each call that asks for keys returns when its context ends. Then the store is
 // free, what was to be made is not there, and an answer that comes later changes nothing.
 func TestProviderHangs(t *testing.T) {
+	t.Parallel()
 	p := storetest.Place{FS: vfs.OS(), Dir: t.TempDir(), Rename: os.Rename}
 	db, err := brock.Open(p.KeyedOptions("store", ""))
 	assert.OK(t, err)
@@ -230,6 +233,7 @@ func TestProviderHangs(t *testing.T) {
 // TestRefreshWhileAProviderHangs: Refresh of a follower returns when its context ends, and the next
 // one succeeds.
 func TestRefreshWhileAProviderHangs(t *testing.T) {
+	t.Parallel()
 	p := storetest.Place{FS: vfs.OS(), Dir: t.TempDir(), Rename: os.Rename}
 	db, err := brock.Open(p.KeyedOptions("store", ""))
 	assert.OK(t, err)
@@ -268,6 +272,7 @@ func TestRefreshWhileAProviderHangs(t *testing.T) {
 // TestVerifyWhileAProviderHangs: Verify of a follower asks for keys that the writer has added. It
 // returns when its context ends, and when the follower is closed.
 func TestVerifyWhileAProviderHangs(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(cancel func(), follower *brock.DB){
 		"context": func(cancel func(), _ *brock.DB) { cancel() },
 		"close":   func(_ func(), follower *brock.DB) { go follower.Close() },

@@ -20,6 +20,7 @@ import (
 // key of a store change. Each chain is restored with the key file of the time, and with the
 // newest one, as long as that has the master keys of all its backups. Else it is ErrKey.
 func TestBackupsAcrossRotateKey(t *testing.T) {
+	t.Parallel()
 	for _, rewrite := range []bool{false, true} {
 		t.Run(fmt.Sprint("Rewrite=", rewrite), func(t *testing.T) {
 			p := storetest.Place{FS: vfs.NewMem(), Dir: "/"}
@@ -92,6 +93,7 @@ func TestBackupsAcrossRotateKey(t *testing.T) {
 // whole and without SUPER and MANIFEST: files under both data keys count. It has no deletes and
 // no large transactions, of which the manifest alone may know.
 func TestSalvageWhileRewriting(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)

@@ -55,6 +55,7 @@ func dataKeys(t *testing.T, fs vfs.FS, dir string) int {
 // TestRotateKey: a store is the same before and after, in each way to change its keys; with
 // Rewrite one data key is left, and one master key is enough.
 func TestRotateKey(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", filepath.Join(filepath.Dir(storetest.Dir), "values")} {
 		for name, o := range map[string]brock.RotateOptions{
 			"new files":           {},
@@ -120,6 +121,7 @@ func TestRotateKey(t *testing.T) {
 
 // TestRotateKeyOften: keys under which nothing is are taken away, however often they change.
 func TestRotateKeyOften(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)
@@ -141,6 +143,7 @@ func TestRotateKeyOften(t *testing.T) {
 // TestRotateKeyBesideWork: the data key changes again and again while a compaction writes its run,
 // whose key stays.
 func TestRotateKeyBesideWork(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	writing, goOn := make(chan struct{}), make(chan struct{})
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
@@ -173,6 +176,7 @@ func TestRotateKeyBesideWork(t *testing.T) {
 
 // TestRotateKeyRefused: what can't be done changes nothing.
 func TestRotateKeyRefused(t *testing.T) {
+	t.Parallel()
 	plain := storetest.Open(t, brock.Options{})
 	assert.Error(t, "of a plain store", plain.RotateKey(t.Context(), brock.RotateOptions{}), brock.ErrUnsupported)
 	assert.Error(t, "with keys", plain.RotateKey(t.Context(), brock.RotateOptions{Keys: storetest.MasterKey(1)}), brock.ErrUnsupported)
@@ -271,6 +275,7 @@ func TestRotateKeyCrashes(t *testing.T) {
 
 // TestRotateKeyResumes: a rewriting that was cut short ends after the next Open, by itself.
 func TestRotateKeyResumes(t *testing.T) {
+	t.Parallel()
 	begun, want := rotation(t)
 	left := crashes(t, begun, func(fs vfs.FS) {
 		db, err := brock.Open(storetest.KeyedOptions(fs, storetest.Dir))
@@ -341,6 +346,7 @@ func TestRotateKeyFaults(t *testing.T) {
 
 // TestRotateKeyBesides readers, writers, large transactions and copies, which all go on.
 func TestRotateKeyBesides(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)
@@ -426,6 +432,7 @@ func TestRotateKeyBesides(t *testing.T) {
 // TestRotateKeyAcrossATransaction: one that is larger than its memory, and has files under the
 // old key, keeps this key until it ends.
 func TestRotateKeyAcrossATransaction(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)
@@ -453,6 +460,7 @@ func TestRotateKeyAcrossATransaction(t *testing.T) {
 
 // TestRotateKeyFollowed: a follower goes on, whatever keys the writer has taken away.
 func TestRotateKeyFollowed(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db, err := brock.Open(storetest.KeyedOptions(mem, storetest.Dir))
 	assert.OK(t, err)
@@ -477,6 +485,7 @@ func TestRotateKeyFollowed(t *testing.T) {
 // take the old one away, before each operation of the file system that a follower's Open, and
 // then a Refresh, makes.
 func TestRotateKeyAtEveryStepOfAFollower(t *testing.T) {
+	t.Parallel()
 	storetest.AtEachStep(t, 3, func(t *testing.T, at int) (worked bool) {
 		mem := vfs.NewMem()
 		o := storetest.KeyedOptions(mem, storetest.Dir)
@@ -520,6 +529,7 @@ func TestRotateKeyAtEveryStepOfAFollower(t *testing.T) {
 // TestRotateKeyLeavesDamage: a run that can't be read keeps its data key, and is not tried again
 // before the next Open. All else is rewritten, and the store goes on.
 func TestRotateKeyLeavesDamage(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	options := storetest.KeyedOptions(mem, "db")
 	options.Maintenance.IdleAfter = time.Hour

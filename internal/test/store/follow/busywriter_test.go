@@ -14,6 +14,7 @@ import (
 // flushes again and again: far more often than the follower can open all of them. What was
 // opened before stays open, so that it arrives.
 func TestFollowBehindBusyWriter(t *testing.T) {
+	t.Parallel()
 	p := storetest.Place{FS: vfs.NewMem(), Dir: "/"}
 	o := p.TinyOptions("store", "")
 	db := storetest.Open(t, o)

@@ -29,9 +29,11 @@ func (w *removing) Write(p []byte) (int, error) {
 // increments in turn with those of the writer, and as checkpoints. What the writer removes
 // meanwhile is in the copy all the same.
 func TestCopiesOfFollowed(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", "values"} {
 		for name, options := range map[string]func(storetest.Place, string, string) brock.Options{"plain": storetest.Place.RetainingOptions, "encrypted": storetest.Place.KeyedOptions} {
 			t.Run(name+",ValueDir="+values, func(t *testing.T) {
+				t.Parallel()
 				storetest.OnEach(t, func(t *testing.T, p storetest.Place) { copyFollowed(t, p, options, values) })
 			})
 		}
@@ -80,6 +82,7 @@ func copyFollowed(t *testing.T, p storetest.Place, options func(storetest.Place,
 // TestCopiesOfReadOnly: a store that is only read is copied as it is, also what a crash has left
 // in its journal, and no byte of it changes.
 func TestCopiesOfReadOnly(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	alive := storetest.Place{FS: mem, Dir: "/", Rename: mem.Rename}
 	db, err := brock.Open(alive.RetainingOptions("store", "values"))

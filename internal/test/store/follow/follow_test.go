@@ -27,6 +27,7 @@ func refreshed(t testing.TB, db *brock.DB) uint64 {
 // TestFollow follows a store through all kinds of writes and of background work, and
 // compares both after each step.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	rounds := 40
 	if testing.Short() {
 		rounds = 20
@@ -78,6 +79,7 @@ func TestFollow(t *testing.T) {
 // TestFollowBesideReaders refreshes a follower while others read it: each transaction
 // sees one round of a writer that sets all keys in each, and no later one an earlier round.
 func TestFollowBesideReaders(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		o := p.TinyOptions("store", "")
 		db := storetest.Open(t, o)
@@ -154,6 +156,7 @@ func TestFollowBesideReaders(t *testing.T) {
 
 // TestFollowRefuses opens what can't be followed, and does what a follower can't do.
 func TestFollowRefuses(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		o := p.TinyOptions("store", "")
 		missing := o
@@ -203,6 +206,7 @@ func TestFollowRefuses(t *testing.T) {
 // TestFollowBeyondMemory follows with less memory than the writer has in its own. That is
 // refused until the writer has flushed.
 func TestFollowBeyondMemory(t *testing.T) {
+	t.Parallel()
 	p := storetest.Place{FS: vfs.NewMem(), Dir: "/"}
 	o := brock.Options{Dir: p.Join("store"), FS: p.FS, Durability: brock.Buffered, MemoryLimit: 128 << 20, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
 	db := storetest.Open(t, o)
@@ -229,6 +233,7 @@ func TestFollowBeyondMemory(t *testing.T) {
 // TestFollowerOfABufferedWriter: a follower shows all Buffered commits that a Sync of the writer
 // has followed, and of others all but the newest one.
 func TestFollowerOfABufferedWriter(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		o := brock.Options{Dir: p.Join("store"), FS: p.FS, Durability: brock.Buffered, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
 		db, err := brock.Open(o)

@@ -14,6 +14,7 @@ import (
 // TestFollowerMeetsAFork: a copy of the store that has gone on by itself takes the place of the one
 // that is followed. Whatever it has done, Refresh returns ErrForeign, and what was shown stays.
 func TestFollowerMeetsAFork(t *testing.T) {
+	t.Parallel()
 	for _, keyed := range []bool{false, true} {
 		for _, copied := range []string{"while it was open", "after it was closed"} {
 			for work, do := range map[string]func(db *brock.DB) error{
@@ -31,6 +32,7 @@ func TestFollowerMeetsAFork(t *testing.T) {
 				},
 			} {
 				t.Run(fmt.Sprintf("%s, copied %s, encrypted %v", work, copied, keyed), func(t *testing.T) {
+					t.Parallel()
 					mem := vfs.NewMem()
 					o := storetest.KeyedOptions(mem, storetest.Dir)
 					o.Maintenance.IdleAfter = time.Hour
@@ -79,6 +81,7 @@ func TestFollowerMeetsAFork(t *testing.T) {
 // with: the copy has rewritten all files, and gone on through several manifests. Its first session
 // has found the journal without the commits that were shown.
 func TestFollowerMeetsALongFork(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	o := storetest.KeyedOptions(mem, storetest.Dir)
 	o.Maintenance.IdleAfter = time.Hour

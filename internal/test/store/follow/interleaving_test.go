@@ -28,6 +28,7 @@ func churn(t testing.TB, w *storetest.Workload) {
 // TestFollowAtEveryStep has the writer do all kinds of work before each operation of the
 // file system that a follower's Open, and then a Refresh, makes.
 func TestFollowAtEveryStep(t *testing.T) {
+	t.Parallel()
 	storetest.AtEachStep(t, 9, func(t *testing.T, at int) (worked bool) {
 		p := storetest.Place{FS: vfs.NewMem(), Dir: "/"}
 		o := p.RetainingOptions("store", "")
@@ -70,6 +71,7 @@ func TestFollowAtEveryStep(t *testing.T) {
 // a writer makes while it retires, uses again and removes files. Whatever follows, the
 // follower goes on to see what it has seen.
 func TestFollowedAtEveryStep(t *testing.T) {
+	t.Parallel()
 	storetest.AtEachStep(t, 61, func(t *testing.T, at int) bool {
 		p := storetest.Place{FS: vfs.NewMem(), Dir: "/"}
 		o := p.RetainingOptions("store", "")

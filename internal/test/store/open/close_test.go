@@ -17,6 +17,7 @@ import (
 // Values that a transaction handed out stay readable after DB.Close, until the
 // transaction ends.
 func TestValuesOutliveClose(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{"", t.TempDir()} {
 		db := storetest.Open(t, brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 100}})
 		big := strings.Repeat("big", 10_000)
@@ -82,6 +83,7 @@ func (l watchedLock) Close() error {
 // From the moment at which another process may open the store, nothing of this one reaches its
 // files, though a Backup or RotateKey may be on its way out.
 func TestNothingReachesFilesOnceTheLockIsGivenBack(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		unlocked := 0
 		w := &lockWatch{FS: p.FS, unlocked: func(held vfs.FS) {

@@ -53,6 +53,7 @@ func (l *line) check(t *testing.T, what string) {
 // TestRenamedDirectories renames the directories of an open store and makes another
 // store at the old names. Both go on with files of their own.
 func TestRenamedDirectories(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		open := func(name string, l *line) {
 			t.Helper()
@@ -89,6 +90,7 @@ func TestRenamedDirectories(t *testing.T) {
 
 // TestValueDirBelongsToOneStore gives the value directory of one store to others.
 func TestValueDirBelongsToOneStore(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		var l line
 		open := func() {
@@ -137,6 +139,7 @@ func TestValueDirBelongsToOneStore(t *testing.T) {
 // TestDirectoriesInEachOther makes stores of which one directory lies in the other one, by
 // Open and by Restore.
 func TestDirectoriesInEachOther(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		for _, dirs := range [][2]string{{"a", "a/values"}, {"b/far/store", "b"}, {"c", "c/far/values"}} {
 			var l line
@@ -174,6 +177,7 @@ func TestDirectoriesInEachOther(t *testing.T) {
 // TestCopiesOfADirectory opens a copy of a store's directory beside the same value
 // directory. The copy that was opened last goes on, and any other is refused.
 func TestCopiesOfADirectory(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		var l line
 		open := func(dir string) {

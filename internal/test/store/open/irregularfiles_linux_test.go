@@ -17,6 +17,7 @@ import (
 // and under names that the store doesn't know. Open returns at once: an error for a file
 // that it needs. What is not ours stays.
 func TestIrregularFiles(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	db := busyStore(t, mem, brock.Options{Dir: "/s"})
 	left := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})

@@ -15,6 +15,7 @@ import (
 
 // TestRemovedLock removes the lock file of an open store: nobody else gets in.
 func TestRemovedLock(t *testing.T) {
+	t.Parallel()
 	storetest.OnEach(t, func(t *testing.T, p storetest.Place) {
 		db, err := brock.Open(p.TinyOptions("a", ""))
 		assert.OK(t, err)
@@ -32,6 +33,7 @@ func TestRemovedLock(t *testing.T) {
 }
 
 func TestLocks(t *testing.T) {
+	t.Parallel()
 	for _, fsys := range []vfs.FS{vfs.NewMem(), vfs.OS()} {
 		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
 			at := storetest.Dir

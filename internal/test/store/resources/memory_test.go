@@ -1,5 +1,6 @@
 // Package resources tests what a store takes of memory, files and goroutines, and that it gives
-// them back. Its tests measure the process, so none of them runs beside another.
+// them back. Its tests measure the process, so none of them runs beside another, but for those
+// that measure a child.
 package resources
 
 import (
@@ -65,6 +66,7 @@ func TestMemoryOfOddShapes(t *testing.T) {
 	for _, s := range memoryShapes {
 		t.Run(s.name, func(t *testing.T) {
 			if os.Getenv(shapeOf) == "" {
+				t.Parallel() // what other processes do is not measured
 				cmd := exec.Command(os.Args[0], "-test.run", "^TestMemoryOfOddShapes$", "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()))
 				cmd.Env = append(os.Environ(), shapeOf+"="+s.name)
 				out, err := cmd.CombinedOutput()

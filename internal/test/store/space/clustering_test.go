@@ -131,6 +131,7 @@ func (s *clusterStore) clustered() (written int64) {
 // Scans that jump make the store cluster the values, once. Later scans don't jump, and
 // the store writes nothing more for them.
 func TestScansThatJumpClusterValues(t *testing.T) {
+	t.Parallel()
 	for _, reverse := range []bool{false, true} {
 		if reverse && testing.Short() {
 			break
@@ -160,6 +161,7 @@ func TestScansThatJumpClusterValues(t *testing.T) {
 
 // Scans of keys alone and point reads lead to no clustering.
 func TestOnlyScansOfValuesCluster(t *testing.T) {
+	t.Parallel()
 	s := newClusterStore(t, nil)
 	assert.OK(t, s.View(func(txn *brock.Txn) error {
 		for range 3 {
@@ -185,6 +187,7 @@ func TestOnlyScansOfValuesCluster(t *testing.T) {
 // Values that are written later are clustered when scans jump to them, and the
 // disk space of overwritten ones is freed.
 func TestClusteredValuesAreOverwritten(t *testing.T) {
+	t.Parallel()
 	s := newClusterStore(t, nil)
 	s.scan(0, false)
 	s.clustered()
@@ -203,6 +206,7 @@ func TestClusteredValuesAreOverwritten(t *testing.T) {
 
 // Clustering reads values again, too.
 func TestClusteringCopiesNoRot(t *testing.T) {
+	t.Parallel()
 	var once sync.Once
 	var fs *faultfs.FS
 	var armed atomic.Bool

@@ -82,6 +82,7 @@ func readItem(t *testing.T, it *brock.Item, same func(how string, got []byte, er
 // by every call as pending writes, from memory, from files, after a flush has
 // moved them, and after the options have changed.
 func TestCompressedValuesComeBack(t *testing.T) {
+	t.Parallel()
 	sizes := []int{0, 1, 39, 40, 64, 511, 512, 1023, 1024, 5000, 65_535, 65_536, 100_000}
 	if testing.Short() {
 		sizes = []int{0, 40, 1024, 65_536}
@@ -170,6 +171,7 @@ func TestCompressedValuesComeBack(t *testing.T) {
 
 // KeysOnly and ValueSize read no segment, also for compressed values.
 func TestSizesOfCompressedValuesAreKnown(t *testing.T) {
+	t.Parallel()
 	mem := vfs.NewMem()
 	o := brock.Options{Dir: "db", FS: mem, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.Zstd}}
 	db := storetest.Open(t, o)
@@ -212,6 +214,7 @@ func overwriteSegments(t *testing.T, fs vfs.FS, dir string) {
 // A flipped bit of a compressed value makes reads of that value fail before
 // anything is decoded. Verify finds it. Other values stay readable.
 func TestDamagedCompressedValue(t *testing.T) {
+	t.Parallel()
 	for _, c := range []brock.Compression{brock.S2, brock.Zstd} {
 		dir := t.TempDir()
 		db := storetest.Open(t, brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{Compression: c}})

@@ -134,6 +134,7 @@ func (s *diskUse) shrunkWithin(some int64) {
 // During random overwrites the files stay within a bound. Afterwards they shrink
 // without a call.
 func TestDiskUseUnderOverwrites(t *testing.T) {
+	t.Parallel()
 	for _, garbage := range []float64{0, 0.25} {
 		t.Run(fmt.Sprintf("ratio %v", garbage), func(t *testing.T) {
 			s := newDiskUse(t, brock.Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
@@ -160,6 +161,7 @@ func TestDiskUseUnderOverwrites(t *testing.T) {
 // tells of these deletes, and a memtable with the keys of large values fills slowly: the store
 // flushes it all the same, before the dead values take much more than the live ones.
 func TestDiskUseOfALog(t *testing.T) {
+	t.Parallel()
 	const keep, each, all = 700, 250, 25_000
 	s := &diskUse{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
 	s.DB = assert.Must(brock.Open(brock.Options{Dir: "/s", FS: s.fs, Durability: brock.Buffered}))
@@ -192,6 +194,7 @@ func TestDiskUseOfALog(t *testing.T) {
 // writes. What is live doesn't change, so the estimate of it, which bounds the garbage,
 // may not go far.
 func TestLiveBytesOfDeletedLargeValues(t *testing.T) {
+	t.Parallel()
 	const large, blobs, between = 4 << 20, 16, 100
 	s := newDiskUse(t, brock.Maintenance{IdleAfter: time.Hour})
 	s.load()
@@ -224,6 +227,7 @@ func TestLiveBytesOfDeletedLargeValues(t *testing.T) {
 // After 9 of 10 keys are deleted their disk space is freed without a call, also if
 // the deletes fill only part of a memtable. The keys stay deleted.
 func TestDiskUseAfterDeletes(t *testing.T) {
+	t.Parallel()
 	s := newDiskUse(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	s.load()
 	for i := range uint64(*usageKeys) {
@@ -263,6 +267,7 @@ func TestDiskUseAfterDeletes(t *testing.T) {
 
 // The disk space of garbage is freed also if all keys fit in one memtable.
 func TestDiskUseOfOneMemtable(t *testing.T) {
+	t.Parallel()
 	s := newDiskUse(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	for range 1000 {
 		s.set(1, 64<<10)
@@ -273,6 +278,7 @@ func TestDiskUseOfOneMemtable(t *testing.T) {
 // A store that is opened and left alone collects the garbage that it was closed
 // with: of values in segments that runs name, and in the journal.
 func TestDiskUseAfterReopening(t *testing.T) {
+	t.Parallel()
 	never := brock.Maintenance{IdleAfter: time.Hour, GarbageRatio: 4}
 	for _, where := range []string{"runs", "journal"} {
 		t.Run(where, func(t *testing.T) {
@@ -306,6 +312,7 @@ func TestDiskUseAfterReopening(t *testing.T) {
 // The disk space that a long reader has pinned is freed when it ends, without a
 // later write.
 func TestDiskUseAfterALongReader(t *testing.T) {
+	t.Parallel()
 	s := newDiskUse(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	s.load()
 	reader := s.NewTransaction(false)
@@ -345,6 +352,7 @@ func TestDiskUseAfterALongReader(t *testing.T) {
 
 // Reclaim leaves little garbage, and returns how many bytes it has freed.
 func TestReclaim(t *testing.T) {
+	t.Parallel()
 	s := newDiskUse(t, brock.Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
 	s.load()
 	for i := range uint64(*usageKeys) {
@@ -374,6 +382,7 @@ func TestReclaim(t *testing.T) {
 // When Reclaim returns its bound holds, also if background work collects at the same
 // time.
 func TestReclaimBesideBackgroundWork(t *testing.T) {
+	t.Parallel()
 	rounds := 3
 	if testing.Short() {
 		rounds = 1
@@ -403,6 +412,7 @@ func TestReclaimBesideBackgroundWork(t *testing.T) {
 // Several collections run beside writers, deletes and long readers. A read always
 // returns a value of its key, and in the end the last one.
 func TestReclaimBesideEverything(t *testing.T) {
+	t.Parallel()
 	s := newDiskUse(t, brock.Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
 	const keys, writers = 400, 2
 	value := func(key, round uint64) []byte {
@@ -496,6 +506,7 @@ func TestReclaimBesideEverything(t *testing.T) {
 // The disk space of a dropped keyspace is freed without a call or a further write,
 // also if the store was closed, or killed, right after the drop.
 func TestDiskUseAfterDrop(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"", "close", "crash"} {
 		for _, size := range []int{100, usageValue} { // inline and separated
 			t.Run(fmt.Sprintf("%s/%d", end, size), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 // In memory and in runs, EstimateSize is right within 10 %, and the parts that
 // Split makes differ by a factor of two at most.
 func TestEstimatesOfRealData(t *testing.T) {
+	t.Parallel()
 	const n, size = 20_000, 120
 	db := storetest.Open(t, brock.Options{Durability: brock.Buffered, KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 100}})
 	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
@@ -68,6 +69,7 @@ func TestEstimatesOfRealData(t *testing.T) {
 // What lies beside a range, in the same memtable or chunk, does not count: neighbours may have values
 // of any size, and a range may be a small part of the store.
 func TestEstimatesOfASmallPart(t *testing.T) {
+	t.Parallel()
 	db := storetest.Open(t, brock.Options{Durability: brock.Buffered})
 	key := func(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
 	fill := func(name string, n, size int) *brock.Keyspace {
@@ -119,6 +121,7 @@ func TestEstimatesOfASmallPart(t *testing.T) {
 }
 
 func TestEstimateAndSplit(t *testing.T) {
+	t.Parallel()
 	db := storetest.Open(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 100}})
 	for i := range 100 {
 		assert.OK(t, db.Set([]byte(fmt.Sprintf("%02d", i)), make([]byte, 50+100*(i%2))))
@@ -135,6 +138,7 @@ func TestEstimateAndSplit(t *testing.T) {
 
 // A key with many versions does not cut off an empty part.
 func TestSplitCutsBehindTheFirstKey(t *testing.T) {
+	t.Parallel()
 	db := storetest.Open(t, brock.Options{})
 	for range 5 {
 		assert.OK(t, db.Set([]byte("k"), []byte("v")))
@@ -147,6 +151,7 @@ func TestSplitCutsBehindTheFirstKey(t *testing.T) {
 
 // A few small entries among large ones are cut into as many parts as are asked for.
 func TestSplitOfASmallPartBesideLargeValues(t *testing.T) {
+	t.Parallel()
 	db := storetest.Open(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 32 << 10}})
 	for i := range 40 {
 		assert.OK(t, db.Set(fmt.Appendf(nil, "a%02d", i), storetest.RandomBytes(i, 16_000)))
