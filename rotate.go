@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/version/manifest"
 )
@@ -74,7 +75,10 @@ func EncryptStore(ctx context.Context, o Options) error {
 		err = fmt.Errorf("%w: it is encrypted already", ErrKey)
 	}
 	if err == nil {
-		err = db.Flush(ctx)
+		if err = db.Flush(ctx); err == nil {
+			// A Flush whose work others have done asks no context.
+			err = errs.Ended(ctx)
+		}
 		if err == nil {
 			op.options.Keys = keys
 			db.atEnd = func() error { return manifest.Encrypt(op.manifestOptions()) }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -334,6 +335,74 @@ func TestNamedTestsExist(t *testing.T) {
 	if named == 0 {
 		t.Error("no document names a test")
 	}
+}
+
+var (
+	testCommand = regexp.MustCompile("(?m)go test [^`#\n]*")
+	testPackage = regexp.MustCompile(`\./[a-z0-9/]+[a-z0-9]|\./[a-z0-9/]+\.\.\.`)
+	testPattern = regexp.MustCompile(`-(?:run|bench|fuzz) '?([^' ]+)`)
+	skipped     = regexp.MustCompile(`\^((?:Test|Fuzz)\w+)(\$?)`)
+)
+
+// TestCommandsFindTests looks into the packages that a command of a document or of the gate names:
+// what it asks to run is there. So is what the gate leaves out, in any package: a skip that no test
+// needs any more hides the one that gets its name.
+func TestCommandsFindTests(t *testing.T) {
+	found := 0
+	check := func(name, text string) {
+		for _, command := range testCommand.FindAllString(strings.ReplaceAll(text, "\\\n", " "), -1) {
+			packages := testPackage.FindAllString(command, -1)
+			for _, m := range testPattern.FindAllStringSubmatch(command, -1) {
+				pattern, _, _ := strings.Cut(m[1], "/")
+				r, err := regexp.Compile(pattern)
+				if err != nil || pattern == "^$" || pattern == "." || len(packages) == 0 {
+					continue
+				}
+				found++
+				if !slices.ContainsFunc(packages, func(pkg string) bool { return slices.ContainsFunc(testsIn(t, pkg), r.MatchString) }) {
+					t.Errorf("%s: no test of %v is for %s", name, packages, m[0])
+				}
+			}
+		}
+	}
+	documents(t, check)
+	gate := read(t, ".ci/run")
+	check(".ci/run", gate)
+	all := testsIn(t, "./...")
+	for _, m := range skipped.FindAllStringSubmatch(gate, -1) {
+		if r := regexp.MustCompile(m[0]); !slices.ContainsFunc(all, r.MatchString) {
+			t.Errorf(".ci/run names %s, which is not there", m[0])
+		}
+	}
+	if found == 0 {
+		t.Error("no document has a command that runs tests")
+	}
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+
+// testsIn lists the tests of a package, or of all below it if it ends in "...".
+func testsIn(t *testing.T, pkg string) (names []string) {
+	dir, below := strings.CutSuffix(pkg, "...")
+	err := filepath.WalkDir(filepath.Join(root, dir), func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && filepath.Clean(p) != filepath.Join(root, dir) && (!below || d.Name() == "testdata" || d.Name() == ".git"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(p, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		for _, m := range testFunction.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return names
 }
 
 func hasTest(t *testing.T, pkg, name string) bool {

@@ -1,3 +1,3 @@
-// Package storetest tests a whole store through the public API alone, as a
-// program would use it.
+// Package store tests whole stores through the public API alone, as a program would use them: by
+// scripts, and by random histories in which everything happens. Each folder below tests one subject.
 package store

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/kit/assert"
 	"github.com/brockdb/brock/internal/test/kit/script"
+	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -77,7 +79,7 @@ func TestScripts(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".txt")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &player{keys: drawnKeys(t)}
+			p := &player{keys: storetest.DrawKeys(t)}
 			defer p.close()
 			script.Run(t, path, p.play)
 		})
@@ -92,7 +94,7 @@ type player struct {
 	t         *testing.T
 	setup     *script.Case // the last command store
 	mem       *vfs.Mem
-	clock     *clock
+	clock     *storetest.Clock
 	keys      brock.KeyProvider
 	options   brock.Options
 	db        *brock.DB
@@ -129,8 +131,8 @@ func (p *player) newStore() string {
 	for _, a := range p.setup.Args {
 		list = append(list, a.Key+"="+p.setup.String(a.Key, ""))
 	}
-	p.mem, p.clock = vfs.NewMem(), newClock(1_700_000_000_000)
-	p.options = brock.Options{Dir: "/s", FS: p.mem, Now: p.clock.now, Keys: p.keys, KeyspaceDefaults: p.parse(list).keyspace()}
+	p.mem, p.clock = vfs.NewMem(), storetest.NewClock(1_700_000_000_000)
+	p.options = brock.Options{Dir: "/s", FS: p.mem, Now: p.clock.Now, Keys: p.keys, KeyspaceDefaults: p.parse(list).keyspace()}
 	if p.setup.Has("buffered") {
 		p.options.Durability = brock.Buffered
 	}
@@ -140,7 +142,7 @@ func (p *player) newStore() string {
 
 func (p *player) open() {
 	db, err := brock.Open(p.options)
-	must(p.t, err)
+	assert.OK(p.t, err)
 	p.db = db
 	p.txns, p.batches = map[string]*brock.Txn{}, map[string]*brock.Batch{}
 	p.writers, p.iterators = map[string]*brock.Writer{}, map[string]*brock.Iterator{}
@@ -154,7 +156,7 @@ func (p *player) close() {
 	for _, txn := range p.txns {
 		txn.Discard()
 	}
-	must(p.t, p.db.Close())
+	assert.OK(p.t, p.db.Close())
 	p.db = nil
 }
 
@@ -279,7 +281,7 @@ func (w words) number(name string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(w.values[name])
-	must(w.t, err)
+	assert.OK(w.t, err)
 	return n
 }
 
@@ -288,7 +290,7 @@ func (w words) duration(name string) time.Duration {
 		return 0
 	}
 	d, err := time.ParseDuration(w.values[name])
-	must(w.t, err)
+	assert.OK(w.t, err)
 	return d
 }
 
@@ -326,16 +328,16 @@ func unquote(s string) []byte {
 	}
 	k, err := strconv.Unquote(`"` + s + `"`)
 	if err != nil {
-		return b(err.Error())
+		return []byte(err.Error())
 	}
-	return b(k)
+	return []byte(k)
 }
 
 // value is a value: x@300 is 300 times x.
 func value(s string) []byte {
 	if one, n, found := strings.Cut(s, "@"); found {
 		times, _ := strconv.Atoi(n)
-		return b(strings.Repeat(one, times))
+		return []byte(strings.Repeat(one, times))
 	}
-	return b(s)
+	return []byte(s)
 }

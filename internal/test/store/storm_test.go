@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/kit/assert"
 	"github.com/brockdb/brock/internal/test/kit/draw"
+	"github.com/brockdb/brock/internal/test/kit/storetest"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -26,18 +28,18 @@ var stormFor = flag.Duration("storm", 300*time.Millisecond, "how long TestStorm 
 func TestStorm(t *testing.T) {
 	r := draw.Rand(t)
 	fs := vfs.NewMem()
-	s := &storm{t: t, fs: fs, full: r.IntN(3) == 0, clock: newClock(1_800_000_000_000), end: make(chan struct{})}
+	s := &storm{t: t, fs: fs, full: r.IntN(3) == 0, clock: storetest.NewClock(1_800_000_000_000), end: make(chan struct{})}
 	s.o = brock.Options{
-		Dir: "db", FS: fs, Keys: drawnKeys(t), Durability: brock.Buffered, Now: s.clock.now,
+		Dir: "db", FS: fs, Keys: storetest.DrawKeys(t), Durability: brock.Buffered, Now: s.clock.Now,
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: []int{6, 64, 512, -1}[r.IntN(4)]},
 		Tuning:           brock.Tuning{MemtableSize: 64 << 10, RunFileSize: 64 << 10, SegmentSize: []int64{64 << 10, 8 << 20}[r.IntN(2)]},
 		Maintenance:      brock.Maintenance{IdleAfter: time.Millisecond},
 	}
 	db, err := brock.Open(s.o)
-	must(t, err)
+	assert.OK(t, err)
 	s.db = db
-	s.kept = keyspace(t, db, "kept", brock.KeyspaceOptions{ValueThreshold: 64, Compression: brock.S2, CompressAbove: 1, Versions: brock.Retention{Age: time.Hour}})
-	must(t, db.Update(func(txn *brock.Txn) error { return s.change(rand.New(rand.NewPCG(1, 1)), txn) }))
+	s.kept = storetest.OpenKeyspace(t, db, "kept", brock.KeyspaceOptions{ValueThreshold: 64, Compression: brock.S2, CompressAbove: 1, Versions: brock.Retention{Age: time.Hour}})
+	assert.OK(t, db.Update(func(txn *brock.Txn) error { return s.change(rand.New(rand.NewPCG(1, 1)), txn) }))
 	var wg sync.WaitGroup
 	parts := []func(*rand.Rand) error{
 		s.write, s.write, s.write, s.write, s.read, s.readAt, s.comeAndGo, s.work, s.work, s.copies, s.follow, s.rotate, s.setOptions, s.crash,
@@ -77,11 +79,11 @@ func TestStorm(t *testing.T) {
 	close(s.end)
 	wg.Wait()
 	if s.follower != nil {
-		must(t, s.follower.Close())
+		assert.OK(t, s.follower.Close())
 	}
-	must(t, db.Verify(t.Context(), nil))
+	assert.OK(t, db.Verify(t.Context(), nil))
 	t.Logf("%d commits, %d reads, %d of old versions, %d copies, %d of a follower, %d crashes, %d times the disk was full", db.Version(), s.reads.Load(), s.old.Load(), s.copied.Load(), s.followed.Load(), s.crashed.Load(), s.refused.Load())
-	must(t, db.Close())
+	assert.OK(t, db.Close())
 }
 
 type storm struct {
@@ -91,7 +93,7 @@ type storm struct {
 	o                                              brock.Options
 	db, follower                                   *brock.DB
 	kept                                           *brock.Keyspace
-	clock                                          *clock
+	clock                                          *storetest.Clock
 	end                                            chan struct{}
 	versions                                       sync.Map // of commits: the number that they have written
 	reads, old, copied, followed, refused, crashed atomic.Int64
@@ -234,7 +236,7 @@ func (s *storm) checkBoth(txn *brock.Txn, kept *brock.Keyspace, reverse bool) er
 }
 
 func (s *storm) write(r *rand.Rand) error {
-	s.clock.add(time.Duration(r.IntN(3)) * time.Millisecond)
+	s.clock.Add(time.Duration(r.IntN(3)) * time.Millisecond)
 	var last *brock.Txn
 	n := 0
 	o := brock.TxnOptions{MaxMemory: []int64{0, 0, 0, 1, 2000}[r.IntN(5)]}

@@ -8,7 +8,7 @@ import (
 // sure counts the next entries of a walk forward that need no check, as its source has foreseen
 // them: they are shown without a look at other sources, and without a guard. The source is
 // asked late, so that a short walk does not pay for it. Without foreseen moves, a scan of a run takes
-// 1.5 to 1.9 times as long (go test -bench StoreScan ./internal/test/store).
+// 1.5 to 1.9 times as long (go test -bench StoreScan ./internal/test/store/read).
 type sure struct {
 	of    iterator.Foresighted // the walk's source; nil: it knows nothing
 	moves int                  // moves that are sure

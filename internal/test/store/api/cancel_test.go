@@ -1,0 +1,124 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/internal/test/kit/assert"
+	"github.com/brockdb/brock/internal/test/kit/storetest"
+	"github.com/brockdb/brock/vfs"
+)
+
+// cancelled are the calls that take a context and use files. A call is given a store that nobody
+// has open, with its options, and a backup of it. It makes what it makes in the directory to.
+var cancelled = []struct {
+	name string
+	call func(ctx context.Context, o brock.Options, to string, backup []byte) error
+}{
+	{"OpenContext", withOpen(brock.ReadWrite, func(context.Context, *brock.DB, string) error { return nil })},
+	{"Verify", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error { return db.Verify(ctx, nil) })},
+	{"Refresh", withOpen(brock.Follow, func(ctx context.Context, db *brock.DB, _ string) error { _, err := db.Refresh(ctx); return err })},
+	{"Verify of a follower", withOpen(brock.Follow, func(ctx context.Context, db *brock.DB, _ string) error { return db.Verify(ctx, nil) })},
+	{"Compact", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error { return db.Compact(ctx) })},
+	{"Reclaim", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error { _, err := db.Reclaim(ctx); return err })},
+	{"Checkpoint", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, to string) error { return db.Checkpoint(ctx, to) })},
+	{"Backup", withOpen(brock.ReadWrite, func(ctx context.Context, db *brock.DB, _ string) error {
+		_, err := db.Backup(ctx, io.Discard, brock.BackupOptions{})
+		return err
+	})},
+	{"Restore", func(ctx context.Context, o brock.Options, to string, backup []byte) error {
+		o.Dir = to
+		_, err := brock.Restore(ctx, bytes.NewReader(backup), o)
+		return err
+	}},
+	{"VerifyBackup", func(ctx context.Context, _ brock.Options, _ string, backup []byte) error {
+		_, err := brock.VerifyBackup(ctx, bytes.NewReader(backup))
+		return err
+	}},
+	{"Salvage", func(ctx context.Context, o brock.Options, to string, _ []byte) error {
+		_, err := brock.Salvage(ctx, o, brock.Options{FS: o.FS, Dir: to}, nil)
+		return err
+	}},
+	{"EncryptStore", func(ctx context.Context, o brock.Options, _ string, _ []byte) error {
+		o.Keys = storetest.MasterKey(1)
+		return brock.EncryptStore(ctx, o)
+	}},
+}
+
+func withOpen(mode brock.OpenMode, call func(ctx context.Context, db *brock.DB, to string) error) func(context.Context, brock.Options, string, []byte) error {
+	return func(ctx context.Context, o brock.Options, to string, _ []byte) error {
+		o.Mode = mode
+		db, err := brock.OpenContext(ctx, o)
+		if err != nil {
+			return err
+		}
+		return errors.Join(call(ctx, db, to), db.Close())
+	}
+}
+
+// TestCancelledAnywhere: the context of a call ends at some operation of the file system. The call
+// succeeds, or returns an error that wraps that of the context, whatever its cause is. Then nothing
+// is in the way of the next call.
+func TestCancelledAnywhere(t *testing.T) {
+	t.Parallel()
+	store := vfs.NewMem()
+	o := storetest.Place{FS: store, Dir: "/"}.TinyOptions("store", "")
+	db := assert.Must(brock.Open(o))
+	for i := range 500 {
+		assert.OK(t, db.Set(fmt.Appendf(nil, "key %d", i%300), storetest.RandomBytes(i, 100+i%5*1000)))
+	}
+	var backup bytes.Buffer
+	assert.Must(db.Backup(t.Context(), &backup, brock.BackupOptions{}))
+	want := storetest.ShowContents(t, db)
+	assert.OK(t, db.Close())
+	cause := errors.New("the cause")
+	for _, c := range cancelled {
+		t.Run(c.name, func(t *testing.T) {
+			for at, ended := int64(0), true; ended; at += at/2 + 1 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				mem := store.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+				var ops atomic.Int64
+				o.FS = faultfs.New(mem, faultfs.Options{Before: func(faultfs.Op) {
+					if ops.Add(1) == at {
+						cancel(cause)
+					}
+				}})
+				if at == 0 {
+					cancel(cause)
+				}
+				err := c.call(ctx, o, "/new", backup.Bytes())
+				if err != nil {
+					assert.Error(t, fmt.Sprint("at operation ", at), err, context.Canceled)
+				}
+				if at == 0 && err == nil {
+					t.Error("a call whose context has ended returns nil")
+				}
+				if after := ops.Load() - at; err != nil && after > 300 {
+					t.Errorf("at operation %d: %d operations follow", at, after)
+				}
+				o.FS = mem
+				if err != nil {
+					assert.OK(t, c.call(t.Context(), o, "/new", backup.Bytes()))
+				}
+				if c.name == "EncryptStore" {
+					o.Keys = storetest.MasterKey(1)
+				}
+				db := assert.Must(brock.Open(o))
+				if storetest.ShowContents(t, db) != want {
+					t.Errorf("at operation %d: other contents", at)
+				}
+				assert.OK(t, db.Close())
+				o.Keys = nil
+				cancel(nil)
+				ended = at <= ops.Load()
+			}
+		})
+	}
+}
