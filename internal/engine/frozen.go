@@ -86,7 +86,8 @@ func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 		return s, nil, err
 	}
 	for f := range asOf.Files() {
-		if s.Keys != nil && !s.Keys.Has(f.Life.Key) {
+		// A file that EncryptStore has left plain, and nothing has rewritten yet, needs no key.
+		if s.Keys != nil && !f.Life.IsZero() && !s.Keys.Has(f.Life.Key) {
 			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, f.Life.Key, fs.ErrNotExist)
 		}
 	}

@@ -446,6 +446,30 @@ func plantFiles(t *testing.T, rounds int) bool {
 	return true
 }
 
+// TestCopiesBeforeRewrite: what EncryptStore leaves plain is in the backups and checkpoints of those
+// who only read the store.
+func TestCopiesBeforeRewrite(t *testing.T) {
+	t.Parallel()
+	mem, want := plainStore(t, "")
+	o := storetest.KeyedOptions(mem, storetest.Dir)
+	assert.OK(t, brock.EncryptStore(t.Context(), o))
+	for i, mode := range []brock.OpenMode{brock.ReadOnly, brock.Follow} {
+		o.Mode = mode
+		db := assert.Must(brock.Open(o))
+		stream, _ := storetest.MakeBackup(t, db, brock.BackupOptions{})
+		to := fmt.Sprint("/copy", i)
+		assert.OK(t, db.Checkpoint(t.Context(), to))
+		assert.OK(t, db.Close())
+		restored := storetest.KeyedOptions(vfs.NewMem(), storetest.Dir)
+		assert.Must(brock.Restore(t.Context(), bytes.NewReader(stream), restored))
+		for _, o := range []brock.Options{restored, storetest.KeyedOptions(mem, to)} {
+			copied := assert.Must(brock.Open(o))
+			assert.SameText(t, "copied", storetest.ShowContents(t, copied), want)
+			assert.OK(t, copied.Close())
+		}
+	}
+}
+
 // TestSalvageBeforeRewrite: what EncryptStore leaves plain is saved, as the manifest tells of it.
 func TestSalvageBeforeRewrite(t *testing.T) {
 	t.Parallel()
