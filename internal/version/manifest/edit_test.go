@@ -50,7 +50,7 @@ func TestRandomEditsAddUp(t *testing.T) {
 
 func TestUnknownFields(t *testing.T) {
 	p := AppendEdit(nil, &layout.Edit{LastVersion: 7})
-	p = appendTLV(p, 500, 0, func(b []byte) []byte { return append(b, "later"...) })
+	p = append(p, encodeTLV(500, 0, "later")...)
 	e, err := DecodeEdit(p)
 	if err != nil {
 		t.Fatal(err)
@@ -70,15 +70,19 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("unknown fields are lost: %+v", back)
 	}
 	for name, p := range map[string][]byte{
-		"edit": appendTLV(nil, 500, tlvRequired, func(b []byte) []byte { return b }),
-		"run": appendTLV(nil, 3, tlvRequired, func(b []byte) []byte {
-			return appendTLV(append(b, 1, 0, 1), 77, tlvRequired, func(b []byte) []byte { return b })
-		}),
+		"edit": encodeTLV(500, tlvRequired, ""),
+		"run":  encodeTLV(3, tlvRequired, "\x01\x00\x01"+string(encodeTLV(77, tlvRequired, ""))),
 	} {
 		if _, err := DecodeEdit(p); !errors.Is(err, errs.ErrFormat) {
 			t.Errorf("required unknown field of the %s: %v", name, err)
 		}
 	}
+}
+
+func encodeTLV(tag, flags uint16, value string) []byte {
+	w := wire{writing: true}
+	w.writeTLV(tag, flags, func() { w.fixed([]byte(value)) })
+	return w.p
 }
 
 func FuzzEdit(f *testing.F) {

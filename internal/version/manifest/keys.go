@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -56,32 +55,6 @@ func appendLife(b []byte, l crypt.Life) []byte {
 
 func decodeLife(p []byte) crypt.Life {
 	return crypt.Life{Cipher: crypt.Cipher(p[0]), Key: crypt.ID(p[8:24]), Life: [16]byte(p[24:lifeSize])}
-}
-
-func getLife(w *wire) crypt.Life {
-	if p := w.nextBytes(lifeSize); p != nil {
-		return decodeLife(p)
-	}
-	return crypt.Life{}
-}
-
-func putDataKey(b []byte, k layout.DataKey) []byte {
-	rewrite := byte(0)
-	if k.Rewrite {
-		rewrite = 1
-	}
-	return append(append(b, k.ID[:]...), rewrite)
-}
-
-func getDataKey(w *wire) layout.DataKey {
-	p := w.nextBytes(17)
-	if p == nil {
-		return layout.DataKey{}
-	}
-	if p[16] > 1 {
-		w.fail("a data key with flags %#x", p[16])
-	}
-	return layout.DataKey{ID: crypt.ID(p[:16]), Rewrite: p[16] == 1}
 }
 
 // The payload of an encrypted frame: the tag of the frame before, the life of this one, the
