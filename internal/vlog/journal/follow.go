@@ -190,7 +190,7 @@ func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
 	if at.Offset == s.Offset {
 		return
 	}
-	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), frames.Sealed(), frames.Totals()
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), at.Sealed, at.Totals
 	f.point = Point{s.End, max(f.point.LastVersion, s.Max)}
 	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].File == s.File {
 		f.out.Segments[n-1] = s
@@ -203,7 +203,7 @@ func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
 func (s *SegmentInfo) framesBehind(rd *segment.Reader) *segment.Frames {
 	frames := rd.Frames(true)
 	if s.hasFrames() {
-		frames.Resume(s.After(), s.Totals, s.Sealed)
+		frames.Resume(segment.Place{Cursor: s.After(), Totals: s.Totals, Sealed: s.Sealed})
 	}
 	return frames
 }

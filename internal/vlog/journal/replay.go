@@ -229,7 +229,7 @@ func (r *replay) visit(c *candidate) error {
 
 func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
-	t, at, sealed := s.Totals(), s.At(), false
+	at := s.At()
 	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
 		f, err := s.Next()
 		if err != nil {
@@ -259,7 +259,7 @@ func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 		}
 		r.unproven.addFrame(&f, len(r.out.Segments))
 		// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
-		t, at, sealed = s.Totals(), s.At(), s.Sealed()
+		at = s.At()
 	}
 	// No frame of it counts, so it is no link, see visit.
 	if at.Next == c.header.FirstFrame() {
@@ -273,8 +273,8 @@ func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 		r.stop = &Stop{err}
 	}
 	// A segment without records has no greatest version.
-	r.point = Point{end, max(r.point.LastVersion, t.Max)}
-	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: sealed, Totals: t})
+	r.point = Point{end, max(r.point.LastVersion, at.Max)}
+	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: at.Sealed, Totals: at.Totals})
 	return nil
 }
 
