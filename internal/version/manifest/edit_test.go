@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -83,6 +84,21 @@ func encodeTLV(tag, flags uint16, value string) []byte {
 	w := wire{writing: true}
 	w.writeTLV(tag, flags, func() { w.fixed([]byte(value)) })
 	return w.p
+}
+
+// Whatever an edit has, it can be written. A reader refuses what can't be right.
+func TestImpossibleEdits(t *testing.T) {
+	for i, e := range []*layout.Edit{
+		{LastVersion: entry.MaxVersion + 1},
+		{AddSegments: []layout.Segment{{Num: 1, Kind: 'x'}}},
+		{States: []layout.SegmentState{{Num: 1, Status: 9}}},
+		{AddRuns: []layout.Run{{Run: meta.Run{Expiry: []entry.Expiring{{At: 5}, {At: 5}}}}}},
+		{Dead: []layout.Dead{{Segment: 1, Granules: []uint32{7, 7}}}},
+	} {
+		if _, err := DecodeEdit(AppendEdit(nil, e)); !errors.Is(err, errEdit) {
+			t.Errorf("edit %d: %v", i, err)
+		}
+	}
 }
 
 func FuzzEdit(f *testing.F) {

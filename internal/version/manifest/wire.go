@@ -25,8 +25,12 @@ type wire struct {
 	writing bool
 }
 
-// fail notes the first error, and drops what is left, so that loops over it end.
+// fail notes the first error, and drops what is left, so that loops over it end. What can't be right
+// is written nevertheless: Apply has to refuse it, and every reader does.
 func (w *wire) fail(format string, args ...any) {
+	if w.writing {
+		return
+	}
 	if w.err == nil {
 		w.err = fmt.Errorf("%w: %s", errEdit, fmt.Sprintf(format, args...))
 	}
