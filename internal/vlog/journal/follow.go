@@ -163,23 +163,11 @@ func (f *Follower) showSegment(rd *segment.Reader, s SegmentInfo) error {
 	frames := s.framesBehind(rd)
 	defer func() { f.noteShown(frames, s) }() // also what came before an error
 	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.Life).Name) {
-		found, err := frames.Next()
-		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
-			f.broken = err
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if err := f.compareKnown(frames.At().End(s.File, s.Life).Name, found.Offset); err != nil {
+		found, ok, err := f.passNext(frames, s.File, s.Life)
+		if err != nil || !ok {
 			return err
 		}
 		f.unproven.proven = max(f.unproven.proven, found.Header.Durable())
-		if found.Header.Kind == frame.Group {
-			if err := f.passGroup(s.File, &found); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }
