@@ -36,7 +36,7 @@ type scrubber struct {
 type scrubbed struct {
 	num     entry.FileNum
 	bytes   int64
-	segment segment.Scrubbed
+	segment segment.Place
 }
 
 const (
@@ -157,7 +157,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int6
 		s.part.bytes = f.size
 	default:
 		done, err = f.seg.Scrub(s.files.Segments(), &s.part.segment, most)
-		s.part.bytes = s.part.segment.Offset()
+		s.part.bytes = s.part.segment.Offset
 	}
 	if done {
 		s.part.bytes = f.size

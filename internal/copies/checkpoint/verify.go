@@ -56,12 +56,12 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	}
 	// Opened for this file alone: a layout may have more files than the process may open.
 	defer s.Discard()
-	at := new(segment.Scrubbed)
+	at := new(segment.Place)
 	for done := false; !done; {
 		if done, err = s.Scrub(v.Files.Segments(), at, verifyBytes); err != nil {
 			return err
 		}
-		if err := verified(at.Offset()); err != nil {
+		if err := verified(at.Offset); err != nil {
 			return err
 		}
 	}

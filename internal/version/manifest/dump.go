@@ -19,34 +19,20 @@ func DumpSuper(d *dump.Writer, b []byte) {
 		d.Field(off+16, 8, "required features", "%#x", binary.LittleEndian.Uint64(b[off+16:]))
 		d.Field(off+24, 8, "optional features", "%#x", binary.LittleEndian.Uint64(b[off+24:]))
 		d.Field(off+32, 16, "uuid", "")
+		d.U64(off+48, "epoch")
+		d.U32(off+56, "reserved", "checksum of the durable frame")
+		d.Field(off+64, crypt.TagSize, "its tag", "")
 		if s := (Super{Required: binary.LittleEndian.Uint64(b[off+16:])}); s.Encrypted() {
-			dumpEncryptedSlot(d, off)
+			d.Field(off+slotSecretAt, slotLifeAt-slotSecretAt, "encrypted", "")
+			dumpLife(d, off+slotLifeAt)
+			d.Field(off+slotTagAt, crypt.TagSize, "tag", "")
 		} else {
-			d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
-			d.U64(off+56, "created", "manifest", "epoch", "durable frame", "session", "session before")
-			dumpSlotName(d, off+104)
-			d.Field(off+128, slotSumAt-128, "reserved", "")
+			d.Field(off+slotSecretAt, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+slotSecretAt:]))
+			d.U64(off+slotSecretAt+8, "created", "manifest", "durable frame", "session", "session before")
 		}
 		d.U32(off+slotSumAt, "checksum")
 		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
 	}
-}
-
-// dumpEncryptedSlot shows the fields of a slot that need keys, and those in their places.
-func dumpEncryptedSlot(d *dump.Writer, off int) {
-	d.Field(off+48, 24, "reserved", "")
-	d.U64(off+72, "epoch")
-	dumpSlotName(d, off+80)
-	d.Field(off+104, slotLifeAt-104, "reserved", "")
-	dumpLife(d, off+slotLifeAt)
-	d.Field(off+slotTextAt, slotTextSize, "encrypted", "")
-	d.Field(off+slotTagAt, crypt.TagSize, "tag", "")
-	d.Field(off+slotTagAt+crypt.TagSize, slotSumAt-slotTagAt-crypt.TagSize, "reserved", "")
-}
-
-func dumpSlotName(d *dump.Writer, off int) {
-	d.U32(off, "reserved", "checksum of the durable frame")
-	d.Field(off+8, crypt.TagSize, "its tag", "")
 }
 
 func dumpLife(d *dump.Writer, off int) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -50,7 +51,7 @@ func TestRandomEditsAddUp(t *testing.T) {
 
 func TestUnknownFields(t *testing.T) {
 	p := AppendEdit(nil, &layout.Edit{LastVersion: 7})
-	p = appendTLV(p, 500, 0, func(b []byte) []byte { return append(b, "later"...) })
+	p = append(p, encodeTLV(500, 0, "later")...)
 	e, err := DecodeEdit(p)
 	if err != nil {
 		t.Fatal(err)
@@ -70,13 +71,32 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("unknown fields are lost: %+v", back)
 	}
 	for name, p := range map[string][]byte{
-		"edit": appendTLV(nil, 500, tlvRequired, func(b []byte) []byte { return b }),
-		"run": appendTLV(nil, 3, tlvRequired, func(b []byte) []byte {
-			return appendTLV(append(b, 1, 0, 1), 77, tlvRequired, func(b []byte) []byte { return b })
-		}),
+		"edit": encodeTLV(500, tlvRequired, ""),
+		"run":  encodeTLV(3, tlvRequired, "\x01\x00\x01"+string(encodeTLV(77, tlvRequired, ""))),
 	} {
 		if _, err := DecodeEdit(p); !errors.Is(err, errs.ErrFormat) {
 			t.Errorf("required unknown field of the %s: %v", name, err)
+		}
+	}
+}
+
+func encodeTLV(tag, flags uint16, value string) []byte {
+	w := wire{writing: true}
+	w.writeTLV(tag, flags, func() { w.fixed([]byte(value)) })
+	return w.p
+}
+
+// Whatever an edit has, it can be written. A reader refuses what can't be right.
+func TestImpossibleEdits(t *testing.T) {
+	for i, e := range []*layout.Edit{
+		{LastVersion: entry.MaxVersion + 1},
+		{AddSegments: []layout.Segment{{Num: 1, Kind: 'x'}}},
+		{States: []layout.SegmentState{{Num: 1, Status: 9}}},
+		{AddRuns: []layout.Run{{Run: meta.Run{Expiry: []entry.Expiring{{At: 5}, {At: 5}}}}}},
+		{Dead: []layout.Dead{{Segment: 1, Granules: []uint32{7, 7}}}},
+	} {
+		if _, err := DecodeEdit(AppendEdit(nil, e)); !errors.Is(err, errEdit) {
+			t.Errorf("edit %d: %v", i, err)
 		}
 	}
 }

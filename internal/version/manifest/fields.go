@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -11,11 +10,13 @@ import (
 
 // field says how one field of a T is written and read.
 type field[T any] struct {
-	tag  uint16
-	name string                        // as in docs/format.md
-	put  func(dst []byte, v *T) []byte // appends the field as often as v has it
-	get  func(w *wire, v *T)           // reads the value of one
-	show func(w *wire) string          // reads it and says what it means
+	tag   uint16
+	flags uint16
+	name  string                         // as in docs/format.md
+	count func(v *T) int                 // how often v has it
+	write func(w *wire, v *T, i int)     // writes the i-th one
+	read  func(w *wire, v *T)            // reads one and adds it to v
+	show  func(w *wire) (meaning string) // reads one and says what it means
 }
 
 // fields are all fields of a T, in the order in which they are written.
@@ -29,41 +30,37 @@ const (
 )
 
 // listField is a field that is written once for each element of a list of v.
-func listField[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
+func listField[T, E any](tag, flags uint16, name string, of func(*T) *[]E, code func(*wire, *E)) field[T] {
+	read := func(w *wire) (e E) { code(w, &e); return e }
 	return field[T]{
-		tag: tag, name: name,
-		put: func(dst []byte, v *T) []byte {
-			for _, e := range *of(v) {
-				dst = appendTLV(dst, tag, flags, func(b []byte) []byte { return put(b, e) })
-			}
-			return dst
-		},
-		get:  func(w *wire, v *T) { l := of(v); *l = append(*l, get(w)) },
-		show: func(w *wire) string { return fmt.Sprintf("%+v", get(w)) },
+		tag: tag, flags: flags, name: name,
+		count: func(v *T) int { return len(*of(v)) },
+		write: func(w *wire, v *T, i int) { code(w, &(*of(v))[i]) },
+		read:  func(w *wire, v *T) { l := of(v); *l = append(*l, read(w)) },
+		show:  func(w *wire) string { return fmt.Sprintf("%+v", read(w)) },
 	}
 }
 
 // valueField is a field that is written unless its value in v is zero.
-func valueField[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
-	f := partsField(tag, flags, name,
-		func(v *T) bool { return *of(v) != *new(E) },
-		func(b []byte, v *T) []byte { return put(b, *of(v)) },
-		func(w *wire, v *T) { *of(v) = get(w) })
-	return f.shown(func(w *wire) string { return fmt.Sprint(get(w)) })
+func valueField[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, code func(*wire, *E)) field[T] {
+	f := partsField(tag, flags, name, func(v *T) bool { return *of(v) != *new(E) }, func(w *wire, v *T) { code(w, of(v)) })
+	f.show = func(w *wire) string { var e E; code(w, &e); return fmt.Sprint(e) }
+	return f
 }
 
 // partsField is one field with several values of v, or with a whole list. It is written if there
 // returns true.
-func partsField[T any](tag, flags uint16, name string, there func(*T) bool, put func([]byte, *T) []byte, get func(*wire, *T)) field[T] {
+func partsField[T any](tag, flags uint16, name string, there func(*T) bool, code func(*wire, *T)) field[T] {
 	return field[T]{
-		tag: tag, name: name,
-		put: func(dst []byte, v *T) []byte {
-			if !there(v) {
-				return dst
+		tag: tag, flags: flags, name: name,
+		count: func(v *T) int {
+			if there(v) {
+				return 1
 			}
-			return appendTLV(dst, tag, flags, func(b []byte) []byte { return put(b, v) })
+			return 0
 		},
-		get: get,
+		write: func(w *wire, v *T, _ int) { code(w, v) },
+		read:  code,
 	}
 }
 
@@ -73,19 +70,25 @@ func (f field[T]) shown(show func(*wire) string) field[T] {
 	return f
 }
 
-// appendFields appends the fields of v, and those that only a later release knows.
-func (fs fields[T]) appendFields(dst []byte, v *T, unknown []layout.TLV) []byte {
+// code writes or reads the fields of v, up to the end of w, and those that only a later release
+// knows.
+func (fs fields[T]) code(w *wire, v *T, unknown *[]layout.TLV) {
+	if !w.writing {
+		fs.readAll(w, v, unknown)
+		return
+	}
 	for i := range fs {
-		dst = fs[i].put(dst, v)
+		for n := range fs[i].count(v) {
+			w.writeTLV(fs[i].tag, fs[i].flags, func() { fs[i].write(w, v, n) })
+		}
 	}
-	for _, u := range unknown {
-		dst = appendTLV(dst, u.Tag, may, func(b []byte) []byte { return append(b, u.Value...) })
+	for _, u := range *unknown {
+		w.writeTLV(u.Tag, may, func() { w.fixed(u.Value) })
 	}
-	return dst
 }
 
-// readFields reads fields from w up to its end.
-func (fs fields[T]) readFields(w *wire, v *T, unknown *[]layout.TLV) {
+// readAll reads fields from w up to its end.
+func (fs fields[T]) readAll(w *wire, v *T, unknown *[]layout.TLV) {
 	for {
 		tag, required, value, more := w.tlv()
 		if !more {
@@ -104,7 +107,7 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 	for i := range fs { // so few that a map would be slower
 		if fs[i].tag == tag {
 			w := wire{p: value}
-			fs[i].get(&w, v)
+			fs[i].read(&w, v)
 			return w.endError()
 		}
 	}
@@ -116,21 +119,4 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 	// release and lose nothing.
 	*unknown = append(*unknown, layout.TLV{Tag: tag, Value: slices.Clone(value)})
 	return nil
-}
-
-func putNumber[N ~uint64 | ~uint32](b []byte, n N) []byte { return binary.AppendUvarint(b, uint64(n)) }
-func getNumber[N ~uint64](w *wire) N                      { return N(w.uvarint()) }
-func getNumber32[N ~uint32](w *wire) N                    { return N(w.uint32()) }
-func putSigned[N ~int64](b []byte, n N) []byte            { return binary.AppendVarint(b, int64(n)) }
-func getSigned[N ~int64](w *wire) N                       { return N(w.varint()) }
-
-func putBytes[S ~string | ~[]byte](b []byte, s S) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func putNumbers(b []byte, numbers ...uint64) []byte {
-	for _, n := range numbers {
-		b = binary.AppendUvarint(b, n)
-	}
-	return b
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -56,32 +55,6 @@ func appendLife(b []byte, l crypt.Life) []byte {
 
 func decodeLife(p []byte) crypt.Life {
 	return crypt.Life{Cipher: crypt.Cipher(p[0]), Key: crypt.ID(p[8:24]), Life: [16]byte(p[24:lifeSize])}
-}
-
-func getLife(w *wire) crypt.Life {
-	if p := w.nextBytes(lifeSize); p != nil {
-		return decodeLife(p)
-	}
-	return crypt.Life{}
-}
-
-func putDataKey(b []byte, k layout.DataKey) []byte {
-	rewrite := byte(0)
-	if k.Rewrite {
-		rewrite = 1
-	}
-	return append(append(b, k.ID[:]...), rewrite)
-}
-
-func getDataKey(w *wire) layout.DataKey {
-	p := w.nextBytes(17)
-	if p == nil {
-		return layout.DataKey{}
-	}
-	if p[16] > 1 {
-		w.fail("a data key with flags %#x", p[16])
-	}
-	return layout.DataKey{ID: crypt.ID(p[:16]), Rewrite: p[16] == 1}
 }
 
 // The payload of an encrypted frame: the tag of the frame before, the life of this one, the
@@ -155,65 +128,41 @@ func storeKey(ring *crypt.Ring) slotKey { return slotKey{ring, byte(filename.Sup
 
 func valuesKey(ring *crypt.Ring) slotKey { return slotKey{ring, kindOfValues} }
 
-// Where an encrypted slot has the fields that a plain one has in clear.
+// The fields of a slot from slotSecretAt on are encrypted where they are. A life and a tag follow.
 const (
-	slotLifeAt   = 112
-	slotTextAt   = slotLifeAt + lifeSize
-	slotTextSize = 48
-	slotTagAt    = slotTextAt + slotTextSize
+	slotSecretAt = 80
+	slotLifeAt   = slotSecretAt + 48
+	slotTagAt    = slotLifeAt + lifeSize
 )
-
-// slotParts are where a plain slot has the fields that are encrypted: the epoch lies
-// between them.
-func slotParts(p []byte) [2][]byte { return [2][]byte{p[48:72], p[80:104]} }
-
-// slotName is where a plain slot has the name of the durable frame. An encrypted one has it in
-// clear where the second one of the parts was.
-func slotName(p []byte) []byte { return p[104:128] }
 
 // encryptSlot encrypts the slot p in place, all but its checksum.
 func (k slotKey) encryptSlot(p []byte, uuid [16]byte, offset int64) error {
 	if k.ring == nil {
 		return nil
 	}
-	text := make([]byte, 0, slotTextSize+crypt.TagSize)
-	for _, part := range slotParts(p) {
-		text = append(text, part...)
-		clear(part)
-	}
-	// The name of the durable frame is no secret. It stays in clear, and the tag covers it.
-	copy(slotParts(p)[1], slotName(p))
-	clear(slotName(p))
-	tag, life, err := k.ring.EncryptOnce(text, text, k.cryptFile(uuid), crypt.Slot, offset, p[:slotLifeAt])
+	// The tag covers the fields in clear, too.
+	text := p[slotSecretAt:slotLifeAt]
+	tag, life, err := k.ring.EncryptOnce(text, text, k.cryptFile(uuid), crypt.Slot, offset, p[:slotSecretAt])
 	if err != nil {
 		return fmt.Errorf("encrypt SUPER: %w", err)
 	}
+	// After the encryption, which uses these places.
 	appendLife(p[slotLifeAt:slotLifeAt], life)
-	copy(p[slotTextAt:], text)
 	copy(p[slotTagAt:], tag[:])
 	return nil
 }
 
-// decryptSlot makes a plain slot of the encrypted one p. It returns errs.ErrKey and crypt.ErrTag
-// if the tag doesn't fit.
+// decryptSlot returns a copy of the encrypted slot p with its fields in clear. It returns
+// errs.ErrKey and crypt.ErrTag if the tag doesn't fit.
 func (k slotKey) decryptSlot(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
-	text := slices.Clone(p[slotTextAt : slotTagAt+crypt.TagSize])
-	text, tag := text[:slotTextSize], crypt.Tag(text[slotTextSize:])
-	life := decodeLife(p[slotLifeAt:])
-	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), life, crypt.Slot, offset, p[:slotLifeAt])
+	plain := slices.Clone(p)
+	text, tag, life := plain[slotSecretAt:slotLifeAt], crypt.Tag(p[slotTagAt:]), decodeLife(p[slotLifeAt:])
+	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), life, crypt.Slot, offset, p[:slotSecretAt])
 	if errors.Is(err, crypt.ErrTag) {
 		// The slot's checksum is right, so this is no damage: the key is another store's.
 		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, life.Key, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	plain := slices.Clone(p)
-	copy(slotName(plain), slotParts(plain)[1])
-	for _, part := range slotParts(plain) {
-		text = text[copy(part, text):]
-	}
-	return plain, nil
+	return plain, err
 }
 
 func (k slotKey) cryptFile(uuid [16]byte) crypt.File { return crypt.File{UUID: uuid, Kind: k.kind} }

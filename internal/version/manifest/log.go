@@ -30,19 +30,13 @@ type Log struct {
 	o         Options
 	recovered Recovery
 
-	mu      sync.Mutex     // guards what follows, but for stopped
-	ring    *crypt.Ring    // nil: the store is plain
-	enc     *encryption    // of the manifest; nil: it is plain
-	super   Super          // what SUPER says, or will say once slots were written
-	values  valueDir       // the value directory, if it is another one
-	layout  *layout.Layout // after the last edit
-	settled bool           // SUPER's slots agreed when it was read
+	mu      sync.Mutex  // guards what follows, but for stopped
+	ring    *crypt.Ring // nil: the store is plain
+	settled bool        // SUPER's slots agreed when it was read
+	state
 	// the slot that counted at Load, to be written again; without bytes once that is done
 	now     slot
 	file    vfs.File     // nil if read-only, not mended yet, or closed
-	end     frame.Cursor // where the good frames end
-	before  frame.Name   // the last frame of the manifest before; zero: there was none
-	last    int64        // offset of the last frame that was read, which may not be durable
 	secured frame.Cursor // the end up to which Refresh has made the file durable
 	limit   int64        // length of the manifest in bytes from which on a new one is begun
 	// why nothing is written any more; nil: nothing has failed
@@ -52,6 +46,17 @@ type Log struct {
 	unproved bool            // SUPER still has to say that the last frame is durable
 	slots    int             // how many slots of SUPER don't name this manifest yet: 0 to 2
 	previous entry.FileNum   // the manifest to remove once both slots are written
+}
+
+// state is what the files say.
+type state struct {
+	super  Super          // what SUPER says, or will say once slots were written
+	values valueDir       // the value directory, if it is another one
+	enc    *encryption    // of the manifest; nil: it is plain
+	layout *layout.Layout // after the last edit
+	end    frame.Cursor   // where the good frames end
+	before frame.Name     // the last frame of the manifest before; zero: there was none
+	last   int64          // offset of the last frame that was read, which may not be durable
 }
 
 // writeSuper makes durable what SUPER says and its name, then writes that many

@@ -33,7 +33,7 @@ func Load(o Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	l := &Log{o: o, layout: layout.New(), now: slots.now}
+	l := &Log{o: o, state: state{layout: layout.New()}, now: slots.now}
 	if l.ring, err = o.Keys.openRing(&slots.now.Super); err != nil {
 		return nil, err
 	}

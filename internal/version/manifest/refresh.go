@@ -29,7 +29,7 @@ func (l *Log) Refresh() error {
 		return err
 	}
 	// Restored after an error: the caller goes on with what it had.
-	before := Log{super: l.super, values: l.values, layout: l.layout, enc: l.enc, end: l.end, before: l.before, last: l.last}
+	before := l.state
 	// Usually only a few edits have come. Read those alone.
 	if s.Manifest == l.super.Manifest {
 		l.super = s
@@ -50,9 +50,7 @@ func (l *Log) Refresh() error {
 	}
 	l.secured = l.end
 	if err != nil {
-		l.super, l.values, l.layout, l.enc = before.super, before.values, before.layout, before.enc
-		l.end, l.before, l.last = before.end, before.before, before.last
-		l.secured = frame.Cursor{}
+		l.state, l.secured = before, frame.Cursor{}
 	}
 	return err
 }
@@ -140,8 +138,7 @@ func (l *Log) reload() error {
 			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
 		}
 	}
-	l.super, l.values, l.layout, l.enc = now.super, now.values, now.layout, now.enc
-	l.end, l.before, l.last = now.end, now.before, now.last
+	l.state = now.state
 	return nil
 }
 

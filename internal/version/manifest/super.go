@@ -20,7 +20,7 @@ import (
 
 // The format that this release writes. It reads every minor of its major.
 const (
-	FormatMajor = 4
+	FormatMajor = 5
 	FormatMinor = 0
 )
 
@@ -38,23 +38,24 @@ const (
 )
 
 // Super is what SUPER says: the identity of the store and where its manifest is. The order
-// of the fields is the format of a plain slot, behind the magic: encode writes them so.
+// of the fields is the format of a plain slot, behind the magic: encodeSlot writes them so. In an
+// encrypted one those from Seed on are encrypted.
 type Super struct {
 	Major, Minor uint16
 	_            uint32
 	Required     uint64 // features that a reader must know
 	Optional     uint64 // features that a reader may ignore
 	UUID         [16]byte
+	Epoch        uint64 // counts the writes of SUPER; the slot with the greater one counts
+	_            uint32
+	Sum          uint32        // header checksum of the frame Durable
+	Tag          crypt.Tag     // of that frame; zeros: it is plain
 	Seed         uint64        // of the key hash
 	Created      int64         // Unix milliseconds
 	Manifest     entry.FileNum // 0 in the SUPER of a value directory
-	Epoch        uint64        // counts the writes of SUPER; the slot with the greater one counts
 	Durable      uint64        // number of a frame of the manifest that is durable; 0 = there is no manifest
 	Session      uint64        // random, of the last session with a value directory; 0 = the store has none
 	Before       uint64        // session that the value directory may still name; 0 = its SUPER may not be made yet
-	_            uint32
-	Sum          uint32    // header checksum of that frame
-	Tag          crypt.Tag // of that frame; zeros: it is plain
 }
 
 // recordDurable notes that the frame before end is durable.
@@ -129,9 +130,17 @@ func decodeSlot(p []byte, offset int64) (s slot) {
 	}
 	s.offset, s.bytes = offset, p
 	// Decoded before the checksum is known to be right, as that depends on the slot's uuid.
-	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
+	s.decodeFields(p)
+	if s.Encrypted() {
+		s.Seed, s.Created, s.Manifest, s.Durable, s.Session, s.Before = 0, 0, 0, 0, 0, 0
+	}
 	s.ok = s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
 	return s
+}
+
+// decodeFields reads the fields of the slot p, which is plain or decrypted.
+func (s *Super) decodeFields(p []byte) {
+	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
 }
 
 // decryptFields reads the fields that are encrypted.
@@ -144,7 +153,7 @@ func (s *slot) decryptFields(k slotKey) error {
 	}
 	p, err := k.decryptSlot(s.bytes, s.UUID, s.offset)
 	if err == nil {
-		_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
+		s.decodeFields(p)
 	}
 	return err
 }

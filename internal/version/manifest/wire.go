@@ -4,123 +4,153 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// How the values of an edit are decoded, and how fields are told apart.
+// How the values of an edit are encoded, and how fields are told apart.
 
 // errEdit says that bytes are not an edit; the wrapping error says why.
 var errEdit = errors.New("bad edit")
 
-// wire decodes values from the front of a byte slice. After the first error it
-// returns zeros, so that a decoder checks err once, at its end.
+// wire writes values to the end of a byte slice, or reads them from its front. So one function
+// for each type says how it is written and how it is read. What is written may be shared, and is
+// never changed. After the first error wire reads zeros, so that a decoder checks err once, at its
+// end.
 type wire struct {
-	p   []byte
-	err error
+	p       []byte // what was written, or what is left to read
+	err     error
+	writing bool
 }
 
-// fail notes the first error, and drops what is left, so that loops over it end.
+// fail notes the first error, and drops what is left, so that loops over it end. What can't be right
+// is written nevertheless: Apply has to refuse it, and every reader does.
 func (w *wire) fail(format string, args ...any) {
+	if w.writing {
+		return
+	}
 	if w.err == nil {
 		w.err = fmt.Errorf("%w: %s", errEdit, fmt.Sprintf(format, args...))
 	}
 	w.p = nil
 }
 
-// byte reads one byte.
-func (w *wire) byte() byte {
-	if len(w.p) == 0 {
-		w.fail("a byte is missing")
-		return 0
+// number is an unsigned number of 1 to 10 bytes, which must fit in N.
+func number[N ~uint64 | ~uint32 | ~uint8 | ~int64](w *wire, n *N) {
+	if w.writing {
+		w.p = binary.AppendUvarint(w.p, uint64(*n))
+		return
 	}
-	b := w.p[0]
-	w.p = w.p[1:]
-	return b
-}
-
-// uvarint reads an unsigned number of 1 to 10 bytes.
-func (w *wire) uvarint() uint64 {
-	v, n := binary.Uvarint(w.p)
-	if n <= 0 {
+	v, size := binary.Uvarint(w.p)
+	if size <= 0 {
 		w.fail("bad number")
-		return 0
+		return
 	}
-	w.p = w.p[n:]
-	return v
+	if *n = N(v); *n < 0 || uint64(*n) != v {
+		*n = 0
+		w.fail("number %d is too great", v)
+		return
+	}
+	w.p = w.p[size:]
 }
 
-func (w *wire) uint32() uint32 {
-	v := w.uvarint()
-	if v > math.MaxUint32 {
-		w.fail("number %d is over 32 bits", v)
-		return 0
+// signed is a number that may be negative.
+func signed[N ~int64](w *wire, n *N) {
+	if w.writing {
+		w.p = binary.AppendVarint(w.p, int64(*n))
+		return
 	}
-	return uint32(v)
-}
-
-// offset reads an offset in a file.
-func (w *wire) offset() int64 {
-	v := w.uvarint()
-	if v > math.MaxInt64 {
-		w.fail("offset %d", v)
-	}
-	return int64(v)
-}
-
-func (w *wire) version() entry.Version {
-	v := entry.Version(w.uvarint())
-	if v > entry.MaxVersion {
-		w.fail("version %d", v)
-		return 0
-	}
-	return v
-}
-
-func (w *wire) varint() int64 {
-	v, n := binary.Varint(w.p)
-	if n <= 0 {
+	v, size := binary.Varint(w.p)
+	if size <= 0 {
 		w.fail("bad number")
-		return 0
+		return
 	}
-	w.p = w.p[n:]
-	return v
+	*n, w.p = N(v), w.p[size:]
 }
 
-// readBytes returns a copy: edits outlive the buffer that they were read from.
-func (w *wire) readBytes() []byte {
-	n := w.uvarint()
-	if n > uint64(len(w.p)) {
-		w.fail("%d bytes announced, %d are left", n, len(w.p))
-		return nil
+func version(w *wire, v *entry.Version) {
+	if number(w, v); *v > entry.MaxVersion {
+		w.fail("version %d", *v)
 	}
-	b := w.p[:n]
-	w.p = w.p[n:]
-	return slices.Clone(b)
 }
 
-// nextBytes returns the next n bytes, which the caller must copy.
-func (w *wire) nextBytes(n int) []byte {
-	if n > len(w.p) {
-		w.fail("%d bytes are missing", n-len(w.p))
-		return nil
+// fixed is bytes whose number the format knows.
+func (w *wire) fixed(b []byte) {
+	switch {
+	case w.writing:
+		w.p = append(w.p, b...)
+	case len(b) > len(w.p):
+		w.fail("%d bytes are missing", len(b)-len(w.p))
+	default:
+		w.p = w.p[copy(b, w.p):]
 	}
-	b := w.p[:n]
-	w.p = w.p[n:]
-	return b
 }
 
-// readCount reads how many elements follow, of at least min bytes each. So a damaged
-// count can't make the caller allocate more than a few times the field's length.
-func (w *wire) readCount(min int) int {
-	n := w.uvarint()
-	if n > uint64(len(w.p)/min) {
+// octet is a number of one byte.
+func octet[N ~uint8](w *wire, n *N) {
+	b := [1]byte{byte(*n)}
+	if w.fixed(b[:]); !w.writing {
+		*n = N(b[0])
+	}
+}
+
+// str is any number of bytes. What is read is a copy: edits outlive the buffer that they were
+// read from.
+func str[S ~string | ~[]byte](w *wire, s *S) {
+	n := len(*s)
+	if w.count(&n, 1); w.writing {
+		w.p = append(w.p, *s...)
+		return
+	}
+	*s = S(slices.Clone(w.p[:n]))
+	w.p = w.p[n:]
+}
+
+// count is how many elements follow, of at least least bytes each. So a damaged count can't make
+// the caller allocate more than a few times the field's length.
+func (w *wire) count(count *int, least int) {
+	n := uint64(*count)
+	if number(w, &n); w.writing {
+		return
+	}
+	if n > uint64(len(w.p)/least) {
 		w.fail("%d elements announced, %d bytes are left", n, len(w.p))
-		return 0
+		n = 0
 	}
-	return int(n)
+	*count = int(n)
+}
+
+// list is a list of elements of at least least bytes each.
+func list[E any](w *wire, l *[]E, least int, code func(*wire, *E)) {
+	n := len(*l)
+	if w.count(&n, least); !w.writing {
+		*l = make([]E, n)
+	}
+	for i := range *l {
+		code(w, &(*l)[i])
+	}
+}
+
+func codeLife(w *wire, l *crypt.Life) {
+	if w.writing {
+		w.p = appendLife(w.p, *l)
+		return
+	}
+	var p [lifeSize]byte
+	w.fixed(p[:])
+	*l = decodeLife(p[:])
+}
+
+// lastLife is a life at the end of a field, where that of a plain file is left out. It reports
+// whether there is one.
+func lastLife(w *wire, l *crypt.Life) bool {
+	there := w.writing && !l.IsZero() || !w.writing && len(w.p) > 0
+	if there {
+		codeLife(w, l)
+	}
+	return there
 }
 
 // endError returns the first error. Bytes that are left over are an error.
@@ -136,14 +166,14 @@ const (
 	tlvRequired = 1 // flag: a reader that doesn't know the tag must not go on
 )
 
-// appendTLV appends a field whose value is written by fill.
-func appendTLV(dst []byte, tag uint16, flags uint16, fill func([]byte) []byte) []byte {
-	dst = binary.LittleEndian.AppendUint16(dst, tag)
-	dst = binary.LittleEndian.AppendUint16(dst, flags)
-	at := len(dst)
-	dst = fill(append(dst, 0, 0, 0, 0))
-	binary.LittleEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
-	return dst
+// writeTLV appends a field whose value is written by fill.
+func (w *wire) writeTLV(tag uint16, flags uint16, fill func()) {
+	w.p = binary.LittleEndian.AppendUint16(w.p, tag)
+	w.p = binary.LittleEndian.AppendUint16(w.p, flags)
+	at := len(w.p)
+	w.p = append(w.p, 0, 0, 0, 0)
+	fill()
+	binary.LittleEndian.PutUint32(w.p[at:], uint32(len(w.p)-at-4))
 }
 
 // tlv takes the next field off w; more is false at the end and after an error.

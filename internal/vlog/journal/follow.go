@@ -163,23 +163,11 @@ func (f *Follower) showSegment(rd *segment.Reader, s SegmentInfo) error {
 	frames := s.framesBehind(rd)
 	defer func() { f.noteShown(frames, s) }() // also what came before an error
 	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.Life).Name) {
-		found, err := frames.Next()
-		if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
-			f.broken = err
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if err := f.compareKnown(frames.At().End(s.File, s.Life).Name, found.Offset); err != nil {
+		found, ok, err := f.passNext(frames, s.File, s.Life)
+		if err != nil || !ok {
 			return err
 		}
 		f.unproven.proven = max(f.unproven.proven, found.Header.Durable())
-		if found.Header.Kind == frame.Group {
-			if err := f.passGroup(s.File, &found); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }
@@ -190,7 +178,7 @@ func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
 	if at.Offset == s.Offset {
 		return
 	}
-	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), frames.Sealed(), frames.Totals()
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), at.Sealed, at.Totals
 	f.point = Point{s.End, max(f.point.LastVersion, s.Max)}
 	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].File == s.File {
 		f.out.Segments[n-1] = s
@@ -203,7 +191,7 @@ func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
 func (s *SegmentInfo) framesBehind(rd *segment.Reader) *segment.Frames {
 	frames := rd.Frames(true)
 	if s.hasFrames() {
-		frames.Resume(s.After(), s.Totals, s.Sealed)
+		frames.Resume(segment.Place{Cursor: s.After(), Totals: s.Totals, Sealed: s.Sealed})
 	}
 	return frames
 }

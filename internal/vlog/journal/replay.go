@@ -229,37 +229,18 @@ func (r *replay) visit(c *candidate) error {
 
 func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
-	t, at, sealed := s.Totals(), s.At(), false
+	at := s.At()
 	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
-		f, err := s.Next()
+		f, ok, err := r.passNext(s, c.num, c.header.Life)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
-				return err
-			}
-			// Where the frames stop being whole the segment may just end: judge decides later
-			// whether that is damage.
-			r.broken = err
-			break
+			return err
 		}
-		if err := r.compareKnown(s.At().End(c.num, c.header.Life).Name, f.Offset); err != nil {
-			if !r.c.UpTo {
-				return err
-			}
-			r.stop = &Stop{err}
+		if !ok {
 			break
-		}
-		if f.Header.Kind == frame.Group {
-			err := r.passGroup(c.num, &f)
-			if r.c.UpTo && errors.As(err, &r.stop) {
-				break
-			}
-			if err != nil {
-				return err
-			}
 		}
 		r.unproven.addFrame(&f, len(r.out.Segments))
 		// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
-		t, at, sealed = s.Totals(), s.At(), s.Sealed()
+		at = s.At()
 	}
 	// No frame of it counts, so it is no link, see visit.
 	if at.Next == c.header.FirstFrame() {
@@ -273,9 +254,33 @@ func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 		r.stop = &Stop{err}
 	}
 	// A segment without records has no greatest version.
-	r.point = Point{end, max(r.point.LastVersion, t.Max)}
-	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: sealed, Totals: t})
+	r.point = Point{end, max(r.point.LastVersion, at.Max)}
+	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: at.Sealed, Totals: at.Totals})
 	return nil
+}
+
+// passNext reads the next frame of a segment with this life, and passes its group to fn. ok is false
+// where the frames stop being whole, and where the journal is to end before this one.
+func (r *replay) passNext(s *segment.Frames, num entry.FileNum, life crypt.Life) (f segment.Found, ok bool, err error) {
+	f, err = s.Next()
+	if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
+		// The segment may just end: whether that is damage is decided once all is read.
+		r.broken = err
+		return f, false, nil
+	}
+	if err != nil {
+		return f, false, err
+	}
+	if err = r.compareKnown(s.At().End(num, life).Name, f.Offset); err != nil && r.c.UpTo {
+		err = &Stop{err}
+	}
+	if err == nil && f.Header.Kind == frame.Group {
+		err = r.passGroup(num, &f)
+	}
+	if r.c.UpTo && errors.As(err, &r.stop) {
+		return f, false, nil
+	}
+	return f, err == nil, err
 }
 
 // checkSurplus returns an error if a frame behind the end of a segment had been durable. Then the

@@ -15,7 +15,7 @@ func Dump(d *dump.Writer, b []byte) {
 	d.Bytes(0, 4, "magic")
 	d.U16(4, "version", "flags", "frame header size", "reserved")
 	d.U32(12, "reserved")
-	d.U64(16, "number", "base version", "first frame")
+	d.U64(16, "number", "reserved", "first frame")
 	d.U32(40, "chain", "reserved")
 	d.U64(48, "predecessor", "greatest version before")
 	dumpPageEnd(d, b)

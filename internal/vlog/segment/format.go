@@ -73,7 +73,6 @@ func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
 type Header struct {
 	Kind        filename.Kind // filename.Journal or filename.Value
 	Number      entry.FileNum
-	Base        entry.Version // no record has a lower version; 0 = not known
 	Before      frame.Name    // journal: the frame before its first one, whose tag stands for its life; zero = there is none
 	PrevVersion entry.Version // journal: greatest version in all segments before
 
@@ -95,7 +94,6 @@ var ErrHeader = errors.New("bad segment header")
 func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
 	clear(p)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
-	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))
 	binary.LittleEndian.PutUint64(p[32:], h.FirstFrame())
 	binary.LittleEndian.PutUint32(p[40:], h.Before.Sum)
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.Before.File))
@@ -119,7 +117,6 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
 		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
 	}
-	h.Base = entry.Version(binary.LittleEndian.Uint64(p[24:]))
 	first := binary.LittleEndian.Uint64(p[32:])
 	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
 	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
@@ -127,8 +124,8 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
 	}
 	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.
-	if first == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
-		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, first, h.Base, h.PrevVersion)
+	if first == 0 || h.PrevVersion > entry.MaxVersion {
+		return h, fmt.Errorf("%w: first frame %d, version %d", ErrHeader, first, h.PrevVersion)
 	}
 	return h, nil
 }

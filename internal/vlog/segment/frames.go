@@ -32,19 +32,29 @@ type Frames struct {
 	end    int64            // offset from which on nothing is read
 	values bool             // verify values that have their own checksum
 	keys   *frame.Decrypter // nil: the file is plain
-	at     frame.Cursor     // where the next frame begins, and which one it must be
-	totals frame.Totals     // of the frames so far
-	sealed bool             // the last frame was the seal
+	at     Place            // behind the last frame: the next one must follow it
 
 	buf    []byte // bytes of the file from bufOff on
 	bufOff int64
 }
 
-// Resume goes on at a place that an earlier walk has come to, with what At, Totals and
-// Sealed were then.
-func (s *Frames) Resume(at frame.Cursor, totals frame.Totals, sealed bool) {
-	s.at, s.totals, s.sealed = at, totals, sealed
+// Place is how far the frames of a segment were written or read: behind which frame, and what came
+// up to there.
+type Place struct {
+	frame.Cursor
+	frame.Totals      // of the records so far
+	Sealed       bool // the last frame was the seal
 }
+
+// advance moves p behind the next frame, whose records have these totals.
+func (p *Place) advance(h *frame.Header, t frame.Totals) {
+	p.Cursor.Advance(h)
+	p.Totals.Add(t)
+	p.Sealed = h.Kind == frame.Seal
+}
+
+// Resume goes on at a place that an earlier walk has come to.
+func (s *Frames) Resume(at Place) { s.at = at }
 
 // Found is one frame. Payload is valid until the next call of Next; Header.Walk goes
 // through it.
@@ -59,8 +69,7 @@ type Found struct {
 // newFrames starts at the first frame of the segment with the header h.
 // keys is nil for a plain one.
 func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
-	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
-		at: h.first()}
+	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values, at: Place{Cursor: h.first()}}
 	if keys != nil {
 		s.keys = frame.NewDecrypter(keys, values, s.readBytes)
 	}
@@ -84,15 +93,13 @@ func (s *Frames) Next() (Found, error) {
 		return Found{}, err
 	}
 	// Only after success: a caller that tries again, or asks for At, stays before the bad frame.
-	s.at.Advance(&found.Header)
-	s.totals.Add(found.Totals)
-	s.sealed = found.Header.Kind == frame.Seal
+	s.at.advance(&found.Header, found.Totals)
 	return found, nil
 }
 
 // readFrame reads the frame at s.at and verifies it.
 func (s *Frames) readFrame() (Found, error) {
-	if s.sealed {
+	if s.at.Sealed {
 		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
 	}
 	left := s.end - s.at.Offset
@@ -125,7 +132,7 @@ func (s *Frames) readFrame() (Found, error) {
 		return Found{}, err
 	}
 	if h.Kind == frame.Seal {
-		return found, checkSeal(found.Payload, s.totals)
+		return found, checkSeal(found.Payload, s.at.Totals)
 	}
 	return found, nil
 }
@@ -190,10 +197,4 @@ func (s *Frames) readBytes(off, n int64) ([]byte, error) {
 }
 
 // At is the place behind the last frame.
-func (s *Frames) At() frame.Cursor { return s.at }
-
-// Totals sums up the records so far.
-func (s *Frames) Totals() frame.Totals { return s.totals }
-
-// Sealed reports whether the last frame was the seal.
-func (s *Frames) Sealed() bool { return s.sealed }
+func (s *Frames) At() Place { return s.at }

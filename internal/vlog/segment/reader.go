@@ -443,15 +443,15 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 			break
 		}
 		if err != nil {
-			return s.Totals(), err
+			return s.At().Totals, err
 		}
 	}
-	if r.header.Kind == filename.Value && !s.Sealed() {
+	if r.header.Kind == filename.Value && !s.At().Sealed {
 		// A value segment counts only once it was finished, so it must be whole. A journal segment
 		// may end anywhere.
-		return s.Totals(), errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
+		return s.At().Totals, errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
 	}
-	return s.Totals(), nil
+	return s.At().Totals, nil
 }
 
 // eachRecord calls fn for each record of a frame. It sets a guard, as a big payload lies in the

@@ -27,7 +27,7 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 				must(w.Append(Frame{Kind: frame.Group, Transactions: 1, Payload: [][]byte{entry.AppendRecord(nil, &e, true)}, Ahead: ahead}))(t)
 			}
 			write(1, 3<<20, 0) // longer than what a scan reads at once
-			end, chain, totals := w.End(), w.Chain(), w.Totals()
+			end, before := w.End(), w.at
 			if write(2, 2<<20, 6<<20); w.Allocated() != 6<<20 {
 				t.Errorf("%d bytes are allocated, want 6 MiB", w.Allocated())
 			}
@@ -41,8 +41,8 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 			if err != nil || len(seen) != 1 || seen[0] != string(key(1)) {
 				t.Errorf("a scan meanwhile finds %q, %v", seen, err)
 			}
-			if w.End() != end || w.Chain() != chain || w.Totals() != totals || w.Next() != 8 || w.Allocated() != end {
-				t.Errorf("the segment ends at %d, %d bytes are allocated, next frame %d", w.End(), w.Allocated(), w.Next())
+			if w.End() != end || w.at != before || w.at.Next != 8 || w.Allocated() != end {
+				t.Errorf("the segment ends at %d, %d bytes are allocated, next frame %d", w.End(), w.Allocated(), w.at.Next)
 			}
 			if _, err := w.Append(Frame{Kind: frame.Group}); !errors.Is(err, errs.ErrInvalid) {
 				t.Errorf("append behind it: %v", err)

@@ -311,7 +311,7 @@ func closed(t *testing.T, c io.Closer) {
 }
 
 func TestHeader(t *testing.T) {
-	h := Header{Kind: filename.Journal, Number: 9, Base: 3, Before: frame.Name{File: 6, Number: 3, Sum: 5}, PrevVersion: 7}
+	h := Header{Kind: filename.Journal, Number: 9, Before: frame.Name{File: 6, Number: 3, Sum: 5}, PrevVersion: 7}
 	uuid := [16]byte{9, 8, 7}
 	page := make([]byte, HeaderSize)
 	if err := h.encodeHeader(page, uuid, nil); err != nil {

@@ -30,14 +30,11 @@ type Writer struct {
 	id        checksum.Identity
 	end       *atomic.Int64 // end of the last whole frame, shared with readers
 	allocated int64         // the file's length, as far as is known
-	next      uint64        // number of the next frame
-	chain     uint32        // checksum of the last frame
-	totals    frame.Totals
-	before    mark // the end before the last Append, for Retract
-	sealed    bool // nothing can be appended
+	at        Place         // behind the last frame
+	before    Place         // the end before the last Append, for Retract
+	ended     bool          // nothing can be appended
 
 	encrypt *frame.Encrypter // nil: the file is plain
-	tag     crypt.Tag        // of the last frame
 	// Of the frame that is being encrypted:
 	content frame.Content
 	ahead   int64 // its Frame.Ahead
@@ -45,14 +42,6 @@ type Writer struct {
 
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte // what the next write consists of; kept to allocate it once
-}
-
-// mark is a place between two frames.
-type mark struct {
-	end    int64
-	chain  uint32
-	tag    crypt.Tag
-	totals frame.Totals
 }
 
 // Create makes the file of a new segment and writes its header; if that fails,
@@ -64,7 +53,7 @@ func Create(c Config, h Header) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
-		allocated: HeaderSize, next: h.FirstFrame(), chain: h.Before.Sum}
+		allocated: HeaderSize, at: Place{Cursor: h.first()}}
 	page := make([]byte, HeaderSize)
 	e, life, err := c.encrypter(h.Kind, h.Number)
 	if err == nil {
@@ -72,8 +61,7 @@ func Create(c Config, h Header) (*Writer, error) {
 		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
-		// The first frame's tag covers that of the frame before, in another file.
-		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Before.Tag
+		w.encrypt = frame.NewEncrypter(e, w.id, w.writeEncrypted)
 	}
 	if err == nil {
 		_, err = f.WriteAt(page, 0)
@@ -149,10 +137,10 @@ func (f *Frame) Measure(encrypted bool) (size int64, err error) {
 // where Ahead is a multiple of BlockSize, the system keeps the file in large pages
 // (docs/adr, 5). If the disk is too full for the zeros, the file stays shorter.
 func (w *Writer) Append(f Frame) (payload int64, err error) {
-	if w.sealed {
+	if w.ended {
 		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
 	}
-	start := w.end.Load()
+	start := w.at.Offset
 	if w.encrypt != nil {
 		err = w.appendEncrypted(&f, start)
 	} else {
@@ -163,12 +151,10 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	}
 	// State changes only after the write: after an error that leaves nothing behind, the next
 	// Append takes the same place and number.
-	w.before = mark{end: start, chain: w.chain, tag: w.tag, totals: w.totals}
-	w.next++
-	w.chain, w.tag = f.header.Sum, f.header.Tag
-	w.totals.Add(f.totals)
+	w.before = w.at
+	w.at.advance(&f.header, f.totals)
 	// Readers see the frame from here on.
-	w.end.Store(start + f.header.Size)
+	w.end.Store(w.at.Offset)
 	return start + frame.HeaderSize, nil
 }
 
@@ -229,7 +215,7 @@ func (w *Writer) appendEncrypted(f *Frame, start int64) error {
 		return err
 	}
 	w.content, w.ahead, w.whole = f.content, f.Ahead, start+f.size
-	err := w.encrypt.Frame(&f.header, &w.content, start, w.tag)
+	err := w.encrypt.Frame(&f.header, &w.content, start, w.at.Tag)
 	w.content = frame.Content{}
 	if err != nil {
 		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
@@ -285,7 +271,7 @@ func (w *Writer) fillHeader(f *Frame, size int64) error {
 	}
 	h := &f.header
 	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.totals.Records)
-	h.Chain, h.FirstVersion, h.Number = w.chain, f.totals.Min, w.next
+	h.Chain, h.FirstVersion, h.Number = w.at.Chain, f.totals.Min, w.at.Next
 	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
 	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
 	return nil
@@ -317,7 +303,7 @@ func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 func (w *Writer) Seal(unsynced uint64) error {
 	var payload [sealPayload]byte
 	// Totals in the file: opening it need not read the frames.
-	putSeal(payload[:], w.totals)
+	putSeal(payload[:], w.at.Totals)
 	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
 		return err
 	}
@@ -327,23 +313,23 @@ func (w *Writer) Seal(unsynced uint64) error {
 
 // forbidAppends forbids further appends. It drops the Encrypter and its buffers: the file may wait
 // long for its sync.
-func (w *Writer) forbidAppends() { w.sealed, w.encrypt = true, nil }
+func (w *Writer) forbidAppends() { w.ended, w.encrypt = true, nil }
 
 // Sync makes the file durable, but not its name: the caller syncs the directory.
 // A sealed file is cut to its end first.
 func (w *Writer) Sync() error {
-	if !w.sealed {
+	if !w.ended {
 		// The file still grows: its times don't matter, and a new length is synced with the data.
 		return w.f.SyncData()
 	}
-	if w.allocated > w.end.Load() {
+	if w.allocated > w.at.Offset {
 		// Some file systems need disk space to give some back. Zeros behind the seal are
 		// never read.
-		err := w.f.Truncate(w.end.Load())
+		err := w.f.Truncate(w.at.Offset)
 		if err != nil && !vfs.IsNoSpace(err) {
 			return err
 		}
-		w.allocated = w.end.Load()
+		w.allocated = w.at.Offset
 	}
 	return w.f.Sync()
 }
@@ -357,23 +343,22 @@ var zeros [64 << 10]byte
 // truncates the file to the end of the last whole frame. Once synced, nothing of
 // the one that failed can come back.
 func (w *Writer) CutBack() error {
-	if err := w.f.Truncate(w.end.Load()); err != nil {
+	if err := w.f.Truncate(w.at.Offset); err != nil {
 		return err
 	}
 	// Nothing may follow in this file: a crash before the sync can bring the cut frame back, and
 	// Replay would then lose what follows it.
 	w.forbidAppends()
-	w.allocated = w.end.Load()
+	w.allocated = w.at.Offset
 	return nil
 }
 
 // Retract ends the segment without a seal before the frame of the last Append, as
 // CutBack does after a failed one. No reader may have read that frame.
 func (w *Writer) Retract() error {
-	w.next--
-	w.chain, w.tag, w.totals = w.before.chain, w.before.tag, w.before.totals
+	w.at = w.before
 	// Before the file is cut: a reader must not find an end behind which its mapping has no file.
-	w.end.Store(w.before.end)
+	w.end.Store(w.at.Offset)
 	return w.CutBack()
 }
 
@@ -397,20 +382,11 @@ func (w *Writer) Allocated() int64 { return w.allocated }
 
 // Last is the end of the last frame. There must be one.
 func (w *Writer) Last() frame.End {
-	return frame.End{Name: frame.Name{File: w.header.Number, Life: w.header.Life, Number: w.next - 1, Sum: w.chain, Tag: w.tag}, Offset: w.End()}
+	return w.at.End(w.header.Number, w.header.Life)
 }
-
-// Next is the number of the next frame.
-func (w *Writer) Next() uint64 { return w.next }
-
-// Chain is the header checksum of the last frame.
-func (w *Writer) Chain() uint32 { return w.chain }
-
-// Tag is that of the last frame; zero: the file is plain.
-func (w *Writer) Tag() crypt.Tag { return w.tag }
 
 // Life names the key of the file; zero: it is plain.
 func (w *Writer) Life() crypt.Life { return w.header.Life }
 
 // Totals sums up the records appended so far.
-func (w *Writer) Totals() frame.Totals { return w.totals }
+func (w *Writer) Totals() frame.Totals { return w.at.Totals }
