@@ -39,7 +39,7 @@ func (c *Compaction) drops(l *layout.Layout) uint64 {
 // of as many of the newest runs as fit; nil if these are too few.
 func (v *survey) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
-	for n := len(uppers); n >= idleRowRuns; n-- {
+	for n := len(uppers); n >= leastRuns; n-- {
 		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.hasDiskSpace(c) {
 			return c
 		}

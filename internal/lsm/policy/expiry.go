@@ -45,7 +45,7 @@ func (s *State) patience(late, cost uint64, much bool) uint64 {
 		return 0
 	case much:
 		return expiryGraceMillis
-	case s.Idle || cost <= expiryCheapBytes:
+	case s.Idle || cost <= tinyBytes:
 		return max(expiryGraceMillis, late)
 	default:
 		return max(expiryGraceMillis, late, expiryBusyMillis)
@@ -103,7 +103,7 @@ func (v *survey) expired() *Compaction {
 		}
 	}
 	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
-	if rest <= max(expiryReachFactor*row, idleTinyBytes) {
+	if rest <= max(expiryReachFactor*row, tinyBytes) {
 		end = len(runs)
 	}
 	tier := layout.Upper

@@ -24,7 +24,7 @@ func (v *survey) healing() *Compaction {
 		end--
 	}
 	blocked := v.relocated >= maxRemaps && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
-	cheap := fileBytes(runs[first:end]) <= max(idleSmallBytes, idleHealFactor*v.moved)
+	cheap := fileBytes(runs[first:end]) <= max(tinyBytes, idleHealFactor*v.moved)
 	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
 	if !blocked && !quiet && !v.state.Reclaim && !v.oldRemaps() {
 		return nil
