@@ -29,12 +29,12 @@ type Copies struct {
 // Files that never change are shared with it, where the system can do that. It returns
 // errs.ErrExist if there is something under the name dir.
 func (c *Copies) Checkpoint(ctx context.Context, dir string) error {
-	if err := manifest.Absent(c.cfg.Base, dir); err != nil {
+	if err := manifest.Absent(c.cfg.Copies.FS, dir); err != nil {
 		return err
 	}
-	return c.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
-		return checkpoint.Write(ctx, s, checkpoint.Target{FS: c.cfg.Base, Dir: dir, NoLinks: c.cfg.NoLinks})
-	})
+	to := c.cfg.Copies
+	to.Dir = dir
+	return c.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
 }
 
 // Backup sends the store to w, with everything that was committed before the call. It may have
