@@ -158,7 +158,7 @@ func (e *Engine) Metrics() (m Metrics) {
 	}
 	defer hold.Release()
 	m.Memory.Known, m.Memory.Chunks = e.files.Open.Bits.Bytes(), e.files.Chunks.Bytes()
-	m.Memory.Tables, m.Memory.Memtables = e.views.Memtables()
+	_, m.Memory.Memtables = e.views.Memtables()
 	m.addView(hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
 	m.addJournal(e.unflushed.segments())
 	return m
