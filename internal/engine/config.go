@@ -19,7 +19,7 @@ type Config struct {
 	Keyring           *keyring.Keyring  // the file that Ring's keys are from; nil: the store is plain
 	ReadOnly          bool              // nothing is written, no work is done in the background
 	UpTo              bool              // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
-	Sizes                               // what is cut where
+	Sizes                               // how long files are, and all together
 	Policy            policy.Options    // what stays, and how much garbage
 	Maintenance                         // work that nobody waits for
 	Now               func() time.Time  // the clock

@@ -70,7 +70,7 @@ func (c *counters) addTo(m *Metrics) {
 	m.Compactions, m.CompactedBytes = c.compactions.load()
 	m.Collections, m.CollectedBytes = c.collections.load()
 	m.Spills, m.SpilledBytes = c.spills.load()
-	m.Refused = c.refused.Load()
+	m.Refused = c.refusedCommits.Load()
 	m.StallTime = time.Duration(c.stalled.Load())
 }
 

@@ -36,7 +36,7 @@ func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	if payload == nil {
 		n = policy.ThrottleDelayBytes
 	}
-	if t.disk.refusing.Load() {
+	if t.disk.onlyReserve.Load() {
 		if err := t.disk.admitPayload(ctx, payload); err != nil {
 			return err
 		}

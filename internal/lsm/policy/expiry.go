@@ -84,7 +84,7 @@ func MemtableExpiryDue(least uint64, idle bool) uint64 {
 // until now; nil if none is.
 // It includes all runs down to the base if these weigh little more: then what it drops need not
 // be replaced by deletes.
-func (v *survey) expired() *Compaction {
+func (v *balance) expired() *Compaction {
 	runs := v.layout.Runs()
 	due := func(r *layout.Run) bool {
 		at := v.options.expiryDue(v.layout, r, v.state)

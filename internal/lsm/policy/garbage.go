@@ -22,7 +22,7 @@ type Garbage struct {
 
 // Measure compares the garbage of a store with its budget.
 func Measure(l *layout.Layout, s State, o Options) Garbage {
-	v := newSurvey(l, s, o.withDefaults())
+	v := newBalance(l, s, o.withDefaults())
 	g := Garbage{Live: v.needed(), Excess: v.excess(), Budget: v.budget()}
 	g.Reducible = s.Sealed > 0 || v.collection() != nil || v.stale()
 	return g

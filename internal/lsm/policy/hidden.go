@@ -6,7 +6,7 @@ package policy
 
 // stale reports whether upper runs hide so much that it is worth a compaction to
 // find it.
-func (v *survey) stale() bool {
+func (v *balance) stale() bool {
 	runs := v.layout.Runs()
 	uppers, _ := split(runs)
 	if v.deadOwn == 0 && (len(runs) < 2 || len(uppers) == 0) {
@@ -21,14 +21,14 @@ func (v *survey) stale() bool {
 // many as it reads, but no less than 1/upperHiddenFraction and no more than 1/mostHiddenFraction
 // of the budget. Large runs may hide up to 1/mostHiddenFactor of their size, so that the
 // compaction reads at most mostHiddenFactor bytes for each one that it finds.
-func (v *survey) mostHidden() uint64 {
+func (v *balance) mostHidden() uint64 {
 	budget := v.budget()
 	least := max(budget/upperHiddenFraction, hiddenLeastBytes)
 	return max(least, min(v.runs, max(budget/mostHiddenFraction, v.runs/mostHiddenFactor)))
 }
 
 // mayHide reports whether upper runs at worst hide more than an idle store should keep.
-func (v *survey) mayHide() bool {
+func (v *balance) mayHide() bool {
 	runs := v.layout.Runs()
 	oldest := runs[len(runs)-1]
 	return v.hidden+v.hiddenByUnknown(true) >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHiddenPercent, IdleHiddenBytes)
@@ -37,7 +37,7 @@ func (v *survey) mayHide() bool {
 // hiddenByUnknown returns how many bytes the unknown runs hide if each of their deletes, and of their
 // sets if they overwrite, replaces a value of the base's average size. A range delete of which
 // nothing is known may hide everything. The oldest run hides nothing.
-func (v *survey) hiddenByUnknown(overwrites bool) uint64 {
+func (v *balance) hiddenByUnknown(overwrites bool) uint64 {
 	runs := v.layout.Runs()
 	base := runs[len(runs)-1]
 	all, entries, ranged := base.SeparatedBytes+base.FileBytes(), uint64(0), uint64(0)

@@ -4,7 +4,7 @@ import "github.com/brockdb/brock/internal/version/layout"
 
 // leveling chooses the compaction that keeps runs few and garbage known; nil if
 // none is worth it.
-func (v *survey) leveling() *Compaction {
+func (v *balance) leveling() *Compaction {
 	runs := v.layout.Runs()
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
@@ -31,16 +31,14 @@ func (v *survey) leveling() *Compaction {
 	case v.stale():
 		return compact(runs, layout.Base, "the upper runs hide garbage")
 	case v.state.Idle:
-		if row := newest(uppers, 0); len(row) >= leastRuns {
-			return compact(row, layout.Upper, "idle, the base is too big")
-		}
+		return idleRow(uppers)
 	}
 	return nil
 }
 
 // aged returns the compaction of a base alone, for the history in it that is dead; nil if that is
 // not much.
-func (v *survey) aged() *Compaction {
+func (v *balance) aged() *Compaction {
 	if !v.stale() {
 		return nil
 	}
@@ -49,7 +47,7 @@ func (v *survey) aged() *Compaction {
 
 // worthAll reports whether an idle store should compact all runs: the base is rewritten only for
 // upper runs of some weight. weight is that of the upper runs, base the size of the base.
-func (v *survey) worthAll(weight, base uint64) bool {
+func (v *balance) worthAll(weight, base uint64) bool {
 	return len(v.layout.Runs()) > 1 && (weight >= base/idleUpperFraction || v.runs <= tinyBytes || v.mayHide())
 }
 
@@ -62,6 +60,16 @@ func weigh(r, base *layout.Run) uint64 {
 	}
 	freed := saturatingMul(min(r.Deletes, base.Entries), (base.SeparatedBytes+base.FileBytes())/base.Entries)
 	return size + min(freed, freedFactor*size)
+}
+
+// idleRow returns the compaction of the newest upper runs, for when compacting all runs isn't worth
+// it; nil if they are too few.
+func idleRow(uppers []*layout.Run) *Compaction {
+	row := newest(uppers, 0)
+	if len(row) < leastRuns {
+		return nil
+	}
+	return compact(row, layout.Upper, "idle, the base is too big")
 }
 
 // newest returns the newest upper runs, at least some number of them, up to the first one that is
@@ -82,7 +90,7 @@ func newest(uppers []*layout.Run, least int) []*layout.Run {
 // dropping returns the compaction of the one run that holds most of dropped keyspaces; nil if
 // none holds enough. It compacts the run alone: no entry of a dropped keyspace needs to stay,
 // whatever older runs have.
-func (v *survey) dropping() *Compaction {
+func (v *balance) dropping() *Compaction {
 	share := uint64(droppedPercent)
 	if v.state.atRest() {
 		share = idleDroppedPercent

@@ -156,8 +156,8 @@ const (
 const (
 	ReserveSlackBytes    = 256 << 10              // of the reserve, 256 KB for edits and the ends of files,
 	ReserveSlackFraction = 512                    // and 1/512 of the segments: edits name what is dead
-	SurveyLeastBytes     = 64 << 10               // look at the disk after 64 KB written at least
-	SurveyMostBytes      = 64 << 20               // and 64 MB at most
+	MeasureLeastBytes    = 64 << 10               // look at the disk after 64 KB written at least
+	MeasureMostBytes     = 64 << 20               // and 64 MB at most
 	DiskPoll             = 200 * time.Millisecond // while something waits for disk space, look this often
 	DiskPatience         = time.Second            // sets wait 1 s for compactions and collections under way
 	RetryPolls           = 5                      // polls before a flush is retried without evidence of free space
