@@ -44,7 +44,6 @@ type TreeMetrics struct {
 	MemtableEntries int64
 	MemtableBytes   int64
 	Runs            int
-	RunFiles        int
 	RunEntries      int64
 	RunBytes        int64 // in the files of the runs
 	Segments        int
@@ -60,13 +59,11 @@ type TreeMetrics struct {
 	Collections     int64
 	CollectedBytes  int64         // written by collections
 	JumpedBytes     int64         // bytes of values that scans have jumped to and that were not put in key order yet
-	Remaps          int           // collected segments that entries still refer to, which a remap file leads on
 	RemapBytes      int64         // in remap files
 	Spills          int64         // transactions larger than their memory that were committed
 	SpilledBytes    int64         // written by spills
 	JournalBytes    int64         // written to the journal: records, frames, headers, and zeros ahead of them
-	Stalls          int64         // times that writers were throttled
-	StallTime       time.Duration // for how long in sum
+	StallTime       time.Duration // for how long writers were throttled, in sum
 	FreeBytes       int64         // bytes left on the disk or below DiskLimit when last looked at; -1 = not known
 	ReserveBytes    int64         // the part of FreeBytes that is kept for deletes and for work that frees disk space
 	Refused         int64         // commits refused because the disk is full
@@ -76,12 +73,9 @@ type TreeMetrics struct {
 	// files are not in it: the system takes their memory back as it needs it.
 	Memory struct {
 		Memtables int64 // bytes of memtables, including those that a transaction still reads
-		Tables    int   // number of memtables
 		Known     int64 // bytes that note which pages and values are in memory and were checked
 		Chunks    int64 // cached parts of runs that are encrypted, or not mapped
-		Filters   int64 // of runs that are not mapped
-		Indexes   int64 // what runs know of their chunks, about, and remaps that are encrypted, or not mapped
-		Dead      int64 // what segments know of records that no entry needs
+		Indexes   int64 // what is known of runs and segments: about their chunks, and filters and remaps that are encrypted, or not mapped, and which records are dead
 		Pending   int64 // keys and values of calls such as DB.Set that have not returned, and up to 8 MiB kept for the next large one
 	}
 	OpenFiles       int           // file descriptors in use; see Tuning.OpenFiles
@@ -104,7 +98,7 @@ type TreeMetrics struct {
 // its heap and the buffers of background work.
 func (m *Metrics) MemoryBytes() int64 {
 	t := &m.Tree.Memory
-	return t.Memtables + t.Known + t.Chunks + t.Filters + t.Indexes + t.Dead + t.Pending
+	return t.Memtables + t.Known + t.Chunks + t.Indexes + t.Pending
 }
 
 // WriteAmp returns the bytes written to files per byte of the records committed.
@@ -138,16 +132,16 @@ func (m Metrics) String() string {
 	}
 	fmt.Fprintf(&b, "syncs       %v\n", m.SyncLatency)
 	fmt.Fprintf(&b, "memtables   %d with %d entries, %s\n", t.Memtables, t.MemtableEntries, sizeString(t.MemtableBytes))
-	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))
+	fmt.Fprintf(&b, "runs        %d with %d entries, %s\n", t.Runs, t.RunEntries, sizeString(t.RunBytes))
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s; expired %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes), sizeString(t.ExpiredBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
-	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s; scans have jumped to %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes), sizeString(t.JumpedBytes))
+	fmt.Fprintf(&b, "collected   %d times, %s; remaps %s; scans have jumped to %s\n", t.Collections, sizeString(t.CollectedBytes), sizeString(t.RemapBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
-	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, filters %s, indexes %s\n", sizeString(m.MemoryBytes()),
-		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters), sizeString(t.Memory.Indexes))
+	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, indexes %s\n", sizeString(m.MemoryBytes()),
+		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Indexes))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
-	fmt.Fprintf(&b, "stalls      %d, writers were throttled for %v\n", t.Stalls, t.StallTime)
+	fmt.Fprintf(&b, "stalls      writers were throttled for %v\n", t.StallTime)
 	if t.FreeBytes >= 0 {
 		fmt.Fprintf(&b, "disk space  %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/engine"
@@ -26,6 +27,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -329,27 +331,26 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	o.reads = new(readCounters)
 	e, recovery, err := engine.Open(engine.Config{
-		Store:         filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()},
-		Base:          o.base,
-		NoLinks:       o.options.InMemory,
-		Keyring:       o.keyring,
-		ReadOnly:      o.options.Mode != ReadWrite,
-		Follow:        o.options.Mode == Follow,
-		UpTo:          o.options.Recover != Strict,
-		MemtableBytes: int(o.options.Tuning.MemtableSize),
-		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
-		SegmentBytes:  o.options.Tuning.SegmentSize,
-		RunFileBytes:  o.options.Tuning.RunFileSize,
-		Memory:        o.options.MemoryLimit,
-		CacheBytes:    o.options.MemoryLimit / 4,
-		VerifyReads:   o.options.VerifyReads,
-		OpenFiles:     o.openFiles(),
-		Now:           o.clock.now,
-		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
-		DiskLimit:     o.options.DiskLimit,
-		NoClustering:  o.options.Maintenance.NoClustering,
-		IdleAfter:     o.options.Maintenance.IdleAfter,
-		ScrubEvery:    o.scrubEvery(),
+		OpenerConfig: view.OpenerConfig{
+			Store:  filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()},
+			Follow: o.options.Mode == Follow, OpenFiles: o.openFiles(), VerifyReads: o.options.VerifyReads,
+			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize,
+		},
+		Copies:   checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
+		Keyring:  o.keyring,
+		ReadOnly: o.options.Mode != ReadWrite,
+		UpTo:     o.options.Recover != Strict,
+		Sizes: engine.Sizes{
+			MemtableBytes: int(o.options.Tuning.MemtableSize),
+			JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
+			SegmentBytes:  o.options.Tuning.SegmentSize,
+			DiskLimit:     o.options.DiskLimit,
+		},
+		Maintenance: engine.Maintenance{
+			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: o.scrubEvery(),
+		},
+		Now:  o.clock.now,
+		Jobs: jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),

@@ -19,7 +19,7 @@ import (
 type Copies struct {
 	*state
 	work     *Worker
-	cuts     *cuts
+	points   *snapshotPoints
 	copying  *copying
 	follower *follow.Follower // nil unless the store of another process is followed
 }
@@ -29,12 +29,12 @@ type Copies struct {
 // Files that never change are shared with it, where the system can do that. It returns
 // errs.ErrExist if there is something under the name dir.
 func (c *Copies) Checkpoint(ctx context.Context, dir string) error {
-	if err := manifest.Absent(c.cfg.Base, dir); err != nil {
+	if err := manifest.Absent(c.cfg.Copies.FS, dir); err != nil {
 		return err
 	}
-	return c.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error {
-		return checkpoint.Write(ctx, s, checkpoint.Target{FS: c.cfg.Base, Dir: dir, NoLinks: c.cfg.NoLinks})
-	})
+	to := c.cfg.Copies
+	to.Dir = dir
+	return c.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
 }
 
 // Backup sends the store to w, with everything that was committed before the call. It may have
@@ -67,7 +67,7 @@ func (c *Copies) still(ctx context.Context, fn func(ctx context.Context, s check
 		}
 		defer c.tasks.kick() // tryFinish may wait for the end of this copy
 		defer c.copying.endCopy()
-		take = c.cut
+		take = c.snapshot
 	}
 	s, release, err := take(ctx)
 	if err != nil {
@@ -78,19 +78,19 @@ func (c *Copies) still(ctx context.Context, fn func(ctx context.Context, s check
 	return fn(ctx, s)
 }
 
-// cut returns the store as of one version, which is the newest one while cut runs. The files stay
+// snapshot returns the store as of one version, which is the newest one while snapshot runs. The files stay
 // until release is called.
-func (c *Copies) cut(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
+func (c *Copies) snapshot(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
 	for {
-		k := new(cut)
-		if err := c.cfg.Exclusive(ctx, func() error { return c.cuts.beginCut(k) }); err != nil {
+		k := new(snapshotPoint)
+		if err := c.cfg.Exclusive(ctx, func() error { return c.points.begin(k) }); err != nil {
 			return s, nil, err
 		}
-		if err = c.work.awaitView(ctx, func(*view.View) bool { return c.cuts.isMade(k) }); err == nil {
+		if err = c.work.awaitView(ctx, func(*view.View) bool { return c.points.isMade(k) }); err == nil {
 			err = k.err
 		}
 		if err != nil {
-			c.cuts.giveUpCut(k)
+			c.points.giveUp(k)
 			return s, nil, err
 		}
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)

@@ -30,7 +30,7 @@ func (e *Engine) Close() error {
 		err = e.recordEnd(e.scrubber.progress)
 	}
 	err = errors.Join(err, e.log.Close())
-	// Each View has a memtable. A committer that has waited may still survey the disk space.
+	// Each View has a memtable. A committer that has waited may still measure the disk space.
 	e.views.Install(func(next *view.View) {
 		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(e.cfg, 0)}}
 	})

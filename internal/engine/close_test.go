@@ -262,8 +262,8 @@ func TestDiskSpaceIsSurveyedAfterClose(t *testing.T) {
 	s.must(s.commit(false, set("a", bulk("v", 1000))))
 	mem.SetCapacity(mem.Used() + 100<<10)
 	s.close()
-	s.engine.Work.disk.surveySpace()
-	if !s.engine.Work.disk.refusing.Load() {
+	s.engine.Work.disk.measureSpace()
+	if !s.engine.Work.disk.onlyReserve.Load() {
 		t.Error("sets are not refused")
 	}
 	if err := s.engine.Commits.Throttle(context.Background(), payloadOf(set("a", nil))); !errors.Is(err, errs.ErrClosed) {

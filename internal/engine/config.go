@@ -6,47 +6,46 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // Config is what an Engine needs; all fields are set unless said otherwise.
 type Config struct {
-	filename.Store                  // FS holds the directories open
-	Base           vfs.FS           // in which copies of the store are made
-	NoLinks        bool             // Base is another file system than FS
-	Keyring        *keyring.Keyring // the file that Ring's keys are from; nil: the store is plain
+	view.OpenerConfig                   // FS holds the directories open; Follow needs ReadOnly
+	Copies            checkpoint.Target // where copies of the store are made; Dir comes with each call
+	Keyring           *keyring.Keyring  // the file that Ring's keys are from; nil: the store is plain
+	ReadOnly          bool              // nothing is written, no work is done in the background
+	UpTo              bool              // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
+	Sizes                               // how long files are, and all together
+	Policy            policy.Options    // what stays, and how much garbage
+	Maintenance                         // work that nobody waits for
+	Now               func() time.Time  // the clock
+	Jobs              *jobs.Pool        // runs the work in the background
 
-	ReadOnly bool // nothing is written, no work is done in the background
-	Follow   bool // another process may be writing; ReadOnly is set, too
-	UpTo     bool // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
-
-	Memory        int64 // bytes that all parts together may take; 0 = no bound
-	MemtableBytes int   // arena bytes at which a memtable is sealed
-	JournalBytes  int64 // journal bytes at which the memtable is sealed
-	SegmentBytes  int64 // bytes at which a journal segment ends
-	RunFileBytes  int64 // bytes at which a file of a run ends
-	VerifyReads   bool  // verify what is mapped each time that it is read
-	OpenFiles     int   // file descriptors, at most; 0 = no limit
-	CacheBytes    int64 // of run chunks, where files are not mapped; 0 = a default
-	DiskLimit     int64 // bytes of all files; 0 = none
-
-	Policy       policy.Options
-	NoClustering bool          // leave values in the order of their arrival, even if scans jump
-	ScrubEvery   time.Duration // in which every file is verified once; 0 = never
-	IdleAfter    time.Duration // silence of writers after which idle compaction begins
-
-	Now  func() time.Time
-	Jobs *jobs.Pool
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(ctx context.Context, fn func() error) error
 	// PastDeletes is scan.PastDeletes.
 	PastDeletes func(p *view.Pin, now uint64, from []byte) (next []byte, err error)
 
 	Events
+}
+
+// Sizes bounds what is written.
+type Sizes struct {
+	MemtableBytes int   // arena bytes at which a memtable is sealed
+	JournalBytes  int64 // journal bytes at which the memtable is sealed
+	SegmentBytes  int64 // bytes at which a journal or value segment ends
+	DiskLimit     int64 // bytes of all files; 0 = none
+}
+
+// Maintenance says when a store at rest works.
+type Maintenance struct {
+	NoClustering bool          // leave values in the order of their arrival, even if scans jump
+	ScrubEvery   time.Duration // in which every file is verified once; 0 = never
+	IdleAfter    time.Duration // silence of writers after which idle compaction begins
 }
 
 // Events are told in the order in which they happen; each function may be nil. None of them may

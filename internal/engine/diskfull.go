@@ -15,7 +15,7 @@ import (
 
 // pollLocked sets the timer for poll if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
-	if !d.polling && (d.refusing.Load() || d.waiting) {
+	if !d.polling && (d.onlyReserve.Load() || d.waiting) {
 		d.polling = true
 		d.tasks.poll.Touch()
 	}
@@ -35,8 +35,8 @@ func (d *diskSpace) poll(context.Context) error {
 	case free < 0 && !failure.IsFull(d.life.unflushed()):
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
-	d.surveyLocked()
-	if d.refusing.Load() {
+	d.measureLocked()
+	if d.onlyReserve.Load() {
 		d.tasks.compact.Kick() // time alone may have made garbage
 	}
 	return nil
@@ -60,7 +60,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 func (d *diskSpace) workWaits() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
-	d.surveyLocked()
+	d.measureLocked()
 	d.mu.Unlock()
 	d.views.Wake()
 }
@@ -68,15 +68,15 @@ func (d *diskSpace) workWaits() {
 // flushed notes that a flush has succeeded.
 func (d *diskSpace) flushed() {
 	if d.life.unable.Swap(nil) != nil {
-		d.surveySpace()
+		d.measureSpace()
 	}
 }
 
 // journalFull is called when the disk had no room for a commit. The next commit tries again,
-// unless a survey shows before that only the reserve is left.
+// unless it shows before that only the reserve is left.
 func (d *diskSpace) journalFull() {
-	d.refused.Store(true)
-	d.surveySpace()
+	d.noJournalSpace.Store(true)
+	d.measureSpace()
 	_ = d.refuseCommit(errs.ErrNoSpace)
 }
 
@@ -86,10 +86,10 @@ func (d *diskSpace) refuseCommit(reason error) error {
 	if !failure.IsFull(reason) {
 		return reason
 	}
-	d.count.refused.Add(1)
+	d.count.refusedCommits.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.told && d.lacking() { // there may be space by now
+	if !d.told && d.isFull() { // there may be space by now
 		d.told = true
 		d.tellSpace(DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
 	}
@@ -101,7 +101,7 @@ func (d *diskSpace) refuseCommit(reason error) error {
 // policy.DiskPatience for other work under way. Without such work it is refused at once.
 func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	begin := time.Now()
-	for d.refusing.Load() {
+	for d.onlyReserve.Load() {
 		v, changed := d.views.Await()
 		var refusal error
 		if needs, ok := frees(payload); !ok {
@@ -122,7 +122,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
-		d.surveySpace()
+		d.measureSpace()
 	}
 	return nil
 }

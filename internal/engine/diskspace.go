@@ -23,14 +23,14 @@ import (
 type diskSpace struct {
 	*state
 
-	refusing atomic.Bool  // sets are refused
-	refused  atomic.Bool  // the journal found no disk space, and has appended nothing since
-	credit   atomic.Int64 // bytes to be written until the next survey
-	promised atomic.Int64 // bytes that compactions and collections under way will write, at most
-	left     atomic.Int64 // bytes, as of the last survey; -1 = not known
-	reserve  atomic.Int64 // bytes, as of the last survey
+	onlyReserve    atomic.Bool  // no more than the reserve is left: sets are refused
+	noJournalSpace atomic.Bool  // the journal found no disk space, and has appended nothing since
+	credit         atomic.Int64 // bytes to be written until it is measured again
+	promised       atomic.Int64 // bytes that compactions and collections under way will write, at most
+	left           atomic.Int64 // bytes, as last measured; -1 = not known
+	reserve        atomic.Int64 // bytes, as last measured
 
-	mu      sync.Mutex // held over surveys and Config.OnSpace, and guards:
+	mu      sync.Mutex // held while it is measured, and over Config.OnSpace, and guards:
 	polling bool       // the timer of poll is set
 	waiting bool       // work has found no disk space, and waits
 	tried   int        // polls since then
@@ -38,9 +38,9 @@ type diskSpace struct {
 	told    bool       // OnSpace was told that writes are refused
 }
 
-// lacking reports whether writes are refused because the disk is full, or may be.
-func (d *diskSpace) lacking() bool {
-	return d.refusing.Load() || d.refused.Load() || failure.IsFull(d.life.unflushed())
+// isFull reports whether writes are refused because the disk is full, or may be.
+func (d *diskSpace) isFull() bool {
+	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.life.unflushed())
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants
@@ -65,12 +65,12 @@ func (d *diskSpace) available() int64 {
 // other work may not use them until release is called.
 func (d *diskSpace) promiseBytes(bytes int64) (release func()) {
 	d.promised.Add(bytes)
-	d.credit.Store(0) // the next write makes a survey
+	d.credit.Store(0) // the next write measures again
 	return func() {
 		d.promised.Add(-bytes)
 		d.credit.Store(0)
-		if d.refusing.Load() {
-			d.surveySpace()
+		if d.onlyReserve.Load() {
+			d.measureSpace()
 		}
 	}
 }
@@ -139,24 +139,24 @@ func (d *diskSpace) measureReserve(v *view.View) int64 {
 	return flushBytes(v) + work + int64(segments/policy.ReserveSlackFraction) + policy.ReserveSlackBytes
 }
 
-// countWritten counts bytes that were written, and makes a survey from time to time.
+// countWritten counts bytes that were written, and measures again from time to time.
 func (d *diskSpace) countWritten(n int) {
 	if d.credit.Add(-int64(n)) < 0 {
-		d.surveySpace()
+		d.measureSpace()
 	}
-	if d.refused.Load() && d.refused.Swap(false) {
-		d.surveySpace()
+	if d.noJournalSpace.Load() && d.noJournalSpace.Swap(false) {
+		d.measureSpace()
 	}
 }
 
-// surveySpace measures what is left and the reserve, and begins or ends refusing sets.
-func (d *diskSpace) surveySpace() {
+// measureSpace measures what is left and the reserve, and begins or ends refusing sets.
+func (d *diskSpace) measureSpace() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.surveyLocked()
+	d.measureLocked()
 }
 
-func (d *diskSpace) surveyLocked() {
+func (d *diskSpace) measureLocked() {
 	v := d.views.Current()
 	left, reserve := d.measureLeft(), d.measureReserve(v)
 	d.left.Store(left)
@@ -166,7 +166,7 @@ func (d *diskSpace) surveyLocked() {
 	d.unflushed.journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {
-		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))
+		d.credit.Store(min(max((left-reserve)/3, policy.MeasureLeastBytes), policy.MeasureMostBytes))
 	}
 	if tight && d.flushHelps(v) {
 		d.tasks.seal.Kick()
@@ -178,15 +178,15 @@ func (d *diskSpace) surveyLocked() {
 // refuseLocked begins to refuse sets when less than the reserve is left (below), and ends it
 // when a little more is left (not nearly), so that it does not change with every write.
 func (d *diskSpace) refuseLocked(below, nearly bool) {
-	switch was := d.refusing.Load(); {
+	switch was := d.onlyReserve.Load(); {
 	case !was && below:
-		d.refusing.Store(true)
+		d.onlyReserve.Store(true)
 		d.tasks.kick()
 	case was && !nearly:
-		d.refusing.Store(false)
-		d.refused.Store(false)
+		d.onlyReserve.Store(false)
+		d.noJournalSpace.Store(false)
 	}
-	if d.told && !d.lacking() {
+	if d.told && !d.isFull() {
 		d.told = false
 		d.tellSpace(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
 	}

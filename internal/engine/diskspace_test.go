@@ -51,7 +51,7 @@ func TestReserveIsForDeletes(t *testing.T) {
 	sets, deletes := payloadOf(set("a", []byte("1"))), payloadOf(del("a"), del("b"))
 	pass(sets, "a set, with all the space there is", nil)
 	mem.SetCapacity(mem.Used() + policy.ReserveSlackBytes - 8192)
-	s.engine.Work.disk.surveySpace()
+	s.engine.Work.disk.measureSpace()
 	pass(deletes, "deletes", nil)
 	pass(sets, "a set", errs.ErrNoSpace)
 	pass(payloadOf(del("b"), set("a", nil)), "a set beside a delete", errs.ErrNoSpace)

@@ -22,11 +22,11 @@
 //	flusher.turn                  which memtable is the oldest   a flush
 //	state.applying                the layout                     an edit: its sync, and the observers
 //	throttle.mu                   since when writers wait        Config.OnStall
-//	diskSpace.mu                  who waits for disk space       a survey, and Config.OnSpace
+//	diskSpace.mu                  who waits for disk space       measuring it, and Config.OnSpace
 //	searcher.mu                   what was sought past           seeks past deleted keys
 //	that of view.Set              which Views are held           assignments only
 //	those of damagedFiles,        their own fields               assignments only
-//	cuts, copying, keyUse
+//	snapshotPoints, copying, keyUse
 //
 // The leader's own edit (journalOwner.Register) takes none of them.
 package engine
@@ -88,9 +88,9 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 	}
-	copies := &Copies{state: st, work: work, cuts: &cuts{state: st, writer: writer}, copying: newCopying()}
+	copies := &Copies{state: st, work: work, points: &snapshotPoints{state: st, writer: writer}, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	st.observe(copies.cuts.pinFlushed) // before anybody can commit more
+	st.observe(copies.points.pinFlushed) // before anybody can commit more
 	st.observe(func(*change) { st.views.Wake() })
 	st.observe(func(*change) { throttle.update(false) })
 	st.observe(func(*change) { st.tasks.kick() })
@@ -125,7 +125,7 @@ func (e *Engine) makeTasks() {
 // Start lets background work begin. Call it when Config.Exclusive can be called.
 func (e *Engine) Start() {
 	w := e.Work
-	w.disk.surveySpace()
+	w.disk.measureSpace()
 	if len(e.unflushed.segments()) > policy.ReplayedSegments {
 		e.tasks.seal.Kick()
 	}
@@ -158,7 +158,7 @@ func (e *Engine) Metrics() (m Metrics) {
 	}
 	defer hold.Release()
 	m.Memory.Known, m.Memory.Chunks = e.files.Open.Bits.Bytes(), e.files.Chunks.Bytes()
-	m.Memory.Tables, m.Memory.Memtables = e.views.Memtables()
+	_, m.Memory.Memtables = e.views.Memtables()
 	m.addView(hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
 	m.addJournal(e.unflushed.segments())
 	return m

@@ -42,9 +42,9 @@ type DiskSpace struct {
 type counters struct {
 	flushes, compactions, collections, spills counted
 
-	journalBytes    atomic.Int64
-	stalls, stalled atomic.Int64 // how often, and for how many nanoseconds, writers were throttled
-	refused         atomic.Int64 // commits refused because the disk is full
+	journalBytes   atomic.Int64
+	stalled        atomic.Int64 // for how many nanoseconds writers were throttled
+	refusedCommits atomic.Int64 // commits refused because the disk is full
 }
 
 // counted counts pieces of work, and the bytes that they wrote.

@@ -17,7 +17,6 @@ type Metrics struct {
 	MemtableEntries int64
 	MemtableBytes   int64
 	Runs            int
-	RunFiles        int
 	RunEntries      int64
 	RunBytes        int64
 	Segments        int
@@ -33,12 +32,10 @@ type Metrics struct {
 	Collections     int64
 	CollectedBytes  int64
 	JumpedBytes     int64
-	Remaps          int
 	RemapBytes      int64
 	Spills          int64
 	SpilledBytes    int64
 	JournalBytes    int64
-	Stalls          int64
 	StallTime       time.Duration
 	FreeBytes       int64
 	ReserveBytes    int64
@@ -47,12 +44,9 @@ type Metrics struct {
 	WorkWaiting     string
 	Memory          struct {
 		Memtables int64
-		Tables    int
 		Known     int64
 		Chunks    int64
-		Filters   int64
 		Indexes   int64
-		Dead      int64
 		Pending   int64
 	}
 	OpenFiles       int
@@ -76,8 +70,8 @@ func (c *counters) addTo(m *Metrics) {
 	m.Compactions, m.CompactedBytes = c.compactions.load()
 	m.Collections, m.CollectedBytes = c.collections.load()
 	m.Spills, m.SpilledBytes = c.spills.load()
-	m.Refused = c.refused.Load()
-	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())
+	m.Refused = c.refusedCommits.Load()
+	m.StallTime = time.Duration(c.stalled.Load())
 }
 
 // addTo reports what was done since Open, and when a pass ended last.
@@ -107,13 +101,11 @@ func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
 		m.MemtableBytes += t.Bytes()
 	}
 	for _, r := range v.Runs {
-		m.Memory.Filters += r.FilterBytes()
-		m.Memory.Indexes += r.IndexBytes()
+		m.Memory.Indexes += r.FilterBytes() + r.IndexBytes()
 	}
 	m.OldKeyBytes = int64(v.Layout.OldBytes())
 	for _, r := range v.Layout.Runs() {
 		m.Runs++
-		m.RunFiles += len(r.Files)
 		m.RunEntries += int64(r.Entries)
 		m.RunBytes += int64(r.FileBytes())
 		for _, x := range r.Expiry {
@@ -124,13 +116,12 @@ func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
 	}
 	for _, f := range v.Segments.Files {
 		if f.Moved != nil {
-			m.Remaps++
 			m.RemapBytes += f.Moved.Size()
 			m.Memory.Indexes += f.Moved.MemoryBytes()
 		}
 	}
 	for _, s := range v.Layout.Segments() {
-		m.Memory.Dead += s.DeadMemory()
+		m.Memory.Indexes += s.DeadMemory()
 		if s.State().Status != layout.Live {
 			continue
 		}

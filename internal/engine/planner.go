@@ -15,7 +15,7 @@ type planner struct {
 // asked for, for instance that the store is idle.
 func (p *planner) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
 	s := stateOf(v, &p.damaged, &p.cfg.Policy, p.cfg.unixMilli())
-	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.refusing.Load(), v.Dropped()
+	s.DiskSpace, s.Full, s.Dropped = p.disk.available(), p.disk.onlyReserve.Load(), v.Dropped()
 	if ask != nil {
 		ask(&s)
 	}

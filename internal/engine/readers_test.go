@@ -100,7 +100,7 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	if e, _, found := s.lookup(reader, "a"); !found || string(e) != "old" || held.Len() == 0 {
 		t.Errorf("the reader finds %q, %v", e, found)
 	}
-	if n := s.engine.Metrics().Memory.Tables; n > 3 {
+	if n, _ := s.engine.views.Memtables(); n > 3 {
 		t.Errorf("%d memtables are in memory", n)
 	}
 	reader.Release()
@@ -113,7 +113,7 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	}
 	release()
 	s.engine.views.Reclaim()
-	if n := s.engine.Metrics().Memory.Tables; n != 1 {
+	if n, _ := s.engine.views.Memtables(); n != 1 {
 		t.Errorf("%d memtables are in memory once nobody reads", n)
 	}
 }

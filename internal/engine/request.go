@@ -101,7 +101,7 @@ func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
 		return 0, waiting
 	}
 	w.views.Reclaim()
-	w.disk.surveySpace()
+	w.disk.measureSpace()
 	after, closed := w.fileBytes()
 	if closed != nil {
 		return 0, closed

@@ -44,6 +44,7 @@ const (
 	searchFar   = 3       // keys to seek from that a seek passes if deletes are in order
 
 	longestSought = 1 << 10 // bytes of a key that is sought from: it is copied
+	mostSought    = 1 << 12 // keys of one large transaction that are sought from: 4 MB at most
 
 	// Multiples of goldenRatio (mod 2^32) are spread evenly, and so is every second, third or
 	// fourth of them: if goroutines delete in turn, some keys of each are sought from.
@@ -65,18 +66,34 @@ func (s *searcher) deleted(key []byte) {
 	}
 }
 
-// someDeletes returns some of the keys that writes delete, for deletedAll.
+// someDeletes returns some of the keys that writes delete, for deletedAll: fewer than mostSought,
+// evenly spread, however many deletes there are.
 func someDeletes(writes iterator.Iterator) (keys [][]byte) {
 	defer writes.Close()
-	n := 0
+	n, step := 0, 8*searchEvery
 	for ok := writes.First(); ok; ok = writes.Next() {
-		if e := writes.Entry(); e.Kind == entry.Delete && len(e.Key) <= longestSought {
-			if n++; n%(8*searchEvery) == 1 {
-				keys = append(keys, bytes.Clone(e.Key))
-			}
+		e := writes.Entry()
+		if e.Kind != entry.Delete || len(e.Key) > longestSought {
+			continue
+		}
+		if n%step == 0 {
+			keys = append(keys, bytes.Clone(e.Key))
+		}
+		if n++; len(keys) == mostSought {
+			keys, step = everySecond(keys), 2*step
 		}
 	}
 	return keys
+}
+
+// everySecond returns the keys of even index, in the memory of keys.
+func everySecond(keys [][]byte) [][]byte {
+	half := (len(keys) + 1) / 2
+	for i := range half {
+		keys[i] = keys[2*i]
+	}
+	clear(keys[half:]) // frees the others
+	return keys[:half]
 }
 
 // deletedAll notes n deletes of a transaction larger than its memory, in the place of the commit

@@ -93,7 +93,7 @@ func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 // write runs fn, which writes files, unless the disk is full.
 func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.work(ctx, func(ctx context.Context) error {
-		if s.store.work.disk.refusing.Load() {
+		if s.store.work.disk.onlyReserve.Load() {
 			if err := s.store.work.disk.admitPayload(ctx, nil); err != nil {
 				return err
 			}

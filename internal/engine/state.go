@@ -35,10 +35,7 @@ func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
 		sets.Jobs = nil
 	}
 	st.views = view.NewSet(sets, log.Layout())
-	st.files = view.NewOpener(view.OpenerConfig{
-		Store: cfg.Store, Follow: cfg.Follow, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
-		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, RunFileBytes: cfg.RunFileBytes,
-	})
+	st.files = view.NewOpener(cfg.OpenerConfig)
 	st.life = newLifetime(st.views, cfg.OnFailure)
 	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
 	return st

@@ -40,8 +40,9 @@ var testUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 func newStore(t testing.TB, fs vfs.FS, change func(*store)) *store {
 	t.Helper()
 	s := &store{t: t, fs: fs, clock: 1000, cfg: Config{
-		Store: filename.Store{Dir: "/s", ValueDir: "/s"}, MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 1 << 20,
-		IdleAfter: time.Hour,
+		OpenerConfig: view.OpenerConfig{Store: filename.Store{Dir: "/s", ValueDir: "/s"}, RunFileBytes: 1 << 20},
+		Sizes:        Sizes{MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20},
+		Maintenance:  Maintenance{IdleAfter: time.Hour},
 	}}
 	if change != nil {
 		change(s)

@@ -36,7 +36,7 @@ func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	if payload == nil {
 		n = policy.ThrottleDelayBytes
 	}
-	if t.disk.refusing.Load() {
+	if t.disk.onlyReserve.Load() {
 		if err := t.disk.admitPayload(ctx, payload); err != nil {
 			return err
 		}
@@ -55,10 +55,7 @@ func (t *throttle) lags(v *view.View) bool {
 func (t *throttle) slow(ctx context.Context, n int) error {
 	t.update(true)
 	begin, began := time.Now(), t.life.flushing.Load()
-	defer func() {
-		t.count.stalls.Add(1)
-		t.count.stalled.Add(int64(time.Since(begin)))
-	}()
+	defer func() { t.count.stalled.Add(int64(time.Since(begin))) }()
 	for {
 		v, changed := t.views.Await()
 		if t.views.Closed() {

@@ -22,7 +22,6 @@ type OpenerConfig struct {
 	Follow       bool  // another process writes the files: those of the journal may go on growing
 	VerifyReads  bool  // verify what is mapped each time that it is read
 	OpenFiles    int   // file descriptors, at most; 0 = no limit
-	CacheBytes   int64 // size of the cache of run chunks that are not mapped; 0 = a default
 	Memory       int64 // bytes that all parts of the store may take; 0 = no bound
 	RunFileBytes int64 // bytes at which a file of a run ends
 }
@@ -58,7 +57,7 @@ func readFiles(n int) int {
 
 // NewOpener returns an Opener of the files of a store. The store may have no files yet.
 func NewOpener(cfg OpenerConfig) *Opener {
-	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.CacheBytes)}
+	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.Memory / cacheShare)}
 	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
 	return f

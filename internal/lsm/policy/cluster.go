@@ -10,7 +10,7 @@ import (
 // journal left, the oldest first, where they lie in the order of their arrival, to new ones, in the
 // order of keys. It is nil unless nobody writes, and these segments' share of the bytes that scans
 // have jumped to pays for it.
-func (v *survey) clustering() *Compaction {
+func (v *balance) clustering() *Compaction {
 	if !v.state.Idle || v.state.JumpedBytes == 0 || len(v.unsorted) == 0 {
 		return nil
 	}

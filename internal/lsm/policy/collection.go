@@ -4,7 +4,7 @@ import "slices"
 
 // collection chooses what to collect now; nil if nothing is worth it, or there
 // are too many remaps.
-func (v *survey) collection() *Collection {
+func (v *balance) collection() *Collection {
 	c := &Collection{Reason: "garbage in segments"}
 	var records, freed uint64
 	most := v.batch()
@@ -32,7 +32,7 @@ func (v *survey) collection() *Collection {
 
 // wanted reports whether to collect g, if the collection already has segments with freed bytes
 // of garbage.
-func (v *survey) wanted(g *segment, freed uint64) bool {
+func (v *balance) wanted(g *segment, freed uint64) bool {
 	atLeast := func(percent uint64) bool { return g.garbage*100 >= (g.live+g.garbage)*percent }
 	if v.state.atRest() {
 		return atLeast(idleReadyPercent) || v.idleGarbage()-freed > v.idleBound()
@@ -50,7 +50,7 @@ func (v *survey) wanted(g *segment, freed uint64) bool {
 
 // batch returns how many live bytes one collection moves at most. While it runs, the store
 // takes that number of bytes more.
-func (v *survey) batch() uint64 {
+func (v *balance) batch() uint64 {
 	share := v.needed() / segmentFraction
 	if !v.state.atRest() { // at rest fewer remaps are better, as fewer compactions heal them
 		share /= busyBatchFraction

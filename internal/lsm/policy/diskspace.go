@@ -5,7 +5,7 @@ import "github.com/brockdb/brock/internal/version/layout"
 // Work that doesn't fit on the disk is not planned: it would fill the disk, and then fail.
 
 // hasDiskSpace reports whether there is disk space for what a compaction writes.
-func (v *survey) hasDiskSpace(c *Compaction) bool {
+func (v *balance) hasDiskSpace(c *Compaction) bool {
 	return v.state.DiskSpace == 0 || c.Writes(v.layout) <= uint64(v.state.DiskSpace)
 }
 
@@ -37,9 +37,9 @@ func (c *Compaction) drops(l *layout.Layout) uint64 {
 
 // smaller returns a compaction for when a larger one is worth it but does not fit on the disk:
 // of as many of the newest runs as fit; nil if these are too few.
-func (v *survey) smaller() *Compaction {
+func (v *balance) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
-	for n := len(uppers); n >= idleRowRuns; n-- {
+	for n := len(uppers); n >= leastRuns; n-- {
 		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.hasDiskSpace(c) {
 			return c
 		}

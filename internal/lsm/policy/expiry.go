@@ -45,7 +45,7 @@ func (s *State) patience(late, cost uint64, much bool) uint64 {
 		return 0
 	case much:
 		return expiryGraceMillis
-	case s.Idle || cost <= expiryCheapBytes:
+	case s.Idle || cost <= tinyBytes:
 		return max(expiryGraceMillis, late)
 	default:
 		return max(expiryGraceMillis, late, expiryBusyMillis)
@@ -84,7 +84,7 @@ func MemtableExpiryDue(least uint64, idle bool) uint64 {
 // until now; nil if none is.
 // It includes all runs down to the base if these weigh little more: then what it drops need not
 // be replaced by deletes.
-func (v *survey) expired() *Compaction {
+func (v *balance) expired() *Compaction {
 	runs := v.layout.Runs()
 	due := func(r *layout.Run) bool {
 		at := v.options.expiryDue(v.layout, r, v.state)
@@ -103,7 +103,7 @@ func (v *survey) expired() *Compaction {
 		}
 	}
 	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
-	if rest <= max(expiryReachFactor*row, idleTinyBytes) {
+	if rest <= max(expiryReachFactor*row, tinyBytes) {
 		end = len(runs)
 	}
 	tier := layout.Upper

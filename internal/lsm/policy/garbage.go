@@ -22,7 +22,7 @@ type Garbage struct {
 
 // Measure compares the garbage of a store with its budget.
 func Measure(l *layout.Layout, s State, o Options) Garbage {
-	v := newSurvey(l, s, o.withDefaults())
+	v := newBalance(l, s, o.withDefaults())
 	g := Garbage{Live: v.needed(), Excess: v.excess(), Budget: v.budget()}
 	g.Reducible = s.Sealed > 0 || v.collection() != nil || v.stale()
 	return g
@@ -37,7 +37,7 @@ func (g *Garbage) Fill(more uint64) float64 {
 // CollectionPace returns how fast collection should go at this Fill: 0 = at
 // leisure, 1 = as fast as it can.
 func CollectionPace(fill float64) float64 {
-	return min(1, max(0, (100*fill-collectPercent)/(fullPacePercent-collectPercent)))
+	return min(1, max(0, (100*fill-collectPercent)/(throttlePercent-collectPercent)))
 }
 
 // Throttle returns how much writers must be throttled at this Fill: 0 = not at

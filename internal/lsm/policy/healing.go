@@ -10,7 +10,7 @@ import (
 // healing chooses a compaction after which no run needs a remap. It is worth it if a collection
 // has to wait as there are too many remaps, if a remap has an old data key, or if the store is
 // idle and it is cheap.
-func (v *survey) healing() *Compaction {
+func (v *balance) healing() *Compaction {
 	if v.relocated == 0 {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (v *survey) healing() *Compaction {
 		end--
 	}
 	blocked := v.relocated >= maxRemaps && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
-	cheap := fileBytes(runs[first:end]) <= max(idleSmallBytes, idleHealFactor*v.moved)
+	cheap := fileBytes(runs[first:end]) <= max(tinyBytes, idleHealFactor*v.moved)
 	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
 	if !blocked && !quiet && !v.state.Reclaim && !v.oldRemaps() {
 		return nil
@@ -36,7 +36,7 @@ func (v *survey) healing() *Compaction {
 	return compact(runs[first:end], tier, "handles lead through remaps")
 }
 
-func (v *survey) refersToRelocated(r *layout.Run) bool {
+func (v *balance) refersToRelocated(r *layout.Run) bool {
 	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
 		return v.layout.Segment(f.Segment).State().Status == layout.Relocated
 	})

@@ -9,13 +9,6 @@ import (
 
 // Options trades reads, writes and disk space against each other. The zero value is good.
 type Options struct {
-	// UpperRuns is how many upper runs there may be before some are compacted;
-	// 0 = 6, at least 2. Each costs a get one filter probe.
-	UpperRuns int
-	// BaseShare is the weight of the upper runs, in percent of the base's size,
-	// from which they are compacted into it; 0 = 100. Less keeps less stale data
-	// and writes more.
-	BaseShare int
 	// GarbageShare is how much garbage there may be while clients write, in
 	// percent of what is live; 0 = 50. Less takes less space and moves live data
 	// more often. An idle store goes further by itself.
@@ -30,10 +23,6 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.UpperRuns = max(cmp.Or(o.UpperRuns, defaultUpperRuns), leastUpperRuns)
-	if o.BaseShare <= 0 {
-		o.BaseShare = defaultBaseShare
-	}
 	if o.GarbageShare <= 0 {
 		o.GarbageShare = defaultGarbageShare
 	}

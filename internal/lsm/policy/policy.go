@@ -28,7 +28,7 @@ func Decide(l *layout.Layout, s State, o Options) Plan {
 	// The flush of a memtable adds its run and its journal segments to the layout together. So a
 	// segment of the layout that no run refers to is not needed.
 	p := Plan{Flush: s.Sealed > 0, DropSegments: l.Unreferenced()}
-	v := newSurvey(l, s, o.withDefaults())
+	v := newBalance(l, s, o.withDefaults())
 	if !s.Collecting {
 		p.Collect = v.collection()
 		if p.Collect == nil {
@@ -42,7 +42,7 @@ func Decide(l *layout.Layout, s State, o Options) Plan {
 }
 
 // compaction chooses the most urgent compaction; nil if none is worth it.
-func (v *survey) compaction(collects bool) *Compaction {
+func (v *balance) compaction(collects bool) *Compaction {
 	if c := v.expired(); c != nil && v.hasDiskSpace(c) {
 		return c
 	}

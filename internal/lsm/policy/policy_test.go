@@ -152,8 +152,7 @@ func TestScripts(t *testing.T) {
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
-	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0), GarbageShare: c.Int(t, "garbage", 0),
-		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
+	o := Options{GarbageShare: c.Int(t, "garbage", 0), SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
 	st := State{Sealed: c.Int(t, "sealed", 0), Compacting: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
 	st.Memtables = Replaced{Values: uint64(c.Int(t, "values", 0)) << 20, Older: uint64(c.Int(t, "older", 0)) << 20}
 	st.Hidden = make(map[layout.RunID]uint64)
@@ -276,14 +275,13 @@ func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		s := newStore(t)
-		o := Options{UpperRuns: 2 + rng.IntN(8), BaseShare: 20 + rng.IntN(200)}
 		for step := range 60 {
 			entries := 1 + rng.Uint64N(1e6)
 			s.flush(meta.Run{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
 				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
-			s.rest(State{Idle: rng.IntN(8) == 0}, o)
-			if n := len(s.layout.Runs()); n > o.UpperRuns {
-				t.Fatalf("seed %d, step %d: %d runs, at most %d upper ones are wanted:\n%v", seed, step, n, o.UpperRuns, s.layout.Runs())
+			s.rest(State{Idle: rng.IntN(8) == 0}, Options{})
+			if n := len(s.layout.Runs()); n > upperRuns {
+				t.Fatalf("seed %d, step %d: %d runs, at most %d upper ones are wanted:\n%v", seed, step, n, upperRuns, s.layout.Runs())
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // oldSegments returns the collection of segments that are under an old key, whatever garbage they
 // have; nil if none can be collected, or there are too many remaps.
-func (v *survey) oldSegments() *Collection {
+func (v *balance) oldSegments() *Collection {
 	if !v.layout.DataKey().Rewrite {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (v *survey) oldSegments() *Collection {
 
 // oldRun returns the compaction of one run alone: the oldest with a file under an old key and no
 // damaged file; nil if there is none.
-func (v *survey) oldRun() *Compaction {
+func (v *balance) oldRun() *Compaction {
 	if !v.layout.DataKey().Rewrite {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (v *survey) oldRun() *Compaction {
 // oldRemaps reports whether the rewriting has to wait until remaps are removed: one is under an
 // old key, or leads to a segment that is; or a segment is to be rewritten, and there can be no
 // more remaps.
-func (v *survey) oldRemaps() bool {
+func (v *balance) oldRemaps() bool {
 	if !v.layout.DataKey().Rewrite {
 		return false
 	}
@@ -80,4 +80,4 @@ func (v *survey) oldRemaps() bool {
 	return false
 }
 
-func (v *survey) old(l crypt.Life) bool { return v.layout.IsOld(l) }
+func (v *balance) old(l crypt.Life) bool { return v.layout.IsOld(l) }

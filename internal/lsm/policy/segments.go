@@ -10,5 +10,5 @@ func KeepSegment(live, total uint64) bool {
 // SegmentBytes returns the length, at most limit, at which a segment should end in a store with
 // live bytes. A segment is collected as a whole, so it must be a small part of the store.
 func SegmentBytes(live uint64, limit int64) int64 {
-	return min(max(int64(live/segmentFraction)/segmentStepBytes*segmentStepBytes, segmentLeastBytes), limit)
+	return min(max(int64(live/segmentFraction), segmentLeastBytes), limit)
 }

@@ -11,52 +11,46 @@ import "time"
 
 // Defaults of Options; its fields say what they trade.
 const (
-	defaultUpperRuns     = 6         // upper runs
-	defaultBaseShare     = 100       // percent of the base
-	defaultGarbageShare  = 50        // percent of live bytes
-	defaultSegmentBytes  = 256 << 20 // 256 MB
-	defaultMovedRecords  = 2 << 20   // 2 Mi records
-	leastUpperRuns       = 2         // a smaller Options.UpperRuns means this
-	heavyUpperFactor     = 3         // BaseShare times this: compact into the base even if there are few upper runs
-	shadowFraction       = 8         // 1/8 of an upper run's sets are thought to replace values of the base
-	freedFactor          = 2         // garbage that a compaction would free adds at most 2x its size to a run's weight
-	cheapestRunsFraction = 2         // a compaction of upper runs removes at least 1/2 of UpperRuns, as pairs would be rewritten again and again
+	defaultGarbageShare = 50        // percent of live bytes
+	defaultSegmentBytes = 256 << 20 // 256 MB
+	defaultMovedRecords = 2 << 20   // 2 Mi records
+)
+
+// Lazy leveling: each upper run costs a get one filter probe. Upper runs that weigh as much as the
+// base are compacted into it, so the base is rewritten once for each time that it doubles.
+const (
+	upperRuns        = 6 // from that many on, upper runs are compacted,
+	leastRuns        = 3 // at least 3 at a time, at idle if 3 are alike;
+	heavyUpperFactor = 3 // with fewer only if they weigh 3x as much as the base: what they replace in it is bounded by nothing else
+	freedFactor      = 2 // what a run's deletes free adds at most 2x its size to its weight
 )
 
 // Idle compaction: a store at rest is fastest to read as one run, but the base
 // must not be rewritten for a trickle of writes. Larger fractions rewrite less
 // and leave more runs.
 const (
-	idleUpperFraction   = 10        // compact all runs if the upper ones weigh 1/10 of the base,
-	idleSmallFraction   = 64        // or 1/64 of it
-	idleSmallBytes      = 256 << 20 // if what is compacted is at most 256 MB together; then also to be rid of remaps,
-	idleTinyBytes       = 16 << 20  // and always in one of at most 16 MB
-	idleRowRuns         = 3         // else compact the newest upper runs alone, if there are 3 of them,
-	idleNeighbourFactor = 4         // none more than 4x as heavy as all newer ones together
+	idleUpperFraction = 10       // compact all runs if the upper ones weigh 1/10 of the base,
+	tinyBytes         = 16 << 20 // and always if that rewrites at most 16 MB; so for remaps and expiry, also while clients write
 )
 
 // Hidden garbage: values that entries of upper runs replace. It can be collected
 // only after a compaction has found it. Smaller numbers free space sooner and
 // rewrite the base more often.
 const (
-	upperHiddenFraction  = 10       // compact when upper runs hide 1/10 of the garbage budget,
-	hiddenLeastBytes     = 1 << 20  // at least 1 MB, and no less than the compaction reads;
-	mostHiddenFraction   = 3        // but in any case when they hide 1/3 of it,
-	mostHiddenFactor     = 12       // unless the compaction reads 12x as much as it would find
-	unknownHiddenPercent = 10       // or, by an estimate from deletes and dead records, 10 % of the base's values, at least 1 MB,
-	unknownGainFactor    = 2        // and 2x what the compaction reads
-	overwrittenFactor    = 4        // in that estimate, sets overwrite 4x as often as segments' dead records say
-	idleHiddenPercent    = 5        // at idle, compact when upper runs may hide 5 % of the oldest run and its values,
-	IdleHiddenBytes      = 16 << 20 // at least 16 MB: less is not looked for, and a memtable that hides as much is sealed
+	upperHiddenFraction = 10       // compact when upper runs hide 1/10 of the garbage budget,
+	hiddenLeastBytes    = 1 << 20  // at least 1 MB, and no less than the compaction reads;
+	mostHiddenFraction  = 3        // but in any case when they hide 1/3 of it,
+	mostHiddenFactor    = 12       // unless the compaction reads 12x as much as it would find
+	idleHiddenPercent   = 5        // at idle, compact when upper runs may hide 5 % of the oldest run and its values,
+	IdleHiddenBytes     = 16 << 20 // at least 16 MB: less is not looked for, and a memtable that hides as much is sealed
 )
 
 // Dropped keyspaces: a run with much of them is rewritten alone. Smaller numbers
 // free space sooner and write more.
 const (
-	droppedPercent     = 50       // of a run's files, while clients write,
-	droppedBytes       = 16 << 20 // at least 16 MB
-	idleDroppedPercent = 10       // at idle,
-	idleDroppedBytes   = 1 << 20  // at least 1 MB
+	droppedPercent     = 50      // of a run's files, while clients write,
+	idleDroppedPercent = 10      // or at idle,
+	droppedBytes       = 1 << 20 // at least 1 MB
 )
 
 // The garbage budget: what Options.GarbageShare of the live data leaves after
@@ -75,8 +69,7 @@ const (
 	tableHiddenBytes    = 4 << 20 // at least 4 MB
 	RangedFraction      = 4       // range deletes are taken to hide 1/4 of what is in their memtable
 	collectPercent      = 67      // of the budget: collect segments while clients write,
-	fullPacePercent     = 79      // as fast as it goes from here on
-	throttlePercent     = 85      // throttle writers
+	throttlePercent     = 85      // throttle writers, and collect as fast as it goes
 )
 
 // Collection moves live values of segments with garbage. Less garbage left means
@@ -99,7 +92,6 @@ const (
 const (
 	segmentFraction   = 16      // a segment is at most 1/16 of what is live,
 	segmentLeastBytes = 8 << 20 // at least 8 MB,
-	segmentStepBytes  = 2 << 20 // in steps of 2 MB
 	keepLeastBytes    = 4 << 20 // a smaller journal segment is never kept as a value segment
 )
 
@@ -117,7 +109,6 @@ const (
 	expiryBusyMillis         = 86_400_000 // while clients write, wait a day
 	expiryMuchFraction       = 4          // unless 1/4 of a run's files has expired,
 	expiryMuchDataFraction   = 16         // and 1/16 of its files and values together,
-	expiryCheapBytes         = 4 << 20    // or the run is at most 4 MB
 	expiryReachFactor        = 4          // compact down to the base if that is at most 4x the runs that are due
 	agedLateFraction         = 16         // history may stay for 1/16 of its age more
 	memtableExpiryMillis     = 40_000     // flush a memtable 40 s after its first expiry,
@@ -165,8 +156,8 @@ const (
 const (
 	ReserveSlackBytes    = 256 << 10              // of the reserve, 256 KB for edits and the ends of files,
 	ReserveSlackFraction = 512                    // and 1/512 of the segments: edits name what is dead
-	SurveyLeastBytes     = 64 << 10               // look at the disk after 64 KB written at least
-	SurveyMostBytes      = 64 << 20               // and 64 MB at most
+	MeasureLeastBytes    = 64 << 10               // look at the disk after 64 KB written at least
+	MeasureMostBytes     = 64 << 20               // and 64 MB at most
 	DiskPoll             = 200 * time.Millisecond // while something waits for disk space, look this often
 	DiskPatience         = time.Second            // sets wait 1 s for compactions and collections under way
 	RetryPolls           = 5                      // polls before a flush is retried without evidence of free space

@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -41,8 +42,9 @@ func newStore(t testing.TB) *store {
 	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{Seed: testSeed, Created: 1})
 	must(t, err)
 	e, _, err := engine.Open(engine.Config{
-		Store: filename.Store{FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
-		MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 8 << 20, IdleAfter: time.Hour,
+		OpenerConfig: view.OpenerConfig{Store: filename.Store{FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed}, RunFileBytes: 8 << 20},
+		Sizes:        engine.Sizes{MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20},
+		Maintenance:  engine.Maintenance{IdleAfter: time.Hour}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		Exclusive:   func(_ context.Context, fn func() error) error { return fn() },
 		PastDeletes: PastDeletes,
 	}, log)

@@ -82,7 +82,7 @@ func Screen(last, now *brock.Metrics, took time.Duration) string {
 	line("conflicts", "%s, %s", rate(now.Conflicts, last.Conflicts, "conflicts"), rate(now.Retries, last.Retries, "retries"))
 	line("written", "journal %s, flushes %s, compactions %s, collections %s", bytes(n.JournalBytes, l.JournalBytes), bytes(n.FlushedBytes, l.FlushedBytes),
 		bytes(n.CompactedBytes, l.CompactedBytes), bytes(n.CollectedBytes, l.CollectedBytes))
-	line("stalls", "%s, %.0f %% of the time; %s commits refused", human.Count(max(n.Stalls-l.Stalls, 0)),
+	line("stalls", "%.0f %% of the time; %s commits refused",
 		100*float64(max(n.StallTime-l.StallTime, 0))/float64(max(took, 1)), human.Count(max(n.Refused-l.Refused, 0)))
 	s.tree(n)
 	line("segments", "%d, %s; dead %s %s", n.Segments, human.Bytes(n.SegmentBytes), human.Bytes(n.DeadBytes), share(n.DeadBytes, n.SegmentBytes))
@@ -127,7 +127,7 @@ func (s *screen) line(name, format string, args ...any) {
 // tree shows memtables and runs.
 func (s *screen) tree(n *brock.TreeMetrics) {
 	s.line("memtables", "%d with %s entries, %s", n.Memtables, human.Count(n.MemtableEntries), human.Bytes(n.MemtableBytes))
-	s.line("runs", "%d in %d files, %s entries, %s", n.Runs, n.RunFiles, human.Count(n.RunEntries), human.Bytes(n.RunBytes))
+	s.line("runs", "%d with %s entries, %s", n.Runs, human.Count(n.RunEntries), human.Bytes(n.RunBytes))
 }
 
 // latency describes the durations that were added to a histogram.

@@ -153,7 +153,7 @@ func (s *manyFiles) open() {
 		s.Fatal(err)
 	}
 	m := s.db.Metrics().Tree
-	s.Logf("opened %d segments and %d files of runs in %v, %d of them mapped", m.Segments, m.RunFiles, time.Since(begin), m.MappedFiles)
+	s.Logf("opened %d segments and %d runs in %v, %d files are mapped", m.Segments, m.Runs, time.Since(begin), m.MappedFiles)
 }
 
 func manyKey(i int) []byte { return fmt.Appendf(nil, "key-%06d", i) }

@@ -371,7 +371,7 @@ func TestReclaim(t *testing.T) {
 	if got := before - s.disk(); got < freed*9/10 || freed == 0 || s.ratio() > 1.25 {
 		t.Errorf("freed %d, disk shrank by %d to %.2f times live:\n%s", freed, got, s.ratio(), s.Metrics())
 	}
-	if m := s.Metrics().Tree; m.Collections == 0 || m.CollectedBytes == 0 || m.Remaps != 0 {
+	if m := s.Metrics().Tree; m.Collections == 0 || m.CollectedBytes == 0 || m.RemapBytes != 0 {
 		t.Errorf("%+v", m)
 	}
 	if err := s.Verify(context.Background(), nil); err != nil {

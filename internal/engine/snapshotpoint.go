@@ -9,9 +9,9 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// cut is a checkpoint that begins: the version at which it ends, and the View that has
+// snapshotPoint is the state that a copy of the store has: its last version, and the View that has
 // everything up to this version in runs, and nothing newer.
-type cut struct {
+type snapshotPoint struct {
 	version entry.Version
 	then    *layout.Layout // as of the moment at which that was the newest version
 	milli   int64          // that moment, in Unix milliseconds
@@ -20,18 +20,18 @@ type cut struct {
 	err     error          // why there is no pin
 }
 
-// cuts pins Views at the moment at which a memtable has become a run.
-type cuts struct {
+// snapshotPoints pins Views at the moment at which a memtable has become a run.
+type snapshotPoints struct {
 	*state
 	writer *writer
 
-	mu      sync.Mutex // guards the pins of cuts, and:
-	waiting []*cut
+	mu      sync.Mutex // guards the pins of points, and:
+	waiting []*snapshotPoint
 }
 
-// beginCut seals what is in memory. It runs in the place of a commit leader, so that
-// no commit is half in the cut.
-func (c *cuts) beginCut(k *cut) error {
+// begin seals what is in memory. It runs in the place of a commit leader, so that
+// no commit is half before the point.
+func (c *snapshotPoints) begin(k *snapshotPoint) error {
 	if err := c.writer.sealAny(); err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func (c *cuts) beginCut(k *cut) error {
 }
 
 // pinFlushed pins the View for those who wait for a memtable that an edit has flushed. So no run
-// has anything that was committed after a cut. (A transaction that bypasses the memtables has
+// has anything that was committed after a point. (A transaction that bypasses the memtables has
 // flushed them before it commits.)
-func (c *cuts) pinFlushed(by *change) {
+func (c *snapshotPoints) pinFlushed(by *change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = slices.DeleteFunc(c.waiting, func(k *cut) bool {
+	c.waiting = slices.DeleteFunc(c.waiting, func(k *snapshotPoint) bool {
 		if !slices.Contains(by.tables, k.last) {
 			return false
 		}
@@ -64,18 +64,18 @@ func (c *cuts) pinFlushed(by *change) {
 	})
 }
 
-// isMade reports whether the cut has its pin or its error.
-func (c *cuts) isMade(k *cut) bool {
+// isMade reports whether the point has its pin or its error.
+func (c *snapshotPoints) isMade(k *snapshotPoint) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return k.pin != nil || k.err != nil
 }
 
-// giveUpCut ends a cut that nobody waits for any more.
-func (c *cuts) giveUpCut(k *cut) {
+// giveUp ends a point that nobody waits for any more.
+func (c *snapshotPoints) giveUp(k *snapshotPoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = slices.DeleteFunc(c.waiting, func(other *cut) bool { return other == k })
+	c.waiting = slices.DeleteFunc(c.waiting, func(other *snapshotPoint) bool { return other == k })
 	if k.pin != nil {
 		k.pin.Release()
 	}

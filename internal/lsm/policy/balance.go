@@ -9,9 +9,9 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// survey is what all decisions know of a store: its state, and how much of its
+// balance is what all decisions know of a store: its state, and how much of its
 // files is live and how much is garbage.
-type survey struct {
+type balance struct {
 	layout  *layout.Layout
 	state   State
 	options Options
@@ -28,7 +28,7 @@ type survey struct {
 	moved     uint64    // bytes of their targets' files
 }
 
-// segment is what a survey knows of one segment.
+// segment is what a balance knows of one segment.
 type segment struct {
 	num     entry.FileNum
 	records uint64 // live ones
@@ -38,8 +38,8 @@ type segment struct {
 	score   float64
 }
 
-func newSurvey(l *layout.Layout, s State, o Options) *survey {
-	v := &survey{layout: l, state: s, options: o, runs: fileBytes(l.Runs())}
+func newBalance(l *layout.Layout, s State, o Options) *balance {
+	v := &balance{layout: l, state: s, options: o, runs: fileBytes(l.Runs())}
 	targets := make(map[entry.FileNum]bool)
 	for _, m := range l.Segments() {
 		if st := m.State(); st.Status == layout.Relocated {
@@ -77,7 +77,7 @@ func newSurvey(l *layout.Layout, s State, o Options) *survey {
 // collectable reports whether a segment may be collected. The target of a relocated segment
 // waits until no run needs the remap, so that a read follows one remap only. A segment without
 // live records is not collected but dropped.
-func (v *survey) collectable(m *layout.Segment, g segment) bool {
+func (v *balance) collectable(m *layout.Segment, g segment) bool {
 	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 &&
 		g.garbage*100 >= m.FileBytes*victimLeastPercent && !slices.Contains(v.state.Damaged, m.Num)
 }
@@ -99,7 +99,7 @@ func weighSegment(m *layout.Segment) segment {
 }
 
 // needed returns how many bytes of segments and journals the entries need.
-func (v *survey) needed() uint64 {
+func (v *balance) needed() uint64 {
 	all := v.live + v.state.Memtables.Values
 	return all - min(all, v.hidden+v.state.Memtables.Older)
 }
@@ -107,26 +107,26 @@ func (v *survey) needed() uint64 {
 // excess returns the bytes of garbage, known or estimated. Bytes between the values of segments
 // without dead records don't count: while data is loaded, they can wait. Nor does all that runs
 // hide if they weigh far more than the budget, as it is a small part of their data.
-func (v *survey) excess() uint64 {
+func (v *balance) excess() uint64 {
 	most, budget := v.mostHidden(), v.budget()
 	hidden := v.hidden - min(v.hidden, max(most+most/2, budget)-budget)
 	return v.died + hidden + v.state.Memtables.Older + min(v.runs, v.needed()/runGarbageFraction)
 }
 
 // budget returns how much excess there may be while clients write, in bytes.
-func (v *survey) budget() uint64 {
+func (v *balance) budget() uint64 {
 	share := v.needed() / 100 * uint64(v.options.GarbageShare)
 	return max(share-share/budgetRestFraction, budgetLeastBytes+budgetFixedBytes) - budgetFixedBytes
 }
 
 // idleGarbage returns the bytes of garbage that count in an idle store. The first
 // IdleHiddenBytes that are hidden don't, as no idle compaction looks for them.
-func (v *survey) idleGarbage() uint64 {
+func (v *balance) idleGarbage() uint64 {
 	return v.garbage + v.hidden - min(v.hidden, IdleHiddenBytes)
 }
 
 // idleBound returns how much idleGarbage may stay.
-func (v *survey) idleBound() uint64 {
+func (v *balance) idleBound() uint64 {
 	slack := uint64(idleGarbageBytes)
 	if v.state.Reclaim {
 		slack = reclaimGarbageBytes
