@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 // Chunk reads one chunk. Any number of goroutines may use it.
@@ -364,23 +365,23 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	if c.Buckets == 0 {
 		return c.getUnindexed(suffix, at, e)
 	}
-	fp := fingerprint(hash)
-	b := homeBucket(hash, c.Buckets)
+	fp := hashindex.Fingerprint(hash)
+	b := hashindex.Home(hash, c.Buckets)
 	base := c.IndexStart()
 	// Why an entry with the key's fingerprint could not be read. It may be another key's: the
 	// damage must not hide a key of which each byte is sound.
 	var unread error
 	for range c.Buckets {
-		o := base + b*bucketSize
+		o := base + b*hashindex.BucketSize
 		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
 		p, err := c.page(o, nil)
 		if err != nil {
 			return Absent, err
 		}
 		// One in 2^15 fingerprints matches by chance: the entry decides.
-		bucket := (*[bucketSize]byte)(p)
-		for m := matchSlots(bucket, fp); m != 0; m &= m - 1 {
-			off := slotOffset(bucket, m)
+		bucket := (*[hashindex.BucketSize]byte)(p)
+		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
+			off := hashindex.Slot(bucket, m)
 			if off < HeaderSize || off >= c.End {
 				if off == 0 {
 					continue // an unused slot of a bucket looks like the fingerprint 0
@@ -396,7 +397,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 			}
 		}
 		// A key goes to the next bucket only if this one was full.
-		if !isFullBucket(bucket) {
+		if !hashindex.Full(bucket) {
 			return Absent, unread
 		}
 		if b++; b == c.Buckets {

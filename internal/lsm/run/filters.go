@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/lsm/filter"
 )
 
 // A run of few keys has one filter, written when the run is finished. In a large run that would
@@ -111,7 +112,7 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 // writeFilterPart writes the filter of the chunks since the last filter.
 func (w *Writer) writeFilterPart() error {
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
-	n := (countWords(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
+	n := (filter.Words(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
 	f, err := w.writeWords(max(n, pageWords))
 	if err != nil {
 		return err
@@ -133,14 +134,14 @@ func (w *Writer) writeFilter() error {
 	case len(w.hashes) == 0:
 		return nil
 	}
-	f, err := w.writeWords(countWords(len(w.hashes)))
+	f, err := w.writeWords(filter.Words(len(w.hashes)))
 	w.dir.filter = f
 	return err
 }
 
 // writeWords writes a filter of n words with the hashes so far, and forgets these.
 func (w *Writer) writeWords(n int) (filterRecord, error) {
-	f := bloomFilter(make([]byte, 8*n, 8*n+chunk.Room))
+	f := filter.Filter(make([]byte, 8*n, 8*n+chunk.Room))
 	for _, h := range w.hashes {
 		f.Add(h)
 	}
@@ -188,7 +189,7 @@ func (r *Reader) readFilters() (err error) {
 // summed is a filter of a run. A plain one is read in place, and its pages are verified when
 // they are first needed. The pages of an encrypted one are decrypted when they are needed.
 type summed struct {
-	bloomFilter
+	filter.Filter
 	pages    *pageio.Summed  // verifies pages at first use; nil: the filter is empty, or encrypted
 	verified pageio.PageBits // the pages that were verified, as pages knows them
 
@@ -215,9 +216,9 @@ func (s *summed) mayContain(hash uint64) bool {
 // decrypted is mayContain for an encrypted filter.
 func (s *summed) decrypted(hash uint64) bool {
 	// A filter is asked for one word, so one page is decrypted.
-	at := 8 * filterIndex(hash, s.words)
+	at := 8 * filter.Index(hash, s.words)
 	word, err := s.encrypted.Block(at, true).Page(at)
-	m := filterMask(hash)
+	m := filter.Mask(hash)
 	return err != nil || binary.LittleEndian.Uint64(word)&m == m
 }
 
@@ -238,7 +239,7 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
 	f.filters = append(f.filters, pages)
-	return summed{bloomFilter: pages.Data(), pages: pages, verified: pages.Verified()}, nil
+	return summed{Filter: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 
 // FilterBytes returns how many bytes of memory the filters take that are neither mapped nor cached.

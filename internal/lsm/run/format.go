@@ -25,7 +25,7 @@ const (
 	secAbout   = 23 // the store, see WriterConfig.About
 	secTags    = 24 // of the pages of filters, if the file is encrypted
 
-	filterWords = 1 // kind of a bloomFilter
+	filterWords = 1 // kind of the filter of package filter
 )
 
 // record is a chunk in a directory.

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
+	"github.com/brockdb/brock/internal/lsm/filter"
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
@@ -62,7 +63,7 @@ type verifier struct {
 	lacks  bool                       // the chunk before is damaged: last may not be its last entry
 	refs   map[entry.FileNum]meta.Ref // references of the entries so far, by segment
 	asked  *blocks.Part               // the encrypted filter that words is
-	words  bloomFilter                // that filter, decrypted
+	words  filter.Filter              // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
@@ -127,7 +128,7 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 		v.asked = s.encrypted
 		v.words, _ = s.encrypted.All() // verifyFile tells of damage
 	}
-	return bloomFilter(v.words).MayContain(hash)
+	return filter.Filter(v.words).MayContain(hash)
 }
 
 // chunkBound is the bound of chunk i.

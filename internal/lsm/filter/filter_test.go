@@ -1,4 +1,4 @@
-package run
+package filter
 
 import (
 	"math/rand/v2"
@@ -9,14 +9,14 @@ func TestFilterHasNoFalseNegatives(t *testing.T) {
 	const seed = 5
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 3, 1000, 100000} {
-		f := newFilter(countWords(n))
+		f := New(Words(n))
 		hashes := make([]uint64, n)
 		for i := range hashes {
 			hashes[i] = r.Uint64()
 			f.Add(hashes[i])
 		}
 		for _, h := range hashes {
-			if !f.MayContain(h) || f.Word(h)&filterMask(h) != filterMask(h) {
+			if !f.MayContain(h) || f.Word(h)&Mask(h) != Mask(h) {
 				t.Fatalf("seed %d, n %d: %#x is missing", seed, n, h)
 			}
 		}
@@ -33,7 +33,7 @@ func TestFilterHasNoFalseNegatives(t *testing.T) {
 }
 
 func TestEmptyFilterHoldsNothingBack(t *testing.T) {
-	if !bloomFilter(nil).MayContain(77) {
+	if !Filter(nil).MayContain(77) {
 		t.Error("an absent filter says no")
 	}
 }

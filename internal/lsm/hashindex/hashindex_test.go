@@ -1,4 +1,4 @@
-package chunk
+package hashindex
 
 import (
 	"math/rand/v2"
@@ -8,16 +8,16 @@ import (
 // find collects the offsets that a probe for hash meets.
 func find(table []byte, hash uint64) []int {
 	var found []int
-	n := len(table) / bucketSize
-	b := homeBucket(hash, n)
+	n := len(table) / BucketSize
+	b := Home(hash, n)
 	for range n {
-		bucket := (*[bucketSize]byte)(table[b*bucketSize:])
-		for m := matchSlots(bucket, fingerprint(hash)); m != 0; m &= m - 1 {
-			if off := slotOffset(bucket, m); off != 0 {
+		bucket := (*[BucketSize]byte)(table[b*BucketSize:])
+		for m := Match(bucket, Fingerprint(hash)); m != 0; m &= m - 1 {
+			if off := Slot(bucket, m); off != 0 {
 				found = append(found, off)
 			}
 		}
-		if !isFullBucket(bucket) {
+		if !Full(bucket) {
 			break
 		}
 		b = (b + 1) % n
@@ -30,15 +30,15 @@ func TestEveryItemIsFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 2, 12, 13, 16, 17, 200, 5000, 40000} {
 		for _, clash := range []uint64{0, 0xffffff, 0xffffff0000000000} {
-			items := make([]indexItem, n)
+			items := make([]Item, n)
 			for i := range items {
-				items[i] = indexItem{Hash: r.Uint64() &^ clash, Offset: uint32(8 * (i + 1))}
+				items[i] = Item{Hash: r.Uint64() &^ clash, Offset: uint32(8 * (i + 1))}
 			}
 			if clash != 0 && n > 200 {
 				continue // all in one bucket takes n * n / 16 steps
 			}
-			table := make([]byte, countBuckets(n)*bucketSize)
-			buildIndex(table, items)
+			table := make([]byte, Buckets(n)*BucketSize)
+			Build(table, items)
 			extra := 0
 			for _, it := range items {
 				ok := false
@@ -63,13 +63,13 @@ func TestEveryItemIsFound(t *testing.T) {
 func TestMatchEqualsPlainCompare(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 100000 {
-		var b [bucketSize]byte
-		fp := fingerprint(r.Uint64())
+		var b [BucketSize]byte
+		fp := Fingerprint(r.Uint64())
 		if r.IntN(4) == 0 {
 			fp = 0
 		}
 		var want []int
-		for i := range bucketSlots {
+		for i := range Slots {
 			v := r.Uint32()
 			switch r.IntN(4) {
 			case 0:
@@ -85,8 +85,8 @@ func TestMatchEqualsPlainCompare(t *testing.T) {
 			}
 		}
 		got := map[int]int{}
-		for m := matchSlots(&b, fp); m != 0; m &= m - 1 {
-			got[slotOffset(&b, m)]++
+		for m := Match(&b, fp); m != 0; m &= m - 1 {
+			got[Slot(&b, m)]++
 		}
 		for _, off := range want {
 			if got[off]--; got[off] == 0 {
@@ -102,14 +102,14 @@ func TestMatchEqualsPlainCompare(t *testing.T) {
 func BenchmarkBuild(b *testing.B) {
 	const n = 25000
 	r := rand.New(rand.NewPCG(1, 1))
-	items := make([]indexItem, n)
+	items := make([]Item, n)
 	for i := range items {
-		items[i] = indexItem{r.Uint64(), uint32(8 * (i + 1))}
+		items[i] = Item{r.Uint64(), uint32(8 * (i + 1))}
 	}
-	table := make([]byte, countBuckets(n)*bucketSize)
+	table := make([]byte, Buckets(n)*BucketSize)
 	for b.Loop() {
 		clear(table)
-		buildIndex(table, items)
+		Build(table, items)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/item")
 }
