@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 // Chunk reads one chunk. Any number of goroutines may use it.
@@ -365,20 +364,20 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	if c.Buckets == 0 {
 		return c.getUnindexed(suffix, at, e)
 	}
-	fp := hashindex.Fingerprint(hash)
-	b := hashindex.Home(hash, c.Buckets)
+	fp := fingerprintOf(hash)
+	b := homeBucket(hash, c.Buckets)
 	base := c.IndexStart()
 	for range c.Buckets {
-		o := base + b*hashindex.BucketSize
+		o := base + b*bucketSize
 		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
 		p, err := c.page(o, nil)
 		if err != nil {
 			return Absent, err
 		}
 		// One in 2^15 fingerprints matches by chance: the entry decides.
-		bucket := (*[hashindex.BucketSize]byte)(p)
-		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
-			off := hashindex.Slot(bucket, m)
+		bucket := (*[bucketSize]byte)(p)
+		for m := matchSlots(bucket, fp); m != 0; m &= m - 1 {
+			off := slotOffset(bucket, m)
 			if off < HeaderSize || off >= c.End {
 				if off == 0 {
 					continue // an unused slot of a bucket looks like the fingerprint 0
@@ -390,7 +389,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 			}
 		}
 		// A key goes to the next bucket only if this one was full.
-		if !hashindex.Full(bucket) {
+		if !bucketFull(bucket) {
 			return Absent, nil
 		}
 		if b++; b == c.Buckets {

@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/lsm/filter"
 )
 
 // A run of few keys has one filter, written when the run is finished. In a large run that would
@@ -112,7 +111,7 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 // writeFilterPart writes the filter of the chunks since the last filter.
 func (w *Writer) writeFilterPart() error {
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
-	n := (filter.Words(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
+	n := (bloomWords(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
 	f, err := w.writeWords(max(n, pageWords))
 	if err != nil {
 		return err
@@ -134,16 +133,16 @@ func (w *Writer) writeFilter() error {
 	case len(w.hashes) == 0:
 		return nil
 	}
-	f, err := w.writeWords(filter.Words(len(w.hashes)))
+	f, err := w.writeWords(bloomWords(len(w.hashes)))
 	w.dir.filter = f
 	return err
 }
 
 // writeWords writes a filter of n words with the hashes so far, and forgets these.
 func (w *Writer) writeWords(n int) (filterRecord, error) {
-	f := filter.Filter(make([]byte, 8*n, 8*n+chunk.Room))
+	f := make(bloom, 8*n, 8*n+chunk.Room)
 	for _, h := range w.hashes {
-		f.Add(h)
+		f.addHash(h)
 	}
 	w.hashes = w.hashes[:0]
 	r := filterRecord{offset: uint64(w.offset), words: uint64(n)}
@@ -189,7 +188,7 @@ func (r *Reader) readFilters() (err error) {
 // summed is a filter of a run. A plain one is read in place, and its pages are verified when
 // they are first needed. The pages of an encrypted one are decrypted when they are needed.
 type summed struct {
-	filter.Filter
+	bloom
 	pages    *pageio.Summed  // verifies pages at first use; nil: the filter is empty, or encrypted
 	verified pageio.PageBits // the pages that were verified, as pages knows them
 
@@ -203,23 +202,22 @@ func (s *summed) mayContain(hash uint64) bool {
 	if s.pages == nil {
 		return s.encrypted == nil || s.decrypted(hash)
 	}
-	at := s.At(hash)
+	at := bloomOffset(hash, len(s.bloom)/wordBytes)
 	// The usual case, a verified page, costs one load.
 	if !s.verified.Test(at / chunk.PageSize) {
 		if _, err := s.pages.Bytes(int64(at), 1); err != nil {
 			return true
 		}
 	}
-	return s.MayContain(hash)
+	return wordHas(s.bloom[at:], hash)
 }
 
 // decrypted is mayContain for an encrypted filter.
 func (s *summed) decrypted(hash uint64) bool {
 	// A filter is asked for one word, so one page is decrypted.
-	at := 8 * filter.Index(hash, s.words)
+	at := bloomOffset(hash, s.words)
 	word, err := s.encrypted.Block(at, true).Page(at)
-	m := filter.Mask(hash)
-	return err != nil || binary.LittleEndian.Uint64(word)&m == m
+	return err != nil || wordHas(word, hash)
 }
 
 // readFilter reads and checks one filter. An encrypted one is read later, page by page.
@@ -239,7 +237,7 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
 	f.filters = append(f.filters, pages)
-	return summed{Filter: pages.Data(), pages: pages, verified: pages.Verified()}, nil
+	return summed{bloom: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 
 // FilterBytes returns how many bytes of memory the filters take that are neither mapped nor cached.

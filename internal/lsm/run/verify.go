@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/lsm/filter"
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
@@ -63,7 +62,7 @@ type verifier struct {
 	lacks  bool                       // the chunk before is damaged: last may not be its last entry
 	refs   map[entry.FileNum]meta.Ref // references of the entries so far, by segment
 	asked  *blocks.Part               // the encrypted filter that words is
-	words  filter.Filter              // that filter, decrypted
+	words  bloom                      // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
@@ -128,7 +127,7 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 		v.asked = s.encrypted
 		v.words, _ = s.encrypted.All() // verifyFile tells of damage
 	}
-	return filter.Filter(v.words).MayContain(hash)
+	return v.words.mayContain(hash)
 }
 
 // chunkBound is the bound of chunk i.
