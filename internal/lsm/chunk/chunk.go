@@ -361,9 +361,8 @@ const (
 // in e, all but its Key. suffix is the key without the chunk's prefix, hash the
 // hash of the whole key.
 func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry) (Result, error) {
-	if c.Buckets == 0 {
-		return c.getUnindexed(suffix, at, e)
-	}
+	// A chunk without an index has only older versions of the last key of the chunk before: it has the
+	// newest entry of no key.
 	fp := fingerprintOf(hash)
 	b := homeBucket(hash, c.Buckets)
 	base := c.IndexStart()
@@ -488,28 +487,6 @@ func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result
 		}
 		off = next
 	}
-}
-
-// getUnindexed is Get in a chunk without a hash index.
-func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
-	// Such a chunk has only older versions of the last key of the chunk before.
-	off, err := c.seekFence(suffix)
-	for err == nil && off < c.End {
-		var p []byte
-		var start, end, next int
-		p, start, end, next, err = c.decodeEntry(off, e, nil)
-		if err != nil {
-			break
-		}
-		switch bytes.Compare(p[start:end], suffix) {
-		case 0:
-			return c.newestVersion(off, at, e)
-		case 1:
-			return Absent, nil
-		}
-		off = next
-	}
-	return Absent, err
 }
 
 // SharedPrefix is what the keys of the chunk share, and entries leave out.
