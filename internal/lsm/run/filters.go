@@ -87,6 +87,9 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 
 // writeFilter writes the filter of the chunks that have none yet. end says that no chunk follows.
 func (w *Writer) writeFilter(end bool) error {
+	if w.unfiltered == 0 || w.cfg.NoFilter {
+		return nil
+	}
 	n := max(bloomWords(len(w.hashes)), 1)
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
 	if !end {

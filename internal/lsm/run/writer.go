@@ -298,10 +298,8 @@ func (w *Writer) Finish() (meta.Run, error) {
 	}
 	// The last file has the filter of the last chunks, and knows of the range deletes of all.
 	w.dir.ranges = w.ranges
-	if w.unfiltered > 0 && !w.cfg.NoFilter {
-		if err := w.writeFilter(true); err != nil {
-			return meta.Run{}, err
-		}
+	if err := w.writeFilter(true); err != nil {
+		return meta.Run{}, err
 	}
 	if err := w.finishFile(); err != nil {
 		return meta.Run{}, err
