@@ -14,9 +14,9 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/lsm/spill"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -42,8 +42,8 @@ type Spill struct {
 // spilled is the state of a Spill. It is a type of its own, so that it can be released after
 // the garbage collector has found that the user has lost the Spill.
 type spilled struct {
-	*spill.Spill // the files; methods that need the store are defined below
-	store        *Spills
+	*compact.Spill // the files; methods that need the store are defined below
+	store          *Spills
 
 	began   time.Time
 	checked entry.Version // Prepare has looked for conflicts up to this version
@@ -64,7 +64,7 @@ type Spills struct {
 
 // New returns an empty Spill.
 func (s *Spills) New() *Spill {
-	h := &spilled{store: s, began: time.Now(), key: s.keys.beginWork(), Spill: spill.New(spill.Config{
+	h := &spilled{store: s, began: time.Now(), key: s.keys.beginWork(), Spill: compact.NewSpill(compact.SpillConfig{
 		Store: s.cfg.Store, NextNum: s.files.Next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: view.FilterKeys(s.cfg.Memory),
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
@@ -79,13 +79,13 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 	return s.store.life.do(ctx, fn)
 }
 
-// Add is spill.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending
+// Add is compact.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending
 // writes may not use.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Spill.Add(ctx, records, last, ranges) })
 }
 
-// AddLarge is spill.Spill.AddLarge. It returns ErrNoSpace as Add does.
+// AddLarge is compact.Spill.AddLarge. It returns ErrNoSpace as Add does.
 func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e) })
 }

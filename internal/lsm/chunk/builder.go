@@ -9,23 +9,22 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/offheap"
-	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 // Builder makes chunks, one after the other. It reuses its memory, and is ended by Release.
 type Builder struct {
-	buf          []byte           // header and entries, after Finish the whole chunk; lies in mem
-	first        []byte           // first key; lies in firstMem
-	last         []byte           // last key of the chunk before, set by Finish; lies in lastMem
-	shared       int              // bytes that first shares with last; -1: there is none
-	continuesKey bool             // first is that key, in an older version
-	prefixGuess  int              // length of the prefix to try in the next chunk
-	shrinks      int              // how often this chunk's prefix was cut
-	prev         int              // offset of the last entry; 0: there is none
-	items        []hashindex.Item // what the hash index will have: the newest version of each key
-	fences       []fence          // one for each block in which an entry begins
-	layout       Layout           // of the chunk so far
-	stats        Stats            // of the entries so far
+	buf          []byte      // header and entries, after Finish the whole chunk; lies in mem
+	first        []byte      // first key; lies in firstMem
+	last         []byte      // last key of the chunk before, set by Finish; lies in lastMem
+	shared       int         // bytes that first shares with last; -1: there is none
+	continuesKey bool        // first is that key, in an older version
+	prefixGuess  int         // length of the prefix to try in the next chunk
+	shrinks      int         // how often this chunk's prefix was cut
+	prev         int         // offset of the last entry; 0: there is none
+	items        []indexItem // what the hash index will have: the newest version of each key
+	fences       []fence     // one for each block in which an entry begins
+	layout       Layout      // of the chunk so far
+	stats        Stats       // of the entries so far
 
 	maxVersion  entry.Version // greatest version of the short entries
 	maxSegment  entry.FileNum // greatest segment of the short entries
@@ -240,7 +239,7 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	old.End = len(b.buf)
 	key := append([]byte(nil), b.first[:b.layout.Prefix]...)
 	prefix := len(key)
-	items := append([]hashindex.Item(nil), b.items...)
+	items := append([]indexItem(nil), b.items...)
 	b.mem, b.spare, b.buf = b.spare, b.mem, nil
 	b.restart()
 	b.layout.Prefix = p
@@ -254,8 +253,8 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 		}
 		key = append(key[:prefix], ent[start:end]...)
 		x.Key = key
-		if len(items) > 0 && int(items[0].Offset) == off {
-			b.appendEntry(&x, entry.Word(key[p:]), items[0].Hash, false)
+		if len(items) > 0 && int(items[0].offset) == off {
+			b.appendEntry(&x, entry.Word(key[p:]), items[0].hash, false)
 			items = items[1:]
 		} else {
 			b.appendEntry(&x, entry.Word(key[p:]), 0, true)
@@ -311,7 +310,7 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 			// append's steps would leave more memory behind.
 			b.items = slices.Grow(b.items, len(b.items)+64)
 		}
-		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
+		b.items = append(b.items, indexItem{hash: hash, offset: uint32(off)})
 	}
 	if need := b.need(e); cap(b.buf)-off < need {
 		b.growBuffer(off + need)
@@ -432,7 +431,7 @@ func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
 
 // Size is an upper bound of the size of the chunk if it was finished now.
 func (b *Builder) Size() int {
-	body := pageCeil(len(b.buf)) + pageCeil(hashindex.Buckets(len(b.items))*hashindex.BucketSize)
+	body := pageCeil(len(b.buf)) + pageCeil(bucketsFor(len(b.items))*bucketSize)
 	return body + trailerBound(body, len(b.first))
 }
 
@@ -446,10 +445,10 @@ func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image 
 	// Copied, as buf is used for the next chunk, and the next key is compared with it.
 	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
 	b.layout.End = len(b.buf)
-	b.layout.Buckets = hashindex.Buckets(len(b.items))
+	b.layout.Buckets = bucketsFor(len(b.items))
 	index := b.layout.IndexStart()
 	b.zeroExtend(b.layout.TrailerStart())
-	hashindex.Build(b.buf[index:][:b.layout.Buckets*hashindex.BucketSize], b.items)
+	buildIndex(b.buf[index:][:b.layout.Buckets*bucketSize], b.items)
 	// The trailer comes last, as it has the checksums, or tags, of all pages before it.
 	b.appendTrailer(func(t []byte) []byte {
 		if e != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 // Chunk reads one chunk. Any number of goroutines may use it.
@@ -362,26 +361,25 @@ const (
 // in e, all but its Key. suffix is the key without the chunk's prefix, hash the
 // hash of the whole key.
 func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry) (Result, error) {
-	if c.Buckets == 0 {
-		return c.getUnindexed(suffix, at, e)
-	}
-	fp := hashindex.Fingerprint(hash)
-	b := hashindex.Home(hash, c.Buckets)
+	// A chunk without an index has only older versions of the last key of the chunk before: it has the
+	// newest entry of no key.
+	fp := fingerprintOf(hash)
+	b := homeBucket(hash, c.Buckets)
 	base := c.IndexStart()
 	// Why an entry with the key's fingerprint could not be read. It may be another key's: the
 	// damage must not hide a key of which each byte is sound.
 	var unread error
 	for range c.Buckets {
-		o := base + b*hashindex.BucketSize
+		o := base + b*bucketSize
 		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
 		p, err := c.page(o, nil)
 		if err != nil {
 			return Absent, err
 		}
 		// One in 2^15 fingerprints matches by chance: the entry decides.
-		bucket := (*[hashindex.BucketSize]byte)(p)
-		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
-			off := hashindex.Slot(bucket, m)
+		bucket := (*[bucketSize]byte)(p)
+		for m := matchSlots(bucket, fp); m != 0; m &= m - 1 {
+			off := slotOffset(bucket, m)
 			if off < HeaderSize || off >= c.End {
 				if off == 0 {
 					continue // an unused slot of a bucket looks like the fingerprint 0
@@ -397,7 +395,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 			}
 		}
 		// A key goes to the next bucket only if this one was full.
-		if !hashindex.Full(bucket) {
+		if !bucketFull(bucket) {
 			return Absent, unread
 		}
 		if b++; b == c.Buckets {
@@ -496,28 +494,6 @@ func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result
 		}
 		off = next
 	}
-}
-
-// getUnindexed is Get in a chunk without a hash index.
-func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
-	// Such a chunk has only older versions of the last key of the chunk before.
-	off, err := c.seekFence(suffix)
-	for err == nil && off < c.End {
-		var p []byte
-		var start, end, next int
-		p, start, end, next, err = c.decodeEntry(off, e, nil)
-		if err != nil {
-			break
-		}
-		switch bytes.Compare(p[start:end], suffix) {
-		case 0:
-			return c.newestVersion(off, at, e)
-		case 1:
-			return Absent, nil
-		}
-		off = next
-	}
-	return Absent, err
 }
 
 // SharedPrefix is what the keys of the chunk share, and entries leave out.

@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/dump"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 // Dump shows the chunk at off of a file as its Layout describes it. The bytes
@@ -34,9 +33,9 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 		d.Section("hash index")
 	}
 	for i := range l.Buckets {
-		at := off + l.IndexStart() + i*hashindex.BucketSize
-		bucket := (*[hashindex.BucketSize]byte)(file[at:])
-		for s := range hashindex.Slots {
+		at := off + l.IndexStart() + i*bucketSize
+		bucket := (*[bucketSize]byte)(file[at:])
+		for s := range bucketSlots {
 			if w := binary.LittleEndian.Uint32(bucket[4*s:]); w != 0 {
 				d.Field(at+4*s, 4, fmt.Sprintf("bucket %d", i), "fingerprint %#x, entry at %d", w>>17, off+int(w&(1<<17-1))<<3)
 			}

@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 // How a chunk of a damaged file is found without the directory: by its trailer.
@@ -65,7 +64,7 @@ func layoutOf(b []byte, size int, offset int64) (l Layout, stats Stats, ok bool)
 // endsBefore reports whether a chunk of this layout can lie before a trailer at offset. Lengths
 // are compared with what is there before they are added.
 func (l *Layout) endsBefore(offset int64) bool {
-	return int64(l.Buckets) <= offset/hashindex.BucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
+	return int64(l.Buckets) <= offset/bucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
 }
 
 // TrailerSize returns the length of the trailer at offset of the file that b, of a page or more,

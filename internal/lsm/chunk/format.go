@@ -11,13 +11,12 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/hashindex"
 )
 
 const (
-	PageSize   = 4096                // bytes under one checksum; parts of a chunk begin at multiples
-	MaxEntries = hashindex.MaxOffset // bytes of entries, unless one entry alone is longer
-	HeaderSize = 32                  // before the first entry
+	PageSize   = 4096      // bytes under one checksum; parts of a chunk begin at multiples
+	MaxEntries = maxOffset // bytes of entries, unless one entry alone is longer
+	HeaderSize = 32        // before the first entry
 
 	magic         = 0x434b5242 // "BRKC"
 	formatVersion = 1          // version of the format
@@ -108,7 +107,7 @@ func (l *Layout) IndexStart() int { return pageCeil(l.End) }
 
 // TrailerStart is where the trailer begins.
 func (l *Layout) TrailerStart() int {
-	return l.IndexStart() + pageCeil(l.Buckets*hashindex.BucketSize)
+	return l.IndexStart() + pageCeil(l.Buckets*bucketSize)
 }
 
 // Size is the length of the chunk, a multiple of PageSize.

@@ -27,7 +27,7 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
-	// Ranges are more range deletes, which delete no entry of Entries: see WriteRanges.
+	// Ranges are more range deletes, which delete no entry of Entries: see writeRanges.
 	Ranges []rangedel.Source
 	// Heal, unless nil, changes a handle that leads through a remap to where the record is now.
 	// It returns an error for a handle that leads to no record.
@@ -210,7 +210,7 @@ func (w *worker) finishRun() error {
 	if err := w.in.Rules.writeTombstones(w.in.Run, &w.superseded); err != nil {
 		return err
 	}
-	if err := WriteRanges(w.in.Run, w.in.Ranges...); err != nil {
+	if err := writeRanges(w.in.Run, w.in.Ranges...); err != nil {
 		return err
 	}
 	m, err := w.in.Run.Finish()

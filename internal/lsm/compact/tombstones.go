@@ -215,9 +215,9 @@ func (f *forest) writeForest() error {
 	return err
 }
 
-// WriteRanges adds what ranges cover to w, by range deletes of version 0: the version of the run is
+// writeRanges adds what ranges cover to w, by range deletes of version 0: the version of the run is
 // not known yet.
-func WriteRanges(w tombstoneWriter, ranges ...rangedel.Source) error {
+func writeRanges(w tombstoneWriter, ranges ...rangedel.Source) error {
 	cover := rangedel.NewForwardCover(entry.MaxVersion, ranges...)
 	defer cover.Close()
 	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {

@@ -81,7 +81,7 @@ func BenchmarkBuild(b *testing.B) {
 				if err := w.flushChunk(); err != nil {
 					b.Fatal(err)
 				}
-				if err := w.writeFilter(); err != nil {
+				if err := w.writeFilter(true); err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer() // the sync is the device's

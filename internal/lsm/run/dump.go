@@ -72,10 +72,10 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 		return
 	}
 	// Chunks and the filters between them are shown as they lie in the file.
-	filters := append(dir.parts[:len(dir.parts):len(dir.parts)], dir.filter)
+	filters := dir.filters
 	for i := range dir.chunks {
 		r := &dir.chunks[i]
-		for len(filters) > 1 && filters[0].offset < r.offset {
+		for len(filters) > 0 && filters[0].offset < r.offset {
 			dumpFilter(d, &filters[0])
 			filters = filters[1:]
 		}
@@ -96,7 +96,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 	})
 }
 
-var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secFilter: "filter", secRanges: "range tombstones",
+var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secRanges: "range tombstones",
 	secFilters: "filters", secAbout: "about the store", secTags: "page tags of filters"}
 
 // dumpSection shows one section of a directory; its payload p lies at offset at.
@@ -114,14 +114,11 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 		}
 	case secBounds:
 		dumpBounds(d, dir, at)
-	case secFilter:
-		d.U32(at, "  kind", "  checksum")
-		d.U64(at+8, "  offset", "  words")
 	case secRanges:
 		d.U64(at, "  flat spans", "  tombstones in forests", "  forests")
 	case secFilters:
 		d.U32(at, "  kind", "  number")
-		for i := range dir.parts {
+		for i := range dir.filters {
 			part := at + 8 + i*filterRecordSize
 			d.U32(part, "  chunks", "  checksum")
 			d.U64(part+8, "  offset", "  words")
@@ -141,9 +138,7 @@ func dumpBounds(d *dump.Writer, dir *directory, at int) {
 }
 
 func dumpFilter(d *dump.Writer, f *filterRecord) {
-	if f.words > 0 {
-		d.Section("filter")
-	}
+	d.Section("filter")
 	for i := range int(f.words) {
 		d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
 	}
@@ -227,7 +222,8 @@ func (o *origin) decryptImage(file []byte, ft *footer) error {
 		c.Data = file[r.offset:][:r.Layout.Size()]
 		c.Decrypt()
 	}
-	for _, f := range d.filters() {
+	for i := range d.filters {
+		f := &d.filters[i]
 		b := file[f.offset:][:f.words*8]
 		kept := bytes.Clone(b)
 		if o.decryptFilter(f, b) != nil {

@@ -473,7 +473,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 	}
 	copy(file, encryptedHeader(t, e, &owner, life))
 	// Units in the order of the file: chunks, and filters between them and behind.
-	filters := dir.filters()
+	filters := dir.filters
 	var tags []byte
 	for i := 0; i <= len(dir.chunks); i++ {
 		for len(filters) > 0 && (i == len(dir.chunks) || filters[0].offset < dir.chunks[i].offset) {

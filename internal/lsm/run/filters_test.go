@@ -46,10 +46,10 @@ func testFiltersOfPartsHoldBack(t *testing.T) {
 		r := openRun(t, openConfig(dir, noMap), m)
 		parts := 0
 		for _, f := range r.files {
-			parts += len(f.dir.parts)
+			parts += len(f.dir.filters)
 		}
-		if parts < 4 || len(r.files) < 3 || len(r.parts) != len(r.chunks) {
-			t.Fatalf("%d filters in %d files, for %d chunks of %d", parts, len(r.files), len(r.parts), len(r.chunks))
+		if parts < 4 || len(r.files) < 3 || len(r.filters) != len(r.chunks) {
+			t.Fatalf("%d filters in %d files, for %d chunks of %d", parts, len(r.files), len(r.filters), len(r.chunks))
 		}
 		wrong := 0
 		for i := range keys {
@@ -93,11 +93,11 @@ func testDamagedFiltersAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := openRun(t, openConfig(dir, false), m).files[0].dir
-	if len(d.parts) != 3 {
-		t.Fatalf("%d filters, want 3", len(d.parts))
+	if len(d.filters) != 3 {
+		t.Fatalf("%d filters, want 3", len(d.filters))
 	}
 	var at []int64
-	for _, p := range d.parts {
+	for _, p := range d.filters {
 		for i := int64(0); i < int64(p.words)*8; i += 101 {
 			at = append(at, int64(p.offset)+i)
 		}
@@ -146,8 +146,7 @@ func TestHostileFilterSections(t *testing.T) {
 		b := binary.LittleEndian.AppendUint32(nil, kind)
 		b = binary.LittleEndian.AppendUint32(b, n)
 		for i := range parts {
-			b = binary.LittleEndian.AppendUint32(b, parts[i].chunks)
-			b = parts[i].appendPlace(b)
+			b = parts[i].appendRecord(b)
 		}
 		return b
 	}

@@ -19,13 +19,12 @@ const (
 	// Sections of a directory. A trailer's sections have other numbers.
 	secChunks  = 16
 	secBounds  = 17
-	secFilter  = 18
 	secRanges  = 25 // numbers of range deletes
 	secFilters = 22
 	secAbout   = 23 // the store, see WriterConfig.About
 	secTags    = 24 // of the pages of filters, if the file is encrypted
 
-	filterWords = 1 // kind of the filter of package filter
+	filterWords = 1 // kind of the filters: bloom
 )
 
 // record is a chunk in a directory.
@@ -39,9 +38,8 @@ type record struct {
 
 // directory is what a file says of its chunks.
 type directory struct {
-	chunks []record       // in order of keys
-	filter filterRecord   // of the whole run; 0 words: there is none
-	parts  []filterRecord // filters for some chunks each
+	chunks  []record       // in order of keys
+	filters []filterRecord // in the order in which they lie in the file
 
 	ranges ranges // range deletes of the whole run; only in its last file
 
@@ -68,8 +66,8 @@ func appendDirectory(b []byte, d *directory) []byte {
 	}
 	if d.encrypted {
 		b, at = chunk.AppendSection(b, secTags, chunk.Required)
-		for _, f := range d.filters() {
-			b = append(b, f.tags...)
+		for i := range d.filters {
+			b = append(b, d.filters[i].tags...)
 		}
 		b = chunk.EndSection(b, at)
 	}
@@ -105,8 +103,6 @@ func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 			chunks = p
 		case secBounds:
 			bounds = p
-		case secFilter:
-			err = d.decodeFilter(p, end)
 		case secFilters:
 			err = d.decodeFilters(p, end)
 		case secRanges:

@@ -41,10 +41,9 @@ type OpenConfig struct {
 // methods return are valid until Close. Where the files are mapped, a fault in the
 // mapping (the device fails) panics: call its methods below pageio.Guard.
 type Reader struct {
-	keys   keys          // bounds of the chunks, for search
-	chunks []chunk.Chunk // the chunks of entries, in order
-	filter summed        // of all keys; empty: there is none
-	parts  []summed      // filter of each chunk; nil: there are none
+	keys    keys          // bounds of the chunks, for search
+	chunks  []chunk.Chunk // the chunks of entries, in order
+	filters []summed      // filter of each chunk, or one of all chunks; nil: there are none
 
 	oldest, newest entry.Version // least and greatest version of an entry
 

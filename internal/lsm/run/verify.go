@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/lsm/filter"
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
@@ -63,7 +62,7 @@ type verifier struct {
 	lacks  bool                       // the chunk before is damaged: last may not be its last entry
 	refs   map[entry.FileNum]meta.Ref // references of the entries so far, by segment
 	asked  *blocks.Part               // the encrypted filter that words is
-	words  filter.Filter              // that filter, decrypted
+	words  bloom                      // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
@@ -113,13 +112,9 @@ func (v *verifier) verifyChunk(i int) {
 
 // mayContain is MayContain, but reads an encrypted filter past the cache.
 func (v *verifier) mayContain(key []byte, hash uint64) bool {
-	s := &v.filter
-	if v.parts != nil {
-		i, err := v.searchNewest(key)
-		if err != nil || i >= len(v.parts) {
-			return err != nil
-		}
-		s = &v.parts[i]
+	s := v.filterOf(key)
+	if s == nil {
+		return true
 	}
 	if s.encrypted == nil {
 		return s.mayContain(hash)
@@ -128,7 +123,7 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 		v.asked = s.encrypted
 		v.words, _ = s.encrypted.All() // verifyFile tells of damage
 	}
-	return filter.Filter(v.words).MayContain(hash)
+	return v.words.mayContain(hash)
 }
 
 // chunkBound is the bound of chunk i.
@@ -159,11 +154,8 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
-	if err == nil && dir.filter.words > 0 {
-		err = f.verifyFilter(&dir.filter)
-	}
-	for i := 0; err == nil && i < len(dir.parts); i++ {
-		err = f.verifyFilter(&dir.parts[i])
+	for i := 0; err == nil && i < len(dir.filters); i++ {
+		err = f.verifyFilter(&dir.filters[i])
 	}
 	if err != nil {
 		reportError(f.name, uint64(f.Size()), err, report)

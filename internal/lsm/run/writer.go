@@ -1,7 +1,5 @@
 package run
 
-// DefaultFileBytes (256 MB) is the length at which a run's file ends and its next one begins.
-
 import (
 	"cmp"
 	"errors"
@@ -9,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
@@ -49,29 +46,26 @@ type WriterConfig struct {
 // Writer writes a run. It is used by one goroutine, and ended by Finish or Abort. After an error
 // all calls return that error, and its files are removed.
 type Writer struct {
-	cfg      WriterConfig
-	b        *chunk.Builder              // builds the current chunk
-	hashes   []uint64                    // hashes of the keys in chunks that have no filter yet
-	chunks   int                         // number of chunks of entries written so far, to all files
-	filtered int                         // number of these that have a filter
-	refs     map[entry.FileNum]*meta.Ref // references of the entries so far, by segment
-	ref      *meta.Ref                   // the one of refs that was counted last
-	stats    chunk.Stats                 // of the entries so far
-	meta     meta.Run                    // of the run so far
-	err      error                       // the first error
-	done     bool                        // Finish was called
+	cfg        WriterConfig
+	b          *chunk.Builder              // builds the current chunk
+	hashes     []uint64                    // hashes of the keys in chunks that have no filter yet
+	unfiltered uint32                      // number of these chunks
+	refs       map[entry.FileNum]*meta.Ref // references of the entries so far, by segment
+	ref        *meta.Ref                   // the one of refs that was counted last
+	stats      chunk.Stats                 // of the entries so far
+	meta       meta.Run                    // of the run so far
+	err        error                       // the first error
+	done       bool                        // Finish was called
 
 	file     vfs.File         // the file that is written; nil: none
 	out      *pageio.Appender // appends to file
-	num      entry.FileNum
-	owner    chunk.Owner
-	enc      *crypt.Encrypter  // nil: the file is plain
-	life     crypt.Life        // file key id
-	id       checksum.Identity // what checksums are bound to
-	offset   int64             // bytes written to file
-	dir      directory         // of file so far
-	dirBytes int64             // estimate of the directory's size
-	created  []string          // paths of all files, to remove them after an error
+	owner    chunk.Owner      // store and number of file
+	enc      *crypt.Encrypter // nil: the file is plain
+	life     crypt.Life       // file key id
+	offset   int64            // bytes written to file
+	dir      directory        // of file so far
+	dirBytes int64            // estimate of the directory's size
+	created  []string         // paths of all files, to remove them after an error
 
 	ranged     bool          // this chunk and all later ones have range deletes
 	ranges     ranges        // numbers of range deletes added
@@ -193,17 +187,17 @@ func (w *Writer) flushChunk() error {
 		w.meta.First = r.key
 	}
 	w.meta.Last = meta.Upper(info.Last)
-	w.chunks++
+	w.unfiltered++
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
 	}
-	return w.writeFilterPart()
+	return w.writeFilter(false)
 }
 
 // writeBytes appends b to the file.
 func (w *Writer) writeBytes(b []byte) error {
 	if _, err := w.out.Write(b); err != nil {
-		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.num), err))
+		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
 	w.offset += int64(len(b))
 	return nil
@@ -211,16 +205,14 @@ func (w *Writer) writeBytes(b []byte) error {
 
 // createFile begins the next file. In an encrypted store it writes the header page.
 func (w *Writer) createFile() error {
-	w.num = w.cfg.NextNum()
-	name := filepath.Join(w.cfg.Dir, filename.Of(filename.Run, w.num))
+	w.owner = chunk.Owner{UUID: w.cfg.UUID, Num: w.cfg.NextNum()}
+	name := filepath.Join(w.cfg.Dir, filename.Of(filename.Run, w.owner.Num))
 	f, err := w.cfg.FS.Create(name)
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
 	w.created = append(w.created, name)
 	w.file, w.out = f, pageio.NewAppender(f)
-	w.owner = chunk.Owner{UUID: w.cfg.UUID, Num: w.num}
-	w.id = w.owner.ID()
 	w.offset = 0
 	w.dir = directory{encrypted: w.cfg.Ring != nil}
 	w.dirBytes = 1 << 10
@@ -261,9 +253,9 @@ func (w *Writer) finishFile() error {
 		flushed = f.Sync()
 	}
 	if err := errors.Join(flushed, f.Close()); err != nil {
-		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
+		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
-	w.meta.Files = append(w.meta.Files, meta.File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum, Life: w.life})
+	w.meta.Files = append(w.meta.Files, meta.File{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, Life: w.life})
 	w.offset = 0
 	return nil
 }
@@ -271,9 +263,9 @@ func (w *Writer) finishFile() error {
 // encodeEnds returns the directory and the footer as the file's last bytes, and the footer decoded.
 func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
-	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.num, life: w.life}
+	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.owner.Num, life: w.life}
 	if w.enc == nil {
-		foot.dirSum = w.id.Sum(w.offset, dir)
+		foot.dirSum = w.owner.ID().Sum(w.offset, dir)
 	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
 		return nil, nil, err
 	} else {
@@ -282,7 +274,7 @@ func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 			return nil, nil, err
 		}
 	}
-	end, err := foot.encodeFooter(w.id, w.offset+int64(len(dir)), w.enc)
+	end, err := foot.encodeFooter(w.owner.ID(), w.offset+int64(len(dir)), w.enc)
 	return append(dir, end...), foot, err
 }
 
@@ -304,9 +296,9 @@ func (w *Writer) Finish() (meta.Run, error) {
 	if w.file == nil {
 		return meta.Run{}, nil
 	}
-	// The filter of the whole run is in the last file, which also knows of the range deletes.
+	// The last file has the filter of the last chunks, and knows of the range deletes of all.
 	w.dir.ranges = w.ranges
-	if err := w.writeFilter(); err != nil {
+	if err := w.writeFilter(true); err != nil {
 		return meta.Run{}, err
 	}
 	if err := w.finishFile(); err != nil {

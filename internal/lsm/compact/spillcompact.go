@@ -1,4 +1,4 @@
-package spill
+package compact
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
@@ -77,10 +76,10 @@ func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) 
 		ranges = append(ranges, t)
 	}
 	w := s.newRun(unsynced)
-	out, err := compact.Execute(ctx, compact.Input{
+	out, err := Execute(ctx, Input{
 		Entries: &versioned{Iterator: iterator.Merge(sources)},
 		// After the commit only the newest write of a key counts, so older ones go.
-		Rules:  compact.Rules{Watermark: entry.MaxVersion},
+		Rules:  Rules{Watermark: entry.MaxVersion},
 		Ranges: ranges,
 		Run:    w,
 	})

@@ -1,4 +1,4 @@
-package spill
+package compact
 
 import (
 	"bytes"
@@ -33,12 +33,12 @@ func newTestSpill(t *testing.T, fs *vfs.Mem, segmentBytes int64, noMap bool) *Sp
 		}
 	}
 	num := entry.FileNum(10)
-	return New(Config{Store: filename.Store{FS: fs, Dir: "/k", ValueDir: "/v", UUID: [16]byte{7}, Seed: testSeed, NoMap: noMap}, SegmentBytes: segmentBytes,
+	return NewSpill(SpillConfig{Store: filename.Store{FS: fs, Dir: "/k", ValueDir: "/v", UUID: [16]byte{7}, Seed: testSeed, NoMap: noMap}, SegmentBytes: segmentBytes,
 		RunFileBytes: 64 << 10, NextNum: func() entry.FileNum { num++; return num }, FilterKeys: 50})
 }
 
-// written is a write of the model.
-type written struct {
+// spilledWrite is a write of the model.
+type spilledWrite struct {
 	value string
 	kind  entry.Kind
 	meta  byte
@@ -59,7 +59,7 @@ func files(t *testing.T, fs *vfs.Mem) (names []string) {
 }
 
 // compare holds all ways of reading against the model.
-func compare(t *testing.T, s *Spill, model map[string]written) {
+func compare(t *testing.T, s *Spill, model map[string]spilledWrite) {
 	t.Helper()
 	same := func(e *entry.Entry, key string) {
 		want, value := model[key], e.Value
@@ -112,7 +112,7 @@ func TestSpillAgainstModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		fs := vfs.NewMem()
 		s := newTestSpill(t, fs, 4096+int64(rng.IntN(20_000)), seed%3 == 0)
-		model := map[string]written{}
+		model := map[string]spilledWrite{}
 		var ranges *rangedel.Set
 		last := 0
 		for range 1 + rng.IntN(120) {
@@ -126,13 +126,13 @@ func TestSpillAgainstModel(t *testing.T) {
 						records = entry.AppendRecord(records, &entry.Entry{Key: []byte(lo), Value: []byte(hi), Kind: entry.RangeDelete}, false)
 						for i := range 61 {
 							if k := testKey(i); lo <= k && k < hi {
-								model[k] = written{kind: entry.Delete, gone: true}
+								model[k] = spilledWrite{kind: entry.Delete, gone: true}
 							}
 						}
 						continue
 					}
 				}
-				w := written{kind: pick(rng, entry.Set, entry.Set, entry.Delete, entry.SetLatest), meta: byte(rng.IntN(3))}
+				w := spilledWrite{kind: pick(rng, entry.Set, entry.Set, entry.Delete, entry.SetLatest), meta: byte(rng.IntN(3))}
 				if w.kind != entry.Delete {
 					w.value = string(bytes.Repeat([]byte{byte(rng.Uint32())}, pick(rng, 0, 3, 10, 50, 300, 9000)))
 				}
@@ -166,7 +166,7 @@ func TestSpillAgainstModel(t *testing.T) {
 			t.Error("something was added to a finished spill")
 		}
 		checkRanges(t, s, model)
-		maps.DeleteFunc(model, func(_ string, w written) bool { return w.gone })
+		maps.DeleteFunc(model, func(_ string, w spilledWrite) bool { return w.gone })
 		checkOutput(t, s, model)
 		if seed%2 == 0 {
 			s.Keep()
@@ -202,7 +202,7 @@ func ranges(s *Spill) (list []rangedel.Tombstone) {
 }
 
 // checkRanges: what is gone is in a range, all that is written is known as such.
-func checkRanges(t *testing.T, s *Spill, model map[string]written) {
+func checkRanges(t *testing.T, s *Spill, model map[string]spilledWrite) {
 	t.Helper()
 	for i := range 80 {
 		key := testKey(i)
@@ -221,7 +221,7 @@ func checkRanges(t *testing.T, s *Spill, model map[string]written) {
 }
 
 // checkOutput: each record of a segment is referred to by one entry, or dead.
-func checkOutput(t *testing.T, s *Spill, model map[string]written) {
+func checkOutput(t *testing.T, s *Spill, model map[string]spilledWrite) {
 	t.Helper()
 	out := s.Output()
 	if out.Run.Entries != uint64(len(model)) || out.Run.Tombstones != uint64(len(ranges(s))) || out.Run.MaxVersion != 0 {

@@ -1,4 +1,4 @@
-package spill
+package compact
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
-// part is one run of a Spill. Its range deletes apply only to older parts: entries of the part
+// spillPart is one run of a Spill. Its range deletes apply only to older parts: entries of the part
 // that they covered are not in it.
-type part struct {
+type spillPart struct {
 	*run.Reader
 	written meta.Run // as the Writer has returned it
 	level   int      // number of compactions behind it

@@ -1,4 +1,4 @@
-package spill
+package compact
 
 import (
 	"path/filepath"
@@ -7,16 +7,15 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// values are the value segments of a Spill. Only get may be called beside other methods.
-type values struct {
-	cfg      Config                 // where it is written
-	finished []compact.ValueSegment // complete segments
-	writer   *segment.ValueWriter   // of the segment being filled; nil: there is none
-	written  uint64                 // bytes of values in it
+// spillValues are the value segments of a Spill. Only get may be called beside other methods.
+type spillValues struct {
+	cfg      SpillConfig          // where it is written
+	finished []ValueSegment       // complete segments
+	writer   *segment.ValueWriter // of the segment being filled; nil: there is none
+	written  uint64               // bytes of values in it
 
 	mu      sync.RWMutex                      // guards the map, which get reads
 	readers map[entry.FileNum]*segment.Reader // reads each segment, by number
@@ -25,7 +24,7 @@ type values struct {
 // appendRecord appends a record with its own checksum to the segment that is being filled. A
 // segment ends before the record that would make it too long, so that its length never passes
 // SegmentBytes unless it has one record only.
-func (v *values) appendRecord(rec []byte, length uint64) (entry.Handle, error) {
+func (v *spillValues) appendRecord(rec []byte, length uint64) (entry.Handle, error) {
 	if err := v.beginSegment(int64(len(rec))); err != nil {
 		return entry.Handle{}, err
 	}
@@ -37,7 +36,7 @@ func (v *values) appendRecord(rec []byte, length uint64) (entry.Handle, error) {
 }
 
 // addLarge appends the record of e, as appendRecord does, and keeps only pieces of it in memory.
-func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
+func (v *spillValues) addLarge(e *entry.Entry) (entry.Handle, error) {
 	if err := v.beginSegment(int64(entry.RecordSize(e, true))); err != nil {
 		return entry.Handle{}, err
 	}
@@ -49,7 +48,7 @@ func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
 }
 
 // beginSegment makes writer a segment with room for a record of n bytes in its plain form.
-func (v *values) beginSegment(n int64) error {
+func (v *spillValues) beginSegment(n int64) error {
 	c := v.segmentConfig()
 	if c.Ring != nil {
 		n = int64(entry.EncryptedBound(uint64(n), uint64(n)))
@@ -80,12 +79,12 @@ func (v *values) beginSegment(n int64) error {
 }
 
 // segmentConfig is the configuration of a value segment.
-func (v *values) segmentConfig() segment.Config {
+func (v *spillValues) segmentConfig() segment.Config {
 	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Ring: v.cfg.Ring, Files: v.cfg.Files}
 }
 
 // flushSegment writes what was added, so that get finds it.
-func (v *values) flushSegment() error {
+func (v *spillValues) flushSegment() error {
 	if v.writer == nil {
 		return nil
 	}
@@ -93,7 +92,7 @@ func (v *values) flushSegment() error {
 }
 
 // finishSegment makes the segment that is being filled durable.
-func (v *values) finishSegment() error {
+func (v *spillValues) finishSegment() error {
 	if v.writer == nil {
 		return nil
 	}
@@ -101,13 +100,13 @@ func (v *values) finishSegment() error {
 	if err != nil {
 		return err
 	}
-	v.finished = append(v.finished, compact.ValueSegment{Stats: stats, ValueBytes: v.written})
+	v.finished = append(v.finished, ValueSegment{Stats: stats, ValueBytes: v.written})
 	v.writer, v.written = nil, 0
 	return nil
 }
 
 // get returns a value, as Spill.Value says.
-func (v *values) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
+func (v *spillValues) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	v.mu.RLock()
 	r := v.readers[e.Handle.Segment]
 	v.mu.RUnlock()
@@ -128,7 +127,7 @@ func (v *values) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own 
 }
 
 // finishedBytes is the length of the segments that are finished.
-func (v *values) finishedBytes() (n int64) {
+func (v *spillValues) finishedBytes() (n int64) {
 	for _, f := range v.finished {
 		n += f.Size
 	}
@@ -136,7 +135,7 @@ func (v *values) finishedBytes() (n int64) {
 }
 
 // discardSegments closes the segments and, with remove, removes them.
-func (v *values) discardSegments(remove bool) {
+func (v *spillValues) discardSegments(remove bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.readers {
@@ -159,6 +158,6 @@ func (v *values) discardSegments(remove bool) {
 }
 
 // removeFile removes a file that nothing names. If it fails, the next Open tries again.
-func (c *Config) removeFile(dir string, kind filename.Kind, num entry.FileNum) {
+func (c *SpillConfig) removeFile(dir string, kind filename.Kind, num entry.FileNum) {
 	_ = c.FS.Remove(filepath.Join(dir, filename.Of(kind, num)))
 }

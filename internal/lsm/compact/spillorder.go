@@ -1,4 +1,4 @@
-package spill
+package compact
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ const estimate = 48
 // together; last is the number of the last record.
 func newestByKey(records []byte, last int, cover *rangedel.Cover) []int {
 	places := make([]place, 0, len(records)/estimate)
-	first := key(records)
+	first := recordKey(records)
 	shared := len(first)
 	for at, size := 0, 0; at < len(records); at += size {
 		size, _ = entry.RawSize(records[at:])
-		shared = min(shared, entry.CommonPrefix(first[:shared], key(records[at:])))
+		shared = min(shared, entry.CommonPrefix(first[:shared], recordKey(records[at:])))
 		places = append(places, place{at: at})
 	}
 	if cover != nil {
@@ -35,19 +35,19 @@ func newestByKey(records []byte, last int, cover *rangedel.Cover) []int {
 	}
 	// Most comparisons end with one word: the eight bytes behind the shared prefix.
 	for i := range places {
-		places[i].word = entry.Word(key(records[places[i].at:])[shared:])
+		places[i].word = entry.Word(recordKey(records[places[i].at:])[shared:])
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		if a.word != b.word {
 			return cmp.Compare(a.word, b.word)
 		}
 		// Of one key, the record that was added last comes first.
-		return cmp.Or(bytes.Compare(key(records[a.at:]), key(records[b.at:])), b.at-a.at)
+		return cmp.Or(bytes.Compare(recordKey(records[a.at:]), recordKey(records[b.at:])), b.at-a.at)
 	})
 	sorted := make([]int, 0, len(places))
 	for i, p := range places {
 		// The newest record of a key came first: the others are overwritten.
-		if i > 0 && p.word == places[i-1].word && bytes.Equal(key(records[p.at:]), key(records[places[i-1].at:])) {
+		if i > 0 && p.word == places[i-1].word && bytes.Equal(recordKey(records[p.at:]), recordKey(records[places[i-1].at:])) {
 			continue
 		}
 		sorted = append(sorted, p.at)
@@ -61,15 +61,15 @@ func uncoveredPlaces(records []byte, places []place, last int, cover *rangedel.C
 	kept := places[:0]
 	for i, p := range places {
 		// A range delete has its number as version, and covers records with smaller numbers.
-		if entry.KindOf(records[p.at:]) != entry.RangeDelete && cover.Newest(key(records[p.at:])) <= entry.Version(before+i+1) {
+		if entry.KindOf(records[p.at:]) != entry.RangeDelete && cover.Newest(recordKey(records[p.at:])) <= entry.Version(before+i+1) {
 			kept = append(kept, p)
 		}
 	}
 	return kept
 }
 
-// key returns the key of the record at the start of rec, which this process encoded.
-func key(rec []byte) []byte {
+// recordKey returns the key of the record at the start of rec, which this process encoded.
+func recordKey(rec []byte) []byte {
 	r, _ := entry.DecodeRecord(rec)
 	return r.Key
 }

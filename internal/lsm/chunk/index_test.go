@@ -1,4 +1,4 @@
-package hashindex
+package chunk
 
 import (
 	"math/rand/v2"
@@ -8,16 +8,16 @@ import (
 // find collects the offsets that a probe for hash meets.
 func find(table []byte, hash uint64) []int {
 	var found []int
-	n := len(table) / BucketSize
-	b := Home(hash, n)
+	n := len(table) / bucketSize
+	b := homeBucket(hash, n)
 	for range n {
-		bucket := (*[BucketSize]byte)(table[b*BucketSize:])
-		for m := Match(bucket, Fingerprint(hash)); m != 0; m &= m - 1 {
-			if off := Slot(bucket, m); off != 0 {
+		bucket := (*[bucketSize]byte)(table[b*bucketSize:])
+		for m := matchSlots(bucket, fingerprintOf(hash)); m != 0; m &= m - 1 {
+			if off := slotOffset(bucket, m); off != 0 {
 				found = append(found, off)
 			}
 		}
-		if !Full(bucket) {
+		if !bucketFull(bucket) {
 			break
 		}
 		b = (b + 1) % n
@@ -30,20 +30,20 @@ func TestEveryItemIsFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 2, 12, 13, 16, 17, 200, 5000, 40000} {
 		for _, clash := range []uint64{0, 0xffffff, 0xffffff0000000000} {
-			items := make([]Item, n)
+			items := make([]indexItem, n)
 			for i := range items {
-				items[i] = Item{Hash: r.Uint64() &^ clash, Offset: uint32(8 * (i + 1))}
+				items[i] = indexItem{hash: r.Uint64() &^ clash, offset: uint32(8 * (i + 1))}
 			}
 			if clash != 0 && n > 200 {
 				continue // all in one bucket takes n * n / 16 steps
 			}
-			table := make([]byte, Buckets(n)*BucketSize)
-			Build(table, items)
+			table := make([]byte, bucketsFor(n)*bucketSize)
+			buildIndex(table, items)
 			extra := 0
 			for _, it := range items {
 				ok := false
-				for _, off := range find(table, it.Hash) {
-					if off == int(it.Offset) {
+				for _, off := range find(table, it.hash) {
+					if off == int(it.offset) {
 						ok = true
 					} else {
 						extra++
@@ -63,13 +63,13 @@ func TestEveryItemIsFound(t *testing.T) {
 func TestMatchEqualsPlainCompare(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 100000 {
-		var b [BucketSize]byte
-		fp := Fingerprint(r.Uint64())
+		var b [bucketSize]byte
+		fp := fingerprintOf(r.Uint64())
 		if r.IntN(4) == 0 {
 			fp = 0
 		}
 		var want []int
-		for i := range Slots {
+		for i := range bucketSlots {
 			v := r.Uint32()
 			switch r.IntN(4) {
 			case 0:
@@ -85,8 +85,8 @@ func TestMatchEqualsPlainCompare(t *testing.T) {
 			}
 		}
 		got := map[int]int{}
-		for m := Match(&b, fp); m != 0; m &= m - 1 {
-			got[Slot(&b, m)]++
+		for m := matchSlots(&b, fp); m != 0; m &= m - 1 {
+			got[slotOffset(&b, m)]++
 		}
 		for _, off := range want {
 			if got[off]--; got[off] == 0 {
@@ -102,14 +102,14 @@ func TestMatchEqualsPlainCompare(t *testing.T) {
 func BenchmarkBuild(b *testing.B) {
 	const n = 25000
 	r := rand.New(rand.NewPCG(1, 1))
-	items := make([]Item, n)
+	items := make([]indexItem, n)
 	for i := range items {
-		items[i] = Item{r.Uint64(), uint32(8 * (i + 1))}
+		items[i] = indexItem{r.Uint64(), uint32(8 * (i + 1))}
 	}
-	table := make([]byte, Buckets(n)*BucketSize)
+	table := make([]byte, bucketsFor(n)*bucketSize)
 	for b.Loop() {
 		clear(table)
-		Build(table, items)
+		buildIndex(table, items)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/item")
 }

@@ -1,13 +1,4 @@
-// Package spill keeps the pending writes of one transaction that outgrew its
-// memory: keys and small values in runs, large values in value segments, all in
-// files that no manifest names. Their entries have version 0, as the transaction's
-// version is not known before it commits.
-//
-// A Spill ends in one of two ways: Finish makes one durable run of it, which an
-// edit of the manifest may then add to the store with a stamp, its version; or
-// Discard removes the files. A crash leaves them to the next Open, which removes
-// files that nothing names.
-package spill
+package compact
 
 import (
 	"bytes"
@@ -19,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
@@ -28,8 +18,8 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// Config says where the files are written and for which store.
-type Config struct {
+// SpillConfig says where the files are written and for which store.
+type SpillConfig struct {
 	filename.Store                      // runs go to Dir, value segments to ValueDir
 	NextNum        func() entry.FileNum // gives each file its number
 	SegmentBytes   int64                // bytes at which a value segment ends
@@ -40,23 +30,31 @@ type Config struct {
 	Files          *pageio.Files        // opens what is read; nil: without a limit
 }
 
-// Spill is used by one goroutine at a time; other goroutines may call Value meanwhile.
+// Spill keeps the pending writes of one transaction that outgrew its memory: keys and small values
+// in runs, large values in value segments, all in files that no manifest names. Their entries have
+// version 0, as the transaction's version is not known before it commits.
+//
+// A Spill ends in one of two ways: Finish makes one durable run of it by a compaction, which an edit
+// of the manifest may then add to the store with a stamp, its version; or Discard removes the files.
+// A crash leaves them to the next Open, which removes files that nothing names.
+//
+// It is used by one goroutine at a time; other goroutines may call Value meanwhile.
 type Spill struct {
-	cfg     Config        // where it is written
-	parts   []*part       // newest first
-	retired []*part       // compacted parts that readers may still use
+	cfg     SpillConfig   // where it is written
+	parts   []*spillPart  // newest first
+	retired []*spillPart  // compacted parts that readers may still use
 	aliased bool          // readers may hold bytes of the parts
 	dead    layout.Deaths // records of values that were overwritten
-	values  values        // the value segments
+	values  spillValues   // the value segments
 	bytes   int64         // bytes of records added
 	runs    int64         // bytes of runs written
 	err     error         // the first failure; nothing can be added after it
 	kept    bool          // the files belong to the store: Discard leaves them
 }
 
-// New returns an empty Spill; it creates no file before there is something to write.
-func New(cfg Config) *Spill {
-	return &Spill{cfg: cfg, values: values{cfg: cfg, readers: map[entry.FileNum]*segment.Reader{}}}
+// NewSpill returns an empty Spill; it creates no file before there is something to write.
+func NewSpill(cfg SpillConfig) *Spill {
+	return &Spill{cfg: cfg, values: spillValues{cfg: cfg, readers: map[entry.FileNum]*segment.Reader{}}}
 }
 
 // Add writes records, encoded with version 0 one after the other, the later of
@@ -82,7 +80,7 @@ func (s *Spill) addRecords(ctx context.Context, records []byte, last int, ranges
 			}
 		}
 		// What they cover in this part is not in it: they are for older parts.
-		if err := compact.WriteRanges(w, ranges); err != nil {
+		if err := writeRanges(w, ranges); err != nil {
 			return err
 		}
 		// Flushed before anybody can find the handles in the part.
@@ -169,7 +167,7 @@ func (s *Spill) openRun(written meta.Run, n, level int) error {
 		return err
 	}
 	s.retire(n)
-	s.parts = slices.Concat([]*part{{r, written, level}}, s.parts)
+	s.parts = slices.Concat([]*spillPart{{r, written, level}}, s.parts)
 	return nil
 }
 
@@ -281,8 +279,8 @@ func (s *Spill) Written() int64 { return s.runs + s.values.finishedBytes() }
 
 // Output is what Finish has finished: one run, its value segments, and their
 // records that no entry leads to.
-func (s *Spill) Output() compact.Output {
-	out := compact.Output{Values: slices.Clone(s.values.finished), Dead: s.dead}
+func (s *Spill) Output() Output {
+	out := Output{Values: slices.Clone(s.values.finished), Dead: s.dead}
 	if len(s.parts) > 0 {
 		out.Run = s.parts[0].written
 	}
