@@ -22,7 +22,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		if err := mem.MkdirAll("/to"); err != nil {
 			t.Fatal(err)
 		}
-		d := newRangeDeletes(&maker{Target: Target{FS: mem, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d := newSorter(&maker{Target: Target{FS: mem, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
 		d.limit = 4000
 		key := func(i int) []byte { return fmt.Appendf(nil, "%c%03d", 1+i/1000, i%1000) }
 		var list []rangedel.Tombstone
@@ -34,14 +34,14 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 				continue
 			}
 			list = append(list, r)
-			if err := d.addCopy(r); err != nil {
+			if err := d.addRangeDelete(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if d.to.last <= fanIn {
 			t.Fatalf("%d runs were written", d.to.last)
 		}
-		sources, err := d.sources()
+		_, sources, err := d.sources()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,11 +88,11 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 		if err := fs.MkdirAll("/to"); err != nil {
 			t.Fatal(err)
 		}
-		d := newRangeDeletes(&maker{Target: Target{FS: fs, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d := newSorter(&maker{Target: Target{FS: fs, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
 		d.limit = 20_000
 		for i := range n {
 			lo := fmt.Appendf(make([]byte, 1, 300), "%0290d", i)
-			if err := d.addCopy(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
+			if err := d.addRangeDelete(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
