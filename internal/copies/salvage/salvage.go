@@ -100,8 +100,8 @@ func (w *work) buildStore(ctx context.Context) error {
 		w.lose(d)
 	}
 	strong, weak := newSorter(w.to, 3*w.to.Memory/8), newSorter(w.to, w.to.Memory/8)
-	defer strong.close()
-	defer weak.close()
+	defer strong.closeRuns()
+	defer weak.closeRuns()
 	s, err := openRuns(w.survey, strong)
 	if err != nil {
 		return err

@@ -68,6 +68,33 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 	}
 }
 
+// TestVersionsOfOneKeyInAnyOrder adds very many versions of one key, newest first, as a collection
+// writes them: that takes no time by their square.
+func TestVersionsOfOneKeyInAnyOrder(t *testing.T) {
+	const n = 300_000
+	s := newSorter(&maker{Target: Target{FS: vfs.NewMem(), Dir: "/to"}}, 1<<30)
+	for i := range n {
+		if err := s.addEntry(&entry.Entry{Key: []byte{1, 'k'}, Version: entry.Version(n - i), Kind: entry.Set}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	it, _, err := s.sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	want := entry.Version(n)
+	for ok := it.First(); ok; ok = it.Next() {
+		if it.Entry().Version != want {
+			t.Fatalf("version %d, want %d", it.Entry().Version, want)
+		}
+		want--
+	}
+	if want != 0 || it.Err() != nil {
+		t.Fatalf("it ends before version %d: %v", want, it.Err())
+	}
+}
+
 // removals adds up the lengths of files that are removed.
 type removals struct {
 	vfs.FS
