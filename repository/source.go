@@ -206,7 +206,7 @@ func (s *source) setEnds(f *file) (err error) {
 	if _, err := r.ReadAt(p[endBytes:], f.Size-endBytes); err != nil {
 		return err
 	}
-	if name, _ := filename.Parse(f.Name); sealed(name.Kind, p) {
+	if name, _ := filename.Parse(f.Name); s.copy.Sealed(name, p[endBytes:], f.Size) {
 		sum := sha256.Sum256(p)
 		f.Ends = hex.EncodeToString(sum[:])
 	}

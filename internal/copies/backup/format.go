@@ -20,17 +20,15 @@ import (
 )
 
 const (
-	magic            = "BROCKBAK"
-	formatVersion    = 1
-	encryptedVersion = 2 // of an encrypted store
+	magic         = "BROCKBAK"
+	formatVersion = 1
 
-	headerSize  = 128
-	headerLife  = 96 // offset of the life of an encrypted stream in its header
-	headerExtra = 48 // bytes by which the header of an encrypted stream is longer
-	sumSize     = 4  // of the checksum that ends a header, and a description
-	recordSize  = 24 // of the head of a record
-	fileSize    = 24 // of the payload of a fileRecord
-	endSize     = 56 // of the payload of an endRecord
+	headerSize = 176
+	headerLife = 96 // offset of the life of the stream in its header
+	sumSize    = 4  // of the checksum that ends a header, and a description
+	recordSize = 24 // of the head of a record
+	fileSize   = 24 // of the payload of a fileRecord
+	endSize    = 56 // of the payload of an endRecord
 
 	pieceBytes = 256 << 10 // most bytes of a file or the layout in one record
 	kind       = 'B'       // kind of the stream in checksums; no file of a store has it
@@ -60,15 +58,8 @@ func (h *header) identity() checksum.Identity { return checksum.New(h.uuid, kind
 // encodeHeader returns the bytes of the header.
 func (h *header) encodeHeader() []byte {
 	p := make([]byte, headerSize)
-	version := uint16(formatVersion)
-	if !h.life.IsZero() {
-		version, p = encryptedVersion, append(p, make([]byte, headerExtra)...)
-		copy(p[headerLife:], h.life.Key[:])
-		copy(p[headerLife+16:], h.life.Life[:])
-		p[headerLife+32] = byte(h.life.Cipher)
-	}
 	copy(p, magic)
-	binary.LittleEndian.PutUint16(p[8:], version)
+	binary.LittleEndian.PutUint16(p[8:], formatVersion)
 	binary.LittleEndian.PutUint16(p[10:], h.major)
 	binary.LittleEndian.PutUint16(p[12:], h.minor)
 	copy(p[16:], h.uuid[:])
@@ -77,20 +68,15 @@ func (h *header) encodeHeader() []byte {
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.version))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.milli))
 	copy(p[64:], h.follows[:])
+	copy(p[headerLife:], h.life.Key[:])
+	copy(p[headerLife+16:], h.life.Life[:])
+	p[headerLife+32] = byte(h.life.Cipher)
 	end := len(p) - sumSize
 	binary.LittleEndian.PutUint32(p[end:], h.identity().Sum(0, p[:end]))
 	return p
 }
 
-// headerLength returns the length of the header whose first headerSize bytes are p.
-func headerLength(p []byte) int {
-	if string(p[:len(magic)]) == magic && binary.LittleEndian.Uint16(p[8:]) == encryptedVersion {
-		return headerSize + headerExtra
-	}
-	return headerSize
-}
-
-// decodeHeader decodes and checks a header, which is headerLength bytes long.
+// decodeHeader decodes and checks a header.
 func decodeHeader(p []byte) (*header, error) {
 	if string(p[:len(magic)]) != magic {
 		return nil, foreign("this is no backup")
@@ -106,20 +92,16 @@ func decodeHeader(p []byte) (*header, error) {
 	if got, want := h.identity().Sum(0, p[:end]), binary.LittleEndian.Uint32(p[end:]); got != want {
 		return nil, errs.NewCorruption(streamName, 0, "header: checksum %#x, want %#x", got, want)
 	}
-	if v := binary.LittleEndian.Uint16(p[8:]); v != formatVersion && v != encryptedVersion {
-		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, v, encryptedVersion)
+	if v := binary.LittleEndian.Uint16(p[8:]); v != formatVersion {
+		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, v, formatVersion)
 	}
-	reserved := p[headerLife:end]
-	if len(p) > headerSize {
-		l := p[headerLife:]
-		h.life = crypt.Life{Key: crypt.ID(l), Life: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
-		reserved = l[33 : end-headerLife]
-		if !h.life.Cipher.Valid() {
-			return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.life.Cipher)
-		}
+	l := p[headerLife:]
+	h.life = crypt.Life{Key: crypt.ID(l), Life: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
+	if !h.life.IsZero() && !h.life.Cipher.Valid() {
+		return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.life.Cipher)
 	}
 	// A later release may have put something there that must be understood.
-	if p[14]|p[15] != 0 || !allZero(reserved) {
+	if p[14]|p[15] != 0 || !allZero(p[headerLife+33:end]) {
 		return nil, fmt.Errorf("%w: the header has fields of a later release", errs.ErrFormat)
 	}
 	if h.major != manifest.FormatMajor {

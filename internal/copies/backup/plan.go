@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -72,8 +71,7 @@ func (s *sender) printOf(f vfs.File, as *File) (uint32, error) {
 	if err := pageio.ReadFull(f, b, as.Size-int64(len(b))); err != nil {
 		return 0, err
 	}
-	segments := s.verify.Files.Segments()
-	if as.Name.Kind != filename.Journal || segments.EndsSealed(as.Name.Kind, as.Name.Number, b, as.Size) {
+	if s.verify.Sealed(as.Name, b, as.Size) {
 		return checksum.Extend(sum, b), nil
 	}
 	sum, b = 0, make([]byte, min(as.Size, pieceBytes))

@@ -131,12 +131,6 @@ func (d *reader) readHeader() error {
 		}
 		return err
 	}
-	if more := headerLength(p) - headerSize; more > 0 {
-		p = append(p, make([]byte, more)...)
-		if err := d.readFull(p[headerSize:]); err != nil {
-			return err
-		}
-	}
 	h, err := decodeHeader(p)
 	if err != nil {
 		return err

@@ -126,7 +126,7 @@ func TestEncryptedStream(t *testing.T) {
 
 // firstFile is where the first record of a file begins in an encrypted stream.
 func firstFile(p []byte) int {
-	at := headerSize + headerExtra
+	at := headerSize
 	for recordKind(p[at+8]) != fileRecord {
 		at += recordSize + int(binary.LittleEndian.Uint32(p[at+12:]))
 	}
@@ -161,7 +161,7 @@ func TestEncryptedStreamDamage(t *testing.T) {
 		_, err := Restore(t.Context(), bytes.NewReader(q), Target{FS: mem, Dir: "/new", ValueDir: "/new", Keys: weak{}})
 		return err
 	}
-	begin := headerSize + headerExtra
+	begin := headerSize
 	keys := int(binary.LittleEndian.Uint32(p[begin+12:]))
 	text := begin + recordSize + keys + recordSize
 	for at, what := range map[int]string{

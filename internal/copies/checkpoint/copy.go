@@ -92,6 +92,11 @@ func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
 	return c.verify.File(f, func(int64) error { return errs.Ended(ctx) })
 }
 
+// Sealed is Verifier.Sealed.
+func (c *Copy) Sealed(name filename.Name, end []byte, size int64) bool {
+	return c.verify.Sealed(name, end, size)
+}
+
 // Close closes the files.
 func (c *Copy) Close() error {
 	c.verify.Close()

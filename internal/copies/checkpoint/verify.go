@@ -91,6 +91,21 @@ func (v *Verifier) verifyRunFile(f layout.File, verified func(to int64) error) (
 	return nil
 }
 
+// Sealed reports whether the first and last bytes of a file hold a checksum that depends on all of
+// it, so that they tell it from every other file: a run's footer has that of its directory, which has
+// those of all chunks; a seal has that of the frame before, and so on; a remap's header has that of
+// the rest. A journal segment that a crash has ended has none. end are the last bytes of size.
+func (v *Verifier) Sealed(name filename.Name, end []byte, size int64) bool {
+	switch name.Kind {
+	case filename.Run, filename.Value, filename.Remap:
+		return true
+	case filename.Journal:
+		segments := v.Files.Segments()
+		return segments.EndsSealed(name.Kind, name.Number, end, size)
+	}
+	return false
+}
+
 // Close closes what is open. The Verifier can be used again.
 func (v *Verifier) Close() {
 	if v.run != nil {

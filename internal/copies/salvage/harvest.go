@@ -20,8 +20,7 @@ import (
 type harvest struct {
 	*survey
 	flushed      entry.Version // every version up to this one is in a run
-	strong, weak *sorter       // entries that count as those of runs do
-	ranges       *rangeDeletes
+	strong, weak *sorter       // records by how they count; strong has all range deletes, too
 
 	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
 	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
@@ -178,27 +177,27 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 	switch {
 	case e.Kind == entry.RangeDelete:
 		if t := (rangedel.Tombstone{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
-			return h.ranges.addCopy(t)
+			return h.strong.addRangeDelete(t)
 		}
 		return nil // no transaction writes such a record
 	// Strong in any case: a delete too many is impossible, as a newer version of the key wins over
 	// it.
 	case e.Kind == entry.Delete:
 		e.Value, e.Raw = nil, 0
-		return h.strong.addCopy(&e)
+		return h.strong.addEntry(&e)
 	// The value stays where it is until the key is written: memory would not do for all.
 	case rec.Own && rec.Size >= layout.Granule:
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
 	}
 	if h.unflushed(name.Kind, name.Number, e.Version) {
-		return h.strong.addCopy(&e)
+		return h.strong.addEntry(&e)
 	}
 	// An entry owned it once, and was replaced by a newer one.
 	if s := h.layout.Segment(name.Number); s != nil && e.Separated && s.IsDead(uint64(off)) {
 		return nil
 	}
-	return h.weak.addCopy(&e)
+	return h.weak.addEntry(&e)
 }
 
 // doubtIn notes that records of a segment are lost. If it is one of a large transaction, they may

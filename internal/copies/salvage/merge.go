@@ -9,13 +9,14 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
 // head is a source of the merge, which is at an entry: a run, or else a list.
 type head struct {
 	run  *runSource
-	list ordered
+	list iterator.Iterator
 	weak bool
 	rank int // of several sources at the same key and version, the least rank comes first
 }
@@ -70,13 +71,15 @@ type chooser struct {
 }
 
 // merge writes the newest version of each key.
-func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *rangeDeletes) error {
+func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
 	h := c.startRuns()
+	var ranges []rangedel.Source
 	for i, s := range []*sorter{strong, weak} {
-		it, err := s.iterator()
+		it, deletes, err := s.sources()
 		if err != nil {
 			return err
 		}
+		ranges = append(ranges, deletes...)
 		defer it.Close()
 		if it.First() {
 			h = append(h, &head{list: it, weak: i == 1, rank: i + 1})
@@ -85,13 +88,9 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter, ranges *range
 			return it.Err()
 		}
 	}
-	sources, err := ranges.sources()
-	if err != nil {
-		return err
-	}
 	// All range deletes count: only the newest version of each key is kept, so no older reader
 	// needs what they delete.
-	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, sources...)
+	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, ranges...)
 	defer c.ranges.Close()
 	heap.Init(&h)
 	for n := 0; len(h) > 0; n++ {
@@ -148,13 +147,12 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 		c.endKey()
 		c.beginKey(e.Key)
 	}
-	switch {
-	case c.decided || weak && !c.counts(e):
+	if c.decided || weak && !c.counts(e) {
 		return nil
-	// Deleted or expired, and so are all older versions.
-	case c.newestDelete() > e.Version || !e.Live(c.now):
-		c.decided = true
-		return c.err()
+	}
+	if gone, err := c.isGone(e); gone || err != nil {
+		c.decided = true // so are all older versions
+		return err
 	}
 	damage, err := c.out.writeEntry(e)
 	switch {
@@ -167,6 +165,14 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 		c.failed, c.at, c.why = e.Version, e.Handle, damage
 	}
 	return nil
+}
+
+// isGone reports whether the entry is deleted or has expired.
+func (c *chooser) isGone(e *entry.Entry) (bool, error) {
+	if c.ranges == nil {
+		return !e.Live(c.now), nil
+	}
+	return !e.Live(c.now) || c.ranges.Newest(c.key) > e.Version, c.ranges.Err()
 }
 
 // counts reports whether a weak record may be an entry that is lost, or the value of one.
@@ -205,23 +211,6 @@ func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
 	c.began, c.failed, c.why = true, 0, nil
 	c.decided = c.forgotten(key)
-}
-
-// newestDelete returns the version of the newest range delete over the key; 0 if there is none.
-// After an error of c.ranges it is above all versions.
-func (c *chooser) newestDelete() entry.Version {
-	if c.ranges == nil {
-		return 0
-	}
-	return c.ranges.Newest(c.key)
-}
-
-// err returns the error that c.ranges has met.
-func (c *chooser) err() error {
-	if c.ranges == nil {
-		return nil
-	}
-	return c.ranges.Err()
 }
 
 // endKey ends a key, and reports it if its value is lost.

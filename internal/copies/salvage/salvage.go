@@ -99,24 +99,26 @@ func (w *work) buildStore(ctx context.Context) error {
 	for _, d := range w.damage {
 		w.lose(d)
 	}
-	strong, weak, ranges := newSorter(w.to, w.to.Memory/4), newSorter(w.to, w.to.Memory/8), newRangeDeletes(w.to, w.to.Memory/8)
-	s, err := openRuns(w.survey, ranges)
+	strong, weak := newSorter(w.to, 3*w.to.Memory/8), newSorter(w.to, w.to.Memory/8)
+	defer strong.closeRuns()
+	defer weak.closeRuns()
+	s, err := openRuns(w.survey, strong)
 	if err != nil {
 		return err
 	}
 	defer s.closeSources()
 	// The runs say up to which version all is flushed, so they are opened before the segments are
 	// read.
-	h := harvest{survey: w.survey, flushed: s.newestInRuns(), strong: strong, weak: weak, ranges: ranges}
+	h := harvest{survey: w.survey, flushed: s.newestInRuns(), strong: strong, weak: weak}
 	if err := h.readAll(ctx); err != nil {
 		return err
 	}
 	w.out = newOutput(w.survey, w.to)
 	c := &chooser{survey: w.survey, sources: s, out: w.out, now: uint64(max(w.to.Now, 0))}
-	if err := c.merge(ctx, strong, weak, ranges); err != nil {
+	if err := c.merge(ctx, strong, weak); err != nil {
 		return err
 	}
-	if err := errors.Join(strong.removeRuns(), weak.removeRuns(), ranges.removeRuns()); err != nil {
+	if err := errors.Join(strong.removeRuns(), weak.removeRuns()); err != nil {
 		return err
 	}
 	l, err := w.out.finishStore()

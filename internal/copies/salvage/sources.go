@@ -47,8 +47,8 @@ type sources struct {
 	holes []hole // of runs that are missing
 }
 
-// openRuns makes a source of each run, and adds their range deletes to ranges.
-func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
+// openRuns makes a source of each run, and adds their range deletes to strong.
+func openRuns(v *survey, strong *sorter) (*sources, error) {
 	s := new(sources)
 	known := map[entry.FileNum]bool{}
 	add := func(r *layout.Run) {
@@ -84,7 +84,7 @@ func openRuns(v *survey, ranges *rangeDeletes) (*sources, error) {
 		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
 	for _, of := range s.list {
-		if err := of.inspect(s, ranges); err != nil {
+		if err := of.inspect(s, strong); err != nil {
 			return s, err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *sources) lost(key []byte, v entry.Version) bool {
 }
 
 // inspect reads what must be known before the entries are: range tombstones and versions.
-func (s *runSource) inspect(all *sources, ranges *rangeDeletes) error {
+func (s *runSource) inspect(all *sources, strong *sorter) error {
 	var whole = true
 	var entries, spans uint64
 	for _, num := range slices.Clone(s.files) {
@@ -127,7 +127,7 @@ func (s *runSource) inspect(all *sources, ranges *rangeDeletes) error {
 		whole, entries, spans = whole && r.Whole(), entries+n, spans+m
 		s.maxVersion = max(s.maxVersion, r.MaxVersion())
 		s.v.version = max(s.v.version, s.maxVersion)
-		if err := errors.Join(s.rangeDeletes(r, ranges), r.Close()); err != nil {
+		if err := errors.Join(s.addRangeDeletes(r, strong), r.Close()); err != nil {
 			return err
 		}
 	}
@@ -166,14 +166,14 @@ func (s *runSource) openFirst(all *sources, num entry.FileNum) *run.Remains {
 	return nil
 }
 
-// rangeDeletes adds the range deletes of a file to ranges.
-func (s *runSource) rangeDeletes(r *run.Remains, ranges *rangeDeletes) error {
+// addRangeDeletes adds the range deletes of a file to strong.
+func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
 	return r.Tombstones(func(e *entry.Entry) error {
 		t, ok := run.Span(e)
 		if !ok || s.v.forgotten(t.Lo) {
 			return nil
 		}
-		return ranges.addCopy(t)
+		return strong.addRangeDelete(t)
 	}, func(h *run.Hole) {
 		if h.Tombstones {
 			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)

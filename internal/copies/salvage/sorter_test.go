@@ -22,7 +22,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		if err := mem.MkdirAll("/to"); err != nil {
 			t.Fatal(err)
 		}
-		d := newRangeDeletes(&maker{Target: Target{FS: mem, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d := newSorter(&maker{Target: Target{FS: mem, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
 		d.limit = 4000
 		key := func(i int) []byte { return fmt.Appendf(nil, "%c%03d", 1+i/1000, i%1000) }
 		var list []rangedel.Tombstone
@@ -34,14 +34,14 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 				continue
 			}
 			list = append(list, r)
-			if err := d.addCopy(r); err != nil {
+			if err := d.addRangeDelete(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if d.to.last <= fanIn {
 			t.Fatalf("%d runs were written", d.to.last)
 		}
-		sources, err := d.sources()
+		_, sources, err := d.sources()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +68,33 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 	}
 }
 
+// TestVersionsOfOneKeyInAnyOrder adds very many versions of one key, newest first, as a collection
+// writes them: that takes no time by their square.
+func TestVersionsOfOneKeyInAnyOrder(t *testing.T) {
+	const n = 300_000
+	s := newSorter(&maker{Target: Target{FS: vfs.NewMem(), Dir: "/to"}}, 1<<30)
+	for i := range n {
+		if err := s.addEntry(&entry.Entry{Key: []byte{1, 'k'}, Version: entry.Version(n - i), Kind: entry.Set}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	it, _, err := s.sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	want := entry.Version(n)
+	for ok := it.First(); ok; ok = it.Next() {
+		if it.Entry().Version != want {
+			t.Fatalf("version %d, want %d", it.Entry().Version, want)
+		}
+		want--
+	}
+	if want != 0 || it.Err() != nil {
+		t.Fatalf("it ends before version %d: %v", want, it.Err())
+	}
+}
+
 // removals adds up the lengths of files that are removed.
 type removals struct {
 	vfs.FS
@@ -88,11 +115,11 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 		if err := fs.MkdirAll("/to"); err != nil {
 			t.Fatal(err)
 		}
-		d := newRangeDeletes(&maker{Target: Target{FS: fs, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d := newSorter(&maker{Target: Target{FS: fs, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
 		d.limit = 20_000
 		for i := range n {
 			lo := fmt.Appendf(make([]byte, 1, 300), "%0290d", i)
-			if err := d.addCopy(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
+			if err := d.addRangeDelete(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
