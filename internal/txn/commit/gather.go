@@ -10,7 +10,7 @@ const (
 	leastPatience  = 100 * time.Microsecond // a wait that takes longer was in vain
 	memberPatience = 20 * time.Microsecond  // it may take this much longer for each member, to make its next transaction
 	vainYields     = 2                      // yields in a row that bring no member end the wait
-	leastSkipped   = 16                     // groups that are not held open after the first wait in vain
+	leastSkipped   = 16                     // groups that do without after the first wait in vain
 	mostSkipped    = 1 << 16                // the number doubles up to this
 )
 
@@ -21,8 +21,8 @@ type gathering struct {
 	previousSize int              // members of the group before
 	expected     int              // members of a complete group: those of the group before, and who waited at its end
 	synced       bool             // the group before was synced
-	skip         int              // groups that are still not held open, as a wait was in vain
-	nextSkip     int              // groups to skip after the next wait in vain, if more than leastSkipped
+	sleeps       backoff          // of sleepForMembers
+	yields       backoff          // of yieldForMembers
 	full         chan struct{}    // the last expected member sends, if the leader sleeps; room for one value
 	timer        *time.Timer      // ends the sleep; made once, reused by each leader
 }
@@ -40,28 +40,44 @@ type gathering struct {
 // such groups yields.
 //
 // A lone writer expects nobody, and never waits. In a process that is busy with other work, either
-// wait may cost milliseconds in which nobody commits. So after one in vain the next 16 groups are not
-// held open, and up to 65,536 if more than one wait in six is in vain.
+// wait may cost milliseconds in which nobody commits: after one in vain the next groups do without.
+// Groups that don't sleep yield: a late member says nothing about those that are ready to run.
 func (p *Pipeline) gather(g *group) {
 	a := &p.gathering
-	if a.now == nil || a.expected < 2 {
+	switch {
+	case a.now == nil || a.expected < 2:
+	case a.synced && !a.sleeps.skips():
+		a.sleeps.count(p.sleepForMembers(g))
+	case !a.yields.skips():
+		a.yields.count(p.yieldForMembers(g))
+	}
+}
+
+// backoff says which groups do without a wait: 16 after the first one in vain, and up to 65,536 if
+// more than one wait in six is in vain.
+type backoff struct {
+	left int // groups that still do without
+	next int // groups to skip after the next wait in vain, if more than leastSkipped
+}
+
+// skips reports whether the next group does without the wait. Call it once for each group.
+func (b *backoff) skips() bool {
+	if b.left == 0 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// count notes whether a wait has succeeded. One success does not undo a failure, which doubles the
+// number: about six do.
+func (b *backoff) count(ok bool) {
+	if ok {
+		b.next -= (b.next + 7) / 8
 		return
 	}
-	if a.skip > 0 {
-		a.skip--
-		return
-	}
-	wait := p.yieldForMembers
-	if a.synced {
-		wait = p.sleepForMembers
-	}
-	if wait(g) {
-		// One success does not undo a failure, which doubles the number: about six do.
-		a.nextSkip -= (a.nextSkip + 7) / 8
-		return
-	}
-	a.skip = max(a.nextSkip, leastSkipped)
-	a.nextSkip = min(2*a.skip, mostSkipped)
+	b.left = max(b.next, leastSkipped)
+	b.next = min(2*b.left, mostSkipped)
 }
 
 // yieldForMembers lets the committers run that are ready on this processor, until g is complete or

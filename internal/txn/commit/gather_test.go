@@ -56,35 +56,35 @@ func TestGather(t *testing.T) {
 	if !joined {
 		t.Error("nobody ever joined")
 	}
-	a.skip, a.nextSkip = 0, 0
+	a.yields = backoff{}
 	before = now
 	p.leadExpecting(3, 0, false)
-	if yields := int(now.Sub(before)/yield) / 2; yields != vainYields || a.skip != 0 {
-		t.Errorf("%d yields in vain, and %d groups are not held open, want %d and 0", yields, a.skip, vainYields)
+	if yields := int(now.Sub(before)/yield) / 2; yields != vainYields || a.yields.left != 0 {
+		t.Errorf("%d yields in vain, and %d groups are not held open, want %d and 0", yields, a.yields.left, vainYields)
 	}
 
 	yield = time.Second
 	for _, want := range []int{leastSkipped, 2 * leastSkipped, 4 * leastSkipped} {
-		a.skip = 0
+		a.yields.left = 0
 		p.leadExpecting(1, 0, false)
-		if a.skip != want {
-			t.Errorf("after a slow yield %d groups are not held open, want %d", a.skip, want)
+		if a.yields.left != want {
+			t.Errorf("after a slow yield %d groups are not held open, want %d", a.yields.left, want)
 		}
 	}
 	before = now
 	p.leadExpecting(1, 0, false)
-	if now != before || a.skip != 4*leastSkipped-1 {
+	if now != before || a.yields.left != 4*leastSkipped-1 {
 		t.Error("a group was held open that should have been skipped")
 	}
-	a.skip, a.nextSkip = 0, mostSkipped
+	a.yields = backoff{next: mostSkipped}
 	p.leadExpecting(1, 0, false)
-	if a.nextSkip != mostSkipped {
-		t.Errorf("%d groups would be skipped", a.nextSkip)
+	if a.yields.next != mostSkipped {
+		t.Errorf("%d groups would be skipped", a.yields.next)
 	}
 	yield = time.Microsecond
-	for n := 0; a.nextSkip > 0; n++ {
-		if a.skip = 0; n > 100 {
-			t.Fatalf("%d groups would be skipped after %d quick yields", a.nextSkip, n)
+	for n := 0; a.yields.next > 0; n++ {
+		if a.yields.left = 0; n > 100 {
+			t.Fatalf("%d groups would be skipped after %d quick yields", a.yields.next, n)
 		}
 		p.leadExpecting(1, 0, false)
 	}
@@ -101,21 +101,27 @@ func TestGatherSynced(t *testing.T) {
 	complete := false
 	for i := 0; i < 1000 && !complete; i++ {
 		groups := store.groups
-		a.skip, a.nextSkip = 0, 0
+		a.sleeps = backoff{}
 		p.leadExpecting(8, 8, true)
-		complete = store.groups == groups+1 && a.skip == 0
+		complete = store.groups == groups+1 && a.sleeps.left == 0
 	}
 	if !complete {
 		t.Error("no group was ever complete")
 	}
 
-	a.skip, a.nextSkip = 0, 0
+	a.sleeps = backoff{}
 	for _, want := range []int{leastSkipped, 2 * leastSkipped, 4 * leastSkipped} {
-		a.skip = 0
+		a.sleeps.left = 0
 		p.leadExpecting(1, 0, true)
-		if a.skip != want || len(a.full) > 0 {
-			t.Errorf("after a sleep that timed out %d groups are not held open, want %d", a.skip, want)
+		if a.sleeps.left != want || len(a.full) > 0 {
+			t.Errorf("after a sleep that timed out %d groups don't sleep, want %d", a.sleeps.left, want)
 		}
+	}
+	// One that doesn't sleep yields.
+	before := a.sleeps.left
+	a.yields = backoff{next: 8}
+	if p.leadExpecting(1, 0, true); a.sleeps.left != before-1 || a.yields.next != 7 {
+		t.Errorf("%d groups don't sleep, want %d; %d would not yield, want 7", a.sleeps.left, before-1, a.yields.next)
 	}
 }
 
