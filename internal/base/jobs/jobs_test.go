@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-var bg = context.Background()
-
 // gate is a task body that says when it began and waits to be let go.
 type gate struct {
 	began, leave chan struct{}
