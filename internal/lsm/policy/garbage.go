@@ -37,7 +37,7 @@ func (g *Garbage) Fill(more uint64) float64 {
 // CollectionPace returns how fast collection should go at this Fill: 0 = at
 // leisure, 1 = as fast as it can.
 func CollectionPace(fill float64) float64 {
-	return min(1, max(0, (100*fill-collectPercent)/(throttlePercent-collectPercent)))
+	return min(1, max(0, (100*fill-collectPercent)/(fullPacePercent-collectPercent)))
 }
 
 // Throttle returns how much writers must be throttled at this Fill: 0 = not at

@@ -69,7 +69,8 @@ const (
 	tableHiddenBytes    = 4 << 20 // at least 4 MB
 	RangedFraction      = 4       // range deletes are taken to hide 1/4 of what is in their memtable
 	collectPercent      = 67      // of the budget: collect segments while clients write,
-	throttlePercent     = 85      // throttle writers, and collect as fast as it goes
+	fullPacePercent     = 79      // as fast as it goes from here on
+	throttlePercent     = 85      // throttle writers
 )
 
 // Collection moves live values of segments with garbage. Less garbage left means
