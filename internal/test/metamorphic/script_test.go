@@ -195,7 +195,7 @@ func (s *session) reclaim() {
 }
 
 // scanned reads all values, in both directions. If their order makes scans jump, it
-// waits a moment for the store to cluster them, which may fail.
+// waits for the store to cluster them, which may fail.
 func (s *session) scanned(jumping bool) {
 	if s.db == nil {
 		return
@@ -216,7 +216,7 @@ func (s *session) scanned(jumping bool) {
 	})
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for range 200 {
+	for range 10_000 { // a busy machine takes long
 		if !jumping || s.hurt != nil && s.hurt() {
 			return
 		}
