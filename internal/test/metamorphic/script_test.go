@@ -204,7 +204,7 @@ func (s *session) scanned(jumping bool) {
 	before := s.db.Metrics().Tree.Compactions
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for range 10 {
+	for range 3 {
 		_ = s.db.View(func(txn *brock.Txn) error { // other tests check what it finds
 			for i := range 8 {
 				for item, err := range txn.Items(brock.IteratorOptions{Reverse: i%2 == 1}) {
