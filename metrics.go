@@ -59,7 +59,7 @@ type TreeMetrics struct {
 	Collections     int64
 	CollectedBytes  int64         // written by collections
 	JumpedBytes     int64         // bytes of values that scans have jumped to and that were not put in key order yet
-	RemapBytes      int64         // in remap files
+	ForwardingBytes int64         // in forwarding table files
 	Spills          int64         // transactions larger than their memory that were committed
 	SpilledBytes    int64         // written by spills
 	JournalBytes    int64         // written to the journal: records, frames, headers, and zeros ahead of them
@@ -75,7 +75,7 @@ type TreeMetrics struct {
 		Memtables int64 // bytes of memtables, including those that a transaction still reads
 		Known     int64 // bytes that note which pages and values are in memory and were checked
 		Chunks    int64 // cached parts of runs that are encrypted, or not mapped
-		Indexes   int64 // what is known of runs and segments: about their chunks, and filters and remaps that are encrypted, or not mapped, and which records are dead
+		Indexes   int64 // what is known of runs and segments: about their chunks, and filters and forwarding tables that are encrypted, or not mapped, and which records are dead
 		Pending   int64 // keys and values of calls such as DB.Set that have not returned, and up to 8 MiB kept for the next large one
 	}
 	OpenFiles       int           // file descriptors in use; see Tuning.OpenFiles
@@ -109,7 +109,7 @@ func (m *Metrics) WriteAmp() float64 {
 
 // SpaceAmp returns the bytes in files per byte that entries still need.
 func (m *Metrics) SpaceAmp() float64 {
-	return ratio(m.Tree.RunBytes+m.Tree.SegmentBytes+m.Tree.RemapBytes, m.Tree.LiveBytes)
+	return ratio(m.Tree.RunBytes+m.Tree.SegmentBytes+m.Tree.ForwardingBytes, m.Tree.LiveBytes)
 }
 
 func ratio(a, b int64) float64 {
@@ -135,7 +135,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "runs        %d with %d entries, %s\n", t.Runs, t.RunEntries, sizeString(t.RunBytes))
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s; expired %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes), sizeString(t.ExpiredBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
-	fmt.Fprintf(&b, "collected   %d times, %s; remaps %s; scans have jumped to %s\n", t.Collections, sizeString(t.CollectedBytes), sizeString(t.RemapBytes), sizeString(t.JumpedBytes))
+	fmt.Fprintf(&b, "collected   %d times, %s; forwarding tables %s; scans have jumped to %s\n", t.Collections, sizeString(t.CollectedBytes), sizeString(t.ForwardingBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
 	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, indexes %s\n", sizeString(m.MemoryBytes()),
 		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Indexes))

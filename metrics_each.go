@@ -79,7 +79,7 @@ func (t *TreeMetrics) eachOfState(fn eachMetric) {
 	fn("dead", "By", "The part of segments that no entry needs.", GaugeMetric, float64(t.DeadBytes))
 	fn("expired", "By", "The part of live bytes that has expired.", GaugeMetric, float64(t.ExpiredBytes))
 	fn("expiry_wait", "s", "Time until the store looks for expired entries; 0 = nothing expires.", GaugeMetric, t.ExpiryWait.Seconds())
-	fn("remap", "By", "Remap files.", GaugeMetric, float64(t.RemapBytes))
+	fn("forwarding", "By", "Forwarding tables.", GaugeMetric, float64(t.ForwardingBytes))
 	fn("jumped", "By", "Values that scans have jumped to and that were not put in key order yet.", GaugeMetric, float64(t.JumpedBytes))
 	fn("disk_free", "By", "Left on the disk or below DiskLimit; -1 = not known.", GaugeMetric, float64(t.FreeBytes))
 	fn("disk_reserve", "By", "Kept of the free bytes for deletes and for work that frees disk space.", GaugeMetric, float64(t.ReserveBytes))

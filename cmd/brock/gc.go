@@ -18,7 +18,7 @@ type gcCommand struct {
 // collected is what gc has done.
 type collected struct {
 	Freed       int64         `json:"freedBytes"`
-	Before      int64         `json:"bytesBefore"` // of all files of runs, segments and remaps
+	Before      int64         `json:"bytesBefore"` // of all files of runs, segments and forwarding tables
 	After       int64         `json:"bytesAfter"`
 	Live        int64         `json:"liveBytes"`
 	Rewritten   int64         `json:"rewrittenBytes"`
@@ -60,5 +60,5 @@ func (c *gcCommand) Run(a *app) error {
 
 func fileBytes(db *brock.DB) int64 {
 	t := db.Metrics().Tree
-	return t.RunBytes + t.SegmentBytes + t.RemapBytes
+	return t.RunBytes + t.SegmentBytes + t.ForwardingBytes
 }

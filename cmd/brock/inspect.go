@@ -76,8 +76,8 @@ func inspect(w io.Writer, kind filename.Kind, content []byte, ring *crypt.Ring) 
 		manifest.Dump(d, content)
 	case filename.Journal, filename.Value:
 		segment.Dump(d, content)
-	case filename.Remap:
-		segment.DumpRemap(d, content)
+	case filename.Forwarding:
+		segment.DumpForwarding(d, content)
 	case filename.Run:
 		return run.Dump(w, content, ring)
 	case filename.Keyring:

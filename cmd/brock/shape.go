@@ -78,8 +78,8 @@ func drawRuns(out io.Writer, l *layout.Layout, width int) {
 	for _, r := range l.Runs() {
 		fmt.Fprintf(out, "  %-6s %6d  %s %8s in %s  %s", r.Tier, r.ID, bar(width, most, r.FileBytes(), 0),
 			human.Bytes(int64(r.FileBytes())), human.Things(int64(len(r.Files)), "file"), human.Things(int64(r.Entries), "entry"))
-		if r.Deletes+r.Tombstones > 0 {
-			fmt.Fprintf(out, ", %s", human.Things(int64(r.Deletes+r.Tombstones), "delete"))
+		if r.Deletes+r.RangeDeletes > 0 {
+			fmt.Fprintf(out, ", %s", human.Things(int64(r.Deletes+r.RangeDeletes), "delete"))
 		}
 		fmt.Fprintf(out, "  versions %d to %d\n", r.MinVersion, r.MaxVersion)
 	}
@@ -179,7 +179,7 @@ func filesOf(l *layout.Layout) (names []filename.Name) {
 		case layout.Live:
 			names = append(names, filename.New(s.Kind, s.Num))
 		case layout.Relocated:
-			names = append(names, filename.New(filename.Remap, state.Map))
+			names = append(names, filename.New(filename.Forwarding, state.Map))
 		}
 	}
 	return names
@@ -228,7 +228,7 @@ func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name
 				return fmt.Sprintf("run %d, %s: %s, versions %d to %d", r.ID, r.Tier, human.Things(int64(r.Entries), "entry"), r.MinVersion, r.MaxVersion)
 			}
 			return left
-		case filename.Remap:
+		case filename.Forwarding:
 			if from, ok := maps[n.Number]; ok {
 				return fmt.Sprintf("where the records of segment %d are now", from)
 			}

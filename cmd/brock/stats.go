@@ -182,7 +182,7 @@ func (s *stats) print(a *app) {
 	for _, k := range s.Keyspaces {
 		fmt.Fprintf(a.out, "keyspace   %s: about %s, %s\n", printable([]byte(k.Name)), human.Things(k.Entries, "entry"), human.Bytes(k.Bytes))
 	}
-	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Keyring, filename.Lock} {
+	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Forwarding, filename.Manifest, filename.Super, filename.Keyring, filename.Lock} {
 		if f := s.Files[k.String()]; f.Count > 0 {
 			fmt.Fprintf(a.out, "%-10s %s in %s\n", k, human.Bytes(f.Bytes), human.Things(int64(f.Count), "file"))
 		}

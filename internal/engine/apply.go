@@ -62,7 +62,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c change) (err er
 		if failure.Passes(err) {
 			removeOutputs(st.files, out)
 		} else {
-			st.life.fail(err)
+			st.keyID.fail(err)
 		}
 		return err
 	}
@@ -134,21 +134,21 @@ func (st *state) keysOf(edit *layout.Edit) error {
 	if st.cfg.Keyring == nil {
 		return nil
 	}
-	var lives []crypt.Life
+	var lives []crypt.FileKeyID
 	for _, r := range edit.AddRuns {
 		for _, f := range r.Files {
-			lives = append(lives, f.Life)
+			lives = append(lives, f.KeyID)
 		}
 	}
 	for _, s := range edit.AddSegments {
-		lives = append(lives, s.Life)
+		lives = append(lives, s.KeyID)
 	}
 	for _, s := range edit.States {
-		lives = append(lives, s.Life)
+		lives = append(lives, s.KeyID)
 	}
-	for _, life := range lives {
-		if !life.IsZero() && !st.cfg.Keyring.Has(life.Key) {
-			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, life.Key)
+	for _, keyID := range lives {
+		if !keyID.IsZero() && !st.cfg.Keyring.Has(keyID.Key) {
+			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, keyID.Key)
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func (st *state) changeView(next *view.View, added outputs, c change, edit *layo
 	}
 	next.Segments = next.Segments.Without(gone)
 	var wanted []*view.Segment
-	for _, f := range slices.Concat(added.segments, added.remaps) {
+	for _, f := range slices.Concat(added.segments, added.forwardings) {
 		if l.Segment(f.Num) == nil {
 			f.Retire()
 			unwanted = append(unwanted, f)
@@ -229,7 +229,7 @@ func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	l, err := st.log.Append(edit)
 	if err != nil {
 		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
-			st.life.fail(err)
+			st.keyID.fail(err)
 		}
 		return err
 	}

@@ -98,7 +98,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 }
 
-// What a range delete hides is known at once, about; what tombstones hide already
+// What a range delete hides is known at once, about; what range deletes hide already
 // counts once. An idle store then finds it.
 func TestHiddenByRangeDeletes(t *testing.T) {
 	const keys = 4000

@@ -15,9 +15,9 @@ import (
 
 // A clustering is a compaction of all runs that also moves values out of some segments, in the
 // order in which it meets their keys, as a flush does. So dead records are counted exactly, no
-// remap is needed, and a View has either the old run and the old segments, or the new ones. Scans
-// pay for it by the bytes that they jump to. Without it a scan of 1 KB values that were loaded in
-// random order takes twice the processor's time, and a seek with 50 values as well.
+// forwarding table is needed, and a View has either the old run and the old segments, or the new
+// ones. Scans pay for it by the bytes that they jump to. Without it a scan of 1 KB values that were
+// loaded in random order takes twice the processor's time, and a seek with 50 values as well.
 
 var errWritersAreBack = errors.New("clustering gave way to writers")
 

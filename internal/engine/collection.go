@@ -19,9 +19,9 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// collector moves the live records of segments with much garbage (the victims) to a new
-// segment, the target. It changes nothing in runs: their handles still name the victims, and
-// Views lead them through remaps to the target, until compactions have rewritten the handles.
+// collector moves the live records of segments with much garbage (the victims) to a new segment,
+// the target. It changes nothing in runs: their handles still name the victims, and Views lead them
+// through forwarding tables to the target, until compactions have rewritten the handles.
 //
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
@@ -88,7 +88,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
 	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.life.failed() != nil {
+	if plan == nil || c.keyID.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -101,7 +101,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Target: c.files.NewValueWriter, Forwarding: c.writeForwarding, Discard: c.discardForwarding, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -122,15 +122,15 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	return true, nil
 }
 
-func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
-	m := compact.Remap{Number: c.files.Next(), Source: source, Target: target}
-	stats, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
-	m.Size, m.Life = stats.Size, stats.Life
+func (c *collector) writeForwarding(source, target entry.FileNum, moves []segment.Move) (compact.Forwarding, error) {
+	m := compact.Forwarding{Number: c.files.Next(), Source: source, Target: target}
+	stats, err := segment.WriteForwarding(c.files.Segments(), segment.ForwardingHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m.Size, m.KeyID = stats.Size, stats.KeyID
 	return m, err
 }
 
-func (c *collector) discardRemap(m compact.Remap) {
-	c.files.Remove(filename.New(filename.Remap, m.Number))
+func (c *collector) discardForwarding(m compact.Forwarding) {
+	c.files.Remove(filename.New(filename.Forwarding, m.Number))
 }
 
 // pacer returns a function that slows a collection down, so that writers are not disturbed;
@@ -157,7 +157,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 			return nil
 		}
 		defer func() { owed = 0 }()
-		return wait(ctx, owed, c.life.closing.Done())
+		return wait(ctx, owed, c.keyID.closing.Done())
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Cont
 }
 
 func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
-	for c.life.failed() == nil {
+	for c.keyID.failed() == nil {
 		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
 		if plan.Compaction == nil {
 			return nil
@@ -90,8 +90,8 @@ func (c *compactor) leaveDamaged(id layout.RunID) {
 	}
 }
 
-// rewritePointers compacts runs until no handle leads through a remap, and reports whether
-// there was one.
+// rewritePointers compacts runs until no handle leads through a forwarding table, and reports
+// whether there was one.
 func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
 	if err := c.turn.Take(ctx); err != nil {
 		return false, err
@@ -136,7 +136,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	}
 	defer c.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
-		// Memtables, and segments that need no healing, may be removed meanwhile.
+		// Memtables, and segments that no handle leads to, may be removed meanwhile.
 		part.Tables = nil
 		if len(plan.Cluster) == 0 {
 			part.Segments = part.Segments.Without(part.Unmoved())
@@ -150,10 +150,10 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	tombstones, done := view.TombstonesOf(inputs)
+	rangeDeletes, done := view.RangeDeletesOf(inputs)
 	defer done()
 	rules := c.rules(bottom)
-	rules.Tombstones, rules.Older = tombstones, part.OlderThan(inputs)
+	rules.RangeDeletes, rules.Older = rangeDeletes, part.OlderThan(inputs)
 	input, unread, err := c.makeInput(inputs, &rules, part, &work)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
@@ -187,7 +187,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 // makeInput returns what a compaction reads and writes, and the inputs that need not be read, as
 // nothing of them survives.
 func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // range deletes are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
 	ids := make([]layout.RunID, len(inputs))
 	for i, r := range inputs {
@@ -204,10 +204,10 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	return compact.Input{
-		Entries: iterator.Merge(sources),
-		Run:     c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), about(part.Layout, ids)),
-		Rules:   *rules,
-		Heal:    part.Healing(),
+		Entries:       iterator.Merge(sources),
+		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), about(part.Layout, ids)),
+		Rules:         *rules,
+		RewriteHandle: part.HandleRewriter(),
 	}, unread, nil
 }
 

@@ -46,7 +46,7 @@ func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) polic
 		if r.Replaced != nil {
 			s.Hidden[r.ID] = o.Dead(v.Layout, r.Replaced, now).Separated
 		}
-		if !r.Tombstones().Empty() {
+		if !r.RangeDeletes().Empty() {
 			if s.Ranged == nil {
 				s.Ranged = make(map[layout.RunID]uint64)
 			}

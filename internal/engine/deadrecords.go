@@ -15,7 +15,7 @@ import (
 // dead where it is now. unread are the inputs that were not read; since is what a
 // collection knew when it began.
 func (o *outputs) deadRecords(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, unread []*view.Run, since *layout.Layout) (lists []layout.Dead, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, "a remap")
+	defer pageio.Guard(pageio.Arm(), &err, "a forwarding table")
 	var dead layout.Deaths
 	isNew := make(map[entry.FileNum]bool)
 	for _, s := range edit.AddSegments {
@@ -42,7 +42,7 @@ func (o *outputs) deadRecords(current *view.View, edit *layout.Edit, l *layout.L
 			dead.Take(rest)
 		}
 	}
-	for _, f := range o.remaps {
+	for _, f := range o.forwardings {
 		list, err := f.DiedSince(since, l)
 		if err != nil {
 			return nil, err

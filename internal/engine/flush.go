@@ -40,12 +40,12 @@ func (f *flusher) flushSealed(ctx context.Context) error {
 
 // flushSealedLocked flushes all sealed memtables, oldest first.
 func (f *flusher) flushSealedLocked(ctx context.Context) error {
-	attempt := f.life.flushing.Add(1)
+	attempt := f.keyID.flushing.Add(1)
 	for {
 		did, err := f.flushOldest(ctx)
 		if err != nil {
 			if failure.Passes(err) {
-				f.life.flushFailed(attempt, err)
+				f.keyID.flushFailed(attempt, err)
 			}
 			f.disk.workEnded(ctx, err)
 			return err
@@ -94,7 +94,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
 	rules := f.rules(len(part.Runs) == 0)
-	rules.Tombstones, rules.Older = []rangedel.Source{sealed.Tombstones()}, part.OlderThan(nil)
+	rules.RangeDeletes, rules.Older = []rangedel.Source{sealed.RangeDeletes()}, part.OlderThan(nil)
 	live, kept := measureLiveness(sealed, f.unflushed.segments(), rules, room)
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.

@@ -87,8 +87,8 @@ func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 	}
 	for f := range asOf.Files() {
 		// A file that EncryptStore has left plain, and nothing has rewritten yet, needs no key.
-		if s.Keys != nil && !f.Life.IsZero() && !s.Keys.Has(f.Life.Key) {
-			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, f.Life.Key, fs.ErrNotExist)
+		if s.Keys != nil && !f.KeyID.IsZero() && !s.Keys.Has(f.KeyID.Key) {
+			return s, nil, fmt.Errorf("%w: data key %x was taken away meanwhile: %w", errs.ErrKey, f.KeyID.Key, fs.ErrNotExist)
 		}
 	}
 	s.FS, s.Lone = f.fs, f.lone
@@ -123,8 +123,8 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		return nil // it is empty
 	}
 	rules := compact.Rules{
-		Tombstones: []rangedel.Source{t.Tombstones()},
-		Dropped:    func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
+		RangeDeletes: []rangedel.Source{t.RangeDeletes()},
+		Dropped:      func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
 	}
 	// Without room for values that move, none does.
 	live, kept := measureLiveness(t, f.unflushed, rules, 0)

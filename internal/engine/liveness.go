@@ -68,7 +68,7 @@ func measureLiveness(sealed *view.Table, segments []journal.SegmentInfo, rules c
 	for num, s := range c {
 		if s.keep = s.keep || s.live > 0 && int64(moves) > room; s.keep {
 			file := journal.FindSegment(segments, num)
-			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: uint64(file.Offset), Records: s.records, Bytes: s.bytes, Life: file.Life})
+			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: uint64(file.Offset), Records: s.records, Bytes: s.bytes, KeyID: file.KeyID})
 		}
 	}
 	return c, kept

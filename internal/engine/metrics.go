@@ -32,7 +32,7 @@ type Metrics struct {
 	Collections     int64
 	CollectedBytes  int64
 	JumpedBytes     int64
-	RemapBytes      int64
+	ForwardingBytes int64
 	Spills          int64
 	SpilledBytes    int64
 	JournalBytes    int64
@@ -116,7 +116,7 @@ func (m *Metrics) addView(v *view.View, o *policy.Options, now uint64) {
 	}
 	for _, f := range v.Segments.Files {
 		if f.Moved != nil {
-			m.RemapBytes += f.Moved.Size()
+			m.ForwardingBytes += f.Moved.Size()
 			m.Memory.Indexes += f.Moved.MemoryBytes()
 		}
 	}

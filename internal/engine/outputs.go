@@ -10,9 +10,9 @@ import (
 
 // outputs are opened files that no View holds yet.
 type outputs struct {
-	runs     []*view.Run
-	segments []*view.Segment
-	remaps   []*view.Segment
+	runs        []*view.Run
+	segments    []*view.Segment
+	forwardings []*view.Segment
 }
 
 // close closes the files, but leaves them on the disk.
@@ -23,7 +23,7 @@ func (o *outputs) close() {
 	for _, f := range o.segments {
 		f.Reader.Close()
 	}
-	for _, f := range o.remaps {
+	for _, f := range o.forwardings {
 		f.Moved.Close()
 	}
 }
@@ -43,18 +43,18 @@ func openOutputs(f *view.Opener, edit *layout.Edit, out *compact.Output) (added 
 		added.runs = append(added.runs, r)
 	}
 	for _, s := range out.Values {
-		opened, err := f.OpenSegment(filename.Value, s.Number, segment.OpenOptions{End: s.Size, Stamp: s.Stamp, Life: s.Life})
+		opened, err := f.OpenSegment(filename.Value, s.Number, segment.OpenOptions{End: s.Size, Stamp: s.Stamp, KeyID: s.KeyID})
 		if err != nil {
 			return added, err
 		}
 		added.segments = append(added.segments, opened)
 	}
-	for _, m := range out.Remaps {
-		opened, err := f.OpenRemap(m.State(), added.segments[0])
+	for _, m := range out.Forwardings {
+		opened, err := f.OpenForwarding(m.State(), added.segments[0])
 		if err != nil {
 			return added, err
 		}
-		added.remaps = append(added.remaps, opened)
+		added.forwardings = append(added.forwardings, opened)
 	}
 	return added, nil
 }
@@ -67,8 +67,8 @@ func removeOutputs(f *view.Opener, out *compact.Output) {
 	for _, s := range out.Values {
 		f.Remove(filename.New(filename.Value, s.Number))
 	}
-	for _, m := range out.Remaps {
-		f.Remove(filename.New(filename.Remap, m.Number))
+	for _, m := range out.Forwardings {
+		f.Remove(filename.New(filename.Forwarding, m.Number))
 	}
 }
 
@@ -77,10 +77,10 @@ func removeOutputs(f *view.Opener, out *compact.Output) {
 func describeOutputs(edit *layout.Edit, l *layout.Layout, out *compact.Output) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp, Life: s.Life,
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp, KeyID: s.KeyID,
 		})
 	}
-	for _, m := range out.Remaps {
+	for _, m := range out.Forwardings {
 		if l.Segment(m.Source) != nil { // or all of it has died meanwhile
 			edit.States = append(edit.States, m.State())
 		}

@@ -46,7 +46,7 @@ func (w *writer) replayJournal(layout *layout.Layout, v *view.View, rec *Recover
 	var files []*view.Segment
 	defer func() { v.Segments = v.Segments.With(files...) }()
 	for _, s := range result.Segments {
-		f, err := w.files.OpenSegment(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, Life: s.Life})
+		f, err := w.files.OpenSegment(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, KeyID: s.KeyID})
 		if err != nil {
 			return result, err
 		}

@@ -35,10 +35,10 @@ func (w *Worker) Flush(ctx context.Context) error {
 // awaitView waits until done returns true for the current View. It returns an error if background
 // work has failed, a flush that began later has failed for now, or ctx has ended.
 func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) error {
-	began := w.life.flushing.Load()
+	began := w.keyID.flushing.Load()
 	for {
 		v, changed := w.views.Await()
-		switch err := w.life.failed(); {
+		switch err := w.keyID.failed(); {
 		case w.views.Closed():
 			return errs.ErrClosed
 		case done(v):
@@ -46,7 +46,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 		}
-		if err := w.life.unflushed(); err != nil && w.life.since.Load() > began {
+		if err := w.keyID.unflushed(); err != nil && w.keyID.since.Load() > began {
 			return err
 		}
 		w.tasks.flush.Hurry()
@@ -59,7 +59,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 }
 
 // Compact flushes, then compacts all runs into one, and returns when that is done.
-func (w *Worker) Compact(ctx context.Context) error { return w.life.do(ctx, w.compact) }
+func (w *Worker) Compact(ctx context.Context) error { return w.keyID.do(ctx, w.compact) }
 
 func (w *Worker) compact(ctx context.Context) error {
 	if err := w.Flush(ctx); err != nil {
@@ -73,7 +73,7 @@ func (w *Worker) compact(ctx context.Context) error {
 // bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
 // with the next one; if that has freed space, it begins again.
 func (w *Worker) Reclaim(ctx context.Context) (freed int64, err error) {
-	err = w.life.do(ctx, func(ctx context.Context) error {
+	err = w.keyID.do(ctx, func(ctx context.Context) error {
 		freed, err = w.reclaim(ctx)
 		return err
 	})
@@ -90,7 +90,7 @@ func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
 		if full != nil && !failure.IsFull(full) {
 			return 0, full
 		}
-		if again, err = w.collectAndHeal(ctx); err != nil && !failure.IsFull(err) {
+		if again, err = w.collectAndRewrite(ctx); err != nil && !failure.IsFull(err) {
 			return 0, err
 		}
 		if err = errors.Join(full, err); err == nil {
@@ -109,21 +109,21 @@ func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// collectAndHeal is the part of Reclaim after the compaction. It reports whether there was
+// collectAndRewrite is the part of Reclaim after the compaction. It reports whether there was
 // anything to do.
-func (w *Worker) collectAndHeal(ctx context.Context) (did bool, err error) {
+func (w *Worker) collectAndRewrite(ctx context.Context) (did bool, err error) {
 	for again := true; again; {
 		if again, err = w.collector.collectPlanned(ctx, onRequest); err != nil {
 			return did || again, err
 		}
-		healed, err := w.compactor.rewritePointers(ctx)
-		again = again || healed
+		rewritten, err := w.compactor.rewritePointers(ctx)
+		again = again || rewritten
 		if err != nil {
 			return did || again, err
 		}
 		did = did || again
-		// Background work may have healed the remaps that a collection had to wait for: then
-		// neither has found anything, and there is more to do.
+		// Background work may have removed the forwarding tables that a collection had to wait for:
+		// then neither has found anything, and there is more to do.
 		again = again || w.wasteful()
 	}
 	return did, nil
@@ -132,7 +132,7 @@ func (w *Worker) collectAndHeal(ctx context.Context) (did bool, err error) {
 // wasteful reports whether policy plans more work for a reclaim now.
 func (w *Worker) wasteful() bool {
 	plan := w.planner.planWork(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
-	return w.life.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
+	return w.keyID.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // awaitWork waits until the background work of this moment has ended. That work holds older Views,
@@ -149,7 +149,7 @@ func (w *Worker) awaitWork(ctx context.Context) error {
 	return nil
 }
 
-// fileBytes returns the length of all files of runs, segments and remaps.
+// fileBytes returns the length of all files of runs, segments and forwarding tables.
 func (w *Worker) fileBytes() (int64, error) {
 	hold, err := w.views.Hold()
 	if err != nil {
@@ -159,5 +159,5 @@ func (w *Worker) fileBytes() (int64, error) {
 	var m Metrics
 	m.addView(hold.View(), &w.cfg.Policy, 0)
 	m.addJournal(w.unflushed.segments())
-	return m.RunBytes + m.SegmentBytes + m.RemapBytes, nil
+	return m.RunBytes + m.SegmentBytes + m.ForwardingBytes, nil
 }

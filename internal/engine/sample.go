@@ -137,7 +137,7 @@ func (s *sampler) countReplaced(to *view.Replaced, line meta.Superseded, e *entr
 }
 
 // lookAtRange counts what a range delete hides in runs, keys and inline values, too. It leaves out
-// what older tombstones cover, which was counted for those. What it hides in the memtable only a
+// what older range deletes cover, which was counted for those. What it hides in the memtable only a
 // flush can tell: it is taken to be a part of all, so that the flush comes.
 func (s *sampler) lookAtRange(r *entry.Record) {
 	s.leader.Enter()

@@ -34,7 +34,7 @@ import (
 //	clock ms=n      sets the time
 //	seal, flush     seal: the memtable is sealed; flush: all memtables become runs
 //	merge, settle, compact                   what policy wants; the same at idle; everything
-//	collect, heal                            segments with garbage; merges until no handle leads through a remap
+//	collect, repoint                         segments with garbage; merges until no handle leads through a forwarding table
 //	scatter bytes=n                          as iterators that had to jump for n bytes
 //	pin name=p [at=v], unpin name=p          a reader
 //	get [key=(k,...)] [pin=p] [at=v]         what a reader finds
@@ -110,7 +110,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "collect":
 		_, err := p.store.engine.Work.collector.collectPlanned(context.Background(), atIdle)
 		return outcome(err)
-	case "heal":
+	case "repoint":
 		_, err := p.store.engine.Work.compactor.rewritePointers(context.Background())
 		return outcome(err)
 	case "scatter":
@@ -310,8 +310,8 @@ func (p *player) layout() string {
 	v := p.store.engine.views.Current()
 	for _, m := range v.Tables {
 		fmt.Fprintf(&out, "memtable: %d entries", m.Len())
-		if d := m.Tombstones(); d != nil {
-			fmt.Fprintf(&out, ", tombstones: %s", tombstones(d.All()))
+		if d := m.RangeDeletes(); d != nil {
+			fmt.Fprintf(&out, ", range deletes: %s", rangeDeletes(d.All()))
 		}
 		out.WriteByte('\n')
 	}
@@ -321,8 +321,8 @@ func (p *player) layout() string {
 			tier = "base"
 		}
 		fmt.Fprintf(&out, "run %d: %s, %d entries, %d deletes, versions %d to %d", r.ID, tier, r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
-		if d := v.Runs[i].Tombstones(); !d.Empty() {
-			fmt.Fprintf(&out, ", tombstones: %s", tombstones(runTombstones(d)))
+		if d := v.Runs[i].RangeDeletes(); !d.Empty() {
+			fmt.Fprintf(&out, ", range deletes: %s", rangeDeletes(runRangeDeletes(d)))
 		}
 		for _, ref := range r.Refs {
 			fmt.Fprintf(&out, ", %d values in segment %d", ref.Records, ref.Segment)
@@ -349,17 +349,17 @@ func (p *player) layout() string {
 	return out.String() + p.store.check()
 }
 
-// runTombstones are those of a run, in the order of tombstone.Compare.
-func runTombstones(d run.Tombstones) (list []rangedel.Tombstone) {
-	_ = d.Since(0, func(t rangedel.Tombstone) error {
-		list = append(list, rangedel.Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
+// runRangeDeletes are those of a run, in the order of rangedel.Compare.
+func runRangeDeletes(d run.RangeDeletes) (list []rangedel.Delete) {
+	_ = d.Since(0, func(t rangedel.Delete) error {
+		list = append(list, rangedel.Delete{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
 		return nil
 	})
 	slices.SortFunc(list, rangedel.Compare)
 	return list
 }
 
-func tombstones(list []rangedel.Tombstone) string {
+func rangeDeletes(list []rangedel.Delete) string {
 	var out []string
 	for _, d := range list {
 		out = append(out, fmt.Sprintf("[%s, %s) at %d", d.Lo, d.Hi, d.Version))

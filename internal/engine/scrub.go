@@ -58,7 +58,7 @@ func (s *scrubber) start() {
 
 // verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
 func (s *scrubber) verifyDue(ctx context.Context) error {
-	if s.life.failed() != nil {
+	if s.keyID.failed() != nil {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)
@@ -75,7 +75,7 @@ type scrubFile struct {
 	num  entry.FileNum
 	size int64
 	run  *view.Run     // one of its files
-	seg  *view.Segment // or its records; or the remap that stands for it
+	seg  *view.Segment // or its records; or the forwarding table that stands for it
 }
 
 // scrubFiles lists the files of a View, in the order of their numbers.

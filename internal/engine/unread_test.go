@@ -11,7 +11,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// A run that is wholly below range tombstones leaves without being read, with the
+// A run that is wholly below range deletes leaves without being read, with the
 // segments that only such runs refer to; one that is not, or that shares a segment
 // with another, is read.
 func TestCoveredRunsAreNotRead(t *testing.T) {

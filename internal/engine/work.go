@@ -27,7 +27,7 @@ func (w *Worker) idle(ctx context.Context) error {
 	if err := w.compactor.flushAndCompact(ctx, w.flusher.flushSealed); err != nil {
 		return err
 	}
-	// A compaction finds garbage to collect, and a collection leaves remaps to heal.
+	// A compaction finds garbage to collect, and a collection leaves forwarding tables.
 	for again := true; again; {
 		if err := w.compactor.compactPlanned(ctx, true); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (w *Worker) idle(ctx context.Context) error {
 // expire removes what has expired from memtable and runs, if that is due. At rest it also
 // collects the garbage; while clients write, that waits for the next rest.
 func (w *Worker) expire(ctx context.Context) error {
-	if w.life.failed() != nil {
+	if w.keyID.failed() != nil {
 		return nil // it would fail again, and was reported
 	}
 	idle := w.expiry.isIdle()

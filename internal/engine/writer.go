@@ -188,7 +188,7 @@ func (w *writer) sealAny() error {
 }
 
 // sealIdle seals the active memtable of an idle store if that is worth it: the memtable has
-// some size or a range tombstone (which frees nothing before it is in a run), or flushing it may
+// some size or a range delete (which frees nothing before it is in a run), or flushing it may
 // make much garbage known: values in its own journal, values that its entries delete or
 // replace, and entries of dropped keyspaces.
 func (w *writer) sealIdle() error {
@@ -199,7 +199,7 @@ func (w *writer) sealIdle() error {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
+	small := active.RangeDeletes() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
 	if small && hidden+w.views.DroppedFrom(active) < policy.IdleHiddenBytes {
 		return nil
 	}

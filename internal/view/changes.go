@@ -20,7 +20,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		if m.MaxVersion() <= since {
 			continue
 		}
-		newest = m.Tombstones().Newest(key, entry.MaxVersion)
+		newest = m.RangeDeletes().Newest(key, entry.MaxVersion)
 		if m.Get(key, h, entry.MaxVersion, &e) {
 			newest = max(newest, e.Version)
 		}
@@ -32,7 +32,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		if r.MaxVersion() <= since { // nearly all runs
 			continue
 		}
-		newest, err = r.Tombstones().Newest(key, entry.MaxVersion)
+		newest, err = r.RangeDeletes().Newest(key, entry.MaxVersion)
 		if err != nil {
 			return 0, false, err
 		}
@@ -56,7 +56,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	for _, m := range v.Tables {
 		// A table or run has what is newer only if its greatest version is.
-		if m.MaxVersion() > since && (m.Tombstones().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
+		if m.MaxVersion() > since && (m.RangeDeletes().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
 			return true, nil
 		}
 	}
@@ -64,7 +64,7 @@ func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, e
 		if r.MaxVersion() <= since {
 			continue
 		}
-		if changed, err := r.Tombstones().ChangedSince(lo, hi, since); changed || err != nil {
+		if changed, err := r.RangeDeletes().ChangedSince(lo, hi, since); changed || err != nil {
 			return changed, err
 		}
 		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {
@@ -92,7 +92,7 @@ func (v *View) eachSince(since entry.Version, fn func(lo, hi []byte) error) erro
 		if r.MaxVersion() <= since {
 			continue
 		}
-		if err := r.Tombstones().Since(since, bounds(fn)); err != nil {
+		if err := r.RangeDeletes().Since(since, bounds(fn)); err != nil {
 			return err
 		}
 		var err error
@@ -114,7 +114,7 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 		if m.MaxVersion() <= since {
 			continue
 		}
-		if err := m.Tombstones().Since(since, bounds(fn)); err != nil {
+		if err := m.RangeDeletes().Since(since, bounds(fn)); err != nil {
 			return err
 		}
 		for key := range m.Arrivals(since) {
@@ -127,8 +127,8 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 }
 
 // bounds makes fn a function of range deletes.
-func bounds(fn func(lo, hi []byte) error) func(rangedel.Tombstone) error {
-	return func(t rangedel.Tombstone) error { return fn(t.Lo, t.Hi) }
+func bounds(fn func(lo, hi []byte) error) func(rangedel.Delete) error {
+	return func(t rangedel.Delete) error { return fn(t.Lo, t.Hi) }
 }
 
 // inTables reports whether all that is newer than since is in memtables.

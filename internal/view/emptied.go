@@ -23,7 +23,7 @@ import (
 //     compaction has dropped since, because that expired or its keyspace was dropped. So each
 //     View has its own ranges, and inherits those of the View before.
 //
-// A range looks like a range tombstone, and iterators skip it in the same way. But it deletes
+// A range looks like a range delete, and iterators skip it in the same way. But it deletes
 // nothing, is not recorded, and history and conflict checks ignore it.
 type emptied struct {
 	atomic.Pointer[rangedel.Set] // it changes under the Set's mutex
@@ -36,7 +36,7 @@ const (
 )
 
 // note adds a range. It keeps the bounds.
-func (k *emptied) note(r rangedel.Tombstone) {
+func (k *emptied) note(r rangedel.Delete) {
 	if !r.Valid() {
 		return
 	}
@@ -54,13 +54,13 @@ func (k *emptied) note(r rangedel.Tombstone) {
 // newerHalf keeps the ranges with the newest versions, up to half of what may be remembered.
 // Of ranges of the same place it keeps one.
 func newerHalf(s *rangedel.Set) *rangedel.Set {
-	var flat []rangedel.Tombstone
+	var flat []rangedel.Delete
 	sum := 0
-	_ = rangedel.NewCover(entry.MaxVersion, s).Flatten([]byte{0}, nil, func(r rangedel.Tombstone) error {
-		flat = append(flat, rangedel.Tombstone{Lo: bytes.Clone(r.Lo), Hi: bytes.Clone(r.Hi), Version: r.Version})
+	_ = rangedel.NewCover(entry.MaxVersion, s).Flatten([]byte{0}, nil, func(r rangedel.Delete) error {
+		flat = append(flat, rangedel.Delete{Lo: bytes.Clone(r.Lo), Hi: bytes.Clone(r.Hi), Version: r.Version})
 		return nil
 	})
-	slices.SortFunc(flat, func(a, b rangedel.Tombstone) int { return rangedel.Compare(b, a) })
+	slices.SortFunc(flat, func(a, b rangedel.Delete) int { return rangedel.Compare(b, a) })
 	for i, r := range flat {
 		if sum += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostEmptied/2 || sum > mostEmptiedBytes/2) {
 			flat = flat[:i]

@@ -65,7 +65,7 @@ func (f *Opener) leftovers(names []filename.Name, layout *layout.Layout, result 
 	}
 	for _, name := range names {
 		switch name.Kind {
-		case filename.Journal, filename.Value, filename.Run, filename.Remap:
+		case filename.Journal, filename.Value, filename.Run, filename.Forwarding:
 		default:
 			continue
 		}

@@ -29,7 +29,7 @@ func (f *Opener) NextView(now, opened *View, l *layout.Layout, unflushed []journ
 		err = n.segments(unflushed)
 	}
 	if err == nil {
-		err = n.remaps()
+		err = n.forwardings()
 	}
 	if err == nil {
 		n.closeOthers()
@@ -100,7 +100,7 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 		}
 	}
 	for _, s := range unflushed {
-		if err := add(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, Life: s.Life}); err != nil {
+		if err := add(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, KeyID: s.KeyID}); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 	return nil
 }
 
-func (n *following) remaps() error {
+func (n *following) forwardings() error {
 	var found, opened []*Segment
 	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
 	for _, s := range n.next.Layout.Segments() {
@@ -125,8 +125,8 @@ func (n *following) remaps() error {
 		})
 		if r == nil {
 			var err error
-			if r, err = n.files.OpenRemap(st, target); err != nil {
-				return MissingFile(err, "a remap that the manifest names")
+			if r, err = n.files.OpenForwarding(st, target); err != nil {
+				return MissingFile(err, "a forwarding table that the manifest names")
 			}
 			opened = append(opened, r)
 		}

@@ -39,8 +39,9 @@ type Opener struct {
 }
 
 // writtenFiles is how many descriptors are reserved for files that are written or locked, and for
-// directories: the manifest, SUPER, the journal's segment; a run, a value segment and a remap
-// for each work in the background; and four for each directory, which is held open and locked.
+// directories: the manifest, SUPER, the journal's segment; a run, a value segment and a forwarding
+// table for each work in the background; and four for each directory, which is held open and
+// locked.
 const writtenFiles = 24
 
 // Unsynced returns how many of n descriptors sealed journal segments may use while they wait for
@@ -143,7 +144,7 @@ func (f *Opener) Segments() segment.Config {
 const leastGrowing = 1 << 20
 
 // OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
-// followed. The options say where its records end, the life that its file must have, and the
+// followed. The options say where its records end, the file key id that its file must have, and the
 // version of the records, if they don't say it themselves.
 func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*Segment, error) {
 	o.NoMap = f.cfg.NoMap
@@ -172,10 +173,10 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	})
 }
 
-// OpenRemap opens the remap of a relocated segment: it leads from the segment's old offsets to
-// those in target.
-func (f *Opener) OpenRemap(s layout.SegmentState, target *Segment) (*Segment, error) {
-	m, err := segment.OpenRemap(f.Segments(), s.Map, s.Life, f.cfg.NoMap)
+// OpenForwarding opens the forwarding table of a relocated segment: it leads from the segment's old
+// offsets to those in target.
+func (f *Opener) OpenForwarding(s layout.SegmentState, target *Segment) (*Segment, error) {
+	m, err := segment.OpenForwarding(f.Segments(), s.Map, s.KeyID, f.cfg.NoMap)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (f *Opener) OpenRemap(s layout.SegmentState, target *Segment) (*Segment, er
 	return NewRelocated(m, target, func(retired bool) {
 		f.released(m.Close())
 		if retired {
-			f.Remove(filename.New(filename.Remap, s.Map))
+			f.Remove(filename.New(filename.Forwarding, s.Map))
 		}
 	}), nil
 }

@@ -24,7 +24,7 @@ func (f *Opener) OpenLayout(l *layout.Layout, v *View) error {
 
 // SegmentOptions is how a segment that a layout names is opened.
 func SegmentOptions(s *layout.Segment) segment.OpenOptions {
-	return segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, Life: s.Life}
+	return segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, KeyID: s.KeyID}
 }
 
 // MissingFile turns the absence of a file that must be there into a report of damage.

@@ -33,7 +33,7 @@ func (s *Set) ForgetEmptied() {
 	if was == nil {
 		return
 	}
-	remain := rangedel.EmptiedSet(slices.DeleteFunc(was.All(), func(r rangedel.Tombstone) bool { return v.Entries(r.Lo, r.Hi) < fewEntries })...)
+	remain := rangedel.EmptiedSet(slices.DeleteFunc(was.All(), func(r rangedel.Delete) bool { return v.Entries(r.Lo, r.Hi) < fewEntries })...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Load().emptied.CompareAndSwap(was, remain) // unless others were noted meanwhile

@@ -19,7 +19,7 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 	for _, t := range v.Tables {
 		// Within a table only versions tell whether the delete or the entry came first.
 		deleted := entry.Version(0)
-		if d := t.Tombstones(); d != nil {
+		if d := t.RangeDeletes(); d != nil {
 			deleted = d.Newest(key, at)
 		}
 		if t.Get(key, h, at, dst) {
@@ -32,7 +32,7 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 	}
 	base := len(v.Runs) - 1
 	for i, r := range v.Runs {
-		if d := r.Tombstones(); !d.Empty() {
+		if d := r.RangeDeletes(); !d.Empty() {
 			deleted, err := d.Newest(key, at)
 			if err != nil {
 				return false, err
@@ -115,22 +115,23 @@ func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
 // if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *rangedel.Cover {
 	var few [4]rangedel.Source // NewCover keeps none of it
-	sources := v.tableTombstones(few[:0], emptied)
+	sources := v.tableRangeDeletes(few[:0], emptied)
 	for _, r := range v.Runs {
-		if d := r.Tombstones(); !d.Empty() {
+		if d := r.RangeDeletes(); !d.Empty() {
 			sources = append(sources, d)
 		}
 	}
 	return rangedel.NewCover(at, sources...)
 }
 
-// tableTombstones appends the range deletes of the memtables and, with emptied, the emptied ranges.
-func (v *View) tableTombstones(sources []rangedel.Source, emptied bool) []rangedel.Source {
+// tableRangeDeletes appends the range deletes of the memtables and, with emptied, the emptied
+// ranges.
+func (v *View) tableRangeDeletes(sources []rangedel.Source, emptied bool) []rangedel.Source {
 	if known := v.emptied.Load(); emptied && known != nil {
 		sources = append(sources, known)
 	}
 	for _, t := range v.Tables {
-		if d := t.Tombstones(); d != nil {
+		if d := t.RangeDeletes(); d != nil {
 			sources = append(sources, d)
 		}
 	}

@@ -48,12 +48,12 @@ func (r *Run) BytesIn(lo, hi []byte) (n int64) {
 	return int64(size + separated)
 }
 
-// TombstonesOf returns the range deletes of runs, for one goroutine that copies them to another
+// RangeDeletesOf returns the range deletes of runs, for one goroutine that copies them to another
 // run. They are verified in the copies that it gets. It calls done at the end.
-func TombstonesOf(runs []*Run) (sources []rangedel.Source, done func()) {
-	var copies []run.Tombstones
+func RangeDeletesOf(runs []*Run) (sources []rangedel.Source, done func()) {
+	var copies []run.RangeDeletes
 	for _, r := range runs {
-		if t := r.Tombstones(); !t.Empty() {
+		if t := r.RangeDeletes(); !t.Empty() {
 			copies = append(copies, t.Copier())
 			sources = append(sources, copies[len(copies)-1])
 		}
@@ -86,7 +86,7 @@ const mostStretches = 64
 func (r *Run) WeighRanges(older []*Run) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	r.Tombstones().Some(mostStretches, func(t rangedel.Tombstone, each int64) {
+	r.RangeDeletes().Some(mostStretches, func(t rangedel.Delete, each int64) {
 		for _, o := range older {
 			r.Ranged += o.BytesIn(t.Lo, t.Hi) * each
 		}

@@ -32,8 +32,8 @@ func NewSegment(r *segment.Reader, num entry.FileNum, release func(retired bool)
 
 // NewRelocated returns a Segment for one whose records were moved to target. m, the forwarding
 // table, has their places.
-func NewRelocated(m *segment.Remap, target *Segment, release func(retired bool)) *Segment {
-	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Remap: m, Target: target}}
+func NewRelocated(m *segment.Forwarding, target *Segment, release func(retired bool)) *Segment {
+	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Forwarding: m, Target: target}}
 	f.release = release
 	return f
 }
@@ -58,19 +58,20 @@ func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []
 	return v, err
 }
 
-// Relocation tells where the records of a collected segment are now: a forwarding table (remap). A
+// Relocation tells where the records of a collected segment are now: a forwarding table. A
 // View that has it also has its target.
 type Relocation struct {
-	*segment.Remap
+	*segment.Forwarding
 	Target *Segment // the segment that has the records now
 }
 
 // resolve changes h to the place of its record in the target. A pageio.Guard must be on.
 func (r *Relocation) resolve(h *entry.Handle) error {
-	return r.forward(h, r.Remap)
+	return r.forward(h, r.Forwarding)
 }
 
-// lookup finds the new place of a record: a remap, or a RemapCopy that verifies copies.
+// lookup finds the new place of a record: a forwarding table, or a ForwardingCopy that verifies
+// copies.
 type lookup interface {
 	Lookup(from uint64) (to uint64, ok bool, err error)
 }

@@ -74,18 +74,11 @@ func (v *View) drop() (release []func()) {
 	return release
 }
 
-// Heal makes h point to the place where its record is now, if a collection has moved it.
-func (v *View) Heal(h *entry.Handle) error {
-	if f := v.Segments.Find(h.Segment); f != nil && f.Moved != nil {
-		return f.Moved.resolve(h)
-	}
-	return nil
-}
-
-// Healing returns Heal for a compaction, which writes the handles to a new file. It copies each
-// page of a forwarding table and verifies the copy: nothing is written that was not verified. It is
-// nil if no segment of the View is relocated.
-func (v *View) Healing() func(*entry.Handle) error {
+// HandleRewriter returns a function for a compaction, which writes handles to a new file. The
+// function makes a handle point to where its record is now, if a collection has moved that. It
+// copies each page of a forwarding table and verifies the copy: nothing is written that was not
+// verified. HandleRewriter returns nil if no segment of the View is relocated.
+func (v *View) HandleRewriter() func(*entry.Handle) error {
 	copiers := map[entry.FileNum]lookup{}
 	for _, f := range v.Segments.Files {
 		if f.Moved != nil {

@@ -2,7 +2,7 @@
 // has the design, and the proof that no nonce is used twice under a key.
 //
 // A data key encrypts nothing itself. Each file has a key that is derived by HKDF-SHA256
-// (RFC 5869) from a data key and 16 random bytes, its life, which are drawn once, when it is
+// (RFC 5869) from a data key and 16 random bytes, its file key id, which are drawn once, when it is
 // created. The ciphers are AES-256-GCM (NIST SP 800-38D) and ChaCha20-Poly1305 (RFC 8439), both
 // with keys of 32, nonces of 12 and tags of 16 bytes.
 package crypt
@@ -98,7 +98,7 @@ type Unit byte
 
 const (
 	Header    Unit = 'h' // of a file
-	Page      Unit = 'p' // of a run or remap
+	Page      Unit = 'p' // of a run or forwarding table
 	Trailer   Unit = 't' // of a chunk
 	Directory Unit = 'd' // of a run
 	Footer    Unit = 'f' // of a run
@@ -119,19 +119,20 @@ type File struct {
 	Number uint64
 }
 
-// Life identifies the key of a file. The header page of the file has it.
-type Life struct {
+// FileKeyID says how the key of a file, of a frame of the manifest or of a slot of SUPER is
+// derived. The header page of the file has it.
+type FileKeyID struct {
 	Key    ID       // of the data key
-	Life   [16]byte // random; drawn when the file was created
+	Salt   [16]byte // random; drawn when the file was created
 	Cipher Cipher
 }
 
 // IsZero reports whether l names no key, as for a plain file.
-func (l Life) IsZero() bool { return l == Life{} }
+func (l FileKeyID) IsZero() bool { return l == FileKeyID{} }
 
-// sealerOf returns the sealer of a key that is derived for the life l of f: of the file's own key
-// or, with an offset, of the key of the one unit there.
-func (k *DataKey) sealerOf(f File, l Life, offset ...int64) (sealer, error) {
+// sealerOf returns the sealer of a key that is derived for the file key id l of f: of the file's
+// own key or, with an offset, of the key of the one unit there.
+func (k *DataKey) sealerOf(f File, l FileKeyID, offset ...int64) (sealer, error) {
 	label := "brock file 1"
 	if len(offset) > 0 {
 		label = "brock unit 1"
@@ -144,7 +145,7 @@ func (k *DataKey) sealerOf(f File, l Life, offset ...int64) (sealer, error) {
 	for _, at := range offset {
 		info = binary.LittleEndian.AppendUint64(info, uint64(at))
 	}
-	key, err := hkdf.Key(sha256.New, k.Key[:], l.Life[:], string(info), KeySize)
+	key, err := hkdf.Key(sha256.New, k.Key[:], l.Salt[:], string(info), KeySize)
 	if err != nil {
 		return sealer{}, err
 	}

@@ -27,7 +27,7 @@ func TestUnits(t *testing.T) {
 	for _, c := range []Cipher{AES256GCM, ChaCha20Poly1305} {
 		r := testRing(t, c)
 		f := File{UUID: [16]byte{7}, Kind: 'J', Number: 3}
-		e, life, err := r.New(f)
+		e, keyID, err := r.New(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestUnits(t *testing.T) {
 			if n >= 16 && bytes.Contains(whole[:n], text[:16]) {
 				t.Fatalf("%v, %d bytes: plaintext is in the ciphertext", c, n)
 			}
-			open := func(l Life, f File, u Unit, offset int64, attempt uint32, tag Tag, cipher []byte, data string) ([]byte, error) {
+			open := func(l FileKeyID, f File, u Unit, offset int64, attempt uint32, tag Tag, cipher []byte, data string) ([]byte, error) {
 				d, err := r.Open(f, l)
 				if err != nil {
 					return nil, err
@@ -57,12 +57,12 @@ func TestUnits(t *testing.T) {
 				err = d.Decrypt(b, b, &tag, u, offset, attempt, []byte(data))
 				return b, err
 			}
-			got, err := open(life, f, Record, 8200, attempt, tag, whole[:n], "data")
+			got, err := open(keyID, f, Record, 8200, attempt, tag, whole[:n], "data")
 			if err != nil || !bytes.Equal(got, text) {
 				t.Fatalf("%v, %d bytes: %v, equal is %t", c, n, err, bytes.Equal(got, text))
 			}
-			other := life
-			other.Life[15] ^= 1
+			other := keyID
+			other.Salt[15] ^= 1
 			fork := f
 			fork.UUID[0]++
 			next := f
@@ -72,15 +72,15 @@ func TestUnits(t *testing.T) {
 			wrongTag := tag
 			wrongTag[0] ^= 0x80
 			for name, err := range map[string]error{
-				"life":    second(open(other, f, Record, 8200, attempt, tag, whole[:n], "data")),
-				"store":   second(open(life, fork, Record, 8200, attempt, tag, whole[:n], "data")),
-				"number":  second(open(life, next, Record, 8200, attempt, tag, whole[:n], "data")),
-				"kind":    second(open(life, kind, Record, 8200, attempt, tag, whole[:n], "data")),
-				"unit":    second(open(life, f, Piece, 8200, attempt, tag, whole[:n], "data")),
-				"offset":  second(open(life, f, Record, 8201, attempt, tag, whole[:n], "data")),
-				"attempt": second(open(life, f, Record, 8200, attempt+1, tag, whole[:n], "data")),
-				"tag":     second(open(life, f, Record, 8200, attempt, wrongTag, whole[:n], "data")),
-				"data":    second(open(life, f, Record, 8200, attempt, tag, whole[:n], "date")),
+				"file key id": second(open(other, f, Record, 8200, attempt, tag, whole[:n], "data")),
+				"store":       second(open(keyID, fork, Record, 8200, attempt, tag, whole[:n], "data")),
+				"number":      second(open(keyID, next, Record, 8200, attempt, tag, whole[:n], "data")),
+				"kind":        second(open(keyID, kind, Record, 8200, attempt, tag, whole[:n], "data")),
+				"unit":        second(open(keyID, f, Piece, 8200, attempt, tag, whole[:n], "data")),
+				"offset":      second(open(keyID, f, Record, 8201, attempt, tag, whole[:n], "data")),
+				"attempt":     second(open(keyID, f, Record, 8200, attempt+1, tag, whole[:n], "data")),
+				"tag":         second(open(keyID, f, Record, 8200, attempt, wrongTag, whole[:n], "data")),
+				"data":        second(open(keyID, f, Record, 8200, attempt, tag, whole[:n], "date")),
 			} {
 				if !errors.Is(err, ErrTag) {
 					t.Errorf("%v, %d bytes, another %s: %v", c, n, name, err)
@@ -89,7 +89,7 @@ func TestUnits(t *testing.T) {
 			for i := range min(n, 64) * 8 {
 				b := bytes.Clone(whole[:n])
 				b[i/8] ^= 1 << (i % 8)
-				if _, err := open(life, f, Record, 8200, attempt, tag, b, "data"); !errors.Is(err, ErrTag) {
+				if _, err := open(keyID, f, Record, 8200, attempt, tag, b, "data"); !errors.Is(err, ErrTag) {
 					t.Fatalf("%v, %d bytes, bit %d flipped: %v", c, n, i, err)
 				}
 			}
@@ -104,15 +104,15 @@ func TestOnce(t *testing.T) {
 	r := testRing(t, AES256GCM)
 	f := File{UUID: [16]byte{7}, Kind: 'M', Number: 1}
 	b := append(make([]byte, 0, 64), "an edit"...)
-	tag, life, err := r.EncryptOnce(b, b, f, Edit, 96, []byte("chain"))
+	tag, keyID, err := r.EncryptOnce(b, b, f, Edit, 96, []byte("chain"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	moved := bytes.Clone(b[:cap(b)])[:len(b)]
-	if err := r.DecryptOnce(moved, moved, &tag, f, life, Edit, 104, []byte("chain")); !errors.Is(err, ErrTag) {
+	if err := r.DecryptOnce(moved, moved, &tag, f, keyID, Edit, 104, []byte("chain")); !errors.Is(err, ErrTag) {
 		t.Errorf("at another place: %v", err)
 	}
-	if err := r.DecryptOnce(b, b, &tag, f, life, Edit, 96, []byte("chain")); err != nil || string(b) != "an edit" {
+	if err := r.DecryptOnce(b, b, &tag, f, keyID, Edit, 96, []byte("chain")); err != nil || string(b) != "an edit" {
 		t.Errorf("read back %q: %v", b, err)
 	}
 }
@@ -194,11 +194,11 @@ func TestDecryptAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	r := testRing(t, AES256GCM)
-	e, life, err := r.New(File{})
+	e, keyID, err := r.New(File{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := r.Open(File{}, life)
+	d, err := r.Open(File{}, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

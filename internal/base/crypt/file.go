@@ -2,7 +2,7 @@ package crypt
 
 import "fmt"
 
-// Encrypter encrypts one life of one file. It belongs to the goroutine that writes the
+// Encrypter encrypts one file. It belongs to the goroutine that writes the
 // file.
 type Encrypter struct {
 	s         sealer
@@ -53,7 +53,7 @@ func (e *Encrypter) Encrypt(dst, text []byte, u Unit, offset int64, data []byte)
 	return e.s.sealUnit(dst, text, u, offset, e.attempt, data), nil
 }
 
-// Decrypter decrypts one life of one file. Any number of goroutines may use it.
+// Decrypter decrypts one file. Any number of goroutines may use it.
 type Decrypter struct {
 	s sealer
 }

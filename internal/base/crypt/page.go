@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Segments, remaps and encrypted runs begin with a page of 4096 bytes. In all three
+// Segments, forwarding tables and encrypted runs begin with a page of 4096 bytes. In all three
 // these bytes are in the same places.
 const (
 	pageBytes     = 4096
 	pageFlags     = 6 // u16
 	pageEncrypted = 1 // of the flags
 
-	lifeAt    = 128
-	lifeMagic = "BRKE"
+	keyIDAt    = 128
+	keyIDMagic = "BRKE"
 	// FrameTagAt is where the page has the tag of the last frame before its first one.
 	FrameTagAt = 168
 	pageTagAt  = 192
@@ -23,32 +23,32 @@ const (
 // PutPage writes into the header page p, which begins the file, what a reader needs to
 // decrypt the file, and a tag of bytes 0 to 191. Fill in all other fields of these bytes
 // before, and the checksum of the page after it.
-func (e *Encrypter) PutPage(p []byte, l Life) error {
+func (e *Encrypter) PutPage(p []byte, l FileKeyID) error {
 	if attempt, err := e.Begin(0, pageBytes); err != nil || attempt != 0 {
 		return errors.Join(err, fmt.Errorf("encrypt: a header page in attempt %d, which no reader expects", attempt))
 	}
 	binary.LittleEndian.PutUint16(p[pageFlags:], binary.LittleEndian.Uint16(p[pageFlags:])|pageEncrypted)
-	copy(p[lifeAt:], lifeMagic)
-	p[lifeAt+4] = byte(l.Cipher)
-	copy(p[lifeAt+8:], l.Key[:])
-	copy(p[lifeAt+24:], l.Life[:])
+	copy(p[keyIDAt:], keyIDMagic)
+	p[keyIDAt+4] = byte(l.Cipher)
+	copy(p[keyIDAt+8:], l.Key[:])
+	copy(p[keyIDAt+24:], l.Salt[:])
 	// The page stays readable without keys, and nobody can change it without them.
 	tag, err := e.Encrypt(nil, nil, Header, 0, p[:pageTagAt])
 	copy(p[pageTagAt:], tag[:])
 	return err
 }
 
-// PageLife is the life that the header page p names, whose checksum is right; zero if it
+// PageKeyID is the file key id that the header page p names, whose checksum is right; zero if it
 // is that of a plain file. An error says that p is not what PutPage writes.
-func PageLife(p []byte) (l Life, err error) {
+func PageKeyID(p []byte) (l FileKeyID, err error) {
 	if binary.LittleEndian.Uint16(p[pageFlags:])&pageEncrypted == 0 {
 		return l, nil
 	}
-	l.Cipher = Cipher(p[lifeAt+4])
-	copy(l.Key[:], p[lifeAt+8:])
-	copy(l.Life[:], p[lifeAt+24:])
-	if string(p[lifeAt:][:4]) != lifeMagic || l.IsZero() {
-		return Life{}, fmt.Errorf("header page without a life")
+	l.Cipher = Cipher(p[keyIDAt+4])
+	copy(l.Key[:], p[keyIDAt+8:])
+	copy(l.Salt[:], p[keyIDAt+24:])
+	if string(p[keyIDAt:][:4]) != keyIDMagic || l.IsZero() {
+		return FileKeyID{}, fmt.Errorf("header page without a file key id")
 	}
 	return l, nil
 }

@@ -15,29 +15,29 @@ func TestHeaderPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := File{Kind: 'R', Number: 7}
-	e, life, err := r.New(f)
+	e, keyID, err := r.New(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := make([]byte, pageBytes)
 	copy(p, "BRKH")
-	if l, err := PageLife(p); err != nil || !l.IsZero() {
-		t.Fatalf("a plain page has the life %v, %v", l, err)
+	if l, err := PageKeyID(p); err != nil || !l.IsZero() {
+		t.Fatalf("a plain page has the file key id %v, %v", l, err)
 	}
-	if err := e.PutPage(p, life); err != nil {
+	if err := e.PutPage(p, keyID); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := PageLife(p); err != nil || l != life {
-		t.Fatalf("life %v, %v, want %v", l, err, life)
+	if l, err := PageKeyID(p); err != nil || l != keyID {
+		t.Fatalf("file key id %v, %v, want %v", l, err, keyID)
 	}
-	d, err := r.Open(f, life)
+	d, err := r.Open(f, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.CheckPage(p); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.PutPage(make([]byte, pageBytes), life); err == nil {
+	if err := e.PutPage(make([]byte, pageBytes), keyID); err == nil {
 		t.Error("a second header page, that nobody could read")
 	}
 	for bit := range (pageTagAt + TagSize) * 8 {

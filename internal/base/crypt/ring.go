@@ -129,22 +129,22 @@ func (r *Ring) getKey(id ID) (*DataKey, error) {
 	return p.key, nil
 }
 
-// drawLife returns a new life under the current data key.
-func (r *Ring) drawLife() (*DataKey, Life, error) {
+// drawKeyID returns a new file key id under the current data key.
+func (r *Ring) drawKeyID() (*DataKey, FileKeyID, error) {
 	r.mu.Lock()
 	k := r.current
 	defer r.mu.Unlock()
 	if k == nil {
-		return nil, Life{}, fmt.Errorf("no data key is current")
+		return nil, FileKeyID{}, fmt.Errorf("no data key is current")
 	}
-	l := Life{Key: k.ID, Cipher: k.Cipher}
+	l := FileKeyID{Key: k.ID, Cipher: k.Cipher}
 	// Under the lock: a reader given by tests is not safe for several goroutines.
-	_, err := io.ReadFull(r.random, l.Life[:])
+	_, err := io.ReadFull(r.random, l.Salt[:])
 	return k, l, err
 }
 
-// findDataKey returns the data key of a life that was read from a file.
-func (r *Ring) findDataKey(l Life) (*DataKey, error) {
+// findDataKey returns the data key of a file key id that was read from a file.
+func (r *Ring) findDataKey(l FileKeyID) (*DataKey, error) {
 	k, err := r.getKey(l.Key)
 	if err == nil && k.Cipher != l.Cipher {
 		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, l.Cipher, k.Cipher)
@@ -152,25 +152,25 @@ func (r *Ring) findDataKey(l Life) (*DataKey, error) {
 	return k, err
 }
 
-// New draws a life for the file f, which is about to be created, and returns
-// what encrypts it. This is the only way to an Encrypter: nothing encrypts under a life
+// New draws a file key id for the file f, which is about to be created, and returns
+// what encrypts it. This is the only way to an Encrypter: nothing encrypts under a file key id
 // that was read, so no second process, no copy of the store and no later session can
 // use a nonce again.
-func (r *Ring) New(f File) (*Encrypter, Life, error) {
-	k, l, err := r.drawLife()
+func (r *Ring) New(f File) (*Encrypter, FileKeyID, error) {
+	k, l, err := r.drawKeyID()
 	if err != nil {
-		return nil, Life{}, err
+		return nil, FileKeyID{}, err
 	}
 	s, err := k.sealerOf(f, l)
 	if err != nil {
-		return nil, Life{}, err
+		return nil, FileKeyID{}, err
 	}
 	return &Encrypter{s: s}, l, nil
 }
 
-// Open returns what decrypts the life l of f. Its error is that of the Ring's unwrap, or
+// Open returns what decrypts the file key id l of f. Its error is that of the Ring's unwrap, or
 // wraps ErrTag if l can't be right.
-func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
+func (r *Ring) Open(f File, l FileKeyID) (*Decrypter, error) {
 	k, err := r.findDataKey(l)
 	if err != nil {
 		return nil, err
@@ -184,14 +184,14 @@ func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
 
 // EncryptOnce encrypts a unit under a key of its own: one that a later session may append
 // to a file of an earlier one. dst and text are as for Encrypter.Encrypt.
-func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, Life, error) {
-	k, l, err := r.drawLife()
+func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, FileKeyID, error) {
+	k, l, err := r.drawKeyID()
 	if err != nil {
-		return Tag{}, Life{}, err
+		return Tag{}, FileKeyID{}, err
 	}
 	s, err := k.sealerOf(f, l, offset)
 	if err != nil {
-		return Tag{}, Life{}, err
+		return Tag{}, FileKeyID{}, err
 	}
 	// The nonce is zeros: the key encrypts nothing else.
 	return s.sealUnit(dst, text, u, 0, 0, data), l, nil
@@ -199,7 +199,7 @@ func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data 
 
 // DecryptOnce decrypts what EncryptOnce made. dst, text and tag are as for
 // Decrypter.Decrypt, and so is ErrTag; other errors are those of Open.
-func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, offset int64, data []byte) error {
+func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l FileKeyID, u Unit, offset int64, data []byte) error {
 	k, err := r.findDataKey(l)
 	if err != nil {
 		return err

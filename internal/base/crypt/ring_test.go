@@ -18,7 +18,7 @@ func TestEveryBit(t *testing.T) {
 	for _, c := range []Cipher{AES256GCM, ChaCha20Poly1305} {
 		r := testRing(t, c)
 		f := File{UUID: [16]byte{7}, Kind: 'R', Number: 3}
-		e, life, err := r.New(f)
+		e, keyID, err := r.New(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,14 +37,14 @@ func TestEveryBit(t *testing.T) {
 
 		// What is changed, and how many bits it has.
 		type place struct {
-			uuid, life, tag, data []byte
-			number, offset        uint64
-			attempt               uint32
-			kind, unit            byte
+			uuid, keyID, tag, data []byte
+			number, offset         uint64
+			attempt                uint32
+			kind, unit             byte
 		}
 		read := func(change func(p *place)) ([]byte, error) {
-			l, g, tg := life, f, tag
-			p := place{g.UUID[:], l.Life[:], tg[:], bytes.Clone(data), f.Number, offset, 0, f.Kind, byte(Page)}
+			l, g, tg := keyID, f, tag
+			p := place{g.UUID[:], l.Salt[:], tg[:], bytes.Clone(data), f.Number, offset, 0, f.Kind, byte(Page)}
 			change(&p)
 			g.Number, g.Kind = p.number, p.kind
 			d, err := r.Open(g, l)
@@ -65,7 +65,7 @@ func TestEveryBit(t *testing.T) {
 			flip func(p *place, i int)
 		}{
 			{"uuid", 128, func(p *place, i int) { flip(p.uuid, i) }},
-			{"life", 128, func(p *place, i int) { flip(p.life, i) }},
+			{"file key id", 128, func(p *place, i int) { flip(p.keyID, i) }},
 			{"tag", 128, func(p *place, i int) { flip(p.tag, i) }},
 			{"data", 40, func(p *place, i int) { flip(p.data, i) }},
 			{"number", 64, func(p *place, i int) { p.number ^= 1 << i }},
@@ -99,11 +99,11 @@ func TestBeginAgainstModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 57))
 		r := testRing(t, AES256GCM)
-		e, life, err := r.New(File{})
+		e, keyID, err := r.New(File{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := r.Open(File{}, life)
+		d, err := r.Open(File{}, keyID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestRingUnwraps(t *testing.T) {
 		asked.Add(1)
 		return answer(id)
 	})
-	life := Life{Key: ID{1}, Cipher: AES256GCM}
+	keyID := FileKeyID{Key: ID{1}, Cipher: AES256GCM}
 	if _, _, err := r.New(File{}); err == nil {
 		t.Error("a ring without a current key has given one")
 	}
@@ -174,13 +174,13 @@ func TestRingUnwraps(t *testing.T) {
 		"unknown cipher": {ID: ID{1}, Cipher: 3},
 	} {
 		answer = func(ID) (DataKey, error) { return wrong, nil }
-		if _, err := r.Open(File{}, life); err == nil {
+		if _, err := r.Open(File{}, keyID); err == nil {
 			t.Errorf("a data key with %s was taken", name)
 		}
 	}
 	answer = func(ID) (DataKey, error) { return DataKey{}, away }
 	for range 2 {
-		if _, err := r.Open(File{}, life); !errors.Is(err, away) {
+		if _, err := r.Open(File{}, keyID); !errors.Is(err, away) {
 			t.Errorf("the error is %v", err)
 		}
 		if err := r.SetCurrent(ID{1}); !errors.Is(err, away) {
@@ -194,7 +194,7 @@ func TestRingUnwraps(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 50 {
-				if _, err := r.Open(File{Number: uint64(i)}, life); err != nil {
+				if _, err := r.Open(File{Number: uint64(i)}, keyID); err != nil {
 					t.Error(err)
 				}
 				if err := r.SetCurrent(ID{1}); err != nil {
@@ -215,11 +215,11 @@ func TestRingUnwraps(t *testing.T) {
 	if err := r.SetCurrent(ID{2}); err == nil || r.Current() != (ID{1}) {
 		t.Errorf("%v; current is %x", err, r.Current())
 	}
-	life.Cipher = ChaCha20Poly1305
-	if _, err := r.Open(File{}, life); !errors.Is(err, ErrTag) {
-		t.Errorf("a life with another cipher than its data key: %v", err)
+	keyID.Cipher = ChaCha20Poly1305
+	if _, err := r.Open(File{}, keyID); !errors.Is(err, ErrTag) {
+		t.Errorf("a file key id with another cipher than its data key: %v", err)
 	}
-	if err := r.DecryptOnce(nil, nil, new(Tag), File{}, life, Edit, 0, nil); !errors.Is(err, ErrTag) {
+	if err := r.DecryptOnce(nil, nil, new(Tag), File{}, keyID, Edit, 0, nil); !errors.Is(err, ErrTag) {
 		t.Errorf("a unit with another cipher than its data key: %v", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestRingWaitsOnlyForWhatIsAsked(t *testing.T) {
 	if err := r.SetCurrent(ID{1}); err != nil {
 		t.Fatal(err)
 	}
-	slow := Life{Key: ID{2}, Cipher: AES256GCM}
+	slow := FileKeyID{Key: ID{2}, Cipher: AES256GCM}
 	results := make(chan error, 8)
 	open := func() {
 		defer func() {
@@ -293,15 +293,15 @@ func TestLives(t *testing.T) {
 	b := make([]byte, 8, 8+TagSize)
 	for range 100 {
 		_, l, err := r.New(File{Number: 1})
-		if err != nil || seen[l.Life] {
+		if err != nil || seen[l.Salt] {
 			t.Fatal(l, err)
 		}
-		seen[l.Life] = true
+		seen[l.Salt] = true
 		_, l, err = r.EncryptOnce(b, b, File{Number: 1}, Edit, 0, nil)
-		if err != nil || seen[l.Life] {
+		if err != nil || seen[l.Salt] {
 			t.Fatal(l, err)
 		}
-		seen[l.Life] = true
+		seen[l.Salt] = true
 	}
 
 	short := NewRing(strings.NewReader("fifteen bytes.."), r.unwrap)
@@ -309,7 +309,7 @@ func TestLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e, _, err := short.New(File{}); e != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a life of 15 bytes: %v", err)
+		t.Errorf("a file key id of 15 bytes: %v", err)
 	}
 	text := []byte("plaintext, and room for a tag...")[:16]
 	if _, _, err := short.EncryptOnce(text, text, File{}, Edit, 0, nil); !errors.Is(err, io.EOF) || string(text) != "plaintext, and r" {
@@ -340,7 +340,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 // own.
 func TestReadersShareADecrypter(t *testing.T) {
 	r := testRing(t, AES256GCM)
-	e, life, err := r.New(File{})
+	e, keyID, err := r.New(File{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestReadersShareADecrypter(t *testing.T) {
 		}
 		crypts[i] = b
 	}
-	d, err := r.Open(File{}, life)
+	d, err := r.Open(File{}, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

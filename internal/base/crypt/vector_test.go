@@ -129,25 +129,25 @@ func TestBytes(t *testing.T) {
 		},
 	}
 	f := File{UUID: [16]byte{0: 0xa0, 15: 0xaf}, Kind: 'V', Number: 0x1122334455667788}
-	life := Life{Life: [16]byte{0: 0xb0, 15: 0xbf}}
+	keyID := FileKeyID{Salt: [16]byte{0: 0xb0, 15: 0xbf}}
 	secret := [KeySize]byte{1, 2, 3}
 	const offset, attempt = 0x0123456789abcdef, 0x1fedc
 	text := []byte("a value of which no byte may be seen")
 	for c, want := range golden {
 		t.Run(c.String(), func(t *testing.T) {
 			r := testRing(t, c)
-			life.Key, life.Cipher = ID{byte(c)}, c
+			keyID.Key, keyID.Cipher = ID{byte(c)}, c
 
 			info := append([]byte("brock file 1"), byte(c), f.Kind)
 			info = binary.LittleEndian.AppendUint64(info, f.Number)
 			info = append(info, f.UUID[:]...)
 			nonce := binary.LittleEndian.AppendUint64(nil, offset)
 			nonce = binary.LittleEndian.AppendUint32(nonce, attempt)
-			b := another(t, c, derived(secret[:], life.Life[:], info), nonce, text, []byte("rclear"))
+			b := another(t, c, derived(secret[:], keyID.Salt[:], info), nonce, text, []byte("rclear"))
 			if got := hex.EncodeToString(b); got != want[0] {
 				t.Errorf("a unit of a file is %s", got)
 			}
-			d, err := r.Open(f, life)
+			d, err := r.Open(f, keyID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,12 +159,12 @@ func TestBytes(t *testing.T) {
 
 			info = append([]byte("brock unit 1"), info[len("brock unit 1"):]...)
 			info = binary.LittleEndian.AppendUint64(info, offset)
-			b = another(t, c, derived(secret[:], life.Life[:], info), make([]byte, 12), text, []byte("mclear"))
+			b = another(t, c, derived(secret[:], keyID.Salt[:], info), make([]byte, 12), text, []byte("mclear"))
 			if got := hex.EncodeToString(b); got != want[1] {
 				t.Errorf("a unit with a key of its own is %s", got)
 			}
 			tag = Tag(b[n:])
-			if err := r.DecryptOnce(b[:n], b[:n], &tag, f, life, Edit, offset, []byte("clear")); err != nil || !bytes.Equal(b[:n], text) {
+			if err := r.DecryptOnce(b[:n], b[:n], &tag, f, keyID, Edit, offset, []byte("clear")); err != nil || !bytes.Equal(b[:n], text) {
 				t.Errorf("read %q: %v", b[:n], err)
 			}
 		})

@@ -29,11 +29,11 @@ func testKeys(t testing.TB, random *zeroReader) (*crypt.Encrypter, *crypt.Decryp
 	if err := ring.SetCurrent(crypt.ID{7}); err != nil {
 		t.Fatal(err)
 	}
-	e, life, err := ring.New(file)
+	e, keyID, err := ring.New(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := ring.Open(file, life)
+	d, err := ring.Open(file, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

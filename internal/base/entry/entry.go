@@ -26,7 +26,7 @@ type Kind uint8
 
 // The kinds. Numbers are part of the format; 5 and up are reserved for merges
 // and what else comes. RangeDelete is the kind of a record only: what it says of
-// many keys is no entry, but a tombstone.Tombstone.
+// many keys is no entry, but a rangedel.Delete.
 const (
 	Set         Kind = 1 // the key has this value
 	Delete      Kind = 2 // the key is gone

@@ -178,7 +178,7 @@ func FuzzRead(f *testing.F) {
 			p = mended(p)
 		}
 		var keys keyring.Provider
-		if len(p) > headerSize && !allZero(p[headerLife:headerSize-sumSize]) {
+		if len(p) > headerSize && !allZero(p[headerKeyID:headerSize-sumSize]) {
 			keys = weak{}
 		}
 		_, err := Verify(context.Background(), bytes.NewReader(p), keys)

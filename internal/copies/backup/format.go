@@ -23,12 +23,12 @@ const (
 	magic         = "BROCKBAK"
 	formatVersion = 1
 
-	headerSize = 176
-	headerLife = 96 // offset of the life of the stream in its header
-	sumSize    = 4  // of the checksum that ends a header, and a description
-	recordSize = 24 // of the head of a record
-	fileSize   = 24 // of the payload of a fileRecord
-	endSize    = 56 // of the payload of an endRecord
+	headerSize  = 176
+	headerKeyID = 96 // offset of the file key id of the stream in its header
+	sumSize     = 4  // of the checksum that ends a header, and a description
+	recordSize  = 24 // of the head of a record
+	fileSize    = 24 // of the payload of a fileRecord
+	endSize     = 56 // of the payload of an endRecord
 
 	pieceBytes = 256 << 10 // most bytes of a file or the layout in one record
 	kind       = 'B'       // kind of the stream in checksums; no file of a store has it
@@ -49,7 +49,7 @@ type header struct {
 	milli        int64         // when that was the newest version, in Unix milliseconds
 	follows      Digest        // digest of the stream before; zero: this one is full
 
-	life crypt.Life // names the key of the layout; zero: the store is plain
+	keyID crypt.FileKeyID // names the key of the layout; zero: the store is plain
 }
 
 // identity is what the checksums of the stream are bound to.
@@ -68,9 +68,9 @@ func (h *header) encodeHeader() []byte {
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.version))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.milli))
 	copy(p[64:], h.follows[:])
-	copy(p[headerLife:], h.life.Key[:])
-	copy(p[headerLife+16:], h.life.Life[:])
-	p[headerLife+32] = byte(h.life.Cipher)
+	copy(p[headerKeyID:], h.keyID.Key[:])
+	copy(p[headerKeyID+16:], h.keyID.Salt[:])
+	p[headerKeyID+32] = byte(h.keyID.Cipher)
 	end := len(p) - sumSize
 	binary.LittleEndian.PutUint32(p[end:], h.identity().Sum(0, p[:end]))
 	return p
@@ -95,13 +95,13 @@ func decodeHeader(p []byte) (*header, error) {
 	if v := binary.LittleEndian.Uint16(p[8:]); v != formatVersion {
 		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, v, formatVersion)
 	}
-	l := p[headerLife:]
-	h.life = crypt.Life{Key: crypt.ID(l), Life: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
-	if !h.life.IsZero() && !h.life.Cipher.Valid() {
-		return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.life.Cipher)
+	l := p[headerKeyID:]
+	h.keyID = crypt.FileKeyID{Key: crypt.ID(l), Salt: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
+	if !h.keyID.IsZero() && !h.keyID.Cipher.Valid() {
+		return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.keyID.Cipher)
 	}
 	// A later release may have put something there that must be understood.
-	if p[14]|p[15] != 0 || !allZero(p[headerLife+33:end]) {
+	if p[14]|p[15] != 0 || !allZero(p[headerKeyID+33:end]) {
 		return nil, fmt.Errorf("%w: the header has fields of a later release", errs.ErrFormat)
 	}
 	if h.major != manifest.FormatMajor {
@@ -223,7 +223,7 @@ func decodeFile(p []byte) (f File, kept bool, err error) {
 func (f *File) checkFile() error {
 	switch f.Name.Kind {
 	// Only these: SUPER, manifest and keyring are made anew, so no stream can replace them.
-	case filename.Journal, filename.Value, filename.Run, filename.Remap:
+	case filename.Journal, filename.Value, filename.Run, filename.Forwarding:
 		if f.Name.Number != 0 && f.Size >= 0 {
 			return nil
 		}

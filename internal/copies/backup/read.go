@@ -102,7 +102,7 @@ func (d *reader) readStreams() (*Info, error) {
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
 			// Somebody may have put a plain backup in the place of an encrypted one.
-			if d.header.life.IsZero() && d.provider != nil {
+			if d.header.keyID.IsZero() && d.provider != nil {
 				err = fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
 				return nil, err
 			}
@@ -163,7 +163,7 @@ func (d *reader) checkFollows(h *header) error {
 	case h.follows != last.Digest:
 		return fmt.Errorf("%w: the increment of version %d doesn't follow the backup of version %d: one between them is missing, or the order is another", errs.ErrInvalid, h.version, last.Version)
 	// The opposite is allowed: EncryptStore came between them.
-	case h.life.IsZero() && !d.header.life.IsZero():
+	case h.keyID.IsZero() && !d.header.keyID.IsZero():
 		return fmt.Errorf("%w: a plain backup follows an encrypted one", errs.ErrKey)
 	}
 	return nil
@@ -241,7 +241,7 @@ func (d *reader) handleRecord(r *record, at int64) error {
 
 // addDescription handles a record of what is ahead of the files: the keyring, or the layout.
 func (d *reader) addDescription(kind recordKind, at int64) error {
-	encrypted := !d.header.life.IsZero()
+	encrypted := !d.header.keyID.IsZero()
 	switch {
 	case d.listed:
 		return errStream("a layout behind the first file")
@@ -315,7 +315,7 @@ func (d *reader) endPart() error {
 // decodeLayout makes the layout of the edit that was read, once all of it is there.
 func (d *reader) decodeLayout() (err error) {
 	d.listed = true
-	if !d.header.life.IsZero() {
+	if !d.header.keyID.IsZero() {
 		if !d.unlocked {
 			return errStream("no layout")
 		}

@@ -55,7 +55,7 @@ type restorer struct {
 
 // beginStore implements sink. The first stream claims the directories.
 func (w *restorer) beginStore(h *header) error {
-	if !h.life.IsZero() && !w.keyed {
+	if !h.keyID.IsZero() && !w.keyed {
 		return fmt.Errorf("%w: the backup is encrypted, and Keys is nil", errs.ErrKey)
 	}
 	// Not before a whole header was read: what is no backup makes no directory.

@@ -11,8 +11,8 @@ import (
 )
 
 // The stream of an encrypted store has the store's files as they are, encrypted. The layout has
-// keys and names: it is encrypted under the life that the header names. The keyring is in the
-// stream, too: its data keys are wrapped.
+// keys and names: it is encrypted under the file key id that the header names. The keyring is in
+// the stream, too: its data keys are wrapped.
 
 // describeHead is the length of what is ahead of the layout in the encrypted text: u64 length of
 // the layout's edit, u64 reserved, u64 seed of the key hash.
@@ -48,7 +48,7 @@ func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
 // layout stays unread.
 func (d *reader) openLayoutKey() (err error) {
 	d.unlocked = true
-	if d.header.life.IsZero() {
+	if d.header.keyID.IsZero() {
 		return nil
 	}
 	if d.content, err = decodeKeys(d.keys, d.header.uuid); err != nil || d.provider == nil {
@@ -58,7 +58,7 @@ func (d *reader) openLayoutKey() (err error) {
 		return err
 	}
 	// Asks the provider. A wrong key ends the restore here, before files are written.
-	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.life)
+	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.keyID)
 	if errors.Is(err, crypt.ErrTag) {
 		return errStream(err.Error())
 	}

@@ -165,7 +165,7 @@ func TestEncryptedStreamDamage(t *testing.T) {
 	keys := int(binary.LittleEndian.Uint32(p[begin+12:]))
 	text := begin + recordSize + keys + recordSize
 	for at, what := range map[int]string{
-		40: "creation", 48: "version", 64: "digest", headerLife + 20: "life", headerLife + 33: "reserved byte",
+		40: "creation", 48: "version", 64: "digest", headerKeyID + 20: "file key id", headerKeyID + 33: "reserved byte",
 		text: "layout", text + 30: "layout",
 	} {
 		if err := forged(at, 1); err == nil {

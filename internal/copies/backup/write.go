@@ -128,7 +128,7 @@ func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Option
 		// The seed tells where keys lie in the hash: in an encrypted stream it is with the layout.
 		t.header.seed = 0
 		t.compress = false // encrypted bytes don't shrink
-		t.enc, t.header.life, err = s.Ring.New(t.header.cryptFile())
+		t.enc, t.header.keyID, err = s.Ring.New(t.header.cryptFile())
 	}
 	t.id = t.header.identity()
 	t.info = &Info{UUID: s.UUID, Version: t.header.version, Milli: s.Milli, Follows: t.header.follows}

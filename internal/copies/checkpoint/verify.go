@@ -43,8 +43,8 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	switch {
 	case f.Run != nil:
 		return v.verifyRunFile(f, verified)
-	case f.Kind == filename.Remap:
-		m, err := segment.OpenRemap(v.Files.Segments(), f.Number, f.Life, true) // verifies all of it
+	case f.Kind == filename.Forwarding:
+		m, err := segment.OpenForwarding(v.Files.Segments(), f.Number, f.KeyID, true) // verifies all of it
 		if err == nil {
 			err = m.Close()
 		}
@@ -92,12 +92,13 @@ func (v *Verifier) verifyRunFile(f layout.File, verified func(to int64) error) (
 }
 
 // Sealed reports whether the first and last bytes of a file hold a checksum that depends on all of
-// it, so that they tell it from every other file: a run's footer has that of its directory, which has
-// those of all chunks; a seal has that of the frame before, and so on; a remap's header has that of
-// the rest. A journal segment that a crash has ended has none. end are the last bytes of size.
+// it, so that they tell it from every other file: a run's footer has that of its directory, which
+// has those of all chunks; a seal has that of the frame before, and so on; a forwarding table's
+// header has that of the rest. A journal segment that a crash has ended has none. end are the last
+// bytes of size.
 func (v *Verifier) Sealed(name filename.Name, end []byte, size int64) bool {
 	switch name.Kind {
-	case filename.Run, filename.Value, filename.Remap:
+	case filename.Run, filename.Value, filename.Forwarding:
 		return true
 	case filename.Journal:
 		segments := v.Files.Segments()

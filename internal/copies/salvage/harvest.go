@@ -176,7 +176,7 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 	h.version = max(h.version, e.Version)
 	switch {
 	case e.Kind == entry.RangeDelete:
-		if t := (rangedel.Tombstone{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
+		if t := (rangedel.Delete{Lo: e.Key, Hi: e.Value, Version: e.Version}); t.Valid() {
 			return h.strong.addRangeDelete(t)
 		}
 		return nil // no transaction writes such a record

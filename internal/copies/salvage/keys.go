@@ -54,7 +54,7 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 func (v *survey) checkKeys(content *keyring.Content) (err error) {
 	for _, k := range content.Keys {
 		// Opening any file has the key unwrapped, and checked.
-		if _, err = v.ring.Open(crypt.File{}, crypt.Life{Key: k.ID, Cipher: k.Cipher}); err == nil {
+		if _, err = v.ring.Open(crypt.File{}, crypt.FileKeyID{Key: k.ID, Cipher: k.Cipher}); err == nil {
 			return nil
 		}
 	}
@@ -65,8 +65,8 @@ func (v *survey) checkKeys(content *keyring.Content) (err error) {
 // encrypted store, and has no key, can put any plain one there. So only those count that an edit,
 // or an encrypted run, says to be plain, as EncryptStore leaves them.
 func (v *survey) mayBePlain(name filename.Name) bool {
-	life, told := v.lives[name]
-	return v.ring == nil || told && life.IsZero()
+	keyID, told := v.lives[name]
+	return v.ring == nil || told && keyID.IsZero()
 }
 
 // plainFile reports a plain file in an encrypted store.
@@ -74,9 +74,10 @@ func plainFile(name filename.Name) error {
 	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
 }
 
-// lifeOf returns the life of a segment or remap: that in its header, or else in an edit.
-func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
-	l, err := segment.LifeOf(v.segmentConfig(), name.Kind, name.Number)
+// keyIDOf returns the file key id of a segment or forwarding table: that in its header, or else in
+// an edit.
+func (v *survey) keyIDOf(name filename.Name) (crypt.FileKeyID, error) {
+	l, err := segment.KeyIDOf(v.segmentConfig(), name.Kind, name.Number)
 	if err != nil {
 		// The header is damaged. Each record has a tag of its own, so the rest may still be read.
 		l = v.lives[name]

@@ -25,9 +25,9 @@ type output struct {
 	misses   int                  // values that could not be read while values was written
 	finished []layout.Segment     // value segments that are complete
 	// segments of the damaged store, opened when they are first needed
-	readers  map[entry.FileNum]*origin
-	remaps   map[entry.FileNum]*segment.Remap // by source
-	expiries *entry.Expiries
+	readers     map[entry.FileNum]*origin
+	forwardings map[entry.FileNum]*segment.Forwarding // by source
+	expiries    *entry.Expiries
 
 	id   entry.KeyspaceID // of the last key
 	seen map[entry.KeyspaceID]bool
@@ -39,36 +39,36 @@ type origin struct {
 	err error // why it can't be opened; nil if it is open
 }
 
-// newOutput begins the new store. A remap that can't be read is reported: its values may still be
-// found by their keys.
+// newOutput begins the new store. A forwarding table that can't be read is reported: its values may
+// still be found by their keys.
 func newOutput(v *survey, to *maker) *output {
 	o := &output{
-		survey: v, to: to, readers: map[entry.FileNum]*origin{}, remaps: map[entry.FileNum]*segment.Remap{}, seen: map[entry.KeyspaceID]bool{},
+		survey: v, to: to, readers: map[entry.FileNum]*origin{}, forwardings: map[entry.FileNum]*segment.Forwarding{}, seen: map[entry.KeyspaceID]bool{},
 		expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
 	}
 	o.run = run.NewWriter(run.WriterConfig{
 		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
 	})
-	for _, num := range v.files[filename.Remap] {
-		m, err := v.openRemap(num)
+	for _, num := range v.files[filename.Forwarding] {
+		m, err := v.openForwarding(num)
 		if err != nil {
-			c := damaged(filename.New(filename.Remap, num), -1, false, "it can't be read: values are looked for by their keys")
+			c := damaged(filename.New(filename.Forwarding, num), -1, false, "it can't be read: values are looked for by their keys")
 			c.Err = err
 			v.lose(c)
 			continue
 		}
-		o.remaps[m.Header().Source] = m
+		o.forwardings[m.Header().Source] = m
 	}
 	return o
 }
 
-// openRemap opens a remap, if it is whole.
-func (v *survey) openRemap(num entry.FileNum) (*segment.Remap, error) {
-	life, err := v.lifeOf(filename.New(filename.Remap, num))
+// openForwarding opens a forwarding table, if it is whole.
+func (v *survey) openForwarding(num entry.FileNum) (*segment.Forwarding, error) {
+	keyID, err := v.keyIDOf(filename.New(filename.Forwarding, num))
 	if err != nil {
 		return nil, err
 	}
-	return segment.OpenRemap(v.segmentConfig(), num, life, true)
+	return segment.OpenForwarding(v.segmentConfig(), num, keyID, true)
 }
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.
@@ -112,9 +112,9 @@ func (o *output) moveValue(e *entry.Entry) (damage, err error) {
 
 // findRecord returns where the record of a handle is now, and the segment there.
 func (o *output) findRecord(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
+	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Forwarding, 0))
 	r := o.openSegment(h.Segment)
-	m := o.remaps[h.Segment]
+	m := o.forwardings[h.Segment]
 	// If the old segment is still there, its record is as good as the moved one.
 	if r.err == nil || m == nil {
 		return h, r, r.err
@@ -140,10 +140,10 @@ func (o *output) openSegment(num entry.FileNum) *origin {
 	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
 		if o.hasFile(kind, num) {
 			name := filename.New(kind, num)
-			var life crypt.Life
-			if life, r.err = o.lifeOf(name); r.err == nil {
+			var keyID crypt.FileKeyID
+			if keyID, r.err = o.keyIDOf(name); r.err == nil {
 				// AnyHeader: each record proves itself, so a damaged header costs nothing.
-				r.Reader, r.err = segment.Open(o.segmentConfig(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
+				r.Reader, r.err = segment.Open(o.segmentConfig(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], KeyID: keyID})
 			}
 			break
 		}
@@ -176,7 +176,7 @@ func (o *output) finishValues() error {
 	}
 	if s.Records > 0 {
 		o.finished = append(o.finished, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved, Life: s.Life,
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved, KeyID: s.KeyID,
 		})
 	} else if err := o.values.Abort(); err != nil { // no value could be read
 		return err
@@ -242,11 +242,11 @@ func (o *output) closeSources() {
 			_ = r.Close()
 		}
 	}
-	for _, m := range o.remaps {
+	for _, m := range o.forwardings {
 		_ = m.Close()
 	}
 	clear(o.readers)
-	clear(o.remaps)
+	clear(o.forwardings)
 }
 
 // abort ends the writers. The claim of the directory removes their files.

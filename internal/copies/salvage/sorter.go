@@ -50,8 +50,8 @@ func (s *sorter) addEntry(e *entry.Entry) error {
 }
 
 // addRangeDelete adds a copy of t.
-func (s *sorter) addRangeDelete(t rangedel.Tombstone) error {
-	s.deletes = s.deletes.With(rangedel.Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
+func (s *sorter) addRangeDelete(t rangedel.Delete) error {
+	s.deletes = s.deletes.With(rangedel.Delete{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
 	return s.flushFull()
 }
 
@@ -111,7 +111,7 @@ func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source)
 		if err := entries.Err(); err != nil {
 			return err
 		}
-		return cover.Flatten([]byte{0}, nil, w.AddTombstone)
+		return cover.Flatten([]byte{0}, nil, w.AddRangeDelete)
 	})
 }
 
@@ -151,7 +151,7 @@ func (s *sorter) openRuns(list []meta.Run) (entries []iterator.Iterator, deletes
 			return nil, nil, err
 		}
 		s.open = append(s.open, r)
-		entries, deletes = append(entries, r.Copier()), append(deletes, r.Tombstones())
+		entries, deletes = append(entries, r.Copier()), append(deletes, r.RangeDeletes())
 	}
 	return entries, deletes, nil
 }

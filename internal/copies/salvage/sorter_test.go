@@ -25,11 +25,11 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		d := newSorter(&maker{Target: Target{FS: mem, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
 		d.limit = 4000
 		key := func(i int) []byte { return fmt.Appendf(nil, "%c%03d", 1+i/1000, i%1000) }
-		var list []rangedel.Tombstone
+		var list []rangedel.Delete
 		for range 1500 {
 			space := random.IntN(3) * 1000
 			lo := space + random.IntN(5)*random.IntN(200)
-			r := rangedel.Tombstone{Lo: key(lo), Hi: key(min(lo+1+random.IntN(300), space+999)), Version: entry.Version(1 + random.IntN(300))}
+			r := rangedel.Delete{Lo: key(lo), Hi: key(min(lo+1+random.IntN(300), space+999)), Version: entry.Version(1 + random.IntN(300))}
 			if !r.Valid() {
 				continue
 			}
@@ -119,7 +119,7 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 		d.limit = 20_000
 		for i := range n {
 			lo := fmt.Appendf(make([]byte, 1, 300), "%0290d", i)
-			if err := d.addRangeDelete(rangedel.Tombstone{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
+			if err := d.addRangeDelete(rangedel.Delete{Lo: lo, Hi: append(bytes.Clone(lo), 0), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}

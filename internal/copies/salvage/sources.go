@@ -114,7 +114,7 @@ func (s *sources) lost(key []byte, v entry.Version) bool {
 		})
 }
 
-// inspect reads what must be known before the entries are: range tombstones and versions.
+// inspect reads what must be known before the entries are: range deletes and versions.
 func (s *runSource) inspect(all *sources, strong *sorter) error {
 	var whole = true
 	var entries, spans uint64
@@ -134,7 +134,7 @@ func (s *runSource) inspect(all *sources, strong *sorter) error {
 	if s.meta != nil && !s.missing {
 		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
 		s.complete = entries == s.meta.Entries
-		if !whole && s.meta.Tombstones > 0 && spans == 0 {
+		if !whole && s.meta.RangeDeletes > 0 && spans == 0 {
 			s.v.loseKeys(damaged(filename.New(filename.Run, s.files[0]), -1, true, "range deletes are lost: keys that they deleted may be back"), s.first, s.last)
 		}
 	}
@@ -168,14 +168,14 @@ func (s *runSource) openFirst(all *sources, num entry.FileNum) *run.Remains {
 
 // addRangeDeletes adds the range deletes of a file to strong.
 func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
-	return r.Tombstones(func(e *entry.Entry) error {
+	return r.RangeDeletes(func(e *entry.Entry) error {
 		t, ok := run.Span(e)
 		if !ok || s.v.forgotten(t.Lo) {
 			return nil
 		}
 		return strong.addRangeDelete(t)
 	}, func(h *run.Hole) {
-		if h.Tombstones {
+		if h.RangeDeletes {
 			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)
 		}
 	})
@@ -203,7 +203,7 @@ func (s *runSource) nextEntry() bool {
 			s.e = e
 			return true
 		case e != nil: // it is passed over
-		case h != nil && !h.Tombstones:
+		case h != nil && !h.RangeDeletes:
 			s.noteHole(h)
 		case h == nil:
 			s.closeFiles()
@@ -214,10 +214,10 @@ func (s *runSource) nextEntry() bool {
 	return false
 }
 
-// spans is the least first byte of the keys under which runs have range tombstones.
+// spans is the least first byte of the keys under which runs have range deletes.
 const spans = 0xfc
 
-// accepts reports whether an entry counts. Range tombstones don't: survey has added them. Nor do
+// accepts reports whether an entry counts. Range deletes don't: survey has added them. Nor do
 // entries that are out of order or have an impossible version: no writer writes them, and the
 // merge relies on the order.
 func (s *runSource) accepts(e *entry.Entry) bool {

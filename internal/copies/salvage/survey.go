@@ -29,7 +29,7 @@ type survey struct {
 	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
 	opens *pageio.Files                     // opens its files, at most openFiles at once
 	ring  *crypt.Ring                       // nil: the store is plain
-	lives map[filename.Name]crypt.Life      // lives of files, as edits and runs name them
+	lives map[filename.Name]crypt.FileKeyID // lives of files, as edits and runs name them
 
 	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 
@@ -57,7 +57,7 @@ type survey struct {
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
 		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
-		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.Life{},
+		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.listFiles(); err != nil {
@@ -283,7 +283,7 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
 			v.noteStamp(name, r.Stamp)
-			v.lives[name] = f.Life
+			v.lives[name] = f.KeyID
 		}
 	}
 	for _, s := range e.AddSegments {
@@ -334,20 +334,20 @@ func (v *survey) learn(e *layout.Edit) {
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
 			v.noteStamp(name, r.Stamp)
-			v.lives[name] = f.Life
+			v.lives[name] = f.KeyID
 		}
 		v.version = max(v.version, r.MaxVersion)
 	}
 	for _, s := range e.AddSegments {
 		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
-		v.lives[filename.New(s.Kind, s.Num)] = s.Life
+		v.lives[filename.New(s.Kind, s.Num)] = s.KeyID
 	}
 	for _, s := range e.States {
-		v.lives[filename.New(filename.Remap, s.Map)] = s.Life
+		v.lives[filename.New(filename.Forwarding, s.Map)] = s.KeyID
 	}
 	for _, j := range e.JournalEnds {
-		if name := filename.New(filename.Journal, j.File); !j.Life.IsZero() {
-			v.lives[name] = j.Life // in an encrypted store a journal that is not flushed is never plain
+		if name := filename.New(filename.Journal, j.File); !j.KeyID.IsZero() {
+			v.lives[name] = j.KeyID // in an encrypted store a journal that is not flushed is never plain
 		}
 	}
 	for _, k := range e.SetKeyspaces {

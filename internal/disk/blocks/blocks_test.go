@@ -50,11 +50,11 @@ func newImage(t testing.TB, size int, encrypted bool, c *Cache) *image {
 			t.Fatal(err)
 		}
 		f := crypt.File{Kind: 'R', Number: 7}
-		var life crypt.Life
-		if e, life, err = ring.New(f); err != nil {
+		var keyID crypt.FileKeyID
+		if e, keyID, err = ring.New(f); err != nil {
 			t.Fatal(err)
 		}
-		if m.file.Key, err = ring.Open(f, life); err != nil {
+		if m.file.Key, err = ring.Open(f, keyID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Begin(imageOff, int64(size)); err != nil {

@@ -15,14 +15,14 @@ type Kind byte
 
 // The kinds. The values are part of the format.
 const (
-	Lock     Kind = 'L' // LOCK: text, has no checksums
-	Super    Kind = 'S' // SUPER
-	Manifest Kind = 'M' // MANIFEST-nnnnnn
-	Journal  Kind = 'J' // nnnnnn.log
-	Value    Kind = 'V' // nnnnnn.val
-	Run      Kind = 'R' // nnnnnn.run
-	Remap    Kind = 'P' // nnnnnn.map
-	Keyring  Kind = 'K' // KEYS-nnnnnn
+	Lock       Kind = 'L' // LOCK: text, has no checksums
+	Super      Kind = 'S' // SUPER
+	Manifest   Kind = 'M' // MANIFEST-nnnnnn
+	Journal    Kind = 'J' // nnnnnn.log
+	Value      Kind = 'V' // nnnnnn.val
+	Run        Kind = 'R' // nnnnnn.run
+	Forwarding Kind = 'P' // nnnnnn.map
+	Keyring    Kind = 'K' // KEYS-nnnnnn
 )
 
 const (
@@ -87,8 +87,8 @@ func (k Kind) String() string {
 		return "value"
 	case Run:
 		return "run"
-	case Remap:
-		return "remap"
+	case Forwarding:
+		return "forwarding"
 	case Keyring:
 		return "keyring"
 	}
@@ -97,7 +97,7 @@ func (k Kind) String() string {
 
 // InValueDir reports whether files of kind k live in the value directory, which
 // by default is the store's own.
-func (k Kind) InValueDir() bool { return k == Journal || k == Value || k == Remap }
+func (k Kind) InValueDir() bool { return k == Journal || k == Value || k == Forwarding }
 
 // suffix is how the names of numbered files of this kind end.
 func (k Kind) suffix() string {
@@ -108,7 +108,7 @@ func (k Kind) suffix() string {
 		return ".val"
 	case Run:
 		return ".run"
-	case Remap:
+	case Forwarding:
 		return ".map"
 	}
 	return ".unknown"
@@ -140,7 +140,7 @@ func Parse(base string) (name Name, ok bool) {
 	if !ok {
 		return Name{}, false
 	}
-	for _, k := range []Kind{Journal, Value, Run, Remap} {
+	for _, k := range []Kind{Journal, Value, Run, Forwarding} {
 		if base[len(base)-4:] == k.suffix() {
 			return Name{Kind: k, Number: num}, true
 		}

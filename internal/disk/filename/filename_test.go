@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		{New(Journal, 42), "000042.log"},
 		{New(Value, 999999), "999999.val"},
 		{New(Run, 1000000), "1000000.run"},
-		{New(Remap, math.MaxUint64), "18446744073709551615.map"},
+		{New(Forwarding, math.MaxUint64), "18446744073709551615.map"},
 	} {
 		if got := c.name.String(); got != c.want {
 			t.Errorf("%+v: name %q, want %q", c.name, got, c.want)
@@ -47,12 +47,12 @@ func TestForeignNames(t *testing.T) {
 
 func TestKindBytesAreDistinct(t *testing.T) {
 	seen := map[Kind]bool{}
-	for _, k := range []Kind{Lock, Super, Manifest, Journal, Value, Run, Remap, Keyring} {
+	for _, k := range []Kind{Lock, Super, Manifest, Journal, Value, Run, Forwarding, Keyring} {
 		if seen[k] {
 			t.Errorf("kind %v twice", k)
 		}
 		seen[k] = true
-		if want := k == Journal || k == Value || k == Remap; k.InValueDir() != want {
+		if want := k == Journal || k == Value || k == Forwarding; k.InValueDir() != want {
 			t.Errorf("%v: InValueDir = %v", k, k.InValueDir())
 		}
 	}

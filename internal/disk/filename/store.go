@@ -9,7 +9,7 @@ import (
 type Store struct {
 	FS       vfs.FS
 	Dir      string
-	ValueDir string // of journal, segments and remaps; may be Dir
+	ValueDir string // of journal, segments and forwarding tables; may be Dir
 	UUID     [16]byte
 	Ring     *crypt.Ring // nil: the store is plain
 	Seed     uint64      // of the key hash

@@ -59,7 +59,7 @@ func oneWrongAnswer(t *testing.T, known bool, wrong int, change func(*Keyring, P
 	mem := newMem(t)
 	k, err := Create(optionsOf(mem, master(1)))
 	must(t, err)
-	lives := []*life{encrypt(t, k.Ring())}
+	lives := []*sealed{encrypt(t, k.Ring())}
 	id, err := k.Add(t.Context(), nil, 2)
 	must(t, errors.Join(err, k.Ring().SetCurrent(id), k.Clean()))
 	lives = append(lives, encrypt(t, k.Ring()))
@@ -92,7 +92,7 @@ func oneWrongAnswer(t *testing.T, known bool, wrong int, change func(*Keyring, P
 	return asked
 }
 
-func opened(t *testing.T, mem *vfs.Mem, by byte, l *life) error {
+func opened(t *testing.T, mem *vfs.Mem, by byte, l *sealed) error {
 	k, err := Open(optionsOf(mem, master(by)))
 	must(t, err)
 	return l.decrypt(k.Ring())

@@ -32,28 +32,28 @@ func newMem(t testing.TB) *vfs.Mem {
 	return mem
 }
 
-// life is a unit that was encrypted under the current data key of a Ring.
-type life struct {
-	text []byte
-	tag  crypt.Tag
-	life crypt.Life
+// sealed is a unit that was encrypted under the current data key of a Ring.
+type sealed struct {
+	text  []byte
+	tag   crypt.Tag
+	keyID crypt.FileKeyID
 }
 
 var unitFile = crypt.File{UUID: testUUID, Kind: 'S'}
 
-func encrypt(t testing.TB, r *crypt.Ring) *life {
+func encrypt(t testing.TB, r *crypt.Ring) *sealed {
 	t.Helper()
-	l := &life{text: append(make([]byte, 0, 64), "something"...)}
+	l := &sealed{text: append(make([]byte, 0, 64), "something"...)}
 	var err error
-	if l.tag, l.life, err = r.EncryptOnce(l.text, l.text, unitFile, crypt.Slot, 0, nil); err != nil {
+	if l.tag, l.keyID, err = r.EncryptOnce(l.text, l.text, unitFile, crypt.Slot, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func (l *life) decrypt(r *crypt.Ring) error {
+func (l *sealed) decrypt(r *crypt.Ring) error {
 	dst := make([]byte, len(l.text))
-	if err := r.DecryptOnce(dst, append(make([]byte, 0, 64), l.text...), &l.tag, unitFile, l.life, crypt.Slot, 0, nil); err != nil {
+	if err := r.DecryptOnce(dst, append(make([]byte, 0, 64), l.text...), &l.tag, unitFile, l.keyID, crypt.Slot, 0, nil); err != nil {
 		return err
 	}
 	if string(dst) != "something" {
@@ -84,7 +84,7 @@ func TestKeyring(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := encrypt(t, k.Ring())
-	if first.life.Key == second.life.Key || second.life.Key != id {
+	if first.keyID.Key == second.keyID.Key || second.keyID.Key != id {
 		t.Fatal("the new data key isn't current")
 	}
 	// A follower reads the file again for the key that it doesn't know.
@@ -218,7 +218,7 @@ func rewrap(k *Keyring, p Provider) error {
 // work is all that is done to a keyring, one step after the other. It notes what must be readable
 // from then on, and which providers may be needed.
 type work struct {
-	lives     []*life
+	units     []*sealed
 	providers []Provider
 }
 
@@ -232,7 +232,7 @@ func (w *work) run(t *testing.T, fsys vfs.FS) error {
 		if err := k.Ring().SetCurrent(id); err != nil {
 			t.Fatal(err)
 		}
-		w.lives = append(w.lives, encrypt(t, k.Ring()))
+		w.units = append(w.units, encrypt(t, k.Ring()))
 	}
 	use(k.Ring().Current())
 	id, err := k.Add(t.Context(), nil, 0)
@@ -253,13 +253,13 @@ func (w *work) run(t *testing.T, fsys vfs.FS) error {
 		return err
 	}
 	w.providers = w.providers[1:]
-	w.lives = w.lives[1:]
-	return k.Keep(func(id crypt.ID) bool { return id == w.lives[0].life.Key })
+	w.units = w.units[1:]
+	return k.Keep(func(id crypt.ID) bool { return id == w.units[0].keyID.Key })
 }
 
 // check opens the keyring as the next process does.
 func (w *work) check(fsys vfs.FS) error {
-	if len(w.lives) == 0 {
+	if len(w.units) == 0 {
 		return nil
 	}
 	var err error
@@ -271,7 +271,7 @@ func (w *work) check(fsys vfs.FS) error {
 		if err = k.Clean(); err != nil {
 			return err
 		}
-		for _, l := range w.lives {
+		for _, l := range w.units {
 			err = errors.Join(err, l.decrypt(k.Ring()))
 		}
 		if err == nil {

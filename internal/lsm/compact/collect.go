@@ -21,10 +21,10 @@ type Collection struct {
 	Victims []Victim
 	// Target begins the segment that the records move to. It is called once there is one.
 	Target func() (*segment.ValueWriter, error)
-	// Remap writes the remap of a victim, and describes it.
-	Remap func(source, target entry.FileNum, moves []segment.Move) (Remap, error)
-	// Discard removes a remap after an error.
-	Discard func(Remap)
+	// Forwarding writes the forwarding table of a victim, and describes it.
+	Forwarding func(source, target entry.FileNum, moves []segment.Move) (Forwarding, error)
+	// Discard removes a forwarding table after an error.
+	Discard func(Forwarding)
 	// Memory bounds the bytes that keys and places of records take while they are sorted;
 	// 0 = DefaultMemory. In addition each record that has moved takes 16 bytes.
 	Memory int
@@ -39,18 +39,18 @@ type Victim struct {
 	Segment *layout.Segment
 }
 
-// Remap is a finished remap: a forwarding table from old places of records to new ones.
-type Remap struct { // file number of the remap
+// Forwarding is a finished forwarding table: from old places of records to new ones.
+type Forwarding struct { // file number of the forwarding table
 	Number entry.FileNum // the segment whose records have moved
 	Source entry.FileNum // the segment that they are in now
 	Target entry.FileNum // bytes
 	Size   int64
-	Life   crypt.Life // names the key of the file; zero = it is plain
+	KeyID  crypt.FileKeyID // names the key of the file; zero = it is plain
 }
 
-// State is that of the segment that the remap leads away from.
-func (m *Remap) State() layout.SegmentState {
-	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, Life: m.Life}
+// State is that of the segment that the forwarding table leads away from.
+func (m *Forwarding) State() layout.SegmentState {
+	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, KeyID: m.KeyID}
 }
 
 // Damaged is the error of a collection that can't read live records of a segment. That segment must
@@ -69,9 +69,9 @@ func (d *Damaged) Unwrap() error { return d.Err }
 // DefaultMemory is the memory, in bytes, that a Collection takes if it sets none.
 const DefaultMemory = 64 << 20
 
-// Collect copies the live records of the victims to one new segment, and writes a remap for
-// each victim, which says where its records are now. The records are in key order. If their keys
-// exceed Memory, there are several sequences, each in key order. If a live record can't be
+// Collect copies the live records of the victims to one new segment, and writes a forwarding table
+// for each victim, which says where its records are now. The records are in key order. If their
+// keys exceed Memory, there are several sequences, each in key order. If a live record can't be
 // read, Collect returns a *Damaged: it leaves no live record out. It takes memory for keys and
 // places, not for values. On an error it removes what it wrote.
 func Collect(ctx context.Context, c Collection) (out Output, err error) {
@@ -229,8 +229,8 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// finishTarget makes the target durable, then the remaps that lead to it: after a crash no remap
-// leads to a record that is not there.
+// finishTarget makes the target durable, then the forwarding tables that lead to it: after a crash
+// no forwarding table leads to a record that is not there.
 func (w *collector) finishTarget() error {
 	stats, err := w.target.Finish()
 	if err != nil {
@@ -240,18 +240,18 @@ func (w *collector) finishTarget() error {
 	w.out.Read, w.out.Extracts = stats.Records, stats.Records
 	for i, moves := range w.moves {
 		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })
-		m, err := w.Remap(w.Victims[i].Segment.Num, stats.Number, moves)
+		m, err := w.Forwarding(w.Victims[i].Segment.Num, stats.Number, moves)
 		if err != nil {
 			return err
 		}
-		w.out.Remaps = append(w.out.Remaps, m)
+		w.out.Forwardings = append(w.out.Forwardings, m)
 	}
 	return nil
 }
 
 // abort removes what was written. If a removal fails, the next Open removes the file.
 func (w *collector) abort() {
-	for _, m := range w.out.Remaps {
+	for _, m := range w.out.Forwardings {
 		w.Discard(m)
 	}
 	if w.target != nil {

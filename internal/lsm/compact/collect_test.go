@@ -85,13 +85,13 @@ func (s *source) collection() Collection {
 	return Collection{
 		Victims: s.victims,
 		Target:  func() (*segment.ValueWriter, error) { return segment.NewValueWriter(s.cfg, s.number()) },
-		Remap: func(source, target entry.FileNum, moves []segment.Move) (Remap, error) {
-			m := Remap{Number: s.number(), Source: source, Target: target}
-			stats, err := segment.WriteRemap(s.cfg, segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+		Forwarding: func(source, target entry.FileNum, moves []segment.Move) (Forwarding, error) {
+			m := Forwarding{Number: s.number(), Source: source, Target: target}
+			stats, err := segment.WriteForwarding(s.cfg, segment.ForwardingHeader{Number: m.Number, Source: source, Target: target}, moves)
 			m.Size = stats.Size
 			return m, err
 		},
-		Discard: func(m Remap) { _ = s.cfg.FS.Remove("/v/" + filename.Of(filename.Remap, m.Number)) },
+		Discard: func(m Forwarding) { _ = s.cfg.FS.Remove("/v/" + filename.Of(filename.Forwarding, m.Number)) },
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *source) files() int {
 	return len(names)
 }
 
-// Every live record is in the target, in key order, and found through the remap
+// Every live record is in the target, in key order, and found through the forwarding table
 // of its segment; no dead one is.
 func TestCollect(t *testing.T) {
 	for seed := range uint64(20) {
@@ -114,24 +114,24 @@ func TestCollect(t *testing.T) {
 			c.Memory, sequences = 100*(liveBytes+len("key00000")), (len(s.entries)+99)/100
 		}
 		out, err := Collect(context.Background(), c)
-		if err != nil || len(out.Values) != 1 || len(out.Remaps) != len(s.victims) || out.Extracts != uint64(len(s.entries)) {
+		if err != nil || len(out.Values) != 1 || len(out.Forwardings) != len(s.victims) || out.Extracts != uint64(len(s.entries)) {
 			t.Fatalf("seed %d: %+v, %v", seed, out, err)
 		}
 		target, err := segment.Open(s.cfg, filename.Value, out.Values[0].Number, segment.OpenOptions{End: out.Values[0].Size})
 		if err != nil {
 			t.Fatal(err)
 		}
-		remaps := map[entry.FileNum]*segment.Remap{}
-		for _, m := range out.Remaps {
-			r, err := segment.OpenRemap(s.cfg, m.Number, crypt.Life{}, true)
+		forwardings := map[entry.FileNum]*segment.Forwarding{}
+		for _, m := range out.Forwardings {
+			r, err := segment.OpenForwarding(s.cfg, m.Number, crypt.FileKeyID{}, true)
 			if err != nil || r.Header().Source != m.Source || r.Header().Target != out.Values[0].Number {
 				t.Fatalf("seed %d: %+v, %v", seed, r.Header(), err)
 			}
-			remaps[m.Source] = r
+			forwardings[m.Source] = r
 		}
 		var bytesMoved uint64
 		for h, e := range s.entries {
-			to, ok, _ := remaps[h.Segment].Lookup(h.Offset)
+			to, ok, _ := forwardings[h.Segment].Lookup(h.Offset)
 			if !ok {
 				t.Fatalf("seed %d: the record at %d of segment %d did not move", seed, h.Offset, h.Segment)
 			}

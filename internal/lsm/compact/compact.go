@@ -29,9 +29,9 @@ type Input struct {
 	Rules   Rules
 	// Ranges are more range deletes, which delete no entry of Entries: see writeRanges.
 	Ranges []rangedel.Source
-	// Heal, unless nil, changes a handle that leads through a remap to where the record is now.
-	// It returns an error for a handle that leads to no record.
-	Heal func(*entry.Handle) error
+	// RewriteHandle, unless nil, changes a handle that leads through a forwarding table to where
+	// the record is now. It returns an error for a handle that leads to no record.
+	RewriteHandle func(*entry.Handle) error
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
 	// Move copies the record of a separated value to a segment, and returns the new handle. The
@@ -54,14 +54,14 @@ type ValueSegment struct {
 
 // Output is the result: new files, which are synced, and what became garbage.
 type Output struct {
-	Run      meta.Run       // without files if nothing was kept
-	Values   []ValueSegment // new value segments
-	Remaps   []Remap        // of collected segments
-	Dead     layout.Deaths  // records of older segments that lost their entry
-	Read     uint64         // entries read
-	Dropped  uint64         // entries not written
-	Extracts uint64         // values moved
-	Bytes    uint64         // of collected segments, read
+	Run         meta.Run       // without files if nothing was kept
+	Values      []ValueSegment // new value segments
+	Forwardings []Forwarding   // of collected segments
+	Dead        layout.Deaths  // records of older segments that lost their entry
+	Read        uint64         // entries read
+	Dropped     uint64         // entries not written
+	Extracts    uint64         // values moved
+	Bytes       uint64         // of collected segments, read
 }
 
 // FileBytes is the length of the new files. Zeros that a value segment is filled with don't count:
@@ -71,7 +71,7 @@ func (out *Output) FileBytes() int64 {
 	for _, s := range out.Values {
 		n += s.Size
 	}
-	for _, m := range out.Remaps {
+	for _, m := range out.Forwardings {
 		n += m.Size
 	}
 	return n
@@ -131,14 +131,14 @@ type worker struct {
 	superseded meta.Account // account of what the entries that stay have replaced
 }
 
-// rewriteHandle returns e with a handle that leads through no remap. It changes a copy, as e
-// belongs to the source.
+// rewriteHandle returns e with a handle that leads through no forwarding table. It changes a copy,
+// as e belongs to the source.
 func (w *worker) rewriteHandle(e *entry.Entry) (*entry.Entry, error) {
-	if w.in.Heal == nil || !e.Separated {
+	if w.in.RewriteHandle == nil || !e.Separated {
 		return e, nil
 	}
 	w.scratch = *e
-	return &w.scratch, w.in.Heal(&w.scratch.Handle)
+	return &w.scratch, w.in.RewriteHandle(&w.scratch.Handle)
 }
 
 // judgeEntry writes e, a delete in its place, or nothing.
@@ -207,7 +207,7 @@ func (w *worker) finishRun() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}
-	if err := w.in.Rules.writeTombstones(w.in.Run, &w.superseded); err != nil {
+	if err := w.in.Rules.writeRangeDeletes(w.in.Run, &w.superseded); err != nil {
 		return err
 	}
 	if err := writeRanges(w.in.Run, w.in.Ranges...); err != nil {

@@ -35,9 +35,9 @@ type Rules struct {
 	// Older are the runs that are older than the inputs, unless Bottom. A range delete that
 	// overlaps none of them has nothing left to hide.
 	Older []*meta.Run
-	// Tombstones are the range deletes of the inputs, each within one keyspace. Each counts as a
+	// RangeDeletes are those of the inputs, each within one keyspace. Each counts as a
 	// delete of all keys in its range.
-	Tombstones []rangedel.Source
+	RangeDeletes []rangedel.Source
 	// Now is the time in Unix milliseconds by which entries expire.
 	Now uint64
 }
@@ -89,7 +89,7 @@ type retention struct {
 
 // newRetention returns the retention of these rules, before the first entry.
 func newRetention(r Rules) *retention {
-	return &retention{rules: r, first: true, covers: rangedel.NewForwardCover(entry.MaxVersion, r.Tombstones...)}
+	return &retention{rules: r, first: true, covers: rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)}
 }
 
 // close releases the range deletes. failed can still be read.
@@ -108,7 +108,7 @@ func (t *retention) enterKeyspace(key []byte) {
 	t.dropped = ok && t.rules.dropped(id)
 	// Keyspaces retain different versions, so different range deletes are seen by all.
 	t.hides.Close()
-	t.hides = rangedel.NewForwardCover(t.history.Watermark, t.rules.Tombstones...)
+	t.hides = rangedel.NewForwardCover(t.history.Watermark, t.rules.RangeDeletes...)
 }
 
 // judge says what happens to e, the next entry.

@@ -89,7 +89,7 @@ func TestRetentionOfKeyspaces(t *testing.T) {
 
 // visibleAt is what a reader at version v finds among versions, newest first, and
 // range deletes.
-func visibleAt(versions []entry.Entry, deletes []rangedel.Tombstone, v entry.Version, now uint64) string {
+func visibleAt(versions []entry.Entry, deletes []rangedel.Delete, v entry.Version, now uint64) string {
 	deleted := entry.Version(0)
 	for _, d := range deletes {
 		if d.Version <= v && string(d.Lo) <= "k" && "k" < string(d.Hi) {
@@ -127,10 +127,10 @@ func TestRetentionHidesNothing(t *testing.T) {
 		var set *rangedel.Set
 		for range rng.IntN(5) * rng.IntN(2) {
 			lo := rng.IntN(3)
-			set = set.With(rangedel.Tombstone{
+			set = set.With(rangedel.Delete{
 				Lo: []byte{'i' + byte(lo)}, Hi: []byte{'j' + byte(lo) + byte(rng.IntN(2))}, Version: entry.Version(1 + rng.IntN(13))})
 		}
-		rules.Tombstones = sources(set)
+		rules.RangeDeletes = sources(set)
 		below := entry.Entry{Key: []byte("k"), Version: 0, Kind: entry.Set} // in an older run
 		r := newRetention(rules)
 		for _, e := range all {
@@ -162,9 +162,9 @@ func TestSupersededIsWhatLaterGoes(t *testing.T) {
 		rules := Rules{Watermark: at, Checked: at, Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
 		var set *rangedel.Set
 		for range rng.IntN(3) {
-			set = set.With(rangedel.Tombstone{Lo: []byte("j"), Hi: []byte("l"), Version: entry.Version(1 + rng.IntN(13))})
+			set = set.With(rangedel.Delete{Lo: []byte("j"), Hi: []byte("l"), Version: entry.Version(1 + rng.IntN(13))})
 		}
-		rules.Tombstones = sources(set)
+		rules.RangeDeletes = sources(set)
 		r, account := newRetention(rules), meta.Account{}
 		var stay []entry.Entry
 		for v := entry.Version(12); v > 0; v-- {
@@ -174,7 +174,7 @@ func TestSupersededIsWhatLaterGoes(t *testing.T) {
 				stay = append(stay, e)
 			}
 		}
-		rules.Tombstones = sources(rangedel.New(written(t, rules)...))
+		rules.RangeDeletes = sources(rangedel.New(written(t, rules)...))
 		for later := at; later <= entry.MaxVersion; later++ {
 			if later == 16 {
 				later = entry.MaxVersion
@@ -216,12 +216,12 @@ func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 				entries, lastRanged = append(entries, e), false
 			case 2:
 				if e.Kind = entry.Delete; !lastRanged {
-					set = set.With(rangedel.Tombstone{Lo: []byte("a"), Hi: []byte("z"), Version: v})
+					set = set.With(rangedel.Delete{Lo: []byte("a"), Hi: []byte("z"), Version: v})
 					entries, lastRanged = append(entries, e), true
 				}
 			}
 		}
-		ranged.Tombstones = sources(set)
+		ranged.RangeDeletes = sources(set)
 		r := newRetention(ranged)
 		for _, e := range entries {
 			want := point.judge(&e)
@@ -249,28 +249,28 @@ func sources(set *rangedel.Set) []rangedel.Source {
 	return []rangedel.Source{set}
 }
 
-// collected is a tombstoneWriter that keeps what it gets.
-type collected []rangedel.Tombstone
+// collected is a rangeDeleteWriter that keeps what it gets.
+type collected []rangedel.Delete
 
-func (c *collected) AddTombstone(d rangedel.Tombstone) error {
-	*c = append(*c, rangedel.Tombstone{Lo: bytes.Clone(d.Lo), Hi: bytes.Clone(d.Hi), Version: d.Version})
+func (c *collected) AddRangeDelete(d rangedel.Delete) error {
+	*c = append(*c, rangedel.Delete{Lo: bytes.Clone(d.Lo), Hi: bytes.Clone(d.Hi), Version: d.Version})
 	return nil
 }
 
-func (c *collected) AddHistory(list []rangedel.Tombstone) error {
+func (c *collected) AddHistory(list []rangedel.Delete) error {
 	for _, d := range list {
-		_ = c.AddTombstone(d)
+		_ = c.AddRangeDelete(d)
 	}
 	return nil
 }
 
-func (c *collected) AddNewest(rangedel.Tombstone) error { return nil }
+func (c *collected) AddNewest(rangedel.Delete) error { return nil }
 
-// written are the tombstones that a run has after a compaction by rules.
-func written(t *testing.T, rules Rules) []rangedel.Tombstone {
+// written are the range deletes that a run has after a compaction by rules.
+func written(t *testing.T, rules Rules) []rangedel.Delete {
 	t.Helper()
 	var c collected
-	if err := rules.writeTombstones(&c, new(meta.Account)); err != nil {
+	if err := rules.writeRangeDeletes(&c, new(meta.Account)); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -200,7 +200,7 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 		}
 		// The part's range deletes cover all that is in older parts. Its own entries that they
 		// cover are not in it, so they are asked first.
-		if deleted, err := p.Tombstones().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
+		if deleted, err := p.RangeDeletes().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
 			*dst = entry.Entry{Kind: entry.Delete}
 			return err == nil, err
 		}
@@ -217,7 +217,7 @@ func (s *Spill) Iterators(ranges *rangedel.Set, v entry.Version) []iterator.Iter
 	newer := []rangedel.Source{ranges}
 	for i, p := range s.parts {
 		sources[i] = &versioned{Iterator: uncovered(p.Iterator(), newer, nil), version: v}
-		newer = append(newer, p.Tombstones())
+		newer = append(newer, p.RangeDeletes())
 	}
 	return sources
 }
@@ -237,7 +237,7 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 		if writes || err != nil {
 			return writes, err
 		}
-		if writes, err := p.Tombstones().ChangedSince(lo, hi, 0); writes || err != nil {
+		if writes, err := p.RangeDeletes().ChangedSince(lo, hi, 0); writes || err != nil {
 			return writes, err
 		}
 	}
@@ -248,7 +248,7 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 // are valid until Discard.
 func (s *Spill) Ranges() (sources []rangedel.Source) {
 	for _, p := range s.parts {
-		if t := p.Tombstones(); !t.Empty() {
+		if t := p.RangeDeletes(); !t.Empty() {
 			s.aliased = true
 			sources = append(sources, t)
 		}

@@ -122,7 +122,7 @@ func TestSpillAgainstModel(t *testing.T) {
 				if seed%4 > 0 && rng.IntN(30) == 0 {
 					lo, hi := testKey(rng.IntN(61)), testKey(rng.IntN(61))+"a"
 					if lo < hi {
-						ranges = ranges.With(rangedel.Tombstone{Lo: []byte(lo), Hi: []byte(hi), Version: entry.Version(last)})
+						ranges = ranges.With(rangedel.Delete{Lo: []byte(lo), Hi: []byte(hi), Version: entry.Version(last)})
 						records = entry.AppendRecord(records, &entry.Entry{Key: []byte(lo), Value: []byte(hi), Kind: entry.RangeDelete}, false)
 						for i := range 61 {
 							if k := testKey(i); lo <= k && k < hi {
@@ -193,9 +193,9 @@ func TestSpillAgainstModel(t *testing.T) {
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
 // ranges are the ranges that s deletes.
-func ranges(s *Spill) (list []rangedel.Tombstone) {
+func ranges(s *Spill) (list []rangedel.Delete) {
 	_ = rangedel.NewCover(entry.MaxVersion, s.Ranges()...).EachRange([]byte{0}, func(lo, hi []byte) error {
-		list = append(list, rangedel.Tombstone{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi)})
+		list = append(list, rangedel.Delete{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi)})
 		return nil
 	})
 	return list
@@ -213,7 +213,7 @@ func checkRanges(t *testing.T, s *Spill, model map[string]spilledWrite) {
 		if got, err := s.Writes([]byte(key), []byte(key+"~")); err != nil || want && !got {
 			t.Errorf("writes from %q: %v, %v, want %v", key, got, err, want)
 		}
-		in := slices.ContainsFunc(ranges(s), func(r rangedel.Tombstone) bool { return string(r.Lo) <= string(key) && string(key) < string(r.Hi) })
+		in := slices.ContainsFunc(ranges(s), func(r rangedel.Delete) bool { return string(r.Lo) <= string(key) && string(key) < string(r.Hi) })
 		if model[key].gone && !in {
 			t.Errorf("%q is in no range of %v", key, ranges(s))
 		}
@@ -224,7 +224,7 @@ func checkRanges(t *testing.T, s *Spill, model map[string]spilledWrite) {
 func checkOutput(t *testing.T, s *Spill, model map[string]spilledWrite) {
 	t.Helper()
 	out := s.Output()
-	if out.Run.Entries != uint64(len(model)) || out.Run.Tombstones != uint64(len(ranges(s))) || out.Run.MaxVersion != 0 {
+	if out.Run.Entries != uint64(len(model)) || out.Run.RangeDeletes != uint64(len(ranges(s))) || out.Run.MaxVersion != 0 {
 		t.Errorf("%d entries up to version %d, want %d", out.Run.Entries, out.Run.MaxVersion, len(model))
 	}
 	owned := map[entry.FileNum][2]uint64{}
@@ -267,9 +267,9 @@ func checkStamp(t *testing.T, s *Spill, m meta.Run) {
 	if r.MaxVersion() != stamp {
 		t.Errorf("greatest version %d", r.MaxVersion())
 	}
-	err = r.Tombstones().Since(0, func(d rangedel.Tombstone) error {
+	err = r.RangeDeletes().Since(0, func(d rangedel.Delete) error {
 		if d.Version != stamp {
-			t.Errorf("tombstone of version %d", d.Version)
+			t.Errorf("range delete of version %d", d.Version)
 		}
 		return nil
 	})

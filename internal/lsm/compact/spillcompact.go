@@ -68,7 +68,7 @@ func (s *Spill) compactNewest(ctx context.Context, n, level int, unsynced bool) 
 	sources := make([]iterator.Iterator, n)
 	var ranges []rangedel.Source // of newer parts
 	for i, p := range s.parts[:n] {
-		t := p.Tombstones().Copier()
+		t := p.RangeDeletes().Copier()
 		defer t.Close()
 		// Entries have no version yet. For the merge the age of their part is one: newer parts hide
 		// older ones.

@@ -60,7 +60,7 @@ func nothingOutlives(rules *Rules, layout *layout.Layout, first, last []byte, ne
 			// was overwritten rather than deleted: its history goes on.
 			return false
 		}
-		next := tombstoneOver(rules.Tombstones, at, newest, history.Watermark)
+		next := rangeDeleteOver(rules.RangeDeletes, at, newest, history.Watermark)
 		if next == nil {
 			return false
 		}
@@ -69,10 +69,10 @@ func nothingOutlives(rules *Rules, layout *layout.Layout, first, last []byte, ne
 	return true
 }
 
-// tombstoneOver looks for a tombstone over key that is newer than one version and not newer
-// than another. It returns the end of the range around key that such a tombstone makes
+// rangeDeleteOver looks for a range delete over key that is newer than one version and not newer
+// than another. It returns the end of the range around key that such a range delete makes
 // unneeded; nil if there is none, or if a source can't be read.
-func tombstoneOver(sources []rangedel.Source, key []byte, above, upTo entry.Version) []byte {
+func rangeDeleteOver(sources []rangedel.Source, key []byte, above, upTo entry.Version) []byte {
 	cover := rangedel.NewForwardCover(upTo, sources...)
 	defer cover.Close()
 	if cover == nil || cover.Newest(key) <= above || cover.Err() != nil {

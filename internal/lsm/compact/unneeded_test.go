@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// unreadable is range tombstones that can't be read.
+// unreadable is range deletes that can't be read.
 type unreadable struct{}
 
 func (unreadable) Versions() (least, greatest entry.Version) { return 1, 4 }
@@ -19,16 +19,16 @@ func (unreadable) Find([]byte, entry.Version, *rangedel.Stretch) (entry.Version,
 	return 0, errors.New("unreadable")
 }
 
-// Nothing is unneeded because of tombstones that can't be read: a run that goes unread
+// Nothing is unneeded because of range deletes that can't be read: a run that goes unread
 // takes its entries with it.
-func TestUnreadableTombstonesCoverNothing(t *testing.T) {
-	far := rangedel.New(rangedel.Tombstone{Lo: []byte("x"), Hi: []byte("z"), Version: 9})
+func TestUnreadableRangeDeletesCoverNothing(t *testing.T) {
+	far := rangedel.New(rangedel.Delete{Lo: []byte("x"), Hi: []byte("z"), Version: 9})
 	for _, sources := range [][]rangedel.Source{{unreadable{}}, {far, unreadable{}}} {
-		if end := tombstoneOver(sources, []byte("b"), 1, 10); end != nil {
+		if end := rangeDeleteOver(sources, []byte("b"), 1, 10); end != nil {
 			t.Errorf("%d sources: all up to %q is unneeded", len(sources), end)
 		}
 	}
-	if end := tombstoneOver([]rangedel.Source{far}, []byte("y"), 1, 10); string(end) != "z" {
-		t.Errorf("a tombstone up to z covers up to %q", end)
+	if end := rangeDeleteOver([]rangedel.Source{far}, []byte("y"), 1, 10); string(end) != "z" {
+		t.Errorf("a range delete up to z covers up to %q", end)
 	}
 }

@@ -38,8 +38,11 @@ func TestReservedEntriesNeedNoMemory(t *testing.T) {
 			if !encoded || e.Kind == entry.RangeDelete || !n.CountBytes(kept(&e)) {
 				n.Count(e.Kind, e.Key, e.Value, e.Separated)
 			}
-			if bytes += len(e.Key) + len(e.Value); e.Kind == entry.RangeDelete {
+			if e.Kind == entry.RangeDelete {
+				bytes += len(e.Key) + len(e.Value)
 				ranges++
+			} else {
+				bytes += kept(&e)
 			}
 		}
 		if !table.HasRoom(bytes, len(entries), ranges) {

@@ -35,7 +35,7 @@ type Options struct {
 // returned sees the entry. Keys and values that are returned lie in the arena, and are valid until
 // Release.
 //
-// The methods that look up entries ignore range deletes: the caller must also ask Tombstones.
+// The methods that look up entries ignore range deletes: the caller must also ask RangeDeletes.
 type Table struct {
 	seed  uint64                  // of key hashes
 	limit int64                   // bytes at which it is sealed
@@ -47,8 +47,8 @@ type Table struct {
 	extent atomic.Uint64
 	marks  marks // where new versions begin
 
-	tombstones atomic.Pointer[rangedel.Set] // range deletes; nil: there are none
-	bounds     arena                        // their bounds
+	rangeDeletes atomic.Pointer[rangedel.Set] // range deletes; nil: there are none
+	bounds       arena                        // their bounds
 
 	// Used by the writer only:
 	keys     int        // distinct keys
@@ -111,10 +111,10 @@ func valid(e *entry.Entry) bool {
 }
 
 // DeleteRange adds a range delete for the keys in [lo, hi). lo and hi are copied. A call of
-// Tombstones that begins after DeleteRange has returned finds it. After an error the table is
+// RangeDeletes that begins after DeleteRange has returned finds it. After an error the table is
 // unchanged.
 func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
-	d := rangedel.Tombstone{Lo: lo, Hi: hi, Version: v}
+	d := rangedel.Delete{Lo: lo, Hi: hi, Version: v}
 	if !d.Valid() {
 		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
 	}
@@ -128,12 +128,12 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	// From here on lo and hi are the copies in the arena.
 	t.bounds.readRecord(r, &e)
 	d.Lo, d.Hi = e.Key, e.Value
-	t.tombstones.Store(t.Tombstones().With(d))
+	t.rangeDeletes.Store(t.RangeDeletes().With(d))
 	return nil
 }
 
-// Tombstones returns the range deletes added so far; nil if there are none.
-func (t *Table) Tombstones() *rangedel.Set { return t.tombstones.Load() }
+// RangeDeletes returns the range deletes added so far; nil if there are none.
+func (t *Table) RangeDeletes() *rangedel.Set { return t.rangeDeletes.Load() }
 
 // growBuckets returns the buckets, with room for n more keys.
 func (t *Table) growBuckets(n int) (*buckets, error) {
@@ -287,7 +287,7 @@ func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
 func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 
 // Empty reports whether nothing was added, neither entries nor range deletes.
-func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
+func (t *Table) Empty() bool { return t.Len() == 0 && t.RangeDeletes() == nil }
 
 // boundsBytes is how many bytes the record of a range delete takes beside its bounds, at most.
 const boundsBytes = headerSize + 8
@@ -295,7 +295,7 @@ const boundsBytes = headerSize + 8
 // Bytes is the memory in use: records, values, hash buckets and range deletes, but not views.
 func (t *Table) Bytes() int64 {
 	n := t.arena.used(ref(t.extent.Load() & refMask))
-	if d := t.Tombstones(); d != nil {
+	if d := t.RangeDeletes(); d != nil {
 		n += int64(d.Bytes()) + int64(d.Len()*boundsBytes) + int64(d.Memory())
 	}
 	if b := t.byKey.Load(); b != nil {
@@ -306,7 +306,7 @@ func (t *Table) Bytes() int64 {
 
 // MaxVersion is the greatest version of what was added; 0 if the table is empty.
 func (t *Table) MaxVersion() entry.Version {
-	return max(entry.Version(t.marks.newest.Load()), t.Tombstones().MaxVersion())
+	return max(entry.Version(t.marks.newest.Load()), t.RangeDeletes().MaxVersion())
 }
 
 // Shadowed calls fn for the handle of each separated value whose entry was replaced by a later Add
@@ -332,7 +332,7 @@ func (t *Table) Release() {
 	}
 	t.outgrown, t.shadowed = nil, nil
 	t.byKey.Store(nil)
-	t.tombstones.Store(nil)
+	t.rangeDeletes.Store(nil)
 	t.extent.Store(0)
 	t.arena.release()
 	t.bounds.release()

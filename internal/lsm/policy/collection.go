@@ -3,14 +3,14 @@ package policy
 import "slices"
 
 // collection chooses what to collect now; nil if nothing is worth it, or there
-// are too many remaps.
+// are too many forwarding tables.
 func (v *balance) collection() *Collection {
 	c := &Collection{Reason: "garbage in segments"}
 	var records, freed uint64
 	most := v.batch()
 	for i := range v.victims {
 		g := &v.victims[i]
-		if len(c.Victims)+v.relocated == maxRemaps {
+		if len(c.Victims)+v.relocated == maxForwardings {
 			break
 		}
 		if !v.wanted(g, freed) || v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
@@ -52,7 +52,7 @@ func (v *balance) wanted(g *segment, freed uint64) bool {
 // takes that number of bytes more.
 func (v *balance) batch() uint64 {
 	share := v.needed() / segmentFraction
-	if !v.state.atRest() { // at rest fewer remaps are better, as fewer compactions heal them
+	if !v.state.atRest() { // at rest fewer forwarding tables are better, as fewer compactions remove them
 		share /= busyBatchFraction
 	}
 	return min(max(share, segmentLeastBytes), v.options.SegmentBytes)

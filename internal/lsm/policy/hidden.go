@@ -50,7 +50,7 @@ func (v *balance) hiddenByUnknown(overwrites bool) uint64 {
 		} else {
 			entries += min(r.Deletes, base.Entries)
 		}
-		if r.Tombstones > 0 {
+		if r.RangeDeletes > 0 {
 			n, known := v.state.Ranged[r.ID]
 			if !known {
 				return all

@@ -49,7 +49,7 @@ type State struct {
 
 	Memtables Replaced                // of all memtables together
 	Hidden    map[layout.RunID]uint64 // Replaced.Older of the runs for which it is known
-	Ranged    map[layout.RunID]uint64 // bytes of older runs that a run's range tombstones hide, about; missing = perhaps all
+	Ranged    map[layout.RunID]uint64 // bytes of older runs that a run's range deletes hide, about; missing = perhaps all
 }
 
 // atRest reports whether no client writes, or the user asks for disk space.
@@ -58,7 +58,7 @@ func (s State) atRest() bool { return s.Idle || s.Reclaim }
 // Replaced tells how much garbage the entries of memtables or of a run make elsewhere.
 type Replaced struct {
 	Values uint64 // bytes of their own separated values
-	Older  uint64 // bytes of separated values that they, or their range tombstones, make garbage
+	Older  uint64 // bytes of separated values that they, or their range deletes, make garbage
 }
 
 // Plan is the work that is worth doing now; the zero value is no work. Its parts may be done

@@ -10,7 +10,7 @@
 //
 // Garbage has a budget. Segments are collected before it is used up, those with
 // most garbage and the oldest first, and more of them in an idle store. Collected
-// segments leave remaps behind. Before there are too many of these, runs are
+// segments leave forwarding tables behind. Before there are too many of these, runs are
 // compacted for no other reason.
 //
 // Values lie in the order of their arrival. Once scans have jumped among them enough, an idle
@@ -50,12 +50,12 @@ func (v *balance) compaction(collects bool) *Compaction {
 	if c == nil {
 		c = v.dropping()
 	}
-	// The next three move or heal what a collection would change: they wait for it.
+	// The next three move, or rewrite handles to, what a collection would change: they wait for it.
 	if c == nil && !collects {
-		c = v.clustering() // which heals remaps, too
+		c = v.clustering() // which removes forwarding tables, too
 	}
 	if c == nil && !collects {
-		c = v.healing()
+		c = v.pointers()
 	}
 	if c == nil && !collects {
 		c = v.oldRun()

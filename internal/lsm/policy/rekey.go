@@ -8,12 +8,12 @@ import (
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
-// After a change of the data key, files under older keys are rewritten if a user has asked for
-// that (layout.DataKey). All other work comes first. Segments are rewritten before runs:
-// collections leave remaps behind, and the compactions that rewrite runs also remove those.
+// After a change of the data key, files under older keys are rewritten if a user has asked for that
+// (layout.DataKey). All other work comes first. Segments are rewritten before runs: collections
+// leave forwarding tables behind, and the compactions that rewrite runs also remove those.
 
 // oldSegments returns the collection of segments that are under an old key, whatever garbage they
-// have; nil if none can be collected, or there are too many remaps.
+// have; nil if none can be collected, or there are too many forwarding tables.
 func (v *balance) oldSegments() *Collection {
 	if !v.layout.DataKey().Rewrite {
 		return nil
@@ -22,10 +22,10 @@ func (v *balance) oldSegments() *Collection {
 	var records uint64
 	for _, m := range v.layout.Segments() {
 		g := weighSegment(m)
-		if !v.old(m.Life) || m.State().Status == layout.Relocated || v.layout.Usage(m.Num).Sources > 0 || g.records == 0 || slices.Contains(v.state.Damaged, m.Num) {
+		if !v.old(m.KeyID) || m.State().Status == layout.Relocated || v.layout.Usage(m.Num).Sources > 0 || g.records == 0 || slices.Contains(v.state.Damaged, m.Num) {
 			continue
 		}
-		if len(c.Victims)+v.relocated == maxRemaps {
+		if len(c.Victims)+v.relocated == maxForwardings {
 			break
 		}
 		if v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
@@ -49,7 +49,7 @@ func (v *balance) oldRun() *Compaction {
 	if !v.layout.DataKey().Rewrite {
 		return nil
 	}
-	old := func(f meta.File) bool { return v.old(f.Life) }
+	old := func(f meta.File) bool { return v.old(f.KeyID) }
 	damaged := func(f meta.File) bool { return slices.Contains(v.state.Damaged, f.Num) }
 	for _, r := range slices.Backward(v.layout.Runs()) {
 		if slices.ContainsFunc(r.Files, old) && !slices.ContainsFunc(r.Files, damaged) {
@@ -61,23 +61,23 @@ func (v *balance) oldRun() *Compaction {
 	return nil
 }
 
-// oldRemaps reports whether the rewriting has to wait until remaps are removed: one is under an
-// old key, or leads to a segment that is; or a segment is to be rewritten, and there can be no
-// more remaps.
-func (v *balance) oldRemaps() bool {
+// oldForwardings reports whether the rewriting has to wait until forwarding tables are removed: one
+// is under an old key, or leads to a segment that is; or a segment is to be rewritten, and there
+// can be no more forwarding tables.
+func (v *balance) oldForwardings() bool {
 	if !v.layout.DataKey().Rewrite {
 		return false
 	}
 	for _, m := range v.layout.Segments() {
 		st := m.State()
 		switch {
-		case st.Status == layout.Relocated && (v.old(st.Life) || v.old(v.layout.Segment(st.Target).Life)):
+		case st.Status == layout.Relocated && (v.old(st.KeyID) || v.old(v.layout.Segment(st.Target).KeyID)):
 			return true
-		case st.Status != layout.Relocated && v.old(m.Life) && v.relocated >= maxRemaps:
+		case st.Status != layout.Relocated && v.old(m.KeyID) && v.relocated >= maxForwardings:
 			return true
 		}
 	}
 	return false
 }
 
-func (v *balance) old(l crypt.Life) bool { return v.layout.IsOld(l) }
+func (v *balance) old(l crypt.FileKeyID) bool { return v.layout.IsOld(l) }

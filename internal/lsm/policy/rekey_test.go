@@ -18,7 +18,9 @@ type rekeyed struct {
 	key crypt.ID
 }
 
-func (s *rekeyed) life() crypt.Life { return crypt.Life{Key: s.key, Life: [16]byte{1}, Cipher: 1} }
+func (s *rekeyed) keyID() crypt.FileKeyID {
+	return crypt.FileKeyID{Key: s.key, Salt: [16]byte{1}, Cipher: 1}
+}
 
 func (s *rekeyed) number() entry.FileNum {
 	s.next++
@@ -27,7 +29,7 @@ func (s *rekeyed) number() entry.FileNum {
 
 func (s *rekeyed) addRun(drop []layout.RunID, tier layout.Tier, order uint64, refs []meta.Ref) {
 	r := layout.Run{ID: layout.RunID(s.number()), Tier: tier, Order: order}
-	r.Files, r.Entries, r.Refs = []meta.File{{Num: s.number(), Size: 10 << 20, Life: s.life()}}, 1000, refs
+	r.Files, r.Entries, r.Refs = []meta.File{{Num: s.number(), Size: 10 << 20, KeyID: s.keyID()}}, 1000, refs
 	s.apply(&layout.Edit{DropRuns: drop, AddRuns: []layout.Run{r}})
 }
 
@@ -35,13 +37,13 @@ func (s *rekeyed) flush(segments int) {
 	var refs []meta.Ref
 	for range segments {
 		n := s.number()
-		s.apply(&layout.Edit{AddSegments: []layout.Segment{{Num: n, Kind: filename.Value, FileBytes: 20 << 20, Records: 1000, Bytes: 20 << 20, Life: s.life()}}})
+		s.apply(&layout.Edit{AddSegments: []layout.Segment{{Num: n, Kind: filename.Value, FileBytes: 20 << 20, Records: 1000, Bytes: 20 << 20, KeyID: s.keyID()}}})
 		refs = append(refs, meta.Ref{Segment: n, Records: 1000, Bytes: 20 << 20})
 	}
 	s.addRun(nil, layout.Upper, s.layout.NextOrder(), refs)
 }
 
-// compact does it, and leads handles past remaps.
+// compact does it, and leads handles past forwarding tables.
 func (s *rekeyed) compact(c *Compaction) {
 	sum := map[entry.FileNum]meta.Ref{}
 	var order uint64
@@ -65,12 +67,12 @@ func (s *rekeyed) compact(c *Compaction) {
 }
 
 func (s *rekeyed) collect(c *Collection) {
-	target := layout.Segment{Num: s.number(), Kind: filename.Value, Life: s.life()}
+	target := layout.Segment{Num: s.number(), Kind: filename.Value, KeyID: s.keyID()}
 	e := &layout.Edit{}
 	for _, num := range c.Victims {
 		m := s.layout.Segment(num)
 		target.FileBytes, target.Records, target.Bytes = target.FileBytes+m.FileBytes, target.Records+m.Records, target.Bytes+m.Bytes
-		e.States = append(e.States, layout.SegmentState{Num: num, Status: layout.Relocated, Map: s.number(), Target: target.Num, Life: s.life()})
+		e.States = append(e.States, layout.SegmentState{Num: num, Status: layout.Relocated, Map: s.number(), Target: target.Num, KeyID: s.keyID()})
 	}
 	e.AddSegments = []layout.Segment{target}
 	s.apply(e)
@@ -96,8 +98,8 @@ func (s *rekeyed) rest(st State) (works int) {
 				relocated++
 			}
 		}
-		if relocated > maxRemaps {
-			s.t.Fatalf("%d remaps", relocated)
+		if relocated > maxForwardings {
+			s.t.Fatalf("%d forwarding tables", relocated)
 		}
 		if works > 300 {
 			s.t.Fatalf("the policy does not come to rest:\n%v", s.layout.Runs())
@@ -107,7 +109,7 @@ func (s *rekeyed) rest(st State) (works int) {
 
 func (s *rekeyed) old() (files int) {
 	for f := range s.layout.Files() {
-		if s.layout.IsOld(f.Life) {
+		if s.layout.IsOld(f.KeyID) {
 			files++
 		}
 	}
@@ -135,7 +137,7 @@ func TestRekey(t *testing.T) {
 			s.flush(rng.IntN(12))
 			s.rest(State{Idle: rng.IntN(3) == 0})
 		}
-		// Remaps of before, in the way.
+		// Forwardings of before, in the way.
 		s.rotate(true)
 		for range rng.IntN(3) {
 			if c := Decide(s.layout, State{}, Options{}).Collect; c != nil {
@@ -163,14 +165,15 @@ func TestRekey(t *testing.T) {
 	}
 }
 
-// TestRekeyHeals: a collection that was under way when the key was changed may leave a remap
-// under the old one behind, when the runs that lead through it are rewritten already.
-func TestRekeyHeals(t *testing.T) {
+// TestRekeyRewritesHandles: a collection that was under way when the key was changed may leave a
+// forwarding table under the old one behind, when the runs that lead through it are rewritten
+// already.
+func TestRekeyRewritesHandles(t *testing.T) {
 	s := newRekeyed(t)
 	s.flush(2)
 	victim := s.layout.Segments()[0].Num
 	s.rotate(true)
-	for n := s.layout.Runs()[0]; s.layout.IsOld(n.Files[0].Life); n = s.layout.Runs()[0] {
+	for n := s.layout.Runs()[0]; s.layout.IsOld(n.Files[0].KeyID); n = s.layout.Runs()[0] {
 		s.compact(compact(s.layout.Runs(), layout.Base, "first"))
 	}
 	now := s.key
@@ -200,7 +203,7 @@ func TestRekeyWaits(t *testing.T) {
 	}
 	damaged := s.layout.Segments()[0].Num
 	s.rest(State{Damaged: []entry.FileNum{damaged}})
-	if n := s.old(); n != 1 || !s.layout.IsOld(s.layout.Segment(damaged).Life) {
+	if n := s.old(); n != 1 || !s.layout.IsOld(s.layout.Segment(damaged).KeyID) {
 		t.Errorf("%d files are under an old key", n)
 	}
 	s.flush(2)

@@ -30,7 +30,7 @@ const (
 // and leave more runs.
 const (
 	idleUpperFraction = 10       // compact all runs if the upper ones weigh 1/10 of the base,
-	tinyBytes         = 16 << 20 // and always if that rewrites at most 16 MB; so for remaps and expiry, also while clients write
+	tinyBytes         = 16 << 20 // and always if that rewrites at most 16 MB; so for forwarding tables and expiry, also while clients write
 )
 
 // Hidden garbage: values that entries of upper runs replace. It can be collected
@@ -84,8 +84,8 @@ const (
 	idleGarbagePercent  = 20       // an idle store keeps garbage of up to 20 % of what is live,
 	idleGarbageBytes    = 8 << 20  // and 8 MB more,
 	reclaimGarbageBytes = 64 << 10 // or 64 KB more, if space is asked for
-	maxRemaps           = 16       // relocated segments at most; each costs memory, and reads one step more
-	idleHealFactor      = 2        // at idle, runs of at most 2x what collections have moved are compacted to be rid of remaps
+	maxForwardings      = 16       // relocated segments at most; each costs memory, and reads one step more
+	idlePointerFactor   = 2        // at idle, runs of at most 2x what collections have moved are compacted to be rid of forwarding tables
 	recordOverheadBytes = 64       // a record of a journal segment has at most 64 bytes beside its value; more is of other records
 )
 

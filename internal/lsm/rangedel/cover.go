@@ -234,7 +234,7 @@ func (c *Cover) narrow(s *Stretch) {
 // overlap, each with its newest version. Two ranges that touch have different versions, or are of
 // two keyspaces. A nil to is no bound; c may be nil. The bounds of a range are valid until fn
 // returns. Flatten stops at the first error.
-func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
+func (c *Cover) Flatten(from, to []byte, fn func(Delete) error) error {
 	if c == nil {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 		// A range must not cross keyspaces: they are retained and dropped one by one.
 		joins := v == version && (v == 0 || sameKeyspace(lo.key, at.key))
 		if version > 0 && !joins {
-			if err := fn(Tombstone{lo.key, hi.key, version}); err != nil {
+			if err := fn(Delete{lo.key, hi.key, version}); err != nil {
 				return err
 			}
 		}
@@ -268,7 +268,7 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 		at.copyFrom(end)
 	}
 	if version > 0 {
-		return fn(Tombstone{lo.key, hi.key, version})
+		return fn(Delete{lo.key, hi.key, version})
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
 		lo.giveBack()
 		hi.giveBack()
 	}()
-	err := c.Flatten(from, nil, func(t Tombstone) error {
+	err := c.Flatten(from, nil, func(t Delete) error {
 		if len(hi.key) > 0 && !(bytes.Equal(hi.key, t.Lo) && sameKeyspace(lo.key, t.Lo)) {
 			if err := fn(lo.key, hi.key); err != nil {
 				return err

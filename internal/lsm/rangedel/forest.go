@@ -2,9 +2,9 @@ package rangedel
 
 // Span is one of the spans of a node of a forest that is written to a file.
 type Span struct { // level of the node; Top: the node of all range deletes
-	Level int // of the node; Top: the node of all tombstones
+	Level int // of the node; Top: the node of all range deletes
 	Node  int // number of the node within its level
-	Tombstone
+	Delete
 }
 
 // Top is the level of the one node that has all range deletes of a forest.
@@ -15,8 +15,8 @@ const Top = 0xff
 // those from number i·fanout^k on. Level 0 is the range deletes themselves. The last node, of level
 // Top, has all range deletes, however many. No other node is made unless it is full, and none that
 // would be the same as Top.
-func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
-	l := list(tombstones)
+func Forest(rangeDeletes []Delete, fanout int, fn func(Span) error) error {
+	l := list(rangeDeletes)
 	leaves := make([]span, len(l))
 	nodes := make([][]span, len(l))
 	for i := range l {
@@ -51,7 +51,7 @@ func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
 // eachSpan calls fn for the spans of one node.
 func (l *list) eachSpan(level, node int, spans []span, fn func(Span) error) error {
 	for _, s := range spans {
-		if err := fn(Span{level, node, l.tombstone(s)}); err != nil {
+		if err := fn(Span{level, node, l.rangeDelete(s)}); err != nil {
 			return err
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// n tombstones that are nested, and of which each is needed, are written as about n·log n
+// n range deletes that are nested, and of which each is needed, are written as about n·log n
 // spans, not n².
-func TestNestedTombstonesTakeFewSpans(t *testing.T) {
+func TestNestedRangeDeletesTakeFewSpans(t *testing.T) {
 	spans := func(n int) (sum int) {
-		var list []Tombstone
+		var list []Delete
 		for i := range n {
-			list = append(list, Tombstone{Lo: fmt.Appendf(nil, "\x00%08d", i), Hi: fmt.Appendf(nil, "\x00%08d", 4*n-i), Version: entry.Version(i + 1)})
+			list = append(list, Delete{Lo: fmt.Appendf(nil, "\x00%08d", i), Hi: fmt.Appendf(nil, "\x00%08d", 4*n-i), Version: entry.Version(i + 1)})
 		}
 		err := Forest(list, 16, func(Span) error { sum++; return nil })
 		if err != nil {
@@ -24,7 +24,7 @@ func TestNestedTombstonesTakeFewSpans(t *testing.T) {
 	for n, before := 1000, spans(1000); n < 4000; n *= 2 {
 		now := spans(2 * n)
 		if now > 3*before {
-			t.Errorf("%d tombstones are %d spans, %d are %d", n, before, 2*n, now)
+			t.Errorf("%d range deletes are %d spans, %d are %d", n, before, 2*n, now)
 		}
 		before = now
 	}

@@ -10,14 +10,14 @@ import (
 type Sequence interface {
 	// Next returns the next one; false at the end, and after an error. Its bounds are valid until
 	// Next is called again.
-	Next() (t Tombstone, ok bool, err error)
+	Next() (t Delete, ok bool, err error)
 }
 
 // Ordered walks the range deletes that are newer than v. It keeps their list in memory, 56 bytes
 // each.
 func (s *Set) Ordered(v entry.Version) Sequence {
 	var list sequence
-	_ = s.Since(v, func(t Tombstone) error {
+	_ = s.Since(v, func(t Delete) error {
 		list = append(list, t)
 		return nil
 	})
@@ -26,10 +26,10 @@ func (s *Set) Ordered(v entry.Version) Sequence {
 }
 
 // sequence is a sorted list.
-type sequence []Tombstone
+type sequence []Delete
 
 // Next is the method of a Sequence.
-func (s *sequence) Next() (t Tombstone, ok bool, err error) {
+func (s *sequence) Next() (t Delete, ok bool, err error) {
 	if len(*s) == 0 {
 		return t, false, nil
 	}
@@ -39,9 +39,9 @@ func (s *sequence) Next() (t Tombstone, ok bool, err error) {
 
 // Merge calls fn for the range deletes of all sequences in the order of Compare, those that are
 // equal as often as they come. It stops at the first error. The bounds are valid until fn returns.
-func Merge(from []Sequence, fn func(Tombstone) error) error {
+func Merge(from []Sequence, fn func(Delete) error) error {
 	type head struct {
-		Tombstone
+		Delete
 		of Sequence
 	}
 	var heads []head
@@ -57,12 +57,12 @@ func Merge(from []Sequence, fn func(Tombstone) error) error {
 	for len(heads) > 0 {
 		least := 0 // compactions have few inputs: a tree of heads would gain nothing
 		for i := range heads {
-			if Compare(heads[i].Tombstone, heads[least].Tombstone) < 0 {
+			if Compare(heads[i].Delete, heads[least].Delete) < 0 {
 				least = i
 			}
 		}
 		h := &heads[least]
-		if err := fn(h.Tombstone); err != nil {
+		if err := fn(h.Delete); err != nil {
 			return err
 		}
 		t, ok, err := h.of.Next()
@@ -70,7 +70,7 @@ func Merge(from []Sequence, fn func(Tombstone) error) error {
 		case err != nil:
 			return err
 		case ok:
-			h.Tombstone = t
+			h.Delete = t
 		default:
 			heads = slices.Delete(heads, least, least+1)
 		}

@@ -48,12 +48,12 @@ const fanout = 4
 const mostLevels = 7
 
 // New returns the set of the range deletes; it keeps their bounds.
-func New(tombstones ...Tombstone) *Set {
-	if len(tombstones) == 0 {
+func New(rangeDeletes ...Delete) *Set {
+	if len(rangeDeletes) == 0 {
 		return nil
 	}
-	s := &Set{shared: new(int), list: make(list, 0, len(tombstones))}
-	for _, t := range tombstones {
+	s := &Set{shared: new(int), list: make(list, 0, len(rangeDeletes))}
+	for _, t := range rangeDeletes {
 		s.addDirect(t)
 	}
 	return s
@@ -61,7 +61,7 @@ func New(tombstones ...Tombstone) *Set {
 
 // With returns the set that has t too; it keeps t's bounds. Calls of With on sets that were
 // made from one another must not run together.
-func (s *Set) With(t Tombstone) *Set {
+func (s *Set) With(t Delete) *Set {
 	n := &Set{shared: new(int)}
 	if s != nil {
 		*n = *s
@@ -87,7 +87,7 @@ func (s *Set) unshare() {
 }
 
 // addDirect adds t to s itself, which nobody else has yet.
-func (s *Set) addDirect(t Tombstone) {
+func (s *Set) addDirect(t Delete) {
 	if len(s.list) == 0 {
 		s.min = t.Version
 	}
@@ -178,8 +178,8 @@ func (s *Set) Memory() (n int) {
 	if s == nil {
 		return 0
 	}
-	const tombstone, span, end, versions = 56, 12, 4, 16 // bytes of one
-	n = cap(s.list) * tombstone
+	const rangeDelete, span, end, versions = 56, 12, 4, 16 // bytes of one
+	n = cap(s.list) * rangeDelete
 	for k := range s.levels {
 		l := &s.levels[k]
 		n += cap(l.spans)*span + cap(l.ends)*end + cap(l.versions)*versions
@@ -205,17 +205,17 @@ func (s *Set) Versions() (least, greatest entry.Version) {
 }
 
 // All returns the range deletes in the order of Compare, each once.
-func (s *Set) All() []Tombstone {
+func (s *Set) All() []Delete {
 	if s == nil {
 		return nil
 	}
 	all := slices.Clone(s.list)
 	slices.SortFunc(all, Compare)
-	return slices.CompactFunc(all, func(a, b Tombstone) bool { return Compare(a, b) == 0 })
+	return slices.CompactFunc(all, func(a, b Delete) bool { return Compare(a, b) == 0 })
 }
 
 // Since calls fn for the range deletes newer than v.
-func (s *Set) Since(v entry.Version, fn func(Tombstone) error) error {
+func (s *Set) Since(v entry.Version, fn func(Delete) error) error {
 	if s == nil {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (s *Set) Since(v entry.Version, fn func(Tombstone) error) error {
 }
 
 // since is Since for the range deletes below node i of level k.
-func (s *Set) since(k, i int, v entry.Version, fn func(Tombstone) error) error {
+func (s *Set) since(k, i int, v entry.Version, fn func(Delete) error) error {
 	if s.versions(k, i).max <= v {
 		return nil
 	}

@@ -26,14 +26,14 @@ func (l *list) boundKey(b bound) []byte {
 }
 
 // list is range deletes in the order of their arrival.
-type list []Tombstone
+type list []Delete
 
 // version is the version of a span.
 func (l *list) version(s span) entry.Version { return (*l)[s.newest].Version }
 
-// tombstone returns a span as a range delete. Its bounds may be those of others.
-func (l *list) tombstone(s span) Tombstone {
-	return Tombstone{Lo: l.boundKey(s.lo), Hi: l.boundKey(s.hi), Version: l.version(s)}
+// rangeDelete returns a span as a range delete. Its bounds may be those of others.
+func (l *list) rangeDelete(s span) Delete {
+	return Delete{Lo: l.boundKey(s.lo), Hi: l.boundKey(s.hi), Version: l.version(s)}
 }
 
 // findSpan returns the index of the span that covers key, and true; or that of the first span after

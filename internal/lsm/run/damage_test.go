@@ -44,10 +44,10 @@ func goldenEntries() []entry.Entry {
 	}
 }
 
-// goldenTombstones are two that all readers see, and three that some don't.
-func goldenTombstones() []rangedel.Tombstone {
+// goldenRangeDeletes are two that all readers see, and three that some don't.
+func goldenRangeDeletes() []rangedel.Delete {
 	b := func(s string) []byte { return []byte(s) }
-	return []rangedel.Tombstone{
+	return []rangedel.Delete{
 		{Lo: b("\x00"), Hi: b("\x00b"), Version: 9},
 		{Lo: b("\x00d"), Hi: b("\x01"), Version: 8},
 		{Lo: b("\x00b"), Hi: b("\x00e"), Version: 20},
@@ -56,17 +56,17 @@ func goldenTombstones() []rangedel.Tombstone {
 	}
 }
 
-// goldens are the contents of the golden files: entries alone, both, tombstones
+// goldens are the contents of the golden files: entries alone, both, range deletes
 // alone, and entries with filters for some chunks each.
 var goldens = []struct {
-	name       string
-	entries    []entry.Entry
-	tombstones []rangedel.Tombstone
-	filterKeys int // of one filter; 0 = one for all keys
+	name         string
+	entries      []entry.Entry
+	rangeDeletes []rangedel.Delete
+	filterKeys   int // of one filter; 0 = one for all keys
 }{
 	{"golden", goldenEntries(), nil, 0},
-	{"golden_tombstones", goldenEntries()[:3], goldenTombstones(), 0},
-	{"golden_no_entries", nil, goldenTombstones(), 0},
+	{"golden_rangedeletes", goldenEntries()[:3], goldenRangeDeletes(), 0},
+	{"golden_no_entries", nil, goldenRangeDeletes(), 0},
 	{"golden_filters", goldenEntries()[:3], nil, 1},
 }
 
@@ -74,7 +74,7 @@ func goldenFile(t testing.TB, which int) ([]byte, meta.Run) {
 	dir := t.TempDir()
 	cfg := writerConfig(dir)
 	cfg.FilterKeys = goldens[which].filterKeys
-	m := writeRun(t, cfg, goldens[which].entries, goldens[which].tombstones...)
+	m := writeRun(t, cfg, goldens[which].entries, goldens[which].rangeDeletes...)
 	b, err := os.ReadFile(filepath.Join(dir, "000007.run"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func tryAll(t *testing.T, dir string, m meta.Run, which int, noMap bool) (failed
 	}
 	defer r.Close()
 	all := goldens[which].entries
-	failed = askTombstones(t, r, goldens[which].tombstones)
+	failed = askRangeDeletes(t, r, goldens[which].rangeDeletes)
 	for i := range all {
 		e := &all[i]
 		var got entry.Entry
@@ -323,13 +323,13 @@ func walkRemains(t *testing.T, dir string) {
 	cfg := openConfig(dir, true)
 	cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	_, _, _ = ReadAbout(cfg, 7)
-	r, err := OpenRemains(cfg, 7, 0, crypt.Life{})
+	r, err := OpenRemains(cfg, 7, 0, crypt.FileKeyID{})
 	if err != nil {
 		checkKind(t, err)
 		return
 	}
 	defer r.Close()
-	if err := r.Tombstones(func(e *entry.Entry) error { Span(e); return nil }, func(*Hole) {}); err != nil {
+	if err := r.RangeDeletes(func(e *entry.Entry) error { Span(e); return nil }, func(*Hole) {}); err != nil {
 		t.Error(err)
 	}
 	for limit := 1 << 16; limit > 0; limit-- {
@@ -367,10 +367,10 @@ func askAll(t *testing.T, dir string, m meta.Run, noMap bool) {
 		_, _ = r.ChangedSince(g.Key, nil, 11)
 		r.Size(g.Key, nil, true)
 	}
-	for _, d := range goldenTombstones() {
-		_, _ = r.Tombstones().Newest(d.Lo, d.Version)
-		_, _ = r.Tombstones().ChangedSince(d.Lo, d.Hi, d.Version-1)
-		_, _ = allTombstones(r)
+	for _, d := range goldenRangeDeletes() {
+		_, _ = r.RangeDeletes().Newest(d.Lo, d.Version)
+		_, _ = r.RangeDeletes().ChangedSince(d.Lo, d.Hi, d.Version-1)
+		_, _ = allRangeDeletes(r)
 	}
 	r.Split(nil, nil, 3)
 	r.Verify(t.Context(), func(*errs.Corruption) {}, nil)

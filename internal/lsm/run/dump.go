@@ -80,8 +80,8 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 			filters = filters[1:]
 		}
 		name := "chunk"
-		if isTombstones(r.key) {
-			name = "chunk of range tombstones"
+		if isRangeDeletes(r.key) {
+			name = "chunk of range deletes"
 		}
 		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
 		chunk.Dump(d, file, int(r.offset), r.Layout, encrypted)
@@ -96,7 +96,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 	})
 }
 
-var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secRanges: "range tombstones",
+var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secRanges: "range deletes",
 	secFilters: "filters", secAbout: "about the store", secTags: "page tags of filters"}
 
 // dumpSection shows one section of a directory; its payload p lies at offset at.
@@ -115,7 +115,7 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 	case secBounds:
 		dumpBounds(d, dir, at)
 	case secRanges:
-		d.U64(at, "  flat spans", "  tombstones in forests", "  forests")
+		d.U64(at, "  flat spans", "  range deletes in forests", "  forests")
 	case secFilters:
 		d.U32(at, "  kind", "  number")
 		for i := range dir.filters {
@@ -176,7 +176,7 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	if ring != nil {
 		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
 		var o origin
-		if o, err = cfg.origin(owner.Num, ft.life); err == nil {
+		if o, err = cfg.origin(owner.Num, ft.keyID); err == nil {
 			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
 			err = o.decryptImage(file, ft)
 		}
@@ -187,7 +187,7 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	d.U16(4, "version", "flags")
 	d.U64(headerNumber, "file number")
 	d.Field(headerUUID, 16, "uuid", "%x", file[headerUUID:][:16])
-	d.Bytes(128, 80, "cipher, data key, life, tag")
+	d.Bytes(128, 80, "cipher, data key, file key id, tag")
 	d.U32(headerSum, "checksum")
 	if err == nil {
 		dumpContents(d, file, ft, file[ft.dirOffset:][:ft.dirSize], true)
@@ -198,7 +198,7 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	d.Bytes(at+footerDirTag, crypt.TagSize, "tag of the directory")
 	d.Bytes(at+footerTag, crypt.TagSize, "tag of the footer")
 	d.Bytes(at+footerKey, 16, "data key")
-	d.Bytes(at+footerLife, 16, "life")
+	d.Bytes(at+footerKeyID, 16, "file key id")
 	if !errors.Is(err, errs.ErrKey) {
 		err = nil // damage is shown
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
-// An encrypted file begins with a header page, which says so and names its life (the id of its file
-// key). Its footer says it again.
+// An encrypted file begins with a header page, which says so and has its file key id. Its footer
+// says it again.
 const (
 	headerSize    = 4096 // one page
 	headerMagic   = "BRKH"
@@ -26,7 +26,7 @@ type origin struct {
 	name  string            // file name
 	owner chunk.Owner       // store and number
 	id    checksum.Identity // what checksums are bound to
-	life  crypt.Life        // file key id; zero: the file is plain
+	keyID crypt.FileKeyID   // file key id; zero: the file is plain
 	key   *crypt.Decrypter  // nil: the file is plain
 }
 
@@ -36,13 +36,13 @@ func cryptFile(o *chunk.Owner) crypt.File {
 }
 
 // header returns the header page of the file that owner names.
-func header(owner *chunk.Owner, e *crypt.Encrypter, life crypt.Life) ([]byte, error) {
+func header(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]byte, error) {
 	p := make([]byte, headerSize)
 	copy(p, headerMagic)
 	binary.LittleEndian.PutUint16(p[4:], headerVersion)
 	binary.LittleEndian.PutUint64(p[headerNumber:], uint64(owner.Num))
 	copy(p[headerUUID:], owner.UUID[:])
-	err := e.PutPage(p, life)
+	err := e.PutPage(p, keyID)
 	binary.LittleEndian.PutUint32(p[headerSum:], owner.ID().Sum(0, p[:headerSum]))
 	return p, err
 }

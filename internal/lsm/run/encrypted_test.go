@@ -58,7 +58,7 @@ func form() string {
 	return "_encrypted"
 }
 
-// useGoldenRing has the next run drawn the same life each time.
+// useGoldenRing has the next run drawn the same file key id each time.
 func useGoldenRing(t *testing.T, which int) {
 	ring = newRing(bytes.Repeat([]byte{byte(0x10 + which)}, 16))
 	t.Cleanup(func() { ring = testRing })
@@ -69,7 +69,7 @@ func writeEncrypted(t *testing.T, dir string) ([]byte, meta.Run) {
 	t.Helper()
 	ring = testRing
 	defer func() { ring = nil }()
-	m := writeRun(t, writerConfig(dir), goldens[1].entries, goldens[1].tombstones...)
+	m := writeRun(t, writerConfig(dir), goldens[1].entries, goldens[1].rangeDeletes...)
 	b, err := os.ReadFile(filepath.Join(dir, "000007.run"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,13 +78,13 @@ func writeEncrypted(t *testing.T, dir string) ([]byte, meta.Run) {
 }
 
 // No part of a run can stand for another one: not of the same file, nor of the same place in a
-// file with another life, in which the same was written.
+// file with another file key id, in which the same was written.
 func TestSwappedPagesAreFound(t *testing.T) {
 	dir := t.TempDir()
 	other, otherMeta := writeEncrypted(t, t.TempDir())
 	file, m := writeEncrypted(t, dir)
-	if m.Files[0].Life == otherMeta.Files[0].Life || len(file) != len(other) {
-		t.Fatalf("lives %v and %v, %d and %d bytes", m.Files[0].Life, otherMeta.Files[0].Life, len(file), len(other))
+	if m.Files[0].KeyID == otherMeta.Files[0].KeyID || len(file) != len(other) {
+		t.Fatalf("lives %v and %v, %d and %d bytes", m.Files[0].KeyID, otherMeta.Files[0].KeyID, len(file), len(other))
 	}
 	try := func(bad []byte, what string, args ...any) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestSwappedPagesAreFound(t *testing.T) {
 	for i := 0; i+page <= len(file); i += page {
 		bad := bytes.Clone(file)
 		copy(bad[i:], other[i:i+page])
-		try(bad, "page at %d of another life", i)
+		try(bad, "page at %d of another file key id", i)
 		for j := i + page; j+page <= len(file); j += page {
 			bad := bytes.Clone(file)
 			copy(bad[i:], file[j:j+page])
@@ -112,19 +112,19 @@ func TestSwappedPagesAreFound(t *testing.T) {
 			try(bad, "pages at %d and %d swapped", i, j)
 		}
 	}
-	try(other, "file of another life")
+	try(other, "file of another file key id")
 	foot := len(file) - encryptedFooterSize
-	try(append(bytes.Clone(file[:foot]), other[foot:]...), "footer of another life")
+	try(append(bytes.Clone(file[:foot]), other[foot:]...), "footer of another file key id")
 	dir2 := int(binary.LittleEndian.Uint64(file[foot+16:]))
-	try(append(bytes.Clone(file[:dir2]), other[dir2:]...), "directory and footer of another life")
+	try(append(bytes.Clone(file[:dir2]), other[dir2:]...), "directory and footer of another file key id")
 }
 
-func TestLifeDecidesHowAFileIsRead(t *testing.T) {
+func TestKeyIDDecidesHowAFileIsRead(t *testing.T) {
 	dir := t.TempDir()
 	file, m := writeEncrypted(t, dir)
 	plain := m
 	plain.Files = []meta.File{m.Files[0]}
-	plain.Files[0].Life = crypt.Life{}
+	plain.Files[0].KeyID = crypt.FileKeyID{}
 	if _, err := Open(openConfig(dir, false), plain); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("read as a plain one: %v", err)
 	}
@@ -133,7 +133,7 @@ func TestLifeDecidesHowAFileIsRead(t *testing.T) {
 	if _, err := Open(cfg, m); err == nil {
 		t.Error("read without keys")
 	}
-	if _, err := OpenRemains(OpenConfig{Files: pageio.NewFiles(vfs.OS(), 0), Dir: dir, UUID: testUUID}, 7, 0, crypt.Life{}); err == nil {
+	if _, err := OpenRemains(OpenConfig{Files: pageio.NewFiles(vfs.OS(), 0), Dir: dir, UUID: testUUID}, 7, 0, crypt.FileKeyID{}); err == nil {
 		t.Error("remains are read without keys")
 	}
 	unwrap := errors.New("no such key")
@@ -169,7 +169,7 @@ func TestEncryptedFilesTellNothing(t *testing.T) {
 	}
 	cfg := writerConfig(dir)
 	cfg.FilterKeys = 1000
-	m := writeRun(t, cfg, all, rangedel.Tombstone{Lo: []byte("secret-a"), Hi: []byte("secret-b"), Version: 2})
+	m := writeRun(t, cfg, all, rangedel.Delete{Lo: []byte("secret-a"), Hi: []byte("secret-b"), Version: 2})
 	file, err := os.ReadFile(filepath.Join(dir, "000007.run"))
 	if err != nil {
 		t.Fatal(err)
@@ -193,12 +193,12 @@ func TestEncryptedFilesTellNothing(t *testing.T) {
 }
 
 // Without its directory, header page or both, the chunks of an encrypted file are found by
-// their trailers, as long as one of the two names the life.
+// their trailers, as long as one of the two names the file key id.
 func TestRemainsOfEncryptedFiles(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		header, dir, end bool // damaged
-		known            bool // from elsewhere: its life
+		known            bool // from elsewhere: its file key id
 		want             int
 	}{
 		{"sound", false, false, false, false, 3},
@@ -227,16 +227,16 @@ func TestRemainsOfEncryptedFiles(t *testing.T) {
 			}
 			cfg := openConfig(dir, true)
 			cfg.Files = pageio.NewFiles(cfg.FS, 0)
-			other := m.Files[0].Life
-			other.Life[0]++
+			other := m.Files[0].KeyID
+			other.Salt[0]++
 			if _, err := OpenRemains(cfg, 7, 0, other); !errors.Is(err, errs.ErrCorrupt) {
-				t.Errorf("as a file with another life: %v", err)
+				t.Errorf("as a file with another file key id: %v", err)
 			}
-			life := crypt.Life{}
+			keyID := crypt.FileKeyID{}
 			if tc.known {
-				life = m.Files[0].Life
+				keyID = m.Files[0].KeyID
 			}
-			r, err := OpenRemains(cfg, 7, 0, life)
+			r, err := OpenRemains(cfg, 7, 0, keyID)
 			if tc.want == 0 {
 				if !errors.Is(err, errs.ErrCorrupt) {
 					t.Errorf("remains: %v", err)
@@ -253,7 +253,7 @@ func TestRemainsOfEncryptedFiles(t *testing.T) {
 				if e == nil && hole == nil {
 					break
 				}
-				if e != nil && !isTombstones(e.Key) {
+				if e != nil && !isRangeDeletes(e.Key) {
 					if !same(e, &goldens[1].entries[n]) {
 						t.Errorf("entry %d: %s", n, brief(e))
 					}
@@ -392,7 +392,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		ring = nil
 		at := len(file) - encryptedFooterSize
 		cfg := openConfig("", false)
-		o, err := cfg.origin(7, m.Files[0].Life)
+		o, err := cfg.origin(7, m.Files[0].KeyID)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -435,7 +435,7 @@ func FuzzEncryptedRun(f *testing.F) {
 			t.Fatal(err)
 		}
 		m := s.m
-		m.Files = []meta.File{{Num: 7, Size: uint64(len(bad)), Life: s.m.Files[0].Life}}
+		m.Files = []meta.File{{Num: 7, Size: uint64(len(bad)), KeyID: s.m.Files[0].KeyID}}
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
 		}
@@ -451,12 +451,12 @@ func FuzzEncryptedRun(f *testing.F) {
 	})
 }
 
-// encryptImage encrypts a whole file in place under the life of newRing(zeros), with the
+// encryptImage encrypts a whole file in place under the file key id of newRing(zeros), with the
 // places of units that dir and ft say.
 func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte {
 	file = append(make([]byte, 0, len(file)+chunk.Room), file...)
 	owner := chunk.Owner{UUID: testUUID, Num: 7}
-	e, life, err := newRing(make([]byte, 16)).New(cryptFile(&owner))
+	e, keyID, err := newRing(make([]byte, 16)).New(cryptFile(&owner))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +471,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 		}
 		return tag[:]
 	}
-	copy(file, encryptedHeader(t, e, &owner, life))
+	copy(file, encryptedHeader(t, e, &owner, keyID))
 	// Units in the order of the file: chunks, and filters between them and behind.
 	filters := dir.filters
 	var tags []byte
@@ -511,8 +511,8 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 	return file
 }
 
-func encryptedHeader(t testing.TB, e *crypt.Encrypter, owner *chunk.Owner, life crypt.Life) []byte {
-	p, err := header(owner, e, life)
+func encryptedHeader(t testing.TB, e *crypt.Encrypter, owner *chunk.Owner, keyID crypt.FileKeyID) []byte {
+	p, err := header(owner, e, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

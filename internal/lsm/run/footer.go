@@ -32,8 +32,8 @@ type footer struct {
 	num       entry.FileNum // number of the file
 
 	// Of an encrypted file; it has dirTag instead of dirSum.
-	life   crypt.Life // file key id
-	dirTag crypt.Tag  // of the directory
+	keyID  crypt.FileKeyID // file key id
+	dirTag crypt.Tag       // of the directory
 }
 
 // encodeFooter returns the footer for this offset; e is nil for a plain file.
@@ -75,7 +75,7 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	version := uint16(formatVersion)
 	if len(b) == encryptedFooterSize {
 		version = encryptedVersion
-		f.decodeLife(b)
+		f.decodeKeyID(b)
 	}
 	if v := binary.LittleEndian.Uint16(b[8:]); v != version || binary.LittleEndian.Uint16(b[10:]) != 0 {
 		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
@@ -97,7 +97,7 @@ const (
 	footerDirTag = 64
 	footerTag    = 80
 	footerKey    = 96
-	footerLife   = 112
+	footerKeyID  = 112
 )
 
 // footerData is what the tag of the footer b covers: all but its checksum and the tag itself.
@@ -108,10 +108,10 @@ func footerData(b []byte) []byte {
 // encryptFooter makes the footer of an encrypted file of b, that of a plain one.
 func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) ([]byte, error) {
 	b = append(b, make([]byte, encryptedFooterSize-footerSize)...)
-	b[8], b[footerCipher] = encryptedVersion, byte(f.life.Cipher)
+	b[8], b[footerCipher] = encryptedVersion, byte(f.keyID.Cipher)
 	copy(b[footerDirTag:], f.dirTag[:])
-	copy(b[footerKey:], f.life.Key[:])
-	copy(b[footerLife:], f.life.Life[:])
+	copy(b[footerKey:], f.keyID.Key[:])
+	copy(b[footerKeyID:], f.keyID.Salt[:])
 	if err := chunk.Begin(e, offset, len(b)); err != nil {
 		return nil, err
 	}
@@ -120,20 +120,20 @@ func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) ([]by
 	return b, err
 }
 
-// decodeLife decodes what the footer of a plain file doesn't have.
-func (f *footer) decodeLife(b []byte) {
+// decodeKeyID decodes what the footer of a plain file doesn't have.
+func (f *footer) decodeKeyID(b []byte) {
 	f.dirTag = crypt.Tag(b[footerDirTag:])
-	f.life = crypt.Life{Key: crypt.ID(b[footerKey:]), Life: [16]byte(b[footerLife:]), Cipher: crypt.Cipher(b[footerCipher])}
+	f.keyID = crypt.FileKeyID{Key: crypt.ID(b[footerKey:]), Salt: [16]byte(b[footerKeyID:]), Cipher: crypt.Cipher(b[footerCipher])}
 }
 
-// verifyFooter checks that the footer b, which lies at offset, has the expected life and the right
-// tag. A plain file has neither.
+// verifyFooter checks that the footer b, which lies at offset, has the expected file key id and the
+// right tag. A plain file has neither.
 func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	if o.key == nil {
 		return nil
 	}
-	if ft.life != o.life {
-		return errs.NewCorruption(o.name, offset, "footer: another life than expected")
+	if ft.keyID != o.keyID {
+		return errs.NewCorruption(o.name, offset, "footer: another file key id than expected")
 	}
 	tag := crypt.Tag(b[footerTag:])
 	if err := o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)); err != nil {

@@ -241,7 +241,7 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 
 // A run keeps range deletes as entries, in chunks of their own behind all others: so they are
 // checked, cached and searched as entries are, and none is in memory because the run is open.
-// docs/format.md, "Range tombstones", has their keys.
+// docs/format.md, "Range deletes", has their keys.
 //
 // Each such entry is a span: its key ends with the upper bound, its value is the lower one. So the
 // first entry behind a key is the span that covers it, if any does.
@@ -253,9 +253,9 @@ const (
 	nodeFanout = 16 // node i of level k has the 16^k range deletes of its forest from i·16^k on
 )
 
-// isTombstones reports whether a chunk with this first key, or an entry with this key, is one of
+// isRangeDeletes reports whether a chunk with this first key, or an entry with this key, is one of
 // range deletes. The key must not be empty. No stored key begins with these bytes.
-func isTombstones(first []byte) bool { return first[0] >= tagFlat }
+func isRangeDeletes(first []byte) bool { return first[0] >= tagFlat }
 
 // flatPrefix appends the prefix of the keys of flat spans to dst.
 func flatPrefix(dst []byte) []byte { return append(dst, tagFlat) }
@@ -266,7 +266,7 @@ func forestPrefix(dst []byte, forest int) []byte {
 }
 
 // leavesPrefix appends what the prefixes of a forest's nodes of level 0 begin with to dst: these
-// are its tombstones.
+// are its range deletes.
 func leavesPrefix(dst []byte, forest int) []byte { return append(forestPrefix(dst, forest), 0) }
 
 // Lengths of prefixes.
@@ -312,13 +312,13 @@ func (r *ranges) appendRanges(b []byte) []byte {
 
 func (r *ranges) decodeRanges(p []byte) error {
 	if len(p) < rangesSize {
-		return fmt.Errorf("range tombstones in %d bytes", len(p))
+		return fmt.Errorf("range deletes in %d bytes", len(p))
 	}
 	// Bounded, so that sums and loops over them stay small whatever the file says.
 	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:])}
 	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<40 ||
 		(r.history == 0) != (r.forests == 0) || r.forests > min(r.history, 1<<31) {
-		return fmt.Errorf("%d and %d range tombstones in %d forests", r.flat, r.history, r.forests)
+		return fmt.Errorf("%d and %d range deletes in %d forests", r.flat, r.history, r.forests)
 	}
 	return nil
 }

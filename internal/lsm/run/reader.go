@@ -48,7 +48,7 @@ type Reader struct {
 	oldest, newest entry.Version // least and greatest version of an entry
 
 	// The chunks with range deletes are read by a Reader of their own, as if they were another run
-	// in the same files: see Tombstones.
+	// in the same files: see RangeDeletes.
 	spans    *Reader   // reads the chunks of range deletes; nil: there are none
 	ranges   ranges    // numbers of range deletes
 	searches sync.Pool // idle *search, which find range deletes
@@ -124,7 +124,7 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 
 // openFile opens a file of a run.
 func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
-	o, err := cfg.origin(m.Num, m.Life)
+	o, err := cfg.origin(m.Num, m.KeyID)
 	if err != nil {
 		return nil, err
 	}
@@ -143,19 +143,19 @@ func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
 	return f, nil
 }
 
-// origin returns the origin of file num with this life.
-func (cfg *OpenConfig) origin(num entry.FileNum, life crypt.Life) (origin, error) {
-	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, life: life}
+// origin returns the origin of file num with this file key id.
+func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin, error) {
+	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, keyID: keyID}
 	o.id = o.owner.ID()
 	switch {
-	case life.IsZero():
+	case keyID.IsZero():
 		return o, nil
 	case cfg.Ring == nil:
 		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.name)
 	}
-	key, err := cfg.Ring.Open(cryptFile(&o.owner), life)
+	key, err := cfg.Ring.Open(cryptFile(&o.owner), keyID)
 	if errors.Is(err, crypt.ErrTag) {
-		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "life of the file", Err: err}
+		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "file key id of the file", Err: err}
 	}
 	o.key = key
 	return o, err
@@ -253,11 +253,11 @@ func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 func (r *Reader) splitRangeDeletes() error {
 	last := r.files[len(r.files)-1]
 	n := len(r.dir)
-	for n > 0 && isTombstones(r.dir[n-1].key) {
+	for n > 0 && isRangeDeletes(r.dir[n-1].key) {
 		n--
 	}
 	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
-		return errs.NewCorruption(last.name, -1, "directory: %d range tombstones in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+		return errs.NewCorruption(last.name, -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
 	}
 	if n == len(r.dir) {
 		return nil
@@ -299,9 +299,9 @@ func (r *Reader) checkMeta() error {
 		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
 			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
 		}
-		m.AddTombstones(&meta.Run{First: w.First, Last: w.Last, Tombstones: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
+		m.AddRangeDeletes(&meta.Run{First: w.First, Last: w.Last, RangeDeletes: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
 	}
-	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
+	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.RangeDeletes != w.RangeDeletes ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
 		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
 		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")

@@ -39,26 +39,26 @@ type Hole struct {
 	Offset, Length int64         // where it is in the file
 	First          []byte        // no lost key is less than it; nil: not known
 	MaxVersion     entry.Version // greatest version of the lost entries; 0: not known
-	Tombstones     bool          // only range deletes are lost, and no entries
+	RangeDeletes   bool          // only range deletes are lost, and no entries
 }
 
 // pieceBytes is how much of a file is searched at a time.
 const pieceBytes = 1 << 20
 
-// OpenRemains opens file number num of a run. A file with another life than life is damage; the
-// zero Life stands for not known, and accepts the life that the file has. OpenRemains returns an
-// error only if the file can't be opened or has nothing of a run of this store.
-func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life crypt.Life) (*Remains, error) {
+// OpenRemains opens file number num of a run. A file with another file key id than keyID is damage;
+// the zero KeyID stands for not known, and accepts the file key id that the file has. OpenRemains
+// returns an error only if the file can't be opened or has nothing of a run of this store.
+func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, keyID crypt.FileKeyID) (*Remains, error) {
 	name := filename.Of(filename.Run, num)
 	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
 	if err != nil {
 		return nil, err
 	}
 	r := &Remains{f: f, end: f.Size()}
-	if life.IsZero() {
+	if keyID.IsZero() {
 		r.origin, err = cfg.findOrigin(f, num)
 	} else {
-		r.origin, err = cfg.origin(num, life)
+		r.origin, err = cfg.origin(num, keyID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -196,12 +196,12 @@ func (r *Remains) rescue(c *record) *chunk.Rest {
 	}}, prefix, r.f.ReadFull)
 }
 
-// Tombstones calls fn for the entries of range deletes, and lost for their holes. Call it before
+// RangeDeletes calls fn for the entries of range deletes, and lost for their holes. Call it before
 // Next, or not at all.
-func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) error {
+func (r *Remains) RangeDeletes(fn func(*entry.Entry) error, lost func(*Hole)) error {
 	for i := range r.chunks {
 		// Without a key the chunk may have either; its entries tell.
-		if c := &r.chunks[i]; len(c.key) > 0 && !isTombstones(c.key) {
+		if c := &r.chunks[i]; len(c.key) > 0 && !isRangeDeletes(c.key) {
 			continue
 		}
 		rest := r.rescue(&r.chunks[i])
@@ -226,14 +226,14 @@ func (r *Remains) holeOf(i int) *Hole {
 	c := &r.chunks[i]
 	return &Hole{
 		File: r.name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
-		First: c.key, MaxVersion: c.MaxVersion, Tombstones: len(c.key) > 0 && isTombstones(c.key),
+		First: c.key, MaxVersion: c.MaxVersion, RangeDeletes: len(c.key) > 0 && isRangeDeletes(c.key),
 	}
 }
 
 // Span returns the range delete that the entry e of Remains stands for. ok is false if e is no
 // range delete.
-func Span(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
-	if !isTombstones(e.Key) {
+func Span(e *entry.Entry) (t rangedel.Delete, ok bool) {
+	if !isRangeDeletes(e.Key) {
 		return t, false
 	}
 	return spanOf(e)
@@ -243,7 +243,7 @@ func Span(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
 // spans, which stand for range deletes.
 func (r *Remains) Entries() (entries, spans uint64) {
 	for i := range r.chunks {
-		if c := &r.chunks[i]; len(c.key) > 0 && isTombstones(c.key) {
+		if c := &r.chunks[i]; len(c.key) > 0 && isRangeDeletes(c.key) {
 			spans += c.Entries
 		} else {
 			entries += c.Entries
@@ -331,16 +331,16 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
 }
 
-// findOrigin is origin for a file whose life is not known: its header or footer tells it.
+// findOrigin is origin for a file whose file key id is not known: its header or footer tells it.
 func (cfg *OpenConfig) findOrigin(f *pageio.File, num entry.FileNum) (origin, error) {
 	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
 	page := make([]byte, headerSize)
 	var failed error
 	if f.ReadFull(page, 0) == nil && checkHeader(page, &owner) == nil {
-		life, err := crypt.PageLife(page)
+		keyID, err := crypt.PageKeyID(page)
 		if err == nil {
 			var o origin
-			if o, err = cfg.origin(num, life); err == nil && o.key == nil {
+			if o, err = cfg.origin(num, keyID); err == nil && o.key == nil {
 				err = crypt.ErrTag // the page of a plain file is a chunk's
 			}
 			if err == nil {
@@ -352,15 +352,15 @@ func (cfg *OpenConfig) findOrigin(f *pageio.File, num entry.FileNum) (origin, er
 		}
 		failed = &errs.Corruption{File: filename.Of(filename.Run, num), Offset: 0, Reason: "header", Err: err}
 	}
-	var life crypt.Life
+	var keyID crypt.FileKeyID
 	if ft := findFooter(f, owner.ID()); ft != nil {
-		life = ft.life
+		keyID = ft.keyID
 	} else if failed != nil {
 		return origin{}, failed
 	}
 	// In an encrypted store nobody may slip in a plain file: it would pass without a tag.
-	if life.IsZero() && cfg.Keyed {
+	if keyID.IsZero() && cfg.Keyed {
 		return origin{}, errs.NewCorruption(filename.Of(filename.Run, num), -1, "it is plain, and the store is encrypted")
 	}
-	return cfg.origin(num, life)
+	return cfg.origin(num, keyID)
 }

@@ -47,7 +47,7 @@ func TestSearchForTrailersReadsTheFileOnce(t *testing.T) {
 		}
 	}})
 	open := OpenConfig{FS: counted, Files: pageio.NewFiles(counted, 0), Dir: "db", UUID: testUUID, Seed: testSeed}
-	r, err := OpenRemains(open, 7, 0, crypt.Life{})
+	r, err := OpenRemains(open, 7, 0, crypt.FileKeyID{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func openConfig(dir string, noMap bool) OpenConfig {
 	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Ring: testRing, Seed: testSeed, NoMap: noMap}
 }
 
-func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...rangedel.Tombstone) meta.Run {
+func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, rangeDeletes ...rangedel.Delete) meta.Run {
 	t.Helper()
 	w := NewWriter(cfg)
 	for i := range entries {
@@ -43,7 +43,7 @@ func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones 
 			t.Fatalf("entry %d: %v", i, err)
 		}
 	}
-	addTombstones(t, w, tombstones)
+	addRangeDeletes(t, w, rangeDeletes)
 	m, err := w.Finish()
 	if err != nil {
 		t.Fatal(err)

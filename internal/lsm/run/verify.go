@@ -41,7 +41,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 		v.verifyChunk(i)
 		v.lacks = found > before
 	}
-	r.Tombstones().verifySpans(count)
+	r.RangeDeletes().verifySpans(count)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {

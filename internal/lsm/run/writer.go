@@ -61,18 +61,18 @@ type Writer struct {
 	out      *pageio.Appender // appends to file
 	owner    chunk.Owner      // store and number of file
 	enc      *crypt.Encrypter // nil: the file is plain
-	life     crypt.Life       // file key id
+	keyID    crypt.FileKeyID  // file key id
 	offset   int64            // bytes written to file
 	dir      directory        // of file so far
 	dirBytes int64            // estimate of the directory's size
 	created  []string         // paths of all files, to remove them after an error
 
-	ranged     bool          // this chunk and all later ones have range deletes
-	ranges     ranges        // numbers of range deletes added
-	tombstones meta.Run      // bounds, versions and number of the range deletes
-	last       entry.Version // greatest version of the last forest
-	newest     bool          // AddNewest was called
-	key        []byte        // scratch for a span's key
+	ranged       bool          // this chunk and all later ones have range deletes
+	ranges       ranges        // numbers of range deletes added
+	rangeDeletes meta.Run      // bounds, versions and number of the range deletes
+	last         entry.Version // greatest version of the last forest
+	newest       bool          // AddNewest was called
+	key          []byte        // scratch for a span's key
 }
 
 // NewWriter returns a Writer; it creates no file before there is something to write.
@@ -92,8 +92,8 @@ func (w *Writer) Add(e *entry.Entry) error {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
-	if w.ranged || isTombstones(e.Key) {
-		return w.fail(fmt.Errorf("write run: %w: entry behind tombstones", errs.ErrInvalid))
+	if w.ranged || isRangeDeletes(e.Key) {
+		return w.fail(fmt.Errorf("write run: %w: entry behind range deletes", errs.ErrInvalid))
 	}
 	if err := w.addEntry(e); err != nil {
 		return err
@@ -219,10 +219,10 @@ func (w *Writer) createFile() error {
 	if w.cfg.Ring == nil {
 		return nil
 	}
-	if w.enc, w.life, err = w.cfg.Ring.New(cryptFile(&w.owner)); err != nil {
+	if w.enc, w.keyID, err = w.cfg.Ring.New(cryptFile(&w.owner)); err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
-	page, err := header(&w.owner, w.enc, w.life)
+	page, err := header(&w.owner, w.enc, w.keyID)
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
@@ -255,7 +255,7 @@ func (w *Writer) finishFile() error {
 	if err := errors.Join(flushed, f.Close()); err != nil {
 		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
-	w.meta.Files = append(w.meta.Files, meta.File{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, Life: w.life})
+	w.meta.Files = append(w.meta.Files, meta.File{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, KeyID: w.keyID})
 	w.offset = 0
 	return nil
 }
@@ -263,7 +263,7 @@ func (w *Writer) finishFile() error {
 // encodeEnds returns the directory and the footer as the file's last bytes, and the footer decoded.
 func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
-	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.owner.Num, life: w.life}
+	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.owner.Num, keyID: w.keyID}
 	if w.enc == nil {
 		foot.dirSum = w.owner.ID().Sum(w.offset, dir)
 	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
@@ -311,7 +311,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 		}
 	}
 	setStats(&w.meta, &w.stats)
-	w.meta.AddTombstones(&w.tombstones)
+	w.meta.AddRangeDeletes(&w.rangeDeletes)
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}

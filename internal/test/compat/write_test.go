@@ -53,7 +53,7 @@ func writeFixture(t *testing.T, dir string) {
 	}
 	var copied atomic.Bool
 	o := options(path("closed"))
-	// The compaction that heals the handles waits while the files are copied.
+	// The compaction that rewrites the handles waits while the files are copied.
 	o.FS = faultfs.New(vfs.OS(), faultfs.Options{Before: func(op faultfs.Op) {
 		if op.Kind != faultfs.Create || filepath.Ext(op.Path) != ".run" || copied.Load() {
 			return

@@ -144,7 +144,7 @@ func (w *groupWrites) indexBefore() {
 				w.keys[hash.Sum(w.seed, key)] = r.version
 			} else {
 				// Both alias the payload, which lives as long as the group.
-				w.ranges = w.ranges.With(rangedel.Tombstone{Lo: key, Hi: hi, Version: r.version})
+				w.ranges = w.ranges.With(rangedel.Delete{Lo: key, Hi: hi, Version: r.version})
 			}
 			return nil
 		})

@@ -133,7 +133,7 @@ func (w *Writes) DeleteRange(lo, hi []byte) {
 	m.count++
 	// Records have no version before the commit. Their number serves as one: a range delete covers
 	// what was written before it, and nothing that comes later.
-	w.ranges = w.ranges.With(rangedel.Tombstone{Lo: lo, Hi: hi, Version: entry.Version(w.Len())})
+	w.ranges = w.ranges.With(rangedel.Delete{Lo: lo, Hi: hi, Version: entry.Version(w.Len())})
 }
 
 // growDoubling makes room for n more bytes, doubling: append's growth by a quarter would

@@ -147,8 +147,8 @@ func (h *history) put(version, newer entry.Version) bool {
 	if version == rangedel.Pending {
 		return false
 	}
-	// A tombstone newer than the neighbour hides that one too: its mark stands before
-	// it, and here the next older tombstone counts.
+	// A range delete newer than the neighbour hides that one too: its mark stands before
+	// it, and here the next older range delete counts.
 	v := h.cover.Newest(h.key)
 	if v >= newer {
 		v = h.cover.Before(h.key, min(newer, rangedel.Pending))

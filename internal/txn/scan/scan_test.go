@@ -166,7 +166,7 @@ func TestLongHistoriesAreSkipped(t *testing.T) {
 }
 
 // A walk into a deleted range passes over it at once, in both directions,
-// wherever entries and tombstone are, and finds what was written since.
+// wherever entries and range delete are, and finds what was written since.
 func TestDeletedRangesAreSkipped(t *testing.T) {
 	for _, flush := range []string{"", "entries", "both"} {
 		s := newStore(t)

@@ -75,7 +75,7 @@ func (w *walk) coverOfAll() *rangedel.Cover {
 }
 
 // sees reports whether a transaction that reads the version at sees entries of version v. It
-// always sees its own, which have the version tombstone.Pending.
+// always sees its own, which have the version rangedel.Pending.
 func sees(at, v entry.Version) bool { return v <= at || v == rangedel.Pending }
 
 // seekGE moves to the first entry whose key is key or greater.

@@ -269,12 +269,12 @@ func (d *draft) moveSegments(e *Edit) error {
 			return conflicting("segment %d changes state and is not there", st.Num)
 		}
 		switch {
-		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.Life.IsZero()):
-			return conflicting("segment %d is live and has a remap", st.Num)
+		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.KeyID.IsZero()):
+			return conflicting("segment %d is live and has a forwarding table", st.Num)
 		// A target is written after its source, so its number is greater. This also rules out
 		// circles, in which a lookup would never end.
 		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
-			return conflicting("segment %d is relocated to segment %d with remap %d", st.Num, st.Target, st.Map)
+			return conflicting("segment %d is relocated to segment %d with forwarding table %d", st.Num, st.Target, st.Map)
 		}
 		s := *d.segments[at]
 		s.state = st
@@ -378,7 +378,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 		case j.Offset < d.ends[at].Offset || j.Number < d.ends[at].Number:
 			return conflicting("the durable end of journal segment %d goes back", j.File)
 		// The next two find another copy of the store, which has used the same numbers.
-		case j.Life != d.ends[at].Life:
+		case j.KeyID != d.ends[at].KeyID:
 			return conflicting("journal segment %d is another file than before", j.File)
 		case j.Number == d.ends[at].Number && j != d.ends[at]:
 			return conflicting("frame %d of journal segment %d is another one than before", j.Number, j.File)

@@ -195,28 +195,28 @@ func (l *Layout) CleanClose() bool { return l.cleanClose }
 // DataKey is the data key for new files; its ID is zero in a plain store.
 func (l *Layout) DataKey() DataKey { return l.dataKey }
 
-// IsOld reports whether a file with this life is not under the data key for new files: it is
+// IsOld reports whether a file with this file key id is not under the data key for new files: it is
 // under another one, or plain in an encrypted store.
-func (l *Layout) IsOld(life crypt.Life) bool { return life.Key != l.dataKey.ID }
+func (l *Layout) IsOld(keyID crypt.FileKeyID) bool { return keyID.Key != l.dataKey.ID }
 
 // OldBytes is the length in bytes of the files of runs and segments for which IsOld is true. A
-// remap counts as one byte.
+// forwarding table counts as one byte.
 func (l *Layout) OldBytes() (n uint64) {
 	for f := range l.Files() {
-		if l.IsOld(f.Life) {
+		if l.IsOld(f.KeyID) {
 			n += uint64(max(f.Size, 1))
 		}
 	}
 	return n
 }
 
-// File is a file of a run, a segment or a remap.
+// File is a file of a run, a segment or a forwarding table.
 type File struct {
 	filename.Name
-	Size    int64      // in bytes; -1 for a remap: the layout doesn't say
-	Life    crypt.Life // names its key; zero: it is plain
-	Run     *Run       // that it belongs to, or nil
-	Segment *Segment   // that it is, or that it leads away from; or nil
+	Size    int64           // in bytes; -1 for a forwarding table: the layout doesn't say
+	KeyID   crypt.FileKeyID // names its key; zero: it is plain
+	Run     *Run            // that it belongs to, or nil
+	Segment *Segment        // that it is, or that it leads away from; or nil
 }
 
 // Files walks the files that the layout needs. Those of a run follow each other. Journal segments
@@ -225,15 +225,15 @@ func (l *Layout) Files() iter.Seq[File] {
 	return func(yield func(File) bool) {
 		for _, r := range l.runs {
 			for _, f := range r.Files {
-				if !yield(File{Name: filename.New(filename.Run, f.Num), Size: int64(f.Size), Life: f.Life, Run: r}) {
+				if !yield(File{Name: filename.New(filename.Run, f.Num), Size: int64(f.Size), KeyID: f.KeyID, Run: r}) {
 					return
 				}
 			}
 		}
 		for _, s := range l.segments {
-			f := File{Name: filename.New(s.Kind, s.Num), Size: int64(s.FileBytes), Life: s.Life, Segment: s}
-			if s.state.Status == Relocated { // its own file is gone; handles go through its remap
-				f.Name, f.Size, f.Life = filename.New(filename.Remap, s.state.Map), -1, s.state.Life
+			f := File{Name: filename.New(s.Kind, s.Num), Size: int64(s.FileBytes), KeyID: s.KeyID, Segment: s}
+			if s.state.Status == Relocated { // its own file is gone; handles go through its forwarding table
+				f.Name, f.Size, f.KeyID = filename.New(filename.Forwarding, s.state.Map), -1, s.state.KeyID
 			}
 			if !yield(f) {
 				return

@@ -15,13 +15,13 @@ const Granule = 64
 // Segment is a segment that entries of runs refer to.
 type Segment struct {
 	Num       entry.FileNum
-	Kind      filename.Kind // Journal or Value
-	FileBytes uint64        // size of the file
-	Records   uint64        // records that entries own or once owned
-	Bytes     uint64        // of their values (Handle.Length)
-	Stamp     entry.Version // version of all records, whose file says 0; 0 = records have their own
-	Life      crypt.Life    // names the key of its file; zero = that is plain
-	Unknown   []TLV         // fields of later releases, which must be kept
+	Kind      filename.Kind   // Journal or Value
+	FileBytes uint64          // size of the file
+	Records   uint64          // records that entries own or once owned
+	Bytes     uint64          // of their values (Handle.Length)
+	Stamp     entry.Version   // version of all records, whose file says 0; 0 = records have their own
+	KeyID     crypt.FileKeyID // names the key of its file; zero = that is plain
+	Unknown   []TLV           // fields of later releases, which must be kept
 
 	state SegmentState
 	dead  deadSet
@@ -33,16 +33,16 @@ type SegmentStatus uint8
 // The states of a segment.
 const (
 	Live      SegmentStatus = 0 // in its own file
-	Relocated SegmentStatus = 1 // in another segment, found through a remap file
+	Relocated SegmentStatus = 1 // in another segment, found through a forwarding table file
 )
 
 // SegmentState is a state of a segment. In an Edit it is the new one.
 type SegmentState struct {
 	Num    entry.FileNum // the segment
 	Status SegmentStatus
-	Map    entry.FileNum // Relocated: the remap file
-	Target entry.FileNum // Relocated: the segment that has the records now
-	Life   crypt.Life    // Relocated: names the key of the remap file; zero = that is plain
+	Map    entry.FileNum   // Relocated: the forwarding table file
+	Target entry.FileNum   // Relocated: the segment that has the records now
+	KeyID  crypt.FileKeyID // Relocated: names the key of the forwarding table file; zero = that is plain
 }
 
 // Dead names records of a segment that no entry owns any more.

@@ -12,8 +12,8 @@ func (r Run) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %d %v order=%d files=%d bytes=%d entries=%d deletes=%d versions=%d-%d",
 		r.ID, r.Tier, r.Order, len(r.Files), r.FileBytes(), r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
-	if r.Tombstones > 0 {
-		fmt.Fprintf(&b, " tombstones=%d", r.Tombstones)
+	if r.RangeDeletes > 0 {
+		fmt.Fprintf(&b, " rangeDeletes=%d", r.RangeDeletes)
 	}
 	if r.Stamp != 0 {
 		b.WriteString(" stamped")
@@ -45,16 +45,16 @@ func (d Dead) String() string {
 // String shows the fields by name.
 func (s SegmentState) String() string {
 	text := fmt.Sprintf("{Num:%d Status:%d Map:%d Target:%d", s.Num, s.Status, s.Map, s.Target)
-	return text + encrypted(s.Life) + "}"
+	return text + encrypted(s.KeyID) + "}"
 }
 
 // String shows the id of the data key.
 func (k DataKey) String() string { return fmt.Sprintf("{ID:%x Rewrite:%v}", k.ID, k.Rewrite) }
 
-// encrypted says which life of a file is meant.
-func encrypted(l crypt.Life) string {
+// encrypted says which file key id of a file is meant.
+func encrypted(l crypt.FileKeyID) string {
 	if l.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" Life:%x", l.Life)
+	return fmt.Sprintf(" KeyID:%x", l.Salt)
 }

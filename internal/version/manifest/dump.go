@@ -23,8 +23,8 @@ func DumpSuper(d *dump.Writer, b []byte) {
 		d.U32(off+56, "reserved", "checksum of the durable frame")
 		d.Field(off+64, crypt.TagSize, "its tag", "")
 		if s := (Super{Required: binary.LittleEndian.Uint64(b[off+16:])}); s.Encrypted() {
-			d.Field(off+slotSecretAt, slotLifeAt-slotSecretAt, "encrypted", "")
-			dumpLife(d, off+slotLifeAt)
+			d.Field(off+slotSecretAt, slotKeyIDAt-slotSecretAt, "encrypted", "")
+			dumpKeyID(d, off+slotKeyIDAt)
 			d.Field(off+slotTagAt, crypt.TagSize, "tag", "")
 		} else {
 			d.Field(off+slotSecretAt, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+slotSecretAt:]))
@@ -35,11 +35,11 @@ func DumpSuper(d *dump.Writer, b []byte) {
 	}
 }
 
-func dumpLife(d *dump.Writer, off int) {
+func dumpKeyID(d *dump.Writer, off int) {
 	d.U8(off, "cipher")
 	d.Field(off+1, 7, "reserved", "")
 	d.Field(off+8, 16, "data key", "")
-	d.Field(off+24, 16, "life", "")
+	d.Field(off+24, 16, "file key id", "")
 }
 
 // Dump annotates the manifest b that d shows. No checksum is checked, and
@@ -66,7 +66,7 @@ func dumpFrame(d *dump.Writer, b []byte, off int, encrypted bool) int {
 	if n := end - off - frame.HeaderSize; encrypted && n >= frameExtra {
 		at := off + frame.HeaderSize
 		d.Field(at, crypt.TagSize, "tag of the frame before", "")
-		dumpLife(d, at+crypt.TagSize)
+		dumpKeyID(d, at+crypt.TagSize)
 		d.Field(at+framePrefix, n-frameExtra, "encrypted", "")
 		d.Field(end-crypt.TagSize, crypt.TagSize, "tag", "")
 		return end

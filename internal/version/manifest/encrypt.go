@@ -12,7 +12,7 @@ import (
 
 // Encrypt makes the plain store an encrypted one, with the keys that o.Keys makes: it begins
 // an encrypted manifest, and SUPER names it. Files that are there stay plain: the layout has
-// them without a life, and its data key asks for them to be rewritten. An encrypted store
+// them without a file key id, and its data key asks for them to be rewritten. An encrypted store
 // ignores a plain journal, so all entries must be in runs: else Encrypt returns
 // errs.ErrRefused. The store is encrypted once SUPER's first slot is written: a crash before
 // leaves it as it was. The caller holds the store's lock, and nobody has the store open.

@@ -46,14 +46,14 @@ var runFields = fields[layout.Run]{
 	partsField(2, must, "bounds", always, func(w *wire, r *layout.Run) { str(w, &r.First); str(w, &r.Last) }),
 	partsField(3, must, "counts", always, codeCounts),
 	partsField(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, codeRefs),
-	valueField(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, number),
+	valueField(5, must, "rangeDeletes", func(r *layout.Run) *uint64 { return &r.RangeDeletes }, number),
 	valueField(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, version),
 	partsField(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, codeExpiry),
 	partsField(10, may, "superseded", func(r *layout.Run) bool { return r.Superseded != nil }, codeSuperseded),
 }
 
 var segmentFields = fields[layout.Segment]{
-	valueField(9, must, "life", func(s *layout.Segment) *crypt.Life { return &s.Life }, codeLife),
+	valueField(9, must, "keyID", func(s *layout.Segment) *crypt.FileKeyID { return &s.KeyID }, codeKeyID),
 	valueField(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, version),
 }
 
@@ -105,7 +105,7 @@ func codeState(w *wire, s *layout.SegmentState) {
 	}
 	number(w, &s.Map)
 	number(w, &s.Target)
-	lastLife(w, &s.Life)
+	lastKeyID(w, &s.KeyID)
 }
 
 func codeJournalEnd(w *wire, j *frame.End) {
@@ -113,7 +113,7 @@ func codeJournalEnd(w *wire, j *frame.End) {
 	number(w, &j.Offset)
 	number(w, &j.Number)
 	number(w, &j.Sum)
-	if lastLife(w, &j.Life) {
+	if lastKeyID(w, &j.KeyID) {
 		w.fixed(j.Tag[:])
 	}
 }
@@ -184,12 +184,12 @@ func codeFiles(w *wire, r *layout.Run) {
 		number(w, &f.Size)
 		number(w, &f.Checksum)
 	})
-	encrypted := slices.ContainsFunc(r.Files, func(f meta.File) bool { return !f.Life.IsZero() })
+	encrypted := slices.ContainsFunc(r.Files, func(f meta.File) bool { return !f.KeyID.IsZero() })
 	if w.writing && !encrypted || !w.writing && len(w.p) == 0 {
 		return
 	}
 	for i := range r.Files {
-		codeLife(w, &r.Files[i].Life)
+		codeKeyID(w, &r.Files[i].KeyID)
 	}
 }
 

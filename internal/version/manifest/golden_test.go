@@ -39,9 +39,9 @@ func goldenEdit() *layout.Edit {
 		}}, {ID: 5, Tier: layout.Base, Order: 9, Run: meta.Run{
 			Files: []meta.File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
-			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
-			Superseded: []meta.Superseded{{Keyspace: 3, Version: 39, Entries: 2, Bytes: 30, Separated: 500}, {Keyspace: 3, Version: 40, Keep: 5, Entries: 1, Bytes: 10}},
-			Tombstones: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
+			Expiry:       []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
+			Superseded:   []meta.Superseded{{Keyspace: 3, Version: 39, Entries: 2, Bytes: 30, Separated: 500}, {Keyspace: 3, Version: 40, Keep: 5, Entries: 1, Bytes: 10}},
+			RangeDeletes: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
 		}, Unknown: []layout.TLV{{Tag: 301, Value: []byte{7}}}}},
 		Dead:         []layout.Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
 		States:       []layout.SegmentState{{Num: 6, Status: layout.Relocated, Map: 8, Target: 7}},

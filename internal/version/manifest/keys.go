@@ -44,23 +44,23 @@ func (k Keys) checkFit(s *Super) error {
 	return nil
 }
 
-// lifeSize is the length of a life in SUPER, in a frame and in an edit.
-const lifeSize = 40
+// keyIDSize is the length of a file key id in SUPER, in a frame and in an edit.
+const keyIDSize = 40
 
-// appendLife appends the lifeSize bytes of l.
-func appendLife(b []byte, l crypt.Life) []byte {
+// appendKeyID appends the keyIDSize bytes of l.
+func appendKeyID(b []byte, l crypt.FileKeyID) []byte {
 	b = append(b, byte(l.Cipher), 0, 0, 0, 0, 0, 0, 0)
-	return append(append(b, l.Key[:]...), l.Life[:]...)
+	return append(append(b, l.Key[:]...), l.Salt[:]...)
 }
 
-func decodeLife(p []byte) crypt.Life {
-	return crypt.Life{Cipher: crypt.Cipher(p[0]), Key: crypt.ID(p[8:24]), Life: [16]byte(p[24:lifeSize])}
+func decodeKeyID(p []byte) crypt.FileKeyID {
+	return crypt.FileKeyID{Cipher: crypt.Cipher(p[0]), Key: crypt.ID(p[8:24]), Salt: [16]byte(p[24:keyIDSize])}
 }
 
-// The payload of an encrypted frame: the tag of the frame before, the life of this one, the
+// The payload of an encrypted frame: the tag of the frame before, the file key id of this one, the
 // edit, its tag.
 const (
-	framePrefix = crypt.TagSize + lifeSize
+	framePrefix = crypt.TagSize + keyIDSize
 	frameExtra  = framePrefix + crypt.TagSize
 )
 
@@ -93,12 +93,12 @@ func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.Cursor) ([]
 	text := p[framePrefix:]
 	// A key for each frame: after a crash another frame may be written at this offset, and one key
 	// must never encrypt two texts under one nonce.
-	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.associatedData(h, at.Tag[:]))
+	tag, keyID, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.associatedData(h, at.Tag[:]))
 	if err != nil {
 		return nil, fmt.Errorf("encrypt an edit: %w", err)
 	}
 	h.Tag = tag
-	appendLife(p[crypt.TagSize:crypt.TagSize], life)
+	appendKeyID(p[crypt.TagSize:crypt.TagSize], keyID)
 	return append(p, tag[:]...), nil
 }
 
@@ -110,8 +110,8 @@ func (e *encryption) decryptEdit(p []byte, h *frame.Header, offset int64) (edit 
 	}
 	end := len(p) - crypt.TagSize
 	before, h.Tag = crypt.Tag(p), crypt.Tag(p[end:])
-	life, text := decodeLife(p[crypt.TagSize:]), p[framePrefix:end]
-	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, life, crypt.Edit, offset, e.associatedData(h, before[:]))
+	keyID, text := decodeKeyID(p[crypt.TagSize:]), p[framePrefix:end]
+	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, keyID, crypt.Edit, offset, e.associatedData(h, before[:]))
 	return text, before, err
 }
 
@@ -128,11 +128,12 @@ func storeKey(ring *crypt.Ring) slotKey { return slotKey{ring, byte(filename.Sup
 
 func valuesKey(ring *crypt.Ring) slotKey { return slotKey{ring, kindOfValues} }
 
-// The fields of a slot from slotSecretAt on are encrypted where they are. A life and a tag follow.
+// The fields of a slot from slotSecretAt on are encrypted where they are. A file key id and a tag
+// follow.
 const (
 	slotSecretAt = 80
-	slotLifeAt   = slotSecretAt + 48
-	slotTagAt    = slotLifeAt + lifeSize
+	slotKeyIDAt  = slotSecretAt + 48
+	slotTagAt    = slotKeyIDAt + keyIDSize
 )
 
 // encryptSlot encrypts the slot p in place, all but its checksum.
@@ -141,13 +142,13 @@ func (k slotKey) encryptSlot(p []byte, uuid [16]byte, offset int64) error {
 		return nil
 	}
 	// The tag covers the fields in clear, too.
-	text := p[slotSecretAt:slotLifeAt]
-	tag, life, err := k.ring.EncryptOnce(text, text, k.cryptFile(uuid), crypt.Slot, offset, p[:slotSecretAt])
+	text := p[slotSecretAt:slotKeyIDAt]
+	tag, keyID, err := k.ring.EncryptOnce(text, text, k.cryptFile(uuid), crypt.Slot, offset, p[:slotSecretAt])
 	if err != nil {
 		return fmt.Errorf("encrypt SUPER: %w", err)
 	}
 	// After the encryption, which uses these places.
-	appendLife(p[slotLifeAt:slotLifeAt], life)
+	appendKeyID(p[slotKeyIDAt:slotKeyIDAt], keyID)
 	copy(p[slotTagAt:], tag[:])
 	return nil
 }
@@ -156,11 +157,11 @@ func (k slotKey) encryptSlot(p []byte, uuid [16]byte, offset int64) error {
 // errs.ErrKey and crypt.ErrTag if the tag doesn't fit.
 func (k slotKey) decryptSlot(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
 	plain := slices.Clone(p)
-	text, tag, life := plain[slotSecretAt:slotLifeAt], crypt.Tag(p[slotTagAt:]), decodeLife(p[slotLifeAt:])
-	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), life, crypt.Slot, offset, p[:slotSecretAt])
+	text, tag, keyID := plain[slotSecretAt:slotKeyIDAt], crypt.Tag(p[slotTagAt:]), decodeKeyID(p[slotKeyIDAt:])
+	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), keyID, crypt.Slot, offset, p[:slotSecretAt])
 	if errors.Is(err, crypt.ErrTag) {
 		// The slot's checksum is right, so this is no damage: the key is another store's.
-		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, life.Key, err)
+		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, keyID.Key, err)
 	}
 	return plain, err
 }

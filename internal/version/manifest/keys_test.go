@@ -72,21 +72,21 @@ func TestGoldenEncrypted(t *testing.T) { testGolden(t, "encrypted-", testRing(1,
 
 func keysOf(r *crypt.Ring) Keys { return func([16]byte, bool) (*crypt.Ring, error) { return r, nil } }
 
-// TestLivesAreKept: the manifest has the life of each file, and the data key, also in a
+// TestLivesAreKept: the manifest has the file key id of each file, and the data key, also in a
 // snapshot.
 func TestLivesAreKept(t *testing.T) {
-	life := func(n byte) crypt.Life {
-		return crypt.Life{Cipher: crypt.AES256GCM, Key: crypt.ID{1}, Life: [16]byte{n}}
+	keyID := func(n byte) crypt.FileKeyID {
+		return crypt.FileKeyID{Cipher: crypt.AES256GCM, Key: crypt.ID{1}, Salt: [16]byte{n}}
 	}
 	o := Options{Keys: keysOf(testRing(3, 1)), FS: vfs.NewMem(), Dir: "db"}
 	l := mustCreate(t, o)
 	mustAppend(t, l, &layout.Edit{
-		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Value, Life: life(1)}, {Num: 2, Kind: filename.Value, Life: life(2)}},
-		AddRuns:     []layout.Run{{ID: 3, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 3, Life: life(3)}, {Num: 4}}}}},
-		States:      []layout.SegmentState{{Num: 1, Status: layout.Relocated, Map: 5, Target: 2, Life: life(5)}},
-		JournalEnds: []frame.End{{Name: frame.Name{File: 6, Number: 1, Life: life(6), Tag: crypt.Tag{9}}}},
+		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Value, KeyID: keyID(1)}, {Num: 2, Kind: filename.Value, KeyID: keyID(2)}},
+		AddRuns:     []layout.Run{{ID: 3, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 3, KeyID: keyID(3)}, {Num: 4}}}}},
+		States:      []layout.SegmentState{{Num: 1, Status: layout.Relocated, Map: 5, Target: 2, KeyID: keyID(5)}},
+		JournalEnds: []frame.End{{Name: frame.Name{File: 6, Number: 1, KeyID: keyID(6), Tag: crypt.Tag{9}}}},
 	})
-	if _, err := l.Append(&layout.Edit{JournalEnds: []frame.End{{Name: frame.Name{File: 6, Number: 2, Life: life(7)}}}}); !errors.Is(err, layout.ErrConflictingEdit) {
+	if _, err := l.Append(&layout.Edit{JournalEnds: []frame.End{{Name: frame.Name{File: 6, Number: 2, KeyID: keyID(7)}}}}); !errors.Is(err, layout.ErrConflictingEdit) {
 		t.Errorf("another file of the same number: %v", err)
 	}
 	check := func(l *layout.Layout) {
@@ -94,11 +94,11 @@ func TestLivesAreKept(t *testing.T) {
 		switch r := l.Run(3); {
 		case l.DataKey() != layout.DataKey{ID: crypt.ID{1}}:
 			t.Error(l.DataKey())
-		case l.Segment(1).Life != life(1) || l.Segment(2).Life != life(2) || l.Segment(1).State().Life != life(5):
+		case l.Segment(1).KeyID != keyID(1) || l.Segment(2).KeyID != keyID(2) || l.Segment(1).State().KeyID != keyID(5):
 			t.Errorf("segments %+v", l.Segments())
-		case r.Files[0].Life != life(3) || r.Files[1].Life != crypt.Life{}:
+		case r.Files[0].KeyID != keyID(3) || r.Files[1].KeyID != crypt.FileKeyID{}:
 			t.Errorf("%v", r.Files)
-		case l.JournalEnds()[0] != frame.End{Name: frame.Name{File: 6, Number: 1, Life: life(6), Tag: crypt.Tag{9}}}:
+		case l.JournalEnds()[0] != frame.End{Name: frame.Name{File: 6, Number: 1, KeyID: keyID(6), Tag: crypt.Tag{9}}}:
 			t.Errorf("%v", l.JournalEnds())
 		}
 	}

@@ -69,10 +69,10 @@ func (s *Super) durableFrame() frame.Name {
 	return frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
 }
 
-// manifestFrame names the frame of a manifest before a place. Each frame has a life of its own, of
-// which the tag depends.
+// manifestFrame names the frame of a manifest before a place. Each frame has a file key id of its
+// own, of which the tag depends.
 func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
-	return at.End(num, crypt.Life{}).Name
+	return at.End(num, crypt.FileKeyID{}).Name
 }
 
 // agrees reports whether the frame before at can be one of the manifest that s means: if it has the

@@ -133,22 +133,22 @@ func list[E any](w *wire, l *[]E, least int, code func(*wire, *E)) {
 	}
 }
 
-func codeLife(w *wire, l *crypt.Life) {
+func codeKeyID(w *wire, l *crypt.FileKeyID) {
 	if w.writing {
-		w.p = appendLife(w.p, *l)
+		w.p = appendKeyID(w.p, *l)
 		return
 	}
-	var p [lifeSize]byte
+	var p [keyIDSize]byte
 	w.fixed(p[:])
-	*l = decodeLife(p[:])
+	*l = decodeKeyID(p[:])
 }
 
-// lastLife is a life at the end of a field, where that of a plain file is left out. It reports
-// whether there is one.
-func lastLife(w *wire, l *crypt.Life) bool {
+// lastKeyID is a file key id at the end of a field, where that of a plain file is left out. It
+// reports whether there is one.
+func lastKeyID(w *wire, l *crypt.FileKeyID) bool {
 	there := w.writing && !l.IsZero() || !w.writing && len(w.p) > 0
 	if there {
-		codeLife(w, l)
+		codeKeyID(w, l)
 	}
 	return there
 }

@@ -21,7 +21,7 @@ type Run struct {
 	Deletes     uint64 // entries that are deletes
 	// range deletes, as written: cut at each other's ends as far as readers allow
 	// range deletes as stored: overlapping ones are flattened as far as readers allow
-	Tombstones     uint64
+	RangeDeletes   uint64
 	KeyBytes       uint64        // of all entries
 	ValueBytes     uint64        // inline values
 	SeparatedBytes uint64        // values in segments
@@ -37,16 +37,16 @@ type Run struct {
 // File is one file of a run.
 type File struct {
 	Num      entry.FileNum
-	Size     uint64     // in bytes
-	Checksum uint32     // of the file's footer; 0 = not recorded
-	Life     crypt.Life // names its key; zero = it is plain
+	Size     uint64          // in bytes
+	Checksum uint32          // of the file's footer; 0 = not recorded
+	KeyID    crypt.FileKeyID // names its key; zero = it is plain
 }
 
 // String shows the fields by name.
 func (f File) String() string {
 	text := fmt.Sprintf("{Num:%d Size:%d Checksum:%d", f.Num, f.Size, f.Checksum)
-	if !f.Life.IsZero() {
-		text += fmt.Sprintf(" Life:%x", f.Life.Life)
+	if !f.KeyID.IsZero() {
+		text += fmt.Sprintf(" KeyID:%x", f.KeyID.Salt)
 	}
 	return text + "}"
 }
@@ -92,13 +92,13 @@ func Upper(key []byte) []byte {
 	return bytes.Clone(key) // of 0xff bytes only, which no stored key begins with
 }
 
-// AddTombstones adds the number, bounds and versions of t's tombstones to r, which must have
+// AddRangeDeletes adds the number, bounds and versions of t's range deletes to r, which must have
 // those of its entries already.
-func (r *Run) AddTombstones(t *Run) {
-	if t.Tombstones == 0 {
+func (r *Run) AddRangeDeletes(t *Run) {
+	if t.RangeDeletes == 0 {
 		return
 	}
-	// Seeks and compactions choose runs by their bounds, so a tombstone's count.
+	// Seeks and compactions choose runs by their bounds, so those of range deletes count.
 	if r.First == nil || bytes.Compare(t.First, r.First) < 0 {
 		r.First = Lower(t.First)
 	}
@@ -110,7 +110,7 @@ func (r *Run) AddTombstones(t *Run) {
 		r.MinVersion = t.MinVersion
 	}
 	r.MaxVersion = max(r.MaxVersion, t.MaxVersion)
-	r.Tombstones = t.Tombstones
+	r.RangeDeletes = t.RangeDeletes
 }
 
 // SortRefs brings refs into the order of their segments.

@@ -31,7 +31,7 @@ func (ones) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// testKeys encrypts and decrypts one file, whose life random draws.
+// testKeys encrypts and decrypts one file, whose file key id random draws.
 func testKeys(t testing.TB, random io.Reader) (*crypt.Encrypter, *crypt.Decrypter) {
 	t.Helper()
 	ring := crypt.NewRing(random, func(id crypt.ID) (crypt.DataKey, error) {
@@ -41,11 +41,11 @@ func testKeys(t testing.TB, random io.Reader) (*crypt.Encrypter, *crypt.Decrypte
 		t.Fatal(err)
 	}
 	file := crypt.File{UUID: [16]byte{1, 2, 3, 4}, Kind: 'J', Number: 7}
-	e, life, err := ring.New(file)
+	e, keyID, err := ring.New(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := ring.Open(file, life)
+	d, err := ring.Open(file, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,9 @@ func newEnds(k *Known, found []*candidate) ends {
 }
 
 // endName is the name of a frame as the header of the next segment has it: the tag stands for the
-// life.
+// file key id.
 func endName(n frame.Name) frame.Name {
-	n.Life = crypt.Life{}
+	n.KeyID = crypt.FileKeyID{}
 	return n
 }
 

@@ -11,13 +11,13 @@ import (
 // TestFits: a segment that was read up to frame 9, from frame 5 on, and where later sessions have
 // found the journal's end.
 func TestFits(t *testing.T) {
-	life := crypt.Life{Cipher: 1}
+	keyID := crypt.FileKeyID{Cipher: 1}
 	end := func(file entry.FileNum, number uint64, sum uint32) frame.End {
-		return frame.End{Name: frame.Name{File: file, Life: life, Number: number, Sum: sum}}
+		return frame.End{Name: frame.Name{File: file, KeyID: keyID, Number: number, Sum: sum}}
 	}
 	s := SegmentInfo{End: end(3, 9, 77), FirstFrame: 5}
 	other := end(3, 12, 1)
-	other.Life = crypt.Life{Cipher: 2}
+	other.KeyID = crypt.FileKeyID{Cipher: 2}
 	for _, c := range []struct {
 		name string
 		end  frame.End

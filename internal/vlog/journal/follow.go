@@ -106,7 +106,7 @@ func (f *Follower) Same(k Known) error {
 			if known.Number < shown.FirstFrame || known.Number > shown.Number {
 				continue
 			}
-			if known.File != shown.File || known.Life != shown.Life || known.Number == shown.Number && known.Name != shown.Name {
+			if known.File != shown.File || known.KeyID != shown.KeyID || known.Number == shown.Number && known.Name != shown.Name {
 				return fmt.Errorf("%w: the journal was read up to {%v}, and the manifest knows {%v}", errs.ErrForeign, shown.Name, known.Name)
 			}
 		}
@@ -128,7 +128,7 @@ func (f *Follower) advance() error {
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
 	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
-		begin := frame.End{Name: frame.Name{File: next.num, Life: next.header.Life}, Offset: segment.HeaderSize}
+		begin := frame.End{Name: frame.Name{File: next.num, KeyID: next.header.KeyID}, Offset: segment.HeaderSize}
 		if err := f.resumeSegment(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (f *Follower) advance() error {
 
 // resumeSegment shows the frames that have come in the segment s behind its known end.
 func (f *Follower) resumeSegment(s SegmentInfo) error {
-	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
+	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (f *Follower) showSegment(rd *segment.Reader, s SegmentInfo) error {
 	}
 	frames := s.framesBehind(rd)
 	defer func() { f.noteShown(frames, s) }() // also what came before an error
-	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.Life).Name) {
-		found, ok, err := f.passNext(frames, s.File, s.Life)
+	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.KeyID).Name) {
+		found, ok, err := f.passNext(frames, s.File, s.KeyID)
 		if err != nil || !ok {
 			return err
 		}
@@ -178,7 +178,7 @@ func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
 	if at.Offset == s.Offset {
 		return
 	}
-	s.End, s.Sealed, s.Totals = at.End(s.File, s.Life), at.Sealed, at.Totals
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.KeyID), at.Sealed, at.Totals
 	f.point = Point{s.End, max(f.point.LastVersion, s.Max)}
 	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].File == s.File {
 		f.out.Segments[n-1] = s
@@ -221,7 +221,7 @@ func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err
 		return at.Offset, nil
 	}
 	// Another file names it as the end of this one, so the writer has gone on behind it.
-	if f.ends.isEnd(at.End(s.File, s.Life).Name) {
+	if f.ends.isEnd(at.End(s.File, s.KeyID).Name) {
 		return at.Offset, nil
 	}
 	return end, nil

@@ -247,14 +247,14 @@ func (j *Journal) beginSegment(size int64) error {
 		j.goesOn = true
 	}
 	// The header names the frame before, so that Replay can tell which file continues the
-	// chain. The frame's tag stands for its file's life.
+	// chain. The frame's tag stands for its file's file key id.
 	h := segment.Header{
 		Kind:        filename.Journal,
 		Number:      j.c.Owner.NextNum(),
 		Before:      j.point.Name,
 		PrevVersion: j.point.LastVersion,
 	}
-	h.Before.Life = crypt.Life{}
+	h.Before.KeyID = crypt.FileKeyID{}
 	w, err := segment.Create(j.files, h)
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
@@ -272,7 +272,7 @@ func (j *Journal) beginSegment(size int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: limit, reader: r}
-	empty := frame.End{Name: frame.Name{File: h.Number, Life: w.Life()}, Offset: segment.HeaderSize}
+	empty := frame.End{Name: frame.Name{File: h.Number, KeyID: w.KeyID()}, Offset: segment.HeaderSize}
 	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
 	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
 	return nil

@@ -139,7 +139,7 @@ func known(d *disk, n uint64) []frame.End {
 		if err != nil || n < h.FirstFrame() {
 			continue
 		}
-		r, err := segment.Open(c, filename.Journal, name.Number, segment.OpenOptions{NoMap: true, Life: h.Life})
+		r, err := segment.Open(c, filename.Journal, name.Number, segment.OpenOptions{NoMap: true, KeyID: h.KeyID})
 		if err != nil {
 			return nil
 		}
@@ -149,7 +149,7 @@ func known(d *disk, n uint64) []frame.End {
 				panic(fmt.Sprintf("frame %d is not on the disk: %v", n, err))
 			}
 		}
-		return []frame.End{frames.At().End(name.Number, h.Life)}
+		return []frame.End{frames.At().End(name.Number, h.KeyID)}
 	}
 	return nil
 }
@@ -334,16 +334,16 @@ func TestCrashes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, round))
 		what := func() string { return fmt.Sprintf("seed %d, round %d", seed, round) }
 		h := newHistory(t, newDisk(), int64(5000+rnd.IntN(60_000)))
-		for life := range 6 {
+		for keyID := range 6 {
 			for range rnd.IntN(30) {
 				sizes := make([]int, 1+rnd.IntN(4))
 				for i := range sizes {
 					sizes[i] = rnd.IntN(2000)
 				}
-				h.must(h.append(uint32(life), sizes...))
+				h.must(h.append(uint32(keyID), sizes...))
 				switch rnd.IntN(11) {
 				case 4, 5:
-					h.full(rnd, uint32(1000+life))
+					h.full(rnd, uint32(1000+keyID))
 				case 0, 1:
 					h.sync()
 				case 2:

@@ -182,8 +182,8 @@ func TestKeyOfAJournalChanges(t *testing.T) {
 		t.Fatalf("%d groups, %v", len(groups), err)
 	}
 	for i, s := range res.Segments {
-		if s.Life.Key != (crypt.ID{20 + byte(i)}) {
-			t.Errorf("segment %d: key %x", s.File, s.Life.Key)
+		if s.KeyID.Key != (crypt.ID{20 + byte(i)}) {
+			t.Errorf("segment %d: key %x", s.File, s.KeyID.Key)
 		}
 	}
 	// Another frame before than the one that was there.

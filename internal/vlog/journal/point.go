@@ -13,7 +13,7 @@ type Point struct {
 }
 
 // SegmentInfo describes one segment of the journal: its last frame, and where that ends.
-// Of a segment without frames there are only file, life and offset.
+// Of a segment without frames there are only file, file key id and offset.
 type SegmentInfo struct {
 	frame.End
 	FirstFrame uint64 // number of its first frame
@@ -32,7 +32,7 @@ func (s *SegmentInfo) canEndAt(end frame.End) bool {
 	case s.Number == end.Number:
 		return s.Name == end.Name
 	}
-	return s.Number < end.Number && s.Life == end.Life
+	return s.Number < end.Number && s.KeyID == end.KeyID
 }
 
 // hasFrames reports whether s has a frame.

@@ -177,7 +177,7 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 			return cand.bad
 		}
 		if cand.bad == nil {
-			cand.bad = r.checkLife(cand)
+			cand.bad = r.checkKeyID(cand)
 		}
 		r.found = append(r.found, cand)
 	}
@@ -187,15 +187,15 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 	return nil
 }
 
-// checkLife returns segment.ErrHeader if the segment is plain and the journal isn't, or if
-// the manifest knows another life of it: that of a copy of the store.
-func (r *replay) checkLife(c *candidate) error {
-	if r.c.Ring != nil && c.header.Life.IsZero() {
+// checkKeyID returns segment.ErrHeader if the segment is plain and the journal isn't, or if
+// the manifest knows another file key id of it: that of a copy of the store.
+func (r *replay) checkKeyID(c *candidate) error {
+	if r.c.Ring != nil && c.header.KeyID.IsZero() {
 		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
 	}
 	for _, k := range r.c.Known.Durable {
-		if k.File == c.num && k.Life != c.header.Life {
-			return fmt.Errorf("%w: life %x, the manifest knows %x", segment.ErrHeader, c.header.Life.Life, k.Life.Life)
+		if k.File == c.num && k.KeyID != c.header.KeyID {
+			return fmt.Errorf("%w: file key id %x, the manifest knows %x", segment.ErrHeader, c.header.KeyID.Salt, k.KeyID.Salt)
 		}
 	}
 	return nil
@@ -219,7 +219,7 @@ func (r *replay) closed() bool {
 // frames is no link of the chain: nothing proves that its header is durable, so nothing may be
 // built on it.
 func (r *replay) visit(c *candidate) error {
-	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: c.header.Life, FramesOnly: true})
+	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: c.header.KeyID, FramesOnly: true})
 	if err != nil {
 		return err
 	}
@@ -230,8 +230,8 @@ func (r *replay) visit(c *candidate) error {
 func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
 	at := s.At()
-	for !r.ends.isEnd(at.End(c.num, c.header.Life).Name) {
-		f, ok, err := r.passNext(s, c.num, c.header.Life)
+	for !r.ends.isEnd(at.End(c.num, c.header.KeyID).Name) {
+		f, ok, err := r.passNext(s, c.num, c.header.KeyID)
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 		return nil
 	}
 	c.visited = true
-	end := at.End(c.num, c.header.Life)
+	end := at.End(c.num, c.header.KeyID)
 	if err := r.checkSurplus(end.Name, s); err != nil && !r.c.UpTo {
 		return err
 	} else if err != nil {
@@ -259,9 +259,9 @@ func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
 	return nil
 }
 
-// passNext reads the next frame of a segment with this life, and passes its group to fn. ok is false
-// where the frames stop being whole, and where the journal is to end before this one.
-func (r *replay) passNext(s *segment.Frames, num entry.FileNum, life crypt.Life) (f segment.Found, ok bool, err error) {
+// passNext reads the next frame of a segment with this file key id, and passes its group to fn. ok
+// is false where the frames stop being whole, and where the journal is to end before this one.
+func (r *replay) passNext(s *segment.Frames, num entry.FileNum, keyID crypt.FileKeyID) (f segment.Found, ok bool, err error) {
 	f, err = s.Next()
 	if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
 		// The segment may just end: whether that is damage is decided once all is read.
@@ -271,7 +271,7 @@ func (r *replay) passNext(s *segment.Frames, num entry.FileNum, life crypt.Life)
 	if err != nil {
 		return f, false, err
 	}
-	if err = r.compareKnown(s.At().End(num, life).Name, f.Offset); err != nil && r.c.UpTo {
+	if err = r.compareKnown(s.At().End(num, keyID).Name, f.Offset); err != nil && r.c.UpTo {
 		err = &Stop{err}
 	}
 	if err == nil && f.Header.Kind == frame.Group {

@@ -118,7 +118,7 @@ func (r *replay) foresee() uint64 {
 		return none
 	}
 	last := r.found[n-1]
-	rd, err := segment.Open(r.files, filename.Journal, last.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: last.header.Life, FramesOnly: true})
+	rd, err := segment.Open(r.files, filename.Journal, last.num, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: last.header.KeyID, FramesOnly: true})
 	if err != nil {
 		return none // visit tells of it
 	}

@@ -106,10 +106,10 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 		return r, nil
 	}
 	var end int64
-	var life crypt.Life
+	var keyID crypt.FileKeyID
 	for _, s := range j.live {
 		if s.File == num {
-			end, life = s.Offset, s.Life
+			end, keyID = s.Offset, s.KeyID
 		}
 	}
 	j.mu.Unlock()
@@ -120,7 +120,7 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	if end == 0 {
 		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
 	}
-	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, Life: life})
+	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, KeyID: keyID})
 }
 
 // Open returns how many files are open for writing.

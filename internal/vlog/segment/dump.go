@@ -38,7 +38,7 @@ func dumpPageEnd(d *dump.Writer, b []byte) {
 		d.U8(132, "cipher")
 		d.Field(133, 3, "reserved", "")
 		d.Field(136, 16, "data key", "")
-		d.Field(152, 16, "life", "")
+		d.Field(152, 16, "file key id", "")
 		d.Field(168, 16, "tag of the frame before", "")
 		d.Field(184, 8, "reserved", "")
 		d.Field(192, 16, "tag", "")
@@ -48,25 +48,25 @@ func dumpPageEnd(d *dump.Writer, b []byte) {
 	d.U32(sumOffset, "checksum")
 }
 
-// DumpRemap annotates the remap b that d shows, as Dump does a segment.
-func DumpRemap(d *dump.Writer, b []byte) {
+// DumpForwarding annotates the forwarding table b that d shows, as Dump does a segment.
+func DumpForwarding(d *dump.Writer, b []byte) {
 	if len(b) < HeaderSize {
 		return
 	}
-	d.Section("remap header")
+	d.Section("forwarding table header")
 	d.Bytes(0, 4, "magic")
 	d.U16(4, "version", "flags")
 	d.U32(8, "checksum of the rest", "reserved")
 	d.U64(16, "number", "source", "target", "records", "blocks", "reserved")
 	dumpPageEnd(d, b)
-	h := RemapHeader{Records: binary.LittleEndian.Uint64(b[40:]), blocks: binary.LittleEndian.Uint64(b[48:])}
-	h.Life, _ = crypt.PageLife(b)
+	h := ForwardingHeader{Records: binary.LittleEndian.Uint64(b[40:]), blocks: binary.LittleEndian.Uint64(b[48:])}
+	h.KeyID, _ = crypt.PageKeyID(b)
 	left := uint64(len(b))
 	if h.Records > left || h.blocks > left || h.fileBytes() != int64(left) {
 		return
 	}
 	off := HeaderSize
-	if !h.Life.IsZero() {
+	if !h.KeyID.IsZero() {
 		d.Section("body, encrypted")
 		d.Field(HeaderSize, int(h.bodySize()), "pages", "")
 		for off = HeaderSize + int(h.bodySize()); off < len(b); off += crypt.TagSize {

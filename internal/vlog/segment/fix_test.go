@@ -55,7 +55,7 @@ func (f imageFile) StartRead(int64, int64)                  {}
 func (f imageFile) Map(int64) (vfs.Mapping, error)          { return nil, errors.ErrUnsupported }
 func (f imageFile) ReadAt(p []byte, off int64) (int, error) { return f.Reader.ReadAt(p, off) }
 
-// remapID is what the checksums of the remap that begins with page are bound to.
-func (c Config) remapID(page []byte) checksum.Identity {
-	return c.id(filename.Remap, entry.FileNum(binary.LittleEndian.Uint64(page[16:])))
+// forwardingID is what the checksums of the forwarding table that begins with page are bound to.
+func (c Config) forwardingID(page []byte) checksum.Identity {
+	return c.id(filename.Forwarding, entry.FileNum(binary.LittleEndian.Uint64(page[16:])))
 }

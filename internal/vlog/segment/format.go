@@ -2,11 +2,12 @@
 // log), written by commits and read while it still grows, or a value segment (a value log
 // file), written in key order by flush and collection. Both are a header and frames
 // (docs/format.md), so one reader serves both. With Config.Ring what is written is encrypted;
-// what is read may be encrypted or plain, as its life says.
+// what is read may be encrypted or plain, as its file key id says.
 //
-// Three words of ours: a handle is a value pointer (segment, offset, length). A life is the id
-// of the key that one file is encrypted with. A remap is a forwarding table: it leads from the
-// places that records had in a segment to those in the segment that collection moved them to.
+// Three words of ours: a handle is a value pointer (segment, offset, length). A file key id is the
+// id of the key that one file is encrypted with. A forwarding table is a forwarding table: it leads
+// from the places that records had in a segment to those in the segment that collection moved them
+// to.
 //
 // What is durable when: Create and Append only write. A segment counts for
 // nothing until its file was synced (Writer.Sync) and then its directory; for
@@ -73,10 +74,10 @@ func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
 type Header struct {
 	Kind        filename.Kind // filename.Journal or filename.Value
 	Number      entry.FileNum
-	Before      frame.Name    // journal: the frame before its first one, whose tag stands for its life; zero = there is none
+	Before      frame.Name    // journal: the frame before its first one, whose tag stands for its file key id; zero = there is none
 	PrevVersion entry.Version // journal: greatest version in all segments before
 
-	Life crypt.Life // names the file's key, and is drawn by Create; zero = it is plain
+	KeyID crypt.FileKeyID // names the file's key, and is drawn by Create; zero = it is plain
 }
 
 // first is the place where the first frame begins.
@@ -101,7 +102,7 @@ func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error
 	if e != nil {
 		copy(p[crypt.FrameTagAt:], h.Before.Tag[:])
 	}
-	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.Life)
+	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.KeyID)
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
@@ -109,7 +110,7 @@ func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error
 // errs.ErrFormat (of a newer release). What an encrypted page says has a checksum only: Open
 // and ReadHeader compare its tag.
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	life, err := checkPage(p, kind, formatVersion, number, uuid)
+	keyID, err := checkPage(p, kind, formatVersion, number, uuid)
 	h := Header{Kind: kind, Number: number}
 	if err != nil {
 		return h, err
@@ -120,7 +121,7 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	first := binary.LittleEndian.Uint64(p[32:])
 	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
 	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
-	if h.Life = life; !life.IsZero() {
+	if h.KeyID = keyID; !keyID.IsZero() {
 		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
 	}
 	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.

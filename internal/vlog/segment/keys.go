@@ -10,32 +10,33 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 )
 
-// How the key of an encrypted segment or remap is found: by the life that its header page names.
+// How the key of an encrypted segment or forwarding table is found: by the file key id that its
+// header page names.
 
 // cryptFile identifies a file to crypt, which derives its key from that.
 func (c *Config) cryptFile(k filename.Kind, n entry.FileNum) crypt.File {
 	return crypt.File{UUID: c.UUID, Kind: byte(k), Number: uint64(n)}
 }
 
-// encrypter draws a life for a file that begins one. In a plain store it returns nil.
-func (c *Config) encrypter(k filename.Kind, n entry.FileNum) (*crypt.Encrypter, crypt.Life, error) {
+// encrypter draws a file key id for a file that begins one. In a plain store it returns nil.
+func (c *Config) encrypter(k filename.Kind, n entry.FileNum) (*crypt.Encrypter, crypt.FileKeyID, error) {
 	if c.Ring == nil {
-		return nil, crypt.Life{}, nil
+		return nil, crypt.FileKeyID{}, nil
 	}
 	return c.Ring.New(c.cryptFile(k, n))
 }
 
-// decrypter returns what decrypts this life of a file: nil for a plain one. It returns
-// errs.ErrKey if there are no keys, or that of the life can't be had, and ErrHeader if the
-// life can't be right.
-func (c *Config) decrypter(k filename.Kind, n entry.FileNum, life crypt.Life) (*crypt.Decrypter, error) {
-	if life.IsZero() {
+// decrypter returns what decrypts this file key id of a file: nil for a plain one. It returns
+// errs.ErrKey if there are no keys, or that of the file key id can't be had, and ErrHeader if the
+// file key id can't be right.
+func (c *Config) decrypter(k filename.Kind, n entry.FileNum, keyID crypt.FileKeyID) (*crypt.Decrypter, error) {
+	if keyID.IsZero() {
 		return nil, nil
 	}
 	if c.Ring == nil {
 		return nil, fmt.Errorf("%w: the file is encrypted", errs.ErrKey)
 	}
-	d, err := c.Ring.Open(c.cryptFile(k, n), life)
+	d, err := c.Ring.Open(c.cryptFile(k, n), keyID)
 	if errors.Is(err, crypt.ErrTag) {
 		return nil, fmt.Errorf("%w: %w", ErrHeader, err)
 	}
@@ -43,9 +44,9 @@ func (c *Config) decrypter(k filename.Kind, n entry.FileNum, life crypt.Life) (*
 }
 
 // decrypterOf is decrypter for a file whose header page p, checked by checkPage, names the
-// life. It returns ErrHeader, too, if p is not as it was written.
-func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, life crypt.Life) (*crypt.Decrypter, error) {
-	d, err := c.decrypter(k, n, life)
+// file key id. It returns ErrHeader, too, if p is not as it was written.
+func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, keyID crypt.FileKeyID) (*crypt.Decrypter, error) {
+	d, err := c.decrypter(k, n, keyID)
 	if d == nil || err != nil {
 		return nil, err
 	}
@@ -55,29 +56,29 @@ func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, life cr
 	return d, nil
 }
 
-// sameLife compares the life that a header page names with the one that was recorded for
+// sameKeyID compares the file key id that a header page names with the one that was recorded for
 // the file: another file of the same number, plain or encrypted, is damage.
-func sameLife(got, want crypt.Life) error {
+func sameKeyID(got, want crypt.FileKeyID) error {
 	if got != want {
-		return fmt.Errorf("%w: key and life are %x %x, want %x %x", ErrHeader, got.Key, got.Life, want.Key, want.Life)
+		return fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, want.Key, want.Salt)
 	}
 	return nil
 }
 
-// LifeOf returns the life that the header page of a segment or remap names: zero, if the
-// file is plain. It returns an *errs.Corruption if the page is not as it was written.
-func LifeOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.Life, error) {
+// KeyIDOf returns the file key id that the header page of a segment or forwarding table names:
+// zero, if the file is plain. It returns an *errs.Corruption if the page is not as it was written.
+func KeyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyID, error) {
 	page, err := readPage(c, c.filePath(kind, number))
 	if err != nil {
-		return crypt.Life{}, err
+		return crypt.FileKeyID{}, err
 	}
 	version := uint16(formatVersion)
-	if kind == filename.Remap {
-		version = remapVersion
+	if kind == filename.Forwarding {
+		version = forwardingVersion
 	}
-	life, err := checkPage(page, kind, version, number, c.UUID)
+	keyID, err := checkPage(page, kind, version, number, c.UUID)
 	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, life)
+		_, err = c.decrypterOf(page, kind, number, keyID)
 	}
-	return life, headerError(filename.Of(kind, number), err)
+	return keyID, headerError(filename.Of(kind, number), err)
 }

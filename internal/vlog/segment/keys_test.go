@@ -55,10 +55,10 @@ func testRing(t testing.TB, random io.Reader) *crypt.Ring {
 	return r
 }
 
-// openAny is Open with the life that the file has.
+// openAny is Open with the file key id that the file has.
 func openAny(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (r *Reader, err error) {
 	if c.Ring != nil {
-		o.Life, err = LifeOf(c, kind, number)
+		o.KeyID, err = KeyIDOf(c, kind, number)
 	}
 	if err != nil {
 		return nil, err
@@ -67,36 +67,36 @@ func openAny(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) 
 }
 
 // A file that is not the one that was recorded is refused, though it is whole: one of
-// another life, a plain one, an encrypted one. So is a header that was changed, with a new
+// another file key id, a plain one, an encrypted one. So is a header that was changed, with a new
 // checksum, and what a store without the key is given.
 func TestAnotherFileIsRefused(t *testing.T) {
 	c, plain := encryptedConfig(t), testConfig(t)
 	fork := encryptedConfig(t)
-	write := func(c Config) (segment, remap crypt.Life) {
-		must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
+	write := func(c Config) (segment, forwarding crypt.FileKeyID) {
+		must(WriteForwarding(c, ForwardingHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
 		w := must(Create(c, Header{Kind: filename.Journal, Number: 5, Before: frame.Name{Tag: crypt.Tag{1, 2}}}))(t)
 		closed(t, w)
-		return must(LifeOf(c, filename.Journal, 5))(t), must(LifeOf(c, filename.Remap, 7))(t)
+		return must(KeyIDOf(c, filename.Journal, 5))(t), must(KeyIDOf(c, filename.Forwarding, 7))(t)
 	}
 	s, m := write(c)
 	fs, fm := write(fork)
 	if zs, zm := write(plain); !zs.IsZero() || !zm.IsZero() || s.IsZero() || m.IsZero() || s == fs || m == fm || s == m {
 		t.Fatalf("lives are %x, %x, of a fork %x, %x, of plain files %x, %x", s, m, fs, fm, zs, zm)
 	}
-	if h := must(ReadHeader(c, filename.Journal, 5))(t); h.Life != s || h.Before.Tag != (crypt.Tag{1, 2}) {
+	if h := must(ReadHeader(c, filename.Journal, 5))(t); h.KeyID != s || h.Before.Tag != (crypt.Tag{1, 2}) {
 		t.Errorf("header %+v", h)
 	}
-	open := func(c Config, segment, remap crypt.Life) error {
-		r, err := Open(c, filename.Journal, 5, OpenOptions{Life: segment})
+	open := func(c Config, segment, forwarding crypt.FileKeyID) error {
+		r, err := Open(c, filename.Journal, 5, OpenOptions{KeyID: segment})
 		if err == nil {
 			closed(t, r)
 		}
-		again, remapErr := OpenRemap(c, 7, remap, false)
-		if remapErr == nil {
+		again, forwardingErr := OpenForwarding(c, 7, forwarding, false)
+		if forwardingErr == nil {
 			closed(t, again)
 		}
-		if (err == nil) != (remapErr == nil) || errors.Is(err, errs.ErrCorrupt) != errors.Is(remapErr, errs.ErrCorrupt) {
-			t.Errorf("segment: %v; remap: %v", err, remapErr)
+		if (err == nil) != (forwardingErr == nil) || errors.Is(err, errs.ErrCorrupt) != errors.Is(forwardingErr, errs.ErrCorrupt) {
+			t.Errorf("segment: %v; forwarding table: %v", err, forwardingErr)
 		}
 		return err
 	}
@@ -108,8 +108,8 @@ func TestAnotherFileIsRefused(t *testing.T) {
 	for name, err := range map[string]error{
 		"of a fork":               open(within(c, fork), s, m),
 		"plain":                   open(within(c, plain), s, m),
-		"encrypted":               open(c, crypt.Life{}, crypt.Life{}),
-		"encrypted, without keys": open(keyless, crypt.Life{}, crypt.Life{}),
+		"encrypted":               open(c, crypt.FileKeyID{}, crypt.FileKeyID{}),
+		"encrypted, without keys": open(keyless, crypt.FileKeyID{}, crypt.FileKeyID{}),
 	} {
 		if !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -120,10 +120,10 @@ func TestAnotherFileIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := errors.Join(open(c, s, m), open(within(c, plain), crypt.Life{}, crypt.Life{})); err != nil {
+	if err := errors.Join(open(c, s, m), open(within(c, plain), crypt.FileKeyID{}, crypt.FileKeyID{})); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{c.filePath(filename.Journal, 5), c.filePath(filename.Remap, 7)} {
+	for _, name := range []string{c.filePath(filename.Journal, 5), c.filePath(filename.Forwarding, 7)} {
 		b := must(os.ReadFile(name))(t)
 		for i := range sumOffset {
 			bad := bytes.Clone(b)
@@ -134,9 +134,9 @@ func TestAnotherFileIsRefused(t *testing.T) {
 			changed.FS = image{data: bad}
 			var err error
 			if b[3] == 'J' {
-				_, err = Open(changed, filename.Journal, 5, OpenOptions{Life: s, NoMap: true})
+				_, err = Open(changed, filename.Journal, 5, OpenOptions{KeyID: s, NoMap: true})
 			} else {
-				_, err = OpenRemap(changed, 7, m, true)
+				_, err = OpenForwarding(changed, 7, m, true)
 			}
 			behind := i >= 208 // what the tag covers, and the tag
 			if (err == nil) != behind {
@@ -164,7 +164,7 @@ func TestEveryBitIsFound(t *testing.T) {
 	clean := must(os.ReadFile(c.filePath(filename.Value, 5)))(t)
 	c.FS = image{data: clean}
 	read := func() error {
-		r, err := Open(c, filename.Value, 5, OpenOptions{Life: stats.Life, NoMap: true})
+		r, err := Open(c, filename.Value, 5, OpenOptions{KeyID: stats.KeyID, NoMap: true})
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func TestEveryBitIsFound(t *testing.T) {
 func TestMovedUnitsAreRefused(t *testing.T) {
 	c, fork := encryptedConfig(t), encryptedConfig(t)
 	fork.Ring = c.Ring
-	write := func(c Config) ([]entry.Handle, []byte, crypt.Life) {
+	write := func(c Config) ([]entry.Handle, []byte, crypt.FileKeyID) {
 		w := must(NewValueWriter(c, 5))(t)
 		var handles []entry.Handle
 		for i := range 6 {
@@ -208,9 +208,9 @@ func TestMovedUnitsAreRefused(t *testing.T) {
 			}
 		}
 		stats := must(w.Finish())(t)
-		return handles, must(os.ReadFile(c.filePath(filename.Value, 5)))(t), stats.Life
+		return handles, must(os.ReadFile(c.filePath(filename.Value, 5)))(t), stats.KeyID
 	}
-	handles, clean, life := write(c)
+	handles, clean, keyID := write(c)
 	_, other, _ := write(fork)
 	if len(other) != len(clean) {
 		t.Fatalf("a fork of %d bytes, want %d", len(other), len(clean))
@@ -234,7 +234,7 @@ func TestMovedUnitsAreRefused(t *testing.T) {
 		bad := c
 		bad.FS = image{data: b}
 		sumFrames(b, c.id(filename.Value, 5))
-		r := must(Open(bad, filename.Value, 5, OpenOptions{Life: life, NoMap: true}))(t)
+		r := must(Open(bad, filename.Value, 5, OpenOptions{KeyID: keyID, NoMap: true}))(t)
 		if _, err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("%s: scan: %v", name, err)
 		}
@@ -272,7 +272,7 @@ func testRemains(t *testing.T, testConfig func(testing.TB) Config) {
 		lost := damage(b)
 		bad := c
 		bad.FS = image{data: b}
-		r := must(OpenRemains(bad, filename.Value, 5, stats.Life, 0))(t)
+		r := must(OpenRemains(bad, filename.Value, 5, stats.KeyID, 0))(t)
 		found := map[uint64]bool{}
 		err := r.Each(Limits{}, func(off int64, rec *entry.Record) error {
 			if i := int(rec.Version) - 1; i < 0 || i >= len(handles) || handles[i].Offset != uint64(off) || !bytes.Equal(rec.Key, key(i)) || rec.ValueSize != lengths[i] {
@@ -356,7 +356,7 @@ func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Co
 	c := testConfig(t)
 	handles, stats := writeValues(t, c, []int{1000, 70_000})
 	for _, noMap := range []bool{false, true} {
-		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life, NoMap: noMap}))(t)
+		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, KeyID: stats.KeyID, NoMap: noMap}))(t)
 		testAllocationsOfReads(t, r, handles)
 		closed(t, r)
 	}
@@ -408,7 +408,7 @@ func testValuesInMemoryOfTheCaller(t *testing.T, testConfig func(testing.TB) Con
 	lengths := []int{1000, 0, 70_000, 300}
 	handles, stats := writeValues(t, c, lengths)
 	for _, noMap := range []bool{false, true} {
-		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life, NoMap: noMap}))(t)
+		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, KeyID: stats.KeyID, NoMap: noMap}))(t)
 		for i, h := range handles {
 			for _, room := range []int{0, 1, lengths[i], lengths[i] + 50} {
 				dst := make([]byte, room)
@@ -453,7 +453,7 @@ func TestRemainsOfTheLastAttempt(t *testing.T) {
 	}
 	b[HeaderSize+5] ^= 1
 	c.FS = image{data: b}
-	r := must(OpenRemains(c, filename.Value, 5, stats.Life, 0))(t)
+	r := must(OpenRemains(c, filename.Value, 5, stats.KeyID, 0))(t)
 	defer closed(t, r)
 	found := 0
 	err := r.Each(Limits{}, func(_ int64, rec *entry.Record) error {

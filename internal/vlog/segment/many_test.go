@@ -73,7 +73,7 @@ func testThousandsOfSegments(t *testing.T, testConfig func(testing.TB) Config) {
 		fs.opened.Store(0)
 		open := make([]*Reader, segments)
 		for s := range open {
-			open[s] = must(Open(c, filename.Value, entry.FileNum(s+1), OpenOptions{End: written[s].Size, Life: written[s].Life, NoMap: noMap}))(t)
+			open[s] = must(Open(c, filename.Value, entry.FileNum(s+1), OpenOptions{End: written[s].Size, KeyID: written[s].KeyID, NoMap: noMap}))(t)
 		}
 		var wg sync.WaitGroup
 		for r := range readers {

@@ -11,32 +11,32 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 )
 
-// Segments and remaps begin with a page that has these bytes in the same places: magic,
+// Segments and forwarding tables begin with a page that has these bytes in the same places: magic,
 // version of the format, flags, number, uuid, of an encrypted file what names its key and
 // a tag, and, at its end, the checksum of it all.
 
-// flagEncrypted is the flag of a page that names a life.
+// flagEncrypted is the flag of a page that names a file key id.
 const flagEncrypted = 1
 
 func magic(k filename.Kind) string {
 	switch k {
 	case filename.Value:
 		return "BRKV"
-	case filename.Remap:
+	case filename.Forwarding:
 		return "BRKP"
 	}
 	return "BRKJ"
 }
 
-// finishPage writes what all header pages have into p, which has the rest; e and life are
+// finishPage writes what all header pages have into p, which has the rest; e and file key id are
 // those of an encrypted file, e is nil for a plain one.
-func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte, e *crypt.Encrypter, life crypt.Life) error {
+func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte, e *crypt.Encrypter, keyID crypt.FileKeyID) error {
 	copy(p, magic(kind))
 	binary.LittleEndian.PutUint16(p[4:], version)
 	binary.LittleEndian.PutUint64(p[16:], uint64(number))
 	copy(p[64:], uuid[:])
 	if e != nil {
-		if err := e.PutPage(p, life); err != nil {
+		if err := e.PutPage(p, keyID); err != nil {
 			return err
 		}
 	}
@@ -45,34 +45,34 @@ func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileN
 	return nil
 }
 
-// checkPage checks what finishPage has written, but for its tag, and returns the life that
+// checkPage checks what finishPage has written, but for its tag, and returns the file key id that
 // it names. It returns ErrHeader, errs.ErrForeign (a whole page of another store) or
 // errs.ErrFormat (of a newer release).
-func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte) (life crypt.Life, err error) {
+func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
 	if len(p) < HeaderSize {
-		return life, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
+		return keyID, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
 	}
 	if string(p[:4]) != magic(kind) {
-		return life, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
+		return keyID, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
 	}
 	// The checksum is computed for the store and number that the page names: if it is
 	// right, a page that doesn't belong here is whole, and not damage.
 	named, owner := entry.FileNum(binary.LittleEndian.Uint64(p[16:])), [16]byte(p[64:80])
 	sum := binary.LittleEndian.Uint32(p[sumOffset:])
 	if got := checksum.New(owner, byte(kind), uint64(named)).Sum(0, p[:sumOffset]); got != sum {
-		return life, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, sum)
+		return keyID, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, sum)
 	}
 	if owner != uuid {
-		return life, fmt.Errorf("%w: the file belongs to store %x, not %x", errs.ErrForeign, owner, uuid)
+		return keyID, fmt.Errorf("%w: the file belongs to store %x, not %x", errs.ErrForeign, owner, uuid)
 	}
 	if v, flags := binary.LittleEndian.Uint16(p[4:]), binary.LittleEndian.Uint16(p[6:]); v != version || flags&^flagEncrypted != 0 {
-		return life, fmt.Errorf("%w: version %d of the file, flags %#x", errs.ErrFormat, v, flags)
+		return keyID, fmt.Errorf("%w: version %d of the file, flags %#x", errs.ErrFormat, v, flags)
 	}
-	if life, err = crypt.PageLife(p); err != nil {
-		return life, fmt.Errorf("%w: %w", ErrHeader, err)
+	if keyID, err = crypt.PageKeyID(p); err != nil {
+		return keyID, fmt.Errorf("%w: %w", ErrHeader, err)
 	}
 	if named != number {
-		return life, fmt.Errorf("%w: number is %d, want %d", ErrHeader, named, number)
+		return keyID, fmt.Errorf("%w: number is %d, want %d", ErrHeader, named, number)
 	}
-	return life, nil
+	return keyID, nil
 }

@@ -48,10 +48,10 @@ type Reader struct {
 
 // OpenOptions says how much of a segment is read, and how.
 type OpenOptions struct {
-	End   int64         // end of the last frame, as it was recorded; 0 = the file's length
-	NoMap bool          // use no mapping
-	Stamp entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
-	Life  crypt.Life    // as it was recorded for the file: another one is damage; zero = it is plain
+	End   int64           // end of the last frame, as it was recorded; 0 = the file's length
+	NoMap bool            // use no mapping
+	Stamp entry.Version   // of all records, whose version is 0 in the file; 0 = they have their own
+	KeyID crypt.FileKeyID // as it was recorded for the file: another one is damage; zero = it is plain
 
 	AnyHeader  bool // the header may be damaged: each record proves itself
 	FramesOnly bool // no record is read by its handle: memory does not follow the file's length
@@ -83,7 +83,7 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{Life: w.header.Life})
+	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{KeyID: w.header.KeyID})
 }
 
 // OpenGrowing opens a segment that another process may be writing, up to o.End. Call Grow when
@@ -118,10 +118,10 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	}
 	var err error
 	if o.AnyHeader {
-		r.keys, err = c.decrypter(kind, number, o.Life)
+		r.keys, err = c.decrypter(kind, number, o.KeyID)
 		err = headerError(r.name, err)
 	} else {
-		err = r.readHeader(&c, kind, number, o.Life)
+		err = r.readHeader(&c, kind, number, o.KeyID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -133,19 +133,19 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	return r, nil
 }
 
-// readHeader reads the header of the file, which must have this life.
-func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum, life crypt.Life) error {
+// readHeader reads the header of the file, which must have this file key id.
+func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) error {
 	page := make([]byte, HeaderSize)
 	if err := r.file.ReadFull(page, 0); err != nil {
 		return err
 	}
 	var err error
 	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
-		// A file of the right number may be of an older copy of the store: the life tells.
-		err = sameLife(r.header.Life, life)
+		// A file of the right number may be of an older copy of the store: the file key id tells.
+		err = sameKeyID(r.header.KeyID, keyID)
 	}
 	if err == nil {
-		r.keys, err = c.decrypterOf(page, kind, number, life)
+		r.keys, err = c.decrypterOf(page, kind, number, keyID)
 	}
 	return headerError(r.name, err)
 }
@@ -160,7 +160,7 @@ func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, err
 	}
 	h, err := DecodeHeader(page, c.UUID, kind, number)
 	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, h.Life)
+		_, err = c.decrypterOf(page, kind, number, h.KeyID)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)

@@ -39,11 +39,11 @@ type Limits struct {
 	Durable uint64 // those up to this number had been durable, as is known from elsewhere
 }
 
-// OpenRemains opens a segment, even if its header is damaged. Then life counts: the file's
-// life as it is known from elsewhere; zero = not known. end is the recorded end of the file, behind
-// which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole and of
-// another store, and errs.ErrKey if the file is encrypted and its key can't be had.
-func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life, end int64) (*Remains, error) {
+// OpenRemains opens a segment, even if its header is damaged. Then file key id counts: the file's
+// file key id as it is known from elsewhere; zero = not known. end is the recorded end of the file,
+// behind which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole
+// and of another store, and errs.ErrKey if the file is encrypted and its key can't be had.
+func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID, end int64) (*Remains, error) {
 	f, err := c.openFile(kind, number, pageio.Options{})
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.
 	if end != 0 {
 		r.end = min(r.end, end)
 	}
-	if err := r.readHeader(&c, number, life); err != nil {
+	if err := r.readHeader(&c, number, keyID); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if r.keys != nil {
@@ -62,12 +62,12 @@ func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.
 }
 
 // readHeader reads the header, if it is whole, and makes keys.
-func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (err error) {
+func (r *Remains) readHeader(c *Config, number entry.FileNum, keyID crypt.FileKeyID) (err error) {
 	if r.f.Size() >= HeaderSize {
 		page := r.readBytes(0, HeaderSize)
 		h, err := DecodeHeader(page, c.UUID, r.kind, number)
 		if err == nil {
-			r.keys, err = c.decrypterOf(page, r.kind, number, h.Life)
+			r.keys, err = c.decrypterOf(page, r.kind, number, h.KeyID)
 		}
 		if err == nil {
 			r.Header = h
@@ -77,8 +77,8 @@ func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (
 			return err
 		}
 	}
-	// The header is damaged. The manifest may still know the life.
-	r.keys, err = c.decrypter(r.kind, number, life)
+	// The header is damaged. The manifest may still know the file key id.
+	r.keys, err = c.decrypter(r.kind, number, keyID)
 	if errors.Is(err, ErrHeader) {
 		return nil // nothing can be decrypted, and all is lost
 	}

@@ -17,7 +17,7 @@ func (r *Reader) Scrub(c Config, upTo *Place, most int64) (done bool, err error)
 		// From the disk again: the copy in memory can't tell of damage.
 		h, err := ReadHeader(c, r.header.Kind, r.header.Number)
 		if err == nil {
-			err = sameLife(h.Life, r.header.Life)
+			err = sameKeyID(h.KeyID, r.header.KeyID)
 		}
 		if err != nil {
 			return true, headerError(r.name, err)

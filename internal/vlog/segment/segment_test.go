@@ -170,7 +170,7 @@ func testDamageIsFound(t *testing.T, testConfig func(testing.TB) Config) {
 	for _, n := range []int{0, 1, 4095, 4096, 4097, 5000, len(clean) - int(SealSize(c.Ring != nil)), len(clean) - 1} {
 		checkDamaged(t, c, clean[:n], handles, lengths, fmt.Sprintf("cut to %d", n))
 		c.FS = image{data: clean[:n]}
-		if _, err := Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life}); !errors.Is(err, errs.ErrCorrupt) {
+		if _, err := Open(c, filename.Value, 5, OpenOptions{End: stats.Size, KeyID: stats.KeyID}); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("cut to %d: open: %v", n, err)
 		}
 	}
@@ -444,7 +444,7 @@ func testCompressedValues(t *testing.T, testConfig func(testing.TB) Config) {
 func FuzzSegment(f *testing.F) {
 	plain, keys := testConfig(f), encryptedConfig(f)
 	plainFile, _ := fuzzedSegment(f, plain)
-	encryptedFile, life := fuzzedSegment(f, keys)
+	encryptedFile, keyID := fuzzedSegment(f, keys)
 	f.Add(plainFile[:80], plainFile[HeaderSize:], uint64(4096+48), uint64(10), false)
 	f.Add([]byte{}, encryptedFile[HeaderSize:], uint64(4096+48), uint64(10), true)
 	f.Fuzz(func(t *testing.T, head, body []byte, off, length uint64, encrypted bool) {
@@ -452,7 +452,7 @@ func FuzzSegment(f *testing.F) {
 		c, page := Config{UUID: plain.UUID}, make([]byte, HeaderSize)
 		o := OpenOptions{NoMap: true}
 		if encrypted {
-			c.Ring, o.Life = keys.Ring, life
+			c.Ring, o.KeyID = keys.Ring, keyID
 			copy(page, encryptedFile)
 		} else {
 			copy(page[:sumOffset], head)
@@ -466,7 +466,7 @@ func FuzzSegment(f *testing.F) {
 				t.Errorf("untyped error %v", err)
 			}
 		}
-		if left, err := OpenRemains(c, filename.Value, 5, crypt.Life{}, 0); err == nil {
+		if left, err := OpenRemains(c, filename.Value, 5, crypt.FileKeyID{}, 0); err == nil {
 			_, err = left.Durable()
 			typed(err)
 			typed(left.Each(Limits{}, func(int64, *entry.Record) error { return nil }, func(int64, int64) {}))
@@ -481,7 +481,7 @@ func FuzzSegment(f *testing.F) {
 }
 
 // fuzzedSegment makes a segment, and returns its bytes.
-func fuzzedSegment(f *testing.F, c Config) ([]byte, crypt.Life) {
+func fuzzedSegment(f *testing.F, c Config) ([]byte, crypt.FileKeyID) {
 	w := must(NewValueWriter(c, 5))(f)
 	for i := range 3 {
 		e := entry.Entry{Key: key(i), Value: value(i, 10*i), Version: 1, Kind: entry.Set}
@@ -491,7 +491,7 @@ func fuzzedSegment(f *testing.F, c Config) ([]byte, crypt.Life) {
 		must(w.Add(&e))(f)
 	}
 	stats := must(w.Finish())(f)
-	return must(os.ReadFile(c.filePath(filename.Value, 5)))(f), stats.Life
+	return must(os.ReadFile(c.filePath(filename.Value, 5)))(f), stats.KeyID
 }
 
 // readFuzzed reads all that r has, and the record at off; no error may be of another type
@@ -529,7 +529,7 @@ func benchmarkValue(b *testing.B, c Config, size int, noMap bool) {
 		lengths[i] = size
 	}
 	handles, stats := writeValues(b, c, lengths)
-	r := must(Open(c, filename.Value, 5, OpenOptions{Life: stats.Life, NoMap: noMap}))(b)
+	r := must(Open(c, filename.Value, 5, OpenOptions{KeyID: stats.KeyID, NoMap: noMap}))(b)
 	defer r.Close()
 	keys := make([][]byte, n)
 	for i := range keys {

@@ -39,8 +39,8 @@ type ValueWriter struct {
 // Stats describes a finished segment.
 type Stats struct {
 	Number entry.FileNum
-	Size   int64      // of the file, to be given to Open as its end
-	Life   crypt.Life // names the file's key; zero = it is plain
+	Size   int64           // of the file, to be given to Open as its end
+	KeyID  crypt.FileKeyID // names the file's key; zero = it is plain
 	frame.Totals
 }
 
@@ -227,7 +227,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
 	}
-	return Stats{Number: v.w.Number(), Size: v.w.End(), Life: v.w.Life(), Totals: v.w.Totals()}, nil
+	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), Totals: v.w.Totals()}, nil
 }
 
 // Number is the segment's number.

@@ -55,9 +55,9 @@ func Create(c Config, h Header) (*Writer, error) {
 	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
 		allocated: HeaderSize, at: Place{Cursor: h.first()}}
 	page := make([]byte, HeaderSize)
-	e, life, err := c.encrypter(h.Kind, h.Number)
+	e, keyID, err := c.encrypter(h.Kind, h.Number)
 	if err == nil {
-		w.header.Life = life
+		w.header.KeyID = keyID
 		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
@@ -382,11 +382,11 @@ func (w *Writer) Allocated() int64 { return w.allocated }
 
 // Last is the end of the last frame. There must be one.
 func (w *Writer) Last() frame.End {
-	return w.at.End(w.header.Number, w.header.Life)
+	return w.at.End(w.header.Number, w.header.KeyID)
 }
 
-// Life names the key of the file; zero: it is plain.
-func (w *Writer) Life() crypt.Life { return w.header.Life }
+// KeyID names the key of the file; zero: it is plain.
+func (w *Writer) KeyID() crypt.FileKeyID { return w.header.KeyID }
 
 // Totals sums up the records appended so far.
 func (w *Writer) Totals() frame.Totals { return w.at.Totals }

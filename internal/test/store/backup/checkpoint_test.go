@@ -256,7 +256,7 @@ func TestCheckpointOverDisks(t *testing.T) {
 		assert.OK(t, err)
 		w := storetest.NewWorkload(t, db, 1)
 		w.Write(t, 400)
-		_, err = db.Reclaim(t.Context()) // for a remap
+		_, err = db.Reclaim(t.Context()) // for a forwarding table
 		assert.OK(t, err)
 		w.Write(t, 100)
 		faulty.Inject(faultfs.Fault{Kinds: refused, Times: faultfs.Always, Err: errors.ErrUnsupported})

@@ -168,8 +168,9 @@ func TestRotIsNotCopied(t *testing.T) {
 	}
 }
 
-// Handles are healed, and deaths recorded, by remaps that are verified as they are read.
-func TestRemapsAreNotBelievedForEver(t *testing.T) {
+// Handles are rewritten, and deaths recorded, by forwarding tables that are verified as they are
+// read.
+func TestForwardingsAreNotBelievedForEver(t *testing.T) {
 	s := newRotStore(t)
 	s.write(0, 1, 1)
 	assert.OK(t, s.Compact(context.Background()))
@@ -187,10 +188,10 @@ func TestRemapsAreNotBelievedForEver(t *testing.T) {
 	})
 	assert.Must(s.Reclaim(context.Background()))
 	if maps == 0 || rots == 0 {
-		t.Fatalf("%d remaps were written, and %d runs after them", maps, rots)
+		t.Fatalf("%d forwarding tables were written, and %d runs after them", maps, rots)
 	}
 	s.watch(nil)
-	s.sound("healing")
+	s.sound("rewriting handles")
 }
 
 // Filters are verified again, too: none that has rotted hides a key.

@@ -34,7 +34,7 @@ func TestScrub(t *testing.T) {
 		assert.OK(t, s.Flush(context.Background()))
 		<-time.After(6 * time.Hour)
 		m := s.Metrics().Tree
-		files := m.RunBytes + m.SegmentBytes + m.RemapBytes
+		files := m.RunBytes + m.SegmentBytes + m.ForwardingBytes
 		if m.ScrubbedBytes == 0 || m.ScrubbedBytes > files*3/4 || m.Scrubs != 0 {
 			t.Errorf("after a quarter of the time %d bytes of %d are verified, %d times all", m.ScrubbedBytes, files, m.Scrubs)
 		}

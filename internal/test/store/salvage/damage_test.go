@@ -133,7 +133,7 @@ func (p *patient) write(t *testing.T, db *brock.DB, rng *rand.Rand, spaces []*br
 	}
 }
 
-// newPatient makes a store with runs, segments, remaps and an unflushed journal.
+// newPatient makes a store with runs, segments, forwarding tables and an unflushed journal.
 func newPatient(t *testing.T, seed uint64) *patient {
 	p := &patient{files: map[string][]byte{}, history: map[string][]state{}, passed: map[string][]state{}, proofs: map[string][]proof{}, spilled: map[string]bool{}}
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -251,7 +251,7 @@ func (p *patient) locate(t *testing.T, fs vfs.FS) {
 	opens := pageio.NewFiles(fs, 0)
 	for _, r := range l.Runs() {
 		for _, f := range r.Files {
-			m, err := run.OpenRemains(run.OpenConfig{FS: fs, Dir: "/old", UUID: super.UUID, Files: opens}, f.Num, r.Stamp, f.Life)
+			m, err := run.OpenRemains(run.OpenConfig{FS: fs, Dir: "/old", UUID: super.UUID, Files: opens}, f.Num, r.Stamp, f.KeyID)
 			assert.OK(t, err)
 			for e, hole := m.Next(); e != nil || hole != nil; e, hole = m.Next() {
 				if hole != nil {

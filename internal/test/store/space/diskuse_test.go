@@ -371,7 +371,7 @@ func TestReclaim(t *testing.T) {
 	if got := before - s.disk(); got < freed*9/10 || freed == 0 || s.ratio() > 1.25 {
 		t.Errorf("freed %d, disk shrank by %d to %.2f times live:\n%s", freed, got, s.ratio(), s.Metrics())
 	}
-	if m := s.Metrics().Tree; m.Collections == 0 || m.CollectedBytes == 0 || m.RemapBytes != 0 {
+	if m := s.Metrics().Tree; m.Collections == 0 || m.CollectedBytes == 0 || m.ForwardingBytes != 0 {
 		t.Errorf("%+v", m)
 	}
 	if err := s.Verify(context.Background(), nil); err != nil {
@@ -402,7 +402,7 @@ func TestReclaimBesideBackgroundWork(t *testing.T) {
 		assert.OK(t, w.Close())
 		assert.Must(db.Reclaim(t.Context()))
 		m := db.Metrics().Tree
-		if files, bound := m.SegmentBytes+m.RunBytes+m.RemapBytes, m.LiveBytes*6/5+256<<10; files > bound {
+		if files, bound := m.SegmentBytes+m.RunBytes+m.ForwardingBytes, m.LiveBytes*6/5+256<<10; files > bound {
 			t.Errorf("round %d: %d bytes of files, at most %d are allowed for %d that are live", round, files, bound, m.LiveBytes)
 		}
 		assert.OK(t, db.Close())

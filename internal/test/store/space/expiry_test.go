@@ -138,7 +138,7 @@ func TestExpiredFilesShrink(t *testing.T) {
 // storedBytes is how many bytes a store takes, on disk and in memtables.
 func storedBytes(db *brock.DB) int64 {
 	m := db.Metrics().Tree
-	return m.RunBytes + m.SegmentBytes + m.RemapBytes + m.MemtableBytes
+	return m.RunBytes + m.SegmentBytes + m.ForwardingBytes + m.MemtableBytes
 }
 
 func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options) {

@@ -85,7 +85,7 @@ func TestMetricsAgreeWithTheSystem(t *testing.T) {
 			near(t, "bytes written", int64(m.WriteAmp()*float64(m.Bytes)), after-before, 0.03, 64<<10)
 		}
 		all, _ := fileBytes(t, dir)
-		near(t, "bytes of files", m.Tree.RunBytes+m.Tree.SegmentBytes+m.Tree.RemapBytes, all, 0.02, 64<<10)
+		near(t, "bytes of files", m.Tree.RunBytes+m.Tree.SegmentBytes+m.Tree.ForwardingBytes, all, 0.02, 64<<10)
 	}
 }
 

@@ -13,26 +13,26 @@ import (
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
-// tombstoneWriter is a run.Writer to which all entries were added.
-type tombstoneWriter interface {
-	AddTombstone(t rangedel.Tombstone) error
-	AddHistory(list []rangedel.Tombstone) error
-	AddNewest(t rangedel.Tombstone) error
+// rangeDeleteWriter is a run.Writer to which all entries were added.
+type rangeDeleteWriter interface {
+	AddRangeDelete(t rangedel.Delete) error
+	AddHistory(list []rangedel.Delete) error
+	AddNewest(t rangedel.Delete) error
 }
 
-// writeTombstones adds the range deletes that are still needed to w. Where all readers see several
-// of them, the newest is enough. If that has nothing older left to hide, it stays only as long as
-// the check of a commit may ask for it (Rules.Checked).
-func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
+// writeRangeDeletes adds the range deletes that are still needed to w. Where all readers see
+// several of them, the newest is enough. If that has nothing older left to hide, it stays only as
+// long as the check of a commit may ask for it (Rules.Checked).
+func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *meta.Account) error {
 	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, h.seen(), func(t rangedel.Tombstone) error {
+		return r.flatten(lo, hi, h.seen(), func(t rangedel.Delete) error {
 			switch {
 			case t.Version > h.Watermark: // entries that it hides stay, too
 				r.countRetained(a, &t)
 			case t.Version <= r.Checked && !r.hidesOlder(t):
 				return nil
 			}
-			return w.AddTombstone(t)
+			return w.AddRangeDelete(t)
 		})
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 	// Readers of several forests would ask each of them. So what all of them say together is
 	// written, too.
 	return r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, entry.MaxVersion, func(t rangedel.Tombstone) error {
+		return r.flatten(lo, hi, entry.MaxVersion, func(t rangedel.Delete) error {
 			if t.Version <= h.seen() {
 				return nil
 			}
@@ -58,7 +58,7 @@ func (r *Rules) writeTombstones(w tombstoneWriter, a *meta.Account) error {
 // not dropped. lo is the first key that one covers; a nil hi is no bound.
 func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 	for at := []byte{0}; at != nil; {
-		lo, err := r.nextTombstone(at)
+		lo, err := r.nextRangeDelete(at)
 		if lo == nil || err != nil {
 			return err
 		}
@@ -77,9 +77,10 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 	return nil
 }
 
-// nextTombstone returns the first key from at on that a range delete covers; nil if there is none.
-func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
-	all := rangedel.NewForwardCover(entry.MaxVersion, r.Tombstones...)
+// nextRangeDelete returns the first key from at on that a range delete covers; nil if there is
+// none.
+func (r *Rules) nextRangeDelete(at []byte) ([]byte, error) {
+	all := rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)
 	defer all.Close()
 	for all != nil && at != nil {
 		if all.Newest(at) > 0 {
@@ -92,14 +93,14 @@ func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
 }
 
 // flatten calls fn for what a reader of version at sees of the range deletes in [lo, hi).
-func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(rangedel.Tombstone) error) error {
-	cover := rangedel.NewForwardCover(at, r.Tombstones...)
+func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(rangedel.Delete) error) error {
+	cover := rangedel.NewForwardCover(at, r.RangeDeletes...)
 	defer cover.Close()
 	return cover.Flatten(lo, hi, fn)
 }
 
 // hidesOlder reports whether older runs may have entries that t deletes.
-func (r *Rules) hidesOlder(t rangedel.Tombstone) bool {
+func (r *Rules) hidesOlder(t rangedel.Delete) bool {
 	if r.Bottom || len(r.Older) == 0 {
 		return !r.Bottom
 	}
@@ -110,16 +111,16 @@ func (r *Rules) hidesOlder(t rangedel.Tombstone) bool {
 
 // writeHistory adds the range deletes that are newer than what all readers see, so that some
 // readers don't see them. It returns the number of forests that they take.
-func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
+func (r *Rules) writeHistory(w rangeDeleteWriter, a *meta.Account) (int, error) {
 	// The least bound of all keyspaces, so that none is missed; each keyspace's own is checked
 	// below.
 	least := max(r.Watermark, r.Floor)
 	for _, h := range r.Keyspaces {
 		least = min(least, h.seen())
 	}
-	from := make([]rangedel.Sequence, len(r.Tombstones))
-	for i, s := range r.Tombstones {
-		if t, ok := s.(run.Tombstones); ok {
+	from := make([]rangedel.Sequence, len(r.RangeDeletes))
+	for i, s := range r.RangeDeletes {
+		if t, ok := s.(run.RangeDeletes); ok {
 			if err := t.Flat(least, r.checkFlat); err != nil {
 				return 0, err
 			}
@@ -128,7 +129,7 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 	}
 	f := forest{to: w}
 	defer f.bounds.Free()
-	err := rangedel.Merge(from, func(t rangedel.Tombstone) error {
+	err := rangedel.Merge(from, func(t rangedel.Delete) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
 		// Equal range deletes come from several inputs: one is enough.
 		if t.Version <= r.Of(id).seen() || f.endsWith(t) {
@@ -145,7 +146,7 @@ func (r *Rules) writeHistory(w tombstoneWriter, a *meta.Account) (int, error) {
 
 // countRetained adds a range delete that is newer than the watermark to the account, if only
 // history needs it.
-func (r *Rules) countRetained(a *meta.Account, t *rangedel.Tombstone) {
+func (r *Rules) countRetained(a *meta.Account, t *rangedel.Delete) {
 	if r.Bottom && t.Version > r.Checked {
 		id, _ := entry.KeyspaceOf(t.Lo)
 		a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
@@ -155,7 +156,7 @@ func (r *Rules) countRetained(a *meta.Account, t *rangedel.Tombstone) {
 // checkFlat returns an error for a flat range delete of a run that not all readers see. It would be
 // lost: it is neither in the history, nor in what all readers see. As floors never fall, there is
 // none.
-func (r *Rules) checkFlat(t rangedel.Tombstone) error {
+func (r *Rules) checkFlat(t rangedel.Delete) error {
 	id, _ := entry.KeyspaceOf(t.Lo)
 	if w := r.Of(id).seen(); t.Version > w {
 		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
@@ -167,29 +168,29 @@ func (r *Rules) checkFlat(t rangedel.Tombstone) error {
 // to several forests: a compaction has a bound of memory, however long the history is.
 const forestBytes = 4 << 20
 
-// tombstoneBytes is the memory of a range delete in a forest beside its bounds, in bytes: of
+// rangeDeleteBytes is the memory of a range delete in a forest beside its bounds, in bytes: of
 // itself, and of its spans on each level.
-const tombstoneBytes = 256
+const rangeDeleteBytes = 256
 
 // forest gathers range deletes of a history, in the order of rangedel.Compare.
 type forest struct {
-	to      tombstoneWriter      // gets the forest when it is full
-	list    []rangedel.Tombstone // what was gathered
-	bounds  offheap.Buffer       // memory of the bounds of list, off the Go heap
-	used    []byte               // the part of bounds that is used
-	written int                  // number of forests written
+	to      rangeDeleteWriter // gets the forest when it is full
+	list    []rangedel.Delete // what was gathered
+	bounds  offheap.Buffer    // memory of the bounds of list, off the Go heap
+	used    []byte            // the part of bounds that is used
+	written int               // number of forests written
 }
 
 // endsWith reports whether the range delete that was added last is t.
-func (f *forest) endsWith(t rangedel.Tombstone) bool {
+func (f *forest) endsWith(t rangedel.Delete) bool {
 	n := len(f.list)
 	return n > 0 && rangedel.Compare(f.list[n-1], t) == 0
 }
 
 // addCopy adds a copy of t.
-func (f *forest) addCopy(t rangedel.Tombstone) error {
+func (f *forest) addCopy(t rangedel.Delete) error {
 	n := len(t.Lo) + len(t.Hi)
-	if len(f.used)+n+(len(f.list)+1)*tombstoneBytes > forestBytes {
+	if len(f.used)+n+(len(f.list)+1)*rangeDeleteBytes > forestBytes {
 		if err := f.writeForest(); err != nil {
 			return err
 		}
@@ -200,7 +201,7 @@ func (f *forest) addCopy(t rangedel.Tombstone) error {
 	lo := len(f.used)
 	hi, end := lo+len(t.Lo), lo+n
 	f.used = append(append(f.used, t.Lo...), t.Hi...)
-	f.list = append(f.list, rangedel.Tombstone{Lo: f.used[lo:hi:hi], Hi: f.used[hi:end:end], Version: t.Version})
+	f.list = append(f.list, rangedel.Delete{Lo: f.used[lo:hi:hi], Hi: f.used[hi:end:end], Version: t.Version})
 	return nil
 }
 
@@ -217,10 +218,10 @@ func (f *forest) writeForest() error {
 
 // writeRanges adds what ranges cover to w, by range deletes of version 0: the version of the run is
 // not known yet.
-func writeRanges(w tombstoneWriter, ranges ...rangedel.Source) error {
+func writeRanges(w rangeDeleteWriter, ranges ...rangedel.Source) error {
 	cover := rangedel.NewForwardCover(entry.MaxVersion, ranges...)
 	defer cover.Close()
 	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
-		return w.AddTombstone(rangedel.Tombstone{Lo: lo, Hi: hi})
+		return w.AddRangeDelete(rangedel.Delete{Lo: lo, Hi: hi})
 	})
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// The remap is described in docs/format.md, "Remap".
+// The forwarding table is described in docs/format.md, "Forwarding".
 const (
-	remapVersion = 1
-	remapBlock   = 512 // granules a block
-	blockBytes   = remapBlock / 8
-	rankBytes    = 4
-	placeBytes   = 4
-	remapPage    = 4096 // bytes of an encrypted body under one tag
+	forwardingVersion = 1
+	forwardingBlock   = 512 // granules a block
+	blockBytes        = forwardingBlock / 8
+	rankBytes         = 4
+	placeBytes        = 4
+	forwardingPage    = 4096 // bytes of an encrypted body under one tag
 )
 
 // Move is one record that has a new place.
@@ -32,89 +32,90 @@ type Move struct {
 	To   uint64 // offset in the target
 }
 
-// RemapHeader names the source and the target of a remap: the segment whose records were moved,
-// and the one that has them now.
-type RemapHeader struct {
+// ForwardingHeader names the source and the target of a forwarding table: the segment whose records
+// were moved, and the one that has them now.
+type ForwardingHeader struct {
 	Number  entry.FileNum
-	Source  entry.FileNum // the segment that the records were in
-	Target  entry.FileNum // the segment that has them now
-	Records uint64        // how many were moved
-	Life    crypt.Life    // names the file's key, and is drawn by WriteRemap; zero = it is plain
-	blocks  uint64        // of 512 granules of the source, up to the last moved record
+	Source  entry.FileNum   // the segment that the records were in
+	Target  entry.FileNum   // the segment that has them now
+	Records uint64          // how many were moved
+	KeyID   crypt.FileKeyID // names the file's key, and is drawn by WriteForwarding; zero = it is plain
+	blocks  uint64          // of 512 granules of the source, up to the last moved record
 }
 
-// RemapStats describes a finished remap.
-type RemapStats struct {
-	Size int64 // of the file
-	Life crypt.Life
+// ForwardingStats describes a finished forwarding table.
+type ForwardingStats struct {
+	Size  int64 // of the file
+	KeyID crypt.FileKeyID
 }
 
-// Remap is a forwarding table: it leads from the places that a segment's records had to those that
-// they have now. It is a bit for each granule of the source in which a moved record begins, ranks
-// (the number of bits set before each block of 512), and the new places in order: rank by table and
-// population count (Jacobson, "Space-efficient Static Trees and Graphs", FOCS 1989). It may be used
-// by any number of goroutines, and takes no memory where files can be mapped, unless it is
-// encrypted.
-type Remap struct {
+// Forwarding is a forwarding table: it leads from the places that a segment's records had to those
+// that they have now. It is a bit for each granule of the source in which a moved record begins,
+// ranks (the number of bits set before each block of 512), and the new places in order: rank by
+// table and population count (Jacobson, "Space-efficient Static Trees and Graphs", FOCS 1989). It
+// may be used by any number of goroutines, and takes no memory where files can be mapped, unless it
+// is encrypted.
+type Forwarding struct {
 	file   *pageio.File
-	header RemapHeader
+	header ForwardingHeader
 	body   *pageio.Summed // ranks, starts and places
 }
 
-func (h *RemapHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
-func (h *RemapHeader) bodySize() int64 {
+func (h *ForwardingHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
+func (h *ForwardingHeader) bodySize() int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + int64(h.Records)*placeBytes
 }
 
 // fileBytes is the length of the file. An encrypted file ends with the tags of the body's pages.
-func (h *RemapHeader) fileBytes() int64 {
+func (h *ForwardingHeader) fileBytes() int64 {
 	n := HeaderSize + h.bodySize()
-	if !h.Life.IsZero() {
-		n += crypt.TagSize * ((h.bodySize() + remapPage - 1) / remapPage)
+	if !h.KeyID.IsZero() {
+		n += crypt.TagSize * ((h.bodySize() + forwardingPage - 1) / forwardingPage)
 	}
 	return n
 }
 
-// WriteRemap writes the remap h.Number of these moves, which ascend by From, and
-// makes file and name durable. h.Records and h.Life are set here. On an error it removes
+// WriteForwarding writes the forwarding table h.Number of these moves, which ascend by From, and
+// makes file and name durable. h.Records and h.KeyID are set here. On an error it removes
 // what it wrote.
-func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
+func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (ForwardingStats, error) {
 	h.Records, h.blocks = uint64(len(moves)), 0
 	if n := len(moves); n > 0 {
-		h.blocks = moves[n-1].From/granule/remapBlock + 1
+		h.blocks = moves[n-1].From/granule/forwardingBlock + 1
 	}
-	page, body, err := h.encodeRemap(&c, moves)
+	page, body, err := h.encodeForwarding(&c, moves)
 	if err != nil {
-		return RemapStats{}, err
+		return ForwardingStats{}, err
 	}
-	path := c.filePath(filename.Remap, h.Number)
+	path := c.filePath(filename.Forwarding, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
-		return RemapStats{}, fmt.Errorf("create remap: %w", err)
+		return ForwardingStats{}, fmt.Errorf("create forwarding table: %w", err)
 	}
 	_, err = f.WriteVec([][]byte{page, body}, 0)
 	if err == nil {
 		err = f.Sync()
 	}
-	// File, then name: the manifest names the remap after this, and a crash must not lose it.
+	// File, then name: the manifest names the forwarding table after this, and a crash must not
+	// lose it.
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = c.FS.SyncDir(c.Dir)
 	}
 	if err != nil {
 		_ = c.FS.Remove(path) // or the next Open does
-		return RemapStats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Remap, h.Number), err)
+		return ForwardingStats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
 	}
-	return RemapStats{Size: h.fileBytes(), Life: h.Life}, nil
+	return ForwardingStats{Size: h.fileBytes(), KeyID: h.KeyID}, nil
 }
 
-// encodeRemap makes the header page and the body, behind which are the body's tags if the file is
-// encrypted.
-func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, err error) {
-	e, life, err := c.encrypter(filename.Remap, h.Number)
+// encodeForwarding makes the header page and the body, behind which are the body's tags if the file
+// is encrypted.
+func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body []byte, err error) {
+	e, keyID, err := c.encrypter(filename.Forwarding, h.Number)
 	if err != nil {
 		return nil, nil, err
 	}
-	h.Life = life
+	h.KeyID = keyID
 	body = make([]byte, h.fileBytes()-HeaderSize)
 	// Offsets are in units of 8 bytes, so 4 bytes hold places up to 32 GiB.
 	starts := body[h.rankSize():]
@@ -124,7 +125,7 @@ func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, e
 		// Two records in one granule would share a bit, and the second would be looked up at the
 		// place of the first.
 		if m.To%8 != 0 || m.To/8 > math.MaxUint32 || i > 0 && g <= moves[i-1].From/granule {
-			return nil, nil, fmt.Errorf("%w: remap of offset %d to %d", errs.ErrInvalid, m.From, m.To)
+			return nil, nil, fmt.Errorf("%w: forwarding table of offset %d to %d", errs.ErrInvalid, m.From, m.To)
 		}
 		starts[g/8] |= 1 << (g % 8)
 		binary.LittleEndian.PutUint32(places[i*placeBytes:], uint32(m.To/8))
@@ -137,27 +138,27 @@ func (h *RemapHeader) encodeRemap(c *Config, moves []Move) (page, body []byte, e
 	page = make([]byte, HeaderSize)
 	// An encrypted body has tags instead.
 	if e == nil {
-		id := c.id(filename.Remap, h.Number)
+		id := c.id(filename.Forwarding, h.Number)
 		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
 	}
 	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
 	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
 	binary.LittleEndian.PutUint64(page[40:], h.Records)
 	binary.LittleEndian.PutUint64(page[48:], h.blocks)
-	if err := finishPage(page, filename.Remap, remapVersion, h.Number, c.UUID, e, life); err != nil || e == nil {
+	if err := finishPage(page, filename.Forwarding, forwardingVersion, h.Number, c.UUID, e, keyID); err != nil || e == nil {
 		return page, body, err
 	}
 	return page, body, h.encryptBody(e, body)
 }
 
 // encryptBody encrypts the body page by page, and puts the tags behind it.
-func (h *RemapHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
+func (h *ForwardingHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
 		return err
 	}
-	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
-		page := body[:min(remapPage, len(body))]
+	for off := int64(HeaderSize); len(body) > 0; off += forwardingPage {
+		page := body[:min(forwardingPage, len(body))]
 		tag, err := e.Encrypt(page, page, crypt.Page, off, nil)
 		if err != nil {
 			return err
@@ -169,10 +170,10 @@ func (h *RemapHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
 }
 
 // decryptBody undoes encrypt, in place.
-func (h *RemapHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
+func (h *ForwardingHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
-	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
-		page, tag := body[:min(remapPage, len(body))], crypt.Tag(tags)
+	for off := int64(HeaderSize); len(body) > 0; off += forwardingPage {
+		page, tag := body[:min(forwardingPage, len(body))], crypt.Tag(tags)
 		if err := d.Decrypt(page, page, &tag, crypt.Page, off, 0, nil); err != nil {
 			return fmt.Errorf("page at %d: %w", off, err)
 		}
@@ -189,13 +190,13 @@ func ones(p []byte) (n uint32) {
 	return n
 }
 
-// decodeRemap reads and checks the header page of a file of this length, and returns
-// the checksum of the body, which an encrypted file doesn't have. h.Life must be what the
+// decodeForwarding reads and checks the header page of a file of this length, and returns
+// the checksum of the body, which an encrypted file doesn't have. h.KeyID must be what the
 // page names.
-func (h *RemapHeader) decodeRemap(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
-	life, err := checkPage(page, filename.Remap, remapVersion, number, uuid)
+func (h *ForwardingHeader) decodeForwarding(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
+	keyID, err := checkPage(page, filename.Forwarding, forwardingVersion, number, uuid)
 	if err == nil {
-		err = sameLife(life, h.Life)
+		err = sameKeyID(keyID, h.KeyID)
 	}
 	if err != nil {
 		return 0, err
@@ -212,15 +213,15 @@ func (h *RemapHeader) decodeRemap(page []byte, uuid [16]byte, number entry.FileN
 	return binary.LittleEndian.Uint32(page[8:]), nil
 }
 
-// OpenRemap opens the remap of this number and life (zero: it is plain), reads it once and
-// checks all of it. It returns an *errs.Corruption if anything is wrong, and errs.ErrKey if
-// its key can't be had. An encrypted one is kept in memory.
-func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Remap, error) {
-	f, err := c.openFile(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
+// OpenForwarding opens the forwarding table of this number and file key id (zero: it is plain),
+// reads it once and checks all of it. It returns an *errs.Corruption if anything is wrong, and
+// errs.ErrKey if its key can't be had. An encrypted one is kept in memory.
+func OpenForwarding(c Config, number entry.FileNum, keyID crypt.FileKeyID, noMap bool) (*Forwarding, error) {
+	f, err := c.openFile(filename.Forwarding, number, pageio.Options{NoMap: noMap || !keyID.IsZero()})
 	if err != nil {
 		return nil, err
 	}
-	m := &Remap{file: f, header: RemapHeader{Life: life}}
+	m := &Forwarding{file: f, header: ForwardingHeader{KeyID: keyID}}
 	if err := m.loadBody(c, number); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -228,7 +229,7 @@ func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Re
 }
 
 // loadBody reads and checks header and body.
-func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
+func (m *Forwarding) loadBody(c Config, number entry.FileNum) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
 	if m.file.Size() < HeaderSize {
 		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
@@ -238,18 +239,18 @@ func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 		return err
 	}
 	h := &m.header
-	sum, err := h.decodeRemap(page, c.UUID, number, m.file.Size())
+	sum, err := h.decodeForwarding(page, c.UUID, number, m.file.Size())
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}
-	d, err := c.decrypterOf(page, filename.Remap, number, h.Life)
+	d, err := c.decrypterOf(page, filename.Forwarding, number, h.KeyID)
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}
 	if d != nil {
 		err = m.decryptBody(d)
 	} else {
-		err = m.compareChecksum(sum, c.id(filename.Remap, number))
+		err = m.compareChecksum(sum, c.id(filename.Forwarding, number))
 	}
 	if err != nil {
 		return err
@@ -259,8 +260,8 @@ func (m *Remap) loadBody(c Config, number entry.FileNum) (err error) {
 	return m.checkRanks()
 }
 
-// compareChecksum reads the body of a plain remap and compares its checksum.
-func (m *Remap) compareChecksum(sum uint32, id checksum.Identity) error {
+// compareChecksum reads the body of a plain forwarding table and compares its checksum.
+func (m *Forwarding) compareChecksum(sum uint32, id checksum.Identity) error {
 	body, crc, err := m.file.Sum(HeaderSize, m.header.bodySize())
 	if err != nil {
 		return err
@@ -272,8 +273,8 @@ func (m *Remap) compareChecksum(sum uint32, id checksum.Identity) error {
 	return nil
 }
 
-// decryptBody reads the body of an encrypted remap into memory of its own.
-func (m *Remap) decryptBody(d *crypt.Decrypter) error {
+// decryptBody reads the body of an encrypted forwarding table into memory of its own.
+func (m *Forwarding) decryptBody(d *crypt.Decrypter) error {
 	body := make([]byte, m.file.Size()-HeaderSize)
 	if err := m.file.ReadFull(body, HeaderSize); err != nil {
 		return err
@@ -286,7 +287,7 @@ func (m *Remap) decryptBody(d *crypt.Decrypter) error {
 }
 
 // checkRanks checks that ranks and bits lead to the places and nowhere else.
-func (m *Remap) checkRanks() error {
+func (m *Forwarding) checkRanks() error {
 	rank, c := uint32(0), m.Copier()
 	for b := range m.header.blocks {
 		have, err := c.ranks.Bytes(int64(b)*rankBytes, rankBytes)
@@ -310,23 +311,23 @@ func (m *Remap) checkRanks() error {
 
 // Lookup returns where the record is that began at from in the source; ok is
 // false if no such record was moved. A pageio.Guard must be on.
-func (m *Remap) Lookup(from uint64) (to uint64, ok bool, err error) {
+func (m *Forwarding) Lookup(from uint64) (to uint64, ok bool, err error) {
 	return m.header.lookup(from, m.body, m.body, m.body)
 }
 
-// source is what a remap is read from.
+// source is what a forwarding table is read from.
 type source interface {
 	Bytes(off int64, n int) ([]byte, error)
 }
 
 // lookup is Lookup in the body that has ranks, starts and places.
-func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
+func (h *ForwardingHeader) lookup(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
 	g := from / granule
-	if g/remapBlock >= h.blocks {
+	if g/forwardingBlock >= h.blocks {
 		return 0, false, nil
 	}
 	// The record's rank is the block's, and the bits before its own in the block.
-	block, word := g/remapBlock, g%remapBlock/64
+	block, word := g/forwardingBlock, g%forwardingBlock/64
 	bits, err := starts.Bytes(h.rankSize()+int64(block)*blockBytes, blockBytes)
 	if err != nil {
 		return 0, false, err
@@ -353,29 +354,29 @@ func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint
 func countBelow(w, n uint64) uint32 { return uint32(bits.OnesCount64(w & (1<<n - 1))) }
 
 // placeOffset is where in the body the place of the i-th record lies.
-func (h *RemapHeader) placeOffset(i int64) int64 {
+func (h *ForwardingHeader) placeOffset(i int64) int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + i*placeBytes
 }
 
-// Copier returns a reader of the remap for code that copies what it reads to a new file: it
-// verifies each page in memory of its own, and reads from that. One goroutine uses it.
-func (m *Remap) Copier() *RemapCopy {
-	return &RemapCopy{header: &m.header, ranks: m.body.Copier(), starts: m.body.Copier(), places: m.body.Copier()}
+// Copier returns a reader of the forwarding table for code that copies what it reads to a new file:
+// it verifies each page in memory of its own, and reads from that. One goroutine uses it.
+func (m *Forwarding) Copier() *ForwardingCopy {
+	return &ForwardingCopy{header: &m.header, ranks: m.body.Copier(), starts: m.body.Copier(), places: m.body.Copier()}
 }
 
-// RemapCopy holds one page or two of each part of a remap.
-type RemapCopy struct {
-	header                *RemapHeader
+// ForwardingCopy holds one page or two of each part of a forwarding table.
+type ForwardingCopy struct {
+	header                *ForwardingHeader
 	ranks, starts, places *pageio.SummedCopy
 }
 
-// Lookup is Remap.Lookup.
-func (c *RemapCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
+// Lookup is Forwarding.Lookup.
+func (c *ForwardingCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
 	return c.header.lookup(from, c.ranks, c.starts, c.places)
 }
 
 // Places calls fn for where each of the records is now.
-func (c *RemapCopy) Places(fn func(to uint64)) error {
+func (c *ForwardingCopy) Places(fn func(to uint64)) error {
 	for i := range int64(c.header.Records) {
 		p, err := c.places.Bytes(c.header.placeOffset(i), placeBytes)
 		if err != nil {
@@ -387,8 +388,8 @@ func (c *RemapCopy) Places(fn func(to uint64)) error {
 }
 
 // Verify reads the file again and compares it with its checksum.
-func (m *Remap) Verify(c Config) error {
-	again, err := OpenRemap(c, m.header.Number, m.header.Life, true)
+func (m *Forwarding) Verify(c Config) error {
+	again, err := OpenForwarding(c, m.header.Number, m.header.KeyID, true)
 	if err != nil {
 		return err
 	}
@@ -396,9 +397,9 @@ func (m *Remap) Verify(c Config) error {
 }
 
 // Recheck is Verify of the file that is open, whatever has become of its name.
-func (m *Remap) Recheck(c Config) error {
+func (m *Forwarding) Recheck(c Config) error {
 	// A second body on the same file: m stays usable while its bytes are read again.
-	again := &Remap{file: m.file, header: RemapHeader{Life: m.header.Life}}
+	again := &Forwarding{file: m.file, header: ForwardingHeader{KeyID: m.header.KeyID}}
 	err := again.loadBody(c, m.header.Number)
 	if again.body != nil {
 		again.body.Free()
@@ -406,20 +407,21 @@ func (m *Remap) Recheck(c Config) error {
 	return err
 }
 
-// Header is the remap's header.
-func (m *Remap) Header() RemapHeader { return m.header }
+// Header is the forwarding table's header.
+func (m *Forwarding) Header() ForwardingHeader { return m.header }
 
 // Name is the base name of the file.
-func (m *Remap) Name() string { return m.file.Name() }
+func (m *Forwarding) Name() string { return m.file.Name() }
 
-// Held is pageio.File.Held of the remap's file.
-func (m *Remap) Held() vfs.File { return m.file.Held() }
+// Held is pageio.File.Held of the forwarding table's file.
+func (m *Forwarding) Held() vfs.File { return m.file.Held() }
 
 // Size is the length of the file.
-func (m *Remap) Size() int64 { return m.file.Size() }
+func (m *Forwarding) Size() int64 { return m.file.Size() }
 
-// MemoryBytes returns the memory that the remap takes: 0 unless it is encrypted or not mapped.
-func (m *Remap) MemoryBytes() int64 {
+// MemoryBytes returns the memory that the forwarding table takes: 0 unless it is encrypted or not
+// mapped.
+func (m *Forwarding) MemoryBytes() int64 {
 	if m.file.Mapped() != nil {
 		return 0
 	}
@@ -427,7 +429,7 @@ func (m *Remap) MemoryBytes() int64 {
 }
 
 // Close releases the file and its mapping; nothing may be looked up afterwards.
-func (m *Remap) Close() error {
+func (m *Forwarding) Close() error {
 	if m.body != nil {
 		m.body.Free()
 	}

@@ -16,26 +16,26 @@ import (
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
-// allSee is the watermark of the tests: tombstones up to it are flat.
+// allSee is the watermark of the tests: range deletes up to it are flat.
 const allSee = 10
 
-// addTombstones adds tombstones: those up to allSee flat, in their order, and the others
+// addRangeDeletes adds range deletes: those up to allSee flat, in their order, and the others
 // as a history.
-func addTombstones(t testing.TB, w *Writer, list []rangedel.Tombstone) {
+func addRangeDeletes(t testing.TB, w *Writer, list []rangedel.Delete) {
 	t.Helper()
-	var history []rangedel.Tombstone
+	var history []rangedel.Delete
 	for _, d := range list {
 		if d.Version > allSee {
 			history = append(history, d)
-		} else if err := w.AddTombstone(d); err != nil {
+		} else if err := w.AddRangeDelete(d); err != nil {
 			t.Fatal(err)
 		}
 	}
 	addHistory(t, w, history, []int{0, 16, 5, 2}[len(history)%4])
 }
 
-// addHistory adds tombstones in forests of size each; 0 = in one.
-func addHistory(t testing.TB, w *Writer, history []rangedel.Tombstone, size int) {
+// addHistory adds range deletes in forests of size each; 0 = in one.
+func addHistory(t testing.TB, w *Writer, history []rangedel.Delete, size int) {
 	t.Helper()
 	slices.SortFunc(history, rangedel.Compare)
 	n := 0
@@ -54,27 +54,27 @@ func addHistory(t testing.TB, w *Writer, history []rangedel.Tombstone, size int)
 	}
 }
 
-// allTombstones are those of a run, in the order of tombstone.Compare.
-func allTombstones(r *Reader) (list []rangedel.Tombstone, err error) {
-	err = r.Tombstones().Since(0, func(d rangedel.Tombstone) error {
-		list = append(list, rangedel.Tombstone{Lo: bytes.Clone(d.Lo), Hi: bytes.Clone(d.Hi), Version: d.Version})
+// allRangeDeletes are those of a run, in the order of rangedel.Compare.
+func allRangeDeletes(r *Reader) (list []rangedel.Delete, err error) {
+	err = r.RangeDeletes().Since(0, func(d rangedel.Delete) error {
+		list = append(list, rangedel.Delete{Lo: bytes.Clone(d.Lo), Hi: bytes.Clone(d.Hi), Version: d.Version})
 		return nil
 	})
 	slices.SortFunc(list, rangedel.Compare)
 	return list, err
 }
 
-// askTombstones asks a run for its tombstones, which are these: every answer must be right or
+// askRangeDeletes asks a run for its range deletes, which are these: every answer must be right or
 // an error. It reports whether there was an error.
-func askTombstones(t *testing.T, r *Reader, want []rangedel.Tombstone) (failed bool) {
+func askRangeDeletes(t *testing.T, r *Reader, want []rangedel.Delete) (failed bool) {
 	t.Helper()
 	set := rangedel.New(want...)
-	got, err := allTombstones(r)
+	got, err := allRangeDeletes(r)
 	if err != nil {
 		failed = true
 		checkKind(t, err)
-	} else if !slices.EqualFunc(got, set.All(), func(a, b rangedel.Tombstone) bool { return rangedel.Compare(a, b) == 0 }) {
-		t.Fatalf("tombstones %v, want %v", got, want)
+	} else if !slices.EqualFunc(got, set.All(), func(a, b rangedel.Delete) bool { return rangedel.Compare(a, b) == 0 }) {
+		t.Fatalf("range deletes %v, want %v", got, want)
 	}
 	for _, d := range want {
 		for _, key := range [][]byte{d.Lo, d.Hi, append(bytes.Clone(d.Lo), 0)} {
@@ -83,7 +83,7 @@ func askTombstones(t *testing.T, r *Reader, want []rangedel.Tombstone) (failed b
 					continue
 				}
 				var around rangedel.Stretch
-				v, err := r.Tombstones().Find(key, at, &around)
+				v, err := r.RangeDeletes().Find(key, at, &around)
 				if err != nil {
 					failed = true
 					checkKind(t, err)
@@ -96,10 +96,10 @@ func askTombstones(t *testing.T, r *Reader, want []rangedel.Tombstone) (failed b
 	return failed
 }
 
-// A run's bounds of keys and versions are those of its tombstones too.
-func TestTombstonesExtendTheBounds(t *testing.T) { forms(t, testTombstonesExtendTheBounds) }
+// A run's bounds of keys and versions are those of its range deletes too.
+func TestRangeDeletesExtendTheBounds(t *testing.T) { forms(t, testRangeDeletesExtendTheBounds) }
 
-func testTombstonesExtendTheBounds(t *testing.T) {
+func testRangeDeletesExtendTheBounds(t *testing.T) {
 	for which, want := range []struct {
 		first, last string
 		min, max    entry.Version
@@ -112,18 +112,18 @@ func testTombstonesExtendTheBounds(t *testing.T) {
 		if string(m.First) != want.first || string(m.Last) != want.last || m.MinVersion != want.min || m.MaxVersion != want.max {
 			t.Errorf("%s: %q to %q, versions %d to %d", goldens[which].name, m.First, m.Last, m.MinVersion, m.MaxVersion)
 		}
-		if n := len(goldens[which].tombstones); m.Tombstones != uint64(n) {
-			t.Errorf("%s: %d tombstones, want %d", goldens[which].name, m.Tombstones, n)
+		if n := len(goldens[which].rangeDeletes); m.RangeDeletes != uint64(n) {
+			t.Errorf("%s: %d range deletes, want %d", goldens[which].name, m.RangeDeletes, n)
 		}
 	}
 }
 
-// A run of tombstones alone is found empty whatever it is asked.
+// A run of range deletes alone is found empty whatever it is asked.
 func TestRunWithoutEntries(t *testing.T) { forms(t, testRunWithoutEntries) }
 
 func testRunWithoutEntries(t *testing.T) {
 	dir := t.TempDir()
-	m := writeRun(t, writerConfig(dir), nil, goldenTombstones()...)
+	m := writeRun(t, writerConfig(dir), nil, goldenRangeDeletes()...)
 	r := openRun(t, openConfig(dir, false), m)
 	it := r.Iterator()
 	var e entry.Entry
@@ -139,35 +139,35 @@ func testRunWithoutEntries(t *testing.T) {
 	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
 }
 
-func TestWriterRefusesBadTombstones(t *testing.T) {
-	d := func(lo, hi string, v entry.Version) rangedel.Tombstone {
-		return rangedel.Tombstone{Lo: []byte(lo), Hi: []byte(hi), Version: v}
+func TestWriterRefusesBadRangeDeletes(t *testing.T) {
+	d := func(lo, hi string, v entry.Version) rangedel.Delete {
+		return rangedel.Delete{Lo: []byte(lo), Hi: []byte(hi), Version: v}
 	}
 	for name, add := range map[string]func(w *Writer) error{
-		"bounds": func(w *Writer) error { return w.AddTombstone(d("b", "a", 1)) },
+		"bounds": func(w *Writer) error { return w.AddRangeDelete(d("b", "a", 1)) },
 		"order": func(w *Writer) error {
-			_ = w.AddTombstone(d("c", "d", 1))
-			return w.AddTombstone(d("a", "b", 1))
+			_ = w.AddRangeDelete(d("c", "d", 1))
+			return w.AddRangeDelete(d("a", "b", 1))
 		},
 		"versions": func(w *Writer) error {
-			return w.AddHistory([]rangedel.Tombstone{d("a", "b", 2), d("a", "b", 1)})
+			return w.AddHistory([]rangedel.Delete{d("a", "b", 2), d("a", "b", 1)})
 		},
 		"versions of two forests": func(w *Writer) error {
-			_ = w.AddHistory([]rangedel.Tombstone{d("a", "b", 2)})
-			return w.AddHistory([]rangedel.Tombstone{d("a", "b", 1)})
+			_ = w.AddHistory([]rangedel.Delete{d("a", "b", 2)})
+			return w.AddHistory([]rangedel.Delete{d("a", "b", 1)})
 		},
 		"two forests without their newest": func(w *Writer) error {
-			_ = w.AddHistory([]rangedel.Tombstone{d("a", "b", 2)})
-			_ = w.AddHistory([]rangedel.Tombstone{d("a", "b", 3)})
+			_ = w.AddHistory([]rangedel.Delete{d("a", "b", 2)})
+			_ = w.AddHistory([]rangedel.Delete{d("a", "b", 3)})
 			_, err := w.Finish()
 			return err
 		},
 		"the newest of one forest": func(w *Writer) error {
-			_ = w.AddHistory([]rangedel.Tombstone{d("a", "b", 2)})
+			_ = w.AddHistory([]rangedel.Delete{d("a", "b", 2)})
 			return w.AddNewest(d("a", "b", 2))
 		},
 		"an entry behind them": func(w *Writer) error {
-			_ = w.AddTombstone(d("c", "d", 1))
+			_ = w.AddRangeDelete(d("c", "d", 1))
 			return w.Add(&entry.Entry{Key: []byte("x"), Version: 1, Kind: entry.Set})
 		},
 		"an entry among them": func(w *Writer) error {
@@ -180,31 +180,31 @@ func TestWriterRefusesBadTombstones(t *testing.T) {
 	}
 }
 
-// Tombstones in a run answer as a Set in memory does, at every key and version, mapped or
+// Range deletes in a run answer as a Set in memory does, at every key and version, mapped or
 // not, in one file or in several: nested, apart, equal, and in any number.
-func TestTombstonesAnswerAsASet(t *testing.T) { forms(t, testTombstonesAnswerAsASet) }
+func TestRangeDeletesAnswerAsASet(t *testing.T) { forms(t, testRangeDeletesAnswerAsASet) }
 
-func testTombstonesAnswerAsASet(t *testing.T) {
+func testRangeDeletesAnswerAsASet(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
 	const keys = 60
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		var list []rangedel.Tombstone
+		var list []rangedel.Delete
 		for at := rng.IntN(8); at < keys && rng.IntN(20) > 0; {
 			to := at + 1 + rng.IntN(6)
-			list = append(list, rangedel.Tombstone{Lo: key(at), Hi: key(to), Version: entry.Version(1 + rng.IntN(allSee))})
+			list = append(list, rangedel.Delete{Lo: key(at), Hi: key(to), Version: entry.Version(1 + rng.IntN(allSee))})
 			at = to + rng.IntN(3)
 		}
 		v := entry.Version(allSee)
 		for range rng.IntN(1 << rng.IntN(10)) {
 			v += entry.Version(rng.IntN(3))
 			lo := rng.IntN(keys)
-			list = append(list, rangedel.Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(1+rng.IntN(keys))), Version: max(v, allSee+1)})
+			list = append(list, rangedel.Delete{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(1+rng.IntN(keys))), Version: max(v, allSee+1)})
 		}
 		if len(list) == 0 {
 			continue
 		}
-		slices.SortStableFunc(list[:], func(a, b rangedel.Tombstone) int { return bytes.Compare(a.Lo, b.Lo) })
+		slices.SortStableFunc(list[:], func(a, b rangedel.Delete) int { return bytes.Compare(a.Lo, b.Lo) })
 		list = dedupe(list)
 		dir := t.TempDir()
 		cfg := writerConfig(dir)
@@ -225,13 +225,13 @@ func TestCopierKeepsNoLongSpan(t *testing.T) { forms(t, testCopierKeepsNoLongSpa
 func testCopierKeepsNoLongSpan(t *testing.T) {
 	for size, kept := range map[int]bool{10: true, 8 << 10: true, 400 << 10: false} {
 		key := func(i int) []byte { return append(fmt.Appendf(nil, "\x00k%04d", i), make([]byte, size)...) }
-		var list []rangedel.Tombstone
+		var list []rangedel.Delete
 		for i := range 4 {
-			list = append(list, rangedel.Tombstone{Lo: key(2 * i), Hi: key(2*i + 1), Version: entry.Version(i + 1)})
+			list = append(list, rangedel.Delete{Lo: key(2 * i), Hi: key(2*i + 1), Version: entry.Version(i + 1)})
 		}
 		dir := t.TempDir()
 		r := openRun(t, openConfig(dir, false), writeRun(t, writerConfig(dir), nil, list...))
-		c := r.Tombstones().Copier()
+		c := r.RangeDeletes().Copier()
 		for range 2 {
 			for i := range 8 {
 				v, err := c.Newest(key(i), entry.MaxVersion)
@@ -247,11 +247,11 @@ func testCopierKeepsNoLongSpan(t *testing.T) {
 	}
 }
 
-// dedupe leaves of equal tombstones one.
-func dedupe(list []rangedel.Tombstone) []rangedel.Tombstone {
-	var kept []rangedel.Tombstone
+// dedupe leaves of equal range deletes one.
+func dedupe(list []rangedel.Delete) []rangedel.Delete {
+	var kept []rangedel.Delete
 	for _, d := range list {
-		if !slices.ContainsFunc(kept, func(o rangedel.Tombstone) bool { return rangedel.Compare(o, d) == 0 }) {
+		if !slices.ContainsFunc(kept, func(o rangedel.Delete) bool { return rangedel.Compare(o, d) == 0 }) {
 			kept = append(kept, d)
 		}
 	}
@@ -264,7 +264,7 @@ func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *rangedel.Set, 
 		for i := range keys + 2 {
 			k := key(i)
 			var around rangedel.Stretch
-			v, err := r.Tombstones().Find(k, at, &around)
+			v, err := r.RangeDeletes().Find(k, at, &around)
 			if want := set.Newest(k, at); v != want || err != nil {
 				t.Fatalf("over %q at %d: %d, %v, want %d", k, at, v, err, want)
 			}
@@ -278,20 +278,20 @@ func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *rangedel.Set, 
 			if rng.IntN(5) == 0 {
 				to = nil
 			}
-			changed, err := r.Tombstones().ChangedSince(k, to, at)
+			changed, err := r.RangeDeletes().ChangedSince(k, to, at)
 			if want := set.ChangedSince(k, to, at); changed != want || err != nil {
 				t.Fatalf("[%q, %q) changed since %d: %v, %v", k, to, at, changed, err)
 			}
 		}
 	}
 	for at := entry.Version(allSee); at < set.MaxVersion(); at += 1 + set.MaxVersion()/10 {
-		var want []rangedel.Tombstone
+		var want []rangedel.Delete
 		for _, d := range set.All() {
 			if d.Version > at && d.Version != flatVersion {
 				want = append(want, d)
 			}
 		}
-		from := r.Tombstones().Ordered(at)
+		from := r.RangeDeletes().Ordered(at)
 		for _, d := range want {
 			if got, ok, err := from.Next(); !ok || err != nil || rangedel.Compare(got, d) != 0 {
 				t.Fatalf("newer than %d: %v, %v, %v, want %v", at, got, ok, err, d)
@@ -302,36 +302,36 @@ func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *rangedel.Set, 
 		}
 	}
 	sum := int64(0)
-	r.Tombstones().Some(4, func(_ rangedel.Tombstone, each int64) { sum += each })
+	r.RangeDeletes().Some(4, func(_ rangedel.Delete, each int64) { sum += each })
 	if n := int64(set.Len()); sum > n || sum < n/4 {
-		t.Errorf("some tombstones stand for %d of %d", sum, n)
+		t.Errorf("some range deletes stand for %d of %d", sum, n)
 	}
 }
 
-// However many tombstones a history has, a reader of a version behind them all finds them, also
+// However many range deletes a history has, a reader of a version behind them all finds them, also
 // if a flat one, of a keyspace that retains less, is newer than its version.
-func TestFlatTombstoneNewerThanTheHistory(t *testing.T) {
-	forms(t, testFlatTombstoneNewerThanTheHistory)
+func TestFlatRangeDeleteNewerThanTheHistory(t *testing.T) {
+	forms(t, testFlatRangeDeleteNewerThanTheHistory)
 }
 
-// flatVersion is that of a flat tombstone that is newer than a history.
+// flatVersion is that of a flat range delete that is newer than a history.
 const flatVersion = 10_000
 
-func testFlatTombstoneNewerThanTheHistory(t *testing.T) {
+func testFlatRangeDeleteNewerThanTheHistory(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
 	const keys = 20
 	for _, n := range []int{1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 4096} {
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		dir := t.TempDir()
 		w := NewWriter(writerConfig(dir))
-		flat := rangedel.Tombstone{Lo: key(keys), Hi: key(keys + 1), Version: flatVersion}
-		if err := w.AddTombstone(flat); err != nil {
+		flat := rangedel.Delete{Lo: key(keys), Hi: key(keys + 1), Version: flatVersion}
+		if err := w.AddRangeDelete(flat); err != nil {
 			t.Fatal(err)
 		}
-		var history []rangedel.Tombstone
+		var history []rangedel.Delete
 		for i := range n {
 			lo := rng.IntN(keys)
-			history = append(history, rangedel.Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(keys-lo)), Version: entry.Version(allSee + 1 + i)})
+			history = append(history, rangedel.Delete{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(keys-lo)), Version: entry.Version(allSee + 1 + i)})
 		}
 		addHistory(t, w, history, []int{0, 1 + n/2, 16, 17}[n%4])
 		m, err := w.Finish()

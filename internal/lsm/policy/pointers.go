@@ -7,10 +7,10 @@ import (
 	"github.com/brockdb/brock/internal/version/meta"
 )
 
-// healing chooses a compaction after which no run needs a remap. It is worth it if a collection
-// has to wait as there are too many remaps, if a remap has an old data key, or if the store is
-// idle and it is cheap.
-func (v *balance) healing() *Compaction {
+// pointers chooses a compaction after which no run needs a forwarding table. It is worth it if a
+// collection has to wait as there are too many forwarding tables, if a forwarding table has an old
+// data key, or if the store is idle and it is cheap.
+func (v *balance) pointers() *Compaction {
 	if v.relocated == 0 {
 		return nil
 	}
@@ -23,17 +23,17 @@ func (v *balance) healing() *Compaction {
 	for !v.refersToRelocated(runs[end-1]) {
 		end--
 	}
-	blocked := v.relocated >= maxRemaps && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
-	cheap := fileBytes(runs[first:end]) <= max(tinyBytes, idleHealFactor*v.moved)
+	blocked := v.relocated >= maxForwardings && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
+	cheap := fileBytes(runs[first:end]) <= max(tinyBytes, idlePointerFactor*v.moved)
 	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
-	if !blocked && !quiet && !v.state.Reclaim && !v.oldRemaps() {
+	if !blocked && !quiet && !v.state.Reclaim && !v.oldForwardings() {
 		return nil
 	}
 	tier := layout.Upper
 	if end == len(runs) {
 		tier = layout.Base
 	}
-	return compact(runs[first:end], tier, "handles lead through remaps")
+	return compact(runs[first:end], tier, "handles lead through forwarding tables")
 }
 
 func (v *balance) refersToRelocated(r *layout.Run) bool {

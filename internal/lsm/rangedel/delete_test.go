@@ -12,10 +12,10 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// plain is what a Set must answer, from all its tombstones one by one.
-type plain []Tombstone
+// plain is what a Set must answer, from all its range deletes one by one.
+type plain []Delete
 
-func covers(t Tombstone, key []byte) bool {
+func covers(t Delete, key []byte) bool {
 	return bytes.Compare(t.Lo, key) <= 0 && bytes.Compare(key, t.Hi) < 0
 }
 
@@ -29,7 +29,7 @@ func (l plain) newest(key []byte, at entry.Version) (v entry.Version) {
 }
 
 func (l plain) changedSince(lo, hi []byte, since entry.Version) bool {
-	return slices.ContainsFunc(l, func(t Tombstone) bool {
+	return slices.ContainsFunc(l, func(t Delete) bool {
 		return t.Version > since && bytes.Compare(lo, t.Hi) < 0 && (hi == nil || bytes.Compare(t.Lo, hi) < 0)
 	})
 }
@@ -45,9 +45,9 @@ func sources(sets []*Set) (list []Source) {
 }
 
 // flat is what a Cover makes of a set.
-func flat(t *testing.T, at entry.Version, s *Set) (flat []Tombstone) {
-	err := NewCover(at, sources([]*Set{s})...).Flatten([]byte{0}, nil, func(t Tombstone) error {
-		flat = append(flat, Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
+func flat(t *testing.T, at entry.Version, s *Set) (flat []Delete) {
+	err := NewCover(at, sources([]*Set{s})...).Flatten([]byte{0}, nil, func(t Delete) error {
+		flat = append(flat, Delete{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
 		return nil
 	})
 	if err != nil {
@@ -58,12 +58,12 @@ func flat(t *testing.T, at entry.Version, s *Set) (flat []Tombstone) {
 
 func key(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
 
-func random(rng *rand.Rand, keys int, v entry.Version) Tombstone {
+func random(rng *rand.Rand, keys int, v entry.Version) Delete {
 	lo := rng.IntN(keys)
-	return Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(1+rng.IntN(keys))), Version: v}
+	return Delete{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(1+rng.IntN(keys))), Version: v}
 }
 
-// Sets of random tombstones, some of one version, and not always in the order of
+// Sets of random range deletes, some of one version, and not always in the order of
 // versions, answer as a list of them does: at every key, at every version.
 func TestSetAnswersAsAList(t *testing.T) {
 	const keys = 40
@@ -90,10 +90,10 @@ func TestSetAnswersAsAList(t *testing.T) {
 					t.Fatalf("seed %d at %d: flat ranges %v, %v", seed, at, a, b)
 				}
 			}
-			var newer []Tombstone
-			_ = s.Since(at, func(t Tombstone) error { newer = append(newer, t); return nil })
-			want := slices.DeleteFunc(slices.Clone(l), func(t Tombstone) bool { return t.Version <= at })
-			if !slices.EqualFunc(newer, want, func(a, b Tombstone) bool { return Compare(a, b) == 0 }) {
+			var newer []Delete
+			_ = s.Since(at, func(t Delete) error { newer = append(newer, t); return nil })
+			want := slices.DeleteFunc(slices.Clone(l), func(t Delete) bool { return t.Version <= at })
+			if !slices.EqualFunc(newer, want, func(a, b Delete) bool { return Compare(a, b) == 0 }) {
 				t.Fatalf("seed %d: since %d: %v, want %v", seed, at, newer, want)
 			}
 			for i := range keys + 2 {
@@ -150,7 +150,7 @@ func TestCoverAnswersAsAList(t *testing.T) {
 			c = c.WithPending(pending)
 		}
 		if c == nil {
-			if l.changedSince(key(0), nil, 0) && slices.ContainsFunc(l, func(t Tombstone) bool { return t.Version <= at }) {
+			if l.changedSince(key(0), nil, 0) && slices.ContainsFunc(l, func(t Delete) bool { return t.Version <= at }) {
 				t.Fatalf("seed %d: no cover of %v at %d", seed, l, at)
 			}
 			continue
@@ -225,7 +225,7 @@ func TestCoverOfLongBounds(t *testing.T) {
 			}
 		}
 		var last []byte
-		err := c.Flatten([]byte{0}, nil, func(ts Tombstone) error {
+		err := c.Flatten([]byte{0}, nil, func(ts Delete) error {
 			if v := l.newest(ts.Lo, entry.MaxVersion); v != ts.Version || bytes.Compare(last, ts.Lo) > 0 {
 				t.Errorf("seed %d: a range of version %d, want %d", seed, ts.Version, v)
 			}
@@ -268,9 +268,9 @@ func TestForwardCover(t *testing.T) {
 				}
 			}
 		}
-		flat := func(c *Cover) (list []Tombstone) {
-			err := c.Flatten([]byte{0}, nil, func(ts Tombstone) error {
-				list = append(list, Tombstone{bytes.Clone(ts.Lo), bytes.Clone(ts.Hi), ts.Version})
+		flat := func(c *Cover) (list []Delete) {
+			err := c.Flatten([]byte{0}, nil, func(ts Delete) error {
+				list = append(list, Delete{bytes.Clone(ts.Lo), bytes.Clone(ts.Hi), ts.Version})
 				return nil
 			})
 			if err != nil {
@@ -309,7 +309,7 @@ func TestForwardCoverAsksSeldom(t *testing.T) {
 		sets := make([]*Set, n)
 		for i := range spans {
 			k := append(key(i), long...)
-			sets[i%n] = sets[i%n].With(Tombstone{k, append(k[:len(k):len(k)], 'y'), entry.Version(1 + i%5)})
+			sets[i%n] = sets[i%n].With(Delete{k, append(k[:len(k):len(k)], 'y'), entry.Version(1 + i%5)})
 		}
 		var list []Source
 		for _, s := range sets {
@@ -317,7 +317,7 @@ func TestForwardCoverAsksSeldom(t *testing.T) {
 		}
 		c := NewForwardCover(entry.MaxVersion, list...)
 		found := 0
-		err := c.Flatten([]byte{0}, nil, func(Tombstone) error { found++; return nil })
+		err := c.Flatten([]byte{0}, nil, func(Delete) error { found++; return nil })
 		c.Close()
 		if err != nil || found != spans || times > 6*spans {
 			t.Errorf("%d sources: asked %d times for %d spans, %v", n, times, found, err)
@@ -325,13 +325,13 @@ func TestForwardCoverAsksSeldom(t *testing.T) {
 	}
 }
 
-// What a tombstone covers is skipped at once, whatever lies below it.
-func TestStretchIsNotCutByOlderTombstones(t *testing.T) {
+// What a range delete covers is skipped at once, whatever lies below it.
+func TestStretchIsNotCutByOlderRangeDeletes(t *testing.T) {
 	var s *Set
 	for i := range 90 {
-		s = s.With(Tombstone{Lo: key(i), Hi: key(i + 1), Version: entry.Version(i + 1)})
+		s = s.With(Delete{Lo: key(i), Hi: key(i + 1), Version: entry.Version(i + 1)})
 	}
-	s = s.With(Tombstone{Lo: key(10), Hi: key(80), Version: 1000})
+	s = s.With(Delete{Lo: key(10), Hi: key(80), Version: 1000})
 	c := NewCover(entry.MaxVersion, s)
 	if v := c.Newest(key(42)); v != 1000 {
 		t.Fatal(v)
@@ -341,15 +341,15 @@ func TestStretchIsNotCutByOlderTombstones(t *testing.T) {
 	}
 }
 
-// Many tombstones that overlap in any way take about n·log n spans. Making them
+// Many range deletes that overlap in any way take about n·log n spans. Making them
 // is what takes the time, and each is made once.
-func TestManyOverlappingTombstones(t *testing.T) {
+func TestManyOverlappingRangeDeletes(t *testing.T) {
 	const n = 10_000
-	shapes := map[string]func(i int) Tombstone{
-		"nested": func(i int) Tombstone { return Tombstone{Lo: wide(i), Hi: wide(4*n - i)} },
-		"apart":  func(i int) Tombstone { return Tombstone{Lo: wide(2 * i), Hi: wide(2*i + 1)} },
-		"stairs": func(i int) Tombstone { return Tombstone{Lo: wide(i), Hi: wide(i + n)} },
-		"same":   func(i int) Tombstone { return Tombstone{Lo: wide(1), Hi: wide(9)} },
+	shapes := map[string]func(i int) Delete{
+		"nested": func(i int) Delete { return Delete{Lo: wide(i), Hi: wide(4*n - i)} },
+		"apart":  func(i int) Delete { return Delete{Lo: wide(2 * i), Hi: wide(2*i + 1)} },
+		"stairs": func(i int) Delete { return Delete{Lo: wide(i), Hi: wide(i + n)} },
+		"same":   func(i int) Delete { return Delete{Lo: wide(1), Hi: wide(9)} },
 	}
 	for name, shape := range shapes {
 		var s *Set
@@ -363,7 +363,7 @@ func TestManyOverlappingTombstones(t *testing.T) {
 			sum += len(l.spans)
 		}
 		if sum > 2*n*mostLevels {
-			t.Errorf("%s: %d tombstones are held as %d spans", name, n, sum)
+			t.Errorf("%s: %d range deletes are held as %d spans", name, n, sum)
 		}
 	}
 }
@@ -371,7 +371,7 @@ func TestManyOverlappingTombstones(t *testing.T) {
 func wide(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
 
 func TestValid(t *testing.T) {
-	for _, ts := range []Tombstone{
+	for _, ts := range []Delete{
 		{Lo: nil, Hi: key(1), Version: 1}, {Lo: key(1), Hi: nil, Version: 1}, {Lo: key(1), Hi: key(1), Version: 1},
 		{Lo: key(2), Hi: key(1), Version: 1}, {Lo: key(1), Hi: key(2), Version: entry.MaxVersion + 1},
 		{Lo: key(1), Hi: bytes.Repeat([]byte("x"), entry.MaxKey+1), Version: 1},
@@ -381,8 +381,8 @@ func TestValid(t *testing.T) {
 		}
 	}
 	for v := range entry.Version(2) {
-		if ok := (&Tombstone{Lo: key(1), Hi: key(2), Version: v}); !ok.Valid() {
-			t.Errorf("a tombstone at %d is not valid", v)
+		if ok := (&Delete{Lo: key(1), Hi: key(2), Version: v}); !ok.Valid() {
+			t.Errorf("a range delete at %d is not valid", v)
 		}
 	}
 }
@@ -394,7 +394,7 @@ func BenchmarkNewest(b *testing.B) {
 			var s *Set
 			for i := range n {
 				at := rng.IntN(100_000)
-				s = s.With(Tombstone{Lo: wide(at), Hi: wide(at + 10), Version: entry.Version(i + 1)})
+				s = s.With(Delete{Lo: wide(at), Hi: wide(at + 10), Version: entry.Version(i + 1)})
 			}
 			keys := make([][]byte, 1024)
 			for i := range keys {
@@ -414,10 +414,10 @@ func BenchmarkWith(b *testing.B) {
 	for b.Loop() {
 		var s *Set
 		for i := range n {
-			s = s.With(Tombstone{Lo: wide(i), Hi: wide(2*n - i + 1), Version: entry.Version(i + 1)})
+			s = s.With(Delete{Lo: wide(i), Hi: wide(2*n - i + 1), Version: entry.Version(i + 1)})
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/tombstone")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/range delete")
 }
 
 // Emptied ranges of one version, apart and in order, make the set that they would make one by
@@ -426,17 +426,17 @@ func TestEmptiedSetAtOnce(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%03d", i) }
 	for _, gap := range []int{0, 1} { // they touch, or not
 		for n := range 40 {
-			var ranges []Tombstone
+			var ranges []Delete
 			for i := range n {
 				ranges = append(ranges, Emptied(key(3*i), key(3*i+3-gap), 7))
 			}
 			want := New(ranges...)
 			got := EmptiedSet(ranges...)
 			clear(ranges)
-			if got.Len() != n || got.Bytes() != want.Bytes() || got.MaxVersion() != want.MaxVersion() || !slices.EqualFunc(got.All(), want.All(), func(a, b Tombstone) bool { return Compare(a, b) == 0 }) {
+			if got.Len() != n || got.Bytes() != want.Bytes() || got.MaxVersion() != want.MaxVersion() || !slices.EqualFunc(got.All(), want.All(), func(a, b Delete) bool { return Compare(a, b) == 0 }) {
 				t.Fatalf("%d ranges are %v, want %v", n, got.All(), want.All())
 			}
-			later := Tombstone{Lo: key(5), Hi: key(50), Version: 20}
+			later := Delete{Lo: key(5), Hi: key(50), Version: 20}
 			for i := range 3*n + 2 {
 				for _, at := range []entry.Version{6, 7, 8, 20} {
 					if v := got.Newest(key(i), at); v != want.Newest(key(i), at) {
@@ -456,15 +456,15 @@ func TestSetsMadeFromOne(t *testing.T) {
 	for n := range 70 {
 		var one *Set
 		for i := range n {
-			one = one.With(Tombstone{Lo: wide(3 * i), Hi: wide(3*i + 2), Version: 1})
+			one = one.With(Delete{Lo: wide(3 * i), Hi: wide(3*i + 2), Version: 1})
 		}
 		a, b := one, one
 		for i := range 20 {
-			a = a.With(Tombstone{Lo: wide(i), Hi: wide(1000), Version: entry.Version(10 + i)})
-			b = b.With(Tombstone{Lo: wide(0), Hi: wide(1000 - i), Version: entry.Version(50 - i)})
+			a = a.With(Delete{Lo: wide(i), Hi: wide(1000), Version: entry.Version(10 + i)})
+			b = b.With(Delete{Lo: wide(0), Hi: wide(1000 - i), Version: entry.Version(50 - i)})
 		}
 		if one.Len() != n || n > 0 && one.MaxVersion() != 1 {
-			t.Fatalf("%d tombstones have become %d, up to %d", n, one.Len(), one.MaxVersion())
+			t.Fatalf("%d range deletes have become %d, up to %d", n, one.Len(), one.MaxVersion())
 		}
 		for i := range 3 * n {
 			want := entry.Version(0)
@@ -494,14 +494,14 @@ func TestRangesEndWithTheirKeyspace(t *testing.T) {
 			t.Fatalf("keyspace %d ends at %x, the next one begins at %x", id, border, key(id+1, ""))
 		}
 		touching := New(
-			Tombstone{key(id, "k"), key(id, "m"), 7}, Tombstone{key(id, "m"), border, 7},
-			Tombstone{key(id+1, ""), key(id+1, "a"), 7}, Tombstone{key(id+1, "a"), key(id+1, "b"), 7},
+			Delete{key(id, "k"), key(id, "m"), 7}, Delete{key(id, "m"), border, 7},
+			Delete{key(id+1, ""), key(id+1, "a"), 7}, Delete{key(id+1, "a"), key(id+1, "b"), 7},
 		)
-		var flat, joined []Tombstone
+		var flat, joined []Delete
 		cover := NewForwardCover(entry.MaxVersion, touching)
-		keep := func(to *[]Tombstone) func(Tombstone) error {
-			return func(d Tombstone) error {
-				*to = append(*to, Tombstone{bytes.Clone(d.Lo), bytes.Clone(d.Hi), d.Version})
+		keep := func(to *[]Delete) func(Delete) error {
+			return func(d Delete) error {
+				*to = append(*to, Delete{bytes.Clone(d.Lo), bytes.Clone(d.Hi), d.Version})
 				return nil
 			}
 		}
@@ -510,13 +510,13 @@ func TestRangesEndWithTheirKeyspace(t *testing.T) {
 		}
 		cover.Close()
 		cover = NewForwardCover(entry.MaxVersion, touching)
-		if err := cover.EachRange([]byte{0}, func(lo, hi []byte) error { return keep(&joined)(Tombstone{lo, hi, 7}) }); err != nil {
+		if err := cover.EachRange([]byte{0}, func(lo, hi []byte) error { return keep(&joined)(Delete{lo, hi, 7}) }); err != nil {
 			t.Fatal(err)
 		}
 		cover.Close()
-		want := []Tombstone{{key(id, "k"), border, 7}, {key(id+1, ""), key(id+1, "b"), 7}}
-		for name, got := range map[string][]Tombstone{"Flatten": flat, "EachRange": joined} {
-			if !slices.EqualFunc(got, want, func(a, b Tombstone) bool { return Compare(a, b) == 0 }) {
+		want := []Delete{{key(id, "k"), border, 7}, {key(id+1, ""), key(id+1, "b"), 7}}
+		for name, got := range map[string][]Delete{"Flatten": flat, "EachRange": joined} {
+			if !slices.EqualFunc(got, want, func(a, b Delete) bool { return Compare(a, b) == 0 }) {
 				t.Errorf("keyspace %d: %s gives %x, want %x", id, name, got, want)
 			}
 			for _, d := range got {
@@ -527,14 +527,14 @@ func TestRangesEndWithTheirKeyspace(t *testing.T) {
 		}
 		err := Forest(touching.All(), fanout, func(s Span) error {
 			if !s.Valid() {
-				t.Errorf("keyspace %d: level %d has %x", id, s.Level, s.Tombstone)
+				t.Errorf("keyspace %d: level %d has %x", id, s.Level, s.Delete)
 			}
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if over := (Tombstone{key(id, "k"), key(id+1, "b"), 7}); over.Valid() {
+		if over := (Delete{key(id, "k"), key(id+1, "b"), 7}); over.Valid() {
 			t.Errorf("%x is valid", over)
 		}
 	}

@@ -17,14 +17,14 @@ import (
 // How a run's range deletes are written and searched. They are entries in chunks of their own:
 // format.go says how.
 
-// AddTombstone adds a flat range delete: one beside which readers need no older one at its place.
+// AddRangeDelete adds a flat range delete: one beside which readers need no older one at its place.
 // Flat ones are added after all entries, in the order of keys, and must not overlap. t may be
 // reused at once.
-func (w *Writer) AddTombstone(t rangedel.Tombstone) error {
+func (w *Writer) AddRangeDelete(t rangedel.Delete) error {
 	if err := w.addSpan(flatPrefix(w.key[:0]), t); err != nil {
 		return err
 	}
-	w.countTombstone(t)
+	w.countRangeDelete(t)
 	w.ranges.flat++
 	return nil
 }
@@ -34,29 +34,29 @@ func (w *Writer) AddTombstone(t rangedel.Tombstone) error {
 // its place. The list is in the order of rangedel.Compare, and begins behind the end of the forest
 // before. It is in memory, so a long history goes to several forests; with more than one, AddNewest
 // has to follow.
-func (w *Writer) AddHistory(list []rangedel.Tombstone) error {
+func (w *Writer) AddHistory(list []rangedel.Delete) error {
 	if len(list) == 0 {
 		return nil
 	}
 	forest := int(w.ranges.forests)
 	if !slices.IsSortedFunc(list, rangedel.Compare) || forest > 0 && list[0].Version < w.last {
-		return w.fail(fmt.Errorf("write run: %w: tombstones out of order", errs.ErrInvalid))
+		return w.fail(fmt.Errorf("write run: %w: range deletes out of order", errs.ErrInvalid))
 	}
 	w.ranges.forests++
 	w.last = list[len(list)-1].Version
 	return rangedel.Forest(list, nodeFanout, func(s rangedel.Span) error {
 		// Each range delete is one node of level 0, so it is counted once.
 		if s.Level == 0 {
-			w.countTombstone(s.Tombstone)
+			w.countRangeDelete(s.Delete)
 			w.ranges.history++
 		}
-		return w.addSpan(nodePrefix(w.key[:0], forest, s.Level, s.Node), s.Tombstone)
+		return w.addSpan(nodePrefix(w.key[:0], forest, s.Level, s.Node), s.Delete)
 	})
 }
 
 // AddNewest adds a span of what a reader sees that sees all of several forests: at each place the
 // newest range delete. Spans are added in the order of keys and must not overlap.
-func (w *Writer) AddNewest(t rangedel.Tombstone) error {
+func (w *Writer) AddNewest(t rangedel.Delete) error {
 	if w.ranges.forests < 2 {
 		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
 	}
@@ -65,12 +65,12 @@ func (w *Writer) AddNewest(t rangedel.Tombstone) error {
 }
 
 // addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
-func (w *Writer) addSpan(prefix []byte, t rangedel.Tombstone) error {
+func (w *Writer) addSpan(prefix []byte, t rangedel.Delete) error {
 	if w.err != nil || w.done {
 		return w.firstError()
 	}
 	if !t.Valid() {
-		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
+		return w.fail(fmt.Errorf("write run: %w: range delete of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
 	}
 	if !w.ranged {
 		// The chunks of entries end here, so that readers tell them apart.
@@ -85,10 +85,10 @@ func (w *Writer) addSpan(prefix []byte, t rangedel.Tombstone) error {
 	return w.addEntry(&entry.Entry{Key: w.key, Value: t.Lo, Version: t.Version, Kind: entry.Set})
 }
 
-// countTombstone extends the run's bounds and versions.
-func (w *Writer) countTombstone(t rangedel.Tombstone) {
-	m := &w.tombstones
-	if m.Tombstones == 0 || bytes.Compare(t.Lo, m.First) < 0 {
+// countRangeDelete extends the run's bounds and versions.
+func (w *Writer) countRangeDelete(t rangedel.Delete) {
+	m := &w.rangeDeletes
+	if m.RangeDeletes == 0 || bytes.Compare(t.Lo, m.First) < 0 {
 		m.First = append(m.First[:0], meta.Lower(t.Lo)...)
 	}
 	switch {
@@ -98,31 +98,31 @@ func (w *Writer) countTombstone(t rangedel.Tombstone) {
 	default:
 		m.Last = append(m.Last[:0], t.Hi...)
 	}
-	if m.Tombstones == 0 || t.Version < m.MinVersion {
+	if m.RangeDeletes == 0 || t.Version < m.MinVersion {
 		m.MinVersion = t.Version
 	}
 	m.MaxVersion = max(m.MaxVersion, t.Version)
-	m.Tombstones++
+	m.RangeDeletes++
 }
 
-// Tombstones are the range deletes of a run. Any number of goroutines may use them, below a
-// pageio.Guard, until the run is closed. The zero Tombstones are empty.
-type Tombstones struct {
+// RangeDeletes are those of a run. Any number of goroutines may use them, below a
+// pageio.Guard, until the run is closed. The zero RangeDeletes are empty.
+type RangeDeletes struct {
 	spans  *Reader // reads their chunks; nil: there are none
 	copier *search // of a Copier: the one search that it uses; nil: spans.searches has them
 }
 
-var _ rangedel.Source = Tombstones{}
+var _ rangedel.Source = RangeDeletes{}
 
-// Tombstones are the run's range deletes. Get and the iterators know nothing of them: ask
-// Tombstones, too.
-func (r *Reader) Tombstones() Tombstones { return Tombstones{spans: r.spans} }
+// RangeDeletes are the run's. Get and the iterators know nothing of them: ask
+// RangeDeletes, too.
+func (r *Reader) RangeDeletes() RangeDeletes { return RangeDeletes{spans: r.spans} }
 
 // Empty reports whether there are none.
-func (t Tombstones) Empty() bool { return t.spans == nil }
+func (t RangeDeletes) Empty() bool { return t.spans == nil }
 
 // Versions are the least and the greatest version of a range delete.
-func (t Tombstones) Versions() (least, greatest entry.Version) {
+func (t RangeDeletes) Versions() (least, greatest entry.Version) {
 	if t.Empty() {
 		return rangedel.Pending, 0
 	}
@@ -130,7 +130,7 @@ func (t Tombstones) Versions() (least, greatest entry.Version) {
 }
 
 // Find is the method of a rangedel.Source.
-func (t Tombstones) Find(key []byte, at entry.Version, around *rangedel.Stretch) (entry.Version, error) {
+func (t RangeDeletes) Find(key []byte, at entry.Version, around *rangedel.Stretch) (entry.Version, error) {
 	if t.Empty() || t.spans.oldest > at {
 		return 0, nil
 	}
@@ -151,7 +151,7 @@ func (t Tombstones) Find(key []byte, at entry.Version, around *rangedel.Stretch)
 }
 
 // Newest is Find without a stretch.
-func (t Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) {
+func (t RangeDeletes) Newest(key []byte, at entry.Version) (entry.Version, error) {
 	return t.Find(key, at, nil)
 }
 
@@ -166,7 +166,7 @@ type search struct {
 }
 
 // getSearch returns a search that nobody else uses. Give it back by putSearch.
-func (t Tombstones) getSearch() *search {
+func (t RangeDeletes) getSearch() *search {
 	if t.copier != nil {
 		return t.copier
 	}
@@ -179,7 +179,7 @@ func (t Tombstones) getSearch() *search {
 }
 
 // putSearch gives a search back. Long keys are not kept.
-func (t Tombstones) putSearch(s *search) {
+func (t RangeDeletes) putSearch(s *search) {
 	if cap(s.key) > keptKeys {
 		s.long.Free()
 		s.key = nil
@@ -205,14 +205,14 @@ func (s *search) lone() bool {
 // Copier returns the same range deletes for a caller that writes them elsewhere, as Reader.Copier
 // does for entries. It is used by one goroutine, and closed by Close. No method may be called while
 // another one runs, so not by the functions that Since and Some call.
-func (t Tombstones) Copier() Tombstones {
+func (t RangeDeletes) Copier() RangeDeletes {
 	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
 	s.Mem, s.Lent = new(offheap.Buffer), true
-	return Tombstones{t.spans, s}
+	return RangeDeletes{t.spans, s}
 }
 
 // Close gives a Copier's memory back; all else belongs to the Reader.
-func (t Tombstones) Close() {
+func (t RangeDeletes) Close() {
 	if t.copier != nil {
 		t.copier.Close()
 	}
@@ -226,7 +226,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 		s.key = slices.Grow(s.key, n)
 	} else {
 		// A merge searches in every run for the bound of every span. On the Go heap such
-		// keys would soon be more garbage than all of the runs' tombstones take.
+		// keys would soon be more garbage than all of the runs' range deletes take.
 		s.key = s.long.Grow(nil, n)
 	}
 	// A span's key ends with its upper bound, which is not in it: the first one behind key+"\0" is
@@ -235,7 +235,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
 			if len(e.Value) == 0 {
-				return 0, Tombstones{spans: s.r}.corrupt("a span without a lower bound")
+				return 0, RangeDeletes{spans: s.r}.corrupt("a span without a lower bound")
 			}
 			if bytes.Compare(e.Value, key) <= 0 {
 				around.Within(e.Value, e.Key[len(prefix):])
@@ -254,7 +254,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 }
 
 // findInHistory is Find for the forests.
-func (s *search) findInHistory(t Tombstones, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
+func (s *search) findInHistory(t RangeDeletes, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
 	forest, n := int(t.spans.ranges.forests), 0
 	if at < t.spans.newest {
 		if forest, n, err = s.findVisiblePart(t, at); err != nil {
@@ -264,8 +264,8 @@ func (s *search) findInHistory(t Tombstones, key []byte, at entry.Version, aroun
 	if forest == int(t.spans.ranges.forests) {
 		return s.findSpan(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
 	}
-	// The first n tombstones of a forest are the nodes that the digits of n stand for. The newest
-	// are asked first, and the first that covers the key counts.
+	// The first n range deletes of a forest are the nodes that the digits of n stand for. The
+	// newest are asked first, and the first that covers the key counts.
 	for level := 0; n > 0; level++ {
 		for n%nodeFanout != 0 {
 			n--
@@ -284,8 +284,8 @@ func (s *search) findInHistory(t Tombstones, key []byte, at entry.Version, aroun
 
 // findVisiblePart returns of which forest a reader of version at sees only a part, and the number of range
 // deletes in that part. Of the forests before, it sees all, and of those behind, nothing.
-func (s *search) findVisiblePart(t Tombstones, at entry.Version) (forest, n int, err error) {
-	// newer moves to tombstone n of a forest, and reports whether it is newer than at.
+func (s *search) findVisiblePart(t RangeDeletes, at entry.Version) (forest, n int, err error) {
+	// newer moves to range delete n of a forest, and reports whether it is newer than at.
 	newer := func(forest, n int) bool {
 		s.key = nodePrefix(s.key[:0], forest, 0, n)
 		if err == nil && (!s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key)) {
@@ -317,7 +317,7 @@ func (s *search) findVisiblePart(t Tombstones, at entry.Version) (forest, n int,
 // Ordered walks the range deletes that are newer than v: those of the forests, or of a run with a
 // stamp the flat ones, which have one version. No other method of a Copier may be called before its
 // end.
-func (t Tombstones) Ordered(v entry.Version) rangedel.Sequence {
+func (t RangeDeletes) Ordered(v entry.Version) rangedel.Sequence {
 	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
 		return (*rangedel.Set)(nil).Ordered(0)
 	}
@@ -325,19 +325,19 @@ func (t Tombstones) Ordered(v entry.Version) rangedel.Sequence {
 }
 
 // stamped reports whether all range deletes have one version.
-func (t Tombstones) stamped() bool { return t.spans.parent.meta.Stamp > 0 }
+func (t RangeDeletes) stamped() bool { return t.spans.parent.meta.Stamp > 0 }
 
 // ordered walks the range deletes of forests, which are their nodes of level 0, or all flat ones.
 type ordered struct {
 	*search               // nil at the end
-	source  Tombstones    // whose range deletes
+	source  RangeDeletes  // whose range deletes
 	after   entry.Version // versions up to this one are left out
 	forest  int           // number of the current forest
 	inside  bool          // the search is inside forest, or the flat ones
 }
 
 // Next is the method of a rangedel.Sequence.
-func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
+func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 	var room [leavesPrefixLen]byte
 	for o.search != nil {
 		prefix, last := flatPrefix(room[:0]), 0
@@ -370,7 +370,7 @@ func (o *ordered) Next() (d rangedel.Tombstone, ok bool, err error) {
 
 // Since calls fn for the range deletes that are newer than v, in any order, until it returns an
 // error. The bounds are valid until fn returns.
-func (t Tombstones) Since(v entry.Version, fn func(rangedel.Tombstone) error) error {
+func (t RangeDeletes) Since(v entry.Version, fn func(rangedel.Delete) error) error {
 	if err := t.Flat(v, fn); err != nil {
 		return err
 	}
@@ -387,7 +387,7 @@ func (t Tombstones) Since(v entry.Version, fn func(rangedel.Tombstone) error) er
 }
 
 // Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
-func (t Tombstones) Flat(v entry.Version, fn func(rangedel.Tombstone) error) error {
+func (t RangeDeletes) Flat(v entry.Version, fn func(rangedel.Delete) error) error {
 	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 || t.stamped() {
 		return nil
 	}
@@ -412,13 +412,13 @@ func (t Tombstones) Flat(v entry.Version, fn func(rangedel.Tombstone) error) err
 
 // Some calls fn for a sample of at most n range deletes, spread evenly. Each of them stands for so
 // many range deletes (each). What can't be read is left out. The bounds are valid until fn returns.
-func (t Tombstones) Some(n int, fn func(d rangedel.Tombstone, each int64)) {
+func (t RangeDeletes) Some(n int, fn func(d rangedel.Delete, each int64)) {
 	if t.Empty() {
 		return
 	}
 	total := int(t.spans.ranges.flat + t.spans.ranges.history)
 	if total <= n {
-		_ = t.Since(0, func(d rangedel.Tombstone) error {
+		_ = t.Since(0, func(d rangedel.Delete) error {
 			fn(d, 1)
 			return nil
 		})
@@ -430,7 +430,7 @@ func (t Tombstones) Some(n int, fn func(d rangedel.Tombstone, each int64)) {
 	}
 	s := t.getSearch()
 	defer t.putSearch(s)
-	// A span of a node above level 0 is part of a tombstone: it is as good for a sample.
+	// A span of a node above level 0 is part of a range delete: it is as good for a sample.
 	cuts := append([][]byte{first}, t.spans.Split(nil, nil, n)...)
 	for _, key := range cuts {
 		if s.SeekGE(key) {
@@ -443,12 +443,12 @@ func (t Tombstones) Some(n int, fn func(d rangedel.Tombstone, each int64)) {
 
 // spanOf returns the span that the entry e stands for. ok is false if e is none. The span
 // shares the memory of e.
-func spanOf(e *entry.Entry) (t rangedel.Tombstone, ok bool) {
+func spanOf(e *entry.Entry) (t rangedel.Delete, ok bool) {
 	n := prefixLen(e.Key)
 	if len(e.Key) <= n {
 		return t, false
 	}
-	t = rangedel.Tombstone{Lo: e.Value, Hi: e.Key[n:], Version: e.Version}
+	t = rangedel.Delete{Lo: e.Value, Hi: e.Key[n:], Version: e.Version}
 	return t, t.Valid()
 }
 
@@ -461,13 +461,13 @@ func prefixLen(key []byte) int {
 }
 
 // corrupt returns a Corruption of the run's range deletes.
-func (t Tombstones) corrupt(format string, args ...any) error {
-	return errs.NewCorruption(t.spans.files[0].name, -1, "range tombstones: "+format, args...)
+func (t RangeDeletes) corrupt(format string, args ...any) error {
+	return errs.NewCorruption(t.spans.files[0].name, -1, "range deletes: "+format, args...)
 }
 
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
 // is no bound. It reads at most two chunks.
-func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+func (t RangeDeletes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	if t.Empty() || t.spans.newest <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false, nil
 	}
@@ -516,7 +516,7 @@ func after(prefix []byte) []byte {
 
 // verifySpans is Verify for the range deletes: that spans are disjoint, and as many as the
 // directory says.
-func (t Tombstones) verifySpans(report func(*errs.Corruption)) {
+func (t RangeDeletes) verifySpans(report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}

@@ -32,12 +32,12 @@ func dropped(t *testing.T, n int) *Table {
 	return table
 }
 
-// pass walks over all of a table by what its tombstones hide, and returns how many entries
+// pass walks over all of a table by what its range deletes hide, and returns how many entries
 // it has looked at.
 func pass(t *testing.T, table *Table, backward bool) (looks int) {
 	c := table.Iterator().(*cursor)
 	defer c.Close()
-	cover := rangedel.NewCover(entry.MaxVersion, table.Tombstones())
+	cover := rangedel.NewCover(entry.MaxVersion, table.RangeDeletes())
 	ok := c.First()
 	if backward {
 		ok = c.Last()
@@ -74,8 +74,8 @@ func TestPassingSmallDeletedRangesIsLinear(t *testing.T) {
 	}
 }
 
-// What a tombstone takes in memory counts, so a memtable is sealed because of them.
-func TestTombstonesCount(t *testing.T) {
+// What a range delete takes in memory counts, so a memtable is sealed because of them.
+func TestRangeDeletesCount(t *testing.T) {
 	for _, length := range []int{10, 1 << 20} {
 		table := New(Options{})
 		t.Cleanup(table.Release)
@@ -91,9 +91,9 @@ func TestTombstonesCount(t *testing.T) {
 		}
 		each := table.Bytes() / int64(n)
 		if least, most := int64(2*length+56), int64(2*length+400); each < least || each > most {
-			t.Errorf("a tombstone with bounds of %d bytes counts as %d", length, each)
+			t.Errorf("a range delete with bounds of %d bytes counts as %d", length, each)
 		}
-		for _, d := range table.Tombstones().All() {
+		for _, d := range table.RangeDeletes().All() {
 			if len(d.Lo) != length || len(d.Hi) != length || d.Lo[1] != '0' {
 				t.Fatalf("bounds %.20q and %.20q", d.Lo, d.Hi)
 			}
@@ -101,8 +101,8 @@ func TestTombstonesCount(t *testing.T) {
 	}
 }
 
-// Readers search the tombstones that they have found while the writer adds others.
-func TestTombstonesWhileOthersAreAdded(t *testing.T) {
+// Readers search the range deletes that they have found while the writer adds others.
+func TestRangeDeletesWhileOthersAreAdded(t *testing.T) {
 	table := New(Options{})
 	t.Cleanup(table.Release)
 	const n = 5000
@@ -111,16 +111,16 @@ func TestTombstonesWhileOthersAreAdded(t *testing.T) {
 	for r := range 2 {
 		readers.Go(func() {
 			for seen := 0; seen < n; {
-				set := table.Tombstones()
+				set := table.RangeDeletes()
 				seen = set.Len()
 				for i := r; i < seen+3; i += 1 + seen/20 {
-					// Tombstone i covers keys i and i+1, at version i+1; the newer one counts.
+					// Range delete i covers keys i and i+1, at version i+1; the newer one counts.
 					want := entry.Version(min(i+1, seen))
 					if i > seen {
 						want = 0
 					}
 					if got := set.Newest(key(i), entry.MaxVersion); got != want {
-						t.Errorf("with %d tombstones: %d over key %d, want %d", seen, got, i, want)
+						t.Errorf("with %d range deletes: %d over key %d, want %d", seen, got, i, want)
 						return
 					}
 				}

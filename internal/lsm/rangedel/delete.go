@@ -1,4 +1,4 @@
-// Package rangedel holds range deletes (Pebble: range deletions; in older names here, tombstones):
+// Package rangedel holds range deletes (Pebble: range deletions):
 // each deletes all older entries of a range of keys. A Source finds the newest range delete over a
 // key that a reader sees. A Set is a Source in memory; a run is one, too, for the range deletes in
 // its files.
@@ -11,11 +11,11 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Tombstone is one range delete: it deletes every entry with a key in [Lo, Hi) and a version less
+// Delete is one range delete: it deletes every entry with a key in [Lo, Hi) and a version less
 // than Version. Bounds are stored keys: neither is empty, and Lo is before Hi. All keys between
 // them are of one keyspace. Keyspaces retain different versions, and are dropped one by one, so
 // what is needed of a range delete over two of them could not be said.
-type Tombstone struct {
+type Delete struct {
 	Lo, Hi  []byte
 	Version entry.Version
 }
@@ -23,7 +23,7 @@ type Tombstone struct {
 // Valid reports whether bounds and version are within their limits, and the bounds in one keyspace.
 // A range delete that is not committed yet has version 0, which is valid. Files of range deletes
 // are neither written nor read with one that is not valid.
-func (t *Tombstone) Valid() bool {
+func (t *Delete) Valid() bool {
 	return len(t.Lo) > 0 && len(t.Lo) <= entry.MaxKey && len(t.Hi) <= entry.MaxKey &&
 		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion && entry.OneKeyspace(t.Lo, t.Hi)
 }
@@ -36,20 +36,20 @@ func sameKeyspace(a, b []byte) bool {
 }
 
 // Compare orders range deletes by version, then by bounds: the order in which runs keep them.
-func Compare(a, b Tombstone) int {
+func Compare(a, b Delete) int {
 	return cmp.Or(cmp.Compare(a.Version, b.Version), bytes.Compare(a.Lo, b.Lo), bytes.Compare(a.Hi, b.Hi))
 }
 
 // Source is range deletes that can be searched. Any number of goroutines may use it. A Source in a
 // file must be called below a pageio.Guard.
 type Source interface {
-	// Versions are the least and the greatest version of a tombstone; without any, the
+	// Versions are the least and the greatest version of a range delete; without any, the
 	// least is above all.
 	Versions() (least, greatest entry.Version)
-	// Find returns the newest version, up to at, of a tombstone that covers key; 0 if
+	// Find returns the newest version, up to at, of a range delete that covers key; 0 if
 	// there is none. It limits s, unless that is nil, to keys for which it returns the same.
 	Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error)
-	// Ordered walks the tombstones that are newer than v. Those of a run that all readers see,
+	// Ordered walks the range deletes that are newer than v. Those of a run that all readers see,
 	// at each place the newest, are left out.
 	Ordered(v entry.Version) Sequence
 }

@@ -28,23 +28,23 @@ func randomMoves(rnd *rand.Rand, n, stride int) []Move {
 	return moves
 }
 
-// A remap answers for every offset of the source what a map would.
-func TestRemap(t *testing.T) { forms(t, testRemap) }
+// A forwarding table answers for every offset of the source what a map would.
+func TestForwarding(t *testing.T) { forms(t, testForwarding) }
 
-func testRemap(t *testing.T, testConfig func(testing.TB) Config) {
+func testForwarding(t *testing.T, testConfig func(testing.TB) Config) {
 	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 2, 63, 64, 65, 511, 512, 513, 5000} {
 		for _, stride := range []int{1, 3, 1000} {
 			c := testConfig(t)
 			moves := randomMoves(rnd, n, stride)
-			stats := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(t)
+			stats := must(WriteForwarding(c, ForwardingHeader{Number: 7, Source: 3, Target: 6}, moves))(t)
 			size := stats.Size
-			if got := must(os.Stat(c.filePath(filename.Remap, 7)))(t).Size(); got != size {
+			if got := must(os.Stat(c.filePath(filename.Forwarding, 7)))(t).Size(); got != size {
 				t.Errorf("file of %d bytes, told %d", got, size)
 			}
 			for _, noMap := range []bool{false, true} {
-				m := must(OpenRemap(c, 7, stats.Life, noMap))(t)
+				m := must(OpenForwarding(c, 7, stats.KeyID, noMap))(t)
 				if h := m.Header(); h.Number != 7 || h.Source != 3 || h.Target != 6 || h.Records != uint64(n) || m.Size() != size {
 					t.Errorf("header %+v, %d bytes", h, m.Size())
 				}
@@ -62,7 +62,7 @@ func testRemap(t *testing.T, testConfig func(testing.TB) Config) {
 	}
 }
 
-func checkLookups(t *testing.T, m *Remap, moves []Move, seed uint64) {
+func checkLookups(t *testing.T, m *Forwarding, moves []Move, seed uint64) {
 	t.Helper()
 	want := map[uint64]uint64{}
 	for _, mv := range moves {
@@ -79,7 +79,7 @@ func checkLookups(t *testing.T, m *Remap, moves []Move, seed uint64) {
 	}
 }
 
-func TestRemapRefusesDisorder(t *testing.T) {
+func TestForwardingRefusesDisorder(t *testing.T) {
 	for _, moves := range [][]Move{
 		{{From: 4160, To: 8}, {From: 4160 + 8, To: 16}},
 		{{From: 8192, To: 8}, {From: 4160, To: 16}},
@@ -87,7 +87,7 @@ func TestRemapRefusesDisorder(t *testing.T) {
 		{{From: 4160, To: 8 << 32}},
 	} {
 		c := testConfig(t)
-		if _, err := WriteRemap(c, RemapHeader{Number: 7}, moves); !errors.Is(err, errs.ErrInvalid) {
+		if _, err := WriteForwarding(c, ForwardingHeader{Number: 7}, moves); !errors.Is(err, errs.ErrInvalid) {
 			t.Errorf("%v: %v", moves, err)
 		}
 		if names := must(c.FS.List(c.Dir))(t); len(names) != 0 {
@@ -96,49 +96,49 @@ func TestRemapRefusesDisorder(t *testing.T) {
 	}
 }
 
-// Whatever byte of a remap is damaged, or however it is cut, it is refused.
-func TestDamagedRemapIsRefused(t *testing.T) { forms(t, testDamagedRemapIsRefused) }
+// Whatever byte of a forwarding table is damaged, or however it is cut, it is refused.
+func TestDamagedForwardingIsRefused(t *testing.T) { forms(t, testDamagedForwardingIsRefused) }
 
-func testDamagedRemapIsRefused(t *testing.T, testConfig func(testing.TB) Config) {
+func testDamagedForwardingIsRefused(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
-	stats := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
-	clean := must(os.ReadFile(c.filePath(filename.Remap, 7)))(t)
+	stats := must(WriteForwarding(c, ForwardingHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
+	clean := must(os.ReadFile(c.filePath(filename.Forwarding, 7)))(t)
 	for at := range clean {
 		b := bytes.Clone(clean)
 		b[at] ^= 4
 		c.FS = image{data: b}
-		if _, err := OpenRemap(c, 7, stats.Life, true); !errors.Is(err, errs.ErrCorrupt) {
+		if _, err := OpenForwarding(c, 7, stats.KeyID, true); !errors.Is(err, errs.ErrCorrupt) {
 			t.Fatalf("byte %d changed: %v", at, err)
 		}
 	}
 	for n := range len(clean) {
 		c.FS = image{data: clean[:n]}
-		if _, err := OpenRemap(c, 7, stats.Life, true); !errors.Is(err, errs.ErrCorrupt) {
+		if _, err := OpenForwarding(c, 7, stats.KeyID, true); !errors.Is(err, errs.ErrCorrupt) {
 			t.Fatalf("cut to %d: %v", n, err)
 		}
 	}
 	c.FS = image{data: clean}
-	if _, err := OpenRemap(c, 8, stats.Life, true); !errors.Is(err, errs.ErrCorrupt) {
+	if _, err := OpenForwarding(c, 8, stats.KeyID, true); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("under another number: %v", err)
 	}
 	c.UUID[0]++
-	if _, err := OpenRemap(c, 7, stats.Life, true); !errors.Is(err, errs.ErrForeign) {
+	if _, err := OpenForwarding(c, 7, stats.KeyID, true); !errors.Is(err, errs.ErrForeign) {
 		t.Errorf("in another store: %v", err)
 	}
 }
 
-func TestRemapGolden(t *testing.T) {
-	testRemapGolden(t, testConfig(t), "remap.golden")
-	testRemapGolden(t, goldenConfig(t), "remap_encrypted.golden")
+func TestForwardingGolden(t *testing.T) {
+	testForwardingGolden(t, testConfig(t), "forwarding.golden")
+	testForwardingGolden(t, goldenConfig(t), "forwarding_encrypted.golden")
 }
 
-func testRemapGolden(t *testing.T, c Config, golden string) {
-	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6},
+func testForwardingGolden(t *testing.T, c Config, golden string) {
+	must(WriteForwarding(c, ForwardingHeader{Number: 7, Source: 3, Target: 6},
 		[]Move{{From: 4144, To: 5000}, {From: 4264, To: 4144}, {From: 40000, To: 8888}}))(t)
-	b := must(os.ReadFile(c.filePath(filename.Remap, 7)))(t)
+	b := must(os.ReadFile(c.filePath(filename.Forwarding, 7)))(t)
 	var text bytes.Buffer
 	d := dump.New(&text, b, 0)
-	DumpRemap(d, b)
+	DumpForwarding(d, b)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -289,10 +289,10 @@ func checkAttempt(t *testing.T, c Config, off int64, again bool) {
 	}
 }
 
-func FuzzRemap(f *testing.F) {
+func FuzzForwarding(f *testing.F) {
 	uuid := [16]byte{1}
-	h := RemapHeader{Number: 7, Source: 3, Target: 6, Records: 2, blocks: 1}
-	page, body, err := h.encodeRemap(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
+	h := ForwardingHeader{Number: 7, Source: 3, Target: 6, Records: 2, blocks: 1}
+	page, body, err := h.encodeForwarding(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -301,10 +301,10 @@ func FuzzRemap(f *testing.F) {
 		b := make([]byte, HeaderSize)
 		copy(b[:sumOffset], head)
 		// The mutator cannot guess checksums.
-		id := Config{UUID: [16]byte(b[64:80])}.remapID(b)
+		id := Config{UUID: [16]byte(b[64:80])}.forwardingID(b)
 		binary.LittleEndian.PutUint32(b[8:], id.Sum(HeaderSize, body))
 		binary.LittleEndian.PutUint32(b[sumOffset:], id.Sum(0, b[:sumOffset]))
-		m, err := OpenRemap(Config{FS: image{data: append(b, body...)}, UUID: uuid}, 7, crypt.Life{}, true)
+		m, err := OpenForwarding(Config{FS: image{data: append(b, body...)}, UUID: uuid}, 7, crypt.FileKeyID{}, true)
 		if err != nil {
 			if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
 				t.Errorf("untyped error %v", err)
@@ -312,7 +312,7 @@ func FuzzRemap(f *testing.F) {
 			return
 		}
 		n := 0
-		for g := range m.header.blocks * remapBlock {
+		for g := range m.header.blocks * forwardingBlock {
 			if _, ok, _ := m.Lookup(g * granule); ok {
 				n++
 			}
@@ -324,12 +324,12 @@ func FuzzRemap(f *testing.F) {
 	})
 }
 
-func BenchmarkRemap(b *testing.B) {
+func BenchmarkForwarding(b *testing.B) {
 	c := testConfig(b)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	moves := randomMoves(rnd, 250_000, 30)
-	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(b)
-	m := must(OpenRemap(c, 7, crypt.Life{}, false))(b)
+	must(WriteForwarding(c, ForwardingHeader{Number: 7, Source: 3, Target: 6}, moves))(b)
+	m := must(OpenForwarding(c, 7, crypt.FileKeyID{}, false))(b)
 	defer m.Close()
 	b.ReportAllocs()
 	for b.Loop() {
