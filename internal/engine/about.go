@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // mostAbout bounds what a file of a run says of the store, in bytes.
@@ -16,8 +15,8 @@ const mostAbout = 16 << 10
 // keyspaces, as of the layout before the run was added, and the inputs that the run replaces.
 // Only a salvage reads it, when the manifest is lost. If the description exceeds mostAbout,
 // keyspaces are left out: first those that have no key in the run, then all.
-func about(l *layout.Layout, inputs []layout.RunID) func(before []meta.File, first, last []byte) []byte {
-	return func(before []meta.File, first, last []byte) []byte {
+func about(l *layout.Layout, inputs []layout.RunID) func(before []layout.RunFile, first, last []byte) []byte {
+	return func(before []layout.RunFile, first, last []byte) []byte {
 		e := &layout.Edit{DropRuns: inputs, SetKeyspaces: l.Keyspaces(), NextKeyspace: l.NextKeyspace()}
 		for _, r := range l.Runs() {
 			known := *r
@@ -30,7 +29,7 @@ func about(l *layout.Layout, inputs []layout.RunID) func(before []meta.File, fir
 			}
 		}
 		if len(before) > 0 {
-			own := layout.Run{ID: layout.RunID(before[0].Num), Run: meta.Run{Files: before, First: first}}
+			own := layout.Run{ID: layout.RunID(before[0].Num), RunMeta: layout.RunMeta{Files: before, First: first}}
 			e.AddRuns = append(e.AddRuns, own)
 		}
 		p := manifest.AppendEdit(nil, e)

@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -19,11 +18,11 @@ import (
 // change is what a finished piece of work removes from the View, and what it knows of the run
 // that it adds.
 type change struct {
-	tables   []*view.Table     // memtables that were flushed
-	runs     []*view.Run       // runs that were compacted
-	unread   []*view.Run       // those of runs that were not read, because nothing of them survives
-	since    *layout.Layout    // the layout when the work began; nil: it is not known
-	replaced []meta.Superseded // Replaced of the new run, see view.Run
+	tables   []*view.Table       // memtables that were flushed
+	runs     []*view.Run         // runs that were compacted
+	unread   []*view.Run         // those of runs that were not read, because nothing of them survives
+	since    *layout.Layout      // the layout when the work began; nil: it is not known
+	replaced []layout.Superseded // Replaced of the new run, see view.Run
 }
 
 // apply completes a piece of work. It opens the new files, records the edit (the commit

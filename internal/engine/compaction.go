@@ -16,7 +16,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -213,11 +212,11 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 
 // stillReplaced estimates what the new run has replaced in older ones: what the inputs had, less
 // what the compaction has found, which is dead now or counted as history of the new run.
-func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool) []meta.Superseded {
+func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool) []layout.Superseded {
 	if bottom {
-		return []meta.Superseded{}
+		return []layout.Superseded{}
 	}
-	var still meta.Account
+	var still layout.Account
 	var had, found float64
 	for _, r := range inputs {
 		if r.Replaced == nil {

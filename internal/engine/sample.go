@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/policy"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -62,7 +62,7 @@ func newSampler(views *view.Set, leader *view.Pin, budget *budget, seed uint64) 
 }
 
 // replacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
-func replacedBy(m *view.Table) []meta.Superseded {
+func replacedBy(m *view.Table) []layout.Superseded {
 	if m.Replayed {
 		return nil
 	}
@@ -71,8 +71,8 @@ func replacedBy(m *view.Table) []meta.Superseded {
 
 // retentionOf returns what the keyspace of key retains, and the account's line for what was
 // replaced there by a version.
-func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention, line meta.Superseded) {
-	line = meta.Superseded{Keyspace: entry.DefaultKeyspace, Version: by}
+func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention, line layout.Superseded) {
+	line = layout.Superseded{Keyspace: entry.DefaultKeyspace, Version: by}
 	if id, ok := entry.KeyspaceOf(key); ok {
 		line.Keyspace = id
 	}
@@ -121,7 +121,7 @@ func (s *sampler) findReplaced(key []byte, h uint64, before entry.Version, e *en
 }
 
 // countReplaced counts e `times` times as replaced.
-func (s *sampler) countReplaced(to *view.Replaced, line meta.Superseded, e *entry.Entry, times float64, age time.Duration) {
+func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *entry.Entry, times float64, age time.Duration) {
 	if to == &s.views.Current().Active().Replaced { // what a memtable replaces of its own comes to no run
 		line.Entries = uint64(math.Round(times))
 		line.Bytes = uint64(float64(len(e.Key)+len(e.Value)) * times)

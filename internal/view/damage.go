@@ -66,7 +66,7 @@ func (v *View) damagedRange(c *errs.Corruption) (lo, hi []byte, ok bool) {
 				}
 			}
 			// The View has no reader of the run: all of the run counts.
-			lo, hi = run.Bounds(&m.Run)
+			lo, hi = run.Bounds(&m.RunMeta)
 			return lo, hi, true
 		}
 	}

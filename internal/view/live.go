@@ -3,7 +3,6 @@ package view
 import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // LiveBytes estimates how many bytes of runs and of value segments entries still need at a time, in
@@ -12,7 +11,7 @@ import (
 // compaction finds it.
 func (v *View) LiveBytes(o *policy.Options, now uint64) (runs, segments int64) {
 	var separated, dead, hidden, either int64
-	count := func(list []meta.Superseded) (values int64) {
+	count := func(list []layout.Superseded) (values int64) {
 		sum := o.Dead(v.Layout, list, now)
 		dead += int64(sum.Bytes)
 		return int64(sum.Separated)

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -199,7 +198,7 @@ func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
 
 // NewRunWriter begins a run. A run at the bottom gets no filter: most keys that a get looks for
 // there exist, so it must read the index anyway. about is run.WriterConfig.About.
-func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func([]meta.File, []byte, []byte) []byte) *run.Writer {
+func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func([]layout.RunFile, []byte, []byte) []byte) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        f.cfg.FS,
 		Dir:       f.cfg.Dir,
@@ -220,7 +219,7 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func(
 func (f *Opener) OpenRun(m *layout.Run) (*Run, error) {
 	r, err := run.Open(run.OpenConfig{
 		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
-	}, m.Run)
+	}, m.RunMeta)
 	if err != nil {
 		return nil, err
 	}

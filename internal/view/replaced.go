@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Replaced is an account of what entries have replaced, by samples. One goroutine writes it; any
@@ -15,12 +15,12 @@ type Replaced struct {
 	retained atomic.Int64 // bytes of those that are retained for a while
 	age      atomic.Int64 // the shortest such while, in nanoseconds; 0: none is retained
 
-	mu      sync.Mutex   // guards:
-	account meta.Account // what was replaced, in steps of versions
+	mu      sync.Mutex     // guards:
+	account layout.Account // what was replaced, in steps of versions
 }
 
 // Add counts s, which is retained for some time; 0 = it is not.
-func (r *Replaced) Add(s meta.Superseded, age time.Duration) {
+func (r *Replaced) Add(s layout.Superseded, age time.Duration) {
 	if age <= 0 {
 		r.atOnce.Add(int64(s.Separated))
 	} else {
@@ -41,7 +41,7 @@ func (r *Replaced) Bytes() (dead, retained int64, age time.Duration) {
 }
 
 // List returns what was counted.
-func (r *Replaced) List() []meta.Superseded {
+func (r *Replaced) List() []layout.Superseded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.account.List()

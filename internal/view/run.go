@@ -8,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // Run is an open run. Its estimates are set before it is installed, and don't change
@@ -20,8 +19,8 @@ type Run struct {
 	Order   uint64       // age: greater is newer
 	Dropped atomic.Int64 // estimate: its bytes in keyspaces that were dropped since it was made
 
-	Replaced []meta.Superseded // estimate: what its entries have replaced; nil: unknown
-	Ranged   int64             // estimate: bytes in older runs that its range deletes hide
+	Replaced []layout.Superseded // estimate: what its entries have replaced; nil: unknown
+	Ranged   int64               // estimate: bytes in older runs that its range deletes hide
 }
 
 // NewRun makes r part of a View. The function release is called once no View
@@ -67,7 +66,7 @@ func RangeDeletesOf(runs []*Run) (sources []rangedel.Source, done func()) {
 
 // OlderThan describes the runs of v that are older than the last of runs, newest first.
 // Without runs it describes all.
-func (v *View) OlderThan(runs []*Run) (older []*meta.Run) {
+func (v *View) OlderThan(runs []*Run) (older []*layout.RunMeta) {
 	rest := v.Runs
 	if len(runs) > 0 {
 		rest = rest[slices.Index(rest, runs[len(runs)-1])+1:]

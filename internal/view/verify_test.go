@@ -50,7 +50,7 @@ func forged(t *testing.T, n int, wrong func(entries []entry.Entry)) (*View, segm
 	}
 	m, err := w.Finish()
 	must(err)
-	l, err := layout.New().Apply(&layout.Edit{AddSegments: []layout.Segment{seg}, AddRuns: []layout.Run{{ID: 2, Run: m}}})
+	l, err := layout.New().Apply(&layout.Edit{AddSegments: []layout.Segment{seg}, AddRuns: []layout.Run{{ID: 2, RunMeta: m}}})
 	must(err)
 	s, err := segment.Open(cfg, filename.Value, 1, segment.OpenOptions{})
 	must(err)

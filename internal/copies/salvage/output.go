@@ -200,7 +200,7 @@ func (o *output) finishStore() (*layout.Layout, error) {
 	// One version of each key, so history begins with the newest.
 	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
 	if len(m.Files) > 0 {
-		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, Run: m}}
+		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, RunMeta: m}}
 	}
 	if o.to.ring != nil {
 		e.DataKey.ID = o.to.ring.Current()

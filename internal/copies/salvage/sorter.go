@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough runs
@@ -18,12 +18,12 @@ import (
 // version of each key.
 type sorter struct {
 	to      *maker
-	limit   int64         // bytes of memory from which on all goes to a run
-	list    []entry.Entry // entries in memory, in the order in which they were added
-	bytes   int64         // about the memory that they take
-	deletes *rangedel.Set // range deletes in memory; nil: none
-	runs    [][]meta.Run  // level 0 is the newest; in each level the newest run is last
-	open    []*run.Reader // until closeRuns
+	limit   int64              // bytes of memory from which on all goes to a run
+	list    []entry.Entry      // entries in memory, in the order in which they were added
+	bytes   int64              // about the memory that they take
+	deletes *rangedel.Set      // range deletes in memory; nil: none
+	runs    [][]layout.RunMeta // level 0 is the newest; in each level the newest run is last
+	open    []*run.Reader      // until closeRuns
 }
 
 // fanIn is how many runs of a level become one: so many are open at once, each with a buffer.
@@ -98,7 +98,7 @@ func (s *sorter) sorted() iterator.Iterator {
 }
 
 // writeRun writes a run of all entries, and of the newest range deletes.
-func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source) (meta.Run, error) {
+func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source) (layout.RunMeta, error) {
 	defer entries.Close()
 	cover := rangedel.NewForwardCover(entry.MaxVersion, deletes...)
 	defer cover.Close()
@@ -116,7 +116,7 @@ func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source)
 }
 
 // addRun adds a run to a level. A full level becomes one run of the next.
-func (s *sorter) addRun(level int, m meta.Run) error {
+func (s *sorter) addRun(level int, m layout.RunMeta) error {
 	if level == len(s.runs) {
 		s.runs = append(s.runs, nil)
 	}
@@ -143,7 +143,7 @@ func (s *sorter) addRun(level int, m meta.Run) error {
 }
 
 // openRuns opens runs, of which the newest is last. They are valid until closeRuns.
-func (s *sorter) openRuns(list []meta.Run) (entries []iterator.Iterator, deletes []rangedel.Source, err error) {
+func (s *sorter) openRuns(list []layout.RunMeta) (entries []iterator.Iterator, deletes []rangedel.Source, err error) {
 	// The newest run first: of equal entries Merge takes that of the first source.
 	for _, m := range slices.Backward(list) {
 		r, err := s.to.openRun(m)
@@ -168,7 +168,7 @@ func (s *sorter) sources() (iterator.Iterator, []rangedel.Source, error) {
 }
 
 // listRuns returns all runs, oldest first.
-func (s *sorter) listRuns() (list []meta.Run) {
+func (s *sorter) listRuns() (list []layout.RunMeta) {
 	for _, runs := range slices.Backward(s.runs) {
 		list = append(list, runs...)
 	}

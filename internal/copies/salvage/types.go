@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -73,25 +72,25 @@ func (m *maker) nextNum() entry.FileNum {
 }
 
 // writeRun writes a run, which needs no sync: it is removed before the store is finished.
-func (m *maker) writeRun(fill func(w *run.Writer) error) (meta.Run, error) {
+func (m *maker) writeRun(fill func(w *run.Writer) error) (layout.RunMeta, error) {
 	w := run.NewWriter(run.WriterConfig{
 		FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NextNum: m.nextNum, FileBytes: m.RunFileBytes,
 		NoFilter: true, Unsynced: true,
 	})
 	if err := fill(w); err != nil {
 		w.Abort()
-		return meta.Run{}, err
+		return layout.RunMeta{}, err
 	}
 	return w.Finish()
 }
 
 // openRun opens a run that writeRun has written.
-func (m *maker) openRun(r meta.Run) (*run.Reader, error) {
+func (m *maker) openRun(r layout.RunMeta) (*run.Reader, error) {
 	return run.Open(run.OpenConfig{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NoMap: true}, r)
 }
 
 // removeRuns removes the files of runs that writeRun has written.
-func (m *maker) removeRuns(list []meta.Run) (err error) {
+func (m *maker) removeRuns(list []layout.RunMeta) (err error) {
 	for _, r := range list {
 		for _, f := range r.Files {
 			err = cmp.Or(err, m.FS.Remove(filepath.Join(m.Dir, filename.Of(filename.Run, f.Num))))

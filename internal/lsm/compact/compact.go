@@ -17,7 +17,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -54,7 +53,7 @@ type ValueSegment struct {
 
 // Output is the result: new files, which are synced, and what became garbage.
 type Output struct {
-	Run         meta.Run       // without files if nothing was kept
+	Run         layout.RunMeta // without files if nothing was kept
 	Values      []ValueSegment // new value segments
 	Forwardings []Forwarding   // of collected segments
 	Dead        layout.Deaths  // records of older segments that lost their entry
@@ -128,7 +127,7 @@ type worker struct {
 	finished []*segment.ValueWriter // complete value segments, to remove after an error
 	scratch  entry.Entry            // the copy of an entry whose handle was rewritten
 
-	superseded meta.Account // account of what the entries that stay have replaced
+	superseded layout.Account // account of what the entries that stay have replaced
 }
 
 // rewriteHandle returns e with a handle that leads through no forwarding table. It changes a copy,

@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/offheap"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // rangeDeleteWriter is a run.Writer to which all entries were added.
@@ -23,7 +23,7 @@ type rangeDeleteWriter interface {
 // writeRangeDeletes adds the range deletes that are still needed to w. Where all readers see
 // several of them, the newest is enough. If that has nothing older left to hide, it stays only as
 // long as the check of a commit may ask for it (Rules.Checked).
-func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *meta.Account) error {
+func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error {
 	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
 		return r.flatten(lo, hi, h.seen(), func(t rangedel.Delete) error {
 			switch {
@@ -104,14 +104,14 @@ func (r *Rules) hidesOlder(t rangedel.Delete) bool {
 	if r.Bottom || len(r.Older) == 0 {
 		return !r.Bottom
 	}
-	return slices.ContainsFunc(r.Older, func(o *meta.Run) bool {
+	return slices.ContainsFunc(r.Older, func(o *layout.RunMeta) bool {
 		return bytes.Compare(o.First, t.Hi) < 0 && bytes.Compare(t.Lo, o.Last) <= 0
 	})
 }
 
 // writeHistory adds the range deletes that are newer than what all readers see, so that some
 // readers don't see them. It returns the number of forests that they take.
-func (r *Rules) writeHistory(w rangeDeleteWriter, a *meta.Account) (int, error) {
+func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error) {
 	// The least bound of all keyspaces, so that none is missed; each keyspace's own is checked
 	// below.
 	least := max(r.Watermark, r.Floor)
@@ -146,10 +146,10 @@ func (r *Rules) writeHistory(w rangeDeleteWriter, a *meta.Account) (int, error) 
 
 // countRetained adds a range delete that is newer than the watermark to the account, if only
 // history needs it.
-func (r *Rules) countRetained(a *meta.Account, t *rangedel.Delete) {
+func (r *Rules) countRetained(a *layout.Account, t *rangedel.Delete) {
 	if r.Bottom && t.Version > r.Checked {
 		id, _ := entry.KeyspaceOf(t.Lo)
-		a.Add(meta.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
+		a.Add(layout.Superseded{Keyspace: id, Version: t.Version, Entries: 1, Bytes: uint64(len(t.Lo) + len(t.Hi))})
 	}
 }
 

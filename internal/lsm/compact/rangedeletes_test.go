@@ -8,13 +8,13 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Range deletes go where no older run can have a key of their range, once no reader and
 // no commit needs them.
 func TestRangeDeletesThatHideNothingGo(t *testing.T) {
-	older := &meta.Run{First: []byte("\x00k0"), Last: []byte("\x00k8")}
+	older := &layout.RunMeta{First: []byte("\x00k0"), Last: []byte("\x00k8")}
 	d := func(lo, hi string, v entry.Version) rangedel.Delete {
 		return rangedel.Delete{Lo: []byte("\x00" + lo), Hi: []byte("\x00" + hi), Version: v}
 	}
@@ -24,8 +24,8 @@ func TestRangeDeletesThatHideNothingGo(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		{"readers of all versions", Rules{Watermark: 20, Checked: 20, Older: []*meta.Run{older}}, "[k2 k3)"},
-		{"a commit reads version 10", Rules{Watermark: 12, Checked: 10, Older: []*meta.Run{older}}, "[k2 k3)[zz zzz)[zzzz zzzzz)"},
+		{"readers of all versions", Rules{Watermark: 20, Checked: 20, Older: []*layout.RunMeta{older}}, "[k2 k3)"},
+		{"a commit reads version 10", Rules{Watermark: 12, Checked: 10, Older: []*layout.RunMeta{older}}, "[k2 k3)[zz zzz)[zzzz zzzzz)"},
 		{"the bottom", Rules{Watermark: 20, Checked: 20, Bottom: true}, ""},
 		{"nothing is known", Rules{Watermark: 20, Checked: 20}, "[a k0)[k2 k3)[k8x m)[z zz)[zz zzz)[zzzz zzzzz)"},
 	} {
@@ -78,7 +78,7 @@ func TestLongHistoryTakesSeveralForests(t *testing.T) {
 		rules.RangeDeletes = append(rules.RangeDeletes, rangedel.New(l...))
 	}
 	var got forests
-	if err := rules.writeRangeDeletes(&got, new(meta.Account)); err != nil {
+	if err := rules.writeRangeDeletes(&got, new(layout.Account)); err != nil {
 		t.Fatal(err)
 	}
 	want := rangedel.New(all...)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Rules say which entries a flush or compaction may drop. They are made once, before the work
@@ -34,7 +34,7 @@ type Rules struct {
 	Bottom bool
 	// Older are the runs that are older than the inputs, unless Bottom. A range delete that
 	// overlaps none of them has nothing left to hide.
-	Older []*meta.Run
+	Older []*layout.RunMeta
 	// RangeDeletes are those of the inputs, each within one keyspace. Each counts as a
 	// delete of all keys in its range.
 	RangeDeletes []rangedel.Source
@@ -227,8 +227,8 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 
 // countSuperseded adds the entry judged last, which stays, to the account of what was replaced, if
 // it was. The account tells when a later compaction can drop it.
-func (t *retention) countSuperseded(a *meta.Account, e *entry.Entry) {
-	s := meta.Superseded{Keyspace: t.keyspace, Version: t.replacedAt, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
+func (t *retention) countSuperseded(a *layout.Account, e *entry.Entry) {
+	s := layout.Superseded{Keyspace: t.keyspace, Version: t.replacedAt, Entries: 1, Bytes: uint64(len(e.Key) + len(e.Value))}
 	if e.Separated {
 		s.Separated = e.Handle.Length
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 func TestRetention(t *testing.T) {
@@ -165,7 +165,7 @@ func TestSupersededIsWhatLaterGoes(t *testing.T) {
 			set = set.With(rangedel.Delete{Lo: []byte("j"), Hi: []byte("l"), Version: entry.Version(1 + rng.IntN(13))})
 		}
 		rules.RangeDeletes = sources(set)
-		r, account := newRetention(rules), meta.Account{}
+		r, account := newRetention(rules), layout.Account{}
 		var stay []entry.Entry
 		for v := entry.Version(12); v > 0; v-- {
 			e := entry.Entry{Key: []byte("k"), Version: v, Kind: entry.Kind(1 + rng.IntN(3))}
@@ -270,7 +270,7 @@ func (c *collected) AddNewest(rangedel.Delete) error { return nil }
 func written(t *testing.T, rules Rules) []rangedel.Delete {
 	t.Helper()
 	var c collected
-	if err := rules.writeRangeDeletes(&c, new(meta.Account)); err != nil {
+	if err := rules.writeRangeDeletes(&c, new(layout.Account)); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -155,7 +154,7 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 }
 
 // openRun opens a finished run in the place of the newest n parts.
-func (s *Spill) openRun(written meta.Run, n, level int) error {
+func (s *Spill) openRun(written layout.RunMeta, n, level int) error {
 	m := written
 	s.runs += int64(m.FileBytes())
 	// Here all has one version, as it will have in the store. With version 0 its range deletes
@@ -318,7 +317,7 @@ func (s *Spill) Discard(remove bool) {
 }
 
 // removeRun removes the files of a run.
-func (s *Spill) removeRun(m *meta.Run) {
+func (s *Spill) removeRun(m *layout.RunMeta) {
 	for _, f := range m.Files {
 		s.cfg.removeFile(s.cfg.Dir, filename.Run, f.Num)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/test/faultfs"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
@@ -254,7 +254,7 @@ func checkOutput(t *testing.T, s *Spill, model map[string]spilledWrite) {
 }
 
 // checkStamp opens what was finished as the store will: with a version.
-func checkStamp(t *testing.T, s *Spill, m meta.Run) {
+func checkStamp(t *testing.T, s *Spill, m layout.RunMeta) {
 	t.Helper()
 	const stamp = 1<<40 + 5
 	m.Stamp, m.MinVersion, m.MaxVersion = stamp, stamp, stamp

@@ -8,15 +8,14 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // spillPart is one run of a Spill. Its range deletes apply only to older parts: entries of the part
 // that they covered are not in it.
 type spillPart struct {
 	*run.Reader
-	written meta.Run // as the Writer has returned it
-	level   int      // number of compactions behind it
+	written layout.RunMeta // as the Writer has returned it
+	level   int            // number of compactions behind it
 }
 
 // uncovered is walk, an iterator of a part, without what newer range deletes cover. It adds the

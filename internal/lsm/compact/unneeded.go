@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // Unneeded returns the inputs of a compaction that need not be read: range deletes of newer inputs,
@@ -29,7 +28,7 @@ func Unneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) map[layout.
 			}
 		}
 		for _, id := range inputs {
-			if unneeded[id] && slices.ContainsFunc(l.Run(id).Refs, func(ref meta.Ref) bool {
+			if unneeded[id] && slices.ContainsFunc(l.Run(id).Refs, func(ref layout.SegmentRef) bool {
 				// What was moved from several segments, for several runs, is in one.
 				moved := l.Segment(ref.Segment).State().Status == layout.Relocated || l.Usage(ref.Segment).Sources > 0
 				return moved || shared[ref.Segment]

@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // Work that does not fit is not planned, but smaller work that fits; without a limit
@@ -15,8 +14,8 @@ func TestPlansFitTheDisk(t *testing.T) {
 	l := layout.New()
 	e := &layout.Edit{NextFile: 100, LastVersion: 1000}
 	for i := range 8 { // seven upper runs of 1 MB over a base of 20
-		r := layout.Run{ID: layout.RunID(10 + i), Order: uint64(i + 1), Run: meta.Run{
-			Files: []meta.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
+		r := layout.Run{ID: layout.RunID(10 + i), Order: uint64(i + 1), RunMeta: layout.RunMeta{
+			Files: []layout.RunFile{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
 		if i == 0 {
 			r.Tier, r.Files[0].Size, r.Entries = layout.Base, 20<<20, 20000
 		}
@@ -31,7 +30,7 @@ func TestPlansFitTheDisk(t *testing.T) {
 		}
 		e.AddSegments, e.Dead = append(e.AddSegments, s), append(e.Dead, dead)
 		left := n - uint64(len(dead.Granules))
-		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, meta.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
+		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, layout.SegmentRef{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
 	}
 	l, err := l.Apply(e)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // expiring plays a store with one base run of size bytes, until it is empty. An entry of
@@ -16,14 +15,14 @@ import (
 func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compactions int, longest uint64) {
 	s := newStore(t)
 	begin, now := uint64(1e12), uint64(1e12)
-	meta := func(before []entry.Expiring) meta.Run {
+	meta := func(before []entry.Expiring) layout.RunMeta {
 		x := entry.NewExpiries(now, before)
 		for at := begin + every; at <= begin+ttl; at += every {
 			if at > now {
 				x.Add(&entry.Entry{Separated: true, Handle: entry.Handle{Length: bytes}, Expires: at})
 			}
 		}
-		return meta.Run{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
+		return layout.RunMeta{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
 	}
 	m := meta(nil)
 	s.add(nil, layout.Base, 1, m)
@@ -102,7 +101,7 @@ func TestExpiredRuns(t *testing.T) {
 	} {
 		s := newStore(t)
 		for i, size := range c.sizes {
-			m := meta.Run{ValueBytes: size * mb, Entries: 1000}
+			m := layout.RunMeta{ValueBytes: size * mb, Entries: 1000}
 			for _, d := range c.due {
 				if d == i {
 					m.Expiry = gone
@@ -134,24 +133,24 @@ func TestExpiredRuns(t *testing.T) {
 // keeps, once the keyspace keeps fewer. What was never counted is counted once all of it has aged.
 func TestHistoryIsDue(t *testing.T) {
 	const second, now = 1000, 1_000_000
-	aged := []meta.Superseded{{Version: 50, Entries: 10, Bytes: 100, Separated: 1 << 30}}
-	other := []meta.Superseded{{Keyspace: 1, Version: 50, Entries: 10, Separated: 1 << 30}}
-	kept := []meta.Superseded{{Version: 50, Keep: 5, Entries: 10, Separated: 1 << 30}}
-	late := []meta.Superseded{{Version: 51, Entries: 10, Separated: 1 << 30}}
-	old := meta.Run{MaxVersion: 50}
+	aged := []layout.Superseded{{Version: 50, Entries: 10, Bytes: 100, Separated: 1 << 30}}
+	other := []layout.Superseded{{Keyspace: 1, Version: 50, Entries: 10, Separated: 1 << 30}}
+	kept := []layout.Superseded{{Version: 50, Keep: 5, Entries: 10, Separated: 1 << 30}}
+	late := []layout.Superseded{{Version: 51, Entries: 10, Separated: 1 << 30}}
+	old := layout.RunMeta{MaxVersion: 50}
 	for _, c := range []struct {
 		what string
-		run  meta.Run
+		run  layout.RunMeta
 		o    Retention
 		want uint64
 	}{
-		{"nothing was replaced", meta.Run{Superseded: []meta.Superseded{}}, Retention{Age: time.Minute}, 0},
-		{"it ages", meta.Run{Superseded: aged}, Retention{Age: time.Minute}, now + 60*second + 1 + expiryGraceMillis},
-		{"no age", meta.Run{Superseded: aged}, Retention{}, 1 + expiryGraceMillis},
-		{"another keyspace retains it", meta.Run{Superseded: other}, Retention{}, now + 3600*second + 1 + expiryGraceMillis},
-		{"it is among the versions that are kept", meta.Run{Superseded: kept}, Retention{Versions: 5}, 0},
-		{"fewer versions are kept", meta.Run{Superseded: kept}, Retention{Versions: 4}, 1 + expiryGraceMillis},
-		{"its time is not known yet", meta.Run{Superseded: late}, Retention{Age: time.Minute}, 0},
+		{"nothing was replaced", layout.RunMeta{Superseded: []layout.Superseded{}}, Retention{Age: time.Minute}, 0},
+		{"it ages", layout.RunMeta{Superseded: aged}, Retention{Age: time.Minute}, now + 60*second + 1 + expiryGraceMillis},
+		{"no age", layout.RunMeta{Superseded: aged}, Retention{}, 1 + expiryGraceMillis},
+		{"another keyspace retains it", layout.RunMeta{Superseded: other}, Retention{}, now + 3600*second + 1 + expiryGraceMillis},
+		{"it is among the versions that are kept", layout.RunMeta{Superseded: kept}, Retention{Versions: 5}, 0},
+		{"fewer versions are kept", layout.RunMeta{Superseded: kept}, Retention{Versions: 4}, 1 + expiryGraceMillis},
+		{"its time is not known yet", layout.RunMeta{Superseded: late}, Retention{Age: time.Minute}, 0},
 		{"it was not counted", old, Retention{Age: time.Minute}, now + 3600*second + 1 + expiryGraceMillis},
 	} {
 		s := newStore(t)
@@ -175,12 +174,12 @@ func TestHistoryIsDue(t *testing.T) {
 // and what never expires, or at the end of all times, is never due.
 func TestExpiryAtTheEnds(t *testing.T) {
 	for _, c := range []struct {
-		meta meta.Run
+		meta layout.RunMeta
 		want uint64
 	}{
-		{meta.Run{}, 0},
-		{meta.Run{MinExpiry: 5000}, 5000 + expiryGraceMillis},
-		{meta.Run{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
+		{layout.RunMeta{}, 0},
+		{layout.RunMeta{MinExpiry: 5000}, 5000 + expiryGraceMillis},
+		{layout.RunMeta{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
 	} {
 		s := newStore(t)
 		s.add(nil, layout.Base, 1, c.meta)

@@ -6,11 +6,10 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // One account says what is live, retained or dead. Whoever finds that an entry was replaced counts
-// it as meta.Superseded: compactions and flushes exactly, for what stays in their run; writes by
+// it as layout.Superseded: compactions and flushes exactly, for what stays in their run; writes by
 // samples, for what they replace elsewhere. Here is the only rule for how long it stays. All else
 // that frees space, sets alarms or reports reads the account by this rule.
 
@@ -49,9 +48,9 @@ func (o *Options) longest(l *layout.Layout) Retention {
 // deadAt returns when what s counts is dead, in Unix milliseconds; 0 = not as things are. age is
 // that of the retention. What is left of dropped keyspaces is counted as a whole (State.Dropped),
 // not here.
-func (o *Options) deadAt(l *layout.Layout, s *meta.Superseded) (at uint64, age time.Duration) {
+func (o *Options) deadAt(l *layout.Layout, s *layout.Superseded) (at uint64, age time.Duration) {
 	r, dropped := o.RetentionOf(l, s.Keyspace)
-	if s.Keyspace == meta.AnyKeyspace {
+	if s.Keyspace == layout.AnyKeyspace {
 		r, dropped = o.longest(l), false
 	}
 	if dropped || s.Keep != 0 && s.Keep <= uint64(max(r.Versions, 1)) {
@@ -68,7 +67,7 @@ func (o *Options) deadAt(l *layout.Layout, s *meta.Superseded) (at uint64, age t
 }
 
 // Dead sums up what is dead of a list at a time, in Unix milliseconds.
-func (o *Options) Dead(l *layout.Layout, list []meta.Superseded, now uint64) (sum meta.Superseded) {
+func (o *Options) Dead(l *layout.Layout, list []layout.Superseded, now uint64) (sum layout.Superseded) {
 	for i := range list {
 		if at, _ := o.deadAt(l, &list[i]); at != 0 && at <= now {
 			sum.Add(&list[i])
@@ -78,7 +77,7 @@ func (o *Options) Dead(l *layout.Layout, list []meta.Superseded, now uint64) (su
 }
 
 // NextDead returns the first time after now at which more of a list is dead; 0 = never.
-func (o *Options) NextDead(l *layout.Layout, list []meta.Superseded, now uint64) (next uint64) {
+func (o *Options) NextDead(l *layout.Layout, list []layout.Superseded, now uint64) (next uint64) {
 	for i := range list {
 		if at, _ := o.deadAt(l, &list[i]); at > now && (next == 0 || at < next) {
 			next = at
@@ -93,7 +92,7 @@ func (o *Options) aging(l *layout.Layout, r *layout.Run) (steps []entry.Expiring
 	list := r.Superseded
 	if list == nil && o.longest(l).Age > 0 {
 		// An earlier release has not counted it. A compaction does, once all of it has aged.
-		list = []meta.Superseded{{Keyspace: meta.AnyKeyspace, Version: r.MaxVersion}}
+		list = []layout.Superseded{{Keyspace: layout.AnyKeyspace, Version: r.MaxVersion}}
 	}
 	for i := range list {
 		s := &list[i]

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // pointers chooses a compaction after which no run needs a forwarding table. It is worth it if a
@@ -37,7 +36,7 @@ func (v *balance) pointers() *Compaction {
 }
 
 func (v *balance) refersToRelocated(r *layout.Run) bool {
-	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
+	return slices.ContainsFunc(r.Refs, func(f layout.SegmentRef) bool {
 		return v.layout.Segment(f.Segment).State().Status == layout.Relocated
 	})
 }

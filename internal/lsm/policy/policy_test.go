@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/test/kit/script"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // store is a layout that tests change as flushes and compactions would.
@@ -34,17 +33,17 @@ func (s *store) apply(e *layout.Edit) {
 	s.layout = l
 }
 
-func (s *store) add(drop []layout.RunID, tier layout.Tier, order uint64, m meta.Run) {
+func (s *store) add(drop []layout.RunID, tier layout.Tier, order uint64, m layout.RunMeta) {
 	s.t.Helper()
 	s.next++
 	size := m.ValueBytes // tests keep the file size here until the file has a number
 	m.ValueBytes = 0
-	m.Files = []meta.File{{Num: s.next, Size: size}}
-	s.apply(&layout.Edit{DropRuns: drop, AddRuns: []layout.Run{{ID: layout.RunID(s.next), Tier: tier, Order: order, Run: m}}})
+	m.Files = []layout.RunFile{{Num: s.next, Size: size}}
+	s.apply(&layout.Edit{DropRuns: drop, AddRuns: []layout.Run{{ID: layout.RunID(s.next), Tier: tier, Order: order, RunMeta: m}}})
 	s.written += size
 }
 
-func (s *store) flush(m meta.Run) {
+func (s *store) flush(m layout.RunMeta) {
 	s.t.Helper()
 	s.flushed += m.ValueBytes
 	s.add(nil, layout.Upper, s.layout.NextOrder(), m)
@@ -53,7 +52,7 @@ func (s *store) flush(m meta.Run) {
 // do carries out a compaction of runs without common keys.
 func (s *store) do(m *Compaction) {
 	s.t.Helper()
-	var sum meta.Run
+	var sum layout.RunMeta
 	order, last := uint64(0), -1
 	for _, id := range m.Runs {
 		for i, r := range s.layout.Runs() {
@@ -192,7 +191,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 			if _, err := fmt.Sscanf(line, "%s %d entries=%d deletes=%d separated=%d", &tier, &mb, &entries, &deletes, &separated); err != nil && tier == "" {
 				t.Fatalf("%s: %q: %v", c.Pos, line, err)
 			}
-			m := meta.Run{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
+			m := layout.RunMeta{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
 			tiers := map[string]layout.Tier{"upper": layout.Upper, "base": layout.Base}
 			s.next = entry.FileNum(i)
 			s.add(nil, tiers[tier], uint64(len(lines)-i), m)
@@ -214,7 +213,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		*s = *newStore(t)
 		most := 0
 		for range c.Int(t, "flushes", 0) {
-			s.flush(meta.Run{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
+			s.flush(layout.RunMeta{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
 			s.rest(State{}, o)
 			most = max(most, len(s.layout.Runs()))
 		}
@@ -234,7 +233,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 func (s *store) files(t *testing.T, c *script.Case) {
 	*s = *newStore(t)
 	run := layout.Run{ID: 1, Tier: layout.Base, Order: 1}
-	run.Files = []meta.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
+	run.Files = []layout.RunFile{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
 	e := &layout.Edit{}
 	for line := range strings.Lines(c.Input) {
 		var kind string
@@ -262,7 +261,7 @@ func (s *store) files(t *testing.T, c *script.Case) {
 			e.States = append(e.States, layout.SegmentState{Num: num, Status: layout.Relocated, Map: 100 + num, Target: target})
 		}
 		if n := records - died; !strings.Contains(line, "target") && n > 0 {
-			run.Refs = append(run.Refs, meta.Ref{Segment: num, Records: n, Bytes: n * each})
+			run.Refs = append(run.Refs, layout.SegmentRef{Segment: num, Records: n, Bytes: n * each})
 		}
 	}
 	e.AddRuns = []layout.Run{run}
@@ -277,7 +276,7 @@ func TestRandomHistories(t *testing.T) {
 		s := newStore(t)
 		for step := range 60 {
 			entries := 1 + rng.Uint64N(1e6)
-			s.flush(meta.Run{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
+			s.flush(layout.RunMeta{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
 				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
 			s.rest(State{Idle: rng.IntN(8) == 0}, Options{})
 			if n := len(s.layout.Runs()); n > upperRuns {
@@ -291,10 +290,10 @@ func TestRandomHistories(t *testing.T) {
 // and again: the base is not rewritten each time.
 func TestIdleWritesLittle(t *testing.T) {
 	s := newStore(t)
-	s.add(nil, layout.Base, 1, meta.Run{ValueBytes: 10 << 30, Entries: 1e8})
+	s.add(nil, layout.Base, 1, layout.RunMeta{ValueBytes: 10 << 30, Entries: 1e8})
 	before := s.written
 	for range 200 {
-		s.flush(meta.Run{ValueBytes: 1 << 20, Entries: 1e4})
+		s.flush(layout.RunMeta{ValueBytes: 1 << 20, Entries: 1e4})
 		s.rest(State{Idle: true}, Options{})
 	}
 	if ratio := float64(s.written-before) / float64(s.flushed); ratio > 8 {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // After a change of the data key, files under older keys are rewritten if a user has asked for that
@@ -49,8 +48,8 @@ func (v *balance) oldRun() *Compaction {
 	if !v.layout.DataKey().Rewrite {
 		return nil
 	}
-	old := func(f meta.File) bool { return v.old(f.KeyID) }
-	damaged := func(f meta.File) bool { return slices.Contains(v.state.Damaged, f.Num) }
+	old := func(f layout.RunFile) bool { return v.old(f.KeyID) }
+	damaged := func(f layout.RunFile) bool { return slices.Contains(v.state.Damaged, f.Num) }
 	for _, r := range slices.Backward(v.layout.Runs()) {
 		if slices.ContainsFunc(r.Files, old) && !slices.ContainsFunc(r.Files, damaged) {
 			c := compact([]*layout.Run{r}, r.Tier, "its data key is an old one")

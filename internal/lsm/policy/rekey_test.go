@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // rekeyed is a store whose files name their keys.
@@ -27,25 +26,25 @@ func (s *rekeyed) number() entry.FileNum {
 	return s.next
 }
 
-func (s *rekeyed) addRun(drop []layout.RunID, tier layout.Tier, order uint64, refs []meta.Ref) {
+func (s *rekeyed) addRun(drop []layout.RunID, tier layout.Tier, order uint64, refs []layout.SegmentRef) {
 	r := layout.Run{ID: layout.RunID(s.number()), Tier: tier, Order: order}
-	r.Files, r.Entries, r.Refs = []meta.File{{Num: s.number(), Size: 10 << 20, KeyID: s.keyID()}}, 1000, refs
+	r.Files, r.Entries, r.Refs = []layout.RunFile{{Num: s.number(), Size: 10 << 20, KeyID: s.keyID()}}, 1000, refs
 	s.apply(&layout.Edit{DropRuns: drop, AddRuns: []layout.Run{r}})
 }
 
 func (s *rekeyed) flush(segments int) {
-	var refs []meta.Ref
+	var refs []layout.SegmentRef
 	for range segments {
 		n := s.number()
 		s.apply(&layout.Edit{AddSegments: []layout.Segment{{Num: n, Kind: filename.Value, FileBytes: 20 << 20, Records: 1000, Bytes: 20 << 20, KeyID: s.keyID()}}})
-		refs = append(refs, meta.Ref{Segment: n, Records: 1000, Bytes: 20 << 20})
+		refs = append(refs, layout.SegmentRef{Segment: n, Records: 1000, Bytes: 20 << 20})
 	}
 	s.addRun(nil, layout.Upper, s.layout.NextOrder(), refs)
 }
 
 // compact does it, and leads handles past forwarding tables.
 func (s *rekeyed) compact(c *Compaction) {
-	sum := map[entry.FileNum]meta.Ref{}
+	sum := map[entry.FileNum]layout.SegmentRef{}
 	var order uint64
 	for _, id := range c.Runs {
 		r := s.layout.Run(id)
@@ -55,14 +54,14 @@ func (s *rekeyed) compact(c *Compaction) {
 				f.Segment = st.Target
 			}
 			to := sum[f.Segment]
-			sum[f.Segment] = meta.Ref{Segment: f.Segment, Records: to.Records + f.Records, Bytes: to.Bytes + f.Bytes}
+			sum[f.Segment] = layout.SegmentRef{Segment: f.Segment, Records: to.Records + f.Records, Bytes: to.Bytes + f.Bytes}
 		}
 	}
-	var refs []meta.Ref
+	var refs []layout.SegmentRef
 	for _, f := range sum {
 		refs = append(refs, f)
 	}
-	slices.SortFunc(refs, func(a, b meta.Ref) int { return int(a.Segment) - int(b.Segment) })
+	slices.SortFunc(refs, func(a, b layout.SegmentRef) int { return int(a.Segment) - int(b.Segment) })
 	s.addRun(c.Runs, c.Into, order, refs)
 }
 

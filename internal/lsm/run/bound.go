@@ -4,13 +4,13 @@ import (
 	"bytes"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // The bounds of chunks, as a directory has them. keys.go has them as a Reader searches them.
 
 // boundSize is how much of a key a directory has at most, in bytes.
-const boundSize = meta.BoundSize
+const boundSize = layout.BoundSize
 
 // bound is what a directory says of where a chunk begins: enough of its first key to tell it from
 // the last one of the chunk before, as the separators of a prefix B-tree (Bayer and Unterauer,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // KeysAt returns the range of stored keys that damage at offset off of a file of the run
@@ -93,7 +93,7 @@ func (r *Reader) keysOf(i int) (lo, hi []byte) {
 }
 
 // Bounds returns the range of stored keys in which a run lies. A nil hi is no bound.
-func Bounds(m *meta.Run) (lo, hi []byte) {
+func Bounds(m *layout.RunMeta) (lo, hi []byte) {
 	if len(m.Last) > 0 {
 		hi = append(bytes.Clone(m.Last), 0)
 	}

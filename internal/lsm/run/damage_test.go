@@ -20,7 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/test/kit/draw"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 var (
@@ -70,7 +70,7 @@ var goldens = []struct {
 	{"golden_filters", goldenEntries()[:3], nil, 1},
 }
 
-func goldenFile(t testing.TB, which int) ([]byte, meta.Run) {
+func goldenFile(t testing.TB, which int) ([]byte, layout.RunMeta) {
 	dir := t.TempDir()
 	cfg := writerConfig(dir)
 	cfg.FilterKeys = goldens[which].filterKeys
@@ -119,7 +119,7 @@ func checkGolden(t *testing.T, which int) {
 
 // tryAll opens a damaged run and asks it everything; every answer must be right
 // or an error. It reports whether there was an error.
-func tryAll(t *testing.T, dir string, m meta.Run, which int, noMap bool) (failed bool) {
+func tryAll(t *testing.T, dir string, m layout.RunMeta, which int, noMap bool) (failed bool) {
 	t.Helper()
 	r, err := Open(openConfig(dir, noMap), m)
 	if err != nil {
@@ -278,7 +278,7 @@ func truncate(t *testing.T, which int) {
 // FuzzRun damages a run file and then makes its checksums right again, so that
 // the damage reaches the decoders: nothing may panic or allocate without bound.
 func FuzzRun(f *testing.F) {
-	files, metas := make([][]byte, len(goldens)), make([]meta.Run, len(goldens))
+	files, metas := make([][]byte, len(goldens)), make([]layout.RunMeta, len(goldens))
 	for i := range goldens {
 		files[i], metas[i] = goldenFile(f, i)
 		size := len(files[i])
@@ -303,7 +303,7 @@ func FuzzRun(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "000007.run"), bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m.Files = []meta.File{{Num: 7, Size: uint64(len(bad))}}
+		m.Files = []layout.RunFile{{Num: 7, Size: uint64(len(bad))}}
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
 		}
@@ -341,7 +341,7 @@ func walkRemains(t *testing.T, dir string) {
 }
 
 // askAll asks a run everything and ignores the answers.
-func askAll(t *testing.T, dir string, m meta.Run, noMap bool) {
+func askAll(t *testing.T, dir string, m layout.RunMeta, noMap bool) {
 	r, err := Open(openConfig(dir, noMap), m)
 	if err != nil {
 		checkKind(t, err)

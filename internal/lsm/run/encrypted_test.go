@@ -19,7 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/chunk"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -65,7 +65,7 @@ func useGoldenRing(t *testing.T, which int) {
 }
 
 // writeEncrypted writes a run of several pages, and returns its only file.
-func writeEncrypted(t *testing.T, dir string) ([]byte, meta.Run) {
+func writeEncrypted(t *testing.T, dir string) ([]byte, layout.RunMeta) {
 	t.Helper()
 	ring = testRing
 	defer func() { ring = nil }()
@@ -123,7 +123,7 @@ func TestKeyIDDecidesHowAFileIsRead(t *testing.T) {
 	dir := t.TempDir()
 	file, m := writeEncrypted(t, dir)
 	plain := m
-	plain.Files = []meta.File{m.Files[0]}
+	plain.Files = []layout.RunFile{m.Files[0]}
 	plain.Files[0].KeyID = crypt.FileKeyID{}
 	if _, err := Open(openConfig(dir, false), plain); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("read as a plain one: %v", err)
@@ -383,7 +383,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		text []byte // the file, decrypted
 		dir  *directory
 		ft   *footer
-		m    meta.Run
+		m    layout.RunMeta
 	}
 	samples := make([]sample, len(goldens))
 	for i := range goldens {
@@ -435,7 +435,7 @@ func FuzzEncryptedRun(f *testing.F) {
 			t.Fatal(err)
 		}
 		m := s.m
-		m.Files = []meta.File{{Num: 7, Size: uint64(len(bad)), KeyID: s.m.Files[0].KeyID}}
+		m.Files = []layout.RunFile{{Num: 7, Size: uint64(len(bad)), KeyID: s.m.Files[0].KeyID}}
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
 		}

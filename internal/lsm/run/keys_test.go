@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // What a reader keeps of its chunks' keys, and what directory and manifest have of them,
@@ -30,7 +30,7 @@ func TestBoundsAreShort(t *testing.T) {
 			if n, most := len(r.keys.blob), len(r.chunks)*boundSize; len(r.chunks) < 3 || n > most {
 				t.Errorf("keys of %d bytes: %d bytes of bounds for %d chunks", size, n, len(r.chunks))
 			}
-			if len(m.First) > meta.BoundSize || len(m.Last) > meta.BoundSize || bytes.Compare(m.First, entries[0].Key) > 0 || bytes.Compare(m.Last, entries[5].Key) < 0 {
+			if len(m.First) > layout.BoundSize || len(m.Last) > layout.BoundSize || bytes.Compare(m.First, entries[0].Key) > 0 || bytes.Compare(m.Last, entries[5].Key) < 0 {
 				t.Errorf("keys of %d bytes: bounds of the run have %d and %d", size, len(m.First), len(m.Last))
 			}
 			_, ft, err := r.files[0].readDirectory(r.files[0].File, r.files[0].Size())

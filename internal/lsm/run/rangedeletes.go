@@ -11,7 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/offheap"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // How a run's range deletes are written and searched. They are entries in chunks of their own:
@@ -89,12 +89,12 @@ func (w *Writer) addSpan(prefix []byte, t rangedel.Delete) error {
 func (w *Writer) countRangeDelete(t rangedel.Delete) {
 	m := &w.rangeDeletes
 	if m.RangeDeletes == 0 || bytes.Compare(t.Lo, m.First) < 0 {
-		m.First = append(m.First[:0], meta.Lower(t.Lo)...)
+		m.First = append(m.First[:0], layout.LowerBound(t.Lo)...)
 	}
 	switch {
 	case bytes.Compare(t.Hi, m.Last) <= 0:
-	case len(t.Hi) > meta.BoundSize:
-		m.Last = meta.Upper(t.Hi)
+	case len(t.Hi) > layout.BoundSize:
+		m.Last = layout.UpperBound(t.Hi)
 	default:
 		m.Last = append(m.Last[:0], t.Hi...)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // allSee is the watermark of the tests: range deletes up to it are flat.
@@ -104,7 +104,7 @@ func testRangeDeletesExtendTheBounds(t *testing.T) {
 		first, last string
 		min, max    entry.Version
 	}{
-		{"\x00apple", string(meta.Upper([]byte("\x00fig" + strings.Repeat("g", 300)))), 10, 1 << 50},
+		{"\x00apple", string(layout.UpperBound([]byte("\x00fig" + strings.Repeat("g", 300)))), 10, 1 << 50},
 		{"\x00", "\x01", 8, 1 << 55},
 		{"\x00", "\x01", 8, 1 << 55},
 	} {

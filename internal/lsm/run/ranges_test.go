@@ -9,14 +9,14 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
 func TestVerifyFindsNothingInASoundRun(t *testing.T) { forms(t, testVerifyFindsNothingInASoundRun) }
 
 func testVerifyFindsNothingInASoundRun(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
 	})
 }
@@ -43,7 +43,7 @@ func randomRange(rng *rand.Rand, all []entry.Entry) (lo, hi []byte) {
 func TestChangedSinceIsExact(t *testing.T) { forms(t, testChangedSinceIsExact) }
 
 func testChangedSinceIsExact(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		for range 100 {
 			lo, hi := randomRange(rng, all)
@@ -65,7 +65,7 @@ func testChangedSinceIsExact(t *testing.T) {
 func TestSizeIsNearTheTruth(t *testing.T) { forms(t, testSizeIsNearTheTruth) }
 
 func testSizeIsNearTheTruth(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		if n, size, sep := r.Size(nil, nil, true); n != m.Entries || size != m.KeyBytes+m.ValueBytes || sep != m.SeparatedBytes {
 			t.Errorf("whole run: %d %d %d", n, size, sep)
 		}
@@ -91,7 +91,7 @@ func testSizeIsNearTheTruth(t *testing.T) {
 func TestSplitCutsInOrder(t *testing.T) { forms(t, testSplitCutsInOrder) }
 
 func testSplitCutsInOrder(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		for _, n := range []int{0, 1, 2, 3, 1000} {
 			cuts := r.Split(nil, nil, n)
 			if len(cuts) > max(n-1, 0) {

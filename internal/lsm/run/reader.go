@@ -19,7 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -54,13 +54,13 @@ type Reader struct {
 	searches sync.Pool // idle *search, which find range deletes
 	parent   *Reader   // in the Reader of range deletes, that of entries; else nil
 
-	meta  meta.Run      // what the manifest says of the run
-	files []*file       // in order
-	dir   []record      // what the directories say of the chunks
-	first *entry.Entry  // a bound, not greater than the first entry; nil: there is none
-	last  *entry.Entry  // a bound, not less than the last entry; nil: there is none
-	cache *blocks.Cache // nil: all files are read in place
-	seed  uint64        // of the store's key hash
+	meta  layout.RunMeta // what the manifest says of the run
+	files []*file        // in order
+	dir   []record       // what the directories say of the chunks
+	first *entry.Entry   // a bound, not greater than the first entry; nil: there is none
+	last  *entry.Entry   // a bound, not less than the last entry; nil: there is none
+	cache *blocks.Cache  // nil: all files are read in place
+	seed  uint64         // of the store's key hash
 }
 
 // file is one open file of a run.
@@ -77,7 +77,7 @@ type file struct {
 }
 
 // Open opens the files of a run and reads their directories and the filter.
-func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
+func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
 	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
 	if cfg.Files == nil {
 		cfg.Files = pageio.NewFiles(cfg.FS, 0)
@@ -123,7 +123,7 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 }
 
 // openFile opens a file of a run.
-func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
+func (cfg *OpenConfig) openFile(m *layout.RunFile) (*file, error) {
 	o, err := cfg.origin(m.Num, m.KeyID)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin,
 }
 
 // addFile opens file m of the run, checks its directory and adds its chunks.
-func (r *Reader) addFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
+func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version) error {
 	f, err := cfg.openFile(m)
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (r *Reader) checkMeta() error {
 	for i := range r.dir {
 		s.Merge(&r.dir[i].Stats)
 	}
-	var m meta.Run
+	var m layout.RunMeta
 	setStats(&m, &s)
 	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	if n := len(r.dir); n > 0 {
@@ -299,7 +299,7 @@ func (r *Reader) checkMeta() error {
 		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
 			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
 		}
-		m.AddRangeDeletes(&meta.Run{First: w.First, Last: w.Last, RangeDeletes: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
+		m.AddRangeDeletes(&layout.RunMeta{First: w.First, Last: w.Last, RangeDeletes: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
 	}
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.RangeDeletes != w.RangeDeletes ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
@@ -335,7 +335,7 @@ func (r *Reader) makeChunks() {
 }
 
 // Meta returns the description of the run that Open was given.
-func (r *Reader) Meta() *meta.Run { return &r.meta }
+func (r *Reader) Meta() *layout.RunMeta { return &r.meta }
 
 // MaxVersion is the greatest version of an entry or range delete.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }

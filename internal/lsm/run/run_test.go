@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -35,7 +35,7 @@ func openConfig(dir string, noMap bool) OpenConfig {
 	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Ring: testRing, Seed: testSeed, NoMap: noMap}
 }
 
-func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, rangeDeletes ...rangedel.Delete) meta.Run {
+func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, rangeDeletes ...rangedel.Delete) layout.RunMeta {
 	t.Helper()
 	w := NewWriter(cfg)
 	for i := range entries {
@@ -51,7 +51,7 @@ func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, rangeDelete
 	return m
 }
 
-func openRun(t testing.TB, cfg OpenConfig, m meta.Run) *Reader {
+func openRun(t testing.TB, cfg OpenConfig, m layout.RunMeta) *Reader {
 	t.Helper()
 	r, err := Open(cfg, m)
 	if err != nil {
@@ -168,7 +168,7 @@ func brief(e *entry.Entry) string {
 }
 
 // each calls fn for every shape, mapped and unmapped.
-func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader)) {
+func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader)) {
 	const seed = 42
 	for i := range shapes {
 		s := &shapes[i]
@@ -192,9 +192,9 @@ func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m met
 func TestMetaCountsContents(t *testing.T) { forms(t, testMetaCountsContents) }
 
 func testMetaCountsContents(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
-		var want meta.Run
-		refs := map[entry.FileNum]meta.Ref{}
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
+		var want layout.RunMeta
+		refs := map[entry.FileNum]layout.SegmentRef{}
 		want.MinVersion = entry.MaxVersion
 		for i := range all {
 			e := &all[i]
@@ -211,14 +211,14 @@ func testMetaCountsContents(t *testing.T) {
 			if e.Separated {
 				want.SeparatedBytes += e.Handle.Length
 				r := refs[e.Handle.Segment]
-				refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: r.Records + 1, Bytes: r.Bytes + e.Handle.Length}
+				refs[e.Handle.Segment] = layout.SegmentRef{Segment: e.Handle.Segment, Records: r.Records + 1, Bytes: r.Bytes + e.Handle.Length}
 			}
 		}
-		want.First, want.Last = meta.Lower(all[0].Key), meta.Upper(all[len(all)-1].Key)
+		want.First, want.Last = layout.LowerBound(all[0].Key), layout.UpperBound(all[len(all)-1].Key)
 		for _, r := range refs {
 			want.Refs = append(want.Refs, r)
 		}
-		slices.SortFunc(want.Refs, func(a, b meta.Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+		slices.SortFunc(want.Refs, func(a, b layout.SegmentRef) int { return cmp.Compare(a.Segment, b.Segment) })
 		want.Files = m.Files
 		if got, want := fmt.Sprintf("%x", m), fmt.Sprintf("%x", want); got != want {
 			t.Errorf("meta\n%.2000s\nwant\n%.2000s", got, want)
@@ -240,7 +240,7 @@ func all0(n int) uint64 { return uint64(n)*2 + 8192 }
 func TestGetFindsNewestVersionNotAfter(t *testing.T) { forms(t, testGetFindsNewestVersionNotAfter) }
 
 func testGetFindsNewestVersionNotAfter(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		rng := rand.New(rand.NewPCG(7, 7))
 		step := max(1, len(all)/1000)
 		for i := 0; i < len(all); i += 1 + rng.IntN(2*step) {
@@ -294,7 +294,7 @@ func modelGet(all []entry.Entry, key []byte, at entry.Version) *entry.Entry {
 func TestIteratorWalksBothWays(t *testing.T) { forms(t, testIteratorWalksBothWays) }
 
 func testIteratorWalksBothWays(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		it := r.Iterator()
 		defer it.Close()
 		n := 0
@@ -376,7 +376,7 @@ func walkForeseen(t *testing.T, it iterator.Iterator, all []entry.Entry, r *rand
 func TestIteratorMovesAsTheModel(t *testing.T) { forms(t, testIteratorMovesAsTheModel) }
 
 func testIteratorMovesAsTheModel(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		rng := rand.New(rand.NewPCG(11, 3))
 		it := r.Iterator()
 		rounds := 1000
@@ -433,7 +433,7 @@ func testIteratorMovesAsTheModel(t *testing.T) {
 func TestSkipsStopWhereTheyMust(t *testing.T) { forms(t, testSkipsStopWhereTheyMust) }
 
 func testSkipsStopWhereTheyMust(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m layout.RunMeta, r *Reader) {
 		rng := rand.New(rand.NewPCG(5, 3))
 		it := r.Iterator()
 		rounds := 300

@@ -12,7 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Verify reads the whole run, whatever was verified before, and calls report for
@@ -43,7 +43,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	}
 	r.RangeDeletes().verifySpans(count)
 	have := slices.Collect(maps.Values(v.refs))
-	meta.SortRefs(have)
+	layout.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
 		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
 		c.FollowUp = found > 0
@@ -55,18 +55,18 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 // not what was verified before.
 type verifier struct {
 	*Reader
-	copies *cursor                    // reads the chunks again
-	report func(*errs.Corruption)     // gets what is wrong
-	each   func(*entry.Entry)         // gets each entry; may be nil
-	last   entry.Entry                // the entry before, without its value; across chunks
-	lacks  bool                       // the chunk before is damaged: last may not be its last entry
-	refs   map[entry.FileNum]meta.Ref // references of the entries so far, by segment
-	asked  *blocks.Part               // the encrypted filter that words is
-	words  bloom                      // that filter, decrypted
+	copies *cursor                             // reads the chunks again
+	report func(*errs.Corruption)              // gets what is wrong
+	each   func(*entry.Entry)                  // gets each entry; may be nil
+	last   entry.Entry                         // the entry before, without its value; across chunks
+	lacks  bool                                // the chunk before is damaged: last may not be its last entry
+	refs   map[entry.FileNum]layout.SegmentRef // references of the entries so far, by segment
+	asked  *blocks.Part                        // the encrypted filter that words is
+	words  bloom                               // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
-	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]meta.Ref{}}
+	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]layout.SegmentRef{}}
 }
 
 // verifyChunk verifies chunk i.
@@ -136,7 +136,7 @@ func (v *verifier) chunkBound(i int) *bound {
 func (v *verifier) countEntry(e *entry.Entry) {
 	if e.Separated {
 		f := v.refs[e.Handle.Segment]
-		v.refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
+		v.refs[e.Handle.Segment] = layout.SegmentRef{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
 	}
 	v.last = entry.Entry{Key: append(v.last.Key[:0], e.Key...), Version: e.Version}
 	if v.each != nil {

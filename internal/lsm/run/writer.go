@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/version/meta"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -32,13 +32,13 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // gives each file its number
 	FileBytes int64                // most bytes of a file, without its last filter; 0: 256 MB
 	NoFilter  bool                 // write no filter: gets find most keys in this run
-	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil: not recorded
+	Expiries  *entry.Expiries      // gathers layout.RunMeta.Expiry; nil: not recorded
 	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
 	// About returns an edit (package manifest) that describes the store's runs and keyspaces,
 	// for a salvage without MANIFEST. It is called for each file, with the earlier files of
 	// the run, and the bounds of the run so far. nil = no description.
-	About func(before []meta.File, first, last []byte) []byte
+	About func(before []layout.RunFile, first, last []byte) []byte
 
 	FilterKeys int // about how many keys one filter has; 0: DefaultFilterKeys (256 Ki)
 }
@@ -47,15 +47,15 @@ type WriterConfig struct {
 // all calls return that error, and its files are removed.
 type Writer struct {
 	cfg        WriterConfig
-	b          *chunk.Builder              // builds the current chunk
-	hashes     []uint64                    // hashes of the keys in chunks that have no filter yet
-	unfiltered uint32                      // number of these chunks
-	refs       map[entry.FileNum]*meta.Ref // references of the entries so far, by segment
-	ref        *meta.Ref                   // the one of refs that was counted last
-	stats      chunk.Stats                 // of the entries so far
-	meta       meta.Run                    // of the run so far
-	err        error                       // the first error
-	done       bool                        // Finish was called
+	b          *chunk.Builder                       // builds the current chunk
+	hashes     []uint64                             // hashes of the keys in chunks that have no filter yet
+	unfiltered uint32                               // number of these chunks
+	refs       map[entry.FileNum]*layout.SegmentRef // references of the entries so far, by segment
+	ref        *layout.SegmentRef                   // the one of refs that was counted last
+	stats      chunk.Stats                          // of the entries so far
+	meta       layout.RunMeta                       // of the run so far
+	err        error                                // the first error
+	done       bool                                 // Finish was called
 
 	file     vfs.File         // the file that is written; nil: none
 	out      *pageio.Appender // appends to file
@@ -67,19 +67,19 @@ type Writer struct {
 	dirBytes int64            // estimate of the directory's size
 	created  []string         // paths of all files, to remove them after an error
 
-	ranged       bool          // this chunk and all later ones have range deletes
-	ranges       ranges        // numbers of range deletes added
-	rangeDeletes meta.Run      // bounds, versions and number of the range deletes
-	last         entry.Version // greatest version of the last forest
-	newest       bool          // AddNewest was called
-	key          []byte        // scratch for a span's key
+	ranged       bool           // this chunk and all later ones have range deletes
+	ranges       ranges         // numbers of range deletes added
+	rangeDeletes layout.RunMeta // bounds, versions and number of the range deletes
+	last         entry.Version  // greatest version of the last forest
+	newest       bool           // AddNewest was called
+	key          []byte         // scratch for a span's key
 }
 
 // NewWriter returns a Writer; it creates no file before there is something to write.
 func NewWriter(cfg WriterConfig) *Writer {
 	cfg.FileBytes = cmp.Or(cfg.FileBytes, DefaultFileBytes)
 	cfg.FilterKeys = cmp.Or(cfg.FilterKeys, DefaultFilterKeys)
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*meta.Ref{}}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*layout.SegmentRef{}}
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -143,7 +143,7 @@ func (w *Writer) countHandle(h *entry.Handle) {
 	r := w.ref
 	if r == nil || r.Segment != h.Segment {
 		if r = w.refs[h.Segment]; r == nil {
-			r = &meta.Ref{Segment: h.Segment}
+			r = &layout.SegmentRef{Segment: h.Segment}
 			w.refs[h.Segment] = r
 		}
 		w.ref = r
@@ -186,7 +186,7 @@ func (w *Writer) flushChunk() error {
 	if w.meta.First == nil {
 		w.meta.First = r.key
 	}
-	w.meta.Last = meta.Upper(info.Last)
+	w.meta.Last = layout.UpperBound(info.Last)
 	w.unfiltered++
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
@@ -255,7 +255,7 @@ func (w *Writer) finishFile() error {
 	if err := errors.Join(flushed, f.Close()); err != nil {
 		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
-	w.meta.Files = append(w.meta.Files, meta.File{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, KeyID: w.keyID})
+	w.meta.Files = append(w.meta.Files, layout.RunFile{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, KeyID: w.keyID})
 	w.offset = 0
 	return nil
 }
@@ -280,34 +280,34 @@ func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 
 // Finish completes the run and makes its files and their names durable. Without entries and range
 // deletes there are no files.
-func (w *Writer) Finish() (meta.Run, error) {
+func (w *Writer) Finish() (layout.RunMeta, error) {
 	if w.err != nil || w.done {
-		return meta.Run{}, w.firstError()
+		return layout.RunMeta{}, w.firstError()
 	}
 	if w.b.Len() > 0 {
 		if err := w.flushChunk(); err != nil {
-			return meta.Run{}, err
+			return layout.RunMeta{}, err
 		}
 	}
 	if w.ranges.forests > 1 && !w.newest {
-		return meta.Run{}, w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
+		return layout.RunMeta{}, w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
 	}
 	w.done = true
 	if w.file == nil {
-		return meta.Run{}, nil
+		return layout.RunMeta{}, nil
 	}
 	// The last file has the filter of the last chunks, and knows of the range deletes of all.
 	w.dir.ranges = w.ranges
 	if err := w.writeFilter(true); err != nil {
-		return meta.Run{}, err
+		return layout.RunMeta{}, err
 	}
 	if err := w.finishFile(); err != nil {
-		return meta.Run{}, err
+		return layout.RunMeta{}, err
 	}
 	// A file that was synced may still lose its name in a crash.
 	if !w.cfg.Unsynced {
 		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-			return meta.Run{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+			return layout.RunMeta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
 		}
 	}
 	setStats(&w.meta, &w.stats)
@@ -315,7 +315,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
-	meta.SortRefs(w.meta.Refs)
+	layout.SortRefs(w.meta.Refs)
 	if w.cfg.Expiries != nil {
 		w.meta.Expiry = w.cfg.Expiries.List()
 	}
@@ -366,7 +366,7 @@ func (w *Writer) freeMemory() {
 }
 
 // setStats sets what m says of entries, which s counts.
-func setStats(m *meta.Run, s *chunk.Stats) {
+func setStats(m *layout.RunMeta, s *chunk.Stats) {
 	m.Entries, m.Deletes = s.Entries, s.Deletes
 	m.KeyBytes, m.ValueBytes, m.SeparatedBytes = s.KeyBytes, s.ValueBytes, s.SeparatedBytes
 	m.MinVersion, m.MaxVersion, m.MinExpiry = s.MinVersion, s.MaxVersion, s.MinExpiry

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/test/kit/deadline"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
 )
@@ -53,7 +52,7 @@ func forgedEdits() map[string]*layout.Edit {
 // forgedRun is a run whose file is not there, of more bytes than there can be.
 func forgedRun(num entry.FileNum) (r layout.Run) {
 	r.ID, r.Order = 1<<40, 1<<40
-	r.Files = []meta.File{{Num: num, Size: 1 << 63}}
+	r.Files = []layout.RunFile{{Num: num, Size: 1 << 63}}
 	r.Entries, r.KeyBytes = 1<<63, 1<<63
 	r.First, r.Last = []byte("a"), []byte("b")
 	r.MinVersion, r.MaxVersion = 1, 1

@@ -12,7 +12,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -70,8 +69,8 @@ func base(t *testing.T) *Layout {
 			{Num: 6, Kind: filename.Value, FileBytes: 77, Records: 1, Bytes: 7},
 		},
 		AddRuns: []Run{
-			{ID: 1, Tier: Base, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 10, Size: 100}}, Refs: []meta.Ref{{Segment: 3, Records: 4, Bytes: 400}, {Segment: 4, Records: 2, Bytes: 200}}}},
-			{ID: 2, Tier: Upper, Order: 5, Run: meta.Run{Files: []meta.File{{Num: 11, Size: 10}}, Refs: []meta.Ref{{Segment: 3, Records: 3, Bytes: 300}}}},
+			{ID: 1, Tier: Base, Order: 1, RunMeta: RunMeta{Files: []RunFile{{Num: 10, Size: 100}}, Refs: []SegmentRef{{Segment: 3, Records: 4, Bytes: 400}, {Segment: 4, Records: 2, Bytes: 200}}}},
+			{ID: 2, Tier: Upper, Order: 5, RunMeta: RunMeta{Files: []RunFile{{Num: 11, Size: 10}}, Refs: []SegmentRef{{Segment: 3, Records: 3, Bytes: 300}}}},
 		},
 		States: []SegmentState{{Num: 4, Status: Relocated, Map: 12, Target: 5}},
 		Dead:   []Dead{{Segment: 3, Bytes: 200, Granules: []uint32{1, 7}}},
@@ -87,7 +86,7 @@ func base(t *testing.T) *Layout {
 
 func TestEditsThatDoNotFit(t *testing.T) {
 	run := func(change func(*Run)) []Run {
-		r := Run{ID: 9, Order: 9, Run: meta.Run{Files: []meta.File{{Num: 90}}}}
+		r := Run{ID: 9, Order: 9, RunMeta: RunMeta{Files: []RunFile{{Num: 90}}}}
 		change(&r)
 		return []Run{r}
 	}
@@ -101,19 +100,19 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"run added twice":           {AddRuns: run(func(r *Run) { r.ID = 1 })},
 		"order taken":               {AddRuns: run(func(r *Run) { r.Order = 5 })},
 		"run file taken":            {AddRuns: run(func(r *Run) { r.Files[0].Num = 10 })},
-		"run file twice":            {AddRuns: run(func(r *Run) { r.Files = []meta.File{{Num: 90}, {Num: 90}} })},
+		"run file twice":            {AddRuns: run(func(r *Run) { r.Files = []RunFile{{Num: 90}, {Num: 90}} })},
 		"run without files":         {AddRuns: run(func(r *Run) { r.Files = nil })},
 		"bounds reversed":           {AddRuns: run(func(r *Run) { r.First, r.Last = []byte("b"), []byte("a") })},
 		"versions reversed":         {AddRuns: run(func(r *Run) { r.MinVersion = 2; r.MaxVersion = 1 })},
 		"refs twice": {AddRuns: run(func(r *Run) {
-			r.Refs = []meta.Ref{{Segment: 3, Records: 1, Bytes: 1}, {Segment: 3, Records: 1, Bytes: 1}}
+			r.Refs = []SegmentRef{{Segment: 3, Records: 1, Bytes: 1}, {Segment: 3, Records: 1, Bytes: 1}}
 		})},
 		"refs reversed": {AddRuns: run(func(r *Run) {
-			r.Refs = []meta.Ref{{Segment: 4, Records: 0, Bytes: 0}, {Segment: 3, Records: 1, Bytes: 1}}
+			r.Refs = []SegmentRef{{Segment: 4, Records: 0, Bytes: 0}, {Segment: 3, Records: 1, Bytes: 1}}
 		})},
-		"ref to no segment":              {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 33, Records: 1, Bytes: 1}} })},
-		"more refs than records":         {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: 2, Bytes: 1}} })},
-		"huge ref":                       {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: math.MaxUint64, Bytes: 1}} })},
+		"ref to no segment":              {AddRuns: run(func(r *Run) { r.Refs = []SegmentRef{{Segment: 33, Records: 1, Bytes: 1}} })},
+		"more refs than records":         {AddRuns: run(func(r *Run) { r.Refs = []SegmentRef{{Segment: 3, Records: 2, Bytes: 1}} })},
+		"huge ref":                       {AddRuns: run(func(r *Run) { r.Refs = []SegmentRef{{Segment: 3, Records: math.MaxUint64, Bytes: 1}} })},
 		"dead in no segment":             {Dead: []Dead{{Segment: 33, Granules: []uint32{1}}}},
 		"dead twice":                     {Dead: []Dead{{Segment: 3, Granules: []uint32{5, 7}}}},
 		"dead twice in an edit":          {Dead: []Dead{{Segment: 3, Granules: []uint32{5, 5}}}},

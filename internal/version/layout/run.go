@@ -2,8 +2,6 @@ package layout
 
 import (
 	"fmt"
-
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 // RunID names a run: the number of its first file. No id is used twice in a store.
@@ -24,7 +22,7 @@ type Run struct {
 	ID    RunID
 	Tier  Tier
 	Order uint64 // age: greater is newer; unique among the runs of a layout
-	meta.Run
+	RunMeta
 	Unknown []TLV // fields of later releases, which must be kept
 }
 
@@ -46,9 +44,9 @@ type TLV struct {
 }
 
 // NewRuns makes a run of what a writer finished, none if it is empty.
-func NewRuns(m meta.Run, tier Tier) []Run {
+func NewRuns(m RunMeta, tier Tier) []Run {
 	if len(m.Files) == 0 {
 		return nil
 	}
-	return []Run{{ID: RunID(m.Files[0].Num), Tier: tier, Run: m}}
+	return []Run{{ID: RunID(m.Files[0].Num), Tier: tier, RunMeta: m}}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 )
 
 func snapshotBytes(l *layout.Layout) []byte { return AppendEdit(nil, l.Snapshot()) }
@@ -56,7 +55,7 @@ func TestUnknownFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.AddRuns = []layout.Run{{ID: 1, Run: meta.Run{Files: []meta.File{{Num: 2}}}, Unknown: []layout.TLV{{Tag: 77, Value: []byte("run's")}}}}
+	e.AddRuns = []layout.Run{{ID: 1, RunMeta: layout.RunMeta{Files: []layout.RunFile{{Num: 2}}}, Unknown: []layout.TLV{{Tag: 77, Value: []byte("run's")}}}}
 	e.AddSegments = []layout.Segment{{Num: 1, Kind: filename.Value, Unknown: []layout.TLV{{Tag: 78, Value: []byte("segment's")}}}}
 	l, err := layout.New().Apply(e)
 	if err != nil {
@@ -92,7 +91,7 @@ func TestImpossibleEdits(t *testing.T) {
 		{LastVersion: entry.MaxVersion + 1},
 		{AddSegments: []layout.Segment{{Num: 1, Kind: 'x'}}},
 		{States: []layout.SegmentState{{Num: 1, Status: 9}}},
-		{AddRuns: []layout.Run{{Run: meta.Run{Expiry: []entry.Expiring{{At: 5}, {At: 5}}}}}},
+		{AddRuns: []layout.Run{{RunMeta: layout.RunMeta{Expiry: []entry.Expiring{{At: 5}, {At: 5}}}}}},
 		{Dead: []layout.Dead{{Segment: 1, Granules: []uint32{7, 7}}}},
 	} {
 		if _, err := DecodeEdit(AppendEdit(nil, e)); !errors.Is(err, errEdit) {

@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -179,12 +178,12 @@ func showRun(w *wire) string {
 }
 
 func codeFiles(w *wire, r *layout.Run) {
-	list(w, &r.Files, 3, func(w *wire, f *meta.File) {
+	list(w, &r.Files, 3, func(w *wire, f *layout.RunFile) {
 		number(w, &f.Num)
 		number(w, &f.Size)
 		number(w, &f.Checksum)
 	})
-	encrypted := slices.ContainsFunc(r.Files, func(f meta.File) bool { return !f.KeyID.IsZero() })
+	encrypted := slices.ContainsFunc(r.Files, func(f layout.RunFile) bool { return !f.KeyID.IsZero() })
 	if w.writing && !encrypted || !w.writing && len(w.p) == 0 {
 		return
 	}
@@ -203,7 +202,7 @@ func codeCounts(w *wire, r *layout.Run) {
 }
 
 func codeRefs(w *wire, r *layout.Run) {
-	list(w, &r.Refs, 3, func(w *wire, f *meta.Ref) {
+	list(w, &r.Refs, 3, func(w *wire, f *layout.SegmentRef) {
 		number(w, &f.Segment)
 		number(w, &f.Records)
 		number(w, &f.Bytes)
@@ -228,7 +227,7 @@ func codeExpiry(w *wire, r *layout.Run) {
 }
 
 func codeSuperseded(w *wire, r *layout.Run) {
-	list(w, &r.Superseded, 6, func(w *wire, s *meta.Superseded) {
+	list(w, &r.Superseded, 6, func(w *wire, s *layout.Superseded) {
 		number(w, &s.Keyspace)
 		version(w, &s.Version)
 		number(w, &s.Keep)

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -34,14 +33,14 @@ func goldenEdit() *layout.Edit {
 			{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41},
 		},
 		DropRuns: []layout.RunID{2},
-		AddRuns: []layout.Run{{ID: 4, Order: 10, Run: meta.Run{
-			Files: []meta.File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
-		}}, {ID: 5, Tier: layout.Base, Order: 9, Run: meta.Run{
-			Files: []meta.File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
+		AddRuns: []layout.Run{{ID: 4, Order: 10, RunMeta: layout.RunMeta{
+			Files: []layout.RunFile{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
+		}}, {ID: 5, Tier: layout.Base, Order: 9, RunMeta: layout.RunMeta{
+			Files: []layout.RunFile{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
 			Expiry:       []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
-			Superseded:   []meta.Superseded{{Keyspace: 3, Version: 39, Entries: 2, Bytes: 30, Separated: 500}, {Keyspace: 3, Version: 40, Keep: 5, Entries: 1, Bytes: 10}},
-			RangeDeletes: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
+			Superseded:   []layout.Superseded{{Keyspace: 3, Version: 39, Entries: 2, Bytes: 30, Separated: 500}, {Keyspace: 3, Version: 40, Keep: 5, Entries: 1, Bytes: 10}},
+			RangeDeletes: 2, Refs: []layout.SegmentRef{{Segment: 3, Records: 10, Bytes: 3000}},
 		}, Unknown: []layout.TLV{{Tag: 301, Value: []byte{7}}}}},
 		Dead:         []layout.Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
 		States:       []layout.SegmentState{{Num: 6, Status: layout.Relocated, Map: 8, Target: 7}},
@@ -95,7 +94,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	at.Tag = previous.Tag
 	fr, at, _ := encodeFrame(id, enc, at, frame.Snapshot, &layout.Edit{
 		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Journal}},
-		AddRuns:     []layout.Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
+		AddRuns:     []layout.Run{{ID: 2, Order: 1, RunMeta: layout.RunMeta{Files: []layout.RunFile{{Num: 2, Size: 64}}}}},
 		NextFile:    3, SetKeyspaces: []layout.Keyspace{{ID: 2, Name: "old"}},
 	})
 	file = append(file, fr...)

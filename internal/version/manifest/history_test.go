@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -92,13 +91,13 @@ func (h *history) keyspace() *layout.Edit {
 }
 
 // meta describes a run that has these handles.
-func (h *history) meta(handles []entry.Handle) meta.Run {
-	m := meta.Run{Files: []meta.File{{Num: h.num(), Size: h.rng.Uint64N(1 << 28), Checksum: h.rng.Uint32()}},
+func (h *history) meta(handles []entry.Handle) layout.RunMeta {
+	m := layout.RunMeta{Files: []layout.RunFile{{Num: h.num(), Size: h.rng.Uint64N(1 << 28), Checksum: h.rng.Uint32()}},
 		First: []byte("a"), Last: []byte("z"), Entries: uint64(len(handles)), MinVersion: 1, MaxVersion: h.version}
-	refs := map[entry.FileNum]*meta.Ref{}
+	refs := map[entry.FileNum]*layout.SegmentRef{}
 	for _, x := range handles {
 		if refs[x.Segment] == nil {
-			refs[x.Segment] = &meta.Ref{Segment: x.Segment}
+			refs[x.Segment] = &layout.SegmentRef{Segment: x.Segment}
 		}
 		refs[x.Segment].Records++
 		refs[x.Segment].Bytes += x.Length
@@ -107,7 +106,7 @@ func (h *history) meta(handles []entry.Handle) meta.Run {
 	for _, r := range refs {
 		m.Refs = append(m.Refs, *r)
 	}
-	slices.SortFunc(m.Refs, func(a, b meta.Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+	slices.SortFunc(m.Refs, func(a, b layout.SegmentRef) int { return cmp.Compare(a.Segment, b.Segment) })
 	return m
 }
 
@@ -139,7 +138,7 @@ func (h *history) flush() *layout.Edit {
 }
 
 func (h *history) addRun(e *layout.Edit, r layout.Run, handles []entry.Handle) {
-	r.Run = h.meta(handles)
+	r.RunMeta = h.meta(handles)
 	r.ID = layout.RunID(r.Files[0].Num)
 	h.runs[r.ID] = &naiveRun{order: r.Order, handles: handles}
 	e.AddRuns = append(e.AddRuns, r)

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
 )
@@ -82,7 +81,7 @@ func TestLivesAreKept(t *testing.T) {
 	l := mustCreate(t, o)
 	mustAppend(t, l, &layout.Edit{
 		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Value, KeyID: keyID(1)}, {Num: 2, Kind: filename.Value, KeyID: keyID(2)}},
-		AddRuns:     []layout.Run{{ID: 3, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 3, KeyID: keyID(3)}, {Num: 4}}}}},
+		AddRuns:     []layout.Run{{ID: 3, Order: 1, RunMeta: layout.RunMeta{Files: []layout.RunFile{{Num: 3, KeyID: keyID(3)}, {Num: 4}}}}},
 		States:      []layout.SegmentState{{Num: 1, Status: layout.Relocated, Map: 5, Target: 2, KeyID: keyID(5)}},
 		JournalEnds: []frame.End{{Name: frame.Name{File: 6, Number: 1, KeyID: keyID(6), Tag: crypt.Tag{9}}}},
 	})

@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/meta"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -30,7 +29,7 @@ func TestRefreshMeetsAnotherCopy(t *testing.T) {
 			fs := vfs.NewMem()
 			write := func(l *Log, first, edits int, sum uint32) {
 				for n := entry.FileNum(first); n < entry.FileNum(edits); n++ {
-					r := layout.Run{ID: layout.RunID(n + 1), Order: uint64(n + 1), Run: meta.Run{Files: []meta.File{{Num: n + 1, Size: 4096, Checksum: sum}}}}
+					r := layout.Run{ID: layout.RunID(n + 1), Order: uint64(n + 1), RunMeta: layout.RunMeta{Files: []layout.RunFile{{Num: n + 1, Size: 4096, Checksum: sum}}}}
 					mustAppend(t, l, &layout.Edit{AddRuns: []layout.Run{r}, NextFile: n + 2})
 				}
 				mustClose(t, l)

@@ -1,6 +1,4 @@
-// Package meta describes a run as the store remembers it: its files, its bounds and
-// what it holds. Package run makes and checks it; the manifest records it.
-package meta
+package layout
 
 import (
 	"bytes"
@@ -12,14 +10,14 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Run describes one sorted run: what is needed to open it, and what is known of
-// its contents without reading it. Slices are shared and never written to.
-type Run struct {
-	Files       []File // in key order
-	First, Last []byte // least and greatest key, also of range deletes; see Lower and Upper
-	Entries     uint64 // of all kinds but range deletes
-	Deletes     uint64 // entries that are deletes
-	// range deletes, as written: cut at each other's ends as far as readers allow
+// RunMeta describes one sorted run: what is needed to open it, and what is known of its contents
+// without reading it. Package run makes and checks it; the manifest records it. Slices are shared
+// and never written to.
+type RunMeta struct {
+	Files       []RunFile // in key order
+	First, Last []byte    // least and greatest key, also of range deletes; see LowerBound and UpperBound
+	Entries     uint64    // of all kinds but range deletes
+	Deletes     uint64    // entries that are deletes
 	// range deletes as stored: overlapping ones are flattened as far as readers allow
 	RangeDeletes   uint64
 	KeyBytes       uint64        // of all entries
@@ -30,12 +28,12 @@ type Run struct {
 	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
 	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
 	Superseded     []Superseded     // what other entries of the run have replaced; nil if it was not recorded
-	Refs           []Ref            // ascending by segment
+	Refs           []SegmentRef     // ascending by segment
 	Stamp          entry.Version    // version of all entries, whose files say 0; 0 = entries have their own
 }
 
-// File is one file of a run.
-type File struct {
+// RunFile is one file of a run.
+type RunFile struct {
 	Num      entry.FileNum
 	Size     uint64          // in bytes
 	Checksum uint32          // of the file's footer; 0 = not recorded
@@ -43,7 +41,7 @@ type File struct {
 }
 
 // String shows the fields by name.
-func (f File) String() string {
+func (f RunFile) String() string {
 	text := fmt.Sprintf("{Num:%d Size:%d Checksum:%d", f.Num, f.Size, f.Checksum)
 	if !f.KeyID.IsZero() {
 		text += fmt.Sprintf(" KeyID:%x", f.KeyID.Salt)
@@ -51,15 +49,15 @@ func (f File) String() string {
 	return text + "}"
 }
 
-// Ref counts the entries of a run whose values lie in one segment.
-type Ref struct {
+// SegmentRef counts the entries of a run whose values lie in one segment.
+type SegmentRef struct {
 	Segment entry.FileNum
 	Records uint64 // how many entries
 	Bytes   uint64 // of values (Handle.Length)
 }
 
 // FileBytes is the size of all files of the run.
-func (r *Run) FileBytes() uint64 {
+func (r *RunMeta) FileBytes() uint64 {
 	var n uint64
 	for _, f := range r.Files {
 		n += f.Size
@@ -68,16 +66,16 @@ func (r *Run) FileBytes() uint64 {
 }
 
 // BoundSize is the greatest length in bytes of a bound that the store remembers. For a longer
-// key, Lower and Upper give a bound a little outside. That is enough to choose runs by.
+// key, LowerBound and UpperBound give a bound a little outside. That is enough to choose runs by.
 const BoundSize = 128
 
-// Lower returns key, or the first BoundSize bytes of a longer key, which are less. The result
+// LowerBound returns key, or the first BoundSize bytes of a longer key, which are less. The result
 // shares memory with key.
-func Lower(key []byte) []byte { return key[:min(len(key), BoundSize):min(len(key), BoundSize)] }
+func LowerBound(key []byte) []byte { return key[:min(len(key), BoundSize):min(len(key), BoundSize)] }
 
-// Upper returns a copy of key, or for a longer key one of at most BoundSize bytes that is
+// UpperBound returns a copy of key, or for a longer key one of at most BoundSize bytes that is
 // greater.
-func Upper(key []byte) []byte {
+func UpperBound(key []byte) []byte {
 	if len(key) <= BoundSize {
 		return bytes.Clone(key)
 	}
@@ -94,16 +92,16 @@ func Upper(key []byte) []byte {
 
 // AddRangeDeletes adds the number, bounds and versions of t's range deletes to r, which must have
 // those of its entries already.
-func (r *Run) AddRangeDeletes(t *Run) {
+func (r *RunMeta) AddRangeDeletes(t *RunMeta) {
 	if t.RangeDeletes == 0 {
 		return
 	}
 	// Seeks and compactions choose runs by their bounds, so those of range deletes count.
 	if r.First == nil || bytes.Compare(t.First, r.First) < 0 {
-		r.First = Lower(t.First)
+		r.First = LowerBound(t.First)
 	}
 	if bytes.Compare(t.Last, r.Last) > 0 {
-		r.Last = Upper(t.Last)
+		r.Last = UpperBound(t.Last)
 	}
 	// Without entries MinVersion is 0, which is no version yet.
 	if r.Entries == 0 || t.MinVersion < r.MinVersion {
@@ -114,6 +112,6 @@ func (r *Run) AddRangeDeletes(t *Run) {
 }
 
 // SortRefs brings refs into the order of their segments.
-func SortRefs(refs []Ref) {
-	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+func SortRefs(refs []SegmentRef) {
+	slices.SortFunc(refs, func(a, b SegmentRef) int { return cmp.Compare(a.Segment, b.Segment) })
 }
