@@ -26,7 +26,7 @@ import (
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
 // that edit and ends after it reports handles of a victim as dead; its own edit translates
-// them to the target (outputs.deadRecords). So no record is both needed and dead. A collection
+// them to the target (view.Change.Dead). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	*state
@@ -114,7 +114,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	if err := c.apply(new(layout.Edit), &out, change{since: l}); err != nil {
+	if err := c.apply(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
 	work.done(&out)

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -175,7 +176,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
-	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), since: part.Layout}
+	change := view.Change{Runs: inputs, Unread: unread, Replaced: stillReplaced(inputs, unread, &out, bottom), Since: part.Layout}
 	if err := c.apply(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -204,7 +205,7 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 	}
 	return compact.Input{
 		Entries:       iterator.Merge(sources),
-		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), about(part.Layout, ids)),
+		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), manifest.Describe(part.Layout, ids)),
 		Rules:         *rules,
 		RewriteHandle: part.HandleRewriter(),
 	}, unread, nil

@@ -91,11 +91,11 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	copies := &Copies{state: st, work: work, points: &snapshotPoints{state: st, writer: writer}, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
 	st.observe(copies.points.pinFlushed) // before anybody can commit more
-	st.observe(func(*change) { st.views.Wake() })
-	st.observe(func(*change) { throttle.update(false) })
-	st.observe(func(*change) { st.tasks.kick() })
-	st.observe(func(*change) { expiry.setAlarm() }) // a keyspace may retain less now
-	st.observe(func(*change) { longReaders.Look() })
+	st.observe(func(*view.Change) { st.views.Wake() })
+	st.observe(func(*view.Change) { throttle.update(false) })
+	st.observe(func(*view.Change) { st.tasks.kick() })
+	st.observe(func(*view.Change) { expiry.setAlarm() }) // a keyspace may retain less now
+	st.observe(func(*view.Change) { longReaders.Look() })
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
 		Spills: &Spills{state: st, coder: coder, changes: changes, work: work, keys: keys},

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -127,10 +128,10 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		Dropped:      func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
 	}
 	// Without room for values that move, none does.
-	live, kept := measureLiveness(t, f.unflushed, rules, 0)
+	live, kept := compact.MeasureLiveness(t.Table, f.unflushed, rules, 0)
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: t.Sorted(), Rules: rules, Extract: live.moves, Move: f.view.Move,
-		Run: f.files.NewRunWriter(false, entry.NewExpiries(f.cfg.unixMilli()), about(f.layout, nil)),
+		Entries: t.Sorted(), Rules: rules, Extract: live.Moves, Move: f.view.Move,
+		Run: f.files.NewRunWriter(false, entry.NewExpiries(f.cfg.unixMilli()), manifest.Describe(f.layout, nil)),
 	})
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	for _, s := range kept {
 		f.lone[filename.New(filename.Journal, s.Num)] = !journal.FindSegment(f.unflushed, s.Num).Sealed
 	}
-	if edit.Dead, err = new(outputs).deadRecords(f.view, edit, f.layout, &out, nil, nil); err != nil {
+	if edit.Dead, err = new(view.Change).Dead(f.view, f.layout, edit, out.Dead.Lists()); err != nil {
 		return err
 	}
 	if err := f.layout.DropUnreferenced(edit); err != nil {

@@ -52,11 +52,11 @@ func (c *snapshotPoints) begin(k *snapshotPoint) error {
 // pinFlushed pins the View for those who wait for a memtable that an edit has flushed. So no run
 // has anything that was committed after a point. (A transaction that bypasses the memtables has
 // flushed them before it commits.)
-func (c *snapshotPoints) pinFlushed(by *change) {
+func (c *snapshotPoints) pinFlushed(by *view.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = slices.DeleteFunc(c.waiting, func(k *snapshotPoint) bool {
-		if !slices.Contains(by.tables, k.last) {
+		if !slices.Contains(by.Tables, k.last) {
 			return false
 		}
 		k.pin, k.err = c.views.Hold()

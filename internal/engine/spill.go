@@ -215,7 +215,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.EntriesIn = int64(r.Entries)
 	}
-	if err = t.apply(edit, &out, change{}); err == nil {
+	if err = t.apply(edit, &out, view.Change{}); err == nil {
 		t.work.searcher.deletedAll(s.deleted, int64(s.Output().Run.Deletes))
 	}
 	// After a failed edit the manifest may name the files: the next Open finds out.

@@ -24,8 +24,8 @@ type state struct {
 	tasks     tasks
 	count     counters
 
-	applying  sync.Mutex      // held while an edit is made, recorded and installed
-	observers []func(*change) // see observe; set before Open returns
+	applying  sync.Mutex           // held while an edit is made, recorded and installed
+	observers []func(*view.Change) // see observe; set before Open returns
 }
 
 func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {

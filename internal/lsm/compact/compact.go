@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -74,6 +75,32 @@ func (out *Output) FileBytes() int64 {
 		n += m.Size
 	}
 	return n
+}
+
+// Describe adds the new value segments and forwarding tables to an edit.
+func (out *Output) Describe(edit *layout.Edit) {
+	for _, s := range out.Values {
+		edit.AddSegments = append(edit.AddSegments, layout.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp, KeyID: s.KeyID,
+		})
+	}
+	for _, m := range out.Forwardings {
+		edit.States = append(edit.States, m.State())
+	}
+}
+
+// Names lists the new files.
+func (out *Output) Names() (list []filename.Name) {
+	for _, file := range out.Run.Files {
+		list = append(list, filename.New(filename.Run, file.Num))
+	}
+	for _, s := range out.Values {
+		list = append(list, filename.New(filename.Value, s.Number))
+	}
+	for _, m := range out.Forwardings {
+		list = append(list, filename.New(filename.Forwarding, m.Number))
+	}
+	return list
 }
 
 // checkEvery is how many entries pass between two looks at the context.
