@@ -11,7 +11,7 @@
 // They are taken in the order of this table. Readers take none: they pin a View (package view).
 //
 //	lock                          protects                       is held over
-//	lifetime.working              files that calls of users      such a call, for reading
+//	Lifetime.working              files that calls of users      such a call, for reading
 //	                              write or remove
 //	Rotator.turn                  which data keys there are      a change or a removal of keys
 //	copying.gate, copying.store   the keyring that copies have   copies, or a change of keys
@@ -26,7 +26,7 @@
 //	searcher.mu                   what was sought past           seeks past deleted keys
 //	that of view.Set              which Views are held           assignments only
 //	those of damagedFiles,        their own fields               assignments only
-//	snapshotPoints, copying, keyUse
+//	Snapshots, copying, keyUse
 //
 // The leader's own edit (journalOwner.Register) takes none of them.
 package engine
@@ -51,8 +51,10 @@ type Engine struct {
 	Keyspaces *Keyspaces
 	Spills    *Spills // writes of transactions larger than their memory
 	Work      *Worker
-	Copies    *Copies
+	Snapshots *Snapshots
 	Keys      *Rotator
+	Files     *view.Opener
+	Lifetime  *Lifetime
 
 	*state
 	coder    *codec.Coder // of compressed values
@@ -88,9 +90,9 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 	}
-	copies := &Copies{state: st, work: work, points: &snapshotPoints{state: st, writer: writer}, copying: newCopying()}
+	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	st.observe(copies.points.pinFlushed) // before anybody can commit more
+	st.observe(snapshots.pinFlushed) // before anybody can commit more
 	st.observe(func(*view.Change) { st.views.Wake() })
 	st.observe(func(*view.Change) { throttle.update(false) })
 	st.observe(func(*view.Change) { st.tasks.kick() })
@@ -99,7 +101,8 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
 		Spills: &Spills{state: st, coder: coder, changes: changes, work: work, keys: keys},
-		Work:   work, Copies: copies, Keys: &Rotator{state: st, work: work, keys: keys, copies: copies.copying, turn: jobs.NewTurn()},
+		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, keys: keys, copies: snapshots.copying, turn: jobs.NewTurn()},
+		Files: st.files, Lifetime: st.keyID,
 		state: st, coder: coder, scrubber: &scrubber{state: st},
 	}
 }

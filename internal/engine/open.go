@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
-	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -23,13 +21,16 @@ type Recovery struct {
 	CutFrames int   // whole frames behind the torn tail, which are cut with it
 	Removed   int   // files that nothing refers to
 	Manifest  manifest.Recovery
-	Lost      *Lost // what was left out because of damage; nil: nothing
+	Lost      *Lost                 // what was left out because of damage; nil: nothing
+	Unflushed []journal.SegmentInfo // segments of the journal that have what is in no run
 }
 
 // Open opens the files that the manifest names, replays the journal, repairs the manifest, and
 // removes the files that a crash has left. The caller holds the store's lock. Until everything
 // was read and found good, Open changes no byte and no name. Only journal.Replay may write the
 // same bytes again.
+//
+// A store that another process may be writing has no View yet: its follower makes all of them.
 func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
@@ -38,7 +39,8 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	e = newEngine(&cfg, log)
 	rec.Manifest = log.Recovered()
 	if cfg.Follow {
-		return e, rec, e.follow()
+		e.makeTasks()
+		return e, rec, nil
 	}
 	layout := log.Layout()
 	first := &view.View{Layout: layout}
@@ -61,6 +63,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	if err != nil {
 		return nil, rec, err
 	}
+	rec.Unflushed = result.Segments
 	rec.Lost = lostBehind(&rec.Manifest, first, &result)
 	last := max(layout.LastVersion(), result.Begin.LastVersion)
 	if rec.Lost != nil { // the manifest may know versions that are lost
@@ -111,24 +114,5 @@ func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult,
 	if err := e.Journal.Register(); err != nil && !failure.Passes(err) {
 		return err
 	}
-	return nil
-}
-
-// follow is Open of a store that another process may be writing.
-func (e *Engine) follow() error {
-	cfg := e.cfg
-	keys := func(context.Context) (end func()) { return func() {} }
-	if cfg.Keyring != nil {
-		keys = cfg.Keyring.During
-	}
-	e.Copies.follower = follow.New(follow.Config{
-		Keys: keys, Log: e.log, Files: e.files, Views: e.views, Store: cfg.Store, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
-		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: e.files.Open},
-	})
-	if _, err := e.Copies.follower.Refresh(context.Background()); err != nil {
-		e.Copies.follower.Close()
-		return err
-	}
-	e.makeTasks()
 	return nil
 }

@@ -76,7 +76,7 @@ func (s *Spills) New() *Spill {
 
 // work runs fn; Close waits for it. The context of fn ends when Close begins, too.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	return s.store.keyID.do(ctx, fn)
+	return s.store.keyID.Do(ctx, fn)
 }
 
 // Add is compact.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending

@@ -20,7 +20,7 @@ type state struct {
 	unflushed unflushed
 	damaged   damagedFiles
 	budget    *budget
-	keyID     *lifetime
+	keyID     *Lifetime
 	tasks     tasks
 	count     counters
 

@@ -24,7 +24,6 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/memtable"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -38,10 +37,8 @@ type Config struct {
 	Log        *manifest.Log // read-only
 	Files      *view.Opener
 	Views      *view.Set
-	Journal    journal.ReplayConfig // where the journal is
-	TableBytes int                  // of a memtable, at most
-	Memory     int64                // most bytes that memtables may take; 0: no bound
-	Policy     policy.Options
+	TableBytes int                                // of a memtable, at most
+	Memory     int64                              // most bytes that memtables may take; 0: no bound
 	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context
 }
 
@@ -81,7 +78,9 @@ const checkEvery = 1 << 20
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
 	f := &Follower{c: c, turn: jobs.NewTurn()}
-	f.journal = journal.NewFollower(c.Journal, f.addRecords)
+	f.journal = journal.NewFollower(journal.ReplayConfig{
+		FS: c.FS, Dir: c.ValueDir, UUID: c.UUID, Ring: c.Ring, NoMap: c.NoMap, Files: c.Files.Open,
+	}, f.addRecords)
 	return f
 }
 
@@ -292,7 +291,7 @@ func (f *Follower) isFull(t *table, num entry.FileNum) (bool, error) {
 	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
 		return true, nil
 	}
-	info, err := f.c.Journal.FS.Stat(f.c.Path(filename.New(filename.Journal, num)))
+	info, err := f.c.FS.Stat(f.c.Path(filename.New(filename.Journal, num)))
 	// A segment goes to one memtable as a whole, so that one can be dropped when the other is
 	// flushed.
 	return t.Bytes()+info.Size >= memtable.MaxBytes, err
