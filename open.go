@@ -435,7 +435,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 		target: checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
 		source: frozen.Source{
 			Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
-			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Unflushed,
+			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
 			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.clock.now,
 		},
 	}

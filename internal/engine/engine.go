@@ -81,7 +81,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	throttle, expiry, planner, keys := &throttle{state: st, disk: disk}, &expiry{st}, &planner{st, disk}, &keyUse{ring: cfg.Ring}
 	searcher := newSearcher(cfg, st.views)
 	writer := &writer{
-		state: st, disk: disk, expiry: expiry, searcher: searcher, tableBytes: int64(cfg.MemtableBytes),
+		state: st, disk: disk, expiry: expiry, searcher: searcher,
 		sampler: newSampler(st.views, changes.leader, st.budget, cfg.Seed),
 	}
 	work := &Worker{

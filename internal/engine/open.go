@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -14,15 +13,10 @@ import (
 
 // Recovery says what Open found.
 type Recovery struct {
-	Frames    int   // journal frames replayed
-	Entries   int64 // entries in them
-	Bytes     int64 // of journal read for them
-	CutBytes  int64 // of the journal's torn tail
-	CutFrames int   // whole frames behind the torn tail, which are cut with it
-	Removed   int   // files that nothing refers to
-	Manifest  manifest.Recovery
-	Lost      *Lost                 // what was left out because of damage; nil: nothing
-	Unflushed []journal.SegmentInfo // segments of the journal that have what is in no run
+	view.Recovered
+	Removed  int // files that nothing refers to
+	Manifest manifest.Recovery
+	Lost     *Lost // what was left out because of damage; nil: nothing
 }
 
 // Open opens the files that the manifest names, replays the journal, repairs the manifest, and
@@ -49,23 +43,16 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 			first.Close()
 		}
 	}()
-	names, err := e.files.List()
+	rec.Recovered, err = e.files.Recover(first, view.RecoverOptions{
+		ReadOnly: cfg.ReadOnly, UpTo: cfg.UpTo, Damage: rec.Manifest.Damage,
+		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.deleted,
+	})
 	if err != nil {
 		return nil, rec, err
 	}
-	names = view.WithoutStrays(names, layout)
-	e.files.CountFrom(names, layout)
-	if err := e.files.OpenLayout(layout, first); err != nil {
-		first.Explain(err)
-		return nil, rec, unreachable(rec.Manifest.Damage, err)
-	}
-	result, err := e.Work.writer.replayJournal(layout, first, &rec)
-	if err != nil {
-		return nil, rec, err
-	}
-	rec.Unflushed = result.Segments
-	rec.Lost = lostBehind(&rec.Manifest, first, &result)
-	last := max(layout.LastVersion(), result.Begin.LastVersion)
+	e.unflushed.found = rec.Segments
+	rec.Lost = lostBehind(&rec.Manifest, first, &rec.ReplayResult)
+	last := max(layout.LastVersion(), rec.Begin.LastVersion)
 	if rec.Lost != nil { // the manifest may know versions that are lost
 		last = max(newest(first), greatestFloor(layout))
 	}
@@ -74,7 +61,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	}
 	e.views.Publish(last)
 	if !cfg.ReadOnly {
-		if err := e.forWriting(names, &result, &rec); err != nil {
+		if err := e.forWriting(&rec); err != nil {
 			return nil, rec, err
 		}
 		layout = log.Layout()
@@ -90,13 +77,13 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 }
 
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
-func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) error {
+func (e *Engine) forWriting(rec *Recovery) error {
 	if err := e.log.Mend(); err != nil {
 		return err
 	}
-	e.log.Found(result.Begin.End)
-	rec.Removed = e.files.RemoveLeftovers(names, e.log.Layout(), *result)
-	if len(result.Dropped) > 0 {
+	e.log.Found(rec.Begin.End)
+	rec.Removed = e.files.RemoveLeftovers(e.log.Layout(), &rec.Recovered)
+	if len(rec.Dropped) > 0 {
 		// A segment that was given up must not come back once others continue the chain there.
 		if err := e.cfg.FS.SyncDir(e.cfg.ValueDir); err != nil {
 			return err
@@ -105,8 +92,8 @@ func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult,
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
 		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.state, e.Work.disk},
-		Begin: result.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
-		Registered: known.Proven(), Found: result.Segments,
+		Begin: rec.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
+		Registered: known.Proven(), Found: rec.Segments,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first

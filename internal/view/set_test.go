@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -21,7 +20,7 @@ func newTestSet() *Set {
 	return s
 }
 
-func newTestTable() *Table { return NewTable(memtable.Options{Limit: 1 << 16}) }
+func newTestTable() *Table { return NewTable(0, Limits{Bytes: 1 << 16}) }
 
 // put adds an entry and publishes it.
 func put(tb testing.TB, s *Set, key string, version entry.Version) {
