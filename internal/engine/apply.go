@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // apply completes a piece of work. It opens the new files, records the edit (the commit
@@ -178,7 +177,7 @@ func (st *state) recordEnd(scrub layout.Scrub) error {
 	defer st.applying.Unlock()
 	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(st.views.Visible(), st.views.Current().Layout.LastVersion()), NextFile: st.files.Last() + 1}
 	if segments := st.unflushed.segments(); len(segments) > 0 {
-		edit.JournalEnds = []frame.End{segments[len(segments)-1].End}
+		edit.JournalEnds = append(edit.JournalEnds, segments[len(segments)-1].End)
 	}
 	_, err := st.log.Append(edit)
 	return err

@@ -11,12 +11,10 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // collector moves the live records of segments with much garbage (the victims) to a new segment,
@@ -101,7 +99,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	job := compact.Collection{Target: c.files.NewValueWriter, Forwarding: c.writeForwarding, Discard: c.discardForwarding, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -120,17 +118,6 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work.done(&out)
 	work.BytesIn = int64(out.Bytes)
 	return true, nil
-}
-
-func (c *collector) writeForwarding(source, target entry.FileNum, moves []segment.Move) (compact.Forwarding, error) {
-	m := compact.Forwarding{Number: c.files.Next(), Source: source, Target: target}
-	stats, err := segment.WriteForwarding(c.files.Segments(), segment.ForwardingHeader{Number: m.Number, Source: source, Target: target}, moves)
-	m.Size, m.KeyID = stats.Size, stats.KeyID
-	return m, err
-}
-
-func (c *collector) discardForwarding(m compact.Forwarding) {
-	c.files.Remove(filename.New(filename.Forwarding, m.Number))
 }
 
 // pacer returns a function that slows a collection down, so that writers are not disturbed;

@@ -28,7 +28,7 @@
 //	those of damagedFiles,        their own fields               assignments only
 //	Snapshots, copying, keyUse
 //
-// The leader's own edit (journalOwner.Register) takes none of them.
+// The leader's own edit (Log.Register) takes none of them.
 package engine
 
 import (

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // flusher writes sealed memtables into runs.
@@ -122,10 +121,10 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []frame.End{sealed.End.End},
 		AddRuns:     layout.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
+	edit.JournalEnds = append(edit.JournalEnds, sealed.End.End)
 	change := view.Change{Tables: []*view.Table{sealed}, Replaced: replacedBy(sealed), Since: part.Layout}
 	if err := f.apply(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)

@@ -3,7 +3,6 @@ package engine
 import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -143,7 +142,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := w.files.Segment(r, filename.Journal, num)
+	f := w.files.JournalSegment(r, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
 		w.budget.measure(next)

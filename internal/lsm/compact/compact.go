@@ -35,8 +35,11 @@ type Input struct {
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
 	// Move copies the record of a separated value to a segment, and returns the new handle. The
-	// record is verified in the memory from which it is written.
+	// record is verified in the memory from which it is written. If it is damaged, Execute returns a
+	// *Damaged.
 	Move func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error)
+	// Yield, unless nil, is called before each Move. Its error ends the work.
+	Yield func() error
 	// Run writes the output run.
 	Run *run.Writer
 	// Values begins a value segment for the values that move; only called if any do.
@@ -196,6 +199,11 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	if ctx.Err() != nil { // values may be large
 		return errs.Ended(ctx)
 	}
+	if w.in.Yield != nil {
+		if err := w.in.Yield(); err != nil {
+			return err
+		}
+	}
 	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
 		if err := w.finishValues(); err != nil {
 			return err
@@ -209,7 +217,7 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	}
 	handle, err := w.in.Move(w.values, e.Key, e)
 	if err != nil {
-		return err
+		return damaged(e.Handle.Segment, err)
 	}
 	// The record that it leaves behind is garbage of the old segment.
 	w.countDead(e)
