@@ -34,6 +34,10 @@ type collector struct {
 	turn jobs.Turn // of collections
 }
 
+// collectShare is the share of Config.Memory that a collection may take for the keys that it sorts:
+// 1/16. view.OpenerConfig has what files may take.
+const collectShare = 16
+
 // collectBusy collects what is worth it while clients may be busy.
 func (c *collector) collectBusy(ctx context.Context) error {
 	_, err := c.collectPlanned(ctx, whileBusy)

@@ -11,9 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
@@ -187,24 +185,26 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 // makeInput returns what a compaction reads and writes, and the inputs that need not be read, as
 // nothing of them survives.
 func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // range deletes are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
 	ids := make([]layout.RunID, len(inputs))
 	for i, r := range inputs {
 		expiries[i], ids[i] = r.Meta().Expiry, r.ID
 	}
-	unneeded := compact.Unneeded(ids, rules, part.Layout)
-	var sources []iterator.Iterator
+	unneeded, err := compact.Unneeded(ids, rules, part.Layout)
+	if err != nil {
+		return in, nil, err
+	}
+	var read []*view.Run
 	for _, r := range inputs {
 		if unneeded[r.ID] {
 			unread = append(unread, r)
 			continue
 		}
-		sources = append(sources, r.Copier())
+		read = append(read, r)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	return compact.Input{
-		Entries:       iterator.Merge(sources),
+		Entries:       view.Copier(read),
 		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), manifest.Describe(part.Layout, ids)),
 		Rules:         *rules,
 		RewriteHandle: part.HandleRewriter(),

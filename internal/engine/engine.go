@@ -34,7 +34,6 @@ package engine
 import (
 	"context"
 
-	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
@@ -57,7 +56,6 @@ type Engine struct {
 	Lifetime  *Lifetime
 
 	*state
-	coder    *codec.Coder // of compressed values
 	scrubber *scrubber
 }
 
@@ -73,8 +71,7 @@ type Commits struct {
 // newEngine joins the parts of an Engine. Each is given those that it needs, which are made before
 // it.
 func newEngine(cfg *Config, log *manifest.Log) *Engine {
-	coder := new(codec.Coder)
-	st := newState(cfg, log, coder)
+	st := newState(cfg, log)
 	changes := &changes{views: st.views, leader: st.views.Reserve()}
 	disk := &diskSpace{state: st}
 	disk.left.Store(-1)
@@ -82,7 +79,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	searcher := newSearcher(cfg, st.views)
 	writer := &writer{
 		state: st, disk: disk, expiry: expiry, searcher: searcher,
-		sampler: newSampler(st.views, changes.leader, st.budget, cfg.Seed),
+		sampler: newSampler(st.views, changes.leader, st.budget),
 	}
 	work := &Worker{
 		state: st, planner: planner, disk: disk, expiry: expiry, writer: writer, searcher: searcher,
@@ -100,10 +97,10 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	st.observe(func(*view.Change) { longReaders.Look() })
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
-		Spills: &Spills{state: st, coder: coder, changes: changes, work: work, keys: keys},
+		Spills: &Spills{state: st, coder: st.views.Coder, changes: changes, work: work, keys: keys},
 		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, keys: keys, copies: snapshots.copying, turn: jobs.NewTurn()},
 		Files: st.files, Lifetime: st.keyID,
-		state: st, coder: coder, scrubber: &scrubber{state: st},
+		state: st, scrubber: &scrubber{state: st},
 	}
 }
 

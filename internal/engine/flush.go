@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -94,7 +93,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
 	rules := f.rules(len(part.Runs) == 0)
-	rules.RangeDeletes, rules.Older = []rangedel.Source{sealed.RangeDeletes()}, part.OlderThan(nil)
+	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.OlderThan(nil)
 	var live compact.Liveness
 	var kept []layout.Segment
 	if sealed.Separated.Load() > 0 {

@@ -29,7 +29,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
-	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
+	cfg.Policy.Memory = cfg.Memory
 	e = newEngine(&cfg, log)
 	rec.Manifest = log.Recovered()
 	if cfg.Follow {

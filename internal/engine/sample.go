@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -17,7 +16,6 @@ type sampler struct {
 	views  *view.Set
 	leader *view.Pin
 	budget *budget
-	seed   uint64 // of the key hash
 	policy policy.Options
 
 	unsampled int64 // bytes of records since the last sample
@@ -57,8 +55,8 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 func (s *sampler) noteSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
 // newSampler returns a Sampler of the commit leader, whose Pin it looks with.
-func newSampler(views *view.Set, leader *view.Pin, budget *budget, seed uint64) *sampler {
-	return &sampler{views: views, leader: leader, budget: budget, seed: seed, policy: budget.policy, looks: 1}
+func newSampler(views *view.Set, leader *view.Pin, budget *budget) *sampler {
+	return &sampler{views: views, leader: leader, budget: budget, policy: budget.policy, looks: 1}
 }
 
 // replacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
@@ -89,7 +87,7 @@ func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention,
 // replaced there is little beside what is kept. What can't be read is not counted: a reader of it
 // gets the error.
 func (s *sampler) sampleReplaced(r *entry.Record, times float64) {
-	h := hash.Sum(s.seed, r.Key)
+	h := s.views.Current().Active().Hash(r.Key)
 	retention, line := s.retentionOf(r.Key, r.Version)
 	before := entry.Version(max(r.Version, 1) - 1)
 	for s.looks = 1; ; s.looks++ {

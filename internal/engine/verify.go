@@ -29,5 +29,5 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 			return err
 		}
 	}
-	return part.Verify(ctx, e.files.Segments(), e.coder, found)
+	return part.Verify(ctx, e.files.Segments(), e.views.Coder, found)
 }

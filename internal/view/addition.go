@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -89,7 +88,7 @@ func (a *Addition) Record(r *entry.Record) error {
 		a.expires = e.Expires
 	}
 	a.inline += int64(len(e.Key) + len(e.Value))
-	return a.to.Add(hash.Sum(a.to.seed, r.Key), &e)
+	return a.to.Add(a.to.Hash(r.Key), &e)
 }
 
 // Reserve makes room in the memtable for what Record will add of payloads of so many records,

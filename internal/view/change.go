@@ -78,10 +78,7 @@ func (c *Change) Close() {
 // whether there are none. Call it before the new runs are installed, because readers of the
 // estimate take no lock.
 func (c *Change) WeighRanges(v *View) (oldest bool) {
-	older := v.Runs // all, if the new run is that of a flush
-	if len(c.Runs) > 0 {
-		older = older[slices.Index(older, c.Runs[len(c.Runs)-1])+1:]
-	}
+	older := v.below(c.Runs)
 	for _, r := range c.runs {
 		r.WeighRanges(older)
 	}

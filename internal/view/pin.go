@@ -321,7 +321,7 @@ func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, ds
 	if from != nil {
 		dst = from.Room(int(e.Raw))
 	}
-	return f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
+	return f.Decode(p.set.Coder, dst, v, h.Offset)
 }
 
 // touch asks the processor to prefetch the beginning of e's separated value. It does not

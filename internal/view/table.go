@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
@@ -47,6 +48,9 @@ func NewTable(seed uint64, l Limits) *Table {
 	t.release = func(bool) { t.Table.Release() }
 	return t
 }
+
+// Hash returns the hash of a key, for Get.
+func (t *Table) Hash(key []byte) uint64 { return hash.Sum(t.seed, key) }
 
 // IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
 func (t *Table) IsFull(n int64) bool {
