@@ -45,7 +45,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 		if failure.Passes(err) {
 			st.removeFiles(out)
 		} else {
-			st.keyID.fail(err)
+			st.life.fail(err)
 		}
 		return err
 	}
@@ -119,21 +119,21 @@ func (st *state) keysOf(edit *layout.Edit) error {
 	if st.cfg.Keyring == nil {
 		return nil
 	}
-	var lives []crypt.FileKeyID
+	var ids []crypt.FileKeyID
 	for _, r := range edit.AddRuns {
 		for _, f := range r.Files {
-			lives = append(lives, f.KeyID)
+			ids = append(ids, f.KeyID)
 		}
 	}
 	for _, s := range edit.AddSegments {
-		lives = append(lives, s.KeyID)
+		ids = append(ids, s.KeyID)
 	}
 	for _, s := range edit.States {
-		lives = append(lives, s.KeyID)
+		ids = append(ids, s.KeyID)
 	}
-	for _, keyID := range lives {
-		if !keyID.IsZero() && !st.cfg.Keyring.Has(keyID.Key) {
-			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, keyID.Key)
+	for _, id := range ids {
+		if !id.IsZero() && !st.cfg.Keyring.Has(id.Key) {
+			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, id.Key)
 		}
 	}
 	return nil
@@ -158,7 +158,7 @@ func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	l, err := st.log.Append(edit)
 	if err != nil {
 		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
-			st.keyID.fail(err)
+			st.life.fail(err)
 		}
 		return err
 	}
