@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/compact"
@@ -119,19 +118,7 @@ func (st *state) keysOf(edit *layout.Edit) error {
 	if st.cfg.Keyring == nil {
 		return nil
 	}
-	var ids []crypt.FileKeyID
-	for _, r := range edit.AddRuns {
-		for _, f := range r.Files {
-			ids = append(ids, f.KeyID)
-		}
-	}
-	for _, s := range edit.AddSegments {
-		ids = append(ids, s.KeyID)
-	}
-	for _, s := range edit.States {
-		ids = append(ids, s.KeyID)
-	}
-	for _, id := range ids {
+	for _, id := range edit.KeyIDs() {
 		if !id.IsZero() && !st.cfg.Keyring.Has(id.Key) {
 			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, id.Key)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -141,7 +140,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		}
 	})
 	defer release()
-	inputs, bottom, err := consecutive(part.Runs, plan.Runs)
+	inputs, bottom, err := part.Consecutive(plan.Runs)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -245,23 +244,4 @@ func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool)
 		list[i].Shrink(1 - min(1, max(0, found)/max(had, 1)))
 	}
 	return list
-}
-
-// consecutive returns the runs with these ids, which must follow each other in age. bottom says
-// that no run is older.
-func consecutive(runs []*view.Run, ids []layout.RunID) (inputs []*view.Run, bottom bool, err error) {
-	for i, r := range runs {
-		if !slices.Contains(ids, r.ID) {
-			continue
-		}
-		if len(inputs) > 0 && runs[i-1] != inputs[len(inputs)-1] {
-			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
-		}
-		inputs = append(inputs, r)
-		bottom = i == len(runs)-1
-	}
-	if len(inputs) != len(ids) {
-		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
-	}
-	return inputs, bottom, nil
 }

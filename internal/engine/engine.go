@@ -11,8 +11,8 @@
 // They are taken in the order of this table. Readers take none: they pin a View (package view).
 //
 //	lock                          protects                       is held over
-//	Lifetime.working              files that calls of users      such a call, for reading
-//	                              write or remove
+//	Lifetime.working              files that calls of users      such a call, for reading; a Refresh
+//	                              write or remove                of a follower
 //	Rotator.turn                  which data keys there are      a change or a removal of keys
 //	copying.gate, copying.store   the keyring that copies have   copies, or a change of keys
 //	the turn of a commit leader   the active memtable, the end   a group of commits

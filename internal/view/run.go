@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -72,6 +73,25 @@ func (v *View) OlderThan(runs []*Run) (older []*layout.RunMeta) {
 		older = append(older, r.Meta())
 	}
 	return older
+}
+
+// Consecutive returns the runs with these ids, which must follow each other in age. bottom says
+// that no run is older.
+func (v *View) Consecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err error) {
+	for i, r := range v.Runs {
+		if !slices.Contains(ids, r.ID) {
+			continue
+		}
+		if len(inputs) > 0 && v.Runs[i-1] != inputs[len(inputs)-1] {
+			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
+		}
+		inputs = append(inputs, r)
+		bottom = i == len(v.Runs)-1
+	}
+	if len(inputs) != len(ids) {
+		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
+	}
+	return inputs, bottom, nil
 }
 
 // below returns the runs that are older than runs: all if there are none.
