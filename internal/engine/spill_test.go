@@ -48,7 +48,7 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 			defer spill.Discard()
 			record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00w"), Value: []byte("2"), Kind: entry.Set}, false)
 			s.flush()
-			s.must(spill.Add(t.Context(), record, 1, nil))
+			s.must(spill.Add(t.Context(), record, 0, nil))
 			s.must(spill.Prepare(t.Context(), check))
 			if c.ops != nil {
 				s.must(s.commit(true, c.ops...))

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
-	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -26,8 +25,9 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
-	// Ranges are more range deletes, which delete no entry of Entries: see writeRanges.
-	Ranges []rangedel.Source
+	// Unversioned gives all that is written version 0: the version of the run is not known yet. The
+	// versions of the inputs tell only what is newer. One entry of a key may stay, at most.
+	Unversioned bool
 	// RewriteHandle, unless nil, changes a handle that leads through a forwarding table to where
 	// the record is now. It returns an error for a handle that leads to no record.
 	RewriteHandle func(*entry.Handle) error
@@ -125,7 +125,7 @@ type worker struct {
 	values   *segment.ValueWriter   // the value segment that is being written; nil: none
 	moved    uint64                 // bytes of values written to values
 	finished []*segment.ValueWriter // complete value segments, to remove after an error
-	scratch  entry.Entry            // the copy of an entry whose handle was rewritten
+	scratch  entry.Entry            // the copy of an entry that is written with another handle or version
 
 	superseded layout.Account // account of what the entries that stay have replaced
 }
@@ -163,6 +163,10 @@ func (w *worker) judgeEntry(ctx context.Context, e *entry.Entry, rules *retentio
 
 // writeEntry writes e, and moves its value if that is to leave its segment.
 func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
+	if w.in.Unversioned {
+		w.scratch = *e
+		w.scratch.Version, e = 0, &w.scratch
+	}
 	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
 		return w.in.Run.Add(e)
 	}
@@ -206,16 +210,20 @@ func (w *worker) finishRun() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}
-	if err := w.in.Rules.writeRangeDeletes(w.in.Run, &w.superseded); err != nil {
-		return err
-	}
-	if err := writeRanges(w.in.Run, w.in.Ranges...); err != nil {
+	if err := w.writeRangeDeletes(); err != nil {
 		return err
 	}
 	m, err := w.in.Run.Finish()
 	w.out.Run = m
 	w.out.Run.Superseded = w.superseded.List()
 	return err
+}
+
+func (w *worker) writeRangeDeletes() error {
+	if w.in.Unversioned {
+		return w.in.Run.AddRanges(w.in.Rules.RangeDeletes...)
+	}
+	return w.in.Rules.writeRangeDeletes(w.in.Run, &w.superseded)
 }
 
 // finishValues completes the current value segment.
