@@ -47,8 +47,7 @@ type Input struct {
 // ValueSegment is a finished value segment.
 type ValueSegment struct {
 	segment.Stats
-	ValueBytes uint64        // of the values in it
-	Stamp      entry.Version // version of its records, if these don't have it themselves
+	Stamp entry.Version // version of its records, if these don't have it themselves
 }
 
 // Output is the result: new files, which are synced, and what became garbage.
@@ -123,7 +122,6 @@ type worker struct {
 	in       Input                  // what is to be done
 	out      *Output                // what was done so far
 	values   *segment.ValueWriter   // the value segment that is being written; nil: none
-	moved    uint64                 // bytes of values written to values
 	finished []*segment.ValueWriter // complete value segments, to remove after an error
 	scratch  entry.Entry            // the copy of an entry that is written with another handle or version
 
@@ -191,7 +189,6 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	// The record that it leaves behind is garbage of the old segment.
 	w.countDead(e)
 	w.out.Extracts++
-	w.moved += handle.Length
 	moved := *e
 	moved.Handle = handle
 	return w.in.Run.Add(&moved)
@@ -235,9 +232,9 @@ func (w *worker) finishValues() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats, ValueBytes: w.moved})
+	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats})
 	w.finished = append(w.finished, w.values)
-	w.values, w.moved = nil, 0
+	w.values = nil
 	return nil
 }
 

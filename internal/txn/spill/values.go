@@ -16,27 +16,23 @@ type values struct {
 	finished []compact.ValueSegment // complete segments
 	written  int64                  // bytes of their files
 	writer   *segment.ValueWriter   // of the segment being filled; nil: there is none
-	bytes    uint64                 // bytes of values in it
 	readers  sync.Map               // *segment.Reader of each segment, by entry.FileNum
 }
 
 // add appends the record of e to the segment that is being filled. It is encoded already; nil: it
 // is written piece by piece, so that only pieces of it are in memory.
-func (v *values) add(e *entry.Entry, record []byte) (h entry.Handle, err error) {
+func (v *values) add(e *entry.Entry, record []byte) (entry.Handle, error) {
 	size := len(record)
 	if record == nil {
 		size = entry.RecordSize(e, true)
 	}
 	if err := v.makeRoom(int64(size)); err != nil {
-		return h, err
+		return entry.Handle{}, err
 	}
 	if record == nil {
-		h, err = v.writer.AddLarge(e)
-	} else {
-		h, err = v.writer.Append(record, uint64(len(e.Value)))
+		return v.writer.AddLarge(e)
 	}
-	v.bytes += h.Length
-	return h, err
+	return v.writer.Append(record, uint64(len(e.Value)))
 }
 
 // makeRoom makes writer a segment with room for a record of n bytes in its plain form. A segment
@@ -87,9 +83,9 @@ func (v *values) finish() error {
 	if err != nil {
 		return err
 	}
-	v.finished = append(v.finished, compact.ValueSegment{Stats: stats, ValueBytes: v.bytes})
+	v.finished = append(v.finished, compact.ValueSegment{Stats: stats})
 	v.written += stats.Size
-	v.writer, v.bytes = nil, 0
+	v.writer = nil
 	return nil
 }
 
