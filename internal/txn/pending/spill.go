@@ -37,6 +37,9 @@ type Files interface {
 // these files before the commit. After an error, which Err returns from then on, discard the
 // writes.
 func (w *Writes) Spill(ctx context.Context, newSpill func() Files) error {
+	if w.failed != nil {
+		return w.failed
+	}
 	if w.files == nil {
 		w.files = newSpill()
 	}
@@ -78,11 +81,3 @@ func (w *Writes) AddLarge(ctx context.Context, newSpill func() Files, c *Encoder
 
 // Files returns the spilled writes; nil if there are none. Discard them after the last read.
 func (w *Writes) Files() Files { return w.files }
-
-// SpillRest spills what is left in memory, so that Files has all writes.
-func (w *Writes) SpillRest(ctx context.Context, newSpill func() Files) error {
-	if w.failed != nil || w.memory.count == 0 {
-		return w.failed
-	}
-	return w.Spill(ctx, newSpill)
-}
