@@ -44,7 +44,7 @@ type spilled struct {
 	store        *Spills
 
 	began   time.Time
-	checked entry.Version // Prepare has looked for conflicts up to this version
+	checked entry.Version // the last check has looked for conflicts up to this version
 	deleted [][]byte      // keys to seek from after the commit, see searcher
 	key     crypt.ID      // the data key that was current when the Spill began
 	ended   sync.Once
@@ -91,72 +91,80 @@ func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error)
 	})
 }
 
+// emptyShare: Commit flushes at most 1/32 of a memtable itself, while other commits wait.
+const emptyShare = 32
+
 // Prepare does the part of a commit that others need not wait for: it makes the files
 // durable, flushes memtables, and checks c against what was committed so far.
-func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
-	if err := s.store.keyID.do(ctx, s.Finish); err != nil {
+func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
+	t := s.store
+	if err := t.keyID.do(ctx, s.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
-	// Others go on writing, so the memtable is never quite empty. Commit flushes the rest.
-	t := s.store
-	for range maxEmptyings {
-		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
-			break
+	// Others go on writing. The second round covers what came during the first, which may have taken
+	// long, and leaves little to Commit.
+	for range 2 {
+		if v := t.views.Current(); len(v.Tables) > 1 || v.Active().Bytes() > int64(t.cfg.MemtableBytes)/emptyShare {
+			if err := t.work.Flush(ctx); err != nil {
+				return err
+			}
 		}
-		if err := t.work.Flush(ctx); err != nil {
+		if err := s.check(ctx, &c); err != nil {
 			return err
 		}
 	}
-	return s.check(ctx, &c)
+	if s.Output().Run.Deletes > 0 {
+		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil)))
+	}
+	return nil
 }
 
-const (
-	maxEmptyings = 4  // flushes before a Commit, while others go on writing
-	emptyShare   = 32 // Commit flushes at most 1/32 of a memtable itself, while other commits wait
-)
-
-// check returns a conflict.Refusal if c does not hold for what was committed so far. It also looks
-// for what Commit will need to know of deletes.
+// check returns a conflict.Refusal if c does not hold for what was committed since the last check,
+// or since the transaction began.
 func (s *spilled) check(ctx context.Context, c *conflict.Check) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
-	switch s.checked = c.Since; {
-	case c.AsksNothing():
-	case c.Isolation == conflict.SnapshotIsolation:
-		err = s.checkWrites(ctx)
-	default:
-		c.Reads.Prepare() // now, and not while other commits wait
-		// The second check covers what came during the first, which may have taken long.
-		for range 2 {
-			if err == nil {
-				s.checked, err = s.store.changes.CheckReads(c.Reads, s.checked)
-			}
-		}
+	if c.AsksNothing() {
+		return nil
 	}
-	if err == nil && s.Output().Run.Deletes > 0 {
-		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil)))
+	var of conflict.Set = written{s, ctx}
+	if c.Isolation == conflict.Serializable {
+		c.Reads.Prepare() // now, and not while other commits wait
+		of = c.Reads
+	}
+	s.checked, err = s.store.changes.check(of, max(s.checked, c.Since))
+	return err
+}
+
+// written is the keys and ranges that a Spill writes, as a conflict.Set.
+type written struct {
+	*spilled
+	ctx context.Context // ends a Check
+}
+
+// Len is how many keys are written.
+func (w written) Len() int { return int(w.Entries()) }
+
+// Refuse returns a conflict.Refusal if key is written or in a range that is deleted.
+func (w written) Refuse(key []byte) error {
+	var e entry.Entry
+	wrote, err := w.Get(key, hash.Sum(w.store.cfg.Seed, key), &e)
+	if wrote {
+		return conflict.RefuseKey(key)
 	}
 	return err
 }
 
-// checkWrites returns a conflict.Refusal if what the Spill writes is newer than checked.
-func (s *spilled) checkWrites(ctx context.Context) error {
-	p, err := s.store.views.Acquire(0)
-	if err != nil {
-		return err
-	}
-	defer p.Release()
-	since := s.checked
-	s.checked = p.Version()
-	p.SortSince(since)
-	it := iterator.Merge(s.Iterators(nil))
+// Check returns a conflict.Refusal if anything that is written was changed after since.
+func (w written) Check(changes conflict.Changes, since entry.Version) error {
+	it := iterator.Merge(w.Iterators(nil))
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
-		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return errs.Ended(ctx)
+		if n++; n%1024 == 0 && w.ctx.Err() != nil {
+			return errs.Ended(w.ctx)
 		}
 		key := it.Entry().Key
-		newest, found, err := p.Newest(key, hash.Sum(s.store.cfg.Seed, key), since)
+		newest, found, err := changes.Newest(key, hash.Sum(w.store.cfg.Seed, key), since)
 		if err != nil {
 			return err
 		}
@@ -167,10 +175,10 @@ func (s *spilled) checkWrites(ctx context.Context) error {
 	if err := it.Err(); err != nil {
 		return err
 	}
-	ranges := rangedel.NewForwardCover(entry.MaxVersion, s.Ranges()...)
+	ranges := rangedel.NewForwardCover(entry.MaxVersion, w.Ranges()...)
 	defer ranges.Close()
 	return ranges.EachRange([]byte{0}, func(lo, hi []byte) error {
-		changed, err := p.ChangedSince(lo, hi, since)
+		changed, err := changes.ChangedSince(lo, hi, since)
 		if changed && err == nil {
 			err = conflict.RefuseRange(lo, hi)
 		}
@@ -186,7 +194,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
 	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
 	defer func() { t.reportWork(work, s.began, err) }()
-	if err := s.checkSince(&c); err != nil {
+	if err := s.check(t.keyID.closing, &c); err != nil {
 		return err
 	}
 	if err := s.flushAll(); err != nil {
@@ -209,31 +217,6 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	}
 	t.work.searcher.deletedAll(s.deleted, int64(out.Run.Deletes))
 	return nil
-}
-
-// checkSince returns a conflict.Refusal if c does not hold for what was committed since
-// Prepare. There are few such changes, and the transaction has read or written much. So each
-// change is looked up in its reads or writes, not the other way round.
-func (s *spilled) checkSince(c *conflict.Check) error {
-	changes := s.store.changes
-	switch {
-	case c.AsksNothing():
-		return nil
-	case c.Isolation == conflict.Serializable:
-		_, err := changes.CheckReads(c.Reads, s.checked)
-		return err
-	}
-	changes.leader.Enter()
-	defer changes.leader.Leave()
-	return changes.leader.EachSince(s.checked, func(lo, hi []byte) error {
-		switch wrote, err := s.Writes(lo, hi); {
-		case err != nil || !wrote:
-			return err
-		case hi == nil:
-			return conflict.RefuseKey(lo)
-		}
-		return conflict.RefuseRange(lo, hi)
-	})
 }
 
 // flushAll writes everything that was committed into runs. It runs in the place of a commit

@@ -3,7 +3,6 @@
 package spill
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 
@@ -162,20 +161,6 @@ func (f *Files) Ranges() (sources []rangedel.Source) {
 // if the capacity of that is enough, or in memory of its own.
 func (f *Files) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	return f.values.read(key, e, dst)
-}
-
-// Writes reports whether a key in [lo, hi) is written or in a range that is
-// deleted; without hi, whether lo is. Call it after Finish.
-func (f *Files) Writes(lo, hi []byte) (writes bool, err error) {
-	if hi == nil {
-		hi = append(bytes.Clone(lo), 0)
-	}
-	defer pageio.Guard(pageio.Arm(), &err, someFile)
-	all := f.parts[0]
-	if writes, err := all.ChangedSince(lo, hi, 0); writes || err != nil {
-		return writes, err
-	}
-	return all.RangeDeletes().ChangedSince(lo, hi, 0)
 }
 
 // Entries is how many entries the parts have.
