@@ -192,7 +192,9 @@ func (w written) Check(changes conflict.Changes, since entry.Version) error {
 // ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
-	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
+	work := Work{Kind: "spill", WorkInfo: WorkInfo{
+		Reason: "transaction larger than its memory", EntriesIn: s.Entries(), BytesIn: s.Bytes(), BytesOut: s.Written(),
+	}}
 	defer func() { t.reportWork(work, s.began, err) }()
 	if err := s.check(t.keyID.closing, &c); err != nil {
 		return err
@@ -204,12 +206,8 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
+	out.Run.Stamp, out.Run.MinVersion, out.Run.MaxVersion = v, v, v
 	edit := &layout.Edit{AddRuns: layout.NewRuns(out.Run, layout.Upper), LastVersion: v}
-	for i := range edit.AddRuns {
-		r := &edit.AddRuns[i]
-		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
-		work.EntriesIn = int64(r.Entries)
-	}
 	// Whatever comes of it: apply has removed the files, or the manifest may name them.
 	s.Keep()
 	if err := t.apply(edit, &out, change{}); err != nil {

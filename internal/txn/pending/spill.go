@@ -26,7 +26,7 @@ type Files interface {
 	// Value reads the separated value of an entry that Get or an iterator has returned. own
 	// reports whether it is in dst or in new memory, and not in a mapped file.
 	Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error)
-	// Entries and Bytes count what was added.
+	// Entries is how many writes were committed, and Bytes the length of the records added.
 	Entries() int64
 	Bytes() int64
 	// Discard removes the files, unless they were committed.

@@ -163,13 +163,8 @@ func (f *Files) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own
 	return f.values.read(key, e, dst)
 }
 
-// Entries is how many entries the parts have.
-func (f *Files) Entries() (n int64) {
-	for _, p := range f.parts {
-		n += int64(p.Meta().Entries)
-	}
-	return n
-}
+// Entries is how many entries the finished run has.
+func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
 
 // Bytes is the length of the records added.
 func (f *Files) Bytes() int64 { return f.bytes }

@@ -1,6 +1,7 @@
 package spill
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -108,22 +109,12 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 // Finish makes one durable run of everything, and ends the value segments.
 // Nothing can be added afterwards; all else goes on. After an error the Files can
 // only be discarded.
-func (f *Files) Finish(ctx context.Context) error {
-	if f.err != nil {
-		return f.err
+func (f *Files) Finish(ctx context.Context) (err error) {
+	if f.err != nil || len(f.parts) == 0 {
+		return cmp.Or(f.err, errs.ErrInvalid)
 	}
-	if f.err = f.finishFiles(ctx); f.err != nil {
-		return f.err
-	}
-	f.err = errs.ErrTxnDone
-	return nil
-}
-
-// finishFiles makes everything durable: first the values, then the run that leads to them.
-func (f *Files) finishFiles(ctx context.Context) error {
-	if len(f.parts) == 0 {
-		return errs.ErrInvalid
-	}
+	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
+	// First the values, then the run that leads to them.
 	if err := f.values.finish(); err != nil {
 		return err
 	}
