@@ -65,8 +65,8 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 	}
 }
 
-// Under SnapshotIsolation a large transaction commits unless a key that it writes, or one of a range
-// that it deletes, was changed, before its Prepare or after.
+// Under SnapshotIsolation a large transaction commits unless a key that it writes, or one of a
+// range that it deletes, was changed, before its Prepare or after.
 func TestSpillIsCheckedAgainstOtherWrites(t *testing.T) {
 	for _, c := range []struct {
 		what    string

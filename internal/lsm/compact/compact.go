@@ -123,7 +123,7 @@ type worker struct {
 	out      *Output                // what was done so far
 	values   *segment.ValueWriter   // the value segment that is being written; nil: none
 	finished []*segment.ValueWriter // complete value segments, to remove after an error
-	scratch  entry.Entry            // the copy of an entry that is written with another handle or version
+	scratch  entry.Entry            // the copy of an entry whose handle or version is changed
 
 	superseded layout.Account // account of what the entries that stay have replaced
 }

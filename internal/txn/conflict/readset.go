@@ -22,8 +22,8 @@ type Changes interface {
 	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
 }
 
-// Set is keys and ranges that must not have changed: those that a transaction has read, or those that
-// it writes.
+// Set is keys and ranges that must not have changed: those that a transaction has read, or those
+// that it writes.
 type Set interface {
 	// Len is the number of keys and ranges, by which the cost of a Check grows.
 	Len() int
