@@ -23,7 +23,7 @@ type DB struct {
 	engine    *engine.Engine
 	follower  *follow.Follower // nil unless the store of another process is followed
 	copies    copies
-	newSpill  func() pending.Spill // makes files for the writes of one transaction
+	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      Keyspace             // the default keyspace
 	keyspaces keyspaces

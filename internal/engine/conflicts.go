@@ -44,23 +44,28 @@ func (c *changes) EachArrival(since entry.Version, fn func(lo, hi []byte) error)
 // after since. Else it returns the version up to which it has looked. Many committers may
 // call it at once.
 func (c *changes) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error) {
+	return c.check(reads, since)
+}
+
+// check is CheckReads for any conflict.Set.
+func (c *changes) check(set conflict.Set, since entry.Version) (upTo entry.Version, err error) {
 	p, err := c.views.Acquire(0)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Release()
-	// Usually fewer keys were written since than were read: look up each written key in the
-	// reads. Otherwise, or if a range was deleted or a run has to be read, look up each read.
+	// Usually fewer keys were written since than are in the set: look up each written key there.
+	// Otherwise, or if a range was deleted or a run has to be read, look up each key of the set.
 	n := 0
 	all, err := p.EachArrival(since, func(lo, hi []byte) error {
-		if n++; n > reads.Len() || hi != nil {
+		if n++; n > set.Len() || hi != nil {
 			return errTooMany
 		}
-		return reads.Refuse(lo)
+		return set.Refuse(lo)
 	})
 	if err == errTooMany || err == nil && !all {
 		p.SortSince(since)
-		err = reads.Check(p, since)
+		err = set.Check(p, since)
 	}
 	return p.Version(), err
 }

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -82,33 +81,9 @@ func (v *View) sortSince(since entry.Version) {
 	}
 }
 
-// eachSince calls fn with each key, and with the bounds of each range delete, that is newer than
-// since, until fn returns an error.
-func (v *View) eachSince(since entry.Version, fn func(lo, hi []byte) error) error {
-	if err := v.eachArrival(since, fn); err != nil {
-		return err
-	}
-	for _, r := range v.Runs {
-		if r.MaxVersion() <= since {
-			continue
-		}
-		if err := r.RangeDeletes().Since(since, bounds(fn)); err != nil {
-			return err
-		}
-		var err error
-		failed := r.EachSince(since, func(key []byte) bool {
-			err = fn(key, nil)
-			return err == nil
-		})
-		if failed != nil || err != nil {
-			return errors.Join(failed, err)
-		}
-	}
-	return nil
-}
-
-// eachArrival is eachSince for memtables alone, in the order of arrival. The commit leader
-// calls it, so it must not sort.
+// eachArrival calls fn with each key, and with the bounds of each range delete, that memtables have
+// newer than since, in the order of arrival, until fn returns an error. The commit leader calls it,
+// so it must not sort.
 func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) error {
 	for _, m := range v.Tables {
 		if m.MaxVersion() <= since {

@@ -65,29 +65,6 @@ func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (boo
 	return false, it.Cursor.Err()
 }
 
-// EachSince calls fn for the key of every entry newer than since until it returns
-// false. Chunks without such versions are not read.
-func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error {
-	it := r.newCursor()
-	for i := range r.chunks {
-		if r.dir[i].MaxVersion <= since {
-			continue
-		}
-		if !it.openChunk(i) {
-			return it.err
-		}
-		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
-			if e := it.Entry(); e.Version > since && !fn(e.Key) {
-				return nil
-			}
-		}
-		if err := it.Cursor.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
 // their keys and inline values, and bytes of separated values. It uses the
 // directory and the fences of the chunks at both ends. Of a chunk whose fences can't be
