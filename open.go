@@ -28,6 +28,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/txn/scan"
+	"github.com/brockdb/brock/internal/txn/spill"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -408,7 +409,7 @@ func clearDir(mem *vfs.Mem, dir string) {
 // functions leads to it.
 func (o *opening) assemble(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, newSpill: func() pending.Files { return o.engine.Spills.New() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {
@@ -425,6 +426,8 @@ func (o *opening) assemble(recovery engine.Recovery) {
 		}
 	}
 	db.encoding.seed, db.counters.reads = seed, o.reads
+	e, spills := o.engine, spill.Config{Files: o.engine.Files, SegmentBytes: o.options.Tuning.SegmentSize, Coder: o.engine.Views.Coder}
+	db.newSpill = func() pending.Files { return spill.Begin(spills, e.Spills, e.Views, seed) }
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.turn = jobs.NewTurn()
@@ -445,7 +448,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	}
 	db.counters.sync = new(histogram)
 	db.commits = commit.New(commit.Config{
-		Store:    o.engine.Commits,
+		Store:    commit.Over(o.engine.Commits, o.engine.Views),
 		Journal:  o.engine.Journal,
 		Last:     o.engine.Views.Visible(),
 		HashSeed: seed,

@@ -48,7 +48,7 @@ type Engine struct {
 	Commits   *Commits         // what commits need
 	Journal   *journal.Journal // nil if the store is read-only
 	Keyspaces *Keyspaces
-	Spills    *Spills // writes of transactions larger than their memory
+	Spills    *Spills // what transactions larger than their memory need
 	Work      *Worker
 	Snapshots *Snapshots
 	Keys      *Rotator
@@ -65,21 +65,21 @@ type Commits struct {
 	*writer
 	*throttle
 	*searcher
-	*changes
+	*view.Leader
 }
 
 // newEngine joins the parts of an Engine. Each is given those that it needs, which are made before
 // it.
 func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	st := newState(cfg, log)
-	changes := &changes{views: st.views, leader: st.views.Reserve()}
+	leader := st.views.NewLeader()
 	disk := &diskSpace{state: st}
 	disk.left.Store(-1)
 	throttle, expiry, planner, keys := &throttle{state: st, disk: disk}, &expiry{st}, &planner{st, disk}, &keyUse{ring: cfg.Ring}
 	searcher := newSearcher(cfg, st.views)
 	writer := &writer{
 		state: st, disk: disk, expiry: expiry, searcher: searcher,
-		sampler: newSampler(st.views, changes.leader, st.budget),
+		sampler: newSampler(st.views, leader, st.budget),
 	}
 	work := &Worker{
 		state: st, planner: planner, disk: disk, expiry: expiry, writer: writer, searcher: searcher,
@@ -96,8 +96,8 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	st.observe(func(*view.Change) { expiry.setAlarm() }) // a keyspace may retain less now
 	st.observe(func(*view.Change) { longReaders.Look() })
 	return &Engine{
-		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
-		Spills: &Spills{state: st, coder: st.views.Coder, changes: changes, work: work, keys: keys},
+		Views: st.views, Commits: &Commits{writer, throttle, searcher, leader}, Keyspaces: &Keyspaces{st},
+		Spills: &Spills{state: st, Lifetime: st.life, work: work, keys: keys},
 		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, keys: keys, copies: snapshots.copying, turn: jobs.NewTurn()},
 		Files: st.files, Lifetime: st.life,
 		state: st, scrubber: &scrubber{state: st},

@@ -87,6 +87,14 @@ func (l *Lifetime) Do(ctx context.Context, fn func(ctx context.Context) error) e
 	return fn(ctx)
 }
 
+// Remove runs fn, which closes files, and removes them if that may be done: not once the store is
+// closed, as another process may have it open then.
+func (l *Lifetime) Remove(fn func(may bool)) {
+	l.working.RLock()
+	defer l.working.RUnlock()
+	fn(!l.views.Closed())
+}
+
 // endWork ends all work and waits for it. The Views are closed before, so that no more begins.
 func (l *Lifetime) endWork() {
 	l.cancel(errs.ErrClosed)

@@ -14,7 +14,7 @@ import (
 // leader uses it.
 type sampler struct {
 	views  *view.Set
-	leader *view.Pin
+	leader *view.Leader
 	budget *budget
 	policy policy.Options
 
@@ -54,8 +54,8 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 // in time: by half while some 700,000 of them come.
 func (s *sampler) noteSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
-// newSampler returns a Sampler of the commit leader, whose Pin it looks with.
-func newSampler(views *view.Set, leader *view.Pin, budget *budget) *sampler {
+// newSampler returns a Sampler of the commit leader, which it looks with.
+func newSampler(views *view.Set, leader *view.Leader, budget *budget) *sampler {
 	return &sampler{views: views, leader: leader, budget: budget, policy: budget.policy, looks: 1}
 }
 
@@ -138,9 +138,7 @@ func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *en
 // what older range deletes cover, which was counted for those. What it hides in the memtable only a
 // flush can tell: it is taken to be a part of all, so that the flush comes.
 func (s *sampler) lookAtRange(r *entry.Record) {
-	s.leader.Enter()
 	n := s.leader.Unhidden(r.Key, r.Value, r.Version-1)
-	s.leader.Leave()
 	retention, line := s.retentionOf(r.Key, r.Version)
 	line.Separated = uint64(n)
 	active := s.views.Current().Active()
@@ -152,8 +150,6 @@ func (s *sampler) lookAtRange(r *entry.Record) {
 }
 
 func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
-	s.leader.Enter()
-	defer s.leader.Leave()
 	found, err := s.leader.GetAt(key, h, at, e)
 	return found && err == nil
 }

@@ -42,11 +42,11 @@ func replace(s *Set) (old *Table) {
 }
 
 // While the commit leader looks at a View, nothing of it is released.
-func TestReservedPinHoldsTheViewItReads(t *testing.T) {
+func TestLeaderHoldsTheViewItReads(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 1)
-	leader := s.Reserve()
-	leader.Enter()
+	leader := s.NewLeader().pin
+	leader.enter()
 	old := replace(s)
 	s.Reclaim()
 	var e entry.Entry
@@ -56,7 +56,7 @@ func TestReservedPinHoldsTheViewItReads(t *testing.T) {
 	if n := s.Readers(); n != 0 {
 		t.Errorf("the leader counts as %d readers of a version", n)
 	}
-	leader.Leave()
+	leader.leave()
 	s.Reclaim()
 	if old.Len() != 0 {
 		t.Error("the memtable was not released after the leader had left")
