@@ -90,7 +90,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
 	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.life.failed() != nil {
+	if plan == nil || c.lifetime.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -148,7 +148,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 			return nil
 		}
 		defer func() { owed = 0 }()
-		return wait(ctx, owed, c.life.closing.Done())
+		return wait(ctx, owed, c.lifetime.closing.Done())
 	}
 }
 

@@ -99,7 +99,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
 		Spills: &Spills{state: st, coder: st.views.Coder, changes: changes, work: work, keys: keys},
 		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, keys: keys, copies: snapshots.copying, turn: jobs.NewTurn()},
-		Files: st.files, Lifetime: st.life,
+		Files: st.files, Lifetime: st.lifetime,
 		state: st, scrubber: &scrubber{state: st},
 	}
 }
