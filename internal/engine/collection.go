@@ -88,7 +88,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
 	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.keyID.failed() != nil {
+	if plan == nil || c.lifetime.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -157,7 +157,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 			return nil
 		}
 		defer func() { owed = 0 }()
-		return wait(ctx, owed, c.keyID.closing.Done())
+		return wait(ctx, owed, c.lifetime.closing.Done())
 	}
 }
 

@@ -53,7 +53,7 @@ func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Cont
 }
 
 func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
-	for c.keyID.failed() == nil {
+	for c.lifetime.failed() == nil {
 		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
 		if plan.Compaction == nil {
 			return nil

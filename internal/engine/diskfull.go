@@ -32,7 +32,7 @@ func (d *diskSpace) poll(context.Context) error {
 	case d.worthTryingLocked(free):
 		d.waiting = false
 		d.tasks.kick()
-	case free < 0 && !failure.IsFull(d.keyID.unflushed()):
+	case free < 0 && !failure.IsFull(d.lifetime.unflushed()):
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.measureLocked()
@@ -50,7 +50,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	switch {
 	case free > d.then+policy.RetryGrownBytes:
 		return true
-	case !failure.IsFull(d.keyID.unflushed()):
+	case !failure.IsFull(d.lifetime.unflushed()):
 		return false
 	}
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
@@ -67,7 +67,7 @@ func (d *diskSpace) workWaits() {
 
 // flushed notes that a flush has succeeded.
 func (d *diskSpace) flushed() {
-	if d.keyID.unable.Swap(nil) != nil {
+	if d.lifetime.unable.Swap(nil) != nil {
 		d.measureSpace()
 	}
 }
@@ -112,7 +112,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		switch {
 		case d.views.Closed():
 			return errs.ErrClosed
-		case d.keyID.failed() != nil || d.keyID.unflushed() != nil:
+		case d.lifetime.failed() != nil || d.lifetime.unflushed() != nil:
 			return d.refuseCommit(refusal)
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
@@ -165,6 +165,6 @@ func (d *diskSpace) workEnded(ctx context.Context, err error) {
 	case failure.IsFull(err):
 		d.workWaits()
 	default:
-		d.keyID.fail(err)
+		d.lifetime.fail(err)
 	}
 }

@@ -40,7 +40,7 @@ type diskSpace struct {
 
 // isFull reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) isFull() bool {
-	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.keyID.unflushed())
+	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.lifetime.unflushed())
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants

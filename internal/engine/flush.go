@@ -40,12 +40,12 @@ func (f *flusher) flushSealed(ctx context.Context) error {
 
 // flushSealedLocked flushes all sealed memtables, oldest first.
 func (f *flusher) flushSealedLocked(ctx context.Context) error {
-	attempt := f.keyID.flushing.Add(1)
+	attempt := f.lifetime.flushing.Add(1)
 	for {
 		did, err := f.flushOldest(ctx)
 		if err != nil {
 			if failure.Passes(err) {
-				f.keyID.flushFailed(attempt, err)
+				f.lifetime.flushFailed(attempt, err)
 			}
 			f.disk.workEnded(ctx, err)
 			return err

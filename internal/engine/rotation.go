@@ -42,7 +42,7 @@ func (r *Rotator) Provider() keyring.Provider {
 // Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
 // error, it may have done a part.
 func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
-	return r.keyID.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+	return r.lifetime.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
 }
 
 func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
@@ -89,7 +89,7 @@ func (r *Rotator) pruneAlone(ctx context.Context) error {
 		return err
 	}
 	defer r.copies.endChange()
-	if err := r.keyID.stopped(); err != nil {
+	if err := r.lifetime.stopped(); err != nil {
 		return err
 	}
 	return r.renewAndPrune(ctx)
@@ -112,7 +112,7 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	}
 	defer r.tasks.kick() // tryFinish may have found the turn taken
 	defer r.turn.Leave()
-	if err := r.keyID.stopped(); err != nil {
+	if err := r.lifetime.stopped(); err != nil {
 		return err
 	}
 	// The provider may take long to answer. Ask it now, before copies have to wait.
@@ -169,7 +169,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := r.keyID.stopped(); err != nil {
+		if err := r.lifetime.stopped(); err != nil {
 			return err
 		}
 		if _, err := r.work.collector.collectPlanned(ctx, whileBusy); err != nil {

@@ -76,7 +76,7 @@ func (s *Spills) New() *Spill {
 
 // work runs fn; Close waits for it. The context of fn ends when Close begins, too.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	return s.store.keyID.do(ctx, fn)
+	return s.store.lifetime.do(ctx, fn)
 }
 
 // Add is compact.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending
@@ -219,7 +219,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		t.work.searcher.deletedAll(s.deleted, int64(s.Output().Run.Deletes))
 	}
 	// After a failed edit the manifest may name the files: the next Open finds out.
-	if err == nil || t.keyID.failed() != nil {
+	if err == nil || t.lifetime.failed() != nil {
 		s.Keep()
 	}
 	return err
@@ -286,13 +286,13 @@ func (s *spilled) eachSince(fn func(lo, hi []byte) error) error {
 // flushAll writes everything that was committed into runs. It runs in the place of a commit
 // leader.
 func (s *spilled) flushAll() error {
-	if err := s.store.keyID.stopped(); err != nil {
+	if err := s.store.lifetime.stopped(); err != nil {
 		return err
 	}
 	if err := s.store.work.writer.sealAny(); err != nil {
 		return err
 	}
-	return s.store.work.flusher.flushForCommit(s.store.keyID.closing)
+	return s.store.work.flusher.flushForCommit(s.store.lifetime.closing)
 }
 
 // Discard removes the files, except those that Commit has added to the store. What was read of
@@ -324,8 +324,8 @@ func (s *spilled) over() {
 // process may have the store open now.
 func (s *spilled) discard() {
 	s.end.Do(func() {
-		s.store.keyID.working.RLock()
-		defer s.store.keyID.working.RUnlock()
+		s.store.lifetime.working.RLock()
+		defer s.store.lifetime.working.RUnlock()
 		s.Spill.Discard(!s.store.views.Closed())
 		s.over()
 	})

@@ -54,14 +54,14 @@ func (t *throttle) lags(v *view.View) bool {
 
 func (t *throttle) slow(ctx context.Context, n int) error {
 	t.update(true)
-	begin, began := time.Now(), t.keyID.flushing.Load()
+	begin, began := time.Now(), t.lifetime.flushing.Load()
 	defer func() { t.count.stalled.Add(int64(time.Since(begin))) }()
 	for {
 		v, changed := t.views.Await()
 		if t.views.Closed() {
 			return errs.ErrClosed
 		}
-		if err := t.keyID.stopped(); err != nil {
+		if err := t.lifetime.stopped(); err != nil {
 			return err
 		}
 		if len(v.Tables)-1 < policy.ThrottleMostTables {
@@ -73,7 +73,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
-		if err := t.keyID.unflushed(); failure.IsFull(err) || err != nil && t.keyID.since.Load() > began {
+		if err := t.lifetime.unflushed(); failure.IsFull(err) || err != nil && t.lifetime.since.Load() > began {
 			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {

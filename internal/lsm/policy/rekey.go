@@ -79,4 +79,4 @@ func (v *balance) oldForwardings() bool {
 	return false
 }
 
-func (v *balance) old(l crypt.FileKeyID) bool { return v.layout.IsOld(l) }
+func (v *balance) old(id crypt.FileKeyID) bool { return v.layout.IsOld(id) }
