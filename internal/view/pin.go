@@ -67,7 +67,7 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	return p, nil
 }
 
-// pin returns an idle Pin that owns a slot.
+// takePin returns an idle Pin that owns a slot.
 func (s *Set) takePin() *Pin {
 	if p, _ := s.pins.Get().(*Pin); p != nil {
 		return p
@@ -82,7 +82,7 @@ func (s *Set) takePin() *Pin {
 	return p
 }
 
-// recycle ends the slot of a Pin that the garbage collector has freed.
+// recycleSlot ends the slot of a Pin that the garbage collector has freed.
 func (s *Set) recycleSlot(slot *readerSlot) {
 	if s.readers.removeSlot(slot) {
 		s.reclaimSoon()

@@ -160,8 +160,8 @@ func written(n int, err error) error {
 	return unknown(err)
 }
 
-// A sync that was interrupted is not repeated: nobody knows what the second one would
-// leave out.
+// Sync marks errors as final. A sync that was interrupted is not repeated: nobody knows what the
+// second one would leave out.
 func (f file) Sync() error     { return unknown(f.File.Sync()) }
 func (f file) SyncData() error { return unknown(f.File.SyncData()) }
 
