@@ -302,8 +302,8 @@ func (f *File) readAndDrop(off, n int64) error {
 		return nil
 	}
 	defer f.files.leave(d)
-	f.files.cold.beginRead(d, off, n)
-	defer f.files.cold.endRead()
+	f.files.coldReaders.beginRead(d, off, n)
+	defer f.files.coldReaders.endRead()
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
 	for n > 0 {
