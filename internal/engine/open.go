@@ -54,7 +54,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	names = view.WithoutStrays(names, layout)
 	e.files.CountFrom(names, layout)
 	if err := e.files.OpenLayout(layout, first); err != nil {
-		first.Explain(err)
+		first.NameKeys(err)
 		return nil, rec, unreachable(rec.Manifest.Damage, err)
 	}
 	result, err := e.Work.writer.replayJournal(layout, first, &rec)

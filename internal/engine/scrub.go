@@ -162,7 +162,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int6
 	if done {
 		s.part.bytes = f.size
 	}
-	if err := view.Reported(err, s.reportDamage); err != nil {
+	if err := view.ReportDamage(err, s.reportDamage); err != nil {
 		return err
 	}
 	s.bytes.Add(s.part.bytes - before)
@@ -180,7 +180,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int6
 func (s *scrubber) reportDamage(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
-	s.views.Current().Explain(c)
+	s.views.Current().NameKeys(c)
 	if s.cfg.OnDamage != nil {
 		s.cfg.OnDamage(c)
 	}
@@ -188,7 +188,7 @@ func (s *scrubber) reportDamage(c *errs.Corruption) {
 
 // finishPass ends a pass with the manifest.
 func (s *scrubber) finishPass(now int64) error {
-	if err := view.Reported(s.log.Verify(s.reportDamage), s.reportDamage); err != nil {
+	if err := view.ReportDamage(s.log.Verify(s.reportDamage), s.reportDamage); err != nil {
 		return err
 	}
 	s.passes.Add(1)

@@ -45,7 +45,7 @@ func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
 // began.
 func (st *state) reportWork(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
-	st.views.Current().Explain(err)
+	st.views.Current().NameKeys(err)
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)
 	}

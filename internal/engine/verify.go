@@ -24,7 +24,7 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 		e.files.Open.Bits.Forget()
 		report(c)
 	}
-	if err := view.Reported(e.verifyLog(ctx, found), found); err != nil {
+	if err := view.ReportDamage(e.verifyLog(ctx, found), found); err != nil {
 		return err
 	}
 	return part.Verify(ctx, e.files.Segments(), e.coder, found)

@@ -35,7 +35,7 @@ func (s *Set) LongReader() (l LongReader) {
 		seen[r] = true
 		return !old
 	}
-	for _, r := range s.retired {
+	for _, r := range s.replaced {
 		for _, m := range r.view.Tables {
 			if fresh(&m.shared) {
 				l.MemoryBytes += m.Bytes()
@@ -76,8 +76,8 @@ func (s *Set) OldestReader() (view uint64, since time.Time) {
 // oldestLocked is OldestReader with the mutex held.
 func (s *Set) oldestLocked() (view uint64, since time.Time) {
 	readers, _, view, _ := s.readers.active()
-	// Of the retired Views only: one that is current costs nothing.
-	for _, r := range s.retired {
+	// Of the replaced Views only: one that is current costs nothing.
+	for _, r := range s.replaced {
 		if readers > 0 && r.view.ID == view {
 			return view, r.since
 		}

@@ -206,7 +206,7 @@ func (s *Scan) Err() error {
 	if err == nil {
 		err = s.walk.err()
 	}
-	s.pin.View().Explain(err)
+	s.pin.View().NameKeys(err)
 	return err
 }
 
