@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // diskSpace decides who may use the bytes that the disk and Config.DiskLimit leave.
@@ -188,7 +189,7 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 	}
 	if d.told && !d.isFull() {
 		d.told = false
-		d.tellSpace(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
+		d.tellSpace(report.DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
 	}
 }
 
@@ -198,7 +199,7 @@ func (d *diskSpace) flushHelps(v *view.View) bool {
 	return v.Active().Len() > 0 && flushBytes(v) >= d.reserve.Load()/4
 }
 
-func (d *diskSpace) tellSpace(s DiskSpace) {
+func (d *diskSpace) tellSpace(s report.DiskSpace) {
 	if d.cfg.OnSpace != nil {
 		d.cfg.OnSpace(s)
 	}

@@ -2,13 +2,15 @@ package view
 
 import (
 	"time"
+
+	"github.com/brockdb/brock/report"
 )
 
 // LongReaders reports long readers: those that have held a replaced View for a minute.
 type LongReaders struct {
-	Views *Set             // whose readers are looked at
-	Now   func() time.Time // the clock
-	Tell  func(LongReader) // gets the reports; nil: nothing is reported
+	Views *Set                // whose readers are looked at
+	Now   func() time.Time    // the clock
+	Tell  func(report.Reader) // gets the reports; nil: nothing is reported
 
 	// The last report:
 	view  uint64        // number of the View that was held; 0: none

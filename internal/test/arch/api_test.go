@@ -19,11 +19,12 @@ var update = flag.Bool("update", false, "write api.txt anew")
 // that no change of them goes unseen. go test ./internal/test/arch -update writes it.
 func TestSurface(t *testing.T) {
 	fset, sources := load(t)
+	structs := structsOf(sources)
 	var surface []string
 	for _, s := range sources {
 		if s.pkg == "." && !s.test {
 			for _, d := range s.ast.Decls {
-				surface = append(surface, exported(t, fset, d)...)
+				surface = append(surface, exported(t, fset, structs, d)...)
 			}
 		}
 	}
@@ -58,8 +59,30 @@ func TestSurface(t *testing.T) {
 	}
 }
 
+// structsOf returns the structs below the root package, by package and name as in "report.Work". The
+// root exports the fields of those that it has aliases of.
+func structsOf(sources []*source) map[string]*ast.StructType {
+	structs := make(map[string]*ast.StructType)
+	for _, s := range sources {
+		for _, d := range s.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || s.test || s.pkg == "." {
+				continue
+			}
+			for _, spec := range g.Specs {
+				if spec, ok := spec.(*ast.TypeSpec); ok {
+					if typ, ok := spec.Type.(*ast.StructType); ok {
+						structs[s.ast.Name.Name+"."+spec.Name.Name] = typ
+					}
+				}
+			}
+		}
+	}
+	return structs
+}
+
 // exported lists what a declaration exports, a line for each name, field and method.
-func exported(t *testing.T, fset *token.FileSet, d ast.Decl) (list []string) {
+func exported(t *testing.T, fset *token.FileSet, structs map[string]*ast.StructType, d ast.Decl) (list []string) {
 	text := func(n ast.Node) string {
 		var b bytes.Buffer
 		if err := (&printer.Config{Mode: printer.RawFormat}).Fprint(&b, fset, n); err != nil {
@@ -80,7 +103,7 @@ func exported(t *testing.T, fset *token.FileSet, d ast.Decl) (list []string) {
 			switch spec := spec.(type) {
 			case *ast.TypeSpec:
 				if spec.Name.IsExported() {
-					list = append(list, exportedType(text, spec)...)
+					list = append(list, exportedType(text, structs, spec)...)
 				}
 			case *ast.ValueSpec:
 				for _, n := range spec.Names {
@@ -101,7 +124,7 @@ func typeText(text func(ast.Node) string, typ ast.Expr) string {
 	return text(typ)
 }
 
-func exportedType(text func(ast.Node) string, spec *ast.TypeSpec) (list []string) {
+func exportedType(text func(ast.Node) string, structs map[string]*ast.StructType, spec *ast.TypeSpec) (list []string) {
 	head := "type " + spec.Name.Name
 	if spec.TypeParams != nil {
 		var params []string
@@ -111,9 +134,6 @@ func exportedType(text func(ast.Node) string, spec *ast.TypeSpec) (list []string
 			}
 		}
 		head += "[" + strings.Join(params, ", ") + "]"
-	}
-	if spec.Assign.IsValid() {
-		head += " ="
 	}
 	fields := func(kind string, fl *ast.FieldList, sep string) {
 		list = append(list, head+" "+kind)
@@ -127,6 +147,13 @@ func exportedType(text func(ast.Node) string, spec *ast.TypeSpec) (list []string
 				}
 			}
 		}
+	}
+	if spec.Assign.IsValid() {
+		list = append(list, head+" = "+text(spec.Type))
+		if typ := structs[text(spec.Type)]; typ != nil {
+			fields("struct", typ.Fields, " ")
+		}
+		return list
 	}
 	switch typ := spec.Type.(type) {
 	case *ast.StructType:
