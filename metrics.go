@@ -68,39 +68,15 @@ func ratio(a, b int64) float64 {
 	return float64(a) / float64(b)
 }
 
-// String returns a report of about 20 lines for people.
+// String returns a report for people: a line for each metric and histogram that is not zero, under
+// the name that Each and EachHistogram have for it. docs/metrics.md says what they are.
 func (m Metrics) String() string {
 	var b strings.Builder
-	t := &m.Tree
-	fmt.Fprintf(&b, "version     %d\n", t.Version)
-	fmt.Fprintf(&b, "reads       %d, iterators %d; %v\n", m.Reads, m.Iterators, m.ReadLatency)
-	fmt.Fprintf(&b, "commits     %d with %d entries, %s; conflicts %d, retries %d\n", m.Commits, m.Entries, sizeString(m.Bytes), m.Conflicts, m.Retries)
-	fmt.Fprintf(&b, "            %v\n", m.CommitLatency)
-	if m.CompressedTo > 0 {
-		fmt.Fprintf(&b, "compressed  %s to %s\n", sizeString(m.CompressedFrom), sizeString(m.CompressedTo))
-	}
-	fmt.Fprintf(&b, "syncs       %v\n", m.SyncLatency)
-	fmt.Fprintf(&b, "memtables   %d with %d entries, %s\n", t.Memtables, t.MemtableEntries, sizeString(t.MemtableBytes))
-	fmt.Fprintf(&b, "runs        %d with %d entries, %s\n", t.Runs, t.RunEntries, sizeString(t.RunBytes))
-	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s; expired %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes), sizeString(t.ExpiredBytes))
-	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
-	fmt.Fprintf(&b, "collected   %d times, %s; forwarding tables %s; scans have jumped to %s\n", t.Collections, sizeString(t.CollectedBytes), sizeString(t.ForwardingBytes), sizeString(t.JumpedBytes))
-	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
-	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, indexes %s\n", sizeString(m.MemoryBytes()),
-		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Indexes))
-	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
-	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
-	fmt.Fprintf(&b, "stalls      writers were throttled for %v\n", t.StallTime)
-	if t.FreeBytes >= 0 {
-		fmt.Fprintf(&b, "disk space  %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
-	}
-	fmt.Fprintf(&b, "pinned      oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
-	if m.EventsDropped > 0 {
-		fmt.Fprintf(&b, "events      %d dropped\n", m.EventsDropped)
-	}
-	if t.PinnedFor > 0 {
-		fmt.Fprintf(&b, "            %s in files, %s in memory, for %v by %s\n", sizeString(t.PinnedBytes), sizeString(t.PinnedMemory), t.PinnedFor.Round(time.Second), t.PinnedBy)
-	}
+	m.eachField(func(f field) {
+		if !f.value.IsZero() {
+			fmt.Fprintf(&b, "%-21s %s\n", f.name, f.text())
+		}
+	})
 	return b.String()
 }
 

@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"fmt"
 	"reflect"
 	"time"
 )
@@ -27,16 +28,11 @@ func (m *Metrics) Each(fn func(name, unit, help string, kind MetricKind, v float
 	if fn == nil {
 		return
 	}
-	eachField(reflect.ValueOf(m).Elem(), func(tag reflect.StructTag, v reflect.Value) {
-		if name, ok := tag.Lookup("counter"); ok {
-			fn(name, tag.Get("unit"), tag.Get("help"), CounterMetric, asNumber(v))
-		} else if name, ok := tag.Lookup("gauge"); ok {
-			fn(name, tag.Get("unit"), tag.Get("help"), GaugeMetric, asNumber(v))
+	m.eachField(func(f field) {
+		if f.kind != 0 {
+			fn(f.name, f.unit, f.help, f.kind, f.number())
 		}
 	})
-	fn("memory", "By", "Memory that Options.MemoryLimit bounds.", GaugeMetric, float64(m.MemoryBytes()))
-	fn("write_amplification", "", "Bytes written to files per byte of the records committed, since Open.", GaugeMetric, m.WriteAmp())
-	fn("space_amplification", "", "Bytes in files per byte that entries still need.", GaugeMetric, m.SpaceAmp())
 }
 
 // EachHistogram calls fn with each histogram. Names and units are as for Each. h belongs to
@@ -45,27 +41,54 @@ func (m *Metrics) EachHistogram(fn func(name, unit, help string, h *Histogram)) 
 	if fn == nil {
 		return
 	}
-	eachField(reflect.ValueOf(m).Elem(), func(tag reflect.StructTag, v reflect.Value) {
-		if h, ok := v.Addr().Interface().(*Histogram); ok {
-			fn(tag.Get("histogram"), tag.Get("unit"), tag.Get("help"), h)
+	m.eachField(func(f field) {
+		if h, ok := f.value.Addr().Interface().(*Histogram); ok {
+			fn(f.name, f.unit, f.help, h)
 		}
 	})
 }
 
-// eachField calls fn with each field of a struct, and of structs in it that have no tag.
-func eachField(s reflect.Value, fn func(tag reflect.StructTag, v reflect.Value)) {
+// derived are metrics that follow from others.
+type derived struct {
+	Memory   int64   `gauge:"memory" unit:"By" help:"Memory that Options.MemoryLimit bounds."`
+	WriteAmp float64 `gauge:"write_amplification" help:"Bytes written to files per byte of the records committed, since Open."`
+	SpaceAmp float64 `gauge:"space_amplification" help:"Bytes in files per byte that entries still need."`
+}
+
+// field is a field of Metrics or of structs in it, with what its tag says.
+type field struct {
+	name, unit, help string
+	kind             MetricKind // 0: a histogram
+	value            reflect.Value
+}
+
+// eachField calls fn with each field, and then with what follows from them.
+func (m *Metrics) eachField(fn func(field)) {
+	eachFieldOf(reflect.ValueOf(m).Elem(), fn)
+	eachFieldOf(reflect.ValueOf(&derived{m.MemoryBytes(), m.WriteAmp(), m.SpaceAmp()}).Elem(), fn)
+}
+
+// eachFieldOf calls fn with each field of a struct, and of structs in it that have no tag.
+func eachFieldOf(s reflect.Value, fn func(field)) {
 	for i := range s.NumField() {
-		if tag := s.Type().Field(i).Tag; tag != "" {
-			fn(tag, s.Field(i))
-		} else {
-			eachField(s.Field(i), fn)
+		tag := s.Type().Field(i).Tag
+		if tag == "" {
+			eachFieldOf(s.Field(i), fn)
+			continue
 		}
+		f := field{unit: tag.Get("unit"), help: tag.Get("help"), value: s.Field(i)}
+		for kind, key := range []string{"histogram", CounterMetric: "counter", GaugeMetric: "gauge"} {
+			if name, ok := tag.Lookup(key); ok {
+				f.name, f.kind = name, MetricKind(kind)
+			}
+		}
+		fn(f)
 	}
 }
 
-// asNumber returns the number that a field of a metric is passed on as.
-func asNumber(v reflect.Value) float64 {
-	switch v := v.Interface().(type) {
+// number returns f as it is passed on.
+func (f *field) number() float64 {
+	switch v := f.value.Interface().(type) {
 	case time.Duration:
 		return v.Seconds()
 	case time.Time:
@@ -78,7 +101,18 @@ func asNumber(v reflect.Value) float64 {
 	case string:
 		return oneIf(v != "")
 	}
-	return v.Convert(reflect.TypeFor[float64]()).Float()
+	return f.value.Convert(reflect.TypeFor[float64]()).Float()
+}
+
+// text returns f for people.
+func (f *field) text() string {
+	switch {
+	case f.unit == "By":
+		return sizeString(f.value.Int())
+	case f.value.CanFloat():
+		return fmt.Sprintf("%.2f", f.value.Float())
+	}
+	return fmt.Sprint(f.value)
 }
 
 func oneIf(b bool) float64 {
