@@ -73,8 +73,14 @@ func ratio(a, b int64) float64 {
 func (m Metrics) String() string {
 	var b strings.Builder
 	m.eachField(func(f field) {
-		if !f.value.IsZero() {
-			fmt.Fprintf(&b, "%-21s %s\n", f.name, f.text())
+		switch {
+		case f.value.IsZero():
+		case f.unit == "By":
+			fmt.Fprintf(&b, "%-21s %s\n", f.name, sizeString(f.value.Int()))
+		case f.value.CanFloat():
+			fmt.Fprintf(&b, "%-21s %.2f\n", f.name, f.value.Float())
+		default:
+			fmt.Fprintf(&b, "%-21s %v\n", f.name, f.value)
 		}
 	})
 	return b.String()

@@ -1,7 +1,6 @@
 package brock
 
 import (
-	"fmt"
 	"reflect"
 	"time"
 )
@@ -88,36 +87,16 @@ func eachFieldOf(s reflect.Value, fn func(field)) {
 
 // number returns f as it is passed on.
 func (f *field) number() float64 {
+	if f.value.IsZero() {
+		return 0
+	}
 	switch v := f.value.Interface().(type) {
 	case time.Duration:
 		return v.Seconds()
 	case time.Time:
-		if v.IsZero() {
-			return 0
-		}
 		return float64(v.UnixMilli()) / 1e3
-	case bool:
-		return oneIf(v)
-	case string:
-		return oneIf(v != "")
-	}
-	return f.value.Convert(reflect.TypeFor[float64]()).Float()
-}
-
-// text returns f for people.
-func (f *field) text() string {
-	switch {
-	case f.unit == "By":
-		return sizeString(f.value.Int())
-	case f.value.CanFloat():
-		return fmt.Sprintf("%.2f", f.value.Float())
-	}
-	return fmt.Sprint(f.value)
-}
-
-func oneIf(b bool) float64 {
-	if b {
+	case bool, string:
 		return 1
 	}
-	return 0
+	return f.value.Convert(reflect.TypeFor[float64]()).Float()
 }
