@@ -49,7 +49,7 @@ type Maintenance struct {
 	IdleAfter    time.Duration // silence of writers after which idle compaction begins
 }
 
-// Events are told in the order in which they happen; each function may be nil. None of them may
+// Events are told in the order in which they happen. None of them may
 // wait: commits wait for it, and locks are held.
 type Events struct {
 	OnWork    func(Work)             // every finished piece of background work

@@ -92,7 +92,7 @@ func (d *diskSpace) refuseCommit(reason error) error {
 	defer d.mu.Unlock()
 	if !d.told && d.isFull() { // there may be space by now
 		d.told = true
-		d.tellSpace(report.DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
+		d.cfg.OnSpace(report.DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
 	}
 	return reason
 }
