@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,46 @@ func structsOf(sources []*source) map[string]*ast.StructType {
 		}
 	}
 	return structs
+}
+
+// TestHiddenFieldsAreExplained wants the comment of an alias of an internal struct to list its fields:
+// pkg.go.dev doesn't show them.
+func TestHiddenFieldsAreExplained(t *testing.T) {
+	_, sources := load(t)
+	structs := structsOf(sources)
+	for _, s := range sources {
+		if s.pkg != "." || s.test {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			spec := g.Specs[0].(*ast.TypeSpec)
+			of, ok := spec.Type.(*ast.SelectorExpr)
+			if !ok || !spec.Assign.IsValid() || !slices.ContainsFunc(s.imports, func(imp string) bool {
+				return strings.Contains(imp, "/internal/") && strings.HasSuffix(imp, "/"+of.X.(*ast.Ident).Name)
+			}) {
+				continue
+			}
+			listed := regexp.MustCompile(`(?m)^\t((?:\w+, )*\w+) `).FindAllStringSubmatch(g.Doc.Text(), -1)
+			var fields, names []string
+			for _, f := range structs[of.X.(*ast.Ident).Name+"."+of.Sel.Name].Fields.List {
+				for _, n := range f.Names {
+					if n.IsExported() {
+						fields = append(fields, n.Name)
+					}
+				}
+			}
+			for _, l := range listed {
+				names = append(names, strings.Split(l[1], ", ")...)
+			}
+			if !slices.Equal(names, fields) {
+				t.Errorf("the comment of %s lists the fields %q, and it has %q", spec.Name.Name, names, fields)
+			}
+		}
+	}
 }
 
 // exported lists what a declaration exports, a line for each name, field and method.
