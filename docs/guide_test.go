@@ -969,7 +969,7 @@ func TestMonitoring(t *testing.T) {
 	if s := expvar.Get("brock").String(); !strings.Contains(s, `"Commits":1`) {
 		t.Errorf("expvar shows %s", s)
 	}
-	if s := db.Metrics().String(); !strings.Contains(s, "commits     1 ") {
+	if s := db.Metrics().String(); !strings.Contains(s, "commits               1\n") {
 		t.Errorf("the report is\n%s", s)
 	}
 }

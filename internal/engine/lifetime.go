@@ -35,7 +35,7 @@ func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
 // fail ends background work; writes that need it will report err.
 func (l *lifetime) fail(err error) {
 	l.views.Current().NameKeys(err)
-	if l.failure.CompareAndSwap(nil, &err) && l.onFailure != nil {
+	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
 	}
 	l.views.Wake()

@@ -181,9 +181,7 @@ func (s *scrubber) reportDamage(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
 	s.views.Current().NameKeys(c)
-	if s.cfg.OnDamage != nil {
-		s.cfg.OnDamage(c)
-	}
+	s.cfg.OnDamage(c)
 }
 
 // finishPass ends a pass with the manifest.

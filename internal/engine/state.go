@@ -49,7 +49,5 @@ func (st *state) reportWork(w Work, begin time.Time, err error) {
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)
 	}
-	if st.cfg.OnWork != nil {
-		st.cfg.OnWork(w)
-	}
+	st.cfg.OnWork(w)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -47,6 +48,7 @@ func newStore(t testing.TB) *store {
 		Maintenance:  engine.Maintenance{IdleAfter: time.Hour}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		Exclusive:   func(_ context.Context, fn func() error) error { return fn() },
 		PastDeletes: PastDeletes,
+		Events:      engine.Events{OnWork: func(engine.Work) {}, OnLongReader: func(report.Reader) {}},
 	}, log)
 	must(t, err)
 	e.Start()
