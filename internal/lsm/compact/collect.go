@@ -40,7 +40,7 @@ type Victim struct {
 }
 
 // Forwarding is a finished forwarding table: from old places of records to new ones.
-type Forwarding struct { // file number of the forwarding table
+type Forwarding struct {
 	Number entry.FileNum // the segment whose records have moved
 	Source entry.FileNum // the segment that they are in now
 	Target entry.FileNum // bytes
