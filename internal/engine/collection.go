@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // collector moves the live records of segments with much garbage (the victims) to a new segment,
@@ -100,7 +101,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
 	defer release()
-	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
+	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
 	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}

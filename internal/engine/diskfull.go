@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/report"
 )
 
 // While the disk is full, writers are refused, work waits, and a timer looks for free space.
@@ -91,7 +92,7 @@ func (d *diskSpace) refuseCommit(reason error) error {
 	defer d.mu.Unlock()
 	if !d.told && d.isFull() { // there may be space by now
 		d.told = true
-		d.tellSpace(DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
+		d.cfg.OnSpace(report.DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
 	}
 	return reason
 }

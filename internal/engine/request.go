@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // Flush writes everything committed so far into runs, and returns when that is done.
@@ -156,8 +157,8 @@ func (w *Worker) fileBytes() (int64, error) {
 		return 0, err
 	}
 	defer hold.Release()
-	var m Metrics
-	m.addView(hold.View(), &w.cfg.Policy, 0)
-	m.addJournal(w.unflushed.segments())
+	var m report.Tree
+	addView(&m, hold.View(), &w.cfg.Policy, 0)
+	addJournal(&m, w.unflushed.segments())
 	return m.RunBytes + m.SegmentBytes + m.ForwardingBytes, nil
 }

@@ -145,7 +145,7 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 		return err
 	}
 	// From here on the new key is current, even if a later step fails. Work that has begun under
-	// the key before may go on: prune keeps that key for it.
+	// the key before may go on: pruneKeys keeps that key for it.
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (r *Rotator) finishRewrite(ctx context.Context) error {
 	return r.finishAlone(ctx)
 }
 
-// tryFinish is finish as a background task. It does not wait for a copy or for a change of
+// tryFinish is finishRewrite as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
 func (r *Rotator) tryFinish(ctx context.Context) error {
 	if !r.rewritten() {
@@ -283,7 +283,7 @@ func (r *Rotator) rewritten() bool {
 // removes none while work is under way that began under a key other than the current one:
 // that work may still write files under its key.
 //
-// No flush runs meanwhile, as prune has the flusher's turn.
+// No flush runs meanwhile, as pruneKeys has the flusher's turn.
 func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	if err := r.work.flusher.turn.Take(ctx); err != nil {
 		return err

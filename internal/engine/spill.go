@@ -20,6 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // A transaction larger than its memory commits without the journal: its keys are in a run
@@ -197,7 +198,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 // ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
-	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
+	work := Work{Kind: "spill", Work: report.Work{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
 	defer func() { t.reportWork(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err

@@ -44,11 +44,9 @@ func newState(cfg *Config, log *manifest.Log) *state {
 // began.
 func (st *state) reportWork(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
-	st.views.Current().Explain(err)
+	st.views.Current().NameKeys(err)
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)
 	}
-	if st.cfg.OnWork != nil {
-		st.cfg.OnWork(w)
-	}
+	st.cfg.OnWork(w)
 }

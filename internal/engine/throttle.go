@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // throttle slows writers down while background work lags behind. It tells Config.OnStall when
@@ -119,9 +120,7 @@ func (t *throttle) beginLocked(sealed, runs int) {
 		t.garbage = true
 		t.reason = "garbage waits to be collected"
 	}
-	if t.cfg.OnStall != nil {
-		t.cfg.OnStall(Stall{Begin: true, Reason: t.reason})
-	}
+	t.cfg.OnStall(report.Stall{Begin: true, Reason: t.reason})
 }
 
 // endAtClose ends a time of throttling because the store closes.
@@ -134,8 +133,6 @@ func (t *throttle) endAtClose() {
 }
 
 func (t *throttle) endLocked() {
-	if t.cfg.OnStall != nil {
-		t.cfg.OnStall(Stall{Reason: t.reason, Took: time.Since(t.since)})
-	}
+	t.cfg.OnStall(report.Stall{Reason: t.reason, Took: time.Since(t.since)})
 	t.since = time.Time{}
 }
