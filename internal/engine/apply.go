@@ -44,7 +44,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 		if failure.Passes(err) {
 			st.removeFiles(out)
 		} else {
-			st.life.fail(err)
+			st.lifetime.fail(err)
 		}
 		return err
 	}
@@ -145,7 +145,7 @@ func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	l, err := st.log.Append(edit)
 	if err != nil {
 		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
-			st.life.fail(err)
+			st.lifetime.fail(err)
 		}
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // collector moves the live records of segments with much garbage (the victims) to a new segment,
@@ -90,7 +91,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
 	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.life.failed() != nil {
+	if plan == nil || c.lifetime.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -100,7 +101,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
 	defer release()
-	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
+	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
 	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
@@ -148,7 +149,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 			return nil
 		}
 		defer func() { owed = 0 }()
-		return wait(ctx, owed, c.life.closing.Done())
+		return wait(ctx, owed, c.lifetime.closing.Done())
 	}
 }
 

@@ -35,8 +35,8 @@ func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
 
 // fail ends background work; writes that need it will report err.
 func (l *Lifetime) fail(err error) {
-	l.views.Current().Explain(err)
-	if l.failure.CompareAndSwap(nil, &err) && l.onFailure != nil {
+	l.views.Current().NameKeys(err)
+	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
 	}
 	l.views.Wake()

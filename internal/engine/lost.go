@@ -4,28 +4,17 @@ import (
 	"errors"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/report"
 )
 
-// Lost describes the data behind the damage of a store that was opened up to it, as far as that
-// is known. The root converts it to its Loss, which explains the fields.
-type Lost struct {
-	Damage      *errs.Corruption
-	Version     uint64
-	LastVersion uint64
-	Commits     int64
-	Edits       int64
-	Bytes       int64
-}
-
 // lostBehind describes what Open has left out because of damage; nil if there was none.
-func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *Lost {
+func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *report.Loss {
 	damage := m.Damage
-	l := &Lost{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
+	l := &report.Loss{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
 	if damage != nil {
 		l.Bytes = m.CutBytes
 	}

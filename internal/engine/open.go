@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/report"
 )
 
 // Recovery says what Open found.
@@ -16,7 +17,7 @@ type Recovery struct {
 	view.Recovered
 	Removed  int // files that nothing refers to
 	Manifest manifest.Recovery
-	Lost     *Lost // what was left out because of damage; nil: nothing
+	Lost     *report.Loss // what was left out because of damage; nil: nothing
 }
 
 // Open opens the files that the manifest names, replays the journal, repairs the manifest, and

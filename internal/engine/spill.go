@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // A transaction larger than its memory commits without the journal: its keys are in a run
@@ -67,13 +68,13 @@ func (s *Spills) Settle(ctx context.Context) error {
 // FlushAll writes everything that was committed into runs. It runs in the place of a commit
 // leader.
 func (s *Spills) FlushAll() error {
-	if err := s.life.stopped(); err != nil {
+	if err := s.lifetime.stopped(); err != nil {
 		return err
 	}
 	if err := s.work.writer.sealAny(); err != nil {
 		return err
 	}
-	return s.work.flusher.flushForCommit(s.life.closing)
+	return s.work.flusher.flushForCommit(s.lifetime.closing)
 }
 
 // Add adds the files of a transaction to the store as version v, which is durable when it returns
@@ -90,6 +91,6 @@ func (s *Spills) Add(v entry.Version, out *compact.Output, some [][]byte) error 
 
 // Report tells of a transaction that has tried to commit: entries, bytes read and bytes written.
 func (s *Spills) Report(entries, read, wrote int64, began time.Time, err error) {
-	info := WorkInfo{Reason: "transaction larger than its memory", EntriesIn: entries, BytesIn: read, BytesOut: wrote}
-	s.reportWork(Work{Kind: "spill", WorkInfo: info}, began, err)
+	work := report.Work{Reason: "transaction larger than its memory", EntriesIn: entries, BytesIn: read, BytesOut: wrote}
+	s.reportWork(Work{Kind: "spill", Work: work}, began, err)
 }

@@ -19,7 +19,7 @@ type state struct {
 	unflushed unflushed
 	damaged   damagedFiles
 	budget    *budget
-	life      *Lifetime
+	lifetime  *Lifetime
 	tasks     tasks
 	count     counters
 
@@ -35,7 +35,7 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	}
 	st.views = view.NewSet(sets, log.Layout())
 	st.files = view.NewOpener(cfg.OpenerConfig)
-	st.life = newLifetime(st.views, cfg.OnFailure)
+	st.lifetime = newLifetime(st.views, cfg.OnFailure)
 	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
 	return st
 }
@@ -44,11 +44,9 @@ func newState(cfg *Config, log *manifest.Log) *state {
 // began.
 func (st *state) reportWork(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
-	st.views.Current().Explain(err)
+	st.views.Current().NameKeys(err)
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)
 	}
-	if st.cfg.OnWork != nil {
-		st.cfg.OnWork(w)
-	}
+	st.cfg.OnWork(w)
 }

@@ -25,7 +25,7 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 		report(c)
 	}
 	if !e.cfg.Follow {
-		if err := view.Reported(e.log.Verify(found), found); err != nil {
+		if err := view.ReportDamage(e.log.Verify(found), found); err != nil {
 			return err
 		}
 	}

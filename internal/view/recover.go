@@ -40,7 +40,7 @@ func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error)
 	found.names = withoutStrays(found.names, v.Layout)
 	f.CountFrom(found.names, v.Layout)
 	if err := f.OpenLayout(v.Layout, v); err != nil {
-		v.Explain(err)
+		v.NameKeys(err)
 		return found, unreachable(o.Damage, err)
 	}
 	return found, f.replay(v, &o, &found)
