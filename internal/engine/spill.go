@@ -94,10 +94,13 @@ func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error)
 // emptyShare: Commit flushes at most 1/32 of a memtable itself, while other commits wait.
 const emptyShare = 32
 
+// spilledFile names the file in the error of a memory fault.
+const spilledFile = "a file of a transaction"
+
 // Prepare does the part of a commit that others need not wait for: it makes the files
 // durable, flushes memtables, and checks c against what was committed so far.
 func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
+	defer pageio.Guard(pageio.Arm(), &err, spilledFile)
 	t := s.store
 	if err := t.keyID.do(ctx, s.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
@@ -155,7 +158,8 @@ func (w written) Refuse(key []byte) error {
 }
 
 // Check returns a conflict.Refusal if anything that is written was changed after since.
-func (w written) Check(changes conflict.Changes, since entry.Version) error {
+func (w written) Check(changes conflict.Changes, since entry.Version) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, spilledFile)
 	it := iterator.Merge(w.Iterators(nil))
 	defer it.Close()
 	n := 0
