@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/copies/backup"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -28,10 +29,7 @@ type BackupOptions struct {
 }
 
 // BackupProgress is how far a Backup is.
-type BackupProgress struct {
-	Bytes int64 // of files in the stream, before compression
-	Total int64 // Bytes at the end
-}
+type BackupProgress = report.BackupProgress
 
 // BackupInfo describes a backup: a stream that Backup has written. Store it
 // (MarshalBinary) to use it as Since of the next backup. Don't change it.
@@ -108,14 +106,11 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	if w == nil {
 		return nil, fmt.Errorf("%w: nil writer", ErrInvalid)
 	}
-	options := backup.Options{Compress: o.Compress}
+	options := backup.Options{Compress: o.Compress, Progress: o.Progress}
 	if o.Since != nil {
 		if options.Since = o.Since.info; options.Since == nil {
 			return nil, &OptionError{Field: "Since", Reason: "is no backup"}
 		}
-	}
-	if o.Progress != nil {
-		options.Progress = func(p backup.Progress) { o.Progress(BackupProgress(p)) }
 	}
 	info, err := db.engine.Copies.Backup(ctx, w, options)
 	if err != nil {

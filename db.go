@@ -259,7 +259,7 @@ func (db *DB) Metrics() Metrics {
 		m.LastBackup = time.UnixMilli(at)
 	}
 	if db.usable() == nil {
-		m.Tree = TreeMetrics(db.engine.Metrics())
+		m.Tree = db.engine.Metrics()
 		m.Tree.Memory.Pending = db.direct.Bytes()
 	}
 	return m

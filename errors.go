@@ -75,6 +75,8 @@ const (
 //	Keys  []KeyRange // the keys that are concerned, by keyspace; nil = not known
 //	Stale bool       // a read that passes the damage may show older versions of these keys, or deleted ones
 //
+//	FollowUp bool // damage that was reported before explains this: no further key is concerned
+//
 // Each entry or value that can't be read is of a key in Keys, unless its keyspace was
 // dropped. Keys is set for a damaged run, and for the value of one key. errors.Is reports
 // ErrCorrupt. The text of the error has no key and no value.

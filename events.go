@@ -9,7 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/engine"
-	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // Events are functions that a store calls when something happens in the background.
@@ -37,58 +37,25 @@ type Events struct {
 }
 
 // WorkInfo describes a finished piece of background work.
-type WorkInfo struct {
-	Reason            string        // why it was done
-	EntriesIn, Runs   int64         // entries read; runs compacted
-	Segments          int64         // segments whose live values were moved
-	BytesIn, BytesOut int64         // bytes read and written
-	Took              time.Duration // from begin to end
-	Err               error         // nil if it succeeded
-}
+type WorkInfo = report.Work
 
 // ReaderInfo describes a long reader: the oldest open transaction, and the data that
 // is kept only for open transactions. Metrics has the same at any time.
-type ReaderInfo struct {
-	Version     uint64        // the version that it reads
-	Begun       string        // where it began: function, file and line
-	For         time.Duration // time since data that it reads was first replaced
-	FileBytes   int64         // in files that only open transactions need
-	MemoryBytes int64         // in memtables that only open transactions need
-}
+type ReaderInfo = report.Reader
 
 // LeakInfo describes a transaction that was never ended and that nobody can end any more.
-type LeakInfo struct {
-	Version uint64 // the version that it read
-	Begun   string // where it began: function, file and line
-	Kept    bool   // it has handed out memory: the files and memtables that it read stay until the process ends
-}
+type LeakInfo = report.Leak
 
 // Loss describes the data that Open has left out because of damage (Options.Recover), as
 // far as it is known.
-type Loss struct {
-	Damage      *CorruptionError // the first damage
-	Version     uint64           // the newest version that the store shows
-	LastVersion uint64           // the newest version that was found behind the damage; there may have been newer ones
-	Commits     int64            // number of commits that were found in the journal behind the damage
-	Edits       int64            // number of edits that were found in MANIFEST behind the damage
-	Bytes       int64            // size of journal and MANIFEST behind the damage
-}
+type Loss = report.Loss
 
 // StallInfo describes the begin or the end of a time in which writers are throttled.
-type StallInfo struct {
-	Begin  bool          // true at the begin, false at the end
-	Reason string        // why writers are throttled
-	Took   time.Duration // at the end: how long it lasted
-}
+type StallInfo = report.Stall
 
 // DiskSpaceInfo says that writes are refused, because the disk is full or
 // Options.DiskLimit is reached, or that they are accepted again.
-type DiskSpaceInfo struct {
-	Full    bool  // writes are refused
-	Left    int64 // bytes left on the disk or below the limit, the smaller of both; -1 = not known
-	Reserve int64 // bytes of Left that are kept for deletes and for work that frees disk space
-	Err     error // the first refusal; nil if writes are accepted again
-}
+type DiskSpaceInfo = report.DiskSpace
 
 // reporter passes what happens in the background to Events and a logger. It queues the calls
 // for a goroutine of their own: at the place of an event locks are held, or commits wait.
@@ -158,7 +125,7 @@ func (r *reporter) onWork(w engine.Work) {
 	if w.Segments > 0 { // a collection goes on after damage; other work ends, and reports it elsewhere
 		r.onDamage(w.Err)
 	}
-	queueReport(r, call, WorkInfo(w.WorkInfo), slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	queueReport(r, call, w.Work, slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
 }
 
 // onDamage passes err on if it is a CorruptionError.
@@ -170,8 +137,7 @@ func (r *reporter) onDamage(err error) {
 }
 
 // onLongReader passes on that an open transaction keeps replaced data.
-func (r *reporter) onLongReader(h view.LongReader) {
-	info := ReaderInfo(h)
+func (r *reporter) onLongReader(info ReaderInfo) {
 	queueReport(r, r.to.Load().LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
 		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
@@ -183,21 +149,21 @@ func (r *reporter) onLeak(l LeakInfo) {
 }
 
 // onStall passes on that writers are throttled, or no longer.
-func (r *reporter) onStall(s engine.Stall) {
+func (r *reporter) onStall(s StallInfo) {
 	if s.Begin {
-		queueReport(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
+		queueReport(r, r.to.Load().WriteStall, s, slog.LevelWarn, "writers are throttled", "reason", s.Reason)
 	} else {
-		queueReport(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
+		queueReport(r, r.to.Load().WriteStall, s, slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
 	}
 }
 
 // onDiskSpace passes on that writes are refused because the disk is full, or no
 // longer.
-func (r *reporter) onDiskSpace(s engine.DiskSpace) {
+func (r *reporter) onDiskSpace(s DiskSpaceInfo) {
 	if s.Full {
-		queueReport(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
+		queueReport(r, r.to.Load().DiskSpace, s, slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
 	} else {
-		queueReport(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
+		queueReport(r, r.to.Load().DiskSpace, s, slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
 	}
 }
 

@@ -23,27 +23,17 @@ func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	}
 }
 
-// codec returns the codec that compresses values.
-func (c Compression) codec() codec.Codec {
-	switch c {
-	case S2:
-		return codec.S2
-	case Zstd:
-		return codec.Zstd
-	}
-	return codec.None
-}
+// codec returns the codec that compresses values. Its number is one less than that of c, where 0
+// is DefaultCompression.
+func (c Compression) codec() codec.Codec { return codec.Codec(max(c, NoCompression) - NoCompression) }
 
 // compressionBy returns the compression of a codec. A codec of a later release means that this
 // release writes values without compression.
 func compressionBy(c codec.Codec) Compression {
-	switch c {
-	case codec.S2:
-		return S2
-	case codec.Zstd:
-		return Zstd
+	if !c.Known() {
+		return NoCompression
 	}
-	return NoCompression
+	return Compression(c) + NoCompression
 }
 
 // small returns n as an int that each machine has: at least -1, at most 2^31-1. Options beyond

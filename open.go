@@ -144,7 +144,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	o.assemble()
 	o.db.openTime = time.Since(began)
 	if recovery.Lost != nil {
-		o.db.loss = (*Loss)(recovery.Lost)
+		o.db.loss = recovery.Lost
 		o.report.onLoss(*o.db.loss)
 	}
 	o.report.say(slog.LevelInfo, "store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,

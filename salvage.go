@@ -11,17 +11,12 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/salvage"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
-// SalvageSummary says what Salvage has written. Its fields are
-//
-//	Keys      uint64   // number of keys in the new store
-//	Found     uint64   // of these, keys that no run had any more: a journal or value segment had them
-//	Version   uint64   // the newest version in the new store
-//	Losses    int      // number of calls of report
-//	Keyspaces []string // names of the keyspaces of the new store, but the default one
-type SalvageSummary = salvage.Summary
+// SalvageSummary says what Salvage has written.
+type SalvageSummary = report.Salvage
 
 // Salvage makes a new store in to.Dir, which must not exist, of all data in from.Dir that a
 // checksum still proves. Any file there may be damaged or missing: also SUPER, MANIFEST and

@@ -348,7 +348,7 @@ func (t *transaction) lends() {
 }
 
 // lend returns a copy of b that is overwritten when the transaction ends, so that tests
-// find users of memory after its file key id (build tag brockdebug).
+// find users of memory after its life has ended (build tag brockdebug).
 func (t *transaction) lend(b []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

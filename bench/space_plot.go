@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A plot is a picture of panels, one for each work: disk use over time in MB, a
+// plot is a picture of panels, one for each work: disk use over time in MB, a
 // line for each store, and what is live, as the first store had it, as an area.
 type plot struct{ panels []panel }
 

@@ -26,9 +26,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// The code of guide.md, each piece in a function that a test or example calls.
-// internal/test/arch compares the two: a block of the guide stands here as it is, or
-// indented as the body of a function.
+// The code of guide.md, and code for what its text says, each piece in a function that a test or
+// example calls. internal/test/arch compares the two: a block of the guide stands here as it is,
+// or indented as the body of a function.
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -252,35 +252,6 @@ func orderKey(customer string, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(key, number)
 }
 
-func walking(db *brock.DB) error {
-	err := db.View(func(txn *brock.Txn) error {
-		for item, err := range txn.Prefix([]byte("order/ann\x00")) {
-			if err != nil {
-				return err
-			}
-			value, err := item.Value()
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%x: %s\n", item.Key()[len("order/ann\x00"):], value)
-		}
-		return nil
-	})
-	return err
-}
-
-func Example_prefix() {
-	db := filled()
-	defer db.Close()
-	if err := walking(db); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// 0000000000000000: ann's
-	// 0000000000000002: ann's
-	// 0000000000000003: ann's
-}
-
 func newestFirst(db *brock.DB) error {
 	err := db.View(func(txn *brock.Txn) error {
 		newest := brock.IteratorOptions{Prefix: []byte("order/ann\x00"), Reverse: true, Limit: 2}
@@ -321,25 +292,6 @@ func TestPages(t *testing.T) {
 		}
 		return nil
 	}))
-}
-
-func indexed(db *brock.DB) error {
-	err := db.Update(func(txn *brock.Txn) error {
-		if err := txn.Set([]byte("user/17"), []byte("ann@example.org")); err != nil {
-			return err
-		}
-		return txn.Set([]byte("user by mail/ann@example.org"), []byte("17"))
-	})
-	return err
-}
-
-func TestIndex(t *testing.T) {
-	db := memory(t)
-	check(t, indexed(db))
-	v, err := db.Get([]byte("user by mail/ann@example.org"))
-	if string(v) != "17" {
-		t.Errorf("the index has %q, %v", v, err)
-	}
 }
 
 func withdrawing(db *brock.DB) (int, error) {
@@ -534,22 +486,6 @@ type queue struct {
 	last atomic.Uint64 // number of the newest job
 }
 
-// openQueue goes on after the newest job that is there.
-func openQueue(db *brock.DB) (*queue, error) {
-	q := &queue{db: db}
-	err := db.View(func(txn *brock.Txn) error {
-		newest := brock.IteratorOptions{Prefix: []byte("job/"), Reverse: true, Limit: 1}
-		for item, err := range txn.Items(newest) {
-			if err != nil {
-				return err
-			}
-			q.last.Store(binary.BigEndian.Uint64(item.Key()[len("job/"):]))
-		}
-		return nil
-	})
-	return q, err
-}
-
 func (q *queue) push(job []byte) error {
 	return q.db.Set(binary.BigEndian.AppendUint64([]byte("job/"), q.last.Add(1)), job)
 }
@@ -575,6 +511,22 @@ func (q *queue) pop(n int, do func(txn *brock.Txn, job []byte) error) error {
 		}
 		return nil
 	})
+}
+
+// openQueue goes on after the newest job that is there.
+func openQueue(db *brock.DB) (*queue, error) {
+	q := &queue{db: db}
+	err := db.View(func(txn *brock.Txn) error {
+		newest := brock.IteratorOptions{Prefix: []byte("job/"), Reverse: true, Limit: 1}
+		for item, err := range txn.Items(newest) {
+			if err != nil {
+				return err
+			}
+			q.last.Store(binary.BigEndian.Uint64(item.Key()[len("job/"):]))
+		}
+		return nil
+	})
+	return q, err
 }
 
 func TestQueue(t *testing.T) {
@@ -1017,7 +969,7 @@ func TestMonitoring(t *testing.T) {
 	if s := expvar.Get("brock").String(); !strings.Contains(s, `"Commits":1`) {
 		t.Errorf("expvar shows %s", s)
 	}
-	if s := db.Metrics().String(); !strings.Contains(s, "commits     1 ") {
+	if s := db.Metrics().String(); !strings.Contains(s, "commits               1\n") {
 		t.Errorf("the report is\n%s", s)
 	}
 }

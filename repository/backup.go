@@ -48,7 +48,7 @@ const settleRounds = 5
 // Backup verifies every checksum of a file before it stores the file, and stores the same
 // bytes. A damaged file is a *brock.CorruptionError. A file is not read if the newest
 // backup of the store has one of the same name, size, time, and hash of its first and last
-// 4 KiB, see docs/format.md. Backup returns brock.ErrLocked while another one uses
+// 4 KiB, see docs/copies.md. Backup returns brock.ErrLocked while another one uses
 // Options.Scratch, and the errors of DB.Checkpoint and of s.
 //
 // db may be a store that this process only reads: with Mode Follow, a process beside the writer

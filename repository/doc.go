@@ -12,8 +12,8 @@
 // A repository is the objects of a Store. Dir makes one of a directory, and module
 // github.com/brockdb/brock/repository/blob one of S3, Google Cloud Storage or Azure. For
 // anything else, implement Put, Get and List, and Delete for Prune. Any number of stores and
-// programs may use one repository at the same time, without a lock: see docs/format.md,
-// "Repository".
+// programs may use one repository at the same time, without a lock: see docs/copies.md,
+// "The objects of a repository".
 //
 // A backup is a store as of one version, with everything that was committed before Backup was
 // called. Its index is written last. A Backup that fails, or is killed before that, changes

@@ -36,7 +36,8 @@ type Info struct {
 	Bytes   int64     `json:"bytes"` // of all its files; most of them belong to other backups, too
 }
 
-// index is the content of a backup's object. docs/format.md, "Repository", has the format.
+// index is the content of a backup's object. docs/copies.md, "The objects of a
+// repository", has the format.
 type index struct {
 	Store   string    `json:"store"`
 	Version uint64    `json:"version"`

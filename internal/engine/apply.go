@@ -61,7 +61,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c change) (err er
 		if failure.Passes(err) {
 			removeOutputs(st.files, out)
 		} else {
-			st.keyID.fail(err)
+			st.lifetime.fail(err)
 		}
 		return err
 	}
@@ -133,19 +133,19 @@ func (st *state) keysOf(edit *layout.Edit) error {
 	if st.cfg.Keyring == nil {
 		return nil
 	}
-	var lives []crypt.FileKeyID
+	var keyIDs []crypt.FileKeyID
 	for _, r := range edit.AddRuns {
 		for _, f := range r.Files {
-			lives = append(lives, f.KeyID)
+			keyIDs = append(keyIDs, f.KeyID)
 		}
 	}
 	for _, s := range edit.AddSegments {
-		lives = append(lives, s.KeyID)
+		keyIDs = append(keyIDs, s.KeyID)
 	}
 	for _, s := range edit.States {
-		lives = append(lives, s.KeyID)
+		keyIDs = append(keyIDs, s.KeyID)
 	}
-	for _, keyID := range lives {
+	for _, keyID := range keyIDs {
 		if !keyID.IsZero() && !st.cfg.Keyring.Has(keyID.Key) {
 			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, keyID.Key)
 		}
@@ -228,7 +228,7 @@ func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	l, err := st.log.Append(edit)
 	if err != nil {
 		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
-			st.keyID.fail(err)
+			st.lifetime.fail(err)
 		}
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -249,7 +250,7 @@ func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 func TestGarbageSlowsOnce(t *testing.T) {
 	var told []string
 	s := newStore(t, vfs.NewMem(), func(s *store) {
-		s.cfg.OnStall = func(e Stall) { told = append(told, fmt.Sprint(e.Begin, " ", e.Reason)) }
+		s.cfg.OnStall = func(e report.Stall) { told = append(told, fmt.Sprint(e.Begin, " ", e.Reason)) }
 	})
 	defer s.close()
 	at := func(excess uint64, writer bool) {

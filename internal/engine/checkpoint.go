@@ -49,7 +49,7 @@ func (c *Copies) Backup(ctx context.Context, w io.Writer, o backup.Options) (inf
 
 // copied calls fn with the store as of one version. Its files stay until fn returns.
 func (c *Copies) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
-	ctx, end := c.keyID.until(ctx)
+	ctx, end := c.lifetime.until(ctx)
 	defer end()
 	err := c.still(ctx, fn)
 	if err != nil && c.views.Closed() && !errors.Is(err, errs.ErrClosed) {

@@ -13,7 +13,7 @@ func (e *Engine) Close() error {
 	if !e.views.Close() {
 		return nil
 	}
-	e.keyID.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
+	e.lifetime.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
 	e.cfg.Jobs.Close()
 	e.Work.compactor.turn.Always()
 	defer e.Work.compactor.turn.Leave()

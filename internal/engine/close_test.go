@@ -190,7 +190,7 @@ func TestCloseWaitsForCompact(t *testing.T) {
 	<-merging
 	closed := make(chan error, 1)
 	go func() { closed <- s.engine.Close() }()
-	<-s.engine.keyID.closing.Done()
+	<-s.engine.lifetime.closing.Done()
 	select {
 	case <-closed:
 		t.Error("Close did not wait for Compact")

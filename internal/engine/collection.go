@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
+	"github.com/brockdb/brock/report"
 )
 
 // collector moves the live records of segments with much garbage (the victims) to a new segment,
@@ -88,7 +89,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
 	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.keyID.failed() != nil {
+	if plan == nil || c.lifetime.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -98,7 +99,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
 	defer release()
-	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
+	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
 	job := compact.Collection{Target: c.files.NewValueWriter, Forwarding: c.writeForwarding, Discard: c.discardForwarding, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
@@ -157,7 +158,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 			return nil
 		}
 		defer func() { owed = 0 }()
-		return wait(ctx, owed, c.keyID.closing.Done())
+		return wait(ctx, owed, c.lifetime.closing.Done())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // compactor replaces runs that follow each other in age by one.
@@ -53,7 +54,7 @@ func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Cont
 }
 
 func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
-	for c.keyID.failed() == nil {
+	for c.lifetime.failed() == nil {
 		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
 		if plan.Compaction == nil {
 			return nil
@@ -146,7 +147,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
+	work := Work{Kind: "compaction", Work: report.Work{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
 	rangeDeletes, done := view.RangeDeletesOf(inputs)

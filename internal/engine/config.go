@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // Config is what an Engine needs; all fields are set unless said otherwise.
@@ -48,17 +49,17 @@ type Maintenance struct {
 	IdleAfter    time.Duration // silence of writers after which idle compaction begins
 }
 
-// Events are told in the order in which they happen; each function may be nil. None of them may
+// Events are told in the order in which they happen. None of them may
 // wait: commits wait for it, and locks are held.
 type Events struct {
 	OnWork    func(Work)             // every finished piece of background work
-	OnStall   func(Stall)            // writers begin to be throttled, or no longer are
-	OnSpace   func(DiskSpace)        // writes begin to be refused because the disk is full, or no longer are
+	OnStall   func(report.Stall)     // writers begin to be throttled, or no longer are
+	OnSpace   func(report.DiskSpace) // writes begin to be refused because the disk is full, or no longer are
 	OnDamage  func(*errs.Corruption) // what a scrub has found
 	OnFailure func(error)            // the error that ends background work, once
 	// OnLongReader is told of a reader that keeps replaced data for more than a
 	// minute, and again when that time has doubled.
-	OnLongReader func(view.LongReader)
+	OnLongReader func(report.Reader)
 }
 
 // unixMilli returns the time for expiry, in Unix milliseconds.

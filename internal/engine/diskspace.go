@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // diskSpace decides who may use the bytes that the disk and Config.DiskLimit leave.
@@ -40,7 +41,7 @@ type diskSpace struct {
 
 // isFull reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) isFull() bool {
-	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.keyID.unflushed())
+	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.lifetime.unflushed())
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants
@@ -188,7 +189,7 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 	}
 	if d.told && !d.isFull() {
 		d.told = false
-		d.tellSpace(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
+		d.cfg.OnSpace(report.DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
 	}
 }
 
@@ -196,10 +197,4 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 // a flush makes the reserve smaller.
 func (d *diskSpace) flushHelps(v *view.View) bool {
 	return v.Active().Len() > 0 && flushBytes(v) >= d.reserve.Load()/4
-}
-
-func (d *diskSpace) tellSpace(s DiskSpace) {
-	if d.cfg.OnSpace != nil {
-		d.cfg.OnSpace(s)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/test/faultfs"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -31,8 +32,8 @@ func (s *store) drain() {
 // deletes; a quiet store that has room has no timer, one that has none looks.
 func TestReserveIsForDeletes(t *testing.T) {
 	mem := vfs.NewMem()
-	var told []DiskSpace
-	s := newStore(t, mem, func(s *store) { s.cfg.OnSpace = func(i DiskSpace) { told = append(told, i) } })
+	var told []report.DiskSpace
+	s := newStore(t, mem, func(s *store) { s.cfg.OnSpace = func(i report.DiskSpace) { told = append(told, i) } })
 	defer s.close()
 	jobs := s.engine.cfg.Jobs
 	ctx := context.Background()

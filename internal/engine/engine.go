@@ -40,6 +40,7 @@ import (
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/report"
 )
 
 // Engine is a store that is open. Its parts are safe for concurrent use, except what only a commit
@@ -135,7 +136,7 @@ func (e *Engine) Start() {
 }
 
 // Metrics returns the metrics. It looks at each run and segment.
-func (e *Engine) Metrics() (m Metrics) {
+func (e *Engine) Metrics() (m report.Tree) {
 	m.Version = uint64(e.views.Visible())
 	e.count.addTo(&m)
 	m.JumpedBytes = int64(e.Work.compactor.jumped.Load())
@@ -159,7 +160,7 @@ func (e *Engine) Metrics() (m Metrics) {
 	defer hold.Release()
 	m.Memory.Known, m.Memory.Chunks = e.files.Open.Bits.Bytes(), e.files.Chunks.Bytes()
 	_, m.Memory.Memtables = e.views.Memtables()
-	m.addView(hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
-	m.addJournal(e.unflushed.segments())
+	addView(&m, hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
+	addJournal(&m, e.unflushed.segments())
 	return m
 }

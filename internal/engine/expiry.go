@@ -37,7 +37,7 @@ func (x *expiry) setAlarmFor(m *view.Table) {
 }
 
 func (x *expiry) setAlarmAt(due uint64) {
-	if x.cfg.ReadOnly || x.views.Closed() || x.tasks.expiry == nil || x.keyID.failed() != nil {
+	if x.cfg.ReadOnly || x.views.Closed() || x.tasks.expiry == nil || x.lifetime.failed() != nil {
 		return
 	}
 	wait := policy.ExpiryLeastWait

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/report"
 )
 
 // flusher writes sealed memtables into runs.
@@ -40,12 +41,12 @@ func (f *flusher) flushSealed(ctx context.Context) error {
 
 // flushSealedLocked flushes all sealed memtables, oldest first.
 func (f *flusher) flushSealedLocked(ctx context.Context) error {
-	attempt := f.keyID.flushing.Add(1)
+	attempt := f.lifetime.flushing.Add(1)
 	for {
 		did, err := f.flushOldest(ctx)
 		if err != nil {
 			if failure.Passes(err) {
-				f.keyID.flushFailed(attempt, err)
+				f.lifetime.flushFailed(attempt, err)
 			}
 			f.disk.workEnded(ctx, err)
 			return err
@@ -90,7 +91,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 		return false, nil
 	}
 	sealed := part.Tables[0]
-	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
+	work := Work{Kind: "flush", Work: report.Work{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
 	rules := f.rules(len(part.Runs) == 0)

@@ -34,8 +34,8 @@ func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
 
 // fail ends background work; writes that need it will report err.
 func (l *lifetime) fail(err error) {
-	l.views.Current().Explain(err)
-	if l.failure.CompareAndSwap(nil, &err) && l.onFailure != nil {
+	l.views.Current().NameKeys(err)
+	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
 	}
 	l.views.Wake()

@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
 // A reader that is held for an hour of overwrites keeps the files of its own View
 // and nothing else: what is written meanwhile is as if it were not there.
 func TestLongReaderKeepsItsViewAlone(t *testing.T) {
-	var told []view.LongReader
+	var told []report.Reader
 	s := newStore(t, vfs.NewMem(), func(s *store) {
-		s.cfg.OnLongReader = func(h view.LongReader) { told = append(told, h) }
+		s.cfg.OnLongReader = func(h report.Reader) { told = append(told, h) }
 	})
 	defer s.close()
 	round := func(n int) {
@@ -61,7 +61,7 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 	}
 	pin.Release()
 	s.engine.views.Reclaim()
-	if h := s.engine.views.LongReader(); h != (view.LongReader{}) {
+	if h := s.engine.views.LongReader(); h != (report.Reader{}) {
 		t.Errorf("held when nobody reads: %+v", h)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/report"
 )
 
 // Recovery says what Open found.
@@ -23,7 +24,7 @@ type Recovery struct {
 	CutFrames int   // whole frames behind the torn tail, which are cut with it
 	Removed   int   // files that nothing refers to
 	Manifest  manifest.Recovery
-	Lost      *Lost // what was left out because of damage; nil: nothing
+	Lost      *report.Loss // what was left out because of damage; nil: nothing
 }
 
 // Open opens the files that the manifest names, replays the journal, repairs the manifest, and
@@ -54,7 +55,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	names = view.WithoutStrays(names, layout)
 	e.files.CountFrom(names, layout)
 	if err := e.files.OpenLayout(layout, first); err != nil {
-		first.Explain(err)
+		first.NameKeys(err)
 		return nil, rec, unreachable(rec.Manifest.Damage, err)
 	}
 	result, err := e.Work.writer.replayJournal(layout, first, &rec)

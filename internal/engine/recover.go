@@ -11,18 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/report"
 )
-
-// Lost describes the data behind the damage of a store that was opened up to it, as far as that
-// is known. The root converts it to its Loss, which explains the fields.
-type Lost struct {
-	Damage      *errs.Corruption
-	Version     uint64
-	LastVersion uint64
-	Commits     int64
-	Edits       int64
-	Bytes       int64
-}
 
 // sequel ends a replay of the journal at the first frame that depends on something that was not
 // read. Such a frame is of another copy of the store, or edits of the manifest are lost.
@@ -67,9 +57,9 @@ func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) e
 }
 
 // lostBehind describes what Open has left out because of damage; nil if there was none.
-func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *Lost {
+func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *report.Loss {
 	damage := m.Damage
-	l := &Lost{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
+	l := &report.Loss{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
 	if damage != nil {
 		l.Bytes = m.CutBytes
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // Flush writes everything committed so far into runs, and returns when that is done.
@@ -35,10 +36,10 @@ func (w *Worker) Flush(ctx context.Context) error {
 // awaitView waits until done returns true for the current View. It returns an error if background
 // work has failed, a flush that began later has failed for now, or ctx has ended.
 func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) error {
-	began := w.keyID.flushing.Load()
+	began := w.lifetime.flushing.Load()
 	for {
 		v, changed := w.views.Await()
-		switch err := w.keyID.failed(); {
+		switch err := w.lifetime.failed(); {
 		case w.views.Closed():
 			return errs.ErrClosed
 		case done(v):
@@ -46,7 +47,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 		}
-		if err := w.keyID.unflushed(); err != nil && w.keyID.since.Load() > began {
+		if err := w.lifetime.unflushed(); err != nil && w.lifetime.since.Load() > began {
 			return err
 		}
 		w.tasks.flush.Hurry()
@@ -59,7 +60,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 }
 
 // Compact flushes, then compacts all runs into one, and returns when that is done.
-func (w *Worker) Compact(ctx context.Context) error { return w.keyID.do(ctx, w.compact) }
+func (w *Worker) Compact(ctx context.Context) error { return w.lifetime.do(ctx, w.compact) }
 
 func (w *Worker) compact(ctx context.Context) error {
 	if err := w.Flush(ctx); err != nil {
@@ -73,7 +74,7 @@ func (w *Worker) compact(ctx context.Context) error {
 // bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
 // with the next one; if that has freed space, it begins again.
 func (w *Worker) Reclaim(ctx context.Context) (freed int64, err error) {
-	err = w.keyID.do(ctx, func(ctx context.Context) error {
+	err = w.lifetime.do(ctx, func(ctx context.Context) error {
 		freed, err = w.reclaim(ctx)
 		return err
 	})
@@ -132,7 +133,7 @@ func (w *Worker) collectAndRewrite(ctx context.Context) (did bool, err error) {
 // wasteful reports whether policy plans more work for a reclaim now.
 func (w *Worker) wasteful() bool {
 	plan := w.planner.planWork(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
-	return w.keyID.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
+	return w.lifetime.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // awaitWork waits until the background work of this moment has ended. That work holds older Views,
@@ -156,8 +157,8 @@ func (w *Worker) fileBytes() (int64, error) {
 		return 0, err
 	}
 	defer hold.Release()
-	var m Metrics
-	m.addView(hold.View(), &w.cfg.Policy, 0)
-	m.addJournal(w.unflushed.segments())
+	var m report.Tree
+	addView(&m, hold.View(), &w.cfg.Policy, 0)
+	addJournal(&m, w.unflushed.segments())
 	return m.RunBytes + m.SegmentBytes + m.ForwardingBytes, nil
 }

@@ -42,7 +42,7 @@ func (r *Rotator) Provider() keyring.Provider {
 // Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
 // error, it may have done a part.
 func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
-	return r.keyID.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+	return r.lifetime.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
 }
 
 func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
@@ -89,7 +89,7 @@ func (r *Rotator) pruneAlone(ctx context.Context) error {
 		return err
 	}
 	defer r.copies.endChange()
-	if err := r.keyID.stopped(); err != nil {
+	if err := r.lifetime.stopped(); err != nil {
 		return err
 	}
 	return r.renewAndPrune(ctx)
@@ -112,7 +112,7 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	}
 	defer r.tasks.kick() // tryFinish may have found the turn taken
 	defer r.turn.Leave()
-	if err := r.keyID.stopped(); err != nil {
+	if err := r.lifetime.stopped(); err != nil {
 		return err
 	}
 	// The provider may take long to answer. Ask it now, before copies have to wait.
@@ -145,7 +145,7 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 		return err
 	}
 	// From here on the new key is current, even if a later step fails. Work that has begun under
-	// the key before may go on: prune keeps that key for it.
+	// the key before may go on: pruneKeys keeps that key for it.
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := r.keyID.stopped(); err != nil {
+		if err := r.lifetime.stopped(); err != nil {
 			return err
 		}
 		if _, err := r.work.collector.collectPlanned(ctx, whileBusy); err != nil {
@@ -230,7 +230,7 @@ func (r *Rotator) finishRewrite(ctx context.Context) error {
 	return r.finishAlone(ctx)
 }
 
-// tryFinish is finish as a background task. It does not wait for a copy or for a change of
+// tryFinish is finishRewrite as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
 func (r *Rotator) tryFinish(ctx context.Context) error {
 	if !r.rewritten() {
@@ -283,7 +283,7 @@ func (r *Rotator) rewritten() bool {
 // removes none while work is under way that began under a key other than the current one:
 // that work may still write files under its key.
 //
-// No flush runs meanwhile, as prune has the flusher's turn.
+// No flush runs meanwhile, as pruneKeys has the flusher's turn.
 func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	if err := r.work.flusher.turn.Take(ctx); err != nil {
 		return err

@@ -58,7 +58,7 @@ func (s *scrubber) start() {
 
 // verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
 func (s *scrubber) verifyDue(ctx context.Context) error {
-	if s.keyID.failed() != nil {
+	if s.lifetime.failed() != nil {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)
@@ -162,7 +162,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int6
 	if done {
 		s.part.bytes = f.size
 	}
-	if err := view.Reported(err, s.reportDamage); err != nil {
+	if err := view.ReportDamage(err, s.reportDamage); err != nil {
 		return err
 	}
 	s.bytes.Add(s.part.bytes - before)
@@ -180,15 +180,13 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int6
 func (s *scrubber) reportDamage(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
-	s.views.Current().Explain(c)
-	if s.cfg.OnDamage != nil {
-		s.cfg.OnDamage(c)
-	}
+	s.views.Current().NameKeys(c)
+	s.cfg.OnDamage(c)
 }
 
 // finishPass ends a pass with the manifest.
 func (s *scrubber) finishPass(now int64) error {
-	if err := view.Reported(s.log.Verify(s.reportDamage), s.reportDamage); err != nil {
+	if err := view.ReportDamage(s.log.Verify(s.reportDamage), s.reportDamage); err != nil {
 		return err
 	}
 	s.passes.Add(1)

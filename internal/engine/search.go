@@ -13,8 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// searcher seeks past keys that were deleted, so that no reader is the first to do so: a seek
-// notes the ranges that it finds emptied (txn/scan/row.go), and later ones skip them. It seeks from
+// searcher seeks past keys that were deleted, so that no reader is the first to do so: a seek notes
+// the ranges that it finds emptied (txn/scan/streak.go), and later ones skip them. It seeks from
 // some of the deleted keys, and from where deletes went on before.
 //
 // Invariant: of deletes in the order of keys whose commits have returned, no more than searchAfter

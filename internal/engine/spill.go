@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/spill"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/report"
 )
 
 // A transaction larger than its memory commits without the journal: its keys are in a run
@@ -80,7 +81,7 @@ func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 
 // write runs fn, which writes files, unless the disk is full. Close waits for it.
 func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
-	return s.store.keyID.do(ctx, func(ctx context.Context) error {
+	return s.store.lifetime.do(ctx, func(ctx context.Context) error {
 		disk, before := s.store.work.disk, s.Written()
 		if err := disk.admitPayload(ctx, nil); err != nil {
 			return err
@@ -102,7 +103,7 @@ const spilledFile = "a file of a transaction"
 func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, spilledFile)
 	t := s.store
-	if err := t.keyID.do(ctx, s.Finish); err != nil {
+	if err := t.lifetime.do(ctx, s.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
 	// Others go on writing. The second round covers what came during the first, which may have taken
@@ -196,11 +197,11 @@ func (w written) Check(changes conflict.Changes, since entry.Version) (err error
 // ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
-	work := Work{Kind: "spill", WorkInfo: WorkInfo{
+	work := Work{Kind: "spill", Work: report.Work{
 		Reason: "transaction larger than its memory", EntriesIn: s.Entries(), BytesIn: s.Bytes(), BytesOut: s.Written(),
 	}}
 	defer func() { t.reportWork(work, s.began, err) }()
-	if err := s.check(t.keyID.closing, &c); err != nil {
+	if err := s.check(t.lifetime.closing, &c); err != nil {
 		return err
 	}
 	if err := s.flushAll(); err != nil {
@@ -224,13 +225,13 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 // flushAll writes everything that was committed into runs. It runs in the place of a commit
 // leader.
 func (s *spilled) flushAll() error {
-	if err := s.store.keyID.stopped(); err != nil {
+	if err := s.store.lifetime.stopped(); err != nil {
 		return err
 	}
 	if err := s.store.work.writer.sealAny(); err != nil {
 		return err
 	}
-	return s.store.work.flusher.flushForCommit(s.store.keyID.closing)
+	return s.store.work.flusher.flushForCommit(s.store.lifetime.closing)
 }
 
 // Discard removes the files, except those that Commit has added to the store. What was read of
@@ -252,9 +253,9 @@ func (s *spilled) end(discard bool) {
 	s.ended.Do(func() {
 		t := s.store
 		if discard {
-			t.keyID.working.RLock()
+			t.lifetime.working.RLock()
 			s.Files.Discard(!t.views.Closed())
-			t.keyID.working.RUnlock()
+			t.lifetime.working.RUnlock()
 		}
 		if t.cfg.Ring != nil {
 			t.keys.endWork(s.key)

@@ -20,7 +20,7 @@ type state struct {
 	unflushed unflushed
 	damaged   damagedFiles
 	budget    *budget
-	keyID     *lifetime
+	lifetime  *lifetime
 	tasks     tasks
 	count     counters
 
@@ -36,7 +36,7 @@ func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
 	}
 	st.views = view.NewSet(sets, log.Layout())
 	st.files = view.NewOpener(cfg.OpenerConfig)
-	st.keyID = newLifetime(st.views, cfg.OnFailure)
+	st.lifetime = newLifetime(st.views, cfg.OnFailure)
 	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
 	return st
 }
@@ -45,11 +45,9 @@ func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
 // began.
 func (st *state) reportWork(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
-	st.views.Current().Explain(err)
+	st.views.Current().NameKeys(err)
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)
 	}
-	if st.cfg.OnWork != nil {
-		st.cfg.OnWork(w)
-	}
+	st.cfg.OnWork(w)
 }

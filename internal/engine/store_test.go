@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -43,6 +44,10 @@ func newStore(t testing.TB, fs vfs.FS, change func(*store)) *store {
 		OpenerConfig: view.OpenerConfig{Store: filename.Store{Dir: "/s", ValueDir: "/s"}, RunFileBytes: 1 << 20},
 		Sizes:        Sizes{MemtableBytes: 1 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20},
 		Maintenance:  Maintenance{IdleAfter: time.Hour},
+		Events: Events{
+			OnWork: func(Work) {}, OnStall: func(report.Stall) {}, OnSpace: func(report.DiskSpace) {},
+			OnDamage: func(*errs.Corruption) {}, OnLongReader: func(report.Reader) {},
+		},
 	}}
 	if change != nil {
 		change(s)

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // throttle slows writers down while background work lags behind. It tells Config.OnStall when
@@ -54,14 +55,14 @@ func (t *throttle) lags(v *view.View) bool {
 
 func (t *throttle) slow(ctx context.Context, n int) error {
 	t.update(true)
-	begin, began := time.Now(), t.keyID.flushing.Load()
+	begin, began := time.Now(), t.lifetime.flushing.Load()
 	defer func() { t.count.stalled.Add(int64(time.Since(begin))) }()
 	for {
 		v, changed := t.views.Await()
 		if t.views.Closed() {
 			return errs.ErrClosed
 		}
-		if err := t.keyID.stopped(); err != nil {
+		if err := t.lifetime.stopped(); err != nil {
 			return err
 		}
 		if len(v.Tables)-1 < policy.ThrottleMostTables {
@@ -73,7 +74,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
-		if err := t.keyID.unflushed(); failure.IsFull(err) || err != nil && t.keyID.since.Load() > began {
+		if err := t.lifetime.unflushed(); failure.IsFull(err) || err != nil && t.lifetime.since.Load() > began {
 			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
@@ -119,9 +120,7 @@ func (t *throttle) beginLocked(sealed, runs int) {
 		t.garbage = true
 		t.reason = "garbage waits to be collected"
 	}
-	if t.cfg.OnStall != nil {
-		t.cfg.OnStall(Stall{Begin: true, Reason: t.reason})
-	}
+	t.cfg.OnStall(report.Stall{Begin: true, Reason: t.reason})
 }
 
 // endAtClose ends a time of throttling because the store closes.
@@ -134,8 +133,6 @@ func (t *throttle) endAtClose() {
 }
 
 func (t *throttle) endLocked() {
-	if t.cfg.OnStall != nil {
-		t.cfg.OnStall(Stall{Reason: t.reason, Took: time.Since(t.since)})
-	}
+	t.cfg.OnStall(report.Stall{Reason: t.reason, Took: time.Since(t.since)})
 	t.since = time.Time{}
 }

@@ -24,7 +24,7 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 		e.files.Open.Bits.Forget()
 		report(c)
 	}
-	if err := view.Reported(e.verifyLog(ctx, found), found); err != nil {
+	if err := view.ReportDamage(e.verifyLog(ctx, found), found); err != nil {
 		return err
 	}
 	return part.Verify(ctx, e.files.Segments(), e.coder, found)
@@ -36,7 +36,7 @@ func (e *Engine) Refresh(ctx context.Context) (entry.Version, error) {
 	if e.Copies.follower == nil {
 		return e.views.Visible(), nil
 	}
-	ctx, end := e.keyID.until(ctx)
+	ctx, end := e.lifetime.until(ctx)
 	defer end()
 	return e.Copies.follower.Refresh(ctx)
 }
@@ -46,7 +46,7 @@ func (e *Engine) verifyLog(ctx context.Context, report func(*errs.Corruption)) e
 	if e.Copies.follower == nil {
 		return e.log.Verify(report)
 	}
-	ctx, end := e.keyID.until(ctx) // Close waits for the follower
+	ctx, end := e.lifetime.until(ctx) // Close waits for the follower
 	defer end()
 	return e.Copies.follower.Verify(ctx, report)
 }

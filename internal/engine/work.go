@@ -43,7 +43,7 @@ func (w *Worker) idle(ctx context.Context) error {
 // expire removes what has expired from memtable and runs, if that is due. At rest it also
 // collects the garbage; while clients write, that waits for the next rest.
 func (w *Worker) expire(ctx context.Context) error {
-	if w.keyID.failed() != nil {
+	if w.lifetime.failed() != nil {
 		return nil // it would fail again, and was reported
 	}
 	idle := w.expiry.isIdle()

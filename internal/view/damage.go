@@ -11,10 +11,10 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// Explain sets the Keys of an err that is an *errs.Corruption: the keys that the damage
+// NameKeys sets the Keys of an err that is an *errs.Corruption: the keys that the damage
 // concerns, as far as that is known. Call it once for an error, before it is returned
 // to the user.
-func (v *View) Explain(err error) {
+func (v *View) NameKeys(err error) {
 	if err == nil { // looked at first: below, c is allocated
 		return
 	}
@@ -31,15 +31,15 @@ func (v *View) Explain(err error) {
 	}
 }
 
-// explained is Explain of an error that was met under the stored key: if nothing else is known, the
+// withKeys is NameKeys of an error that was met under the stored key: if nothing else is known, the
 // damage concerns this key.
-func (v *View) explained(err error, key []byte) error {
+func (v *View) withKeys(err error, key []byte) error {
 	var c *errs.Corruption
 	if errors.As(err, &c) && c.Keys == nil {
 		// The key is copied: the error outlives the caller's memory.
 		key = bytes.Clone(key)
 		errs.Concern(c, key, append(key[:len(key):len(key)], 0))
-		v.Explain(err)
+		v.NameKeys(err)
 	}
 	return err
 }

@@ -4,21 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/brockdb/brock/report"
 )
 
-// LongReader describes the reader with the oldest version, and the cost of all old Views that
-// readers hold: files and memtables that the current View does not need.
-type LongReader struct {
-	Version     uint64        // version that the oldest reader reads; 0: there is no reader
-	Begun       string        // where that reader began: function, file and line; empty: not known
-	For         time.Duration // since its View was replaced; 0: it holds the current one
-	FileBytes   int64         // bytes of files that only old Views need
-	MemoryBytes int64         // bytes of memtables that only old Views need
-}
-
-// LongReader looks at all readers and all old Views. It holds the mutex meanwhile, so call
+// LongReader describes the oldest reader: its version, where it began and for how long its View was
+// replaced, at least 1 ns; and what all old Views need alone. It looks at all of these. It holds the mutex meanwhile, so call
 // it seldom, as for metrics.
-func (s *Set) LongReader() (l LongReader) {
+func (s *Set) LongReader() (l report.Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, version, _, origin := s.readers.active()
@@ -35,7 +28,7 @@ func (s *Set) LongReader() (l LongReader) {
 		seen[r] = true
 		return !old
 	}
-	for _, r := range s.retired {
+	for _, r := range s.replaced {
 		for _, m := range r.view.Tables {
 			if fresh(&m.shared) {
 				l.MemoryBytes += m.Bytes()
@@ -76,8 +69,8 @@ func (s *Set) OldestReader() (view uint64, since time.Time) {
 // oldestLocked is OldestReader with the mutex held.
 func (s *Set) oldestLocked() (view uint64, since time.Time) {
 	readers, _, view, _ := s.readers.active()
-	// Of the retired Views only: one that is current costs nothing.
-	for _, r := range s.retired {
+	// Of the replaced Views only: one that is current costs nothing.
+	for _, r := range s.replaced {
 		if readers > 0 && r.view.ID == view {
 			return view, r.since
 		}

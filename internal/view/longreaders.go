@@ -2,13 +2,15 @@ package view
 
 import (
 	"time"
+
+	"github.com/brockdb/brock/report"
 )
 
 // LongReaders reports long readers: those that have held a replaced View for a minute.
 type LongReaders struct {
-	Views *Set             // whose readers are looked at
-	Now   func() time.Time // the clock
-	Tell  func(LongReader) // gets the reports; nil: nothing is reported
+	Views *Set                // whose readers are looked at
+	Now   func() time.Time    // the clock
+	Tell  func(report.Reader) // gets the reports
 
 	// The last report:
 	view  uint64        // number of the View that was held; 0: none
@@ -22,9 +24,6 @@ const longRead = time.Minute
 // each time that the time has doubled. Call it from time to time, on one goroutine at
 // a time.
 func (l *LongReaders) Look() {
-	if l.Tell == nil {
-		return
-	}
 	id, since := l.Views.OldestReader()
 	// Another View: the long reader is gone, and its report does not count for the next one.
 	if id != l.view {

@@ -67,7 +67,7 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	return p, nil
 }
 
-// pin returns an idle Pin that owns a slot.
+// takePin returns an idle Pin that owns a slot.
 func (s *Set) takePin() *Pin {
 	if p, _ := s.pins.Get().(*Pin); p != nil {
 		return p
@@ -82,7 +82,7 @@ func (s *Set) takePin() *Pin {
 	return p
 }
 
-// recycle ends the slot of a Pin that the garbage collector has freed.
+// recycleSlot ends the slot of a Pin that the garbage collector has freed.
 func (s *Set) recycleSlot(slot *readerSlot) {
 	if s.readers.removeSlot(slot) {
 		s.reclaimSoon()
@@ -252,7 +252,7 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 // pageio.Guard on: one guard can then cover the caller's reads of key and value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
 	if found, err = p.view.get(key, h, p.version, dst); err != nil {
-		p.view.Explain(err)
+		p.view.NameKeys(err)
 	}
 	return found, err
 }
@@ -289,11 +289,11 @@ func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value [
 	// A collection may have moved the record.
 	f, h, err := p.view.locate(e)
 	if err != nil {
-		return nil, false, p.view.explained(err, key)
+		return nil, false, p.view.withKeys(err, key)
 	}
 	if e.Raw != 0 {
 		if value, err = p.decoded(f, h, key, e, dst, from); err != nil {
-			return nil, false, p.view.explained(err, key)
+			return nil, false, p.view.withKeys(err, key)
 		}
 		return value, from == nil, nil
 	}
@@ -304,7 +304,7 @@ func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value [
 	}
 	v, err := f.stored(dst, lender, h, key, e)
 	if err != nil {
-		return nil, false, p.view.explained(err, key)
+		return nil, false, p.view.withKeys(err, key)
 	}
 	return v.Bytes, v.Own, nil
 }
@@ -353,7 +353,7 @@ func (p *Pin) Cover(emptied bool) *rangedel.Cover { return p.view.Cover(p.versio
 func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	newest, found, err = p.view.newest(key, h, since)
-	p.view.Explain(err)
+	p.view.NameKeys(err)
 	return newest, found, err
 }
 
@@ -362,7 +362,7 @@ func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Ve
 func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	changed, err = p.view.changedSince(lo, hi, since)
-	p.view.Explain(err)
+	p.view.NameKeys(err)
 	return changed, err
 }
 

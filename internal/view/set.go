@@ -39,15 +39,15 @@ type Set struct {
 
 	releasing sync.Mutex // held while Reclaim calls release functions; locked before mu
 
-	mu      sync.Mutex      // guards the holders of all resources, and:
-	last    uint64          // number of the newest View
-	retired []retiredView   // replaced Views that readers may still hold, oldest first
-	kept    map[uint64]bool // numbers of Views that Pin.Keep holds
-	changed chan struct{}   // closed and replaced by Wake
+	mu       sync.Mutex      // guards the holders of all resources, and:
+	last     uint64          // number of the newest View
+	replaced []replacedView  // replaced Views that readers may still hold, oldest first
+	kept     map[uint64]bool // numbers of Views that Pin.Keep holds
+	changed  chan struct{}   // closed and replaced by Wake
 }
 
-// retiredView is a View that was replaced.
-type retiredView struct {
+// replacedView is a View that was replaced.
+type replacedView struct {
 	view  *View
 	since time.Time // when it was replaced
 }
@@ -101,7 +101,7 @@ func (s *Set) installLocked(next *View) {
 	next.ID = s.last
 	// A reader that is just taking the old View finds out: holdCurrent loads current again.
 	if old := s.current.Swap(next); old != nil {
-		s.retired = append(s.retired, retiredView{old, s.cfg.Now()})
+		s.replaced = append(s.replaced, replacedView{old, s.cfg.Now()})
 	}
 }
 
@@ -137,13 +137,13 @@ func (s *Set) Reclaim() {
 func (s *Set) unheld() (release []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.retired) == 0 {
+	if len(s.replaced) == 0 {
 		return nil
 	}
-	// After the mutex is locked, no View is installed. A View that is retired now can't be taken
+	// After the mutex is locked, no View is installed. A View that is replaced now can't be taken
 	// any more, so a slot that does not name it now never will.
 	held := s.readers.heldViews()
-	s.retired = slices.DeleteFunc(s.retired, func(r retiredView) bool {
+	s.replaced = slices.DeleteFunc(s.replaced, func(r replacedView) bool {
 		if held[r.view.ID] || s.kept[r.view.ID] {
 			return false
 		}
@@ -232,7 +232,7 @@ func (s *Set) Memtables() (tables int, bytes int64) {
 		}
 	}
 	count(s.current.Load())
-	for _, r := range s.retired {
+	for _, r := range s.replaced {
 		count(r.view)
 	}
 	return tables, bytes

@@ -23,20 +23,20 @@ import (
 // an error only if it could not go on.
 func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Coder, report func(*errs.Corruption)) error {
 	w := verifier{View: v, report: func(c *errs.Corruption) {
-		v.Explain(c)
+		v.NameKeys(c)
 		report(c)
-	}, difference: make(map[entry.FileNum]uint64)}
+	}, hashSums: make(map[entry.FileNum]uint64)}
 	for _, f := range v.Segments.Files {
 		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
-		if err := Reported(w.verifySegment(ctx, f, cfg, coder), w.report); err != nil {
+		if err := ReportDamage(w.verifySegment(ctx, f, cfg, coder), w.report); err != nil {
 			return err
 		}
 	}
 	for _, r := range v.Runs {
 		// Runs before handles: followHandles needs the sums of all of them.
-		if err := Reported(w.verifyRun(ctx, r), w.report); err != nil {
+		if err := ReportDamage(w.verifyRun(ctx, r), w.report); err != nil {
 			return err
 		}
 	}
@@ -53,8 +53,8 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 	return nil
 }
 
-// Reported passes damage on to report and returns every other error.
-func Reported(err error, report func(*errs.Corruption)) error {
+// ReportDamage passes damage on to report and returns every other error.
+func ReportDamage(err error, report func(*errs.Corruption)) error {
 	var c *errs.Corruption
 	if errors.As(err, &c) {
 		report(c)
@@ -65,16 +65,16 @@ func Reported(err error, report func(*errs.Corruption)) error {
 
 // verifier compares the handles of runs with the records of segments. It does not follow each
 // handle, which would read most of the store again in random order. It reads runs and segments from
-// front to back, and compares sums of hashes (difference).
+// front to back, and compares sums of hashes (hashSums).
 type verifier struct {
 	*View
 	report func(*errs.Corruption)
 	// By segment: the sum of the hashes of its live records, minus the hashes of the entries that
 	// refer to it. If all agree, it is 0, in whatever order they were read. If not, it is 0 with a
 	// probability of 1 in 2^64 only.
-	difference map[entry.FileNum]uint64
-	buf        []byte // scratch of hashRecord
-	err        error  // why a handle could not be looked up
+	hashSums map[entry.FileNum]uint64
+	buf      []byte // scratch of hashRecord
+	err      error  // why a handle could not be looked up
 }
 
 // hashRecord returns the hash of what a record and the entry that refers to it must have in common.
@@ -104,7 +104,7 @@ func (w *verifier) verifySegment(ctx context.Context, f *Segment, cfg segment.Co
 		}
 		// Only what runs refer to. Dead records have no entry to compare with.
 		if state != nil && state.Owned(off, rec) {
-			w.difference[f.Num] += w.hashRecord(rec.Key, state.Stamp+rec.Version, uint64(off), uint64(rec.ValueSize), uint64(rec.Raw))
+			w.hashSums[f.Num] += w.hashRecord(rec.Key, state.Stamp+rec.Version, uint64(off), uint64(rec.ValueSize), uint64(rec.Raw))
 		}
 		return errs.Ended(ctx)
 	})
@@ -123,7 +123,7 @@ func (w *verifier) verifyRun(ctx context.Context, r *Run) (err error) {
 	}, func(e *entry.Entry) {
 		if e.Separated {
 			refs[e.Handle.Segment]++
-			w.err = cmp.Or(w.err, Reported(w.explained(w.checkHandle(e), e.Key), w.report))
+			w.err = cmp.Or(w.err, ReportDamage(w.withKeys(w.checkHandle(e), e.Key), w.report))
 		}
 	})
 	// Not all entries were read, so counts would only repeat that the run is damaged.
@@ -149,7 +149,7 @@ func (w *verifier) checkHandle(e *entry.Entry) error {
 	if err != nil {
 		return err
 	}
-	w.difference[h.Segment] -= w.hashRecord(e.Key, e.Version, h.Offset, h.Length, uint64(e.Raw))
+	w.hashSums[h.Segment] -= w.hashRecord(e.Key, e.Version, h.Offset, h.Length, uint64(e.Raw))
 	for _, h := range []entry.Handle{e.Handle, h} {
 		if s := w.Layout.Segment(h.Segment); s != nil && s.IsDead(h.Offset) {
 			return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", h.Offset, s.Num)
@@ -163,7 +163,7 @@ func (w *verifier) checkHandle(e *entry.Entry) error {
 func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
 	// Nearly always all sums are 0: then no record is read a second time.
-	if !slices.ContainsFunc(slices.Collect(maps.Values(w.difference)), func(sum uint64) bool { return sum != 0 }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(w.hashSums)), func(sum uint64) bool { return sum != 0 }) {
 		return nil
 	}
 	it := r.Iterator()
@@ -177,16 +177,16 @@ func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 		if !e.Separated {
 			continue
 		}
-		if _, h, err := w.locate(e); err != nil || w.difference[h.Segment] == 0 {
+		if _, h, err := w.locate(e); err != nil || w.hashSums[h.Segment] == 0 {
 			continue
 		}
 		v, err := w.Stored(buf, e.Key, e)
 		if v.Own {
 			buf = v.Bytes
 		}
-		if err := Reported(w.explained(err, e.Key), w.report); err != nil {
+		if err := ReportDamage(w.withKeys(err, e.Key), w.report); err != nil {
 			return err
 		}
 	}
-	return Reported(it.Err(), func(*errs.Corruption) {})
+	return ReportDamage(it.Err(), func(*errs.Corruption) {})
 }

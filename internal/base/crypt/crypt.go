@@ -127,12 +127,12 @@ type FileKeyID struct {
 	Cipher Cipher
 }
 
-// IsZero reports whether l names no key, as for a plain file.
-func (l FileKeyID) IsZero() bool { return l == FileKeyID{} }
+// IsZero reports whether id names no key, as for a plain file.
+func (id FileKeyID) IsZero() bool { return id == FileKeyID{} }
 
-// sealerOf returns the sealer of a key that is derived for the file key id l of f: of the file's
+// sealerOf returns the sealer of a key that is derived for the file key id of f: of the file's
 // own key or, with an offset, of the key of the one unit there.
-func (k *DataKey) sealerOf(f File, l FileKeyID, offset ...int64) (sealer, error) {
+func (k *DataKey) sealerOf(f File, id FileKeyID, offset ...int64) (sealer, error) {
 	label := "brock file 1"
 	if len(offset) > 0 {
 		label = "brock unit 1"
@@ -145,7 +145,7 @@ func (k *DataKey) sealerOf(f File, l FileKeyID, offset ...int64) (sealer, error)
 	for _, at := range offset {
 		info = binary.LittleEndian.AppendUint64(info, uint64(at))
 	}
-	key, err := hkdf.Key(sha256.New, k.Key[:], l.Salt[:], string(info), KeySize)
+	key, err := hkdf.Key(sha256.New, k.Key[:], id.Salt[:], string(info), KeySize)
 	if err != nil {
 		return sealer{}, err
 	}

@@ -22,7 +22,7 @@ func (k DataKey) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 
 // Ring has the data keys of a store. Any number of goroutines may use it.
 type Ring struct {
-	random io.Reader                 // source of lives
+	random io.Reader                 // source of salts
 	unwrap func(ID) (DataKey, error) // asks the provider for a data key
 
 	mu      sync.Mutex      // guards what follows
@@ -38,7 +38,7 @@ type ringKey struct {
 
 // NewRing returns a Ring without a current key. It asks unwrap for a data key when that is
 // needed for the first time, and returns the errors of unwrap as they are. Calls that need the
-// same key meanwhile wait for the answer; all others go on. random draws lives: nil is
+// same key meanwhile wait for the answer; all others go on. random draws salts: nil is
 // crypto/rand.Reader, all else is for tests.
 func NewRing(random io.Reader, unwrap func(ID) (DataKey, error)) *Ring {
 	if random == nil {
@@ -137,17 +137,17 @@ func (r *Ring) drawKeyID() (*DataKey, FileKeyID, error) {
 	if k == nil {
 		return nil, FileKeyID{}, fmt.Errorf("no data key is current")
 	}
-	l := FileKeyID{Key: k.ID, Cipher: k.Cipher}
+	id := FileKeyID{Key: k.ID, Cipher: k.Cipher}
 	// Under the lock: a reader given by tests is not safe for several goroutines.
-	_, err := io.ReadFull(r.random, l.Salt[:])
-	return k, l, err
+	_, err := io.ReadFull(r.random, id.Salt[:])
+	return k, id, err
 }
 
 // findDataKey returns the data key of a file key id that was read from a file.
-func (r *Ring) findDataKey(l FileKeyID) (*DataKey, error) {
-	k, err := r.getKey(l.Key)
-	if err == nil && k.Cipher != l.Cipher {
-		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, l.Cipher, k.Cipher)
+func (r *Ring) findDataKey(id FileKeyID) (*DataKey, error) {
+	k, err := r.getKey(id.Key)
+	if err == nil && k.Cipher != id.Cipher {
+		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, id.Cipher, k.Cipher)
 	}
 	return k, err
 }
@@ -157,25 +157,25 @@ func (r *Ring) findDataKey(l FileKeyID) (*DataKey, error) {
 // that was read, so no second process, no copy of the store and no later session can
 // use a nonce again.
 func (r *Ring) New(f File) (*Encrypter, FileKeyID, error) {
-	k, l, err := r.drawKeyID()
+	k, id, err := r.drawKeyID()
 	if err != nil {
 		return nil, FileKeyID{}, err
 	}
-	s, err := k.sealerOf(f, l)
+	s, err := k.sealerOf(f, id)
 	if err != nil {
 		return nil, FileKeyID{}, err
 	}
-	return &Encrypter{s: s}, l, nil
+	return &Encrypter{s: s}, id, nil
 }
 
-// Open returns what decrypts the file key id l of f. Its error is that of the Ring's unwrap, or
-// wraps ErrTag if l can't be right.
-func (r *Ring) Open(f File, l FileKeyID) (*Decrypter, error) {
-	k, err := r.findDataKey(l)
+// Open returns what decrypts the file f with this file key id. Its error is that of the Ring's
+// unwrap, or wraps ErrTag if id can't be right.
+func (r *Ring) Open(f File, id FileKeyID) (*Decrypter, error) {
+	k, err := r.findDataKey(id)
 	if err != nil {
 		return nil, err
 	}
-	s, err := k.sealerOf(f, l)
+	s, err := k.sealerOf(f, id)
 	if err != nil {
 		return nil, err
 	}
@@ -185,26 +185,26 @@ func (r *Ring) Open(f File, l FileKeyID) (*Decrypter, error) {
 // EncryptOnce encrypts a unit under a key of its own: one that a later session may append
 // to a file of an earlier one. dst and text are as for Encrypter.Encrypt.
 func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, FileKeyID, error) {
-	k, l, err := r.drawKeyID()
+	k, id, err := r.drawKeyID()
 	if err != nil {
 		return Tag{}, FileKeyID{}, err
 	}
-	s, err := k.sealerOf(f, l, offset)
+	s, err := k.sealerOf(f, id, offset)
 	if err != nil {
 		return Tag{}, FileKeyID{}, err
 	}
 	// The nonce is zeros: the key encrypts nothing else.
-	return s.sealUnit(dst, text, u, 0, 0, data), l, nil
+	return s.sealUnit(dst, text, u, 0, 0, data), id, nil
 }
 
 // DecryptOnce decrypts what EncryptOnce made. dst, text and tag are as for
 // Decrypter.Decrypt, and so is ErrTag; other errors are those of Open.
-func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l FileKeyID, u Unit, offset int64, data []byte) error {
-	k, err := r.findDataKey(l)
+func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, id FileKeyID, u Unit, offset int64, data []byte) error {
+	k, err := r.findDataKey(id)
 	if err != nil {
 		return err
 	}
-	s, err := k.sealerOf(f, l, offset)
+	s, err := k.sealerOf(f, id, offset)
 	if err != nil {
 		return err
 	}

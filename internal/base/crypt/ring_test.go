@@ -285,9 +285,9 @@ func TestRingWaitsOnlyForWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestLives: files and units under one data key have lives of their own, and none is
+// TestFileKeyIDs: files and units under one data key have file key ids of their own, and none is
 // given where the random source fails.
-func TestLives(t *testing.T) {
+func TestFileKeyIDs(t *testing.T) {
 	r := testRing(t, AES256GCM)
 	seen := map[[16]byte]bool{}
 	b := make([]byte, 8, 8+TagSize)

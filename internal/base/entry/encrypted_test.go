@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 )
 
-// zeroReader makes the lives, and so the bytes, of a test the same each time.
+// zeroReader makes the salts, and so the bytes, of a test the same each time.
 type zeroReader struct{}
 
 func (zeroReader) Read(p []byte) (int, error) { clear(p); p[0] = 1; return len(p), nil }

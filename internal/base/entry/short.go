@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// The short form of records, which have no checksum of their own: docs/format.md,
-// "Record". It begins with a byte of flags, the lengths as varints, and whatever the
-// flags say is there.
+// The short form of records, which have no checksum of their own: docs/format.md, "Record". It is a
+// byte of flags, the lengths of key and value as varints, the optional fields (meta, then expiry),
+// key and value.
 const (
-	shortForm    = 1 << 7 // set in the first byte of a short record, and of no other
-	shortUnknown = 1 << 6
-	shortExpiry  = 1 << 5 // 8 bytes
-	shortMeta    = 1 << 4 // 1 byte
-	shortBegins  = 1 << 3 // first record of its transaction
-	shortKind    = 1<<3 - 1
+	shortForm     = 1 << 7 // set in the first byte of a short record, and of no other
+	shortReserved = 1 << 6
+	shortExpiry   = 1 << 5 // 8 bytes
+	shortMeta     = 1 << 4 // 1 byte
+	shortBegins   = 1 << 3 // first record of its transaction
+	shortKind     = 1<<3 - 1
 
 	shortLeast = 4 // bytes of the shortest one, whose key has one byte
 	mostZeros  = 7 // behind a short record, up to a multiple of 8
 )
 
-// Pad appends zeros up to a multiple of 8 bytes: what a transaction's records must
-// have in all, and what stands before a record with its own checksum.
+// Pad appends zeros up to a multiple of 8 bytes. The records of a transaction have such a length,
+// and so has what stands before a record with its own checksum.
 func Pad(records []byte) []byte {
 	for len(records)&7 != 0 {
 		records = append(records, 0)
@@ -95,7 +95,7 @@ func appendShort(dst []byte, e *Entry) []byte {
 }
 
 // shortHead reads the lengths of the short record that src begins with. Its key begins
-// at head, behind its other fields; head is 0 if src is too short or they can't be.
+// at head, behind its other fields; head is 0 if src is too short or the lengths are too large.
 func shortHead(src []byte) (head, key, value int) {
 	pos := 3
 	// The usual case, both lengths in one byte, without calls.
@@ -127,12 +127,12 @@ func shortHead(src []byte) (head, key, value int) {
 	return pos, key, value
 }
 
-// decodeShort makes r, which is zero, the short record that src begins with, with the
-// zeros behind it.
+// decodeShort makes r, which must be the zero Record, the short record that src begins with, with
+// the zeros behind it.
 func (r *Record) decodeShort(src []byte) error {
 	first := src[0]
 	head, key, value := shortHead(src)
-	if head == 0 || key > len(src)-head || value > len(src)-head-key || first&shortUnknown != 0 || first&shortKind == 0 {
+	if head == 0 || key > len(src)-head || value > len(src)-head-key || first&shortReserved != 0 || first&shortKind == 0 {
 		return fmt.Errorf("%w: short record, flags and kind %#x, key of %d and value of %d bytes, %d are left", ErrRecord, first, key, value, len(src))
 	}
 	start := head + key
@@ -166,7 +166,7 @@ func endWithZeros(src []byte, end int) int {
 	if end == len(src) || src[end] != 0 {
 		return end
 	}
-	// No more than padding has: a longer stretch of zeros is damage, which the next record shows.
+	// Padding is at most 7 zeros: a longer stretch of zeros is damage, which the next record shows.
 	limit := min(end+mostZeros, len(src))
 	for end < limit && src[end] == 0 {
 		end++

@@ -71,11 +71,11 @@ func (m *marked) Is(target error) bool { return target == m.as }
 
 // Memory marks the error of a call that asks the system for memory: nothing has changed, and the
 // next one may get it.
-func Memory(err error) error { return unchanged(err) }
+func Memory(err error) error { return markRefused(err) }
 
-// unchanged marks the error of a call that changes nothing if it fails. What is absent
+// markRefused marks the error of a call that changes nothing if it fails. What is absent
 // is no failure, and stays so however often one asks.
-func unchanged(err error) error {
+func markRefused(err error) error {
 	// These say something else than that the system has refused.
 	if err == nil || err == io.EOF || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
 		return vfs.NoSpace(err)
@@ -83,8 +83,8 @@ func unchanged(err error) error {
 	return &marked{err, errs.ErrRefused}
 }
 
-// unknown marks the error of a call that may have done anything.
-func unknown(err error) error {
+// markFinal marks the error of a call that may have done anything.
+func markFinal(err error) error {
 	if err == nil || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
 		return vfs.NoSpace(err)
 	}

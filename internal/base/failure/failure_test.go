@@ -167,7 +167,7 @@ func TestPartOfAWriteIsFinal(t *testing.T) {
 
 // Whatever an error is joined with, it passes only if all of it does.
 func TestClassOfJoinedErrors(t *testing.T) {
-	passes, full, lost := unchanged(faultfs.ErrFiles), unchanged(faultfs.ErrNoSpace), unknown(faultfs.ErrIO)
+	passes, full, lost := markRefused(faultfs.ErrFiles), markRefused(faultfs.ErrNoSpace), markFinal(faultfs.ErrIO)
 	for _, c := range []struct {
 		err  error
 		want Class

@@ -11,13 +11,13 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// FS returns base with errors that Of knows. Reads and writes that a signal has
-// interrupted, or that the system says to repeat, are repeated at once. Once the sync of a
-// directory has failed, each later one of it fails.
-func FS(base vfs.FS) vfs.FS { return files{base, &dirSyncs{failed: map[string]error{}}} }
+// FS returns base with errors that are marked for Of as refused or final. Reads and writes that a
+// signal has interrupted, or that the system says to repeat, are repeated at once. Once the sync of
+// a directory has failed, each later one of it fails.
+func FS(base vfs.FS) vfs.FS { return markingFS{base, &dirSyncs{failed: map[string]error{}}} }
 
-// files is what FS returns.
-type files struct {
+// markingFS is what FS returns.
+type markingFS struct {
 	vfs.FS
 	dirSyncs *dirSyncs
 }
@@ -28,67 +28,69 @@ type dirSyncs struct {
 	failed map[string]error // the first error of each directory
 }
 
-// wrap returns the file that was opened, with errors that Of knows.
-func (s files) wrap(f vfs.File, err error) (vfs.File, error) {
+// wrap returns the file that was opened, which marks its errors.
+func (s markingFS) wrap(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
-		return nil, unchanged(err)
+		return nil, markRefused(err)
 	}
 	return file{f}, nil
 }
 
-func (s files) Create(name string) (vfs.File, error)        { return s.wrap(s.FS.Create(name)) }
-func (s files) Open(name string) (vfs.File, error)          { return s.wrap(s.FS.Open(name)) }
-func (s files) OpenReadWrite(name string) (vfs.File, error) { return s.wrap(s.FS.OpenReadWrite(name)) }
-func (s files) Remove(name string) error                    { return unchanged(s.FS.Remove(name)) }
-func (s files) Rename(from, to string) error                { return unchanged(s.FS.Rename(from, to)) }
-func (s files) Link(from, to string) error                  { return unchanged(s.FS.Link(from, to)) }
-func (s files) Clone(from, to string) error                 { return unchanged(s.FS.Clone(from, to)) }
-func (s files) MkdirAll(dir string) error                   { return unchanged(s.FS.MkdirAll(dir)) }
+func (s markingFS) Create(name string) (vfs.File, error) { return s.wrap(s.FS.Create(name)) }
+func (s markingFS) Open(name string) (vfs.File, error)   { return s.wrap(s.FS.Open(name)) }
+func (s markingFS) OpenReadWrite(name string) (vfs.File, error) {
+	return s.wrap(s.FS.OpenReadWrite(name))
+}
+func (s markingFS) Remove(name string) error     { return markRefused(s.FS.Remove(name)) }
+func (s markingFS) Rename(from, to string) error { return markRefused(s.FS.Rename(from, to)) }
+func (s markingFS) Link(from, to string) error   { return markRefused(s.FS.Link(from, to)) }
+func (s markingFS) Clone(from, to string) error  { return markRefused(s.FS.Clone(from, to)) }
+func (s markingFS) MkdirAll(dir string) error    { return markRefused(s.FS.MkdirAll(dir)) }
 
-func (s files) List(dir string) ([]string, error) {
+func (s markingFS) List(dir string) ([]string, error) {
 	names, err := s.FS.List(dir)
-	return names, unchanged(err)
+	return names, markRefused(err)
 }
 
-func (s files) Free(dir string) (int64, error) {
+func (s markingFS) Free(dir string) (int64, error) {
 	n, err := s.FS.Free(dir)
-	return n, unchanged(err)
+	return n, markRefused(err)
 }
 
-func (s files) Stat(name string) (vfs.Info, error) {
+func (s markingFS) Stat(name string) (vfs.Info, error) {
 	info, err := s.FS.Stat(name)
-	return info, unchanged(err)
+	return info, markRefused(err)
 }
 
-func (s files) Lock(name string, shared bool) (io.Closer, error) {
+func (s markingFS) Lock(name string, shared bool) (io.Closer, error) {
 	l, err := s.FS.Lock(name, shared)
 	if errors.Is(err, errs.ErrLocked) {
 		return nil, err
 	}
-	return l, unchanged(err)
+	return l, markRefused(err)
 }
 
-func (s files) OpenDirs(names ...string) (vfs.Dirs, error) {
+func (s markingFS) OpenDirs(names ...string) (vfs.Dirs, error) {
 	d, err := s.FS.OpenDirs(names...)
 	if err != nil {
-		return nil, unchanged(err)
+		return nil, markRefused(err)
 	}
-	return dirs{files{d, s.dirSyncs}, d}, nil
+	return dirs{markingFS{d, s.dirSyncs}, d}, nil
 }
 
 // dirs are directories that are held open.
 type dirs struct {
-	files
+	markingFS
 	held io.Closer
 }
 
-func (d dirs) Close() error { return unchanged(d.held.Close()) }
+func (d dirs) Close() error { return markRefused(d.held.Close()) }
 
-// SyncDir has to open the directory on some systems. Then nothing was synced, and
-// nothing was lost, if there was no descriptor. After any other failure, a name that
-// was not durable before may never become so, and a sync that succeeds says nothing of it:
-// the files of one goroutine would depend on which other one's sync has failed.
-func (s files) SyncDir(dir string) error {
+// SyncDir has to open the directory on some systems. Without a free descriptor it was not opened,
+// so nothing was lost. After any other failure a name that was not durable before may never become
+// so, and a later sync that succeeds says nothing of it: the failed one may have been another
+// goroutine's.
+func (s markingFS) SyncDir(dir string) error {
 	s.dirSyncs.mu.Lock()
 	defer s.dirSyncs.mu.Unlock()
 	if err := s.dirSyncs.failed[dir]; err != nil {
@@ -96,14 +98,14 @@ func (s files) SyncDir(dir string) error {
 	}
 	err := s.FS.SyncDir(dir)
 	if vfs.IsOutOfFiles(err) {
-		return unchanged(err)
+		return markRefused(err)
 	}
 	if err != nil {
 		// Remembered: the system reports a failed sync once, and perhaps to another goroutine than
 		// the one whose name was lost.
 		s.dirSyncs.failed[dir] = &marked{fmt.Errorf("an earlier sync of the directory has failed: %w", err), errFinal}
 	}
-	return unknown(err)
+	return markFinal(err)
 }
 
 // file is an open file.
@@ -116,7 +118,7 @@ func (f file) ReadAt(p []byte, off int64) (n int, err error) {
 		n += m
 		return err
 	})
-	return n, unchanged(err)
+	return n, markRefused(err)
 }
 
 func (f file) WriteAt(p []byte, off int64) (n int, err error) {
@@ -125,7 +127,7 @@ func (f file) WriteAt(p []byte, off int64) (n int, err error) {
 		n += m
 		return err
 	})
-	return n, written(n, err)
+	return n, markWrite(n, err)
 }
 
 func (f file) WriteVec(bufs [][]byte, off int64) (n int, err error) {
@@ -134,7 +136,7 @@ func (f file) WriteVec(bufs [][]byte, off int64) (n int, err error) {
 		n += m
 		return err
 	})
-	return n, written(n, err)
+	return n, markWrite(n, err)
 }
 
 // skipBytes returns bufs without their first n bytes.
@@ -150,32 +152,32 @@ func skipBytes(bufs [][]byte, n int) [][]byte {
 	return bufs
 }
 
-// written marks the error of a write of which n bytes were done. One that has only been
-// interrupted, again and again, has done nothing else. One for which the system had no memory may
-// have done a part, as on a full disk.
-func written(n int, err error) error {
+// markWrite marks the error of a write of which n bytes were done. An interrupted write without
+// progress has changed nothing. One for which the system had no memory may have done a part, as on
+// a full disk.
+func markWrite(n int, err error) error {
 	if n == 0 && vfs.IsInterrupted(err) || vfs.IsOutOfMemory(err) {
-		return unchanged(err)
+		return markRefused(err)
 	}
-	return unknown(err)
+	return markFinal(err)
 }
 
-// A sync that was interrupted is not repeated: nobody knows what the second one would
-// leave out.
-func (f file) Sync() error     { return unknown(f.File.Sync()) }
-func (f file) SyncData() error { return unknown(f.File.SyncData()) }
+// Sync marks errors as final. A sync that was interrupted is not repeated: nobody knows what the
+// second one would leave out.
+func (f file) Sync() error     { return markFinal(f.File.Sync()) }
+func (f file) SyncData() error { return markFinal(f.File.SyncData()) }
 
-func (f file) Truncate(size int64) error { return unknown(f.File.Truncate(size)) }
-func (f file) Close() error              { return unknown(f.File.Close()) }
+func (f file) Truncate(size int64) error { return markFinal(f.File.Truncate(size)) }
+func (f file) Close() error              { return markFinal(f.File.Close()) }
 
 func (f file) Size() (int64, error) {
 	n, err := f.File.Size()
-	return n, unchanged(err)
+	return n, markRefused(err)
 }
 
 func (f file) Map(size int64) (vfs.Mapping, error) {
 	m, err := f.File.Map(size)
-	return m, unchanged(err)
+	return m, markRefused(err)
 }
 
 // attempts is how often an interrupted call is made.

@@ -1,7 +1,7 @@
 package jobs
 
-// Step runs the first waiting task of a manual pool on the caller's goroutine.
-// ok is false if none waits, or the pool is closed.
+// Step runs the first waiting task of a manual pool (Options.Manual: tests run tasks one by one) on
+// the caller's goroutine. ok is false if none waits, or the pool is closed.
 func (p *Pool) Step() (task string, ok bool, err error) {
 	p.mu.Lock()
 	t := p.takeLocked()
@@ -29,25 +29,25 @@ func (p *Pool) Waiting() []string {
 	return names
 }
 
-// Ring makes the alarms of a manual pool ring that are set, but for idle ones, and returns how many
+// Ring fires the alarms of a manual pool that are set, but for idle ones, and returns how many
 // there were.
 func (p *Pool) Ring() int { return p.ringAlarms(false) }
 
-// Idle is Ring for idle alarms, as if nothing had touched them for long enough.
+// Idle fires the idle alarms that are set, as if the store had been idle for long enough.
 func (p *Pool) Idle() int { return p.ringAlarms(true) }
 
 func (p *Pool) ringAlarms(idle bool) int {
 	p.mu.Lock()
-	var on []*Alarm
+	var due []*Alarm
 	for a := range p.alarms {
 		if idle == (a.quiet > 0) {
 			a.touched.Store(false)
-			on = append(on, a)
+			due = append(due, a)
 		}
 	}
 	p.mu.Unlock()
-	for _, a := range on {
+	for _, a := range due {
 		a.ring()
 	}
-	return len(on)
+	return len(due)
 }

@@ -1,5 +1,5 @@
 // Package backup sends the files of a store as one stream of bytes, whole or as an
-// increment, and makes a store of such streams. The format is in docs/format.md.
+// increment, and makes a store of such streams. docs/copies.md has the format.
 //
 // A stream is header, layout, files, end. Each record has a checksum that is bound to its offset,
 // and the end has a hash over all: so a stream that is cut, damaged or put together of others is

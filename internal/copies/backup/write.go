@@ -14,17 +14,15 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/report"
 )
 
 // Options says how a stream is made.
 type Options struct {
-	Since    *Info          // of the stream before; nil: a full one
-	Compress bool           // data of plain stores
-	Progress func(Progress) // may be nil
+	Since    *Info                       // of the stream before; nil: a full one
+	Compress bool                        // data of plain stores
+	Progress func(report.BackupProgress) // may be nil
 }
-
-// Progress is how far a stream is, in bytes of files that are sent.
-type Progress struct{ Bytes, Total int64 }
 
 // Write sends the store s as one stream to w. The caller makes sure that no file of the layout is
 // removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since is
@@ -110,7 +108,7 @@ type writer struct {
 	packed   []byte // memory for a record with a compressed payload
 	info     *Info
 
-	progress    func(Progress)
+	progress    func(report.BackupProgress)
 	done, total int64 // bytes of files that were sent, and that will be
 }
 
@@ -214,7 +212,7 @@ const reportBytes = 4 << 20
 // reportProgress calls Options.Progress, if it is set.
 func (w *writer) reportProgress() {
 	if w.progress != nil {
-		w.progress(Progress{w.done, w.total})
+		w.progress(report.BackupProgress{Bytes: w.done, Total: w.total})
 	}
 }
 

@@ -423,7 +423,7 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 			for _, c := range found {
 				report(c)
 			}
-			return view.Reported(err, report)
+			return view.ReportDamage(err, report)
 		}
 		waitFor(ctx, time.Millisecond)
 	}

@@ -16,14 +16,15 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/report"
 )
 
-// Run makes the store t of what can be read of s, and calls report for each damage that it
+// Run makes the store t of what can be read of s, and calls tell for each damage that it
 // meets. The new store can't be opened before all of it is durable. It
 // returns ErrLocked if a process has s open for writing, ErrExist if there is something
 // under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
 // fit, and ErrFormat if s is of another format.
-func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption)) (sum Summary, err error) {
+func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (sum report.Salvage, err error) {
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return sum, err
 	}
@@ -40,7 +41,7 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 	if err != nil {
 		return sum, err
 	}
-	v, err := newSurvey(s, report)
+	v, err := newSurvey(s, tell)
 	if err != nil {
 		return sum, err
 	}

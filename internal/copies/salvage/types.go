@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -34,15 +35,6 @@ type Target struct {
 	Now          int64                  // Unix milliseconds
 	Keys         keyring.Provider       // nil: the store is plain
 	Defaults     layout.KeyspaceOptions // of keyspaces whose own options are lost
-}
-
-// Summary describes the new store.
-type Summary struct {
-	Keys      uint64   // number of keys in the new store
-	Found     uint64   // of these, keys whose entry was lost and whose record was found in a segment
-	Version   uint64   // the newest version
-	Losses    int      // number of calls of the report
-	Keyspaces []string // names of its keyspaces, but the default one
 }
 
 // maker is the target while it is made.
@@ -102,7 +94,7 @@ func (m *maker) removeRuns(list []layout.RunMeta) (err error) {
 // reports passes losses on to a function, and counts them.
 type reports struct {
 	fn  func(*errs.Corruption)
-	sum Summary
+	sum report.Salvage
 }
 
 // lose reports a loss.

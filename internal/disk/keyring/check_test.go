@@ -59,16 +59,16 @@ func oneWrongAnswer(t *testing.T, known bool, wrong int, change func(*Keyring, P
 	mem := newMem(t)
 	k, err := Create(optionsOf(mem, master(1)))
 	must(t, err)
-	lives := []*sealed{encrypt(t, k.Ring())}
+	units := []*sealed{encrypt(t, k.Ring())}
 	id, err := k.Add(t.Context(), nil, 2)
 	must(t, errors.Join(err, k.Ring().SetCurrent(id), k.Clean()))
-	lives = append(lives, encrypt(t, k.Ring()))
+	units = append(units, encrypt(t, k.Ring()))
 
 	p := &errsOnce{Provider: master(1)}
 	k, err = Open(optionsOf(mem, p))
 	must(t, err)
 	if known {
-		for _, l := range lives {
+		for _, l := range units {
 			must(t, l.decrypt(k.Ring()))
 		}
 	}
@@ -81,7 +81,7 @@ func oneWrongAnswer(t *testing.T, known bool, wrong int, change func(*Keyring, P
 	p.wrong, other.wrong = 0, 0
 
 	// Both master keys may be needed after an error; nothing else.
-	for _, l := range lives {
+	for _, l := range units {
 		if err1, err2 := opened(t, mem, 1, l), opened(t, mem, 2, l); err1 != nil && err2 != nil {
 			t.Errorf("wrong answer %d: lost: %v; %v", wrong, err1, err2)
 		}

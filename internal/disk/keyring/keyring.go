@@ -37,7 +37,7 @@ type Options struct {
 	Keys    Provider        // wraps and unwraps data keys
 	Context context.Context // bounds calls of the provider until Bound is called; nil: nothing does
 	Created int64           // Unix milliseconds; of data keys that Create makes
-	Random  io.Reader       // source of data keys and lives; nil: crypto/rand.Reader. Another one is for tests
+	Random  io.Reader       // source of data keys and salts; nil: crypto/rand.Reader. Another one is for tests
 }
 
 // Keyring is the keyring of one store. Its methods may run together, but for those that write the

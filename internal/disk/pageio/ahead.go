@@ -70,8 +70,8 @@ func (f *File) Await(off, n int64) {
 	defer f.files.leave(d)
 	// All are counted as read, though some may come in meanwhile.
 	f.files.Bits.countMissed(last - first + 1)
-	f.files.cold.beginRead(d, first*pageSize, (last+1-first)*pageSize)
-	defer f.files.cold.endRead()
+	f.files.coldReaders.beginRead(d, first*pageSize, (last+1-first)*pageSize)
+	defer f.files.coldReaders.endRead()
 	// A byte of one page is enough to wait for it: nothing is copied.
 	var b [1]byte
 	for p := first; p <= last; p += awaited {

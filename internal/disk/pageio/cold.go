@@ -26,8 +26,8 @@ func (f *File) ReadCold(p []byte, off int64) error {
 	if f.data == nil {
 		return ReadFull(d, p, off) // it may be in memory, as far as is known
 	}
-	f.files.cold.beginRead(d, off, int64(len(p)))
-	defer f.files.cold.endRead()
+	f.files.coldReaders.beginRead(d, off, int64(len(p)))
+	defer f.files.coldReaders.endRead()
 	if err := ReadFull(d, p, off); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (r *readers) endRead() {
 
 // Busy reports whether readers wait for the disk, or have done since the call before, which
 // has left seen: background work then asks it for little at a time.
-func (s *Files) Busy(seen *int64) bool { return s.cold.busy(seen) }
+func (s *Files) Busy(seen *int64) bool { return s.coldReaders.busy(seen) }
 
 // busy is Files.Busy.
 func (r *readers) busy(seen *int64) bool {

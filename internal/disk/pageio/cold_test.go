@@ -96,8 +96,8 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	if err := f.ReadCold(p, 3000); err != nil {
 		t.Fatal(err)
 	}
-	if w.reads.Load() != 1 || w.starts.Load() != 1 || f.files.cold.yields.Load() != 0 {
-		t.Errorf("alone: %d reads, %d begun ahead and %d yields, want 1, 1 and 0", w.reads.Load(), w.starts.Load(), f.files.cold.yields.Load())
+	if w.reads.Load() != 1 || w.starts.Load() != 1 || f.files.coldReaders.yields.Load() != 0 {
+		t.Errorf("alone: %d reads, %d begun ahead and %d yields, want 1, 1 and 0", w.reads.Load(), w.starts.Load(), f.files.coldReaders.yields.Load())
 	}
 	w.evict()
 	age := func() {
@@ -190,12 +190,12 @@ func TestReadersBeginTogether(t *testing.T) {
 		})
 	}
 	waiting.Wait()
-	if starts, yields := w.starts.Load(), f.files.cold.yields.Load(); starts != 2 || yields != 1 {
+	if starts, yields := w.starts.Load(), f.files.coldReaders.yields.Load(); starts != 2 || yields != 1 {
 		t.Errorf("of 2 reads, %d were begun ahead, and %d yielded; want 2 and 1", starts, yields)
 	}
 	close(release)
 	done.Wait()
-	if n := f.files.cold.reading.Load(); n != 0 {
+	if n := f.files.coldReaders.reading.Load(); n != 0 {
 		t.Errorf("%d readers are left", n)
 	}
 }

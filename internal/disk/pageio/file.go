@@ -5,7 +5,7 @@
 // that isn't is a page fault, which stops a processor of the Go scheduler until the disk has
 // answered; so such pages are read by pread first. Its parts are verified or not: a checksum is
 // compared once in an epoch, after which the page may have left memory and come back with other
-// bytes. docs/adr, 14, 36 and 37, has the reasons.
+// bytes. docs/adr, 14, 36 and 45, has the reasons.
 package pageio
 
 import (
@@ -302,8 +302,8 @@ func (f *File) readAndDrop(off, n int64) error {
 		return nil
 	}
 	defer f.files.leave(d)
-	f.files.cold.beginRead(d, off, n)
-	defer f.files.cold.endRead()
+	f.files.coldReaders.beginRead(d, off, n)
+	defer f.files.coldReaders.endRead()
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
 	for n > 0 {

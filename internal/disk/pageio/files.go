@@ -23,7 +23,7 @@ import (
 type Files struct {
 	Bits *BitMemory // what is known of the files' pages; it can be replaced before a file is opened
 
-	cold readers
+	coldReaders readers
 
 	fs       vfs.FS
 	limit    int   // most open descriptors
@@ -53,7 +53,7 @@ func NewFiles(fs vfs.FS, limit int) *Files {
 		limit = math.MaxInt
 	}
 	s := &Files{Bits: NewBitMemory(0, false), fs: fs, limit: limit, mappings: MaxMappings}
-	s.cold.began = time.Now()
+	s.coldReaders.began = time.Now()
 	s.room.L = &s.mu
 	return s
 }

@@ -2,13 +2,13 @@ package pageio
 
 import "sync/atomic"
 
-// PageBits is a set of the pages of a file, or of a part of it, that were verified. It is
-// Bits in one piece: the memory for all pages is taken at once, an eighth of a byte for
-// each, and not counted; a test is one load. Any number of goroutines use it, and copies
-// share the set. A page beyond the last is never in it.
+// PageBits is a set of the pages of a file, or of a part of it, that were verified. It is like
+// Bits, but its memory, one bit a page, is allocated at once and does not count towards the limit
+// of BitMemory; a test is one load. Any number of goroutines use it, and copies share the set. A
+// page beyond the last is never in it.
 type PageBits struct {
 	words  []atomic.Uint64
-	memory *BitMemory // empties it; nil: nobody does
+	memory *BitMemory // empties it when an epoch ends; nil: nobody does
 }
 
 // NewPageBits returns an empty set for n pages.
@@ -44,15 +44,15 @@ func (b *PageBits) Set(i int) {
 	}
 	b.words[w].Or(1 << (uint(i) % 64))
 	if b.memory != nil {
-		// The set must be emptied in time.
+		// Starts the timer that ends the epoch, when the set is emptied.
 		b.memory.setAlarm()
 	}
 }
 
-// Clear empties the set. A page that is set meanwhile may get lost.
+// Clear empties the set. A Set beside it may be undone: then the page is verified once more.
 func (b *PageBits) Clear() {
 	for i := range b.words {
-		if b.words[i].Load() != 0 { // to look is cheaper than to write
+		if b.words[i].Load() != 0 { // a write would take the cache line from its readers
 			b.words[i].Store(0)
 		}
 	}

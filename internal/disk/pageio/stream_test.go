@@ -67,7 +67,7 @@ func TestStream(t *testing.T) {
 		}
 		defer f.Close()
 		if busy {
-			files.cold.reading.Add(1) // a reader waits for the disk all the time
+			files.coldReaders.reading.Add(1) // a reader waits for the disk all the time
 		}
 		const end = 8<<20 + 500
 		s := f.Stream(end)
@@ -79,7 +79,7 @@ func TestStream(t *testing.T) {
 		}
 		wantReads, wantAhead := 9, int64(streamAhead)
 		if busy {
-			wantReads, wantAhead = 8*part/politePart+1, 0
+			wantReads, wantAhead = 8*part/busyPart+1, 0
 		}
 		if fs.asked != end || len(fs.reads) != wantReads || fs.ahead != wantAhead {
 			t.Errorf("busy %v: %d bytes asked for, %d reads, up to %d bytes ahead", busy, fs.asked, len(fs.reads), fs.ahead)

@@ -40,11 +40,11 @@ type Victim struct {
 }
 
 // Forwarding is a finished forwarding table: from old places of records to new ones.
-type Forwarding struct { // file number of the forwarding table
-	Number entry.FileNum // the segment whose records have moved
-	Source entry.FileNum // the segment that they are in now
-	Target entry.FileNum // bytes
-	Size   int64
+type Forwarding struct {
+	Number entry.FileNum   // of its file
+	Source entry.FileNum   // the segment whose records have moved
+	Target entry.FileNum   // the segment that they are in now
+	Size   int64           // in bytes
 	KeyID  crypt.FileKeyID // names the key of the file; zero = it is plain
 }
 

@@ -220,7 +220,7 @@ func (s *sorter) sortEqual(g group) {
 	}
 }
 
-// common is how many bytes behind depth the keys of a group share, and whether they
+// commonPrefix is how many bytes behind depth the keys of a group share, and whether they
 // are the same.
 func (s *sorter) commonPrefix(g group) (n int, same bool) {
 	// A long key is not compared to its end only to find that another is short.

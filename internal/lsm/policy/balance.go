@@ -44,6 +44,7 @@ func newBalance(l *layout.Layout, s State, o Options) *balance {
 	for _, m := range l.Segments() {
 		if st := m.State(); st.Status == layout.Relocated {
 			v.relocated++
+			// Several sources may have one target, whose bytes must count once.
 			if !targets[st.Target] {
 				targets[st.Target] = true
 				v.moved += l.Segment(st.Target).FileBytes
@@ -65,6 +66,7 @@ func newBalance(l *layout.Layout, s State, o Options) *balance {
 			v.unsorted = append(v.unsorted, g)
 		}
 	}
+	// Dead records of segments are garbage already. What runs hide still counts as live there.
 	for _, r := range l.Runs() {
 		dead := o.Dead(l, r.Superseded, s.Now)
 		v.deadOwn += dead.Separated
@@ -90,6 +92,7 @@ func weighSegment(m *layout.Segment) segment {
 	if m.Records > 0 {
 		overhead = (m.FileBytes - min(m.Bytes, m.FileBytes)) / m.Records
 	}
+	// Between the values of a journal segment lie records that are in runs now: not overhead, garbage.
 	if m.Kind == filename.Journal {
 		overhead = min(overhead, recordOverheadBytes)
 	}
@@ -100,6 +103,7 @@ func weighSegment(m *layout.Segment) segment {
 
 // needed returns how many bytes of segments and journals the entries need.
 func (v *balance) needed() uint64 {
+	// Hidden bytes may be estimates that are too high: the difference must not wrap around.
 	all := v.live + v.state.Memtables.Values
 	return all - min(all, v.hidden+v.state.Memtables.Older)
 }

@@ -10,6 +10,7 @@ func (v *balance) collection() *Collection {
 	most := v.batch()
 	for i := range v.victims {
 		g := &v.victims[i]
+		// Each victim leaves a forwarding table, which takes memory until runs are rewritten.
 		if len(c.Victims)+v.relocated == maxForwardings {
 			break
 		}
@@ -34,9 +35,11 @@ func (v *balance) collection() *Collection {
 // of garbage.
 func (v *balance) wanted(g *segment, freed uint64) bool {
 	atLeast := func(percent uint64) bool { return g.garbage*100 >= (g.live+g.garbage)*percent }
+	// Nobody is slowed down, so less garbage is worth a move.
 	if v.state.atRest() {
 		return atLeast(idleReadyPercent) || v.idleGarbage()-freed > v.idleBound()
 	}
+	// It moves a quarter of what it frees, or less: worth it whatever the budget says.
 	if atLeast(readyPercent) {
 		return true
 	}

@@ -15,6 +15,7 @@ func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	for _, id := range c.Runs {
 		n += l.Run(id).FileBytes()
 	}
+	// Above the base, deletes must stay: they hide what older runs have.
 	if c.Into == layout.Base {
 		n -= c.drops(l)
 	}
@@ -39,6 +40,7 @@ func (c *Compaction) drops(l *layout.Layout) uint64 {
 // of as many of the newest runs as fit; nil if these are too few.
 func (v *balance) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
+	// Fewer than leastRuns would be rewritten again at once.
 	for n := len(uppers); n >= leastRuns; n-- {
 		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.hasDiskSpace(c) {
 			return c

@@ -23,11 +23,13 @@ func (o *Options) expiryDue(l *layout.Layout, r *layout.Run, s State) (due uint6
 	if steps == nil && r.MinExpiry != 0 { // steps are not recorded: there is at least this one
 		steps = []entry.Expiring{{At: r.MinExpiry}}
 	}
+	// History that ages is dead like what expires, so one rule decides for both.
 	if aging := o.aging(l, r); len(aging) > 0 {
 		steps = append(aging, steps...)
 		slices.SortFunc(steps, func(a, b entry.Expiring) int { return cmp.Compare(a.At, b.At) })
 	}
 	var freed uint64
+	// The more has expired before a step, the less that step has to wait.
 	for _, x := range steps {
 		freed += x.Bytes
 		if at := later(x.At, s.patience(x.Late, cost, freed >= much)); due == 0 || at < due {
@@ -74,6 +76,7 @@ func ExpiryDue(l *layout.Layout, s State, o Options) (due uint64) {
 // MemtableExpiryDue returns when to flush a memtable because of expiry. least is when its first
 // entry expires. Both are in Unix milliseconds.
 func MemtableExpiryDue(least uint64, idle bool) uint64 {
+	// While clients write, the memtable is soon full in any case.
 	if idle {
 		return later(least, memtableExpiryMillis)
 	}
@@ -102,6 +105,7 @@ func (v *balance) expired() *Compaction {
 			end = i + 1
 		}
 	}
+	// Below the base nothing is left to hide, so deletes go as well.
 	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
 	if rest <= max(expiryReachFactor*row, tinyBytes) {
 		end = len(runs)

@@ -24,6 +24,7 @@ type Garbage struct {
 func Measure(l *layout.Layout, s State, o Options) Garbage {
 	v := newBalance(l, s, o.withDefaults())
 	g := Garbage{Live: v.needed(), Excess: v.excess(), Budget: v.budget()}
+	// A flush tells what the memtable hides, and so makes the estimate smaller.
 	g.Reducible = s.Sealed > 0 || v.collection() != nil || v.stale()
 	return g
 }
@@ -51,6 +52,7 @@ func Throttle(fill float64) float64 {
 // SealAfter returns how many bytes of older values a memtable may hide before it is sealed, so
 // that they become known. A load that replaces nothing hides none.
 func (g *Garbage) SealAfter() uint64 {
+	// Nothing was measured yet.
 	if g.Budget == 0 {
 		return math.MaxUint64
 	}

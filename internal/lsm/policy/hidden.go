@@ -9,6 +9,7 @@ package policy
 func (v *balance) stale() bool {
 	runs := v.layout.Runs()
 	uppers, _ := split(runs)
+	// One run alone hides nothing, but the history that it retains may have died.
 	if v.deadOwn == 0 && (len(runs) < 2 || len(uppers) == 0) {
 		return false
 	}
@@ -42,6 +43,7 @@ func (v *balance) hiddenByUnknown(overwrites bool) uint64 {
 	base := runs[len(runs)-1]
 	all, entries, ranged := base.SeparatedBytes+base.FileBytes(), uint64(0), uint64(0)
 	for _, r := range runs[:len(runs)-1] {
+		// It is in v.hidden already.
 		if _, known := v.state.Hidden[r.ID]; known {
 			continue
 		}
@@ -58,6 +60,7 @@ func (v *balance) hiddenByUnknown(overwrites bool) uint64 {
 			ranged += n
 		}
 	}
+	// Both are estimates of bytes in older runs: together they can't be more than these have.
 	values := saturatingMul(entries, base.SeparatedBytes/max(base.Entries, 1))
 	return min(min(values, base.SeparatedBytes)+ranged, all)
 }

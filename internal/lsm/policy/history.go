@@ -50,16 +50,19 @@ func (o *Options) longest(l *layout.Layout) Retention {
 // not here.
 func (o *Options) deadAt(l *layout.Layout, s *layout.Superseded) (at uint64, age time.Duration) {
 	r, dropped := o.RetentionOf(l, s.Keyspace)
+	// Steps of many keyspaces were put together: what any of them retains stays.
 	if s.Keyspace == layout.AnyKeyspace {
 		r, dropped = o.longest(l), false
 	}
 	if dropped || s.Keep != 0 && s.Keep <= uint64(max(r.Versions, 1)) {
 		return 0, 0
 	}
+	// Only newer versions keep it, and there are enough of these: it is dead since ever.
 	if r.Age <= 0 {
 		return 1, 0
 	}
 	ages, known := l.AgesAt(s.Version, r.Age)
+	// No sample of the clock is as new as the version: ask again after the next edit.
 	if !known {
 		return 0, 0
 	}

@@ -17,6 +17,7 @@ func (v *balance) leveling() *Compaction {
 	if base != nil {
 		size = base.FileBytes()
 	}
+	// Each upper run costs a get one filter probe, whatever its size.
 	many := len(uppers) >= upperRuns
 	switch {
 	case many && (base == nil || weight >= size):
@@ -55,6 +56,7 @@ func (v *balance) worthAll(weight, base uint64) bool {
 // or runs of handles to large values would cause the base to be rewritten all the time.
 func weigh(r, base *layout.Run) uint64 {
 	size := r.FileBytes()
+	// Deletes free nothing where nothing is.
 	if base == nil || base.Entries == 0 {
 		return size
 	}
@@ -78,6 +80,7 @@ func idleRow(uppers []*layout.Run) *Compaction {
 // (testdata/write_amplification.txt).
 func newest(uppers []*layout.Run, least int) []*layout.Run {
 	sum := uint64(0)
+	// Newest first: these are the smallest, as older ones were compacted already.
 	for i, r := range uppers {
 		if i >= max(least, 1) && r.FileBytes() > sum {
 			return uppers[:i]

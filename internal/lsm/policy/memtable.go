@@ -8,6 +8,7 @@ func MemtableBytes(full, pinned, memory int64) int64 {
 	if memory == 0 || over < 0 {
 		return full
 	}
+	// By steps, so that a memtable becomes small before pinned ones have taken all memory.
 	halvings := min(1+over/max(memory/pinnedStepFraction, 1), pinnedHalvings)
 	return min(full, max(full>>halvings, pinnedLeastBytes))
 }

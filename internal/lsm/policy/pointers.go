@@ -18,6 +18,7 @@ func (v *balance) pointers() *Compaction {
 	if first < 0 {
 		return nil
 	}
+	// Runs in between are rewritten, too: a compaction takes runs that follow each other.
 	end := len(runs)
 	for !v.refersToRelocated(runs[end-1]) {
 		end--

@@ -27,6 +27,7 @@ func (v *balance) oldSegments() *Collection {
 		if len(c.Victims)+v.relocated == maxForwardings {
 			break
 		}
+		// A smaller one may fit.
 		if v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
 			continue
 		}
@@ -50,6 +51,7 @@ func (v *balance) oldRun() *Compaction {
 	}
 	old := func(f layout.RunFile) bool { return v.old(f.KeyID) }
 	damaged := func(f layout.RunFile) bool { return slices.Contains(v.state.Damaged, f.Num) }
+	// The oldest first: a compaction of newer ones may come anyway, and rewrites them for free.
 	for _, r := range slices.Backward(v.layout.Runs()) {
 		if slices.ContainsFunc(r.Files, old) && !slices.ContainsFunc(r.Files, damaged) {
 			c := compact([]*layout.Run{r}, r.Tier, "its data key is an old one")
@@ -79,4 +81,4 @@ func (v *balance) oldForwardings() bool {
 	return false
 }
 
-func (v *balance) old(l crypt.FileKeyID) bool { return v.layout.IsOld(l) }
+func (v *balance) old(id crypt.FileKeyID) bool { return v.layout.IsOld(id) }

@@ -1,7 +1,7 @@
 package rangedel
 
 // Span is one of the spans of a node of a forest that is written to a file.
-type Span struct { // level of the node; Top: the node of all range deletes
+type Span struct {
 	Level int // of the node; Top: the node of all range deletes
 	Node  int // number of the node within its level
 	Delete

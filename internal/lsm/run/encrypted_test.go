@@ -30,7 +30,7 @@ var (
 	ring     *crypt.Ring // that runs are written with; nil: they are plain
 )
 
-// newRing returns a Ring with the test's key, which draws lives from random.
+// newRing returns a Ring with the test's key, which draws file key ids from random.
 func newRing(random []byte) *crypt.Ring {
 	unwrap := func(crypt.ID) (crypt.DataKey, error) { return testKey, nil }
 	r := crypt.NewRing(nil, unwrap)
@@ -84,7 +84,7 @@ func TestSwappedPagesAreFound(t *testing.T) {
 	other, otherMeta := writeEncrypted(t, t.TempDir())
 	file, m := writeEncrypted(t, dir)
 	if m.Files[0].KeyID == otherMeta.Files[0].KeyID || len(file) != len(other) {
-		t.Fatalf("lives %v and %v, %d and %d bytes", m.Files[0].KeyID, otherMeta.Files[0].KeyID, len(file), len(other))
+		t.Fatalf("file key ids %v and %v, %d and %d bytes", m.Files[0].KeyID, otherMeta.Files[0].KeyID, len(file), len(other))
 	}
 	try := func(bad []byte, what string, args ...any) {
 		t.Helper()

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,11 +20,12 @@ var update = flag.Bool("update", false, "write api.txt anew")
 // that no change of them goes unseen. go test ./internal/test/arch -update writes it.
 func TestSurface(t *testing.T) {
 	fset, sources := load(t)
+	structs := structsOf(sources)
 	var surface []string
 	for _, s := range sources {
 		if s.pkg == "." && !s.test {
 			for _, d := range s.ast.Decls {
-				surface = append(surface, exported(t, fset, d)...)
+				surface = append(surface, exported(t, fset, structs, d)...)
 			}
 		}
 	}
@@ -58,8 +60,70 @@ func TestSurface(t *testing.T) {
 	}
 }
 
+// structsOf returns the structs below the root package, by package and name as in "report.Work". The
+// root exports the fields of those that it has aliases of.
+func structsOf(sources []*source) map[string]*ast.StructType {
+	structs := make(map[string]*ast.StructType)
+	for _, s := range sources {
+		for _, d := range s.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || s.test || s.pkg == "." {
+				continue
+			}
+			for _, spec := range g.Specs {
+				if spec, ok := spec.(*ast.TypeSpec); ok {
+					if typ, ok := spec.Type.(*ast.StructType); ok {
+						structs[s.ast.Name.Name+"."+spec.Name.Name] = typ
+					}
+				}
+			}
+		}
+	}
+	return structs
+}
+
+// TestHiddenFieldsAreExplained wants the comment of an alias of an internal struct to list its fields:
+// pkg.go.dev doesn't show them.
+func TestHiddenFieldsAreExplained(t *testing.T) {
+	_, sources := load(t)
+	structs := structsOf(sources)
+	for _, s := range sources {
+		if s.pkg != "." || s.test {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			spec := g.Specs[0].(*ast.TypeSpec)
+			of, ok := spec.Type.(*ast.SelectorExpr)
+			if !ok || !spec.Assign.IsValid() || !slices.ContainsFunc(s.imports, func(imp string) bool {
+				return strings.Contains(imp, "/internal/") && strings.HasSuffix(imp, "/"+of.X.(*ast.Ident).Name)
+			}) {
+				continue
+			}
+			listed := regexp.MustCompile(`(?m)^\t((?:\w+, )*\w+) `).FindAllStringSubmatch(g.Doc.Text(), -1)
+			var fields, names []string
+			for _, f := range structs[of.X.(*ast.Ident).Name+"."+of.Sel.Name].Fields.List {
+				for _, n := range f.Names {
+					if n.IsExported() {
+						fields = append(fields, n.Name)
+					}
+				}
+			}
+			for _, l := range listed {
+				names = append(names, strings.Split(l[1], ", ")...)
+			}
+			if !slices.Equal(names, fields) {
+				t.Errorf("the comment of %s lists the fields %q, and it has %q", spec.Name.Name, names, fields)
+			}
+		}
+	}
+}
+
 // exported lists what a declaration exports, a line for each name, field and method.
-func exported(t *testing.T, fset *token.FileSet, d ast.Decl) (list []string) {
+func exported(t *testing.T, fset *token.FileSet, structs map[string]*ast.StructType, d ast.Decl) (list []string) {
 	text := func(n ast.Node) string {
 		var b bytes.Buffer
 		if err := (&printer.Config{Mode: printer.RawFormat}).Fprint(&b, fset, n); err != nil {
@@ -80,7 +144,7 @@ func exported(t *testing.T, fset *token.FileSet, d ast.Decl) (list []string) {
 			switch spec := spec.(type) {
 			case *ast.TypeSpec:
 				if spec.Name.IsExported() {
-					list = append(list, exportedType(text, spec)...)
+					list = append(list, exportedType(text, structs, spec)...)
 				}
 			case *ast.ValueSpec:
 				for _, n := range spec.Names {
@@ -101,7 +165,7 @@ func typeText(text func(ast.Node) string, typ ast.Expr) string {
 	return text(typ)
 }
 
-func exportedType(text func(ast.Node) string, spec *ast.TypeSpec) (list []string) {
+func exportedType(text func(ast.Node) string, structs map[string]*ast.StructType, spec *ast.TypeSpec) (list []string) {
 	head := "type " + spec.Name.Name
 	if spec.TypeParams != nil {
 		var params []string
@@ -111,9 +175,6 @@ func exportedType(text func(ast.Node) string, spec *ast.TypeSpec) (list []string
 			}
 		}
 		head += "[" + strings.Join(params, ", ") + "]"
-	}
-	if spec.Assign.IsValid() {
-		head += " ="
 	}
 	fields := func(kind string, fl *ast.FieldList, sep string) {
 		list = append(list, head+" "+kind)
@@ -127,6 +188,13 @@ func exportedType(text func(ast.Node) string, spec *ast.TypeSpec) (list []string
 				}
 			}
 		}
+	}
+	if spec.Assign.IsValid() {
+		list = append(list, head+" = "+text(spec.Type))
+		if typ := structs[text(spec.Type)]; typ != nil {
+			fields("struct", typ.Fields, " ")
+		}
+		return list
 	}
 	switch typ := spec.Type.(type) {
 	case *ast.StructType:

@@ -10,7 +10,7 @@ import (
 
 // allRules names the rules that exceptions.txt may lift: for a package, or for
 // "package.variable".
-var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "draw", "mapped", "guard", "class", "hurry"}
+var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "draw", "mapped", "guard", "class", "hurry", "named"}
 
 // cures say what to do instead.
 var cures = map[string]string{
@@ -27,6 +27,7 @@ var cures = map[string]string{
 	"guard":  "bytes of a caller, and values, may lie in a mapped file: begin with defer pageio.Guard, or say what has one on, or why these bytes do not",
 	"draw":   "tests draw seeds with package draw, so that BROCK_SEED repeats them",
 	"hurry":  "a busy machine is slow: a test that waits does so with package deadline, and fails for nothing that took long",
+	"named":  "a comment on a function or type begins with its name, or it tells of an older one",
 	"sleep":  "wait for what you mean (a channel, synctest.Wait), not for time",
 }
 
@@ -89,7 +90,11 @@ func (c *checker) declarations() {
 				c.forbid("init", c.pkg, d)
 			}
 			c.guard(d)
+			c.named(d.Name, d.Doc)
 		case *ast.GenDecl:
+			if d.Tok == token.TYPE && len(d.Specs) == 1 {
+				c.named(d.Specs[0].(*ast.TypeSpec).Name, d.Doc)
+			}
 			if d.Tok != token.VAR {
 				continue
 			}
@@ -97,6 +102,17 @@ func (c *checker) declarations() {
 				c.variable(spec.(*ast.ValueSpec))
 			}
 		}
+	}
+}
+
+// named wants a comment to begin with the name that it stands above.
+func (c *checker) named(name *ast.Ident, doc *ast.CommentGroup) {
+	if doc == nil {
+		return
+	}
+	first, _, _ := strings.Cut(doc.Text(), " ")
+	if first = strings.TrimRight(first, ":,.\n"); first != "" && strings.TrimSuffix(first, "'s") != name.Name {
+		c.forbid("named", c.pkg+"."+name.Name, name)
 	}
 }
 

@@ -60,10 +60,10 @@ func openCopy(t *testing.T, store, want string) {
 	must(t, db.Close())
 
 	o.Mode = brock.ReadWrite
-	for _, keyID := range []string{"recovered", "after it was closed"} {
+	for _, life := range []string{"recovered", "after it was closed"} {
 		db, err = brock.Open(o)
 		must(t, err)
-		compare(t, keyID, list(t, db), want)
+		compare(t, life, list(t, db), want)
 		must(t, db.Verify(t.Context(), nil))
 		must(t, db.Close())
 	}

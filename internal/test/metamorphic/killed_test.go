@@ -79,8 +79,8 @@ const doneKey = "done"
 
 // kind returns what the n-th step is, and whether the other keyspace exists before it.
 func kind(n uint64) (s doomedStep, there bool) {
-	const keyID, made, cleared = 60, 10, 40 // of the keyspace
-	switch at := n % keyID; {
+	const cycle, made, cleared = 60, 10, 40 // of the keyspace
+	switch at := n % cycle; {
 	case at == made:
 		return makeStep, false
 	case at == 0 && n > 0:

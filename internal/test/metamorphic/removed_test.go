@@ -92,11 +92,11 @@ func (s *session) kill(mode vfs.CrashMode) {
 // If a journal segment of a killed store is missing, Open returns an error with its
 // name.
 func TestRemovedSegmentIsMissed(t *testing.T) {
-	for _, keyID := range lives {
-		t.Run(keyID.name, func(t *testing.T) {
+	for _, life := range lives {
+		t.Run(life.name, func(t *testing.T) {
 			s := newSession(t, vfs.NewMem(), brock.Options{Tuning: small})
 			s.open()
-			keyID.run(s)
+			life.run(s)
 			// Background work may remove some of them.
 			mem := s.o.FS.(*vfs.Mem).CrashClone(vfs.CrashOptions{Mode: vfs.All})
 			s.close()

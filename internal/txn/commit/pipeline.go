@@ -12,7 +12,7 @@
 //
 // # Invariants
 //
-//   - There is at most one leader. Pipeline.busy is true from the moment a committer
+//   - There is at most one leader. Pipeline.hasLeader is true from the moment a committer
 //     becomes leader until it finds no group to hand leadership to. Leadership passes
 //     under mu: what only leaders touch needs no other lock.
 //   - Groups are taken in the order in which they were begun. A request is in one

@@ -99,7 +99,7 @@ func (m *memory) record(i int) entry.Record {
 	return r
 }
 
-// fill makes e the entry of the i-th record.
+// fillEntry makes e the entry of the i-th record.
 func (m *memory) fillEntry(i int, e *entry.Entry) {
 	r := m.record(i)
 	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}

@@ -71,7 +71,7 @@ func (it *memoryIterator) Prev() bool {
 	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i-1)
 }
 
-// There is one version a key, so all skips are single moves.
+// SkipGE is Next, as there is one version a key: all skips are single moves.
 func (it *memoryIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
 func (it *memoryIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
 func (it *memoryIterator) SkipNewer(entry.Version) bool      { return it.Next() }

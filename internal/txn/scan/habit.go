@@ -13,8 +13,8 @@ type Habit struct {
 	apart   atomic.Int64 // 8 times the average distance from that average, by the same weights
 }
 
-// note adds a scan that read n values.
-func (h *Habit) note(n int) {
+// record adds a scan that read n values.
+func (h *Habit) record(n int) {
 	next := int64(min(n, mostExpected))
 	average := h.eighths.Load() / 8
 	add(&h.apart, max(next-average, average-next))
@@ -28,9 +28,9 @@ func add(eighths *atomic.Int64, n int64) {
 	}
 }
 
-// expect is how many entries the next scan is likely to need: one more than the average,
+// predict is how many entries the next scan is likely to need: one more than the average,
 // as most scans move once more than they read, and some more if they differ.
-func (h *Habit) expect() int {
+func (h *Habit) predict() int {
 	average := h.eighths.Load() / 8
 	return int(min(average+min(average, h.apart.Load())/8+1, mostExpected))
 }

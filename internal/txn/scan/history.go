@@ -87,6 +87,7 @@ func (h *history) Next() bool {
 	case !h.valid:
 		return false
 	}
+	// Whether a mark stands behind this entry depends on the next one: is it of the same key?
 	version := h.leave()
 	if !h.forward(h.Iterator.Next()) {
 		return h.moved(false)
@@ -144,6 +145,7 @@ func (h *history) arrive(ok bool, newer entry.Version) bool {
 // put makes the mark that belongs between an entry of h.key of this version and
 // the next newer one, and reports whether there is one.
 func (h *history) put(version, newer entry.Version) bool {
+	// An own write is newer than every range delete of the store.
 	if version == rangedel.Pending {
 		return false
 	}

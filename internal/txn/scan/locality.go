@@ -19,6 +19,7 @@ const nearby = 64 << 10
 // pass notes that the separated value of e was read, and reports whether it lies
 // elsewhere than the one before; the first one does not.
 func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
+	// In both directions: a walk back reads values in order, too.
 	low, high := &l.at, &e.Handle
 	if low.Offset > high.Offset {
 		low, high = high, low
@@ -56,6 +57,7 @@ func (t *stream) pass(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
 	if h.Offset < t.mark {
 		return false
 	}
+	// A part may still be on its way from the call before: ask behind it.
 	from := max(t.asked, h.Offset+h.Length)
 	asked = p.ReadOn(e, int64(from-h.Offset), int64(t.part)) > 0
 	// In the middle of this part it is time for the next one.

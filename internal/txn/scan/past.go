@@ -8,7 +8,7 @@ import (
 )
 
 // PastDeletes seeks from a stored key to the first visible one, and returns that, or the end of the
-// keyspace. It is called for what the seek notes on its way (row).
+// keyspace. It is called for what the seek notes on its way (streak).
 func PastDeletes(p *view.Pin, now uint64, from []byte) (next []byte, err error) {
 	id, _ := entry.KeyspaceOf(from)
 	end := entry.AfterKeyspace(id)

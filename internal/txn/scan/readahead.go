@@ -12,20 +12,20 @@ import (
 // asks the disk, or the processor, for many at once. Nothing waits for a value before the
 // user reads it.
 type readahead struct {
-	scan     *Scan
-	ring     []*Ahead // the entries in use: a prefix of all
-	all      []*Ahead // all that were allocated; a later scan uses them again
-	head     int      // the user's entry
-	count    int      // entries held, the user's included
-	bytes    uint64   // of their separated values
-	passed   int      // entries since begin
-	turned   bool     // the direction of the entries ahead
-	more     bool     // the walk is at an entry that is not in the ring yet
-	adaptive bool     // reading ahead begins and ends by how the user asks for values
-	guessed  bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
-	far      bool     // most values of the last refill were not in memory
-	unasked  int      // entries in a row whose separated value nobody asked for
-	ordered  int      // values in a row that were asked for and lay one after the other
+	scan      *Scan
+	ring      []*Ahead // the entries in use: a prefix of all
+	all       []*Ahead // all that were allocated; a later scan uses them again
+	head      int      // the user's entry
+	count     int      // entries held, the user's included
+	bytes     uint64   // of their separated values
+	passed    int      // entries since begin
+	backward  bool     // the direction of the entries ahead
+	more      bool     // the walk is at an entry that is not in the ring yet
+	adaptive  bool     // reading ahead begins and ends by how the user asks for values
+	predicted bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
+	cold      bool     // most values of the last refill were not in memory
+	unasked   int      // entries in a row whose separated value nobody asked for
+	ordered   int      // values in a row that were asked for and lay one after the other
 }
 
 // Ahead is an entry ahead.
@@ -84,7 +84,8 @@ func (r *readahead) grow(n int) {
 	if had >= n {
 		return
 	}
-	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head]) // the ring begins with its head
+	// In order from the head on, so that new entries come behind the last one.
+	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head])
 	copy(r.all, r.ring)
 	if len(r.all) < n {
 		fresh := make([]Ahead, n-len(r.all))
@@ -109,17 +110,17 @@ func (r *readahead) resize(n int) {
 }
 
 // begin starts to read ahead where the walk is. ok says that the walk is at an entry.
-func (r *readahead) begin(ok, turned bool) bool {
-	r.head, r.count, r.bytes, r.passed, r.turned, r.more = 0, 0, 0, 0, turned, ok
+func (r *readahead) begin(ok, backward bool) bool {
+	r.head, r.count, r.bytes, r.passed, r.backward, r.more = 0, 0, 0, 0, backward, ok
 	r.fill()
 	return r.count > 0
 }
 
-// move goes on to the next entry in the direction turned.
-func (r *readahead) move(turned bool) bool {
-	// The walk is at the far end of the ring: bring it back before it can turn.
-	if turned != r.turned {
-		return r.begin(r.turn() && r.scan.move(turned), turned)
+// move goes on to the next entry in the direction backward.
+func (r *readahead) move(backward bool) bool {
+	// The walk is at the other end of the ring: bring it back before it can turn.
+	if backward != r.backward {
+		return r.begin(r.turn() && r.scan.move(backward), backward)
 	}
 	r.pass()
 	if r.low() {
@@ -131,22 +132,23 @@ func (r *readahead) move(turned bool) bool {
 // low reports whether it is time to fill the ring: half a ring at a time, so that a refill
 // asks for many values at once.
 func (r *readahead) low() bool {
-	return r.count <= len(r.ring)/2 && (!r.guessed || r.count == 0)
+	return r.count <= len(r.ring)/2 && (!r.predicted || r.count == 0)
 }
 
-// holds reports whether pass alone moves on, in the direction turned.
-func (r *readahead) holds(turned bool) bool {
-	return r.count-1 > len(r.ring)/2 && turned == r.turned && !(r.adaptive && r.idle())
+// holds reports whether pass alone moves on, in the direction backward.
+func (r *readahead) holds(backward bool) bool {
+	return r.count-1 > len(r.ring)/2 && backward == r.backward && !(r.adaptive && r.idle())
 }
 
 // pass goes on to the next entry that is held.
 func (r *readahead) pass() {
+	// Inline values came with their entries, so they tell nothing of how values are used.
 	if a := r.ring[r.head]; a.entry.Separated {
 		r.bytes -= a.entry.Handle.Length
 		r.unasked++
 		if a.asked {
 			r.unasked = 0
-			if r.ordered++; r.scan.jumped(&a.entry) {
+			if r.ordered++; r.scan.waitsFor(&a.entry) {
 				r.ordered = 0
 			}
 		}
@@ -160,6 +162,7 @@ func (r *readahead) pass() {
 // turn brings the walk back to the user's entry.
 func (r *readahead) turn() bool {
 	at := r.ring[r.head]
+	// A seek comes to the newest version of the key; with all versions, the user may be at another.
 	ok := r.scan.seek(at.key, false)
 	for ok && r.scan.all && r.scan.walk.entry.Version != at.entry.Version {
 		ok = r.scan.move(false)
@@ -173,11 +176,12 @@ func (r *readahead) current() *entry.Entry { return &r.ring[r.head].entry }
 // fill walks on until the ring is full, and asks for the separated values.
 func (r *readahead) fill() {
 	// A scan that goes on, and waits for the disk, has more values on their way.
-	if r.adaptive && r.far && r.passed >= len(r.ring) && len(r.ring) < farLength {
+	if r.adaptive && r.cold && r.passed >= len(r.ring) && len(r.ring) < farLength {
 		r.grow(min(2*len(r.ring), farLength))
 	}
-	r.guessed = r.guessed && r.passed == 0
+	r.predicted = r.predicted && r.passed == 0
 	most, room := min(uint64(len(r.ring))*aheadPerEntry, aheadMost), r.room()
+	// At least two entries, whatever their size: the user's, and the one that the next move shows.
 	first, before := r.count, r.bytes
 	for r.more && r.count < room && (r.count < 2 || r.bytes < most) {
 		a := r.ring[(r.head+r.count)%len(r.ring)]
@@ -186,10 +190,10 @@ func (r *readahead) fill() {
 		if e := &a.entry; e.Separated {
 			r.bytes += e.Handle.Length
 		}
-		r.more = r.scan.move(r.turned)
+		r.more = r.scan.move(r.backward)
 	}
-	r.far = 2*uint64(r.ask(first)) > r.bytes-before
-	r.scan.waited = r.scan.waited || r.far
+	r.cold = 2*uint64(r.ask(first)) > r.bytes-before
+	r.scan.waited = r.scan.waited || r.cold
 }
 
 // room is how many entries r may hold: none beyond the limit, unless the user has passed
@@ -233,33 +237,35 @@ func (s *Scan) Asked() {
 		r.ring[r.head].asked = true
 		return
 	}
-	jumped := s.jumped(s.walk.entry)
+	jumped := s.waitsFor(s.walk.entry)
 	if s.adapts && s.stream.pass(s.pin, s.walk.entry, jumped) {
 		s.waited = true
 	}
 	switch {
+	// One value elsewhere costs little. Several in a short time are a scan in whose order the
+	// values do not lie: each would wait for the disk, or for memory, alone.
 	case jumped:
-		if s.far += orderPerJump; s.far >= jumpsToAdapt*orderPerJump {
+		if s.jumps += orderPerJump; s.jumps >= jumpsToAdapt*orderPerJump {
 			s.adapt()
 		}
-	case s.far > 0:
-		s.far--
+	case s.jumps > 0:
+		s.jumps--
 	}
 }
 
-// jumped reports whether the value of e, which was asked for, had to be waited
+// waitsFor reports whether the value of e, which was asked for, had to be waited
 // for: it lies elsewhere than the one before, or is large.
-func (s *Scan) jumped(e *entry.Entry) bool {
+func (s *Scan) waitsFor(e *entry.Entry) bool {
 	return s.locality.pass(s.pin, e) || e.Handle.Length >= largeValue
 }
 
 // adapt begins to read ahead.
 func (s *Scan) adapt() {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
-	s.far = 0
+	s.jumps = 0
 	r := newReadahead(s, nearLength)
 	r.adaptive = true
-	if r.begin(true, s.turned) {
+	if r.begin(true, s.backward) {
 		s.readahead = r
 		s.simplify()
 	}
@@ -270,20 +276,21 @@ func (r *readahead) idle() bool { return r.unasked >= unaskedToEnd || r.ordered 
 
 // unadapt moves on and ends reading ahead. It first brings the walk back to the user's entry,
 // which stays in the readahead until the move.
-func (s *Scan) unadapt(turned bool) bool {
+func (s *Scan) unadapt(backward bool) bool {
 	r := s.readahead
+	// The user skips values: don't begin again soon, or entries would be copied for nothing.
 	if r.unasked >= unaskedToEnd {
-		s.far = -(jumpsToReturn - jumpsToAdapt) * orderPerJump
+		s.jumps = -(jumpsToReturn - jumpsToAdapt) * orderPerJump
 	}
 	s.readahead = nil
 	s.simplify()
-	ok := r.turn() && s.move(turned)
+	ok := r.turn() && s.move(backward)
 	r.leave()
 	return ok
 }
 
-// note tells the habit how many values were read since the last seek.
-func (s *Scan) note() {
+// recordReads tells the habit how many values were read since the last seek.
+func (s *Scan) recordReads() {
 	if s.habit == nil || !s.sought {
 		return
 	}
@@ -291,27 +298,27 @@ func (s *Scan) note() {
 	if !s.waited {
 		n = min(n, 1) // reading ahead would have been of no use
 	}
-	s.habit.note(n)
+	s.habit.record(n)
 	s.asked, s.waited = 0, false
 }
 
-// expect makes the scan, which is about to seek, read ahead as many entries as it will
+// predict makes the scan, which is about to seek, read ahead as many entries as it will
 // need: then all values that it needs are on their way before it waits for the first.
-func (s *Scan) expect() {
-	s.note()
+func (s *Scan) predict() {
+	s.recordReads()
 	s.sought = true
-	n := s.habit.expect()
-	guessed := n >= leastExpected
+	n := s.habit.predict()
+	predicted := n >= leastExpected
 	switch r := s.readahead; {
 	case r != nil:
-		if !guessed {
+		if !predicted {
 			n = nearLength
 		}
 		r.resize(n)
-		r.guessed = guessed
-	case guessed:
+		r.predicted = predicted
+	case predicted:
 		r := newReadahead(s, n)
-		r.adaptive, r.guessed = true, true
+		r.adaptive, r.predicted = true, true
 		s.readahead = r
 		s.simplify()
 	}

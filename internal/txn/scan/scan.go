@@ -46,9 +46,9 @@ type Scan struct {
 	shown     *Span // nil without a filter
 	prefix    int
 	all       bool
-	turned    bool  // the last move went backward, in keys
+	backward  bool  // the last move went backward, in keys
 	direct    bool  // nothing stands between walk and user: no filter, no readahead
-	far       int32 // values that lay far from the one before; a negative count delays reading ahead
+	jumps     int32 // values that lay far from the one before, a score; a negative one delays reading ahead
 	asked     int   // values that were asked for since the seek
 	waited    bool  // the disk was waited for since the seek
 	adapts    bool  // reads ahead as much as pays
@@ -85,11 +85,12 @@ func (s *Scan) begin(c *Config) {
 	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
 	w.source(nil, w.storeCover)
 	switch {
+	// Who gives a number gets that, whatever the scan does with values.
 	case c.Prefetch > 0 && !c.KeysOnly:
 		s.readahead = newReadahead(s, c.Prefetch)
-		s.far = math.MinInt32 // never adapts
+		s.jumps = math.MinInt32 // never adapts
 	case c.Prefetch != 0 || c.KeysOnly:
-		s.far = math.MinInt32
+		s.jumps = math.MinInt32
 	default:
 		s.adapts, s.habit = true, c.Habit
 	}
@@ -101,73 +102,73 @@ func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
 // Bounds are the stored bounds.
 func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
 
-// Seek moves to the first entry from the stored key on or, turned, to the last one
+// Seek moves to the first entry from the stored key on or, backward, to the last one
 // before it. It sees all that the transaction has written by now.
-func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
+func (s *Scan) Seek(key []byte, backward bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
-	s.err, s.turned = nil, turned
+	s.err, s.backward = nil, backward
 	// Only a seek takes up new writes, so that a walk in progress does not change
 	// under its user.
 	if s.writes != nil {
 		s.walk.refresh(s.writes)
 	}
 	if s.habit != nil {
-		s.expect()
+		s.predict()
 	}
-	ok = s.seek(key, turned)
+	ok = s.seek(key, backward)
 	if s.readahead != nil {
-		return s.readahead.begin(ok, turned)
+		return s.readahead.begin(ok, backward)
 	}
 	return ok
 }
 
-// Move moves to the next entry or, turned, to the one before. It is only called
+// Move moves to the next entry or, backward, to the one before. It is only called
 // at an entry.
-func (s *Scan) Move(turned bool) bool {
-	s.turned = turned
-	// A sure move touches no mapped memory, and neither does one within the entries ahead. So
-	// they need no guard.
+func (s *Scan) Move(backward bool) bool {
+	s.backward = backward
+	// A move to an entry that is known to be visible touches no mapped memory, and neither does one
+	// within the entries ahead. So they need no guard.
 	if s.direct {
-		if !turned && s.walk.sure.shift() {
+		if !backward && s.walk.visible.take() {
 			return true
 		}
-	} else if r := s.readahead; r != nil && r.holds(turned) {
+	} else if r := s.readahead; r != nil && r.holds(backward) {
 		r.pass()
 		return true
 	}
-	return s.guarded(turned)
+	return s.guarded(backward)
 }
 
 // guarded is Move below its one guard: nothing that it calls has its own.
-func (s *Scan) guarded(turned bool) (ok bool) {
+func (s *Scan) guarded(backward bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	if s.direct {
-		return s.walk.move(turned)
+		return s.walk.move(backward)
 	}
 	if s.readahead == nil {
-		return s.move(turned)
+		return s.move(backward)
 	}
 	if s.readahead.adaptive && s.readahead.idle() {
-		return s.unadapt(turned)
+		return s.unadapt(backward)
 	}
-	return s.readahead.move(turned)
+	return s.readahead.move(backward)
 }
 
 // seek moves the walk to the first entry that the filter accepts, from the stored
-// key on or, turned, before it.
-func (s *Scan) seek(key []byte, turned bool) bool {
-	if turned {
+// key on or, backward, before it.
+func (s *Scan) seek(key []byte, backward bool) bool {
+	if backward {
 		return s.accepted(s.walk.seekLT(key), true)
 	}
 	return s.accepted(s.walk.seekGE(key), false)
 }
 
 // move moves the walk to the next entry that the filter accepts.
-func (s *Scan) move(turned bool) bool { return s.accepted(s.walk.move(turned), turned) }
+func (s *Scan) move(backward bool) bool { return s.accepted(s.walk.move(backward), backward) }
 
 // accepted moves on while the filter refuses the entry that the walk is at. The filter is the
 // user's code; who hands it to Begin sees to it that it calls no method of the scan.
-func (s *Scan) accepted(ok, turned bool) bool {
+func (s *Scan) accepted(ok, backward bool) bool {
 	if s.filter == nil {
 		return ok
 	}
@@ -175,16 +176,16 @@ func (s *Scan) accepted(ok, turned bool) bool {
 		e := s.walk.entry
 		// Before the call: the filter may panic.
 		if s.shown != nil {
-			s.shown.Extend(e.Key, turned)
+			s.shown.Extend(e.Key, backward)
 		}
 		if s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta) {
 			return true
 		}
-		ok = s.walk.move(turned)
+		ok = s.walk.move(backward)
 	}
 	// A filter that is not called although the scan reads ahead shows that nothing follows.
 	if s.shown != nil {
-		s.shown.End(s.walk.lo, s.walk.hi, turned)
+		s.shown.End(s.walk.lo, s.walk.hi, backward)
 	}
 	return false
 }
@@ -206,7 +207,7 @@ func (s *Scan) Err() error {
 	if err == nil {
 		err = s.walk.err()
 	}
-	s.pin.View().Explain(err)
+	s.pin.View().NameKeys(err)
 	return err
 }
 
@@ -221,7 +222,7 @@ func (s *Scan) Values() Values {
 // Close ends the scan, but for its source, and returns how many bytes of values it
 // has jumped to.
 func (s *Scan) Close() (jumped uint64) {
-	s.note()
+	s.recordReads()
 	if r := s.readahead; r != nil {
 		r.leave()
 		s.readahead = nil

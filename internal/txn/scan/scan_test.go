@@ -19,6 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -47,6 +48,7 @@ func newStore(t testing.TB) *store {
 		Maintenance:  engine.Maintenance{IdleAfter: time.Hour}, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		Exclusive:   func(_ context.Context, fn func() error) error { return fn() },
 		PastDeletes: PastDeletes,
+		Events:      engine.Events{OnWork: func(engine.Work) {}, OnLongReader: func(report.Reader) {}},
 	}, log)
 	must(t, err)
 	e.Start()
@@ -161,7 +163,7 @@ func TestLongHistoriesAreSkipped(t *testing.T) {
 		at("seek back", scan.Seek(stored("y"), true), "hot")
 		at("back", scan.Move(true), "a")
 		at("seek", scan.Seek(stored("b"), false), "hot")
-		at("turned", scan.Move(true), "a")
+		at("backward", scan.Move(true), "a")
 	}
 }
 
@@ -185,24 +187,24 @@ func TestDeletedRangesAreSkipped(t *testing.T) {
 		if flush == "both" {
 			must(t, s.Work.Flush(t.Context()))
 		}
-		for _, turned := range []bool{false, true} {
+		for _, backward := range []bool{false, true} {
 			scan := s.begin(Config{})
 			count := &counting{Iterator: scan.walk.src}
 			scan.walk.src = count
 			from, want := "k000099", "[k000099 k010000 k019900]"
-			if turned {
+			if backward {
 				from, want = "k019901", "[k019900 k010000 k000099]"
 			}
 			var keys []string
-			for ok := scan.Seek(stored(from), turned); ok && len(keys) < 3; ok = scan.Move(turned) {
+			for ok := scan.Seek(stored(from), backward); ok && len(keys) < 3; ok = scan.Move(backward) {
 				keys = append(keys, string(scan.Entry().Key[1:]))
 			}
 			must(t, scan.Err())
 			if got := fmt.Sprint(keys); got != want {
-				t.Errorf("flushed %q, turned %v: %s, want %s", flush, turned, got, want)
+				t.Errorf("flushed %q, backward %v: %s, want %s", flush, backward, got, want)
 			}
 			if count.moves > 60 {
-				t.Errorf("flushed %q, turned %v: %d moves", flush, turned, count.moves)
+				t.Errorf("flushed %q, backward %v: %d moves", flush, backward, count.moves)
 			}
 		}
 		if !reader.Seek(stored("k000100"), false) {
@@ -219,12 +221,12 @@ func TestOwnWritesAreASource(t *testing.T) {
 	s.set(&w, "a", "c", "e", "g")
 	s.commit(&w)
 	n := s.begin(Config{Writes: &own})
-	show := func(turned bool) (got string) {
+	show := func(backward bool) (got string) {
 		from := stored("")
-		if turned {
+		if backward {
 			from = []byte{1}
 		}
-		for ok := n.Seek(from, turned); ok; ok = n.Move(turned) {
+		for ok := n.Seek(from, backward); ok; ok = n.Move(backward) {
 			got += string(n.Entry().Key[1:])
 		}
 		must(t, n.Err())
@@ -251,7 +253,7 @@ func TestOwnWritesAreASource(t *testing.T) {
 }
 
 // walkAll walks all keys and counts the moves.
-func (s *store) walkAll(c Config, turned bool) (keys []string, moves int) {
+func (s *store) walkAll(c Config, backward bool) (keys []string, moves int) {
 	s.t.Helper()
 	scan := s.begin(c)
 	count := &counting{Iterator: scan.walk.store}
@@ -259,10 +261,10 @@ func (s *store) walkAll(c Config, turned bool) (keys []string, moves int) {
 		scan.walk.src = count
 	}
 	from := stored("")
-	if turned {
+	if backward {
 		from = []byte{1}
 	}
-	for ok := scan.Seek(from, turned); ok; ok = scan.Move(turned) {
+	for ok := scan.Seek(from, backward); ok; ok = scan.Move(backward) {
 		keys = append(keys, string(scan.Entry().Key[1:]))
 	}
 	must(s.t, scan.Err())
@@ -277,13 +279,13 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 	own := &pending.Writes{Indexed: true}
 	own.DeleteRange(stored("k002990"), stored("zz"))
 	for _, c := range []struct {
-		name   string
-		first  Config
-		turned bool
-		notes  bool
+		name     string
+		first    Config
+		backward bool
+		notes    bool
 	}{
 		{name: "forward", notes: true},
-		{name: "back", turned: true, notes: true},
+		{name: "back", backward: true, notes: true},
 		{name: "with a filter", first: Config{Filter: func(key []byte, _ byte) bool { return key[0] == 'a' }}, notes: true},
 		{name: "with own writes", first: Config{Writes: own}, notes: true},
 		{name: "since a version", first: Config{Since: 1}},
@@ -307,11 +309,11 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 				}
 				s.commit(&one)
 			}
-			s.walkAll(c.first, c.turned)
-			for _, turned := range []bool{c.turned, !c.turned} {
-				keys, moves := s.walkAll(Config{}, turned)
-				if len(keys) != 2 || c.notes != (moves < 5*rowBegins) {
-					t.Errorf("turned %v: %d keys after %d moves", turned, len(keys), moves)
+			s.walkAll(c.first, c.backward)
+			for _, backward := range []bool{c.backward, !c.backward} {
+				keys, moves := s.walkAll(Config{}, backward)
+				if len(keys) != 2 || c.notes != (moves < 5*streakBegins) {
+					t.Errorf("backward %v: %d keys after %d moves", backward, len(keys), moves)
 				}
 				if !c.notes {
 					return // this one was a walk of the first kind
@@ -320,9 +322,9 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 			var later pending.Writes
 			s.set(&later, "k001500")
 			s.commit(&later)
-			for _, turned := range []bool{false, true} {
-				if keys, _ := s.walkAll(Config{}, turned); len(keys) != 3 {
-					t.Errorf("turned %v: %v", turned, keys)
+			for _, backward := range []bool{false, true} {
+				if keys, _ := s.walkAll(Config{}, backward); len(keys) != 3 {
+					t.Errorf("backward %v: %v", backward, keys)
 				}
 			}
 		})
@@ -333,7 +335,7 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 // what the transaction deletes: everybody else sees that, and so does it where it has
 // ended without a commit.
 func TestOwnDeletesAreNotNoted(t *testing.T) {
-	const n = 16 * rowNoted
+	const n = 16 * streakNoted
 	key := func(i int) string { return fmt.Sprintf("k%06d", i) }
 	skips := 0
 	for seed := range uint64(20) {
@@ -362,7 +364,7 @@ func TestOwnDeletesAreNotNoted(t *testing.T) {
 		}
 		// Rows of deleted keys, with a few live ones between them.
 		for at := 0; at < n; {
-			to := min(n, at+rng.IntN(6*rowNoted))
+			to := min(n, at+rng.IntN(6*streakNoted))
 			remove(&gone, at, to, rng.IntN(3) == 0, &live)
 			at = to + 1 + rng.IntN(4)
 		}
@@ -382,10 +384,10 @@ func TestOwnDeletesAreNotNoted(t *testing.T) {
 				remove(own, i, i+1, rng.IntN(2) == 0, &mine)
 			}
 		}
-		check := func(c Config, want *[n]bool, turned bool) (moves int) {
+		check := func(c Config, want *[n]bool, backward bool) (moves int) {
 			t.Helper()
-			got, moves := s.walkAll(c, turned)
-			if turned {
+			got, moves := s.walkAll(c, backward)
+			if backward {
 				slices.Reverse(got)
 			}
 			var keys []string
@@ -395,18 +397,18 @@ func TestOwnDeletesAreNotNoted(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, keys) {
-				t.Fatalf("seed %d, turned %v: %v, want %v", seed, turned, got, keys)
+				t.Fatalf("seed %d, backward %v: %v, want %v", seed, backward, got, keys)
 			}
 			return moves
 		}
-		turned := rng.IntN(2) == 0
-		first := check(Config{Writes: own}, &mine, turned)
-		again := check(Config{Writes: own}, &mine, turned)
+		backward := rng.IntN(2) == 0
+		first := check(Config{Writes: own}, &mine, backward)
+		again := check(Config{Writes: own}, &mine, backward)
 		if again < first {
 			skips++
 		}
-		check(Config{}, &live, turned)
-		check(Config{}, &live, !turned)
+		check(Config{}, &live, backward)
+		check(Config{}, &live, !backward)
 	}
 	if skips < 10 {
 		t.Errorf("only %d walks of 20 have noted something", skips)
@@ -418,30 +420,30 @@ func TestOwnDeletesAreNotNoted(t *testing.T) {
 func TestExpiredKeysAreNotNoted(t *testing.T) {
 	s := newStore(t)
 	var all pending.Writes
-	for i := range 2 * rowNoted {
+	for i := range 2 * streakNoted {
 		key := fmt.Appendf(nil, "k%06d", i)
 		e := entry.Entry{Key: key, Value: key, Kind: entry.Set}
-		if i == rowNoted+9 {
+		if i == streakNoted+9 {
 			e.Expires = 10
 		}
 		all.Add(&s.encoder, &e)
 	}
 	s.commit(&all)
-	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(2 * rowNoted) {
-		if i != rowNoted+9 {
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(2 * streakNoted) {
+		if i != streakNoted+9 {
 			var one pending.Writes
 			one.Add(&s.encoder, &entry.Entry{Key: fmt.Appendf(nil, "k%06d", i), Kind: entry.Delete})
 			s.commit(&one)
 		}
 	}
-	for _, turned := range []bool{false, true} {
-		if keys, _ := s.walkAll(Config{Clock: clock(20)}, turned); len(keys) != 0 {
-			t.Errorf("turned %v: %v have expired", turned, keys)
+	for _, backward := range []bool{false, true} {
+		if keys, _ := s.walkAll(Config{Clock: clock(20)}, backward); len(keys) != 0 {
+			t.Errorf("backward %v: %v have expired", backward, keys)
 		}
 	}
-	for _, turned := range []bool{false, true} {
-		if keys, _ := s.walkAll(Config{Clock: clock(5)}, turned); len(keys) != 1 {
-			t.Errorf("turned %v: %v", turned, keys)
+	for _, backward := range []bool{false, true} {
+		if keys, _ := s.walkAll(Config{Clock: clock(5)}, backward); len(keys) != 1 {
+			t.Errorf("backward %v: %v", backward, keys)
 		}
 	}
 }

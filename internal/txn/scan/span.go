@@ -24,9 +24,9 @@ func (s *Span) Begin(key, lo, hi []byte) {
 	s.Active = true
 }
 
-// Extend extends the span, which grew in the direction turned, to key.
-func (s *Span) Extend(key []byte, turned bool) {
-	if turned {
+// Extend extends the span, which grew in the direction backward, to key.
+func (s *Span) Extend(key []byte, backward bool) {
+	if backward {
 		if bytes.Compare(key, s.Lo) < 0 {
 			s.Lo = append(s.Lo[:0], key...)
 		}
@@ -36,8 +36,8 @@ func (s *Span) Extend(key []byte, turned bool) {
 }
 
 // End extends the span to the bound it ran into.
-func (s *Span) End(lo, hi []byte, turned bool) {
-	if turned {
+func (s *Span) End(lo, hi []byte, backward bool) {
+	if backward {
 		s.Lo = append(s.Lo[:0], lo...)
 	} else {
 		s.Hi = append(s.Hi[:0], hi...)

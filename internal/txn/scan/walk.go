@@ -28,8 +28,8 @@ type walk struct {
 	storeCover *rangedel.Cover   // what range deletes of the store hide
 	ranges     []rangedel.Source // the transaction's own range deletes
 	pin        *view.Pin         // of the store's part
-	row        row               // deleted keys in a row that a move has passed
-	sure       sure              // the next entries, as far as they are foreseen
+	streak     streak            // deleted keys in a row that a move has passed
+	visible    visible           // the next entries that are known to be visible
 
 	entry    *entry.Entry
 	touched  byte        // the last byte of its value
@@ -48,7 +48,7 @@ func (w *walk) source(own iterator.Iterator, cover *rangedel.Cover) {
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
 	if !w.all {
-		w.sure.of, _ = w.src.(iterator.Foresighted)
+		w.visible.source, _ = w.src.(iterator.Foresighted)
 	} else if cover != nil {
 		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
 	}
@@ -56,12 +56,14 @@ func (w *walk) source(own iterator.Iterator, cover *rangedel.Cover) {
 
 // refresh adds what the transaction has written since the last call. A seek must follow.
 func (w *walk) refresh(p *pending.Writes) {
+	// Most transactions only read, or write before they scan.
 	if p.Len() == w.ownLen {
 		return
 	}
 	if w.own != nil {
 		w.own.Close()
 	}
+	// A new iterator: the order of the one before does not have the new writes.
 	w.ownLen, w.ranges = p.Len(), p.Ranges()
 	w.source(p.Iterator(), w.coverOfAll())
 }
@@ -84,7 +86,7 @@ func (w *walk) seekGE(key []byte) bool {
 		key = w.lo
 	}
 	w.key = w.key[:0]
-	w.sure.forget()
+	w.visible.reset()
 	return w.forwards(w.src.SeekGE(key))
 }
 
@@ -94,12 +96,12 @@ func (w *walk) seekLT(key []byte) bool {
 		key = w.hi
 	}
 	w.key = w.key[:0]
-	w.sure.forget()
+	w.visible.reset()
 	return w.backwards(w.src.SeekLT(key))
 }
 
-func (w *walk) move(turned bool) bool {
-	if turned {
+func (w *walk) move(backward bool) bool {
+	if backward {
 		return w.prev()
 	}
 	return w.next()
@@ -109,6 +111,7 @@ func (w *walk) next() bool {
 	switch {
 	case w.entry == nil:
 		return false
+	// src is before the key, as the walk back has looked at all its versions.
 	case w.backward:
 		return w.forwards(w.src.SeekGE(w.key))
 	}
@@ -117,7 +120,7 @@ func (w *walk) next() bool {
 
 // onwards moves forward from the entry. src is at it.
 func (w *walk) onwards() bool {
-	if w.sure.shift() || w.sure.due() && w.foresee() && w.sure.shift() {
+	if w.visible.take() || w.visible.isDue() && w.foresee() && w.visible.take() {
 		return true
 	}
 	w.meet()
@@ -126,15 +129,16 @@ func (w *walk) onwards() bool {
 
 // meet sets key to the key of the entry, which foreseen moves leave out.
 func (w *walk) meet() {
-	if w.sure.moved {
+	if w.visible.moved {
 		w.key = append(w.key[:0], w.entry.Key...)
-		w.sure.moved = false
+		w.visible.moved = false
 	}
 }
 
 // foresee asks src which of the next entries will be shown for sure.
 func (w *walk) foresee() bool {
 	until, least := w.hi, w.since+1
+	// Deleted and expiring entries, and older versions, are for the source to find.
 	if w.cover != nil {
 		// Up to the end of the stretch, range deletes hide exactly what is older than least.
 		least = max(least, w.cover.Newest(w.entry.Key))
@@ -145,7 +149,7 @@ func (w *walk) foresee() bool {
 			until = end
 		}
 	}
-	return w.sure.ask(until, least, w.at)
+	return w.visible.ask(until, least, w.at)
 }
 
 func (w *walk) prev() bool {
@@ -158,7 +162,7 @@ func (w *walk) prev() bool {
 		return w.backwards(w.src.Prev())
 	}
 	w.meet()
-	w.sure.forget()
+	w.visible.reset()
 	// Before the current entry come newer versions of its key, which the reader does not see.
 	ok := w.src.Prev()
 	for newer := 1; ok && bytes.Equal(w.src.Entry().Key, w.key); newer++ {
@@ -180,7 +184,7 @@ const (
 
 // forwards goes on to the next entry to show. ok says that src is at an entry.
 func (w *walk) forwards(ok bool) bool {
-	w.backward, w.row.keys = false, 0
+	w.backward, w.streak.keys = false, 0
 	hidden := 0
 	for older, newer := 0, 0; ok; ok = w.src.Next() {
 		// A key with a long history is left by a seek rather than step by step, and so is
@@ -226,17 +230,17 @@ func (w *walk) forwards(ok bool) bool {
 					return w.failed()
 				}
 				hidden++
-				w.passes(e.Key, w.cover.Newest(e.Key))
+				w.countDeleted(e.Key, w.cover.Newest(e.Key))
 				continue
 			}
 		}
 		if w.shows(e) {
-			w.rowEnds(e.Key)
+			w.endStreak(e.Key)
 			return w.show(e)
 		}
 		w.passOver(e)
 	}
-	w.rowEndsAtBound()
+	w.endStreakAtBound()
 	w.entry = nil
 	return false
 }
@@ -249,7 +253,8 @@ func (w *walk) skipNewer() bool {
 
 // failed ends a move that doesn't know what range deletes hide.
 func (w *walk) failed() bool {
-	w.entry, w.row.keys = nil, 0
+	// Without the streak: keys that could not be judged must not be noted as deleted.
+	w.entry, w.streak.keys = nil, 0
 	return false
 }
 
@@ -278,8 +283,9 @@ func (w *walk) skipHidden(e *entry.Entry) *entry.Entry {
 	if e.Version >= v {
 		return e
 	}
+	// Only this transaction has deleted what is skipped now: others still see it.
 	if v == rangedel.Pending {
-		w.rowEnds(e.Key)
+		w.endStreak(e.Key)
 	}
 	_, end := w.cover.Stretch()
 	if end == nil {
@@ -303,7 +309,7 @@ func (w *walk) backwards(ok bool) bool {
 	if w.all {
 		return w.backwardsAll(ok)
 	}
-	w.backward, w.row.keys = true, 0
+	w.backward, w.streak.keys = true, 0
 	hidden := 0
 	for ok {
 		e := w.src.Entry()
@@ -319,7 +325,7 @@ func (w *walk) backwards(ok bool) bool {
 			if w.cover.Err() != nil {
 				return w.failed()
 			}
-			w.passes(w.key, w.cover.Newest(w.key))
+			w.countDeleted(w.key, w.cover.Newest(w.key))
 			if hidden++; ok && hidden > hiddenPatience {
 				ok = w.skipHiddenBack()
 			}
@@ -329,13 +335,13 @@ func (w *walk) backwards(ok bool) bool {
 			continue
 		}
 		if w.shows(&w.saved) {
-			w.rowEnds(w.key)
+			w.endStreak(w.key)
 			w.ahead = ok
 			return w.show(&w.saved)
 		}
 		w.passOver(&w.saved)
 	}
-	w.rowEndsAtBound()
+	w.endStreakAtBound()
 	w.entry = nil
 	return false
 }
@@ -370,6 +376,7 @@ func (w *walk) skipHiddenBack() bool {
 	if begin == nil {
 		begin = w.lo
 	}
+	// src may be at a newer entry, or before the range already: that must be met.
 	if e := w.src.Entry(); e.Version >= v || bytes.Compare(e.Key, begin) < 0 {
 		return true
 	}
@@ -418,6 +425,7 @@ func (w *walk) newestFromFront() (found, ok bool) {
 // shows reports whether e, the newest of its key or, with all, any, is shown.
 func (w *walk) shows(e *entry.Entry) bool {
 	switch {
+	// The newest version decides: what it replaced is not shown either.
 	case e.Version <= w.since:
 		return false
 	case w.all:

@@ -81,7 +81,7 @@ func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, d
 	return grown, 0, true
 }
 
-// withGranules is deadSet.with for the granules of one block; b may be nil.
+// withGranules is deadSet.withGranules for the granules of one block; b may be nil.
 func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
 	if b == nil {
 		b = new(deadBlock)

@@ -238,7 +238,7 @@ func (d *draft) addDead(e *Edit) error {
 			return conflicting("dead records in segment %d, which is not there", dead.Segment)
 		}
 		for i := 1; i < len(dead.Granules); i++ {
-			// deadSet.with merges sorted lists.
+			// deadSet.withGranules merges sorted lists.
 			if dead.Granules[i] <= dead.Granules[i-1] {
 				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
 			}

@@ -52,9 +52,9 @@ func (s SegmentState) String() string {
 func (k DataKey) String() string { return fmt.Sprintf("{ID:%x Rewrite:%v}", k.ID, k.Rewrite) }
 
 // encrypted says which file key id of a file is meant.
-func encrypted(l crypt.FileKeyID) string {
-	if l.IsZero() {
+func encrypted(id crypt.FileKeyID) string {
+	if id.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" KeyID:%x", l.Salt)
+	return fmt.Sprintf(" KeyID:%x", id.Salt)
 }

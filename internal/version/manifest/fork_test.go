@@ -52,7 +52,7 @@ func replace(t *testing.T, mem *vfs.Mem, to, from string) {
 func bothKinds(t *testing.T, fn func(t *testing.T, keys Keys)) {
 	t.Run("plain", func(t *testing.T) { fn(t, nil) })
 	t.Run("encrypted", func(t *testing.T) {
-		// Lives are random, as the same ones in two tests would use nonces twice.
+		// File key ids are random, as the same ones in two tests would use nonces twice.
 		ring := crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) {
 			return crypt.DataKey{ID: id, Cipher: crypt.AES256GCM, Key: [crypt.KeySize]byte{8}}, nil
 		})

@@ -47,10 +47,10 @@ func (k Keys) checkFit(s *Super) error {
 // keyIDSize is the length of a file key id in SUPER, in a frame and in an edit.
 const keyIDSize = 40
 
-// appendKeyID appends the keyIDSize bytes of l.
-func appendKeyID(b []byte, l crypt.FileKeyID) []byte {
-	b = append(b, byte(l.Cipher), 0, 0, 0, 0, 0, 0, 0)
-	return append(append(b, l.Key[:]...), l.Salt[:]...)
+// appendKeyID appends the keyIDSize bytes of id.
+func appendKeyID(b []byte, id crypt.FileKeyID) []byte {
+	b = append(b, byte(id.Cipher), 0, 0, 0, 0, 0, 0, 0)
+	return append(append(b, id.Key[:]...), id.Salt[:]...)
 }
 
 func decodeKeyID(p []byte) crypt.FileKeyID {

@@ -22,7 +22,7 @@ func plainSlot(s *Super, offset int64) []byte {
 	return p
 }
 
-// testRing has one data key, or two, and draws lives that a seed says.
+// testRing has one data key, or two, and draws file key ids that a seed says.
 func testRing(seed byte, ids ...byte) *crypt.Ring {
 	r := crypt.NewRing(rand.NewChaCha8([32]byte{seed}), func(id crypt.ID) (crypt.DataKey, error) {
 		for _, known := range ids {
@@ -71,9 +71,9 @@ func TestGoldenEncrypted(t *testing.T) { testGolden(t, "encrypted-", testRing(1,
 
 func keysOf(r *crypt.Ring) Keys { return func([16]byte, bool) (*crypt.Ring, error) { return r, nil } }
 
-// TestLivesAreKept: the manifest has the file key id of each file, and the data key, also in a
+// TestFileKeyIDsAreKept: the manifest has the file key id of each file, and the data key, also in a
 // snapshot.
-func TestLivesAreKept(t *testing.T) {
+func TestFileKeyIDsAreKept(t *testing.T) {
 	keyID := func(n byte) crypt.FileKeyID {
 		return crypt.FileKeyID{Cipher: crypt.AES256GCM, Key: crypt.ID{1}, Salt: [16]byte{n}}
 	}

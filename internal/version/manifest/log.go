@@ -203,7 +203,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 }
 
 // proveLocked records in SUPER that the last frame is durable. Nothing behind that frame
-// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 44). The edit
+// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 3). The edit
 // counts already. So a write that was refused is tried again with the next edit and by
 // Close. Any other failure stops the log.
 func (l *Log) proveLocked() error {

@@ -10,20 +10,22 @@ import (
 // Content is the content of a frame to be encrypted.
 type Content struct {
 	Payload [][]byte  // of a Group: each slice has whole records in their plain form
-	Missing int       // bytes of the last record's value that are not in Payload, with padding
+	Missing int       // bytes of the last record's value, and padding, that are not in Payload
 	Value   io.Reader // yields the missing bytes, without the padding
 
-	plain bool // the payload has no records: it is not that of a Group
-	// the record measured last has a tag, so the next one with a tag shares its stub
-	tagged    bool
-	own, rest int64 // bytes in the file: of records with tags, and of all else
+	opaque bool // the payload has no records: it is not that of a Group
+	// the record measured last has a tag of its own, so the next one shares its stub: the
+	// placeholder in the frame for records that are encrypted one by one
+	tagged bool
+	// bytes in the file: of records with tags of their own, and of all else
+	ownBytes, sharedBytes int64
 }
 
 // Measure returns the length of the encrypted frame. For a Group, it also checks the records
-// as Place does, and returns their totals. Unless first is 0, it gives the records of
+// as Frame.Place does, and returns their totals. Unless first is 0, it gives the records of
 // Payload[i] the version first+i.
 func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64, err error) {
-	c.plain, c.tagged, c.own, c.rest = kind != Group, false, 0, 0
+	c.opaque, c.tagged, c.ownBytes, c.sharedBytes = kind != Group, false, 0, 0
 	for i, p := range c.Payload {
 		v, missing := first, 0
 		if v != 0 {
@@ -34,17 +36,17 @@ func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64,
 			// is here.
 			missing = c.Missing
 		}
-		if c.plain {
-			c.rest += int64(len(p))
+		if c.opaque {
+			c.sharedBytes += int64(len(p))
 		} else if err := c.measureRecords(p, missing, v, &t); err != nil {
 			return t, 0, err
 		}
 	}
-	// The frame's end has the length of the rest in units of 8.
-	if c.rest&7 != 0 {
-		return t, 0, fmt.Errorf("%w: %d bytes without tags", entry.ErrRecord, c.rest)
+	// The end of the frame says how long the shared part is, in units of 8 bytes.
+	if c.sharedBytes&7 != 0 {
+		return t, 0, fmt.Errorf("%w: %d bytes without tags", entry.ErrRecord, c.sharedBytes)
 	}
-	return t, EncryptedSize(c.own, c.rest), nil
+	return t, EncryptedSize(c.ownBytes, c.sharedBytes), nil
 }
 
 // measureRecords checks the records of one transaction, as Place does, and adds their lengths in
@@ -67,7 +69,7 @@ func (c *Content) measureRecords(records []byte, missing int, v entry.Version, t
 			}
 			t.countVersion(v)
 			t.SmallBytes += uint64(size)
-			c.rest, c.tagged = c.rest+int64(size), false
+			c.sharedBytes, c.tagged = c.sharedBytes+int64(size), false
 			pos += size
 			continue
 		}
@@ -82,8 +84,8 @@ func (c *Content) measureRecords(records []byte, missing int, v entry.Version, t
 		t.OwnBytes += uint64(size)
 		// One stub stands for all records with tags in a row, even if they belong to
 		// several transactions.
-		if c.own += int64(entry.EncryptedSize(rec)); !c.tagged {
-			c.rest, c.tagged = c.rest+stubSize, true
+		if c.ownBytes += int64(entry.EncryptedSize(rec)); !c.tagged {
+			c.sharedBytes, c.tagged = c.sharedBytes+stubSize, true
 		}
 		pos += size
 	}
@@ -95,7 +97,7 @@ func (c *Content) measureRecords(records []byte, missing int, v entry.Version, t
 func (c *Content) eachPart(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
 	for _, p := range c.Payload {
 		from := 0
-		for pos := 0; pos < len(p) && !c.plain; {
+		for pos := 0; pos < len(p) && !c.opaque; {
 			if !isOwn(p[pos:]) {
 				pos += entry.ShortSize(p[pos:])
 				continue

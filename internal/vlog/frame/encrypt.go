@@ -80,10 +80,10 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	x.buf = x.buf[:HeaderSize]
 	// The header stays readable without the key: recovery searches for frames by it.
 	h.Put(x.buf, x.id, offset)
-	putData(&x.data, &before, x.buf, c.rest)
+	putData(&x.data, &before, x.buf, c.sharedBytes)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
-	if c.own > 0 {
+	if c.ownBytes > 0 {
 		err = c.eachPart(func(rec []byte, size, head int) error { return x.writeOwn(c, rec, size, head) }, func([]byte) error { return nil })
 	}
 	if err == nil {
@@ -225,8 +225,8 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 // encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's
 // tag.
 func (x *Encrypter) encryptRest(c *Content) error {
-	x.tags, x.left, x.tagged, x.blockLeft = x.tags[:0], c.rest, 0, 0
-	if c.rest == 0 {
+	x.tags, x.left, x.tagged, x.blockLeft = x.tags[:0], c.sharedBytes, 0, 0
+	if c.sharedBytes == 0 {
 		// A tag of no bytes still covers the header and the frame before.
 		x.block = len(x.buf)
 		return x.endBlock()
@@ -310,7 +310,7 @@ func (x *Encrypter) endFrame(c *Content, before *crypt.Tag) error {
 		return err
 	}
 	b := append(append(x.buf, x.tags...), before[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(c.rest/8))
+	b = binary.LittleEndian.AppendUint32(b, uint32(c.sharedBytes/8))
 	x.buf = binary.LittleEndian.AppendUint32(b, x.attempt)
 	return x.flushBuffer()
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
-// ones is a source of lives that are always the same.
+// ones is a source of salts that are always the same.
 type ones struct{}
 
 func (ones) Read(p []byte) (int, error) {

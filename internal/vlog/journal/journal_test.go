@@ -334,16 +334,16 @@ func TestCrashes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, round))
 		what := func() string { return fmt.Sprintf("seed %d, round %d", seed, round) }
 		h := newHistory(t, newDisk(), int64(5000+rnd.IntN(60_000)))
-		for keyID := range 6 {
+		for life := range 6 {
 			for range rnd.IntN(30) {
 				sizes := make([]int, 1+rnd.IntN(4))
 				for i := range sizes {
 					sizes[i] = rnd.IntN(2000)
 				}
-				h.must(h.append(uint32(keyID), sizes...))
+				h.must(h.append(uint32(life), sizes...))
 				switch rnd.IntN(11) {
 				case 4, 5:
-					h.full(rnd, uint32(1000+keyID))
+					h.full(rnd, uint32(1000+life))
 				case 0, 1:
 					h.sync()
 				case 2:

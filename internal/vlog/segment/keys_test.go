@@ -33,7 +33,7 @@ func encryptedConfig(t testing.TB) Config {
 	return c
 }
 
-// goldenConfig is encryptedConfig with lives that are the same in each run of the test.
+// goldenConfig is encryptedConfig with file key ids that are the same in each run of the test.
 func goldenConfig(t *testing.T) Config {
 	if invariant.Enabled {
 		t.Skip("a test that runs twice would use nonces twice")
@@ -43,7 +43,7 @@ func goldenConfig(t *testing.T) Config {
 	return c
 }
 
-// testRing has data keys for all ids, and draws lives from random.
+// testRing has data keys for all ids, and draws file key ids from random.
 func testRing(t testing.TB, random io.Reader) *crypt.Ring {
 	t.Helper()
 	r := crypt.NewRing(random, func(id crypt.ID) (crypt.DataKey, error) {
@@ -81,7 +81,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 	s, m := write(c)
 	fs, fm := write(fork)
 	if zs, zm := write(plain); !zs.IsZero() || !zm.IsZero() || s.IsZero() || m.IsZero() || s == fs || m == fm || s == m {
-		t.Fatalf("lives are %x, %x, of a fork %x, %x, of plain files %x, %x", s, m, fs, fm, zs, zm)
+		t.Fatalf("file key ids are %x, %x, of a fork %x, %x, of plain files %x, %x", s, m, fs, fm, zs, zm)
 	}
 	if h := must(ReadHeader(c, filename.Journal, 5))(t); h.KeyID != s || h.Before.Tag != (crypt.Tag{1, 2}) {
 		t.Errorf("header %+v", h)

@@ -11,7 +11,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// A Gate holds up some operations of a file system while it is shut.
+// Gate holds up some operations of a file system while it is shut.
 type Gate struct {
 	mu    sync.Mutex // guards:
 	holds func(faultfs.Op) bool

@@ -29,7 +29,7 @@ func TestMetricsString(t *testing.T) {
 	if m.ReadLatency.Count < 3 || m.CommitLatency.Count != 1 {
 		t.Errorf("latencies: %v, %v", m.ReadLatency, m.CommitLatency)
 	}
-	for _, want := range []string{"reads       1000", "commits     1 with 2 entries, 16 B", "amplified"} {
+	for _, want := range []string{"reads                 1000\n", "commits               1\n", "committed_entries     2\n", "committed             16 B\n", "write_amplification   "} {
 		if !strings.Contains(m.String(), want) {
 			t.Errorf("%q is not in\n%v", want, m)
 		}

@@ -63,10 +63,10 @@ func (f *unreadable) Find(key []byte, _ entry.Version, s *rangedel.Stretch) (ent
 // row of deleted keys it fails: what it has not met may be there.
 func TestFailedWalkNotesNothing(t *testing.T) {
 	src := &keysAt{}
-	for i := range 2 * rowNoted {
+	for i := range 2 * streakNoted {
 		src.keys = append(src.keys, fmt.Sprintf("k%05d", i))
 	}
-	for reads := rowNoted; reads < 2*rowNoted; reads += 5 {
+	for reads := streakNoted; reads < 2*streakNoted; reads += 5 {
 		for _, back := range []bool{false, true} {
 			// It has no Pin, so it would panic if it noted something.
 			w := walk{src: src, store: src, lo: []byte("k"), hi: []byte("l"), at: 9, cover: rangedel.NewCover(9, &unreadable{n: reads})}

@@ -1,0 +1,80 @@
+package scan
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+)
+
+// streak counts the deleted keys that a walk passes one after the other. If they are many, the Pin
+// notes their range as emptied, so that the next seek skips it.
+type streak struct {
+	keys  int    // deleted keys so far
+	begin []byte // the streakBegins-th of them, where the noted range begins
+}
+
+const (
+	streakBegins = 16  // most streaks end before so many keys, and copy no key
+	streakNoted  = 128 // keys from which a streak is noted; to walk them takes some 10 us, a note less than 1
+)
+
+// countDeleted counts a key that a delete of any kind hides; by is the version of the delete. A
+// delete by the transaction itself ends the streak, as other readers still see the key.
+func (w *walk) countDeleted(key []byte, by entry.Version) {
+	if by == rangedel.Pending {
+		w.endStreak(key)
+		return
+	}
+	s := &w.streak
+	if s.keys++; s.keys == streakBegins {
+		s.begin = append(s.begin[:0], key...)
+	}
+}
+
+// endStreak ends the streak before key, or behind it in a walk back: the key is visible, or may be
+// to other readers.
+func (w *walk) endStreak(key []byte) {
+	if w.streak.keys >= streakNoted {
+		w.noteStreak(key)
+	}
+	w.streak.keys = 0
+}
+
+// endStreakAtBound ends the streak at the bound, as there is no further key. After an error it
+// notes nothing: the walk may have left out visible keys.
+func (w *walk) endStreakAtBound() {
+	if w.streak.keys >= streakNoted && w.err() == nil {
+		w.noteStreak(nil)
+	}
+	w.streak.keys = 0
+}
+
+// noteStreak notes the range of the streak up to a key, or up to the bound.
+//
+// It notes nothing if the walk may have left out keys for another reason than deletes, because
+// of Since: other readers may see those keys.
+func (w *walk) noteStreak(key []byte) {
+	switch {
+	case w.since > 0:
+	case !w.backward && key == nil:
+		w.pin.Emptied(w.streak.begin, w.hi)
+	case !w.backward:
+		w.pin.Emptied(w.streak.begin, key)
+	case key == nil:
+		w.pin.Emptied(w.lo, w.streak.begin)
+	default:
+		// key itself is visible, so the range begins right behind it.
+		w.pin.Emptied(append(bytes.Clone(key), 0), w.streak.begin)
+	}
+}
+
+// passOver goes past e, which is not shown: it is deleted, or it has expired. Readers with an older
+// clock still see what has expired, so that ends the streak.
+func (w *walk) passOver(e *entry.Entry) {
+	if e.Kind == entry.Delete {
+		w.countDeleted(e.Key, e.Version)
+	} else {
+		w.endStreak(e.Key)
+	}
+}
