@@ -161,7 +161,8 @@ func (w written) Refuse(key []byte) error {
 }
 
 // Check returns a conflict.Refusal if anything that is written was changed after since.
-func (w written) Check(changes conflict.Changes, since entry.Version) error {
+func (w written) Check(changes conflict.Changes, since entry.Version) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, someFile)
 	it := iterator.Merge(w.Iterators(nil))
 	defer it.Close()
 	n := 0
