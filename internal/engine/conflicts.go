@@ -32,12 +32,12 @@ func (c *changes) ChangedSince(lo, hi []byte, since entry.Version) (changed bool
 	return c.leader.ChangedSince(lo, hi, since)
 }
 
-// EachArrival calls fn with what is newer than since, as view.Pin.EachArrival does.
-// Only the commit leader may call it.
+// EachArrival calls fn with what is newer than since, if that is in memtables, as
+// view.Pin.EachArrival does. Only the commit leader may call it.
 func (c *changes) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
 	c.leader.Enter()
 	defer c.leader.Leave()
-	return c.leader.EachArrival(since, fn)
+	return c.leader.EachArrival(since, 0, fn)
 }
 
 // CheckReads returns a conflict.Refusal if something that a transaction has read was written
@@ -55,9 +55,10 @@ func (c *changes) check(set conflict.Set, since entry.Version) (upTo entry.Versi
 	}
 	defer p.Release()
 	// Usually fewer keys were written since than are in the set: look up each written key there.
-	// Otherwise, or if a range was deleted or a run has to be read, look up each key of the set.
+	// Otherwise, or if a range was deleted or much of runs has to be read, look up each key of the
+	// set.
 	n := 0
-	all, err := p.EachArrival(since, func(lo, hi []byte) error {
+	all, err := p.EachArrival(since, set.Len(), func(lo, hi []byte) error {
 		if n++; n > set.Len() || hi != nil {
 			return errTooMany
 		}
