@@ -115,7 +115,7 @@ func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bo
 		entries, bytes = int64(records), int64(len(payload))
 		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
-	} else if err = w.SpillRest(ctx, db.newSpill); err == nil {
+	} else if err = w.Spill(ctx, db.newSpill); err == nil {
 		v, err = db.commits.CommitAlone(ctx, files, c)
 		entries, bytes = files.Entries(), files.Bytes()
 	}

@@ -20,7 +20,7 @@ import (
 type DB struct {
 	opts      Options
 	engine    *engine.Engine
-	newSpill  func() pending.Spill // makes files for the writes of one transaction
+	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      Keyspace             // the default keyspace
 	keyspaces keyspaces

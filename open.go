@@ -397,7 +397,7 @@ func clearDir(mem *vfs.Mem, dir string) {
 // functions leads to it.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, engine: o.engine, newSpill: func() pending.Spill { return o.engine.Spills.New() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, engine: o.engine, newSpill: func() pending.Files { return o.engine.Spills.New() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {

@@ -115,7 +115,7 @@ type txnExtra struct {
 	err     error           // why the transaction could not begin
 	leak    *leak           // for a transaction begun by hand, which may leak; nil in View and Update
 	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
-	spill   pending.Spill   // the pending writes that are in files; nil: none
+	spill   pending.Files   // the pending writes that are in files; nil: none
 }
 
 // The states of a Txn; the zero Txn is done.

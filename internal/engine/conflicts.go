@@ -32,35 +32,41 @@ func (c *changes) ChangedSince(lo, hi []byte, since entry.Version) (changed bool
 	return c.leader.ChangedSince(lo, hi, since)
 }
 
-// EachArrival calls fn with what is newer than since, as view.Pin.EachArrival does.
-// Only the commit leader may call it.
+// EachArrival calls fn with what is newer than since, if that is in memtables, as
+// view.Pin.EachArrival does. Only the commit leader may call it.
 func (c *changes) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
 	c.leader.Enter()
 	defer c.leader.Leave()
-	return c.leader.EachArrival(since, fn)
+	return c.leader.EachArrival(since, 0, fn)
 }
 
 // CheckReads returns a conflict.Refusal if something that a transaction has read was written
 // after since. Else it returns the version up to which it has looked. Many committers may
 // call it at once.
 func (c *changes) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error) {
+	return c.check(reads, since)
+}
+
+// check is CheckReads for any conflict.Set.
+func (c *changes) check(set conflict.Set, since entry.Version) (upTo entry.Version, err error) {
 	p, err := c.views.Acquire(0)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Release()
-	// Usually fewer keys were written since than were read: look up each written key in the
-	// reads. Otherwise, or if a range was deleted or a run has to be read, look up each read.
+	// Usually fewer keys were written since than are in the set: look up each written key there.
+	// Otherwise, or if a range was deleted or much of runs has to be read, look up each key of the
+	// set.
 	n := 0
-	all, err := p.EachArrival(since, func(lo, hi []byte) error {
-		if n++; n > reads.Len() || hi != nil {
+	all, err := p.EachArrival(since, set.Len(), func(lo, hi []byte) error {
+		if n++; n > set.Len() || hi != nil {
 			return errTooMany
 		}
-		return reads.Refuse(lo)
+		return set.Refuse(lo)
 	})
 	if err == errTooMany || err == nil && !all {
 		p.SortSince(since)
-		err = reads.Check(p, since)
+		err = set.Check(p, since)
 	}
 	return p.Version(), err
 }

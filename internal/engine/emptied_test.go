@@ -235,7 +235,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 	sp := s.engine.Spills.New()
 	defer sp.Discard()
 	s.flush() // or Prepare would wait for the task
-	s.must(sp.Add(ctx, records, len(ops), nil))
+	s.must(sp.Add(ctx, records, 0, nil))
 	s.must(sp.Prepare(ctx, conflict.Check{}))
 	meanwhile()
 	s.must(sp.Commit(s.last+1, conflict.Check{}))

@@ -21,7 +21,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	spill := s.engine.Spills.New()
 	defer spill.Discard()
 	record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("b"), Value: []byte("2"), Kind: entry.Set}, false)
-	if err := spill.Add(t.Context(), record, 1, nil); err != nil {
+	if err := spill.Add(t.Context(), record, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := spill.Prepare(t.Context(), conflict.Check{}); err != nil {

@@ -67,8 +67,8 @@ func (m *maker) nextNum() entry.FileNum {
 func (m *maker) writeRun(fill func(w *run.Writer) error) (layout.RunMeta, error) {
 	w := run.NewWriter(run.WriterConfig{
 		FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NextNum: m.nextNum, FileBytes: m.RunFileBytes,
-		NoFilter: true, Unsynced: true,
-	})
+		NoFilter: true,
+	}).WithoutSync()
 	if err := fill(w); err != nil {
 		w.Abort()
 		return layout.RunMeta{}, err

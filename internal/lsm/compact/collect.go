@@ -122,7 +122,6 @@ type collector struct {
 	memory  int                  // bytes that records and their keys take
 	keys    []byte               // the block that is being filled
 	target  *segment.ValueWriter // the segment that records move to; nil: there is none yet
-	bytes   uint64               // bytes of values written
 	moves   [][]segment.Move     // where records have moved, by victim
 }
 
@@ -216,7 +215,6 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 			return damaged(v.Segment.Num, err)
 		}
 		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
-		w.bytes += h.Length
 		r.key = nil // so that a block of keys is freed once all of its records are written
 		if written += int(r.size); written >= paceBytes {
 			if err := w.pace(ctx, written); err != nil {
@@ -236,7 +234,7 @@ func (w *collector) finishTarget() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = []ValueSegment{{Stats: stats, ValueBytes: w.bytes}}
+	w.out.Values = []ValueSegment{{Stats: stats}}
 	w.out.Read, w.out.Extracts = stats.Records, stats.Records
 	for i, moves := range w.moves {
 		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
-	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -26,8 +25,9 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
-	// Ranges are more range deletes, which delete no entry of Entries: see writeRanges.
-	Ranges []rangedel.Source
+	// Unversioned gives all that is written version 0: the version of the run is not known yet. The
+	// versions of the inputs tell only what is newer. One entry of a key may stay, at most.
+	Unversioned bool
 	// RewriteHandle, unless nil, changes a handle that leads through a forwarding table to where
 	// the record is now. It returns an error for a handle that leads to no record.
 	RewriteHandle func(*entry.Handle) error
@@ -47,8 +47,7 @@ type Input struct {
 // ValueSegment is a finished value segment.
 type ValueSegment struct {
 	segment.Stats
-	ValueBytes uint64        // of the values in it
-	Stamp      entry.Version // version of its records, if these don't have it themselves
+	Stamp entry.Version // version of its records, if these don't have it themselves
 }
 
 // Output is the result: new files, which are synced, and what became garbage.
@@ -123,9 +122,8 @@ type worker struct {
 	in       Input                  // what is to be done
 	out      *Output                // what was done so far
 	values   *segment.ValueWriter   // the value segment that is being written; nil: none
-	moved    uint64                 // bytes of values written to values
 	finished []*segment.ValueWriter // complete value segments, to remove after an error
-	scratch  entry.Entry            // the copy of an entry whose handle was rewritten
+	scratch  entry.Entry            // the copy of an entry whose handle or version is changed
 
 	superseded layout.Account // account of what the entries that stay have replaced
 }
@@ -163,6 +161,10 @@ func (w *worker) judgeEntry(ctx context.Context, e *entry.Entry, rules *retentio
 
 // writeEntry writes e, and moves its value if that is to leave its segment.
 func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
+	if w.in.Unversioned {
+		w.scratch = *e
+		w.scratch.Version, e = 0, &w.scratch
+	}
 	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
 		return w.in.Run.Add(e)
 	}
@@ -187,7 +189,6 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	// The record that it leaves behind is garbage of the old segment.
 	w.countDead(e)
 	w.out.Extracts++
-	w.moved += handle.Length
 	moved := *e
 	moved.Handle = handle
 	return w.in.Run.Add(&moved)
@@ -206,16 +207,20 @@ func (w *worker) finishRun() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}
-	if err := w.in.Rules.writeRangeDeletes(w.in.Run, &w.superseded); err != nil {
-		return err
-	}
-	if err := writeRanges(w.in.Run, w.in.Ranges...); err != nil {
+	if err := w.writeRangeDeletes(); err != nil {
 		return err
 	}
 	m, err := w.in.Run.Finish()
 	w.out.Run = m
 	w.out.Run.Superseded = w.superseded.List()
 	return err
+}
+
+func (w *worker) writeRangeDeletes() error {
+	if w.in.Unversioned {
+		return w.in.Run.AddRanges(w.in.Rules.RangeDeletes...)
+	}
+	return w.in.Rules.writeRangeDeletes(w.in.Run, &w.superseded)
 }
 
 // finishValues completes the current value segment.
@@ -227,9 +232,9 @@ func (w *worker) finishValues() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats, ValueBytes: w.moved})
+	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats})
 	w.finished = append(w.finished, w.values)
-	w.values, w.moved = nil, 0
+	w.values = nil
 	return nil
 }
 

@@ -215,13 +215,3 @@ func (f *forest) writeForest() error {
 	f.list, f.used = f.list[:0], nil
 	return err
 }
-
-// writeRanges adds what ranges cover to w, by range deletes of version 0: the version of the run is
-// not known yet.
-func writeRanges(w rangeDeleteWriter, ranges ...rangedel.Source) error {
-	cover := rangedel.NewForwardCover(entry.MaxVersion, ranges...)
-	defer cover.Close()
-	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
-		return w.AddRangeDelete(rangedel.Delete{Lo: lo, Hi: hi})
-	})
-}

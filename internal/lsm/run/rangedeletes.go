@@ -29,6 +29,16 @@ func (w *Writer) AddRangeDelete(t rangedel.Delete) error {
 	return nil
 }
 
+// AddRanges adds what the sources cover, by flat range deletes of version 0: the version of the run
+// is not known yet.
+func (w *Writer) AddRanges(sources ...rangedel.Source) error {
+	cover := rangedel.NewForwardCover(entry.MaxVersion, sources...)
+	defer cover.Close()
+	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
+		return w.AddRangeDelete(rangedel.Delete{Lo: lo, Hi: hi})
+	})
+}
+
 // AddHistory adds a forest of range deletes that may overlap, as readers may need several of them
 // at one place. Forests are added after the flat range deletes, each newer than the flat ones at
 // its place. The list is in the order of rangedel.Compare, and begins behind the end of the forest

@@ -33,7 +33,6 @@ type WriterConfig struct {
 	FileBytes int64                // most bytes of a file, without its last filter; 0: 256 MB
 	NoFilter  bool                 // write no filter: gets find most keys in this run
 	Expiries  *entry.Expiries      // gathers layout.RunMeta.Expiry; nil: not recorded
-	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
 	// About returns an edit (package manifest) that describes the store's runs and keyspaces,
 	// for a salvage without MANIFEST. It is called for each file, with the earlier files of
@@ -66,6 +65,7 @@ type Writer struct {
 	dir      directory        // of file so far
 	dirBytes int64            // estimate of the directory's size
 	created  []string         // paths of all files, to remove them after an error
+	unsynced bool             // nothing is synced
 
 	ranged       bool           // this chunk and all later ones have range deletes
 	ranges       ranges         // numbers of range deletes added
@@ -80,6 +80,12 @@ func NewWriter(cfg WriterConfig) *Writer {
 	cfg.FileBytes = cmp.Or(cfg.FileBytes, DefaultFileBytes)
 	cfg.FilterKeys = cmp.Or(cfg.FilterKeys, DefaultFilterKeys)
 	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*layout.SegmentRef{}}
+}
+
+// WithoutSync makes w sync nothing, as the run need not survive a crash. It returns w.
+func (w *Writer) WithoutSync() *Writer {
+	w.unsynced = true
+	return w
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -249,7 +255,7 @@ func (w *Writer) finishFile() error {
 	// The file is closed even if the flush or the sync fails, and then removed.
 	f, flushed := w.file, w.out.Flush()
 	w.file = nil
-	if flushed == nil && !w.cfg.Unsynced {
+	if flushed == nil && !w.unsynced {
 		flushed = f.Sync()
 	}
 	if err := errors.Join(flushed, f.Close()); err != nil {
@@ -305,7 +311,7 @@ func (w *Writer) Finish() (layout.RunMeta, error) {
 		return layout.RunMeta{}, err
 	}
 	// A file that was synced may still lose its name in a crash.
-	if !w.cfg.Unsynced {
+	if !w.unsynced {
 		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
 			return layout.RunMeta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
 		}

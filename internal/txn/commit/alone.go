@@ -9,7 +9,7 @@ import (
 
 // CommitAlone commits a, if c holds, and returns its version. While a.Commit runs, nothing else is
 // checked, written or published. ctx is honoured until a.Commit is called.
-func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (_ entry.Version, err error) {
+func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (v entry.Version, err error) {
 	// Not behind Prepare: what others commit during the wait, a.Commit would have to look
 	// at and to flush, with everybody waiting.
 	if err := p.store.Throttle(ctx, nil); err != nil {
@@ -20,27 +20,19 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (
 	if err := a.Prepare(ctx, c); err != nil {
 		return 0, err
 	}
-	g, err := p.beginExclusive(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		p.releaseGroup(g)
-		if err == nil {
-			p.store.CatchUp()
+	err = p.Do(ctx, func() (err error) {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-	}()
-	if err := ctx.Err(); err != nil {
-		return 0, err
+		// If a.Commit panics, err keeps this value. It is unknown what was written, so nothing more
+		// may be.
+		err = errPanicked
+		defer func() { p.stopOn(err) }()
+		v, err = p.leader.writeAlone(a, c)
+		return err
+	})
+	if err == nil {
+		p.store.CatchUp()
 	}
-	if p.stopped != nil {
-		return 0, p.stopped
-	}
-	// If a.Commit panics, err keeps this value. It is unknown what was written, so nothing more may
-	// be.
-	err = errPanicked
-	defer func() { p.stopOn(err) }()
-	var v entry.Version
-	v, err = p.leader.writeAlone(a, c)
 	return v, err
 }

@@ -22,6 +22,17 @@ type Changes interface {
 	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
 }
 
+// Set is keys and ranges that must not have changed: those that a transaction has read, or those
+// that it writes.
+type Set interface {
+	// Len is the number of keys and ranges, by which the cost of a Check grows.
+	Len() int
+	// Refuse returns a Refusal if key is in the Set.
+	Refuse(key []byte) error
+	// Check returns a Refusal if anything in the Set has changed since that version.
+	Check(c Changes, since entry.Version) error
+}
+
 // ReadSet is the keys and ranges that a transaction has read, whether they held
 // anything or not. It copies what it is given. The zero value is empty. It is
 // used by one goroutine at a time.

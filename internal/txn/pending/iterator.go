@@ -27,7 +27,7 @@ func (w *Writes) Iterator() iterator.Iterator {
 	}
 	// Entries of one key have one version in all sources (rangedel.Pending), so their order is
 	// given by the sources: Merge yields that of the earliest one only, the newest.
-	return iterator.Merge(append([]iterator.Iterator{mine}, w.files.Iterators(w.ranges, rangedel.Pending)...))
+	return iterator.Merge(append([]iterator.Iterator{mine}, w.files.Iterators(w.ranges)...))
 }
 
 // memoryIterator walks the writes that were in memory when it was made.

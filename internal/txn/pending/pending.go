@@ -23,7 +23,7 @@ type Writes struct {
 	memory  memory
 	spilled int            // number of records in files
 	ranges  *rangedel.Set  // range deletes in memory; the n-th record has version n here
-	files   Spill          // spilled writes, older than those in memory; nil: none
+	files   Files          // spilled writes, older than those in memory; nil: none
 	failed  error          // error of a spill: the writes are incomplete and can only be discarded
 	limiter *MemoryLimiter // owns the arena's memory (Borrow); nil: it is w's own
 	key     []byte         // scratch for a stored key

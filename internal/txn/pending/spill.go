@@ -9,24 +9,24 @@ import (
 	"github.com/brockdb/brock/internal/txn/commit"
 )
 
-// Spill is the files with a transaction's spilled writes. Its commit gives them to the store. The
-// methods that read may be called by any number of goroutines.
-type Spill interface {
+// Files are the files with a transaction's spilled writes. Its commit gives them to the store. They
+// are used by one goroutine at a time; others may call Value meanwhile.
+type Files interface {
 	commit.Alone
-	// Add adds encoded records, of which the newest has the number last, and range deletes.
-	Add(ctx context.Context, records []byte, last int, ranges *rangedel.Set) error
+	// Add adds encoded records, which follow so many others, and the range deletes among them.
+	Add(ctx context.Context, records []byte, before int, ranges *rangedel.Set) error
 	// AddLarge adds one entry, whose value is not copied to memory.
 	AddLarge(ctx context.Context, e *entry.Entry) error
 	// Get reads the newest write of a stored key.
 	Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error)
-	// Iterators walk the writes; v is the version that they tell.
-	Iterators(ranges *rangedel.Set, v entry.Version) []iterator.Iterator
+	// Iterators walk the writes, without what ranges cover, which are newer.
+	Iterators(ranges *rangedel.Set) []iterator.Iterator
 	// Ranges are the range deletes.
 	Ranges() []rangedel.Source
 	// Value reads the separated value of an entry that Get or an iterator has returned. own
 	// reports whether it is in dst or in new memory, and not in a mapped file.
 	Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error)
-	// Entries and Bytes count what was added.
+	// Entries is how many writes were committed, and Bytes the length of the records added.
 	Entries() int64
 	Bytes() int64
 	// Discard removes the files, unless they were committed.
@@ -36,11 +36,14 @@ type Spill interface {
 // Spill writes what is in memory to files, which newSpill makes at the first call. No layout has
 // these files before the commit. After an error, which Err returns from then on, discard the
 // writes.
-func (w *Writes) Spill(ctx context.Context, newSpill func() Spill) error {
+func (w *Writes) Spill(ctx context.Context, newSpill func() Files) error {
+	if w.failed != nil {
+		return w.failed
+	}
 	if w.files == nil {
 		w.files = newSpill()
 	}
-	if w.failed = w.files.Add(ctx, w.memory.arena, w.Len(), w.ranges); w.failed != nil {
+	if w.failed = w.files.Add(ctx, w.memory.arena, w.spilled, w.ranges); w.failed != nil {
 		return w.failed
 	}
 	// The records are in files now. If readers hold slices of the arena, it stays with them, and
@@ -63,7 +66,7 @@ func (w *Writes) Large(e *entry.Entry, limit int64) bool {
 // AddLarge is Add for a Large entry. It first spills what is in memory. Then it writes the
 // value from the caller's memory to a file, uncompressed, without a copy of it in memory.
 // Errors are those of Spill.
-func (w *Writes) AddLarge(ctx context.Context, newSpill func() Spill, c *Encoder, e *entry.Entry) error {
+func (w *Writes) AddLarge(ctx context.Context, newSpill func() Files, c *Encoder, e *entry.Entry) error {
 	// The order of writes must hold: what is in memory is older than e.
 	if err := w.Spill(ctx, newSpill); err != nil {
 		return err
@@ -77,12 +80,4 @@ func (w *Writes) AddLarge(ctx context.Context, newSpill func() Spill, c *Encoder
 }
 
 // Files returns the spilled writes; nil if there are none. Discard them after the last read.
-func (w *Writes) Files() Spill { return w.files }
-
-// SpillRest spills what is left in memory, so that Files has all writes.
-func (w *Writes) SpillRest(ctx context.Context, newSpill func() Spill) error {
-	if w.failed != nil || w.memory.count == 0 {
-		return w.failed
-	}
-	return w.Spill(ctx, newSpill)
-}
+func (w *Writes) Files() Files { return w.files }

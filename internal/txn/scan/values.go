@@ -11,7 +11,7 @@ import (
 // writes in files. It is used by any number of goroutines.
 type Values struct {
 	Pin   *view.Pin
-	Files pending.Spill // nil: no own write is in a file
+	Files pending.Files // nil: no own write is in a file
 }
 
 // Value returns a value that is valid until the Pin is released.

@@ -28,6 +28,7 @@ const (
 type ValueWriter struct {
 	w      *Writer
 	buf    []byte // the records of the frame being filled
+	values uint64 // bytes of the values added
 	placed int64  // in an encrypted segment: the bytes that the records of buf will take in the file
 	// of length 1: holds buf for Append, so that no slice is allocated each time
 	payload [][]byte
@@ -41,6 +42,8 @@ type Stats struct {
 	Number entry.FileNum
 	Size   int64           // of the file, to be given to Open as its end
 	KeyID  crypt.FileKeyID // names the file's key; zero = it is plain
+
+	ValueBytes uint64 // of the values, as they are stored
 	frame.Totals
 }
 
@@ -70,6 +73,7 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 // added returns the handle of the last record of buf, which begins at at.
 func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.sizeAt(at)), Length: length}
+	v.values += length
 	if v.w.encrypt != nil {
 		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
 	}
@@ -114,6 +118,7 @@ func (v *ValueWriter) appendLarge(head []byte, size int, value io.Reader, n int)
 		return entry.Handle{}, err
 	}
 	h.Offset = uint64(at)
+	v.values += h.Length
 	v.writeback()
 	return h, nil
 }
@@ -227,7 +232,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
 	}
-	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), Totals: v.w.Totals()}, nil
+	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), ValueBytes: v.values, Totals: v.w.Totals()}, nil
 }
 
 // Number is the segment's number.

@@ -271,3 +271,30 @@ func TestCopiedValuesOutliveTheDisk(t *testing.T) {
 	s.held.Discard()
 	assert.OK(t, s.db.Close())
 }
+
+// A transaction larger than its memory fails, and nothing else, when its files can't be read in
+// their mappings while it commits.
+func TestFaultsUnderASpilledCommit(t *testing.T) {
+	t.Parallel()
+	process.RequireMappings(t)
+	if !process.RunInChild(t) {
+		return
+	}
+	for _, isolation := range []brock.Isolation{brock.Serializable, brock.SnapshotIsolation, brock.LastWriterWins} {
+		files := storetest.NewFailingMaps()
+		db, err := brock.Open(brock.Options{Dir: t.TempDir(), FS: files})
+		assert.OK(t, err)
+		txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 4000, Isolation: isolation})
+		assert.OK(t, err)
+		for i := range 2000 {
+			assert.OK(t, txn.Delete(fmt.Appendf(nil, "k%06d", i)))
+		}
+		files.Fail(t, true)
+		if err := txn.Commit(); err != nil && !errors.Is(err, brock.ErrCorrupt) {
+			t.Errorf("isolation %d: %v", isolation, err)
+		}
+		files.Fail(t, false)
+		assert.OK(t, db.Set([]byte("k"), []byte("v")))
+		assert.OK(t, db.Close())
+	}
+}

@@ -1,4 +1,4 @@
-package compact
+package spill
 
 import (
 	"bytes"
@@ -19,22 +19,26 @@ import (
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
 
 const testSeed = 5
 
-func newTestSpill(t *testing.T, fs *vfs.Mem, segmentBytes int64, noMap bool) *Spill {
+func testStore(fs vfs.FS, noMap bool) filename.Store {
+	return filename.Store{FS: fs, Dir: "/k", ValueDir: "/v", UUID: [16]byte{7}, Seed: testSeed, NoMap: noMap}
+}
+
+func newTestFiles(t *testing.T, fs vfs.FS, segmentBytes int64, noMap bool) *Files {
 	t.Helper()
 	for _, dir := range []string{"/k", "/v"} {
 		if err := fs.MkdirAll(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	num := entry.FileNum(10)
-	return NewSpill(SpillConfig{Store: filename.Store{FS: fs, Dir: "/k", ValueDir: "/v", UUID: [16]byte{7}, Seed: testSeed, NoMap: noMap}, SegmentBytes: segmentBytes,
-		RunFileBytes: 64 << 10, NextNum: func() entry.FileNum { num++; return num }, FilterKeys: 50})
+	files := view.NewOpener(view.OpenerConfig{Store: testStore(fs, noMap), RunFileBytes: 64 << 10})
+	return New(Config{Files: files, NoMap: noMap, SegmentBytes: segmentBytes})
 }
 
 // spilledWrite is a write of the model.
@@ -59,7 +63,7 @@ func files(t *testing.T, fs *vfs.Mem) (names []string) {
 }
 
 // compare holds all ways of reading against the model.
-func compare(t *testing.T, s *Spill, model map[string]spilledWrite) {
+func compare(t *testing.T, s *Files, model map[string]spilledWrite) {
 	t.Helper()
 	same := func(e *entry.Entry, key string) {
 		want, value := model[key], e.Value
@@ -69,7 +73,7 @@ func compare(t *testing.T, s *Spill, model map[string]spilledWrite) {
 				t.Fatal(err)
 			}
 		}
-		if string(value) != want.value || e.Kind != want.kind || e.Meta != want.meta || e.Version != 0 {
+		if string(value) != want.value || e.Kind != want.kind || e.Meta != want.meta || e.Version != rangedel.Pending {
 			t.Fatalf("%q: kind %d, meta %d, version %d, %d bytes, want %+v", key, e.Kind, e.Meta, e.Version, len(value), want)
 		}
 	}
@@ -85,7 +89,7 @@ func compare(t *testing.T, s *Spill, model map[string]spilledWrite) {
 		}
 	}
 	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(model)), func(k string) bool { return model[k].gone })
-	it := iterator.Merge(s.Iterators(nil, 0))
+	it := iterator.Merge(s.Iterators(nil))
 	defer it.Close()
 	i := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -107,16 +111,17 @@ func compare(t *testing.T, s *Spill, model map[string]spilledWrite) {
 
 func testKey(i int) string { return fmt.Sprintf("\x00key%d", i*i%61) }
 
-func TestSpillAgainstModel(t *testing.T) {
+func TestFilesAgainstModel(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		fs := vfs.NewMem()
-		s := newTestSpill(t, fs, 4096+int64(rng.IntN(20_000)), seed%3 == 0)
+		s := newTestFiles(t, fs, 4096+int64(rng.IntN(20_000)), seed%3 == 0)
 		model := map[string]spilledWrite{}
 		var ranges *rangedel.Set
 		last := 0
 		for range 1 + rng.IntN(120) {
 			var records []byte
+			before := last
 			for range 1 + rng.IntN(8) {
 				last++
 				if seed%4 > 0 && rng.IntN(30) == 0 {
@@ -138,18 +143,18 @@ func TestSpillAgainstModel(t *testing.T) {
 				}
 				key := testKey(rng.IntN(61))
 				if w.kind != entry.Delete && len(w.value) >= 300 && rng.IntN(3) == 0 {
-					if err := errors.Join(s.Add(context.Background(), records, last-1, ranges),
+					if err := errors.Join(s.Add(context.Background(), records, before, ranges),
 						s.AddLarge(context.Background(), &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta})); err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
-					records, ranges, model[key] = nil, nil, w
+					records, before, ranges, model[key] = nil, last, nil, w
 					continue
 				}
 				records = entry.AppendRecord(records, &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta},
 					w.kind != entry.Delete && len(w.value) >= 10)
 				model[key] = w
 			}
-			if err := s.Add(context.Background(), records, last, ranges); err != nil {
+			if err := s.Add(context.Background(), records, before, ranges); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			clear(records)
@@ -162,12 +167,12 @@ func TestSpillAgainstModel(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		compare(t, s, model)
-		if err := s.Add(context.Background(), []byte("x"), last+1, nil); err == nil {
+		if err := s.Add(context.Background(), []byte("x"), last, nil); err == nil {
 			t.Error("something was added to a finished spill")
 		}
 		checkRanges(t, s, model)
 		maps.DeleteFunc(model, func(_ string, w spilledWrite) bool { return w.gone })
-		checkOutput(t, s, model)
+		checkOutput(t, s, fs, model)
 		if seed%2 == 0 {
 			s.Keep()
 		}
@@ -193,7 +198,7 @@ func TestSpillAgainstModel(t *testing.T) {
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
 // ranges are the ranges that s deletes.
-func ranges(s *Spill) (list []rangedel.Delete) {
+func ranges(s *Files) (list []rangedel.Delete) {
 	_ = rangedel.NewCover(entry.MaxVersion, s.Ranges()...).EachRange([]byte{0}, func(lo, hi []byte) error {
 		list = append(list, rangedel.Delete{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi)})
 		return nil
@@ -201,18 +206,11 @@ func ranges(s *Spill) (list []rangedel.Delete) {
 	return list
 }
 
-// checkRanges: what is gone is in a range, all that is written is known as such.
-func checkRanges(t *testing.T, s *Spill, model map[string]spilledWrite) {
+// checkRanges: what is gone is in a range.
+func checkRanges(t *testing.T, s *Files, model map[string]spilledWrite) {
 	t.Helper()
 	for i := range 80 {
 		key := testKey(i)
-		_, want := model[key]
-		if got, err := s.Writes([]byte(key), nil); got != want || err != nil {
-			t.Errorf("writes %q: %v, %v, want %v", key, got, err, want)
-		}
-		if got, err := s.Writes([]byte(key), []byte(key+"~")); err != nil || want && !got {
-			t.Errorf("writes from %q: %v, %v, want %v", key, got, err, want)
-		}
 		in := slices.ContainsFunc(ranges(s), func(r rangedel.Delete) bool { return string(r.Lo) <= string(key) && string(key) < string(r.Hi) })
 		if model[key].gone && !in {
 			t.Errorf("%q is in no range of %v", key, ranges(s))
@@ -221,7 +219,7 @@ func checkRanges(t *testing.T, s *Spill, model map[string]spilledWrite) {
 }
 
 // checkOutput: each record of a segment is referred to by one entry, or dead.
-func checkOutput(t *testing.T, s *Spill, model map[string]spilledWrite) {
+func checkOutput(t *testing.T, s *Files, fs vfs.FS, model map[string]spilledWrite) {
 	t.Helper()
 	out := s.Output()
 	if out.Run.Entries != uint64(len(model)) || out.Run.RangeDeletes != uint64(len(ranges(s))) || out.Run.MaxVersion != 0 {
@@ -250,15 +248,15 @@ func checkOutput(t *testing.T, s *Spill, model map[string]spilledWrite) {
 	if len(owned) > 0 {
 		t.Errorf("segments %v are not there", owned)
 	}
-	checkStamp(t, s, out.Run)
+	checkStamp(t, s, fs, out.Run)
 }
 
 // checkStamp opens what was finished as the store will: with a version.
-func checkStamp(t *testing.T, s *Spill, m layout.RunMeta) {
+func checkStamp(t *testing.T, s *Files, fs vfs.FS, m layout.RunMeta) {
 	t.Helper()
 	const stamp = 1<<40 + 5
 	m.Stamp, m.MinVersion, m.MaxVersion = stamp, stamp, stamp
-	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: testSeed}, m)
+	r, err := run.Open(run.OpenConfig{FS: fs, Dir: "/k", UUID: testStore(fs, false).UUID, Seed: testSeed}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +300,7 @@ func checkStamp(t *testing.T, s *Spill, m layout.RunMeta) {
 		if !e.Separated {
 			continue
 		}
-		f, err := segment.Open(s.values.segmentConfig(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
+		f, err := segment.Open(s.cfg.Files.Segments(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,23 +315,22 @@ func checkStamp(t *testing.T, s *Spill, m layout.RunMeta) {
 		f.Close()
 	}
 	m.MinVersion, m.MaxVersion = stamp+1, stamp+1
-	if _, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: testSeed}, m); !errors.Is(err, errs.ErrCorrupt) {
+	if _, err := run.Open(run.OpenConfig{FS: fs, Dir: "/k", UUID: testStore(fs, false).UUID, Seed: testSeed}, m); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("opened with another version than its stamp: %v", err)
 	}
 }
 
 // A spill that failed takes nothing more, and leaves no file.
-func TestSpillStaysFailed(t *testing.T) {
+func TestFilesStayFailed(t *testing.T) {
 	for nth := 1; ; nth++ {
 		mem := vfs.NewMem()
-		s := newTestSpill(t, mem, 20_000, false)
 		faulty := faultfs.New(mem, faultfs.Options{})
-		s.cfg.FS = faulty
+		s := newTestFiles(t, faulty, 20_000, false)
 		faulty.Inject(faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Nth: nth})
 		var err error
 		for i := 0; err == nil && i < 25; i++ {
 			err = s.Add(context.Background(), entry.AppendRecord(nil,
-				&entry.Entry{Key: fmt.Appendf(nil, "\x00%d", i), Value: make([]byte, 3000), Kind: entry.Set}, true), i+1, nil)
+				&entry.Entry{Key: fmt.Appendf(nil, "\x00%d", i), Value: make([]byte, 3000), Kind: entry.Set}, true), i, nil)
 		}
 		if err == nil {
 			err = s.Finish(context.Background())
@@ -343,7 +340,7 @@ func TestSpillStaysFailed(t *testing.T) {
 		if err == nil && struck && faulty.Count(faultfs.Remove, "") == 0 {
 			t.Errorf("operation %d failed, and nobody was told", nth)
 		}
-		if s.Add(context.Background(), []byte("x"), 26, nil) == nil {
+		if s.Add(context.Background(), []byte("x"), 25, nil) == nil {
 			t.Error("it goes on")
 		}
 		s.Discard(true)

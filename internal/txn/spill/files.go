@@ -1,0 +1,194 @@
+// Package spill keeps the pending writes of one transaction that outgrew its memory: keys and small
+// values in runs, large values in value segments, all in files that no layout names.
+package spill
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/brockdb/brock/internal/base/codec"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Config says where the files are written and for which store.
+type Config struct {
+	Files        *view.Opener // numbers, opens and removes the files
+	NoMap        bool         // read value segments without mapping them
+	SegmentBytes int64        // bytes at which a value segment ends
+	Coder        *codec.Coder // decodes compressed values
+}
+
+// Files are the pending writes of one transaction in runs, its parts, and value segments. In the
+// files all has version 0, as the transaction's version is not known before it commits. While a
+// part is open, its stamp is its age, greater for newer parts. So parts hide each other as runs of
+// the store do. A range delete covers what is in older parts only: what it covers of its own part
+// is not in that.
+//
+// Files end in one of two ways: Finish makes one durable run of the parts, which an edit of the
+// manifest may then add to the store with the transaction's version as its stamp; or Discard
+// removes the files. A crash leaves them to the next Open, which removes files that nothing names.
+//
+// They are used by one goroutine at a time; other goroutines may call Value meanwhile.
+type Files struct {
+	cfg     Config
+	added   int            // parts that were added, before compactions
+	parts   []*view.Run    // newest first
+	retired []*view.Run    // compacted parts that readers may still use
+	values  values         // the value segments
+	lent    bool           // readers may hold bytes of the parts
+	out     compact.Output // what becomes of all when it is finished
+	bytes   int64          // bytes of records added
+	written int64          // bytes of runs written
+	err     error          // the first failure; nothing can be added after it
+	kept    bool           // the files belong to the store: Discard leaves them
+}
+
+// New returns empty Files; it creates no file before there is something to write.
+func New(cfg Config) *Files { return &Files{cfg: cfg, values: values{cfg: cfg}} }
+
+// Add writes records, encoded with version 0 one after the other, the later of
+// two with one key being the newer. They may be reused when it returns. before is the number of the
+// transaction's records before them. ranges has the range deletes among them; the version of each
+// is its number in the transaction, from 1. They cover what was written before them.
+// After an error, which sticks, the Files can only be read and discarded.
+func (f *Files) Add(ctx context.Context, records []byte, before int, ranges *rangedel.Set) error {
+	return f.addPart(ctx, len(records), func(w *run.Writer) error {
+		for _, p := range newestByKey(records, before, rangedel.NewCover(entry.MaxVersion, ranges)) {
+			if err := f.addRecord(w, records[p.at:]); err != nil {
+				return err
+			}
+		}
+		return w.AddRanges(ranges)
+	})
+}
+
+// addRecord writes the record at the start of rec: its value, if it has its own
+// checksum and a handle may lead to it, to a value segment.
+func (f *Files) addRecord(w *run.Writer, rec []byte) error {
+	r, err := entry.DecodeRecord(rec)
+	if err != nil {
+		return err
+	}
+	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Raw: r.Raw}
+	if r.Own && r.Size >= layout.Granule {
+		return f.addSeparated(w, e, rec[:r.Size])
+	}
+	return w.Add(&e)
+}
+
+// AddLarge is Add for one entry with a large value, which it writes piece by piece
+// from where it is: nothing as long as the value is held in memory.
+func (f *Files) AddLarge(ctx context.Context, e *entry.Entry) error {
+	return f.addPart(ctx, entry.RecordSize(e, true), func(w *run.Writer) (err error) {
+		// The value may be one that was read, and lie in a mapped file.
+		defer pageio.Guard(pageio.Arm(), &err, "the value to write")
+		return f.addSeparated(w, *e, nil)
+	})
+}
+
+// addSeparated writes the value of e to a segment, and what leads to it to w. record is encoded e;
+// nil: it is not in memory as a whole.
+func (f *Files) addSeparated(w *run.Writer, e entry.Entry, record []byte) (err error) {
+	if e.Handle, err = f.values.add(&e, record); err != nil {
+		return err
+	}
+	e.Value, e.Separated = nil, true
+	return w.Add(&e)
+}
+
+// Get finds the pending write of a key with this hash and fills dst, whose
+// Version is then rangedel.Pending. dst.Value is valid until Discard. A range delete gives a
+// delete of the key.
+func (f *Files) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, someFile)
+	for _, p := range f.parts {
+		if p.MayContain(key, hash) {
+			if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
+				dst.Version = rangedel.Pending
+				f.lent = f.lent || found
+				return found, err
+			}
+		}
+		if deleted, err := p.RangeDeletes().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
+			*dst = entry.Entry{Kind: entry.Delete, Version: rangedel.Pending}
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// someFile names the file in the error of a memory fault.
+const someFile = "a file of a transaction"
+
+// Iterators walk the parts, newest first, without what later range deletes cover, also
+// those of ranges, which are not added yet; entries with one key hide those of later
+// iterators. Their entries have the version rangedel.Pending, and are valid until Discard.
+func (f *Files) Iterators(ranges *rangedel.Set) []iterator.Iterator {
+	f.lent = true
+	cover := rangedel.NewCover(entry.MaxVersion, f.Ranges()...)
+	if ranges != nil {
+		cover = cover.WithPending(ranges)
+	}
+	sources := make([]iterator.Iterator, len(f.parts))
+	for i, p := range f.parts {
+		sources[i] = &visible{Iterator: p.Iterator(), cover: cover}
+	}
+	return sources
+}
+
+// Ranges returns the range deletes. Their versions only have a meaning within the Files. They
+// are valid until Discard.
+func (f *Files) Ranges() (sources []rangedel.Source) {
+	for _, p := range f.parts {
+		if t := p.RangeDeletes(); !t.Empty() {
+			f.lent = true
+			sources = append(sources, t)
+		}
+	}
+	return sources
+}
+
+// Value returns the value of e, a separated entry that Get or an iterator found
+// under key. It is never nil, and valid until Discard, unless it is own: then it is in dst,
+// if the capacity of that is enough, or in memory of its own.
+func (f *Files) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
+	return f.values.read(key, e, dst)
+}
+
+// Entries is how many entries the finished run has.
+func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
+
+// Bytes is the length of the records added.
+func (f *Files) Bytes() int64 { return f.bytes }
+
+// Written is the length of all files that were written.
+func (f *Files) Written() int64 { return f.written + f.values.written }
+
+// Output is what Finish has finished: one run, its value segments, and their
+// records that no entry leads to.
+func (f *Files) Output() compact.Output { return f.out }
+
+// Keep makes Discard leave the run and the value segments. Call it when they belong to the
+// store, or when that is not known, as after a failed edit of the manifest.
+func (f *Files) Keep() { f.kept = true }
+
+// Lent reports whether bytes of the files may have been handed out.
+func (f *Files) Lent() bool { return f.lent }
+
+// Discard closes the files. With remove, it also removes them, except those that Keep was
+// called for. Nothing that was handed out is valid afterwards. A second call does nothing.
+func (f *Files) Discard(remove bool) {
+	release(f.parts, remove && !f.kept)
+	release(f.retired, remove) // the store never gets them
+	f.values.release(remove && !f.kept)
+	f.parts, f.retired = nil, nil
+	f.err = cmp.Or(f.err, errs.ErrTxnDone)
+}

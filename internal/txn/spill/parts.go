@@ -1,0 +1,133 @@
+package spill
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/lsm/run"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// fanIn is how many parts become one. A read of pending writes looks into fewer than fanIn parts
+// for each tenfold of the memory, and each key is rewritten once for each.
+const fanIn = 10
+
+// addPart writes the newest part, and compacts the newest ones if there are enough: each fanIn that
+// were added become one, each fanIn of those again, and so on, as a carry when one counts in base
+// fanIn.
+func (f *Files) addPart(ctx context.Context, bytes int, fill func(w *run.Writer) error) error {
+	if f.err != nil || bytes == 0 {
+		return f.err
+	}
+	f.bytes += int64(bytes)
+	f.added++
+	f.err = f.writePart(fill)
+	for n := f.added; f.err == nil && n%fanIn == 0; n /= fanIn {
+		f.err = f.compactNewest(ctx, fanIn, f.newPart())
+	}
+	return f.err
+}
+
+// newPart begins a run that is not synced: a crash ends the transaction, and Finish writes all once
+// more.
+func (f *Files) newPart() *run.Writer {
+	return f.cfg.Files.NewRunWriter(false, nil, nil).WithoutSync()
+}
+
+// writePart writes a part, without a sync.
+func (f *Files) writePart(fill func(w *run.Writer) error) error {
+	w := f.newPart()
+	defer w.Abort()
+	if err := fill(w); err != nil {
+		return err
+	}
+	// Before anybody can find the handles in the part.
+	if err := f.values.flush(); err != nil {
+		return err
+	}
+	meta, err := w.Finish()
+	if err != nil {
+		return err
+	}
+	return f.openPart(meta, 0)
+}
+
+// openPart opens a run that was written, in the place of the newest n parts.
+func (f *Files) openPart(m layout.RunMeta, n int) error {
+	f.written += int64(m.FileBytes())
+	age := entry.Version(f.added)
+	m.Stamp, m.MinVersion, m.MaxVersion = age, age, age
+	r, err := f.cfg.Files.OpenRun(&layout.Run{RunMeta: m})
+	if err != nil {
+		for _, file := range m.Files {
+			f.cfg.Files.Remove(filename.New(filename.Run, file.Num))
+		}
+		return err
+	}
+	if f.lent {
+		// Bytes that readers hold stay valid until Discard, so the mappings stay, too.
+		f.retired = append(f.retired, f.parts[:n]...)
+	} else {
+		release(f.parts[:n], true)
+	}
+	f.parts = slices.Concat([]*view.Run{r}, f.parts[n:])
+	return nil
+}
+
+// compactNewest makes one part of the newest n, without what was overwritten or deleted.
+func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
+	ranges, done := view.RangeDeletesOf(f.parts[:n])
+	defer done()
+	sources := make([]iterator.Iterator, n)
+	for i, p := range f.parts[:n] {
+		sources[i] = p.Copier()
+	}
+	out, err := compact.Execute(ctx, compact.Input{
+		Entries: iterator.Merge(sources),
+		// After the commit only the newest write of a key counts, so older ones go.
+		Rules:       compact.Rules{Watermark: entry.MaxVersion, RangeDeletes: ranges},
+		Unversioned: true,
+		Run:         w,
+	})
+	if err != nil {
+		return err
+	}
+	for _, list := range out.Dead.Lists() {
+		f.out.Dead.Take(list)
+	}
+	f.out.Run = out.Run
+	return f.openPart(out.Run, n)
+}
+
+// Finish makes one durable run of everything, and ends the value segments.
+// Nothing can be added afterwards; all else goes on. After an error the Files can
+// only be discarded.
+func (f *Files) Finish(ctx context.Context) (err error) {
+	if f.err != nil || len(f.parts) == 0 {
+		return cmp.Or(f.err, errs.ErrInvalid)
+	}
+	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
+	// First the values, then the run that leads to them.
+	if err := f.values.finish(); err != nil {
+		return err
+	}
+	f.out.Values = f.values.finished
+	return f.compactNewest(ctx, len(f.parts), f.cfg.Files.NewRunWriter(false, nil, nil))
+}
+
+// release closes runs and, with remove, removes them.
+func release(runs []*view.Run, remove bool) {
+	for _, r := range runs {
+		if remove {
+			r.Retire()
+		}
+		r.Discard()
+	}
+}
