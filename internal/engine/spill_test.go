@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -68,6 +69,10 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 // Under SnapshotIsolation a large transaction commits unless a key that it writes, or one of a
 // range that it deletes, was changed, before its Prepare or after.
 func TestSpillIsCheckedAgainstOtherWrites(t *testing.T) {
+	var much []op // more than what is written, so that each key written is looked up
+	for i := range 30 {
+		much = append(much, set(fmt.Sprintf("\x00m%d", i), nil))
+	}
 	for _, c := range []struct {
 		what    string
 		ops     []op
@@ -75,7 +80,10 @@ func TestSpillIsCheckedAgainstOtherWrites(t *testing.T) {
 	}{
 		{"nothing", nil, false},
 		{"other keys", []op{set("\x00a", nil), set("\x00k5x", nil), del("\x00s")}, false},
+		{"much else", much, false},
 		{"a key", []op{set("\x00k5", nil)}, true},
+		{"a key and much else", append(slices.Clone(much), set("\x00k5", nil)), true},
+		{"a key in a range and much else", append(slices.Clone(much), set("\x00r1x", nil)), true},
 		{"a deleted key", []op{del("\x00k5")}, true},
 		{"a key in a range", []op{set("\x00r1x", nil)}, true},
 		{"ranges between", []op{delRange("\x00k1x", "\x00k2"), delRange("\x00r2", "\x00s")}, false},

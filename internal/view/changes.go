@@ -1,8 +1,6 @@
 package view
 
 import (
-	"slices"
-
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
@@ -81,9 +79,9 @@ func (v *View) sortSince(since entry.Version) {
 	}
 }
 
-// eachArrival calls fn with each key, and with the bounds of each range delete, that memtables have
-// newer than since, in the order of arrival, until fn returns an error. The commit leader calls it,
-// so it must not sort.
+// eachArrival calls fn with each key, and with the bounds of each range delete, that is newer than
+// since, until fn returns an error: those of memtables in the order of arrival. The commit leader
+// calls it, so it must not sort.
 func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) error {
 	for _, m := range v.Tables {
 		if m.MaxVersion() <= since {
@@ -98,6 +96,17 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 			}
 		}
 	}
+	for _, r := range v.Runs {
+		if r.MaxVersion() <= since {
+			continue
+		}
+		if err := r.RangeDeletes().Since(since, bounds(fn)); err != nil {
+			return err
+		}
+		if err := r.EachSince(since, func(key []byte) error { return fn(key, nil) }); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -106,7 +115,13 @@ func bounds(fn func(lo, hi []byte) error) func(rangedel.Delete) error {
 	return func(t rangedel.Delete) error { return fn(t.Lo, t.Hi) }
 }
 
-// inTables reports whether all that is newer than since is in memtables.
-func (v *View) inTables(since entry.Version) bool {
-	return !slices.ContainsFunc(v.Runs, func(r *Run) bool { return r.MaxVersion() > since })
+// inRuns is how many entries of runs are read, at most, to find those that are newer than since: 0
+// if all of these are in memtables.
+func (v *View) inRuns(since entry.Version) (n int) {
+	for _, r := range v.Runs {
+		if r.MaxVersion() > since {
+			n += r.EntriesSince(since)
+		}
+	}
+	return n
 }

@@ -23,11 +23,11 @@ func (l *Leader) ChangedSince(lo, hi []byte, since entry.Version) (changed bool,
 	return l.pin.ChangedSince(lo, hi, since)
 }
 
-// EachArrival is Pin.EachArrival.
+// EachArrival is Pin.EachArrival of what is in memtables.
 func (l *Leader) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
 	l.pin.enter()
 	defer l.pin.leave()
-	return l.pin.EachArrival(since, fn)
+	return l.pin.EachArrival(since, 0, fn)
 }
 
 // GetAt is Pin.GetAt.

@@ -367,13 +367,13 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
 
 // EachArrival calls fn with each key, and with the bounds of each range delete, that is newer than
-// since, until fn returns an error, which it returns. A key has a nil hi. It is for the commit
-// leader: it walks memtables in the order of arrival, and only what is newer than since. It returns
-// false, and calls nothing, if a run has something newer than since: to find that would take a walk
-// of the run.
-func (p *Pin) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
+// since, until fn returns an error, which it returns. A key has a nil hi. It returns false, and
+// calls nothing, if more than most entries of runs would have to be read for that. With a most of 0
+// it is for the commit leader: it walks memtables in the order of arrival, and only what is newer
+// than since.
+func (p *Pin) EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	if !p.view.inTables(since) {
+	if p.view.inRuns(since) > most {
 		return false, nil
 	}
 	return true, p.view.eachArrival(since, fn)

@@ -65,6 +65,42 @@ func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (boo
 	return false, it.Cursor.Err()
 }
 
+// EntriesSince is how many entries EachSince reads, and how many range deletes there are.
+func (r *Reader) EntriesSince(since entry.Version) int {
+	n := r.meta.RangeDeletes
+	for i := range r.dir {
+		if r.dir[i].MaxVersion > since {
+			n += r.dir[i].Entries
+		}
+	}
+	return int(n)
+}
+
+// EachSince calls fn for the key of every entry newer than since until it returns an error. Chunks
+// without such versions are not read.
+func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error {
+	it := r.newCursor()
+	for i := range r.chunks {
+		if r.dir[i].MaxVersion <= since {
+			continue
+		}
+		if !it.openChunk(i) {
+			return it.err
+		}
+		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
+			if e := it.Entry(); e.Version > since {
+				if err := fn(e.Key); err != nil {
+					return err
+				}
+			}
+		}
+		if err := it.Cursor.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
 // their keys and inline values, and bytes of separated values. It uses the
 // directory and the fences of the chunks at both ends. Of a chunk whose fences can't be

@@ -141,8 +141,9 @@ func (c *Check) NameOf(stored []byte) string {
 type Arrivals interface {
 	Changes
 	// EachArrival calls fn with each key (hi is nil) and each range delete newer than since, until fn
-	// returns an error, which it returns. It returns false if it would have to read files for that.
-	EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error)
+	// returns an error, which it returns. It returns false if it would have to read more than most
+	// entries of files for that.
+	EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error)
 	// SortSince makes ChangedSince(since) cheap.
 	SortSince(since entry.Version)
 }
@@ -152,9 +153,10 @@ var errTooMany = errors.New("too many keys were written meanwhile")
 // CheckArrivals returns a Refusal if anything in the set has changed after since.
 func CheckArrivals(set Set, a Arrivals, since entry.Version) error {
 	// Usually fewer keys were written since than are in the set: look up each written key there.
-	// Otherwise, or if a range was deleted or a run has to be read, look up each key of the set.
+	// Otherwise, or if a range was deleted or much of runs has to be read, look up each key of the
+	// set.
 	n := 0
-	all, err := a.EachArrival(since, func(lo, hi []byte) error {
+	all, err := a.EachArrival(since, set.Len(), func(lo, hi []byte) error {
 		if n++; n > set.Len() || hi != nil {
 			return errTooMany
 		}
