@@ -2,7 +2,7 @@ package salvage
 
 import (
 	"bytes"
-	"container/heap"
+	"cmp"
 	"context"
 	"errors"
 
@@ -12,47 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
-
-// head is a source of the merge, which is at an entry: a run, or else a list.
-type head struct {
-	run  *runSource
-	list iterator.Iterator
-	weak bool
-	rank int // of several sources at the same key and version, the least rank comes first
-}
-
-// entry is the entry that the source is at.
-func (h *head) entry() *entry.Entry {
-	if h.run != nil {
-		return h.run.e
-	}
-	return h.list.Entry()
-}
-
-// next moves the source on; it returns false at the end.
-func (h *head) next() bool {
-	if h.run != nil {
-		return h.run.nextEntry()
-	}
-	return h.list.Next()
-}
-
-// heads is a heap; the least entry is first.
-type heads []*head
-
-func (h heads) Len() int      { return len(h) }
-func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *heads) Push(x any)   { *h = append(*h, x.(*head)) }
-func (h heads) Less(i, j int) bool {
-	c := entry.Compare(h[i].entry(), h[j].entry())
-	return c < 0 || c == 0 && h[i].rank < h[j].rank
-}
-func (h *heads) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
-}
 
 // chooser decides which version of each key is written. It is offered the versions newest first.
 type chooser struct {
@@ -72,73 +31,44 @@ type chooser struct {
 
 // merge writes the newest version of each key.
 func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
-	h := c.startRuns()
-	var ranges []rangedel.Source
-	for i, s := range []*sorter{strong, weak} {
-		it, deletes, err := s.sources()
-		if err != nil {
-			return err
-		}
-		ranges = append(ranges, deletes...)
-		defer it.Close()
-		if it.First() {
-			h = append(h, &head{list: it, weak: i == 1, rank: i + 1})
-		}
-		if it.Err() != nil {
-			return it.Err()
-		}
+	old, ranges, err := weak.sources()
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	records, more, err := strong.sources()
+	if err != nil {
+		return err
 	}
 	// All range deletes count: only the newest version of each key is kept, so no older reader
 	// needs what they delete.
-	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, ranges...)
+	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, append(ranges, more...)...)
 	defer c.ranges.Close()
-	heap.Init(&h)
-	for n := 0; len(h) > 0; n++ {
+	var sources []iterator.Iterator
+	for _, of := range c.sources.list {
+		sources = append(sources, of)
+	}
+	// Merge yields one of equal entries. If its value can't be read, the weak record may have it.
+	sure := iterator.Merge(append(sources, records))
+	defer sure.Close()
+	inSure, inOld := sure.First(), old.First()
+	for n := 0; inSure || inOld; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
 		}
-		if err := c.step(&h); err != nil {
+		if inSure && (!inOld || entry.Compare(sure.Entry(), old.Entry()) <= 0) {
+			err = c.offer(sure.Entry(), false)
+			inSure = sure.Next()
+		} else {
+			err = c.offer(old.Entry(), true)
+			inOld = old.Next()
+		}
+		if err != nil {
 			return err
 		}
 	}
 	c.endKey()
-	return nil
-}
-
-// startRuns moves each run to its first entry, and then frees its memory until it is needed.
-func (c *chooser) startRuns() (h heads) {
-	for _, s := range c.sources.list {
-		some := s.nextEntry()
-		// A run without any entry never comes to the merge, so its holes are reported here.
-		s.reportHoles()
-		if some {
-			s.park()
-			h = append(h, &head{run: s})
-		}
-	}
-	return h
-}
-
-// step offers the least entry, and moves its source on.
-func (c *chooser) step(h *heads) error {
-	top := (*h)[0]
-	if top.run != nil && top.run.parked {
-		top.run.unpark()
-	}
-	if err := c.offer(top.entry(), top.weak); err != nil {
-		return err
-	}
-	if top.next() {
-		heap.Fix(h, 0)
-	} else {
-		heap.Pop(h)
-	}
-	if top.run != nil {
-		// In the order of keys, as the losses of values are.
-		top.run.reportHoles()
-		return nil
-	}
-	return top.list.Err()
+	return cmp.Or(sure.Err(), old.Err())
 }
 
 // offer is called for each entry in order. It writes the entry if that is the version to keep.

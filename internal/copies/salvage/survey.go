@@ -37,9 +37,9 @@ type survey struct {
 	layout *layout.Layout     // the layout up to the first edit that is lost
 	exact  bool               // layout is the newest one: a file that it doesn't name is garbage
 
-	told bool                        // live is complete, because the runs list all runs
-	live map[layout.RunID]layout.Run // the runs, from all edits that can be read
-	gone map[entry.FileNum]bool      // run files that an edit has dropped
+	told bool                         // live is complete, because the runs list all runs
+	live map[layout.RunID]*layout.Run // the runs, from all edits that can be read
+	gone map[entry.FileNum]bool       // run files that an edit has dropped
 	// version of all records, or entries, of a file that doesn't say it itself
 	stamps    map[filename.Name]entry.Version
 	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
@@ -57,7 +57,7 @@ type survey struct {
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
 		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
-		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{},
+		live: map[layout.RunID]*layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.listFiles(); err != nil {
@@ -193,17 +193,22 @@ func (v *survey) readManifest(super manifest.Super) error {
 	}
 	v.damage = append(v.damage, m.Damage...)
 	v.manifest, v.layout = m.Number, m.Layout
-	// Behind the first edit that is lost no layout can be computed. Each later edit still says
-	// something that is true by itself.
-	v.learn(m.Layout.Snapshot())
-	for _, e := range m.Edits {
-		v.learn(e)
-	}
 	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
 	// missing would tell.
 	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.hasAllRuns())
+	var replaced []layout.RunID
 	if !v.exact {
-		v.readAbout()
+		// First, as the manifest is newer than any run.
+		replaced = v.readAbout()
+	}
+	v.learnList(m.Layout.Snapshot())
+	// Behind the first edit that is lost no layout can be computed. Each later edit still says
+	// something that is true by itself.
+	for _, e := range m.Edits {
+		v.learn(e)
+	}
+	for _, id := range replaced {
+		delete(v.live, id)
 	}
 	v.renameTwins()
 	v.ids = append([]entry.KeyspaceID{entry.DefaultKeyspace}, slices.Sorted(maps.Keys(v.keyspaces))...)
@@ -228,14 +233,12 @@ func (v *survey) renameTwins() {
 
 // readAbout learns what the files of runs say of the store. Each has a list of the runs at the
 // time when it was written. The runs of the newest list should exist, unless another run has
-// replaced them.
-func (v *survey) readAbout() {
-	known, learned := maps.Clone(v.keyspaces), false
+// replaced them: those are returned.
+func (v *survey) readAbout() (replaced []layout.RunID) {
 	v.told = true
-	// Files that no run of the lists has yet; true: not the last file of its run.
+	learned := false
+	// Files that are not the last one of their run, and that no list names yet.
 	open := map[entry.FileNum]bool{}
-	var newest []layout.Run
-	var replaced []layout.RunID
 	// Ascending, so the last list that is read is the newest.
 	for _, num := range v.files[filename.Run] {
 		// A plain file in an encrypted store says nothing that could be believed.
@@ -250,61 +253,41 @@ func (v *survey) readAbout() {
 			v.told = false // this file may have named a run that no other file names
 			continue
 		}
-		if e != nil {
-			newest, replaced = e.AddRuns, append(replaced, e.DropRuns...)
-			open[num], learned = !last, true
-			v.learnAbout(e, known)
+		if e == nil {
+			continue
 		}
-	}
-	for _, r := range newest {
-		v.live[r.ID] = r
-		for _, f := range r.Files {
-			delete(open, f.Num)
+		learned = true
+		for _, r := range e.AddRuns {
+			for _, f := range r.Files {
+				delete(open, f.Num)
+			}
 		}
-	}
-	for _, id := range replaced {
-		for _, f := range v.live[id].Files {
-			delete(open, f.Num)
+		if !last {
+			open[num] = true
 		}
-		delete(v.live, id)
+		// Not dropped for certain: the run that replaces them may never have been finished.
+		replaced, e.DropRuns = append(replaced, e.DropRuns...), nil
+		clear(v.live)
+		v.learnList(e)
 	}
-	// No list names the run of this file, and it is not the run's last file: so the rest of the
-	// run, with its list, is missing.
-	for _, ends := range open {
-		v.told = v.told && !ends
-	}
-	v.told = v.told && learned
+	// If a file is left, the rest of its run, with the list there, is missing.
+	v.told = v.told && learned && len(open) == 0
+	return replaced
 }
 
-// learnAbout takes from the description of the store in a run what cannot have changed since.
-// known has the keyspaces that the manifest tells of: these are newer, so they stay.
-func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Keyspace) {
-	for _, r := range e.AddRuns {
-		for _, f := range r.Files {
-			name := filename.New(filename.Run, f.Num)
-			v.noteStamp(name, r.Stamp)
-			v.lives[name] = f.KeyID
-		}
-	}
-	for _, s := range e.AddSegments {
-		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
-	}
+// learnList is learn for an edit that lists all runs and keyspaces of the store at one time.
+func (v *survey) learnList(e *layout.Edit) {
 	there := map[entry.KeyspaceID]bool{}
 	for _, k := range e.SetKeyspaces {
 		there[k.ID] = true
-		// The manifest is newer than any run.
-		if _, better := known[k.ID]; !better && !v.dropped[k.ID] {
-			v.keyspaces[k.ID] = k
-		}
 	}
 	// No ID is used twice. So an ID below NextKeyspace that is not listed was dropped.
 	for id := uint64(1); id < e.NextKeyspace && id <= uint64(entry.MaxKeyspaceID); id++ {
 		if id := entry.KeyspaceID(id); !there[id] {
-			v.dropped[id] = true
-			delete(v.keyspaces, id)
+			v.dropKeyspace(id)
 		}
 	}
-	v.nextID = max(v.nextID, e.NextKeyspace)
+	v.learn(e)
 }
 
 // hasAllRuns reports whether all files of the layout's runs exist. If one is missing, an edit that
@@ -323,14 +306,16 @@ func (v *survey) hasAllRuns() bool {
 // learn takes from an edit what is true even if other edits are missing.
 func (v *survey) learn(e *layout.Edit) {
 	for _, id := range e.DropRuns {
-		for _, f := range v.live[id].Files {
-			// The file may still be there: a crash came before it was removed.
-			v.gone[f.Num] = true
+		if r := v.live[id]; r != nil {
+			for _, f := range r.Files {
+				// The file may still be there: a crash came before it was removed.
+				v.gone[f.Num] = true
+			}
 		}
 		delete(v.live, id)
 	}
 	for _, r := range e.AddRuns {
-		v.live[r.ID] = r
+		v.live[r.ID] = &r
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
 			v.noteStamp(name, r.Stamp)
@@ -340,7 +325,9 @@ func (v *survey) learn(e *layout.Edit) {
 	}
 	for _, s := range e.AddSegments {
 		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
-		v.lives[filename.New(s.Kind, s.Num)] = s.KeyID
+		if s.FileBytes > 0 { // a run tells nothing but the stamp
+			v.lives[filename.New(s.Kind, s.Num)] = s.KeyID
+		}
 	}
 	for _, s := range e.States {
 		v.lives[filename.New(filename.Forwarding, s.Map)] = s.KeyID
@@ -351,16 +338,23 @@ func (v *survey) learn(e *layout.Edit) {
 		}
 	}
 	for _, k := range e.SetKeyspaces {
-		v.keyspaces[k.ID] = k
+		if !v.dropped[k.ID] {
+			v.keyspaces[k.ID] = k
+		}
 		v.nextID = max(v.nextID, uint64(k.ID)+1)
 	}
 	for _, id := range e.DropKeyspaces {
-		// Numbers are never used twice, so the drop stays true whatever other edits are lost.
-		delete(v.keyspaces, id)
-		v.dropped[id] = true
+		v.dropKeyspace(id)
 	}
 	v.nextID = max(v.nextID, e.NextKeyspace)
 	v.version = max(v.version, e.LastVersion)
+}
+
+// dropKeyspace notes that a keyspace is gone. Numbers are never used twice, so that stays true
+// whatever other edits are lost.
+func (v *survey) dropKeyspace(id entry.KeyspaceID) {
+	delete(v.keyspaces, id)
+	v.dropped[id] = true
 }
 
 // noteStamp notes the version that a file's records have, if they don't say it.
@@ -373,7 +367,7 @@ func (v *survey) noteStamp(name filename.Name, at entry.Version) {
 // forgotten reports whether key belongs to a dropped keyspace, or to none at all.
 func (v *survey) forgotten(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
-	return !ok || v.dropped[id] || v.exact && v.layout.Dropped(id)
+	return !ok || v.dropped[id]
 }
 
 // loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys

@@ -270,6 +270,14 @@ func (r *Remains) At() (from, to, trailer, end int64) {
 	return begin + int64(lo), begin + int64(hi), begin + int64(c.Layout.TrailerStart()), begin + int64(c.Layout.Size())
 }
 
+// First returns a key that is not greater than any of the file's; nil: none is known.
+func (r *Remains) First() []byte {
+	if !r.whole {
+		return nil
+	}
+	return r.chunks[0].key
+}
+
 // Whole reports whether the directory is there. Without it chunks may be missing.
 func (r *Remains) Whole() bool { return r.whole }
 
