@@ -69,25 +69,6 @@ func (v *survey) mayBePlain(name filename.Name) bool {
 	return v.ring == nil || told && keyID.IsZero()
 }
 
-// plainFile reports a plain file in an encrypted store.
-func plainFile(name filename.Name) error {
-	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
-}
-
-// keyIDOf returns the file key id of a segment or forwarding table: that in its header, or else in
-// an edit.
-func (v *survey) keyIDOf(name filename.Name) (crypt.FileKeyID, error) {
-	l, err := segment.KeyIDOf(v.segmentConfig(), name.Kind, name.Number)
-	if err != nil {
-		// The header is damaged. Each record has a tag of its own, so the rest may still be read.
-		l = v.lives[name]
-	}
-	if l.IsZero() && !v.mayBePlain(name) {
-		return l, plainFile(name)
-	}
-	return l, nil
-}
-
 // openRun opens what is left of a file of a run.
 func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
 	name := filename.New(filename.Run, num)
@@ -109,11 +90,43 @@ func (v *survey) endOf(name filename.Name) int64 {
 	return 0
 }
 
-// openSegment opens what is left of a segment.
+// openedSegment is what is left of a segment.
+type openedSegment struct {
+	*segment.Remains
+	err error // why it can't be opened; nil if it is open
+}
+
+// openSegment opens a segment once.
 func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
-	r, err := segment.OpenRemains(v.segmentConfig(), name.Kind, name.Number, v.lives[name], v.endOf(name))
-	if err == nil && r.Plain() && !v.mayBePlain(name) {
-		return nil, errors.Join(plainFile(name), r.Close())
+	s, found := v.segments[name]
+	if !found {
+		s.Remains, s.err = segment.OpenRemains(v.segmentConfig(), name.Kind, name.Number, segment.OpenOptions{
+			End: v.endOf(name), KeyID: v.lives[name], Stamp: v.stamps[name],
+		})
+		if s.err == nil && s.Plain() && !v.mayBePlain(name) {
+			s.err = errors.Join(errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be"), s.Close())
+		}
+		v.segments[name] = s
 	}
-	return r, err
+	return s.Remains, s.err
+}
+
+// segmentOf opens the segment of this number.
+func (v *survey) segmentOf(num entry.FileNum) (*segment.Remains, error) {
+	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
+		if v.hasFile(kind, num) {
+			return v.openSegment(filename.New(kind, num))
+		}
+	}
+	return nil, errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")
+}
+
+// closeSegments closes what openSegment has opened.
+func (v *survey) closeSegments() {
+	for _, s := range v.segments {
+		if s.err == nil {
+			_ = s.Close()
+		}
+	}
+	clear(v.segments)
 }

@@ -23,8 +23,9 @@ type chooser struct {
 	began   bool          // there is a present key
 	decided bool          // older versions of key don't count
 	failed  entry.Version // newest version whose value can't be read; 0: all could be read
-	at      entry.Handle  // handle of that value; zero if it has none
 	why     error         // why it can't be read
+	tried   entry.Version // oldest version whose value can't be read at its handle
+	at      entry.Handle  // that handle
 
 	ranges *rangedel.Cover // the range deletes; nil: there are none
 }
@@ -90,9 +91,8 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 		return err
 	case damage == nil:
 		c.noteWritten(e, weak)
-	case c.failed == 0:
-		// Go on with the next older version. Which one was the newest is kept for the report.
-		c.failed, c.at, c.why = e.Version, e.Handle, damage
+	default:
+		c.noteUnreadable(e, damage)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (c *chooser) isGone(e *entry.Entry) (bool, error) {
 
 // counts reports whether a weak record may be an entry that is lost, or the value of one.
 func (c *chooser) counts(e *entry.Entry) bool {
-	switch lost := e.Version == c.failed; {
+	switch lost := e.Version == c.tried; {
 	// The runs have all entries here, so a record that none of them has was deleted or replaced.
 	case !lost && !c.sources.lost(e.Key, e.Version):
 		return false
@@ -126,7 +126,7 @@ func (c *chooser) counts(e *entry.Entry) bool {
 func (c *chooser) noteWritten(e *entry.Entry, weak bool) {
 	c.decided = true
 	c.sum.Keys++
-	if weak {
+	if weak && e.Version != c.tried {
 		c.sum.Found++
 	}
 	if c.failed != 0 && c.failed != e.Version {
@@ -136,10 +136,19 @@ func (c *chooser) noteWritten(e *entry.Entry, weak bool) {
 	c.failed = 0
 }
 
+// noteUnreadable notes that the value of e can't be read at its handle. Then a weak record may have
+// it, or an older version of the key counts. Which one was the newest is kept for the report.
+func (c *chooser) noteUnreadable(e *entry.Entry, why error) {
+	c.tried, c.at = e.Version, e.Handle
+	if c.failed == 0 {
+		c.failed, c.why = e.Version, why
+	}
+}
+
 // beginKey begins a key.
 func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
-	c.began, c.failed, c.why = true, 0, nil
+	c.began, c.failed, c.tried, c.why = true, 0, 0, nil
 	c.decided = c.forgotten(key)
 }
 

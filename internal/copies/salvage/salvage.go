@@ -44,6 +44,7 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 	if err != nil {
 		return sum, err
 	}
+	defer v.closeSegments()
 	err = makeStore(ctx, v, t)
 	return v.sum, err
 }

@@ -31,6 +31,8 @@ type survey struct {
 	ring  *crypt.Ring                       // nil: the store is plain
 	lives map[filename.Name]crypt.FileKeyID // lives of files, as edits and runs name them
 
+	segments map[filename.Name]openedSegment // those that were opened so far
+
 	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 
 	damage []*errs.Corruption // damage of SUPER and the manifest
@@ -57,7 +59,7 @@ type survey struct {
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
 		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
-		live: map[layout.RunID]*layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{},
+		live: map[layout.RunID]*layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{}, segments: map[filename.Name]openedSegment{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.listFiles(); err != nil {
@@ -328,9 +330,6 @@ func (v *survey) learn(e *layout.Edit) {
 		if s.FileBytes > 0 { // a run tells nothing but the stamp
 			v.lives[filename.New(s.Kind, s.Num)] = s.KeyID
 		}
-	}
-	for _, s := range e.States {
-		v.lives[filename.New(filename.Forwarding, s.Map)] = s.KeyID
 	}
 	for _, j := range e.JournalEnds {
 		if name := filename.New(filename.Journal, j.File); !j.KeyID.IsZero() {

@@ -10,40 +10,27 @@ import (
 // Rest is what can be proven of a damaged chunk: its entries that lie on pages with a right
 // checksum. It is in memory of its own, as long as the Rest is.
 type Rest struct {
-	Gaps []Gap // between its entries, in order
+	Gaps []int // where entries are lost: how many of its entries come before, ascending
 
 	chunk  *Chunk   // the copy of the damaged chunk
 	prefix []byte   // what the keys share
 	at     []uint32 // where the entries begin, / 8
 }
 
-// Gap is a place in a chunk where entries are lost.
-type Gap struct {
-	Before int   // how many entries of the Rest come before it
-	Err    error // why the next one can't be read
-}
-
-// Rescue reads c again, by read, and finds the entries that can be proven. prefix is what its
-// keys share; nil if only the trailer tells that. If nothing can be proven, as when the layout
-// is wrong, the Rest is one gap.
-func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest {
+// Rescue reads c again, by read, and finds the entries that can be proven: read gives zeros for what
+// can't be read. prefix is what its keys share; nil if only the trailer tells that. If nothing can be
+// proven, as when the layout is wrong, the Rest is one gap.
+func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64)) *Rest {
 	r := &Rest{prefix: prefix}
 	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
-	unread := r.readPages(read)
-	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(off int64, n int) error {
-		for off -= c.Place.Offset; n > 0; n, off = n-PageSize, off+PageSize {
-			if err := unread[off]; err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	read(r.chunk.Data, c.Place.Offset)
+	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(int64, int) error { return nil })
 	t, err := r.chunk.Trailer()
 	if err != nil {
-		t = r.proven(unread)
+		t = r.proven()
 	}
 	if t == nil || len(prefix) != c.Prefix && t.prefix == nil {
-		r.Gaps = []Gap{{Err: err}}
+		r.Gaps = []int{0}
 		return r
 	}
 	if t.prefix != nil {
@@ -54,27 +41,10 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest
 	return r
 }
 
-// readPages reads the chunk; if that fails, page by page. It returns the errors of the pages that
-// can't be read, by the offset of the page in the chunk.
-func (r *Rest) readPages(read func(p []byte, off int64) error) map[int64]error {
-	data, at := r.chunk.Data, r.chunk.Place.Offset
-	// One request in the usual case. If it fails, one bad sector must not cost the other pages.
-	if read(data, at) == nil {
-		return nil
-	}
-	unread := make(map[int64]error)
-	for off := 0; off < len(data); off += PageSize {
-		if err := read(data[off:][:PageSize], at+int64(off)); err != nil {
-			unread[int64(off)] = err
-		}
-	}
-	return unread
-}
-
 // proven makes a substitute for a damaged trailer: the checksums of pages, if enough of them
 // are right for pages of the chunk. Without fences, the entries behind a bad page can't be
 // found. Without its tags, an encrypted chunk is lost.
-func (r *Rest) proven(unread map[int64]error) *Trailer {
+func (r *Rest) proven() *Trailer {
 	c := r.chunk
 	if c.Place.Key != nil {
 		return nil
@@ -83,9 +53,7 @@ func (r *Rest) proven(unread map[int64]error) *Trailer {
 	sums := make([]uint32, n)
 	for p := range sums {
 		off := p << pageShift
-		if unread[int64(off)] == nil {
-			sums[p] = c.Place.ID.Sum(c.Place.Offset+int64(off), c.Data[off:][:PageSize])
-		}
+		sums[p] = c.Place.ID.Sum(c.Place.Offset+int64(off), c.Data[off:][:PageSize])
 	}
 	// Where the section lies is not known, so each place is tried: right is where the sums of most
 	// pages match.
@@ -122,7 +90,7 @@ func (r *Rest) findEntries(t *Trailer) {
 			off = next
 			continue
 		}
-		r.Gaps = append(r.Gaps, Gap{len(r.at), err})
+		r.Gaps = append(r.Gaps, len(r.at))
 		// Between the damage and the next fence no entry can be found: lengths lead from one to the
 		// next.
 		for bad := off; err != nil && off < c.End; fence++ {
@@ -136,21 +104,22 @@ func (r *Rest) findEntries(t *Trailer) {
 	}
 }
 
-// GapAt returns the gap that has bytes of the page, or the entry, that begins at off of the chunk.
-func (r *Rest) GapAt(off int) (g Gap, ok bool) {
-	for _, g := range r.Gaps {
+// GapAt returns the gap that has bytes of the page, or the entry, that begins at off of the chunk:
+// how many entries come before.
+func (r *Rest) GapAt(off int) (before int, ok bool) {
+	for _, before := range r.Gaps {
 		from, to := HeaderSize, r.chunk.End
-		if g.Before > 0 {
-			_, from = r.Span(g.Before - 1)
+		if before > 0 {
+			_, from = r.Span(before - 1)
 		}
-		if g.Before < r.Len() {
-			to, _ = r.Span(g.Before)
+		if before < r.Len() {
+			to, _ = r.Span(before)
 		}
 		if from < off+PageSize && off < to {
-			return g, true
+			return before, true
 		}
 	}
-	return Gap{}, false
+	return 0, false
 }
 
 // Len is the number of entries.

@@ -90,7 +90,7 @@ func (r *Remains) findChunks() {
 	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
 		// A piece may end within a trailer: addChunkBefore then reads the rest.
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
-		r.readWithZeros(buf, at)
+		r.f.ReadLeft(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
 			begin := at + int64(off)
 			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
@@ -105,7 +105,7 @@ func (r *Remains) findChunks() {
 func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	if size > len(b) {
 		b = make([]byte, size)
-		r.readWithZeros(b, off)
+		r.f.ReadLeft(b, off)
 	}
 	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
 	if !ok {
@@ -123,21 +123,6 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	r.chunks = append(r.chunks, c)
 }
 
-// readWithZeros fills b with the bytes at off. Bytes that can't be read become zeros, which then
-// fail their checksum.
-func (r *Remains) readWithZeros(b []byte, off int64) {
-	if r.f.ReadFull(b, off) == nil {
-		return
-	}
-	for len(b) > 0 {
-		n := min(len(b), chunk.PageSize)
-		if r.f.ReadFull(b[:n], off) != nil {
-			clear(b[:n])
-		}
-		b, off = b[n:], off+int64(n)
-	}
-}
-
 // Next returns the next entry, or a hole where entries are lost. At the end both are nil. The next
 // call overwrites the entry. A range delete is an entry, too. Span recognizes it by its key: no
 // stored key begins so.
@@ -149,7 +134,7 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 				return nil, hole
 			}
 		// Gaps come in their place, between the entries around them.
-		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps].Before == r.n:
+		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps] == r.n:
 			r.gaps++
 			return nil, r.holeOf(r.i - 1)
 		case r.n < r.rest.Len():
@@ -193,7 +178,7 @@ func (r *Remains) rescue(c *record) *chunk.Rest {
 	}
 	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
 		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
-	}}, prefix, r.f.ReadFull)
+	}}, prefix, r.f.ReadLeft)
 }
 
 // RangeDeletes calls fn for the entries of range deletes, and lost for their holes. Call it before
