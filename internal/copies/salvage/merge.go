@@ -32,15 +32,9 @@ type chooser struct {
 
 // merge writes the newest version of each key.
 func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
-	old, ranges, err := weak.sources()
-	if err != nil {
-		return err
-	}
+	records, ranges := strong.sources()
+	old, more := weak.sources()
 	defer old.Close()
-	records, more, err := strong.sources()
-	if err != nil {
-		return err
-	}
 	// All range deletes count: only the newest version of each key is kept, so no older reader
 	// needs what they delete.
 	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, append(ranges, more...)...)
@@ -53,6 +47,7 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
 	sure := iterator.Merge(append(sources, records))
 	defer sure.Close()
 	inSure, inOld := sure.First(), old.First()
+	var err error
 	for n := 0; inSure || inOld; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)

@@ -35,9 +35,8 @@ type survey struct {
 
 	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 
-	damage []*errs.Corruption // damage of SUPER and the manifest
-	layout *layout.Layout     // the layout up to the first edit that is lost
-	exact  bool               // layout is the newest one: a file that it doesn't name is garbage
+	layout *layout.Layout // the layout up to the first edit that is lost
+	exact  bool           // layout is the newest one: a file that it doesn't name is garbage
 
 	told bool                         // live is complete, because the runs list all runs
 	live map[layout.RunID]*layout.Run // the runs, from all edits that can be read
@@ -129,7 +128,7 @@ func (v *survey) identify() (super manifest.Super, err error) {
 	case errors.Is(err, errs.ErrFormat):
 		return super, err
 	}
-	v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
+	v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
 	votes := map[[16]byte]int{}
 	for kind, list := range v.files {
 		for _, num := range list {
@@ -191,9 +190,11 @@ func (v *survey) readManifest(super manifest.Super) error {
 		return err
 	}
 	if m.Number == 0 {
-		v.damage = append(v.damage, errs.NewCorruption("MANIFEST", -1, "there is none"))
+		v.lose(errs.NewCorruption("MANIFEST", -1, "there is none"))
 	}
-	v.damage = append(v.damage, m.Damage...)
+	for _, c := range m.Damage {
+		v.lose(c)
+	}
 	v.manifest, v.layout = m.Number, m.Layout
 	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
 	// missing would tell.
