@@ -61,20 +61,28 @@ func (v *survey) checkKeys(content *keyring.Content) (err error) {
 	return err
 }
 
-// mayBePlain reports whether a file counts though it is not encrypted. Who can write files of an
-// encrypted store, and has no key, can put any plain one there. So only those count that an edit,
-// or an encrypted run, says to be plain, as EncryptStore leaves them.
-func (v *survey) mayBePlain(name filename.Name) bool {
+// refusePlain closes a file and returns an error if the file doesn't count as it is plain. Who can
+// write files of an encrypted store, and has no key, can put any plain one there. So only those count
+// that an edit, or an encrypted run, says to be plain, as EncryptStore leaves them.
+func (v *survey) refusePlain(name filename.Name, f interface {
+	Plain() bool
+	Close() error
+}) error {
 	keyID, told := v.lives[name]
-	return v.ring == nil || told && keyID.IsZero()
+	if v.ring == nil || !f.Plain() || told && keyID.IsZero() {
+		return nil
+	}
+	return errors.Join(errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be"), f.Close())
 }
 
 // openRun opens what is left of a file of a run.
 func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
 	name := filename.New(filename.Run, num)
-	cfg := v.runConfig()
-	cfg.Keyed = !v.mayBePlain(name)
-	return run.OpenRemains(cfg, num, v.stamps[name], v.lives[name])
+	r, err := run.OpenRemains(v.runConfig(), num, v.stamps[name], v.lives[name])
+	if err == nil {
+		err = v.refusePlain(name, r)
+	}
+	return r, err
 }
 
 // endOf returns the recorded end of a segment, to which it is read and no further; 0 if no end is
@@ -103,8 +111,8 @@ func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
 		s.Remains, s.err = segment.OpenRemains(v.segmentConfig(), name.Kind, name.Number, segment.OpenOptions{
 			End: v.endOf(name), KeyID: v.lives[name], Stamp: v.stamps[name],
 		})
-		if s.err == nil && s.Plain() && !v.mayBePlain(name) {
-			s.err = errors.Join(errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be"), s.Close())
+		if s.err == nil {
+			s.err = v.refusePlain(name, s)
 		}
 		v.segments[name] = s
 	}

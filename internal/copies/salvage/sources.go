@@ -144,17 +144,22 @@ func (s *sources) addRun(of *runSource, files []entry.FileNum, strong *sorter) e
 
 // addRangeDeletes adds the range deletes of a file to strong.
 func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
-	return r.RangeDeletes(func(e *entry.Entry) error {
-		t, ok := run.Span(e)
-		if !ok || s.v.forgotten(t.Lo) {
-			return nil
-		}
-		return strong.addRangeDelete(t)
-	}, func(h *run.Hole) {
-		if h.RangeDeletes {
+	r.Rewind(true)
+	defer r.Rewind(false)
+	for e, h := r.Next(); e != nil || h != nil; e, h = r.Next() {
+		if h != nil && h.RangeDeletes {
 			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)
 		}
-	})
+		if h != nil {
+			continue
+		}
+		if t, ok := run.Span(e); ok && !s.v.forgotten(t.Lo) {
+			if err := strong.addRangeDelete(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Ends returns bounds of the run, so that the merge reads nothing of it before it comes to its keys.
@@ -192,7 +197,7 @@ func (s *runSource) Next() bool {
 		case e != nil: // it is passed over
 		case h == nil:
 			s.i++
-		case !h.RangeDeletes && s.noteHole(h):
+		case s.noteHole(h):
 			holes = append(holes, h)
 		}
 	}

@@ -244,14 +244,7 @@ func (v *survey) readAbout() (replaced []layout.RunID) {
 	open := map[entry.FileNum]bool{}
 	// Ascending, so the last list that is read is the newest.
 	for _, num := range v.files[filename.Run] {
-		// A plain file in an encrypted store says nothing that could be believed.
-		cfg := v.runConfig()
-		cfg.Keyed = v.ring != nil
-		about, last, err := run.ReadAbout(cfg, num)
-		var e *layout.Edit
-		if err == nil && about != nil {
-			e, err = manifest.DecodeEdit(about)
-		}
+		e, last, err := v.readList(num)
 		if err != nil {
 			v.told = false // this file may have named a run that no other file names
 			continue
@@ -276,6 +269,22 @@ func (v *survey) readAbout() (replaced []layout.RunID) {
 	// If a file is left, the rest of its run, with the list there, is missing.
 	v.told = v.told && learned && len(open) == 0
 	return replaced
+}
+
+// readList reads the list in a file of a run; nil if it has none.
+func (v *survey) readList(num entry.FileNum) (e *layout.Edit, last bool, err error) {
+	r, err := run.OpenRemains(v.runConfig(), num, 0, crypt.FileKeyID{})
+	if err != nil {
+		return nil, false, err
+	}
+	about, last := r.About()
+	// A plain file in an encrypted store says nothing that could be believed.
+	if !r.Whole() || r.Plain() && v.ring != nil {
+		err = errs.NewCorruption(filename.Of(filename.Run, num), -1, "it has no directory to believe")
+	} else if about != nil {
+		e, err = manifest.DecodeEdit(about)
+	}
+	return e, last, errors.Join(err, r.Close())
 }
 
 // learnList is learn for an edit that lists all runs and keyspaces of the store at one time.
