@@ -134,26 +134,10 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 	// Many segments may be open at once.
 	defer func() { r.buf, r.rec = nil, nil }()
 	size, next := r.End(), r.header.FirstFrame()
-	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
-		if at+frame.HeaderSize > size {
-			if from < size {
-				return between(from, size, next)
-			}
-			return nil
-		}
-		window := min(readBytes, size-at)
-		if at == from {
-			window = frame.HeaderSize // in most cases the next frame is here
-		}
-		h, pos, ok := frame.Search(r.readBytes(at, window), r.id, at)
-		if !ok {
-			// Go on at the first place whose header didn't fit in the window.
-			at += max(8, (window-frame.HeaderSize)&^7+8)
-			continue
-		}
-		at += int64(pos)
-		if h.Size > size-at { // it is cut off: its records are looked for one by one
-			at += 8
+	for at, from := int64(HeaderSize), int64(HeaderSize); from < size; {
+		var h frame.Header
+		if h, at = frame.Find(r.id, at, size, r.readBytes); h.Size > size-at {
+			at += 8 // it is cut off: its records are looked for one by one
 			continue
 		}
 		if from < at {
@@ -161,12 +145,16 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 				return err
 			}
 		}
+		if at == size {
+			break
+		}
 		if err := found(&h, at); err != nil {
 			return err
 		}
 		at += h.Size
 		from, next = at, h.Number+1
 	}
+	return nil
 }
 
 // eachOfGroup calls fn for the records of the frame at off, if the frame is whole.
@@ -263,13 +251,8 @@ func (r *Remains) neverWritten(from, to int64) bool {
 
 // Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
 func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
-	f, err := c.openFile(kind, number, pageio.Options{NoMap: true})
-	if err != nil {
-		return uuid, false
-	}
-	defer func() { _ = f.Close() }()
-	page := make([]byte, HeaderSize)
-	if f.Size() < HeaderSize || f.ReadFull(page, 0) != nil {
+	page, err := readPage(c, c.filePath(kind, number))
+	if err != nil || len(page) < HeaderSize {
 		return uuid, false
 	}
 	uuid = [16]byte(page[64:80])
