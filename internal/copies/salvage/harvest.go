@@ -24,7 +24,6 @@ type harvest struct {
 	void    map[entry.FileNum]uint64   // by journal segment: frames from this one on don't count, as a recovery has cut them
 	known   map[entry.FileNum]knownEnd // by journal segment: how far it went
 	owners  map[uint64]entry.FileNum   // by number of a frame that ends a journal segment: that segment
-	last    map[entry.FileNum]uint64   // number of the last frame of segments that were read
 	durable uint64                     // greatest number of a journal frame that was durable
 	unknown uint64                     // records of the present segment without a known version
 }

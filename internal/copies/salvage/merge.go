@@ -19,8 +19,7 @@ type chooser struct {
 	sources *sources
 	out     *output
 	now     uint64        // Unix milliseconds
-	key     []byte        // the present one
-	began   bool          // there is a present key
+	key     []byte        // the present one; nil: there was none yet
 	decided bool          // older versions of key don't count
 	failed  entry.Version // newest version whose value can't be read; 0: all could be read
 	why     error         // why it can't be read
@@ -69,7 +68,7 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
 
 // offer is called for each entry in order. It writes the entry if that is the version to keep.
 func (c *chooser) offer(e *entry.Entry, weak bool) error {
-	if !c.began || !bytes.Equal(c.key, e.Key) {
+	if !bytes.Equal(c.key, e.Key) {
 		c.endKey()
 		c.beginKey(e.Key)
 	}
@@ -143,13 +142,13 @@ func (c *chooser) noteUnreadable(e *entry.Entry, why error) {
 // beginKey begins a key.
 func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
-	c.began, c.failed, c.tried, c.why = true, 0, 0, nil
+	c.failed, c.tried, c.why = 0, 0, nil
 	c.decided = c.forgotten(key)
 }
 
 // endKey ends a key, and reports it if its value is lost.
 func (c *chooser) endKey() {
-	if c.began && c.failed != 0 {
+	if c.failed != 0 {
 		c.reportUnreadable(false)
 	}
 }

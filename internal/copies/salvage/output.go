@@ -22,7 +22,6 @@ type output struct {
 	moved    uint64               // bytes of values in values
 	misses   int                  // values that could not be read while values was written
 	finished []layout.Segment     // value segments that are complete
-	expiries *entry.Expiries
 
 	id   entry.KeyspaceID // of the last key
 	seen map[entry.KeyspaceID]bool
@@ -30,9 +29,9 @@ type output struct {
 
 // newOutput begins the new store.
 func newOutput(v *survey, to *maker) *output {
-	o := &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, expiries: entry.NewExpiries(uint64(max(to.Now, 1)))}
+	o := &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}}
 	o.run = run.NewWriter(run.WriterConfig{
-		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
+		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
 	})
 	return o
 }

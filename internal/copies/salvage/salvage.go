@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -63,11 +64,7 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 // holdLocks takes shared locks, so that no process writes the store meanwhile. A store without a
 // lock file, or on a medium without locks, is read without them.
 func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
-	dirs := []string{s.Dir}
-	if s.ValueDir != s.Dir {
-		dirs = append(dirs, s.ValueDir)
-	}
-	for _, dir := range dirs {
+	for _, dir := range slices.Compact([]string{s.Dir, s.ValueDir}) {
 		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true)
 		// Every other error is no reason to give up: the medium may be read-only or failing.
 		if errors.Is(err, errs.ErrLocked) {
@@ -94,7 +91,7 @@ func buildStore(ctx context.Context, v *survey, to *maker) (err error) {
 	}
 	// The runs say up to which version all is flushed, so they are opened before the segments are
 	// read.
-	h := harvest{survey: v, flushed: s.newestInRuns(), strong: strong, weak: weak}
+	h := harvest{survey: v, flushed: s.newest, strong: strong, weak: weak}
 	if err := h.readAll(ctx); err != nil {
 		return err
 	}

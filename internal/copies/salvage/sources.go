@@ -38,8 +38,9 @@ type runSource struct {
 
 // sources are what is left of all runs.
 type sources struct {
-	list    []*runSource // newest first, as far as is known
-	unknown bool         // there may have been others
+	list    []*runSource  // newest first, as far as is known
+	unknown bool          // there may have been others
+	newest  entry.Version // all entries up to this version are in runs
 }
 
 // openRuns makes a source of each run, and adds their range deletes to strong.
@@ -85,14 +86,6 @@ func (s *sources) closeSources() {
 	}
 }
 
-// newestInRuns returns the version up to which all entries are in runs.
-func (s *sources) newestInRuns() (v entry.Version) {
-	for _, of := range s.list {
-		v = max(v, of.maxVersion)
-	}
-	return v
-}
-
 // lost reports whether an entry of this key and version may be one that a run has lost.
 func (s *sources) lost(key []byte, v entry.Version) bool {
 	return s.unknown || slices.ContainsFunc(s.list, func(of *runSource) bool { return of.lost(key, v) })
@@ -131,7 +124,7 @@ func (s *sources) addRun(of *runSource, files []entry.FileNum, strong *sorter) e
 			return err
 		}
 	}
-	of.before = bytes.Clone(of.first)
+	of.before, s.newest = bytes.Clone(of.first), max(s.newest, of.maxVersion)
 	if of.meta != nil && !missing {
 		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
 		of.complete = entries == of.meta.Entries
@@ -209,14 +202,10 @@ func (s *runSource) Next() bool {
 	return s.e != nil
 }
 
-// spans is the least first byte of the keys under which runs have range deletes.
-const spans = 0xfc
-
-// accepts reports whether an entry counts. Range deletes don't: survey has added them. Nor do
-// entries that are out of order or have an impossible version: no writer writes them, and the
-// merge relies on the order.
+// accepts reports whether an entry counts. Those that are out of order or have an impossible version
+// don't: no writer writes them, and the merge relies on the order.
 func (s *runSource) accepts(e *entry.Entry) bool {
-	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
+	return e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
 
 // noteHole notes a hole before the next entry. It returns false if no entry is lost there.

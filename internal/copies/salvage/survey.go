@@ -91,7 +91,7 @@ func (v *survey) listFiles() error {
 			return err
 		}
 		for _, base := range names {
-			if name, ours := filename.Parse(base); ours && v.dirOf(name.Kind) == dir {
+			if name, ours := filename.Parse(base); ours && name.In(v.s.Dir, v.s.ValueDir) == filepath.Join(dir, base) {
 				v.files[name.Kind] = append(v.files[name.Kind], name.Number)
 			}
 		}
@@ -100,14 +100,6 @@ func (v *survey) listFiles() error {
 		slices.Sort(list)
 	}
 	return nil
-}
-
-// dirOf is the directory of files of this kind.
-func (v *survey) dirOf(k filename.Kind) string {
-	if k.InValueDir() {
-		return v.s.ValueDir
-	}
-	return v.s.Dir
 }
 
 // hasFile reports whether there is a file of this name.

@@ -121,15 +121,13 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	r.chunks = append(r.chunks, c)
 }
 
-// Rewind goes back to the beginning. Next then returns entries, or else range deletes, of which Span
-// recognizes one by its key: no stored key begins so. Of a chunk whose first key is lost with the
-// directory, it returns whatever the chunk has.
+// Rewind goes back to the beginning. Next then returns entries, or else range deletes: see Span.
 func (r *Remains) Rewind(deletes bool) {
 	r.deletes, r.i, r.at, r.rest = deletes, 0, 0, nil
 }
 
 // Next returns the next entry, or a hole where entries are lost. At the end both are nil. The next
-// call overwrites the entry. It begins as after Rewind(false).
+// call overwrites the entry. The first call is as after Rewind(false).
 func (r *Remains) Next() (*entry.Entry, *Hole) {
 	for {
 		switch {
@@ -144,7 +142,8 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 		case r.n < r.rest.Len():
 			r.rest.Entry(r.n, &r.e)
 			r.n++
-			if len(r.e.Key) > 0 {
+			// The keys of a chunk are not known before if the directory is lost.
+			if len(r.e.Key) > 0 && isRangeDeletes(r.e.Key) == r.deletes {
 				return &r.e, nil
 			}
 		default:

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"slices"
@@ -237,14 +238,10 @@ func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, o
 
 // neverWritten reports whether a part of the file was never written.
 func (r *Remains) neverWritten(from, to int64) bool {
-	for from < to {
-		n := min(readBytes, to-from)
-		for _, c := range r.readBytes(from, n) {
-			if c != 0 {
-				return false
-			}
+	for ; from < to; from += readBytes {
+		if b := r.readBytes(from, min(readBytes, to-from)); len(bytes.TrimLeft(b, "\x00")) > 0 {
+			return false
 		}
-		from += n
 	}
 	return true
 }
