@@ -1,8 +1,6 @@
 package chunk
 
 import (
-	"encoding/binary"
-
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
@@ -27,7 +25,7 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64)) *Rest {
 	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(int64, int) error { return nil })
 	t, err := r.chunk.Trailer()
 	if err != nil {
-		t = r.proven()
+		t = r.checksums()
 	}
 	if t == nil || len(prefix) != c.Prefix && t.prefix == nil {
 		r.Gaps = []int{0}
@@ -41,40 +39,18 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64)) *Rest {
 	return r
 }
 
-// proven makes a substitute for a damaged trailer: the checksums of pages, if enough of them
-// are right for pages of the chunk. Without fences, the entries behind a bad page can't be
-// found. Without its tags, an encrypted chunk is lost.
-func (r *Rest) proven() *Trailer {
+// checksums makes a trailer of the checksums of pages that a damaged one has: each proves its page, or
+// is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page can't
+// be found. Without its tags, an encrypted chunk is lost.
+func (r *Rest) checksums() (t *Trailer) {
 	c := r.chunk
-	if c.Place.Key != nil {
-		return nil
-	}
-	n := c.pages()
-	sums := make([]uint32, n)
-	for p := range sums {
-		off := p << pageShift
-		sums[p] = c.Place.ID.Sum(c.Place.Offset+int64(off), c.Data[off:][:PageSize])
-	}
-	// Where the section lies is not known, so each place is tried: right is where the sums of most
-	// pages match.
-	b := c.Data[c.TrailerStart():]
-	best, most := 0, 0
-	for at := 0; at+4*n <= len(b); at += 4 {
-		right := 0
-		for p, sum := range sums {
-			if binary.LittleEndian.Uint32(b[at+4*p:]) == sum {
-				right++
-			}
+	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {
+		if tag == secChecksums && len(b) == 4*c.pages() && c.Place.Key == nil {
+			t = &Trailer{sums: b, shift: maxFenceShift}
 		}
-		if right > most {
-			best, most = at, right
-		}
-	}
-	// One sum may be right by chance, as many places were tried.
-	if most < min(n, 4) {
-		return nil
-	}
-	return &Trailer{sums: b[best:][: 4*n : 4*n], shift: maxFenceShift}
+		return true, nil
+	}) // a length that is wrong ends the search
+	return t
 }
 
 // findEntries finds the entries. Behind one that can't be read it goes on at the next fence that
