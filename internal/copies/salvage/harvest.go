@@ -50,7 +50,8 @@ func (h *harvest) readAll(ctx context.Context) error {
 			}
 		}
 	}
-	return h.reportMissing()
+	h.reportMissing()
+	return nil
 }
 
 // readHeaders reads the headers of all journal segments, to find out which frames count.
@@ -189,7 +190,7 @@ func (h *harvest) doubtIn(name filename.Name) {
 }
 
 // reportMissing reports the segments that should exist, and don't.
-func (h *harvest) reportMissing() error {
+func (h *harvest) reportMissing() {
 	for name := range h.stamps {
 		if name.Kind == filename.Value && !h.hasFile(name.Kind, name.Number) {
 			// Of a large transaction all segments are needed to know which of its values was the
@@ -203,7 +204,6 @@ func (h *harvest) reportMissing() error {
 		}
 	}
 	h.reportEnds()
-	return nil
 }
 
 // reportEnds reports the journal segments that have lost frames at their end, or all of them. What

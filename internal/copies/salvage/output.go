@@ -23,7 +23,6 @@ type output struct {
 	misses   int                  // values that could not be read while values was written
 	finished []layout.Segment     // value segments that are complete
 
-	id   entry.KeyspaceID // of the last key
 	seen map[entry.KeyspaceID]bool
 }
 
@@ -45,10 +44,8 @@ func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
 			return damage, err
 		}
 	}
-	if id, _ := entry.KeyspaceOf(e.Key); id != o.id {
-		o.id = id
-		o.seen[id] = true
-	}
+	id, _ := entry.KeyspaceOf(e.Key)
+	o.seen[id] = true
 	return nil, o.run.Add(&moved)
 }
 

@@ -21,13 +21,11 @@ import (
 type runSource struct {
 	iterator.Iterator // nil
 	v                 *survey
+	named             bool           // an edit or a list has meta; else it has one file only
+	meta              layout.RunMeta // of the run, as far as is known
 	// of the run, in key order; nil: it can't be read, and all its entries are lost
-	files      []*run.Remains
-	first      []byte // least and greatest key of the run; nil: not known
-	last       []byte
-	complete   bool          // all entries are in chunks that were found
-	maxVersion entry.Version // of its entries, as far as is known
-	meta       *layout.Run   // nil: not known
+	files    []*run.Remains
+	complete bool // all entries are in chunks that were found
 
 	i      int           // index in files
 	e      *entry.Entry  // the present entry; nil: before the first and behind the last one
@@ -57,25 +55,25 @@ func openRuns(v *survey, strong *sorter) (*sources, error) {
 	}
 	named := map[entry.FileNum]bool{}
 	for _, r := range slices.SortedFunc(maps.Values(v.live), func(a, b *layout.Run) int { return cmp.Compare(b.ID, a.ID) }) {
-		var files []entry.FileNum
 		for _, f := range r.Files {
-			files = append(files, f.Num)
 			named[f.Num] = true
 		}
-		if err := s.addRun(&runSource{v: v, first: r.First, last: r.Last, maxVersion: r.MaxVersion, meta: r}, files, strong); err != nil {
-			return s, err
-		}
+		s.list = append(s.list, &runSource{v: v, named: true, meta: r.RunMeta})
 	}
 	// A file that an exact layout doesn't name is garbage, perhaps with keys that were deleted
 	// since.
 	for _, num := range slices.Backward(v.files[filename.Run]) {
-		if v.exact || named[num] || v.gone[num] {
-			continue
-		}
-		if err := s.addRun(&runSource{v: v}, []entry.FileNum{num}, strong); err != nil {
-			return s, err
+		if !v.exact && !named[num] && !v.gone[num] {
+			s.list = append(s.list, &runSource{v: v, meta: layout.RunMeta{Files: []layout.RunFile{{Num: num}}}})
 		}
 	}
+	for _, of := range s.list {
+		if err := of.openFiles(strong); err != nil {
+			return s, err
+		}
+		s.newest = max(s.newest, of.meta.MaxVersion)
+	}
+	v.version = max(v.version, s.newest)
 	return s, nil
 }
 
@@ -91,45 +89,44 @@ func (s *sources) lost(key []byte, v entry.Version) bool {
 	return s.unknown || slices.ContainsFunc(s.list, func(of *runSource) bool { return of.lost(key, v) })
 }
 
-// addRun adds a run with these files, and reads what must be known before the entries are: range
+// openFiles opens the files of the run, and reads what must be known before the entries are: range
 // deletes and versions.
-func (s *sources) addRun(of *runSource, files []entry.FileNum, strong *sorter) error {
-	s.list = append(s.list, of)
+func (s *runSource) openFiles(strong *sorter) error {
 	whole, missing := true, false
 	var entries, spans uint64
-	for _, num := range files {
-		r, err := of.v.openRun(num)
+	for _, f := range s.meta.Files {
+		name := filename.New(filename.Run, f.Num)
+		r, err := s.v.openRun(f.Num)
 		if err != nil {
-			c := damaged(filename.New(filename.Run, num), -1, true, "it can't be read")
+			c := damaged(name, -1, true, "it can't be read")
 			c.Err = err
-			of.v.loseKeys(c, of.first, of.last)
+			s.v.loseKeys(c, s.meta.First, s.meta.Last)
 			missing = true
-			of.files = append(of.files, nil)
+			s.files = append(s.files, nil)
 			continue
 		}
-		of.files = append(of.files, r)
-		if of.meta == nil && r.MaxVersion() == 0 {
-			of.v.lose(damaged(filename.New(filename.Run, num), -1, false, "it is of a large transaction, and nothing says whether that was committed: left out"))
-			of.Close()
-			continue
+		s.files = append(s.files, r)
+		if !s.named && r.MaxVersion() == 0 {
+			s.v.lose(damaged(name, -1, false, "it is of a large transaction, and nothing says whether that was committed: left out"))
+			s.Close()
+			break
 		}
-		if of.meta == nil {
-			of.first = r.First()
+		if !s.named {
+			s.meta.First = r.First()
 		}
 		n, m := r.Entries()
 		whole, entries, spans = whole && r.Whole(), entries+n, spans+m
-		of.maxVersion = max(of.maxVersion, r.MaxVersion())
-		of.v.version = max(of.v.version, of.maxVersion)
-		if err := of.addRangeDeletes(r, strong); err != nil {
+		s.meta.MaxVersion = max(s.meta.MaxVersion, r.MaxVersion())
+		if err := s.addRangeDeletes(r, strong); err != nil {
 			return err
 		}
 	}
-	of.before, s.newest = bytes.Clone(of.first), max(s.newest, of.maxVersion)
-	if of.meta != nil && !missing {
+	s.before = bytes.Clone(s.meta.First)
+	if s.named && !missing {
 		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
-		of.complete = entries == of.meta.Entries
-		if !whole && of.meta.RangeDeletes > 0 && spans == 0 {
-			of.v.loseKeys(damaged(filename.New(filename.Run, files[0]), -1, true, "range deletes are lost: keys that they deleted may be back"), of.first, of.last)
+		s.complete = entries == s.meta.Entries
+		if !whole && s.meta.RangeDeletes > 0 && spans == 0 {
+			s.v.loseKeys(damaged(filename.New(filename.Run, s.meta.Files[0].Num), -1, true, "range deletes are lost: keys that they deleted may be back"), s.meta.First, s.meta.Last)
 		}
 	}
 	return nil
@@ -141,7 +138,7 @@ func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
 	defer r.Rewind(false)
 	for e, h := r.Next(); e != nil || h != nil; e, h = r.Next() {
 		if h != nil && h.RangeDeletes {
-			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)
+			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.meta.First, s.meta.Last)
 		}
 		if h != nil {
 			continue
@@ -157,10 +154,10 @@ func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
 
 // Ends returns bounds of the run, so that the merge reads nothing of it before it comes to its keys.
 func (s *runSource) Ends() (first, last *entry.Entry) {
-	if len(s.first) == 0 {
+	if len(s.meta.First) == 0 {
 		return nil, nil
 	}
-	return &entry.Entry{Key: s.first, Version: math.MaxUint64}, &entry.Entry{Key: s.last}
+	return &entry.Entry{Key: s.meta.First, Version: math.MaxUint64}, &entry.Entry{Key: s.meta.Last}
 }
 
 func (s *runSource) First() bool         { return s.Next() }
@@ -177,8 +174,8 @@ func (s *runSource) Next() bool {
 	s.e, s.gap, s.newest = nil, false, 0
 	for s.e == nil && s.i < len(s.files) {
 		r := s.files[s.i]
-		if r == nil { // addRun has reported it
-			s.gap, s.newest = true, s.maxVersion
+		if r == nil { // openFiles has reported it
+			s.gap, s.newest = true, s.meta.MaxVersion
 			s.i++
 			continue
 		}
@@ -216,7 +213,7 @@ func (s *runSource) noteHole(h *run.Hole) bool {
 	}
 	if v == 0 {
 		// The hole doesn't say what it had: then at most the newest version of the run.
-		v = s.maxVersion
+		v = s.meta.MaxVersion
 	}
 	s.gap, s.newest = true, max(s.newest, v)
 	return true
@@ -225,7 +222,7 @@ func (s *runSource) noteHole(h *run.Hole) bool {
 // gapBounds returns the keys between which entries are lost, if gap is set.
 func (s *runSource) gapBounds() (lower, upper []byte) {
 	// At the last entry, as at the first, the run's bounds limit what can be lost.
-	lower, upper = s.before, s.last
+	lower, upper = s.before, s.meta.Last
 	if s.e != nil {
 		upper = s.e.Key
 	}

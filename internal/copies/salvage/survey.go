@@ -45,12 +45,11 @@ type survey struct {
 	stamps    map[filename.Name]entry.Version
 	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
 	keyspaces map[entry.KeyspaceID]layout.Keyspace
-	ids       []entry.KeyspaceID // of keyspaces and of the default one, ascending
-	// names of keyspaces, also former ones; nil until name needs it
-	names   map[string]bool
-	dropped map[entry.KeyspaceID]bool // keyspaces that are gone: their keys don't count
-	nextID  uint64                    // number of the next new keyspace
-	version entry.Version             // the newest version that is known
+	ids       []entry.KeyspaceID          // of keyspaces and of the default one, ascending
+	names     map[string]entry.KeyspaceID // names of keyspaces
+	dropped   map[entry.KeyspaceID]bool   // keyspaces that are gone: their keys don't count
+	nextID    uint64                      // number of the next new keyspace
+	version   entry.Version               // the newest version that is known
 }
 
 // newSurvey reads what is left of SUPER, keyring and manifest, and, if that is not enough, what the
@@ -213,16 +212,15 @@ func (v *survey) readManifest(super manifest.Super) error {
 // renameTwins makes the names of keyspaces unique. If two have the same name, an edit that dropped
 // or renamed the older one is lost: the older one gets another name.
 func (v *survey) renameTwins() {
-	ids := map[string]entry.KeyspaceID{}
+	v.names = map[string]entry.KeyspaceID{}
 	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
 		k := v.keyspaces[id]
-		if older, twice := ids[k.Name]; twice {
+		if older, twice := v.names[k.Name]; twice {
 			other := v.keyspaces[older]
-			delete(v.keyspaces, older)
 			other.Name = v.newName(older)
 			v.keyspaces[older] = other
 		}
-		ids[k.Name] = id
+		v.names[k.Name] = id
 	}
 }
 
@@ -297,11 +295,9 @@ func (v *survey) learnList(e *layout.Edit) {
 // hasAllRuns reports whether all files of the layout's runs exist. If one is missing, an edit that
 // dropped its run may have been lost with the end of the manifest.
 func (v *survey) hasAllRuns() bool {
-	for _, r := range v.layout.Runs() {
-		for _, f := range r.Files {
-			if !v.hasFile(filename.Run, f.Num) {
-				return false
-			}
+	for f := range v.layout.Files() {
+		if f.Kind == filename.Run && !v.hasFile(f.Kind, f.Number) {
+			return false
 		}
 	}
 	return true
@@ -322,15 +318,14 @@ func (v *survey) learn(e *layout.Edit) {
 		v.live[r.ID] = &r
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
-			v.noteStamp(name, r.Stamp)
-			v.lives[name] = f.KeyID
+			v.stamps[name], v.lives[name] = r.Stamp, f.KeyID
 		}
 		v.version = max(v.version, r.MaxVersion)
 	}
 	for _, s := range e.AddSegments {
-		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
-		if s.FileBytes > 0 { // a run tells nothing but the stamp
-			v.lives[filename.New(s.Kind, s.Num)] = s.KeyID
+		name := filename.New(s.Kind, s.Num)
+		if v.stamps[name] = s.Stamp; s.FileBytes > 0 { // a run tells nothing but the stamp
+			v.lives[name] = s.KeyID
 		}
 	}
 	for _, j := range e.JournalEnds {
@@ -356,13 +351,6 @@ func (v *survey) learn(e *layout.Edit) {
 func (v *survey) dropKeyspace(id entry.KeyspaceID) {
 	delete(v.keyspaces, id)
 	v.dropped[id] = true
-}
-
-// noteStamp notes the version that a file's records have, if they don't say it.
-func (v *survey) noteStamp(name filename.Name, at entry.Version) {
-	if at != 0 {
-		v.stamps[name] = at
-	}
 }
 
 // forgotten reports whether key belongs to a dropped keyspace, or to none at all.
@@ -409,24 +397,14 @@ func damaged(name filename.Name, offset int64, stale bool, format string, args .
 	return c
 }
 
-// newName returns the name that a keyspace gets in the new store.
+// newName returns a name that a keyspace gets in the new store, as its own is lost.
 func (v *survey) newName(id entry.KeyspaceID) string {
-	if id == entry.DefaultKeyspace {
-		return ""
-	}
-	if k, found := v.keyspaces[id]; found {
-		return k.Name
-	}
-	if v.names == nil {
-		v.names = make(map[string]bool, len(v.keyspaces))
-		for _, k := range v.keyspaces {
-			v.names[k.Name] = true
+	name := fmt.Sprintf("salvaged-%d", id)
+	for taken := true; taken; {
+		if _, taken = v.names[name]; taken {
+			name += "-"
 		}
 	}
-	name := fmt.Sprintf("salvaged-%d", id)
-	for v.names[name] {
-		name += "-"
-	}
-	v.names[name] = true
+	v.names[name] = id
 	return name
 }

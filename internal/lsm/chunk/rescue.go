@@ -16,10 +16,10 @@ type Rest struct {
 }
 
 // Rescue reads c again, by read, and finds the entries that can be proven: read gives zeros for what
-// can't be read. prefix is what its keys share; nil if only the trailer tells that. If nothing can be
-// proven, as when the layout is wrong, the Rest is one gap.
-func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64)) *Rest {
-	r := &Rest{prefix: prefix}
+// can't be read. bound begins with what its keys share; it is shorter if only the trailer tells that. If
+// nothing can be proven, as when the layout is wrong, the Rest is one gap.
+func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
+	r := new(Rest)
 	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
 	read(r.chunk.Data, c.Place.Offset)
 	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(int64, int) error { return nil })
@@ -27,12 +27,12 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64)) *Rest {
 	if err != nil {
 		t = r.checksums()
 	}
-	if t == nil || len(prefix) != c.Prefix && t.prefix == nil {
+	if t == nil || len(bound) < c.Prefix && t.prefix == nil {
 		r.Gaps = []int{0}
 		return r
 	}
-	if t.prefix != nil {
-		r.prefix = t.prefix
+	if r.prefix = t.prefix; r.prefix == nil {
+		r.prefix = bound[:c.Prefix]
 	}
 	r.chunk.trailer.Store(t)
 	r.findEntries(t)

@@ -48,11 +48,7 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 		return lo, hi
 	}
 	// The bound has the prefix, so no damaged trailer is needed for it.
-	var prefix []byte
-	if first := r.keys.from(i); c.Prefix <= len(first) {
-		prefix = first[:c.Prefix]
-	}
-	rest := chunk.Rescue(c, prefix, r.fileOf(i).ReadLeft)
+	rest := chunk.Rescue(c, r.keys.from(i), r.fileOf(i).ReadLeft)
 	at, ok := rest.GapAt(int(off - c.Place.Offset))
 	if !ok {
 		return lo, hi

@@ -176,13 +176,9 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 
 // rescue reads a chunk.
 func (r *Remains) rescue(c *record) *chunk.Rest {
-	var prefix []byte
-	if c.Prefix <= len(c.key) {
-		prefix = c.key[:c.Prefix]
-	}
 	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
 		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
-	}}, prefix, r.f.ReadLeft)
+	}}, c.key, r.f.ReadLeft)
 }
 
 // holeOf is the hole of a damaged chunk.
