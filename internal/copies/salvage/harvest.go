@@ -45,7 +45,7 @@ func (h *harvest) readAll(ctx context.Context) error {
 			if err := errs.Ended(ctx); err != nil {
 				return err
 			}
-			if err := h.readSegment(ctx, kind, num); err != nil {
+			if err := h.readSegment(ctx, filename.New(kind, num)); err != nil {
 				return err
 			}
 		}
@@ -87,24 +87,23 @@ func (h *harvest) readHeaders() error {
 }
 
 // named reports whether a segment may have records that count.
-func (h *harvest) named(kind filename.Kind, num entry.FileNum) bool {
-	return !h.exact || h.layout.Segment(num) != nil || kind == filename.Journal && num > h.layout.FlushedTo()
+func (h *harvest) named(name filename.Name) bool {
+	return !h.exact || h.layout.Segment(name.Number) != nil || name.Kind == filename.Journal && name.Number > h.layout.FlushedTo()
 }
 
 // unflushed reports whether a record is in no run yet.
-func (h *harvest) unflushed(kind filename.Kind, num entry.FileNum, v entry.Version) bool {
+func (h *harvest) unflushed(name filename.Name, v entry.Version) bool {
 	if h.exact {
-		return kind == filename.Journal && num > h.layout.FlushedTo()
+		return name.Kind == filename.Journal && name.Number > h.layout.FlushedTo()
 	}
 	return v > h.flushed
 }
 
 // readSegment reads the records of a segment.
-func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
-	if !h.named(kind, num) {
+func (h *harvest) readSegment(ctx context.Context, name filename.Name) error {
+	if !h.named(name) {
 		return nil
 	}
-	name := filename.New(kind, num)
 	r, err := h.openSegment(name)
 	if err != nil {
 		c := damaged(name, -1, true, "it can't be opened")
@@ -116,7 +115,7 @@ func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry
 	}
 	h.unknown = 0
 	records := 0
-	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
+	err = r.Each(segment.Limits{Before: h.void[name.Number], Durable: h.durable}, func(off int64, rec *entry.Record) error {
 		// Seldom enough to cost nothing, often enough to end soon.
 		if records++; records%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
@@ -124,13 +123,13 @@ func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry
 		return h.addRecord(name, off, rec)
 	}, func(from, to int64) {
 		h.doubtIn(name)
-		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
+		h.lose(damaged(name, from, h.unflushed(name, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
 	})
 	if !r.Sealed {
 		h.doubtIn(name)
 	}
-	if kind == filename.Journal {
-		h.owners[r.Last] = num
+	if name.Kind == filename.Journal {
+		h.owners[r.Last] = name.Number
 	}
 	if h.unknown > 0 {
 		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
@@ -171,7 +170,7 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
 	}
-	if h.unflushed(name.Kind, name.Number, e.Version) {
+	if h.unflushed(name, e.Version) {
 		return h.strong.addEntry(&e)
 	}
 	// An entry owned it once, and was replaced by a newer one.
@@ -211,7 +210,7 @@ func (h *harvest) reportMissing() {
 func (h *harvest) reportEnds() {
 	for _, num := range slices.Sorted(maps.Keys(h.known)) {
 		end, name := h.known[num], filename.New(filename.Journal, num)
-		if num <= h.layout.FlushedTo() || !h.unflushed(name.Kind, num, end.upTo) {
+		if num <= h.layout.FlushedTo() || !h.unflushed(name, end.upTo) {
 			continue
 		}
 		owner, owned := h.owners[end.frame]

@@ -17,22 +17,19 @@ import (
 type output struct {
 	*survey
 	to       *maker
-	run      *run.Writer          // the new run, of all keys
-	values   *segment.ValueWriter // the value segment that is written; nil: none is
-	moved    uint64               // bytes of values in values
-	misses   int                  // values that could not be read while values was written
-	finished []layout.Segment     // value segments that are complete
-
-	seen map[entry.KeyspaceID]bool
+	run      *run.Writer               // the new run, of all keys
+	values   *segment.ValueWriter      // the value segment that is written; nil: none is
+	moved    uint64                    // bytes of values in values
+	misses   int                       // values that could not be read while values was written
+	finished []layout.Segment          // value segments that are complete
+	seen     map[entry.KeyspaceID]bool // keyspaces that have keys
 }
 
 // newOutput begins the new store.
 func newOutput(v *survey, to *maker) *output {
-	o := &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}}
-	o.run = run.NewWriter(run.WriterConfig{
+	return &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, run: run.NewWriter(run.WriterConfig{
 		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
-	})
-	return o
+	})}
 }
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.

@@ -23,7 +23,8 @@ import (
 // survey collects what the files of the damaged store say of the store, before any keys are
 // read: its identity, its files, and what the manifest and the runs tell.
 type survey struct {
-	reports
+	fn    func(*errs.Corruption)            // gets each loss; nil: nobody does
+	sum   Summary                           // of the new store, so far
 	s     Source                            // the damaged store
 	uuid  [16]byte                          // of the damaged store
 	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
@@ -56,7 +57,7 @@ type survey struct {
 // runs say of the store.
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
-		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
+		fn: report, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
 		live: map[layout.RunID]*layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{}, segments: map[filename.Name]openedSegment{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
@@ -111,12 +112,8 @@ func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 // most files have is taken.
 func (v *survey) identify() (super manifest.Super, err error) {
 	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
-	switch {
-	case err == nil:
-		v.uuid = super.UUID
-		return super, nil
-	// No damage: another release can read it, and this one would lose what it doesn't know.
-	case errors.Is(err, errs.ErrFormat):
+	// ErrFormat is no damage: another release can read it, and this one would lose what it doesn't know.
+	if v.uuid = super.UUID; err == nil || errors.Is(err, errs.ErrFormat) {
 		return super, err
 	}
 	v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
@@ -357,6 +354,14 @@ func (v *survey) dropKeyspace(id entry.KeyspaceID) {
 func (v *survey) forgotten(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
 	return !ok || v.dropped[id]
+}
+
+// lose reports a loss.
+func (v *survey) lose(c *errs.Corruption) {
+	v.sum.Losses++
+	if v.fn != nil {
+		v.fn(c)
+	}
 }
 
 // loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys

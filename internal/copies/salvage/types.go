@@ -3,7 +3,6 @@ package salvage
 import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
@@ -64,18 +63,4 @@ func (m *maker) makeKeys() error {
 func (m *maker) nextNum() entry.FileNum {
 	m.last++
 	return m.last
-}
-
-// reports passes losses on to a function, and counts them.
-type reports struct {
-	fn  func(*errs.Corruption)
-	sum Summary
-}
-
-// lose reports a loss.
-func (r *reports) lose(c *errs.Corruption) {
-	r.sum.Losses++
-	if r.fn != nil {
-		r.fn(c)
-	}
 }

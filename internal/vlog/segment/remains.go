@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -215,7 +214,12 @@ func (r *Remains) scanRecords(from, to int64, fn func(int64, *entry.Record) erro
 // least all that comes before the record's value.
 func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool) {
 	if r.keys == nil {
-		return headAt(src, r.id, at, to)
+		// Most places have no record: this is quicker than an error.
+		if k := entry.Kind(src[0]); !k.Known() && k != entry.RangeDelete {
+			return rec, false
+		}
+		rec, err := entry.DecodeHead(src, int(min(to-at, math.MaxInt)))
+		return rec, err == nil && rec.VerifyHead(src, r.id, at)
 	}
 	c, ok := entry.ParseClear(src)
 	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
@@ -225,15 +229,6 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
 	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
 	return x.Record, err == nil
-}
-
-// headAt decodes the record at offset at, with a checksum of its own, if there is one.
-func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {
-	if !entry.Kind(src[0]).Known() && entry.Kind(src[0]) != entry.RangeDelete {
-		return rec, false
-	}
-	rec, err := entry.DecodeHead(src, int(min(to-at, math.MaxInt)))
-	return rec, err == nil && rec.VerifyHead(src, id, at)
 }
 
 // neverWritten reports whether a part of the file was never written.
