@@ -62,8 +62,8 @@ func (v *survey) checkKeys(content *keyring.Content) (err error) {
 }
 
 // refusePlain closes a file and returns an error if the file doesn't count as it is plain. Who can
-// write files of an encrypted store, and has no key, can put any plain one there. So only those count
-// that an edit, or an encrypted run, says to be plain, as EncryptStore leaves them.
+// write files of an encrypted store, and has no key, can put any plain one there. So only those
+// count that an edit, or an encrypted run, says to be plain, as EncryptStore leaves them.
 func (v *survey) refusePlain(name filename.Name, f interface {
 	Plain() bool
 	Close() error

@@ -14,11 +14,11 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough runs
-// of a level become one of the next: so each entry is rewritten once a level, and few runs are read at
-// once. Of entries with the same key and version, the one that was added last counts. Runs have the
-// newest range delete at each place only: older ones delete nothing more, as the new store has one
-// version of each key.
+// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough
+// runs of a level become one of the next: so each entry is rewritten once a level, and few runs are
+// read at once. Of entries with the same key and version, the one that was added last counts. Runs
+// have the newest range delete at each place only: older ones delete nothing more, as the new store
+// has one version of each key.
 type sorter struct {
 	to      *maker
 	limit   int64         // bytes of memory from which on all goes to a run
@@ -89,8 +89,8 @@ func (s *sorter) flushFull() error {
 	return err
 }
 
-// joinRuns writes a run of all entries, and of the newest range deletes, in the place of the newest n
-// runs.
+// joinRuns writes a run of all entries, and of the newest range deletes, in the place of the newest
+// n runs.
 func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...rangedel.Source) error {
 	m, err := s.writeRun(entries, deletes...)
 	if err == nil {

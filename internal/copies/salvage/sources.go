@@ -16,8 +16,8 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// runSource walks what is left of a run, or of one file whose run is not known. Of iterator.Iterator
-// it has what a merge forward needs.
+// runSource walks what is left of a run, or of one file whose run is not known. Of
+// iterator.Iterator it has what a merge forward needs.
 type runSource struct {
 	iterator.Iterator // nil
 	v                 *survey
@@ -152,7 +152,8 @@ func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
 	return nil
 }
 
-// Ends returns bounds of the run, so that the merge reads nothing of it before it comes to its keys.
+// Ends returns bounds of the run, so that the merge reads nothing of it before it comes to its
+// keys.
 func (s *runSource) Ends() (first, last *entry.Entry) {
 	if len(s.meta.First) == 0 {
 		return nil, nil
@@ -199,8 +200,8 @@ func (s *runSource) Next() bool {
 	return s.e != nil
 }
 
-// accepts reports whether an entry counts. Those that are out of order or have an impossible version
-// don't: no writer writes them, and the merge relies on the order.
+// accepts reports whether an entry counts. Those that are out of order or have an impossible
+// version don't: no writer writes them, and the merge relies on the order.
 func (s *runSource) accepts(e *entry.Entry) bool {
 	return e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }

@@ -112,7 +112,8 @@ func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 // most files have is taken.
 func (v *survey) identify() (super manifest.Super, err error) {
 	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
-	// ErrFormat is no damage: another release can read it, and this one would lose what it doesn't know.
+	// ErrFormat is no damage: another release can read it, and this one would lose what it doesn't
+	// know.
 	if v.uuid = super.UUID; err == nil || errors.Is(err, errs.ErrFormat) {
 		return super, err
 	}

@@ -15,9 +15,9 @@ type Rest struct {
 	at     []uint32 // where the entries begin, / 8
 }
 
-// Rescue reads c again, by read, and finds the entries that can be proven: read gives zeros for what
-// can't be read. bound begins with what its keys share; it is shorter if only the trailer tells that. If
-// nothing can be proven, as when the layout is wrong, the Rest is one gap.
+// Rescue reads c again, by read, and finds the entries that can be proven: read gives zeros for
+// what can't be read. bound begins with what its keys share; it is shorter if only the trailer
+// tells that. If nothing can be proven, as when the layout is wrong, the Rest is one gap.
 func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	r := new(Rest)
 	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
@@ -39,9 +39,9 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	return r
 }
 
-// checksums makes a trailer of the checksums of pages that a damaged one has: each proves its page, or
-// is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page can't
-// be found. Without its tags, an encrypted chunk is lost.
+// checksums makes a trailer of the checksums of pages that a damaged one has: each proves its page,
+// or is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page
+// can't be found. Without its tags, an encrypted chunk is lost.
 func (r *Rest) checksums() (t *Trailer) {
 	c := r.chunk
 	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {

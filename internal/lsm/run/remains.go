@@ -278,8 +278,8 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 	return uuid, false
 }
 
-// findKeyID returns the file key id that the header of a file, or else its footer, names; zero, if it
-// is plain or nothing is left of either.
+// findKeyID returns the file key id that the header of a file, or else its footer, names; zero, if
+// it is plain or nothing is left of either.
 func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKeyID {
 	page := make([]byte, headerSize)
 	if f.ReadFull(page, 0) == nil && checkHeader(page, &chunk.Owner{UUID: cfg.UUID, Num: num}) == nil {

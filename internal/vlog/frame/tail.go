@@ -105,9 +105,9 @@ func (t *Tail) markUsed(b []byte, off int64) {
 	}
 }
 
-// Find returns the first whole header of a frame of the file id that lies at from or behind, and where
-// it is: at size if there is none. read returns n bytes at off, valid until its next call; nil if they
-// can't be read.
+// Find returns the first whole header of a frame of the file id that lies at from or behind, and
+// where it is: at size if there is none. read returns n bytes at off, valid until its next call;
+// nil if they can't be read.
 func Find(id checksum.Identity, from, size int64, read func(off, n int64) []byte) (h Header, at int64) {
 	// In most cases the next frame is where it is looked for, so the first window is one header.
 	for window := int64(HeaderSize); from+HeaderSize <= size; window = findWindow {

@@ -33,9 +33,10 @@ type Limits struct {
 	Durable uint64 // those up to this number had been durable, as is known from elsewhere
 }
 
-// OpenRemains opens a segment, even if its header is damaged, or the file is shorter than o.End. Of a
-// damaged header o.KeyID tells the key; zero = not known. It returns errs.ErrForeign if the header is
-// whole and of another store, and errs.ErrKey if the file is encrypted and its key can't be had.
+// OpenRemains opens a segment, even if its header is damaged, or the file is shorter than o.End. Of
+// a damaged header o.KeyID tells the key; zero = not known. It returns errs.ErrForeign if the
+// header is whole and of another store, and errs.ErrKey if the file is encrypted and its key can't
+// be had.
 func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Remains, error) {
 	f, err := c.openFile(kind, number, pageio.Options{NoMap: o.NoMap})
 	if err != nil {

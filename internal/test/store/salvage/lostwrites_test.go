@@ -59,8 +59,8 @@ func TestSalvageMissesJournalSegments(t *testing.T) {
 	}
 }
 
-// TestSalvageMissesTheFirstSegment: a journal segment that is gone is missed also if a value segment
-// has as many frames as the journal had up to its end.
+// TestSalvageMissesTheFirstSegment: a journal segment that is gone is missed also if a value
+// segment has as many frames as the journal had up to its end.
 func TestSalvageMissesTheFirstSegment(t *testing.T) {
 	fs := vfs.NewMem()
 	o := salvageOptions(fs, "/old")

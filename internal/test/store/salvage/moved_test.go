@@ -16,9 +16,10 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// TestSalvageOfMovedValues: collections have moved values, and runs lead to them by forwarding tables.
-// Salvage finds all of them, by their keys, with these tables, with damaged ones and without them, and
-// also without MANIFEST. It takes no older value for one that is damaged where it lies now.
+// TestSalvageOfMovedValues: collections have moved values, and runs lead to them by forwarding
+// tables. Salvage finds all of them, by their keys, with these tables, with damaged ones and
+// without them, and also without MANIFEST. It takes no older value for one that is damaged where it
+// lies now.
 func TestSalvageOfMovedValues(t *testing.T) {
 	var reclaiming atomic.Bool
 	var mem *vfs.Mem // when values have moved, and runs lead to their old places still
