@@ -2,7 +2,6 @@ package salvage
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -22,11 +21,17 @@ type harvest struct {
 	flushed      entry.Version // every version up to this one is in a run
 	strong, weak *sorter       // records by how they count; strong has all range deletes, too
 
-	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
-	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
-	durable uint64                          // greatest number of a journal frame that was durable
-	ends    map[uint64]bool                 // numbers of the last frames of segments
-	unknown uint64                          // records of the present segment without a known version
+	void    map[entry.FileNum]uint64   // by journal segment: frames from this one on don't count, as a recovery has cut them
+	known   map[entry.FileNum]knownEnd // by journal segment: how far it went
+	owners  map[uint64]entry.FileNum   // by number of a frame that ends a journal segment: that segment
+	durable uint64                     // greatest number of a journal frame that was durable
+	unknown uint64                     // records of the present segment without a known version
+}
+
+// knownEnd is how far a journal segment went, as the manifest or the next segment tells.
+type knownEnd struct {
+	frame uint64        // number of the last frame in it, or in those before if it has none
+	upTo  entry.Version // no record up to there is newer
 }
 
 // readAll reads all segments, and reports those that are missing.
@@ -40,64 +45,65 @@ func (h *harvest) readAll(ctx context.Context) error {
 			if err := errs.Ended(ctx); err != nil {
 				return err
 			}
-			if err := h.readSegment(ctx, kind, num); err != nil {
+			if err := h.readSegment(ctx, filename.New(kind, num)); err != nil {
 				return err
 			}
 		}
 	}
-	return h.reportMissing()
+	h.reportMissing()
+	return nil
 }
 
 // readHeaders reads the headers of all journal segments, to find out which frames count.
 func (h *harvest) readHeaders() error {
-	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
-	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
-	for _, e := range h.layout.JournalEnds() {
-		h.durable = max(h.durable, e.Number)
-		h.ends[e.Number] = true
-	}
+	h.void, h.known, h.owners = map[entry.FileNum]uint64{}, map[entry.FileNum]knownEnd{}, map[uint64]entry.FileNum{}
 	for _, num := range h.files[filename.Journal] {
 		r, err := h.openSegment(filename.New(filename.Journal, num))
 		if err != nil {
 			continue // readSegment reports it
 		}
-		if p := r.Header.Before.File; p != 0 {
+		head := r.Header()
+		if p := head.Before.File; p != 0 {
 			// A segment may have been continued twice, after two crashes. What the earlier recovery
 			// gave up stays given up.
-			if at, found := h.void[p]; !found || r.Header.FirstFrame() < at {
-				h.void[p] = r.Header.FirstFrame()
+			if at, found := h.void[p]; !found || head.FirstFrame() < at {
+				h.void[p] = head.FirstFrame()
 			}
-			h.upTo[p] = max(h.upTo[p], r.Header.PrevVersion)
+			h.known[p] = knownEnd{h.void[p] - 1, max(h.known[p].upTo, head.PrevVersion)}
 		}
-		h.version = max(h.version, r.Header.PrevVersion)
+		h.version = max(h.version, head.PrevVersion)
 		d, err := r.Durable()
-		h.durable = max(h.durable, d)
-		if err = errors.Join(err, r.Close()); err != nil {
+		if err != nil {
 			return err
 		}
+		h.durable = max(h.durable, d)
+	}
+	for _, e := range h.layout.JournalEnds() {
+		h.durable = max(h.durable, e.Number)
+		h.owners[e.Number] = e.File
+		h.known[e.File] = knownEnd{max(h.known[e.File].frame, e.Number), entry.MaxVersion}
 	}
 	return nil
 }
 
 // named reports whether a segment may have records that count.
-func (h *harvest) named(kind filename.Kind, num entry.FileNum) bool {
-	return !h.exact || h.layout.Segment(num) != nil || kind == filename.Journal && num > h.layout.FlushedTo()
+func (h *harvest) named(name filename.Name) bool {
+	return !h.exact || h.layout.Segment(name.Number) != nil || name.Kind == filename.Journal && name.Number > h.layout.FlushedTo()
 }
 
 // unflushed reports whether a record is in no run yet.
-func (h *harvest) unflushed(kind filename.Kind, num entry.FileNum, v entry.Version) bool {
+func (h *harvest) unflushed(name filename.Name, v entry.Version) bool {
 	if h.exact {
-		return kind == filename.Journal && num > h.layout.FlushedTo()
+		return name.Kind == filename.Journal && name.Number > h.layout.FlushedTo()
 	}
 	return v > h.flushed
 }
 
 // readSegment reads the records of a segment.
-func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
-	if !h.named(kind, num) {
+func (h *harvest) readSegment(ctx context.Context, name filename.Name) error {
+	if !h.named(name) {
 		return nil
 	}
-	name := filename.New(kind, num)
 	r, err := h.openSegment(name)
 	if err != nil {
 		c := damaged(name, -1, true, "it can't be opened")
@@ -107,10 +113,9 @@ func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry
 		h.doubtIn(name)
 		return nil
 	}
-	defer func() { _ = r.Close() }() // it is only read
 	h.unknown = 0
 	records := 0
-	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
+	err = r.Each(segment.Limits{Before: h.void[name.Number], Durable: h.durable}, func(off int64, rec *entry.Record) error {
 		// Seldom enough to cost nothing, often enough to end soon.
 		if records++; records%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
@@ -118,43 +123,18 @@ func (h *harvest) readSegment(ctx context.Context, kind filename.Kind, num entry
 		return h.addRecord(name, off, rec)
 	}, func(from, to int64) {
 		h.doubtIn(name)
-		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
+		h.lose(damaged(name, from, h.unflushed(name, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
 	})
-	h.reportEnd(r, name, err == nil)
-	return err
-}
-
-// reportEnd reports what the segment r has lost. read says that it was read to its end.
-func (h *harvest) reportEnd(r *segment.Remains, name filename.Name, read bool) {
 	if !r.Sealed {
 		h.doubtIn(name)
 	}
-	h.ends[r.Last] = true
-	if last := h.lastFrame(name); read && r.Last < last {
-		h.lose(damaged(name, r.End(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
+	if name.Kind == filename.Journal {
+		h.owners[r.Last] = name.Number
 	}
 	if h.unknown > 0 {
 		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
 	}
-}
-
-// lastFrame returns the number of the last frame that an unflushed journal segment is known to
-// have had; 0 if none is known.
-func (h *harvest) lastFrame(name filename.Name) uint64 {
-	// What is flushed is in runs, and no loss.
-	if name.Kind != filename.Journal || name.Number <= h.layout.FlushedTo() {
-		return 0
-	}
-	last := h.void[name.Number] // its successor begins with this one
-	if last > 0 {
-		last--
-	}
-	for _, e := range h.layout.JournalEnds() {
-		if e.File == name.Number {
-			last = max(last, e.Number)
-		}
-	}
-	return last
+	return err
 }
 
 // addRecord adds a record to the sorter that it belongs to.
@@ -190,7 +170,7 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
 	}
-	if h.unflushed(name.Kind, name.Number, e.Version) {
+	if h.unflushed(name, e.Version) {
 		return h.strong.addEntry(&e)
 	}
 	// An entry owned it once, and was replaced by a newer one.
@@ -209,7 +189,7 @@ func (h *harvest) doubtIn(name filename.Name) {
 }
 
 // reportMissing reports the segments that should exist, and don't.
-func (h *harvest) reportMissing() error {
+func (h *harvest) reportMissing() {
 	for name := range h.stamps {
 		if name.Kind == filename.Value && !h.hasFile(name.Kind, name.Number) {
 			// Of a large transaction all segments are needed to know which of its values was the
@@ -222,27 +202,24 @@ func (h *harvest) reportMissing() error {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
-	h.reportMissingJournal()
-	return nil
+	h.reportEnds()
 }
 
-// reportMissingJournal reports the journal segments that had durable frames, and don't exist.
-func (h *harvest) reportMissingJournal() {
-	lost := map[entry.FileNum]bool{}
-	for _, e := range h.layout.JournalEnds() {
-		lost[e.File] = e.File > h.layout.FlushedTo()
-	}
-	// The manifest names some segments only; others are named by the next segment. A segment
-	// without frames is no loss.
-	for num, next := range h.void {
-		// The frame before next was durable, and no segment that was read ends with it: so it was
-		// in the missing one.
-		had := next-1 <= h.durable && !h.ends[next-1]
-		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])
-	}
-	for _, num := range slices.Sorted(maps.Keys(lost)) {
-		if lost[num] && !h.hasFile(filename.Journal, num) {
-			h.lose(damaged(filename.New(filename.Journal, num), -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
+// reportEnds reports the journal segments that have lost frames at their end, or all of them. What
+// is flushed is in runs, and no loss.
+func (h *harvest) reportEnds() {
+	for _, num := range slices.Sorted(maps.Keys(h.known)) {
+		end, name := h.known[num], filename.New(filename.Journal, num)
+		if num <= h.layout.FlushedTo() || !h.unflushed(name, end.upTo) {
+			continue
+		}
+		owner, owned := h.owners[end.frame]
+		switch r, err := h.openSegment(name); {
+		case err == nil && r.Last < end.frame:
+			h.lose(damaged(name, r.End(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, end.frame))
+		// The frame was durable, and is in no other segment.
+		case !h.hasFile(name.Kind, num) && 0 < end.frame && end.frame <= h.durable && (!owned || owner == num):
+			h.lose(damaged(name, -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	whole, err := manifest.OpenSuper(v.s.FS, v.s.Dir, v.ring)
 	if err != nil {
 		// Its checksum is right, and so are the keys: somebody has changed it.
-		v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
+		v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
 		return super, nil
 	}
 	return whole, nil
@@ -61,39 +61,28 @@ func (v *survey) checkKeys(content *keyring.Content) (err error) {
 	return err
 }
 
-// mayBePlain reports whether a file counts though it is not encrypted. Who can write files of an
-// encrypted store, and has no key, can put any plain one there. So only those count that an edit,
-// or an encrypted run, says to be plain, as EncryptStore leaves them.
-func (v *survey) mayBePlain(name filename.Name) bool {
-	keyID, told := v.lives[name]
-	return v.ring == nil || told && keyID.IsZero()
-}
-
-// plainFile reports a plain file in an encrypted store.
-func plainFile(name filename.Name) error {
-	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
-}
-
-// keyIDOf returns the file key id of a segment or forwarding table: that in its header, or else in
-// an edit.
-func (v *survey) keyIDOf(name filename.Name) (crypt.FileKeyID, error) {
-	l, err := segment.KeyIDOf(v.segmentConfig(), name.Kind, name.Number)
-	if err != nil {
-		// The header is damaged. Each record has a tag of its own, so the rest may still be read.
-		l = v.lives[name]
+// refusePlain closes a file and returns an error if the file doesn't count as it is plain. Who can
+// write files of an encrypted store, and has no key, can put any plain one there. So only those
+// count that an edit, or an encrypted run, says to be plain, as EncryptStore leaves them.
+func (v *survey) refusePlain(name filename.Name, f interface {
+	Plain() bool
+	Close() error
+}) error {
+	keyID, told := v.keyIDs[name]
+	if v.ring == nil || !f.Plain() || told && keyID.IsZero() {
+		return nil
 	}
-	if l.IsZero() && !v.mayBePlain(name) {
-		return l, plainFile(name)
-	}
-	return l, nil
+	return errors.Join(errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be"), f.Close())
 }
 
 // openRun opens what is left of a file of a run.
 func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
 	name := filename.New(filename.Run, num)
-	cfg := v.runConfig()
-	cfg.Keyed = !v.mayBePlain(name)
-	return run.OpenRemains(cfg, num, v.stamps[name], v.lives[name])
+	r, err := run.OpenRemains(v.runConfig(), num, v.stamps[name], v.keyIDs[name])
+	if err == nil {
+		err = v.refusePlain(name, r)
+	}
+	return r, err
 }
 
 // endOf returns the recorded end of a segment, to which it is read and no further; 0 if no end is
@@ -109,11 +98,43 @@ func (v *survey) endOf(name filename.Name) int64 {
 	return 0
 }
 
-// openSegment opens what is left of a segment.
+// openedSegment is what is left of a segment.
+type openedSegment struct {
+	*segment.Remains
+	err error // why it can't be opened; nil if it is open
+}
+
+// openSegment opens a segment once.
 func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
-	r, err := segment.OpenRemains(v.segmentConfig(), name.Kind, name.Number, v.lives[name], v.endOf(name))
-	if err == nil && r.Plain() && !v.mayBePlain(name) {
-		return nil, errors.Join(plainFile(name), r.Close())
+	s, found := v.segments[name]
+	if !found {
+		s.Remains, s.err = segment.OpenRemains(v.segmentConfig(), name.Kind, name.Number, segment.OpenOptions{
+			End: v.endOf(name), KeyID: v.keyIDs[name], Stamp: v.stamps[name],
+		})
+		if s.err == nil {
+			s.err = v.refusePlain(name, s)
+		}
+		v.segments[name] = s
 	}
-	return r, err
+	return s.Remains, s.err
+}
+
+// segmentOf opens the segment of this number.
+func (v *survey) segmentOf(num entry.FileNum) (*segment.Remains, error) {
+	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
+		if v.hasFile(kind, num) {
+			return v.openSegment(filename.New(kind, num))
+		}
+	}
+	return nil, errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")
+}
+
+// closeSegments closes what openSegment has opened.
+func (v *survey) closeSegments() {
+	for _, s := range v.segments {
+		if s.err == nil {
+			_ = s.Close()
+		}
+	}
+	clear(v.segments)
 }

@@ -2,7 +2,7 @@ package salvage
 
 import (
 	"bytes"
-	"container/heap"
+	"cmp"
 	"context"
 	"errors"
 
@@ -13,137 +13,62 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// head is a source of the merge, which is at an entry: a run, or else a list.
-type head struct {
-	run  *runSource
-	list iterator.Iterator
-	weak bool
-	rank int // of several sources at the same key and version, the least rank comes first
-}
-
-// entry is the entry that the source is at.
-func (h *head) entry() *entry.Entry {
-	if h.run != nil {
-		return h.run.e
-	}
-	return h.list.Entry()
-}
-
-// next moves the source on; it returns false at the end.
-func (h *head) next() bool {
-	if h.run != nil {
-		return h.run.nextEntry()
-	}
-	return h.list.Next()
-}
-
-// heads is a heap; the least entry is first.
-type heads []*head
-
-func (h heads) Len() int      { return len(h) }
-func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *heads) Push(x any)   { *h = append(*h, x.(*head)) }
-func (h heads) Less(i, j int) bool {
-	c := entry.Compare(h[i].entry(), h[j].entry())
-	return c < 0 || c == 0 && h[i].rank < h[j].rank
-}
-func (h *heads) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
-}
-
 // chooser decides which version of each key is written. It is offered the versions newest first.
 type chooser struct {
 	*survey
 	sources *sources
 	out     *output
 	now     uint64        // Unix milliseconds
-	key     []byte        // the present one
-	began   bool          // there is a present key
+	key     []byte        // the present one; nil: there was none yet
 	decided bool          // older versions of key don't count
 	failed  entry.Version // newest version whose value can't be read; 0: all could be read
-	at      entry.Handle  // handle of that value; zero if it has none
 	why     error         // why it can't be read
+	tried   entry.Version // oldest version whose value can't be read at its handle
+	at      entry.Handle  // that handle
 
 	ranges *rangedel.Cover // the range deletes; nil: there are none
 }
 
 // merge writes the newest version of each key.
 func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
-	h := c.startRuns()
-	var ranges []rangedel.Source
-	for i, s := range []*sorter{strong, weak} {
-		it, deletes, err := s.sources()
-		if err != nil {
-			return err
-		}
-		ranges = append(ranges, deletes...)
-		defer it.Close()
-		if it.First() {
-			h = append(h, &head{list: it, weak: i == 1, rank: i + 1})
-		}
-		if it.Err() != nil {
-			return it.Err()
-		}
-	}
+	records, ranges := strong.sources()
+	old, more := weak.sources()
+	defer old.Close()
 	// All range deletes count: only the newest version of each key is kept, so no older reader
 	// needs what they delete.
-	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, ranges...)
+	c.ranges = rangedel.NewForwardCover(entry.MaxVersion, append(ranges, more...)...)
 	defer c.ranges.Close()
-	heap.Init(&h)
-	for n := 0; len(h) > 0; n++ {
+	var sources []iterator.Iterator
+	for _, of := range c.sources.list {
+		sources = append(sources, of)
+	}
+	// Merge yields one of equal entries. If its value can't be read, the weak record may have it.
+	sure := iterator.Merge(append(sources, records))
+	defer sure.Close()
+	inSure, inOld := sure.First(), old.First()
+	var err error
+	for n := 0; inSure || inOld; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
 		}
-		if err := c.step(&h); err != nil {
+		if inSure && (!inOld || entry.Compare(sure.Entry(), old.Entry()) <= 0) {
+			err = c.offer(sure.Entry(), false)
+			inSure = sure.Next()
+		} else {
+			err = c.offer(old.Entry(), true)
+			inOld = old.Next()
+		}
+		if err != nil {
 			return err
 		}
 	}
 	c.endKey()
-	return nil
-}
-
-// startRuns moves each run to its first entry, and then frees its memory until it is needed.
-func (c *chooser) startRuns() (h heads) {
-	for _, s := range c.sources.list {
-		some := s.nextEntry()
-		// A run without any entry never comes to the merge, so its holes are reported here.
-		s.reportHoles()
-		if some {
-			s.park()
-			h = append(h, &head{run: s})
-		}
-	}
-	return h
-}
-
-// step offers the least entry, and moves its source on.
-func (c *chooser) step(h *heads) error {
-	top := (*h)[0]
-	if top.run != nil && top.run.parked {
-		top.run.unpark()
-	}
-	if err := c.offer(top.entry(), top.weak); err != nil {
-		return err
-	}
-	if top.next() {
-		heap.Fix(h, 0)
-	} else {
-		heap.Pop(h)
-	}
-	if top.run != nil {
-		// In the order of keys, as the losses of values are.
-		top.run.reportHoles()
-		return nil
-	}
-	return top.list.Err()
+	return cmp.Or(sure.Err(), old.Err())
 }
 
 // offer is called for each entry in order. It writes the entry if that is the version to keep.
 func (c *chooser) offer(e *entry.Entry, weak bool) error {
-	if !c.began || !bytes.Equal(c.key, e.Key) {
+	if !bytes.Equal(c.key, e.Key) {
 		c.endKey()
 		c.beginKey(e.Key)
 	}
@@ -160,9 +85,8 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 		return err
 	case damage == nil:
 		c.noteWritten(e, weak)
-	case c.failed == 0:
-		// Go on with the next older version. Which one was the newest is kept for the report.
-		c.failed, c.at, c.why = e.Version, e.Handle, damage
+	default:
+		c.noteUnreadable(e, damage)
 	}
 	return nil
 }
@@ -177,7 +101,7 @@ func (c *chooser) isGone(e *entry.Entry) (bool, error) {
 
 // counts reports whether a weak record may be an entry that is lost, or the value of one.
 func (c *chooser) counts(e *entry.Entry) bool {
-	switch lost := e.Version == c.failed; {
+	switch lost := e.Version == c.tried; {
 	// The runs have all entries here, so a record that none of them has was deleted or replaced.
 	case !lost && !c.sources.lost(e.Key, e.Version):
 		return false
@@ -196,7 +120,7 @@ func (c *chooser) counts(e *entry.Entry) bool {
 func (c *chooser) noteWritten(e *entry.Entry, weak bool) {
 	c.decided = true
 	c.sum.Keys++
-	if weak {
+	if weak && e.Version != c.tried {
 		c.sum.Found++
 	}
 	if c.failed != 0 && c.failed != e.Version {
@@ -206,16 +130,25 @@ func (c *chooser) noteWritten(e *entry.Entry, weak bool) {
 	c.failed = 0
 }
 
+// noteUnreadable notes that the value of e can't be read at its handle. Then a weak record may have
+// it, or an older version of the key counts. Which one was the newest is kept for the report.
+func (c *chooser) noteUnreadable(e *entry.Entry, why error) {
+	c.tried, c.at = e.Version, e.Handle
+	if c.failed == 0 {
+		c.failed, c.why = e.Version, why
+	}
+}
+
 // beginKey begins a key.
 func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
-	c.began, c.failed, c.why = true, 0, nil
+	c.failed, c.tried, c.why = 0, 0, nil
 	c.decided = c.forgotten(key)
 }
 
 // endKey ends a key, and reports it if its value is lost.
 func (c *chooser) endKey() {
-	if c.began && c.failed != 0 {
+	if c.failed != 0 {
 		c.reportUnreadable(false)
 	}
 }

@@ -1,7 +1,6 @@
 package salvage
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -19,56 +17,19 @@ import (
 type output struct {
 	*survey
 	to       *maker
-	run      *run.Writer          // the new run, of all keys
-	values   *segment.ValueWriter // the value segment that is written; nil: none is
-	moved    uint64               // bytes of values in values
-	misses   int                  // values that could not be read while values was written
-	finished []layout.Segment     // value segments that are complete
-	// segments of the damaged store, opened when they are first needed
-	readers     map[entry.FileNum]*origin
-	forwardings map[entry.FileNum]*segment.Forwarding // by source
-	expiries    *entry.Expiries
-
-	id   entry.KeyspaceID // of the last key
-	seen map[entry.KeyspaceID]bool
+	run      *run.Writer               // the new run, of all keys
+	values   *segment.ValueWriter      // the value segment that is written; nil: none is
+	moved    uint64                    // bytes of values in values
+	misses   int                       // values that could not be read while values was written
+	finished []layout.Segment          // value segments that are complete
+	seen     map[entry.KeyspaceID]bool // keyspaces that have keys
 }
 
-// origin reads the values of a segment of the damaged store.
-type origin struct {
-	*segment.Reader
-	err error // why it can't be opened; nil if it is open
-}
-
-// newOutput begins the new store. A forwarding table that can't be read is reported: its values may
-// still be found by their keys.
+// newOutput begins the new store.
 func newOutput(v *survey, to *maker) *output {
-	o := &output{
-		survey: v, to: to, readers: map[entry.FileNum]*origin{}, forwardings: map[entry.FileNum]*segment.Forwarding{}, seen: map[entry.KeyspaceID]bool{},
-		expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
-	}
-	o.run = run.NewWriter(run.WriterConfig{
-		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
-	})
-	for _, num := range v.files[filename.Forwarding] {
-		m, err := v.openForwarding(num)
-		if err != nil {
-			c := damaged(filename.New(filename.Forwarding, num), -1, false, "it can't be read: values are looked for by their keys")
-			c.Err = err
-			v.lose(c)
-			continue
-		}
-		o.forwardings[m.Header().Source] = m
-	}
-	return o
-}
-
-// openForwarding opens a forwarding table, if it is whole.
-func (v *survey) openForwarding(num entry.FileNum) (*segment.Forwarding, error) {
-	keyID, err := v.keyIDOf(filename.New(filename.Forwarding, num))
-	if err != nil {
-		return nil, err
-	}
-	return segment.OpenForwarding(v.segmentConfig(), num, keyID, true)
+	return &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, run: run.NewWriter(run.WriterConfig{
+		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
+	})}
 }
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.
@@ -80,23 +41,22 @@ func (o *output) writeEntry(e *entry.Entry) (damage, err error) {
 			return damage, err
 		}
 	}
-	if id, _ := entry.KeyspaceOf(e.Key); id != o.id {
-		o.id = id
-		o.seen[id] = true
-	}
+	id, _ := entry.KeyspaceOf(e.Key)
+	o.seen[id] = true
 	return nil, o.run.Add(&moved)
 }
 
 // moveValue copies the value of e, and makes its handle the new one.
 func (o *output) moveValue(e *entry.Entry) (damage, err error) {
-	h, r, damage := o.findRecord(e.Handle)
+	// A record that a collection has moved is found by its key: it is in the list of weak records.
+	r, damage := o.segmentOf(e.Handle.Segment)
 	if damage != nil {
 		return damage, nil
 	}
 	if err := o.beginSegment(); err != nil {
 		return nil, err
 	}
-	to, damage := o.values.Move(r.Reader, h, e.Key, e.Version)
+	to, damage := o.values.Move(r.Reader, e.Handle, e.Key, e.Version)
 	if damage != nil {
 		o.misses++
 		// Is it the old store that can't be read, or the new one that can't be written?
@@ -108,48 +68,6 @@ func (o *output) moveValue(e *entry.Entry) (damage, err error) {
 	e.Handle = to
 	o.moved += to.Length
 	return nil, nil
-}
-
-// findRecord returns where the record of a handle is now, and the segment there.
-func (o *output) findRecord(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Forwarding, 0))
-	r := o.openSegment(h.Segment)
-	m := o.forwardings[h.Segment]
-	// If the old segment is still there, its record is as good as the moved one.
-	if r.err == nil || m == nil {
-		return h, r, r.err
-	}
-	to, found, err := m.Lookup(h.Offset)
-	if err == nil && !found {
-		err = errs.NewCorruption(m.Name(), -1, "it has no such record")
-	}
-	if err != nil {
-		return h, nil, err
-	}
-	h.Segment, h.Offset = m.Header().Target, to
-	r = o.openSegment(h.Segment)
-	return h, r, r.err
-}
-
-// openSegment opens a segment of the damaged store once. Its origin has the error if that fails.
-func (o *output) openSegment(num entry.FileNum) *origin {
-	if r := o.readers[num]; r != nil {
-		return r
-	}
-	r := &origin{err: errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")}
-	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
-		if o.hasFile(kind, num) {
-			name := filename.New(kind, num)
-			var keyID crypt.FileKeyID
-			if keyID, r.err = o.keyIDOf(name); r.err == nil {
-				// AnyHeader: each record proves itself, so a damaged header costs nothing.
-				r.Reader, r.err = segment.Open(o.segmentConfig(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], KeyID: keyID})
-			}
-			break
-		}
-	}
-	o.readers[num] = r
-	return r
 }
 
 // beginSegment begins a value segment if there is none, or if the present one is full.
@@ -188,7 +106,7 @@ func (o *output) finishValues() error {
 // finishStore makes all files durable, and returns the layout of the new store.
 func (o *output) finishStore() (*layout.Layout, error) {
 	// The damaged store is not needed any more. Its memory and descriptors go before the last sync.
-	o.closeSources()
+	o.closeSegments()
 	if err := o.finishValues(); err != nil {
 		return nil, err
 	}
@@ -235,23 +153,8 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	e.NextKeyspace = o.nextID
 }
 
-// closeSources closes the files of the damaged store.
-func (o *output) closeSources() {
-	for _, r := range o.readers {
-		if r.err == nil {
-			_ = r.Close()
-		}
-	}
-	for _, m := range o.forwardings {
-		_ = m.Close()
-	}
-	clear(o.readers)
-	clear(o.forwardings)
-}
-
 // abort ends the writers. The claim of the directory removes their files.
 func (o *output) abort() {
-	o.closeSources()
 	o.run.Abort()
 	if o.values != nil {
 		_ = o.values.Close()

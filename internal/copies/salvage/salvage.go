@@ -9,9 +9,11 @@
 package salvage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -45,6 +47,7 @@ func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (
 	if err != nil {
 		return sum, err
 	}
+	defer v.closeSegments()
 	err = makeStore(ctx, v, t)
 	return v.sum, err
 }
@@ -56,22 +59,13 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 		return err
 	}
 	t.FS = claim.FS
-	w := &work{survey: v, to: &maker{Target: t}}
-	err = w.buildStore(ctx)
-	if err != nil && w.out != nil {
-		w.out.abort()
-	}
-	return claim.Close(err)
+	return claim.Close(buildStore(ctx, v, &maker{Target: t}))
 }
 
 // holdLocks takes shared locks, so that no process writes the store meanwhile. A store without a
 // lock file, or on a medium without locks, is read without them.
 func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
-	dirs := []string{s.Dir}
-	if s.ValueDir != s.Dir {
-		dirs = append(dirs, s.ValueDir)
-	}
-	for _, dir := range dirs {
+	for _, dir := range slices.Compact([]string{s.Dir, s.ValueDir}) {
 		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true)
 		// Every other error is no reason to give up: the medium may be read-only or failing.
 		if errors.Is(err, errs.ErrLocked) {
@@ -84,52 +78,41 @@ func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
 	return locks, nil
 }
 
-// work is a Run under way.
-type work struct {
-	*survey
-	to  *maker
-	out *output
-}
-
 // buildStore does the work in the target's directory, which is there.
-func (w *work) buildStore(ctx context.Context) error {
-	if err := w.to.makeKeys(); err != nil {
+func buildStore(ctx context.Context, v *survey, to *maker) (err error) {
+	if err := to.makeKeys(); err != nil {
 		return err
 	}
-	// First what concerns the whole store.
-	for _, d := range w.damage {
-		w.lose(d)
-	}
-	strong, weak := newSorter(w.to, 3*w.to.Memory/8), newSorter(w.to, w.to.Memory/8)
-	defer strong.closeRuns()
-	defer weak.closeRuns()
-	s, err := openRuns(w.survey, strong)
+	strong, weak := newSorter(to, 3*to.Memory/8), newSorter(to, to.Memory/8)
+	defer func() { err = errors.Join(err, strong.close(), weak.close()) }()
+	s, err := openRuns(v, strong)
+	defer s.closeSources()
 	if err != nil {
 		return err
 	}
-	defer s.closeSources()
 	// The runs say up to which version all is flushed, so they are opened before the segments are
 	// read.
-	h := harvest{survey: w.survey, flushed: s.newestInRuns(), strong: strong, weak: weak}
+	h := harvest{survey: v, flushed: s.newest, strong: strong, weak: weak}
 	if err := h.readAll(ctx); err != nil {
 		return err
 	}
-	w.out = newOutput(w.survey, w.to)
-	c := &chooser{survey: w.survey, sources: s, out: w.out, now: uint64(max(w.to.Now, 0))}
-	if err := c.merge(ctx, strong, weak); err != nil {
+	out := newOutput(v, to)
+	defer func() {
+		if err != nil {
+			out.abort()
+		}
+	}()
+	c := &chooser{survey: v, sources: s, out: out, now: uint64(max(to.Now, 0))}
+	err = c.merge(ctx, strong, weak)
+	// Before the store is finished: nothing of it names these files.
+	if err = cmp.Or(err, strong.close(), weak.close()); err != nil {
 		return err
 	}
-	if err := errors.Join(strong.removeRuns(), weak.removeRuns()); err != nil {
-		return err
-	}
-	l, err := w.out.finishStore()
-	if err == nil {
-		err = errs.Ended(ctx)
-	}
-	if err != nil {
+	l, err := out.finishStore()
+	if err = cmp.Or(err, errs.Ended(ctx)); err != nil {
 		return err
 	}
 	// Before this there is no SUPER, so that nothing opens the directory as a store.
-	o := manifest.Options{FS: w.to.FS, Dir: w.to.Dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: w.to.UUID, Ring: w.to.ring, Seed: w.to.Seed, Created: w.to.Now}, l)
+	o := manifest.Options{FS: to.FS, Dir: to.Dir}
+	return manifest.Write(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.ring, Seed: to.Seed, Created: to.Now}, l)
 }

@@ -2,28 +2,36 @@ package salvage
 
 import (
 	"bytes"
+	"cmp"
+	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough runs
-// of a level become one of the next: so each entry is rewritten once a level, and few runs are read at
-// once. Of entries with the same key and version, the one that was added last counts. Runs have the
-// newest range delete at each place only: older ones delete nothing more, as the new store has one
-// version of each key.
+// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough
+// runs of a level become one of the next: so each entry is rewritten once a level, and few runs are
+// read at once. Of entries with the same key and version, the one that was added last counts. Runs
+// have the newest range delete at each place only: older ones delete nothing more, as the new store
+// has one version of each key.
 type sorter struct {
 	to      *maker
-	limit   int64              // bytes of memory from which on all goes to a run
-	list    []entry.Entry      // entries in memory, in the order in which they were added
-	bytes   int64              // about the memory that they take
-	deletes *rangedel.Set      // range deletes in memory; nil: none
-	runs    [][]layout.RunMeta // level 0 is the newest; in each level the newest run is last
-	open    []*run.Reader      // until closeRuns
+	limit   int64         // bytes of memory from which on all goes to a run
+	list    []entry.Entry // entries in memory, in the order in which they were added
+	bytes   int64         // about the memory that they take
+	deletes *rangedel.Set // range deletes in memory; nil: none
+	runs    []sortedRun   // newest first; the newest have the lowest level
+}
+
+// sortedRun is a run that a sorter has written.
+type sortedRun struct {
+	*run.Reader
+	level int
 }
 
 // fanIn is how many runs of a level become one: so many are open at once, each with a buffer.
@@ -64,13 +72,39 @@ func (s *sorter) flushFull() error {
 	if used < s.limit {
 		return nil
 	}
-	m, err := s.writeRun(s.sorted(), s.deletes)
+	err := s.joinRuns(0, 0, s.sorted(), s.deletes)
+	clear(s.list)
+	s.list, s.bytes, s.deletes = s.list[:0], 0, nil
+	for err == nil {
+		n, level := 0, s.runs[0].level
+		for n < len(s.runs) && s.runs[n].level == level {
+			n++
+		}
+		if n < fanIn {
+			break
+		}
+		entries, deletes := s.walkRuns(n)
+		err = s.joinRuns(n, level+1, iterator.Merge(entries), deletes...)
+	}
+	return err
+}
+
+// joinRuns writes a run of all entries, and of the newest range deletes, in the place of the newest
+// n runs.
+func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...rangedel.Source) error {
+	m, err := s.writeRun(entries, deletes...)
+	if err == nil {
+		err = s.removeRuns(n)
+	}
 	if err != nil {
 		return err
 	}
-	clear(s.list)
-	s.list, s.bytes, s.deletes = s.list[:0], 0, nil
-	return s.addRun(0, m)
+	r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NoMap: true}, m)
+	if err != nil {
+		return err
+	}
+	s.runs = slices.Insert(s.runs, 0, sortedRun{r, level})
+	return nil
 }
 
 // inMemory walks a list forward, which is all that a merge forward needs.
@@ -97,96 +131,56 @@ func (s *sorter) sorted() iterator.Iterator {
 	return &inMemory{list: s.list}
 }
 
-// writeRun writes a run of all entries, and of the newest range deletes.
-func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source) (layout.RunMeta, error) {
+// writeRun writes a run, which needs no sync: it is removed before the store is finished.
+func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source) (m layout.RunMeta, err error) {
 	defer entries.Close()
 	cover := rangedel.NewForwardCover(entry.MaxVersion, deletes...)
 	defer cover.Close()
-	return s.to.writeRun(func(w *run.Writer) error {
-		for ok := entries.First(); ok; ok = entries.Next() {
-			if err := w.Add(entries.Entry()); err != nil {
-				return err
-			}
-		}
-		if err := entries.Err(); err != nil {
-			return err
-		}
-		return cover.Flatten([]byte{0}, nil, w.AddRangeDelete)
-	})
-}
-
-// addRun adds a run to a level. A full level becomes one run of the next.
-func (s *sorter) addRun(level int, m layout.RunMeta) error {
-	if level == len(s.runs) {
-		s.runs = append(s.runs, nil)
+	w := run.NewWriter(run.WriterConfig{
+		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
+		NoFilter: true,
+	}).WithoutSync()
+	for ok := entries.First(); ok && err == nil; ok = entries.Next() {
+		err = w.Add(entries.Entry())
 	}
-	s.runs[level] = append(s.runs[level], m)
-	full := s.runs[level]
-	if len(full) < fanIn {
-		return nil
+	if err = cmp.Or(err, entries.Err()); err == nil {
+		err = cover.Flatten([]byte{0}, nil, w.AddRangeDelete)
 	}
-	entries, deletes, err := s.openRuns(full)
-	if err == nil {
-		m, err = s.writeRun(iterator.Merge(entries), deletes...)
-	}
-	// Before they are removed: some systems remove no open file.
-	s.closeRuns()
 	if err != nil {
-		return err
+		w.Abort()
+		return m, err
 	}
-	// The joined run has all of them.
-	s.runs[level] = nil
-	if err := s.to.removeRuns(full); err != nil {
-		return err
-	}
-	return s.addRun(level+1, m)
+	return w.Finish()
 }
 
-// openRuns opens runs, of which the newest is last. They are valid until closeRuns.
-func (s *sorter) openRuns(list []layout.RunMeta) (entries []iterator.Iterator, deletes []rangedel.Source, err error) {
+// walkRuns returns what is in the newest n runs.
+func (s *sorter) walkRuns(n int) (entries []iterator.Iterator, deletes []rangedel.Source) {
 	// The newest run first: of equal entries Merge takes that of the first source.
-	for _, m := range slices.Backward(list) {
-		r, err := s.to.openRun(m)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.open = append(s.open, r)
+	for _, r := range s.runs[:n] {
 		entries, deletes = append(entries, r.Copier()), append(deletes, r.RangeDeletes())
 	}
-	return entries, deletes, nil
+	return entries, deletes
 }
 
-// sources returns all that was added. It is valid until closeRuns.
-func (s *sorter) sources() (iterator.Iterator, []rangedel.Source, error) {
-	entries, deletes, err := s.openRuns(s.listRuns())
-	if err != nil {
-		return nil, nil, err
-	}
+// sources returns all that was added. It is valid until removeRuns.
+func (s *sorter) sources() (iterator.Iterator, []rangedel.Source) {
+	entries, deletes := s.walkRuns(len(s.runs))
 	// What is in memory is the newest.
-	entries = slices.Insert(entries, 0, s.sorted())
-	return iterator.Merge(entries), append(deletes, s.deletes), nil
+	return iterator.Merge(slices.Insert(entries, 0, s.sorted())), append(deletes, s.deletes)
 }
 
-// listRuns returns all runs, oldest first.
-func (s *sorter) listRuns() (list []layout.RunMeta) {
-	for _, runs := range slices.Backward(s.runs) {
-		list = append(list, runs...)
+// removeRuns removes the newest n runs.
+func (s *sorter) removeRuns(n int) (err error) {
+	for _, r := range s.runs[:n] {
+		// Before it is removed: some systems remove no open file.
+		err = cmp.Or(err, r.Close())
+		for _, f := range r.Meta().Files {
+			err = cmp.Or(err, s.to.FS.Remove(filepath.Join(s.to.Dir, filename.Of(filename.Run, f.Num))))
+		}
 	}
-	return list
+	s.runs = s.runs[n:]
+	return err
 }
 
-// closeRuns closes what openRuns has opened.
-func (s *sorter) closeRuns() {
-	for _, r := range s.open {
-		_ = r.Close()
-	}
-	s.open = nil
-}
-
-// removeRuns removes the runs. Nothing that sources has returned may be used any more.
-func (s *sorter) removeRuns() error {
-	s.closeRuns()
-	list := s.listRuns()
-	s.runs = nil
-	return s.to.removeRuns(list)
-}
+// close removes all runs. Nothing that sources has returned may be used any more.
+func (s *sorter) close() error { return s.removeRuns(len(s.runs)) }

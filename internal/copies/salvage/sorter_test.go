@@ -41,10 +41,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		if d.to.last <= fanIn {
 			t.Fatalf("%d runs were written", d.to.last)
 		}
-		_, sources, err := d.sources()
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries, sources := d.sources()
 		cover := rangedel.NewForwardCover(entry.MaxVersion, sources...)
 		for i := range 3000 {
 			var want entry.Version
@@ -59,7 +56,8 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 			}
 		}
 		cover.Close()
-		if err := d.removeRuns(); err != nil {
+		entries.Close()
+		if err := d.close(); err != nil {
 			t.Fatal(err)
 		}
 		if names, err := mem.List("/to"); err != nil || len(names) > 0 {
@@ -78,10 +76,7 @@ func TestVersionsOfOneKeyInAnyOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	it, _, err := s.sources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	it, _ := s.sources()
 	defer it.Close()
 	want := entry.Version(n)
 	for ok := it.First(); ok; ok = it.Next() {
@@ -123,7 +118,7 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := d.removeRuns(); err != nil {
+		if err := d.close(); err != nil {
 			t.Fatal(err)
 		}
 		return fs.bytes

@@ -2,277 +2,232 @@ package salvage
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// runSource walks what is left of a run, or of one file whose run is not known.
+// runSource walks what is left of a run, or of one file whose run is not known. Of
+// iterator.Iterator it has what a merge forward needs.
 type runSource struct {
-	v *survey
-	// of the run, in key order; those that can't count are left out
-	files      []entry.FileNum
-	first      []byte // least and greatest key of the run; nil: not known
-	last       []byte
-	complete   bool          // all entries are in chunks that were found
-	maxVersion entry.Version // of its entries, as far as is known
+	iterator.Iterator // nil
+	v                 *survey
+	named             bool           // an edit or a list has meta; else it has one file only
+	meta              layout.RunMeta // of the run, as far as is known
+	// of the run, in key order; nil: it can't be read, and all its entries are lost
+	files    []*run.Remains
+	complete bool // all entries are in chunks that were found
 
-	i       int          // index in files
-	r       *run.Remains // of files[i]; nil: it is not open
-	e       *entry.Entry // the present entry; nil: before the first and behind the last one
-	key     []byte       // its key while it is parked
-	parked  bool
-	before  []byte        // key of the entry before
-	holes   []run.Hole    // damaged parts between before and e
-	told    bool          // the holes before e were reported
-	gap     bool          // entries between before and e are lost
-	newest  entry.Version // no lost entry is newer; 0: not known
-	missing bool          // a file of the run can't be opened
-	meta    *layout.Run   // nil: not known
+	i      int           // index in files
+	e      *entry.Entry  // the present entry; nil: before the first and behind the last one
+	before []byte        // key of the entry before; first, if there is none
+	gap    bool          // entries between before and e are lost
+	newest entry.Version // no lost entry is newer; 0: not known
 }
-
-// hole is a range of keys of which entries may be lost; nil is no bound.
-type hole struct{ lower, upper []byte }
 
 // sources are what is left of all runs.
 type sources struct {
-	list  []*runSource
-	holes []hole // of runs that are missing
+	list    []*runSource  // newest first, as far as is known
+	unknown bool          // there may have been others
+	newest  entry.Version // all entries up to this version are in runs
 }
 
 // openRuns makes a source of each run, and adds their range deletes to strong.
 func openRuns(v *survey, strong *sorter) (*sources, error) {
 	s := new(sources)
-	known := map[entry.FileNum]bool{}
-	add := func(r *layout.Run) {
-		of := &runSource{v: v, first: r.First, last: r.Last, maxVersion: r.MaxVersion, meta: r}
-		for _, f := range r.Files {
-			of.files = append(of.files, f.Num)
-			known[f.Num] = true
-		}
-		s.list = append(s.list, of)
-	}
-	// A file that an exact layout doesn't name is garbage, perhaps with keys that were deleted
-	// since.
-	if v.exact {
-		for _, r := range v.layout.Runs() {
-			add(r)
-		}
-	} else {
-		for _, id := range slices.Sorted(maps.Keys(v.live)) {
-			r := v.live[id]
-			add(&r)
-		}
-		for _, num := range v.files[filename.Run] {
-			if !known[num] && !v.gone[num] {
-				s.list = append(s.list, &runSource{v: v, files: []entry.FileNum{num}})
-			}
-		}
+	if !v.exact {
+		// Any key may have been in a run that is gone, so every record of a segment may count.
+		s.unknown = !v.told
 		reason := "runs that were replaced may be read, too: keys that were deleted may be back"
-		if !v.told {
-			// Any key may have been in a run that is gone, so every record of a segment may count.
-			s.holes = append(s.holes, hole{})
+		if s.unknown {
 			reason = "nothing says which runs there were: keys that were deleted may be back"
 		}
 		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
-	for _, of := range s.list {
-		if err := of.inspect(s, strong); err != nil {
-			return s, err
+	named := map[entry.FileNum]bool{}
+	for _, r := range slices.SortedFunc(maps.Values(v.live), func(a, b *layout.Run) int { return cmp.Compare(b.ID, a.ID) }) {
+		for _, f := range r.Files {
+			named[f.Num] = true
+		}
+		s.list = append(s.list, &runSource{v: v, named: true, meta: r.RunMeta})
+	}
+	// A file that an exact layout doesn't name is garbage, perhaps with keys that were deleted
+	// since.
+	for _, num := range slices.Backward(v.files[filename.Run]) {
+		if !v.exact && !named[num] && !v.gone[num] {
+			s.list = append(s.list, &runSource{v: v, meta: layout.RunMeta{Files: []layout.RunFile{{Num: num}}}})
 		}
 	}
+	for _, of := range s.list {
+		if err := of.openFiles(strong); err != nil {
+			return s, err
+		}
+		s.newest = max(s.newest, of.meta.MaxVersion)
+	}
+	v.version = max(v.version, s.newest)
 	return s, nil
 }
 
 // closeSources closes all files.
 func (s *sources) closeSources() {
 	for _, of := range s.list {
-		of.closeFiles()
+		of.Close()
 	}
-}
-
-// newestInRuns returns the version up to which all entries are in runs.
-func (s *sources) newestInRuns() (v entry.Version) {
-	for _, of := range s.list {
-		v = max(v, of.maxVersion)
-	}
-	return v
 }
 
 // lost reports whether an entry of this key and version may be one that a run has lost.
 func (s *sources) lost(key []byte, v entry.Version) bool {
-	return slices.ContainsFunc(s.list, func(of *runSource) bool { return of.lost(key, v) }) ||
-		slices.ContainsFunc(s.holes, func(h hole) bool {
-			return (h.lower == nil || bytes.Compare(h.lower, key) <= 0) && (h.upper == nil || bytes.Compare(key, h.upper) <= 0)
-		})
+	return s.unknown || slices.ContainsFunc(s.list, func(of *runSource) bool { return of.lost(key, v) })
 }
 
-// inspect reads what must be known before the entries are: range deletes and versions.
-func (s *runSource) inspect(all *sources, strong *sorter) error {
-	var whole = true
+// openFiles opens the files of the run, and reads what must be known before the entries are: range
+// deletes and versions.
+func (s *runSource) openFiles(strong *sorter) error {
+	whole, missing := true, false
 	var entries, spans uint64
-	for _, num := range slices.Clone(s.files) {
-		r := s.openFirst(all, num)
-		if r == nil {
+	for _, f := range s.meta.Files {
+		name := filename.New(filename.Run, f.Num)
+		r, err := s.v.openRun(f.Num)
+		if err != nil {
+			c := damaged(name, -1, true, "it can't be read")
+			c.Err = err
+			s.v.loseKeys(c, s.meta.First, s.meta.Last)
+			missing = true
+			s.files = append(s.files, nil)
 			continue
+		}
+		s.files = append(s.files, r)
+		if !s.named && r.MaxVersion() == 0 {
+			s.v.lose(damaged(name, -1, false, "it is of a large transaction, and nothing says whether that was committed: left out"))
+			s.Close()
+			break
+		}
+		if !s.named {
+			s.meta.First = r.First()
 		}
 		n, m := r.Entries()
 		whole, entries, spans = whole && r.Whole(), entries+n, spans+m
-		s.maxVersion = max(s.maxVersion, r.MaxVersion())
-		s.v.version = max(s.v.version, s.maxVersion)
-		if err := errors.Join(s.addRangeDeletes(r, strong), r.Close()); err != nil {
+		s.meta.MaxVersion = max(s.meta.MaxVersion, r.MaxVersion())
+		if err := s.addRangeDeletes(r, strong); err != nil {
 			return err
 		}
 	}
-	if s.meta != nil && !s.missing {
+	s.before = bytes.Clone(s.meta.First)
+	if s.named && !missing {
 		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
 		s.complete = entries == s.meta.Entries
 		if !whole && s.meta.RangeDeletes > 0 && spans == 0 {
-			s.v.loseKeys(damaged(filename.New(filename.Run, s.files[0]), -1, true, "range deletes are lost: keys that they deleted may be back"), s.first, s.last)
+			s.v.loseKeys(damaged(filename.New(filename.Run, s.meta.Files[0].Num), -1, true, "range deletes are lost: keys that they deleted may be back"), s.meta.First, s.meta.Last)
 		}
 	}
-	return nil
-}
-
-// openFirst opens a file of the run for the first time. If the file has nothing that counts, it
-// reports that and returns nil.
-func (s *runSource) openFirst(all *sources, num entry.FileNum) *run.Remains {
-	name := filename.New(filename.Run, num)
-	r, err := s.v.openRun(num)
-	switch {
-	case err != nil && s.meta != nil:
-		s.missing = true
-	case err != nil:
-		s.files = nil
-		all.holes = append(all.holes, hole{})
-	case s.meta == nil && r.MaxVersion() == 0:
-		s.files = nil
-		s.v.lose(damaged(name, -1, false, "it is of a large transaction, and nothing says whether that was committed: left out"))
-		_ = r.Close()
-		return nil
-	default:
-		return r
-	}
-	c := damaged(name, -1, true, "it can't be read")
-	c.Err = err
-	s.v.loseKeys(c, s.first, s.last)
 	return nil
 }
 
 // addRangeDeletes adds the range deletes of a file to strong.
 func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
-	return r.RangeDeletes(func(e *entry.Entry) error {
-		t, ok := run.Span(e)
-		if !ok || s.v.forgotten(t.Lo) {
-			return nil
+	r.Rewind(true)
+	defer r.Rewind(false)
+	for e, h := r.Next(); e != nil || h != nil; e, h = r.Next() {
+		if h != nil && h.RangeDeletes {
+			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.meta.First, s.meta.Last)
 		}
-		return strong.addRangeDelete(t)
-	}, func(h *run.Hole) {
-		if h.RangeDeletes {
-			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.first, s.last)
+		if h != nil {
+			continue
 		}
-	})
+		if t, ok := run.Span(e); ok && !s.v.forgotten(t.Lo) {
+			if err := strong.addRangeDelete(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// nextEntry moves to the next entry, and notes what is missing before it.
-func (s *runSource) nextEntry() bool {
-	if s.parked {
-		s.unpark()
+// Ends returns bounds of the run, so that the merge reads nothing of it before it comes to its
+// keys.
+func (s *runSource) Ends() (first, last *entry.Entry) {
+	if len(s.meta.First) == 0 {
+		return nil, nil
 	}
+	return &entry.Entry{Key: s.meta.First, Version: math.MaxUint64}, &entry.Entry{Key: s.meta.Last}
+}
+
+func (s *runSource) First() bool         { return s.Next() }
+func (s *runSource) Entry() *entry.Entry { return s.e }
+func (s *runSource) Err() error          { return nil }
+
+// Next moves to the next entry, and notes and reports what is missing before it.
+func (s *runSource) Next() bool {
 	if s.e != nil {
 		// Copied: the reader reuses its memory.
 		s.before = append(s.before[:0], s.e.Key...)
 	}
-	s.holes, s.told, s.gap, s.newest = s.holes[:0], false, false, 0
-	for s.i < len(s.files) {
-		if s.r == nil && !s.openFiles() {
+	var holes []*run.Hole
+	s.e, s.gap, s.newest = nil, false, 0
+	for s.e == nil && s.i < len(s.files) {
+		r := s.files[s.i]
+		if r == nil { // openFiles has reported it
+			s.gap, s.newest = true, s.meta.MaxVersion
 			s.i++
 			continue
 		}
-		e, h := s.r.Next()
+		e, h := r.Next()
 		switch {
 		// Checksums were right, and the entry has its place in the order.
 		case e != nil && s.accepts(e):
 			s.e = e
-			return true
 		case e != nil: // it is passed over
-		case h != nil && !h.RangeDeletes:
-			s.noteHole(h)
 		case h == nil:
-			s.closeFiles()
 			s.i++
+		case s.noteHole(h):
+			holes = append(holes, h)
 		}
 	}
-	s.e = nil
-	return false
-}
-
-// spans is the least first byte of the keys under which runs have range deletes.
-const spans = 0xfc
-
-// accepts reports whether an entry counts. Range deletes don't: survey has added them. Nor do
-// entries that are out of order or have an impossible version: no writer writes them, and the
-// merge relies on the order.
-func (s *runSource) accepts(e *entry.Entry) bool {
-	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
-}
-
-// openFiles opens the present file. If that fails, all its entries count as lost.
-func (s *runSource) openFiles() bool {
-	num := s.files[s.i]
-	r, err := s.v.openRun(num)
-	if err != nil { // openFirst has reported it
-		s.gap, s.newest = true, s.maxVersion
-		return false
+	// Only now is it known which keys may be lost.
+	lower, upper := s.gapBounds()
+	for _, h := range holes {
+		s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
 	}
-	s.r = r
-	return true
+	return s.e != nil
 }
 
-// noteHole remembers a hole before the next entry.
-func (s *runSource) noteHole(h *run.Hole) {
+// accepts reports whether an entry counts. Those that are out of order or have an impossible
+// version don't: no writer writes them, and the merge relies on the order.
+func (s *runSource) accepts(e *entry.Entry) bool {
+	return e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
+}
+
+// noteHole notes a hole before the next entry. It returns false if no entry is lost there.
+func (s *runSource) noteHole(h *run.Hole) bool {
 	v := h.MaxVersion
 	if v == 0 && s.complete { // the hole is in a filter or the directory
-		return
+		return false
 	}
 	if v == 0 {
 		// The hole doesn't say what it had: then at most the newest version of the run.
-		v = s.maxVersion
+		v = s.meta.MaxVersion
 	}
 	s.gap, s.newest = true, max(s.newest, v)
-	s.holes = append(s.holes, *h)
+	return true
 }
 
 // gapBounds returns the keys between which entries are lost, if gap is set.
 func (s *runSource) gapBounds() (lower, upper []byte) {
-	// At the first and the last entry, the run's bounds limit what can be lost.
-	lower, upper = s.first, s.last
-	if len(s.before) > 0 {
-		lower = s.before
-	}
+	// At the last entry, as at the first, the run's bounds limit what can be lost.
+	lower, upper = s.before, s.meta.Last
 	if s.e != nil {
 		upper = s.e.Key
 	}
 	return lower, upper
-}
-
-// reportHoles reports the holes before e.
-func (s *runSource) reportHoles() {
-	if s.told {
-		return
-	}
-	s.told = true
-	lower, upper := s.gapBounds()
-	for _, h := range s.holes {
-		s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
-	}
 }
 
 // lost reports whether an entry of this key and version may be among those that are lost
@@ -285,37 +240,12 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 	return (lower == nil || bytes.Compare(lower, key) <= 0) && (upper == nil || bytes.Compare(key, upper) <= 0)
 }
 
-// park frees the memory of the first chunk, until the merge needs the source.
-func (s *runSource) park() {
-	s.key = bytes.Clone(s.e.Key)
-	s.e = &entry.Entry{Key: s.key, Version: s.e.Version}
-	// There may be thousands of runs, and the merge may need this one only near its end.
-	s.closeFiles()
-	s.parked = true
-}
-
-// unpark goes to the first entry again.
-func (s *runSource) unpark() {
-	s.parked = false
-	if !s.openFiles() {
-		return
-	}
-	for {
-		e, h := s.r.Next()
-		if e != nil && s.accepts(e) {
-			s.e = e
-			return
-		}
-		if e == nil && h == nil {
-			return
+// Close closes the files.
+func (s *runSource) Close() {
+	for _, r := range s.files {
+		if r != nil {
+			_ = r.Close()
 		}
 	}
-}
-
-// closeFiles closes the present file, if it is open.
-func (s *runSource) closeFiles() {
-	if s.r != nil {
-		_ = s.r.Close()
-		s.r = nil
-	}
+	s.files = nil
 }

@@ -18,46 +18,48 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/vlog/segment"
+	"github.com/brockdb/brock/report"
 )
 
 // survey collects what the files of the damaged store say of the store, before any keys are
 // read: its identity, its files, and what the manifest and the runs tell.
 type survey struct {
-	reports
-	s     Source                            // the damaged store
-	uuid  [16]byte                          // of the damaged store
-	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
-	opens *pageio.Files                     // opens its files, at most openFiles at once
-	ring  *crypt.Ring                       // nil: the store is plain
-	lives map[filename.Name]crypt.FileKeyID // lives of files, as edits and runs name them
+	fn     func(*errs.Corruption)            // gets each loss; nil: nobody does
+	sum    report.Salvage                    // of the new store, so far
+	s      Source                            // the damaged store
+	uuid   [16]byte                          // of the damaged store
+	files  map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
+	opens  *pageio.Files                     // opens its files, at most openFiles at once
+	ring   *crypt.Ring                       // nil: the store is plain
+	keyIDs map[filename.Name]crypt.FileKeyID // of files, as edits and runs name them
+
+	segments map[filename.Name]openedSegment // those that were opened so far
 
 	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 
-	damage []*errs.Corruption // damage of SUPER and the manifest
-	layout *layout.Layout     // the layout up to the first edit that is lost
-	exact  bool               // layout is the newest one: a file that it doesn't name is garbage
+	layout *layout.Layout // the layout up to the first edit that is lost
+	exact  bool           // layout is the newest one: a file that it doesn't name is garbage
 
-	told bool                        // live is complete, because the runs list all runs
-	live map[layout.RunID]layout.Run // the runs, from all edits that can be read
-	gone map[entry.FileNum]bool      // run files that an edit has dropped
+	told bool                         // live is complete, because the runs list all runs
+	live map[layout.RunID]*layout.Run // the runs, from all edits that can be read
+	gone map[entry.FileNum]bool       // run files that an edit has dropped
 	// version of all records, or entries, of a file that doesn't say it itself
 	stamps    map[filename.Name]entry.Version
 	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
 	keyspaces map[entry.KeyspaceID]layout.Keyspace
-	ids       []entry.KeyspaceID // of keyspaces and of the default one, ascending
-	// names of keyspaces, also former ones; nil until name needs it
-	names   map[string]bool
-	dropped map[entry.KeyspaceID]bool // keyspaces that are gone: their keys don't count
-	nextID  uint64                    // number of the next new keyspace
-	version entry.Version             // the newest version that is known
+	ids       []entry.KeyspaceID          // of keyspaces and of the default one, ascending
+	names     map[string]entry.KeyspaceID // names of keyspaces
+	dropped   map[entry.KeyspaceID]bool   // keyspaces that are gone: their keys don't count
+	nextID    uint64                      // number of the next new keyspace
+	version   entry.Version               // the newest version that is known
 }
 
 // newSurvey reads what is left of SUPER, keyring and manifest, and, if that is not enough, what the
 // runs say of the store.
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
-		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
-		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.FileKeyID{},
+		fn: report, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
+		live: map[layout.RunID]*layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, keyIDs: map[filename.Name]crypt.FileKeyID{}, segments: map[filename.Name]openedSegment{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.listFiles(); err != nil {
@@ -90,7 +92,7 @@ func (v *survey) listFiles() error {
 			return err
 		}
 		for _, base := range names {
-			if name, ours := filename.Parse(base); ours && v.dirOf(name.Kind) == dir {
+			if name, ours := filename.Parse(base); ours && name.In(v.s.Dir, v.s.ValueDir) == filepath.Join(dir, base) {
 				v.files[name.Kind] = append(v.files[name.Kind], name.Number)
 			}
 		}
@@ -99,14 +101,6 @@ func (v *survey) listFiles() error {
 		slices.Sort(list)
 	}
 	return nil
-}
-
-// dirOf is the directory of files of this kind.
-func (v *survey) dirOf(k filename.Kind) string {
-	if k.InValueDir() {
-		return v.s.ValueDir
-	}
-	return v.s.Dir
 }
 
 // hasFile reports whether there is a file of this name.
@@ -119,15 +113,12 @@ func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 // most files have is taken.
 func (v *survey) identify() (super manifest.Super, err error) {
 	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
-	switch {
-	case err == nil:
-		v.uuid = super.UUID
-		return super, nil
-	// No damage: another release can read it, and this one would lose what it doesn't know.
-	case errors.Is(err, errs.ErrFormat):
+	// ErrFormat is no damage: another release can read it, and this one would lose what it doesn't
+	// know.
+	if v.uuid = super.UUID; err == nil || errors.Is(err, errs.ErrFormat) {
 		return super, err
 	}
-	v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
+	v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
 	votes := map[[16]byte]int{}
 	for kind, list := range v.files {
 		for _, num := range list {
@@ -189,21 +180,28 @@ func (v *survey) readManifest(super manifest.Super) error {
 		return err
 	}
 	if m.Number == 0 {
-		v.damage = append(v.damage, errs.NewCorruption("MANIFEST", -1, "there is none"))
+		v.lose(errs.NewCorruption("MANIFEST", -1, "there is none"))
 	}
-	v.damage = append(v.damage, m.Damage...)
+	for _, c := range m.Damage {
+		v.lose(c)
+	}
 	v.manifest, v.layout = m.Number, m.Layout
-	// Behind the first edit that is lost no layout can be computed. Each later edit still says
-	// something that is true by itself.
-	v.learn(m.Layout.Snapshot())
-	for _, e := range m.Edits {
-		v.learn(e)
-	}
 	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
 	// missing would tell.
 	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.hasAllRuns())
+	var replaced []layout.RunID
 	if !v.exact {
-		v.readAbout()
+		// First, as the manifest is newer than any run.
+		replaced = v.readAbout()
+	}
+	v.learnList(m.Layout.Snapshot())
+	// Behind the first edit that is lost no layout can be computed. Each later edit still says
+	// something that is true by itself.
+	for _, e := range m.Edits {
+		v.learn(e)
+	}
+	for _, id := range replaced {
+		delete(v.live, id)
 	}
 	v.renameTwins()
 	v.ids = append([]entry.KeyspaceID{entry.DefaultKeyspace}, slices.Sorted(maps.Keys(v.keyspaces))...)
@@ -213,108 +211,92 @@ func (v *survey) readManifest(super manifest.Super) error {
 // renameTwins makes the names of keyspaces unique. If two have the same name, an edit that dropped
 // or renamed the older one is lost: the older one gets another name.
 func (v *survey) renameTwins() {
-	ids := map[string]entry.KeyspaceID{}
+	v.names = map[string]entry.KeyspaceID{}
 	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
 		k := v.keyspaces[id]
-		if older, twice := ids[k.Name]; twice {
+		if older, twice := v.names[k.Name]; twice {
 			other := v.keyspaces[older]
-			delete(v.keyspaces, older)
 			other.Name = v.newName(older)
 			v.keyspaces[older] = other
 		}
-		ids[k.Name] = id
+		v.names[k.Name] = id
 	}
 }
 
 // readAbout learns what the files of runs say of the store. Each has a list of the runs at the
 // time when it was written. The runs of the newest list should exist, unless another run has
-// replaced them.
-func (v *survey) readAbout() {
-	known, learned := maps.Clone(v.keyspaces), false
+// replaced them: those are returned.
+func (v *survey) readAbout() (replaced []layout.RunID) {
 	v.told = true
-	// Files that no run of the lists has yet; true: not the last file of its run.
+	learned := false
+	// Files that are not the last one of their run, and that no list names yet.
 	open := map[entry.FileNum]bool{}
-	var newest []layout.Run
-	var replaced []layout.RunID
 	// Ascending, so the last list that is read is the newest.
 	for _, num := range v.files[filename.Run] {
-		// A plain file in an encrypted store says nothing that could be believed.
-		cfg := v.runConfig()
-		cfg.Keyed = v.ring != nil
-		about, last, err := run.ReadAbout(cfg, num)
-		var e *layout.Edit
-		if err == nil && about != nil {
-			e, err = manifest.DecodeEdit(about)
-		}
+		e, last, err := v.readList(num)
 		if err != nil {
 			v.told = false // this file may have named a run that no other file names
 			continue
 		}
-		if e != nil {
-			newest, replaced = e.AddRuns, append(replaced, e.DropRuns...)
-			open[num], learned = !last, true
-			v.learnAbout(e, known)
+		if e == nil {
+			continue
 		}
-	}
-	for _, r := range newest {
-		v.live[r.ID] = r
-		for _, f := range r.Files {
-			delete(open, f.Num)
+		learned = true
+		for _, r := range e.AddRuns {
+			for _, f := range r.Files {
+				delete(open, f.Num)
+			}
 		}
-	}
-	for _, id := range replaced {
-		for _, f := range v.live[id].Files {
-			delete(open, f.Num)
+		if !last {
+			open[num] = true
 		}
-		delete(v.live, id)
+		// Not dropped for certain: the run that replaces them may never have been finished.
+		replaced, e.DropRuns = append(replaced, e.DropRuns...), nil
+		clear(v.live)
+		v.learnList(e)
 	}
-	// No list names the run of this file, and it is not the run's last file: so the rest of the
-	// run, with its list, is missing.
-	for _, ends := range open {
-		v.told = v.told && !ends
-	}
-	v.told = v.told && learned
+	// If a file is left, the rest of its run, with the list there, is missing.
+	v.told = v.told && learned && len(open) == 0
+	return replaced
 }
 
-// learnAbout takes from the description of the store in a run what cannot have changed since.
-// known has the keyspaces that the manifest tells of: these are newer, so they stay.
-func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Keyspace) {
-	for _, r := range e.AddRuns {
-		for _, f := range r.Files {
-			name := filename.New(filename.Run, f.Num)
-			v.noteStamp(name, r.Stamp)
-			v.lives[name] = f.KeyID
-		}
+// readList reads the list in a file of a run; nil if it has none.
+func (v *survey) readList(num entry.FileNum) (e *layout.Edit, last bool, err error) {
+	r, err := run.OpenRemains(v.runConfig(), num, 0, crypt.FileKeyID{})
+	if err != nil {
+		return nil, false, err
 	}
-	for _, s := range e.AddSegments {
-		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
+	about, last := r.About()
+	// A plain file in an encrypted store says nothing that could be believed.
+	if !r.Whole() || r.Plain() && v.ring != nil {
+		err = errs.NewCorruption(filename.Of(filename.Run, num), -1, "it has no directory to believe")
+	} else if about != nil {
+		e, err = manifest.DecodeEdit(about)
 	}
+	return e, last, errors.Join(err, r.Close())
+}
+
+// learnList is learn for an edit that lists all runs and keyspaces of the store at one time.
+func (v *survey) learnList(e *layout.Edit) {
 	there := map[entry.KeyspaceID]bool{}
 	for _, k := range e.SetKeyspaces {
 		there[k.ID] = true
-		// The manifest is newer than any run.
-		if _, better := known[k.ID]; !better && !v.dropped[k.ID] {
-			v.keyspaces[k.ID] = k
-		}
 	}
 	// No ID is used twice. So an ID below NextKeyspace that is not listed was dropped.
 	for id := uint64(1); id < e.NextKeyspace && id <= uint64(entry.MaxKeyspaceID); id++ {
 		if id := entry.KeyspaceID(id); !there[id] {
-			v.dropped[id] = true
-			delete(v.keyspaces, id)
+			v.dropKeyspace(id)
 		}
 	}
-	v.nextID = max(v.nextID, e.NextKeyspace)
+	v.learn(e)
 }
 
 // hasAllRuns reports whether all files of the layout's runs exist. If one is missing, an edit that
 // dropped its run may have been lost with the end of the manifest.
 func (v *survey) hasAllRuns() bool {
-	for _, r := range v.layout.Runs() {
-		for _, f := range r.Files {
-			if !v.hasFile(filename.Run, f.Num) {
-				return false
-			}
+	for f := range v.layout.Files() {
+		if f.Kind == filename.Run && !v.hasFile(f.Kind, f.Number) {
+			return false
 		}
 	}
 	return true
@@ -323,57 +305,65 @@ func (v *survey) hasAllRuns() bool {
 // learn takes from an edit what is true even if other edits are missing.
 func (v *survey) learn(e *layout.Edit) {
 	for _, id := range e.DropRuns {
-		for _, f := range v.live[id].Files {
-			// The file may still be there: a crash came before it was removed.
-			v.gone[f.Num] = true
+		if r := v.live[id]; r != nil {
+			for _, f := range r.Files {
+				// The file may still be there: a crash came before it was removed.
+				v.gone[f.Num] = true
+			}
 		}
 		delete(v.live, id)
 	}
 	for _, r := range e.AddRuns {
-		v.live[r.ID] = r
+		v.live[r.ID] = &r
 		for _, f := range r.Files {
 			name := filename.New(filename.Run, f.Num)
-			v.noteStamp(name, r.Stamp)
-			v.lives[name] = f.KeyID
+			v.stamps[name], v.keyIDs[name] = r.Stamp, f.KeyID
 		}
 		v.version = max(v.version, r.MaxVersion)
 	}
 	for _, s := range e.AddSegments {
-		v.noteStamp(filename.New(s.Kind, s.Num), s.Stamp)
-		v.lives[filename.New(s.Kind, s.Num)] = s.KeyID
-	}
-	for _, s := range e.States {
-		v.lives[filename.New(filename.Forwarding, s.Map)] = s.KeyID
+		name := filename.New(s.Kind, s.Num)
+		if v.stamps[name] = s.Stamp; s.FileBytes > 0 { // a run tells nothing but the stamp
+			v.keyIDs[name] = s.KeyID
+		}
 	}
 	for _, j := range e.JournalEnds {
 		if name := filename.New(filename.Journal, j.File); !j.KeyID.IsZero() {
-			v.lives[name] = j.KeyID // in an encrypted store a journal that is not flushed is never plain
+			v.keyIDs[name] = j.KeyID // in an encrypted store a journal that is not flushed is never plain
 		}
 	}
 	for _, k := range e.SetKeyspaces {
-		v.keyspaces[k.ID] = k
+		if !v.dropped[k.ID] {
+			v.keyspaces[k.ID] = k
+		}
 		v.nextID = max(v.nextID, uint64(k.ID)+1)
 	}
 	for _, id := range e.DropKeyspaces {
-		// Numbers are never used twice, so the drop stays true whatever other edits are lost.
-		delete(v.keyspaces, id)
-		v.dropped[id] = true
+		v.dropKeyspace(id)
 	}
 	v.nextID = max(v.nextID, e.NextKeyspace)
 	v.version = max(v.version, e.LastVersion)
 }
 
-// noteStamp notes the version that a file's records have, if they don't say it.
-func (v *survey) noteStamp(name filename.Name, at entry.Version) {
-	if at != 0 {
-		v.stamps[name] = at
-	}
+// dropKeyspace notes that a keyspace is gone. Numbers are never used twice, so that stays true
+// whatever other edits are lost.
+func (v *survey) dropKeyspace(id entry.KeyspaceID) {
+	delete(v.keyspaces, id)
+	v.dropped[id] = true
 }
 
 // forgotten reports whether key belongs to a dropped keyspace, or to none at all.
 func (v *survey) forgotten(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
-	return !ok || v.dropped[id] || v.exact && v.layout.Dropped(id)
+	return !ok || v.dropped[id]
+}
+
+// lose reports a loss.
+func (v *survey) lose(c *errs.Corruption) {
+	v.sum.Losses++
+	if v.fn != nil {
+		v.fn(c)
+	}
 }
 
 // loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
@@ -414,24 +404,14 @@ func damaged(name filename.Name, offset int64, stale bool, format string, args .
 	return c
 }
 
-// newName returns the name that a keyspace gets in the new store.
+// newName returns a name that a keyspace gets in the new store, as its own is lost.
 func (v *survey) newName(id entry.KeyspaceID) string {
-	if id == entry.DefaultKeyspace {
-		return ""
-	}
-	if k, found := v.keyspaces[id]; found {
-		return k.Name
-	}
-	if v.names == nil {
-		v.names = make(map[string]bool, len(v.keyspaces))
-		for _, k := range v.keyspaces {
-			v.names[k.Name] = true
+	name := fmt.Sprintf("salvaged-%d", id)
+	for taken := true; taken; {
+		if _, taken = v.names[name]; taken {
+			name += "-"
 		}
 	}
-	name := fmt.Sprintf("salvaged-%d", id)
-	for v.names[name] {
-		name += "-"
-	}
-	v.names[name] = true
+	v.names[name] = id
 	return name
 }

@@ -20,6 +20,7 @@ func TestNewNamesAreUnique(t *testing.T) {
 			id := entry.KeyspaceID(i + 1)
 			v.keyspaces[id] = layout.Keyspace{ID: id, Name: name}
 		}
+		v.renameTwins()
 		if got := v.newName(5); got != "salvaged-5---" {
 			t.Fatalf("keyspace 5 gets the name %q", got)
 		}

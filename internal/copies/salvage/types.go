@@ -1,17 +1,10 @@
 package salvage
 
 import (
-	"cmp"
-	"path/filepath"
-
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
-	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -61,46 +54,4 @@ func (m *maker) makeKeys() error {
 func (m *maker) nextNum() entry.FileNum {
 	m.last++
 	return m.last
-}
-
-// writeRun writes a run, which needs no sync: it is removed before the store is finished.
-func (m *maker) writeRun(fill func(w *run.Writer) error) (layout.RunMeta, error) {
-	w := run.NewWriter(run.WriterConfig{
-		FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NextNum: m.nextNum, FileBytes: m.RunFileBytes,
-		NoFilter: true,
-	}).WithoutSync()
-	if err := fill(w); err != nil {
-		w.Abort()
-		return layout.RunMeta{}, err
-	}
-	return w.Finish()
-}
-
-// openRun opens a run that writeRun has written.
-func (m *maker) openRun(r layout.RunMeta) (*run.Reader, error) {
-	return run.Open(run.OpenConfig{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Ring: m.ring, Seed: m.Seed, NoMap: true}, r)
-}
-
-// removeRuns removes the files of runs that writeRun has written.
-func (m *maker) removeRuns(list []layout.RunMeta) (err error) {
-	for _, r := range list {
-		for _, f := range r.Files {
-			err = cmp.Or(err, m.FS.Remove(filepath.Join(m.Dir, filename.Of(filename.Run, f.Num))))
-		}
-	}
-	return err
-}
-
-// reports passes losses on to a function, and counts them.
-type reports struct {
-	fn  func(*errs.Corruption)
-	sum report.Salvage
-}
-
-// lose reports a loss.
-func (r *reports) lose(c *errs.Corruption) {
-	r.sum.Losses++
-	if r.fn != nil {
-		r.fn(c)
-	}
 }

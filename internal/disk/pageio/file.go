@@ -81,6 +81,22 @@ func (f *File) ReadFull(p []byte, off int64) error {
 	return ReadFull(d, p, off)
 }
 
+// ReadLeft fills p with what can be read at off. Pages that can't be read become zeros, which then
+// fail their checksum.
+func (f *File) ReadLeft(p []byte, off int64) {
+	if f.ReadFull(p, off) == nil {
+		return
+	}
+	// One bad sector fails the whole read. Page by page, only its own page is lost.
+	for len(p) > 0 {
+		n := min(len(p), pageSize)
+		if f.ReadFull(p[:n], off) != nil {
+			clear(p[:n])
+		}
+		p, off = p[n:], off+int64(n)
+	}
+}
+
 // ReadFull reads len(p) bytes of a file at off. It returns an *errs.Corruption if the file ends
 // before.
 func ReadFull(f vfs.File, p []byte, off int64) error {

@@ -1,8 +1,6 @@
 package chunk
 
 import (
-	"encoding/binary"
-
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
@@ -10,103 +8,49 @@ import (
 // Rest is what can be proven of a damaged chunk: its entries that lie on pages with a right
 // checksum. It is in memory of its own, as long as the Rest is.
 type Rest struct {
-	Gaps []Gap // between its entries, in order
+	Gaps []int // where entries are lost: how many of its entries come before, ascending
 
 	chunk  *Chunk   // the copy of the damaged chunk
 	prefix []byte   // what the keys share
 	at     []uint32 // where the entries begin, / 8
 }
 
-// Gap is a place in a chunk where entries are lost.
-type Gap struct {
-	Before int   // how many entries of the Rest come before it
-	Err    error // why the next one can't be read
-}
-
-// Rescue reads c again, by read, and finds the entries that can be proven. prefix is what its
-// keys share; nil if only the trailer tells that. If nothing can be proven, as when the layout
-// is wrong, the Rest is one gap.
-func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest {
-	r := &Rest{prefix: prefix}
+// Rescue reads c again, by read, and finds the entries that can be proven: read gives zeros for
+// what can't be read. bound begins with what its keys share; it is shorter if only the trailer
+// tells that. If nothing can be proven, as when the layout is wrong, the Rest is one gap.
+func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
+	r := new(Rest)
 	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
-	unread := r.readPages(read)
-	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(off int64, n int) error {
-		for off -= c.Place.Offset; n > 0; n, off = n-PageSize, off+PageSize {
-			if err := unread[off]; err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	read(r.chunk.Data, c.Place.Offset)
+	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(int64, int) error { return nil })
 	t, err := r.chunk.Trailer()
 	if err != nil {
-		t = r.proven(unread)
+		t = r.checksums()
 	}
-	if t == nil || len(prefix) != c.Prefix && t.prefix == nil {
-		r.Gaps = []Gap{{Err: err}}
+	if t == nil || len(bound) < c.Prefix && t.prefix == nil {
+		r.Gaps = []int{0}
 		return r
 	}
-	if t.prefix != nil {
-		r.prefix = t.prefix
+	if r.prefix = t.prefix; r.prefix == nil {
+		r.prefix = bound[:c.Prefix]
 	}
 	r.chunk.trailer.Store(t)
 	r.findEntries(t)
 	return r
 }
 
-// readPages reads the chunk; if that fails, page by page. It returns the errors of the pages that
-// can't be read, by the offset of the page in the chunk.
-func (r *Rest) readPages(read func(p []byte, off int64) error) map[int64]error {
-	data, at := r.chunk.Data, r.chunk.Place.Offset
-	// One request in the usual case. If it fails, one bad sector must not cost the other pages.
-	if read(data, at) == nil {
-		return nil
-	}
-	unread := make(map[int64]error)
-	for off := 0; off < len(data); off += PageSize {
-		if err := read(data[off:][:PageSize], at+int64(off)); err != nil {
-			unread[int64(off)] = err
-		}
-	}
-	return unread
-}
-
-// proven makes a substitute for a damaged trailer: the checksums of pages, if enough of them
-// are right for pages of the chunk. Without fences, the entries behind a bad page can't be
-// found. Without its tags, an encrypted chunk is lost.
-func (r *Rest) proven(unread map[int64]error) *Trailer {
+// checksums makes a trailer of the checksums of pages that a damaged one has: each proves its page,
+// or is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page
+// can't be found. Without its tags, an encrypted chunk is lost.
+func (r *Rest) checksums() (t *Trailer) {
 	c := r.chunk
-	if c.Place.Key != nil {
-		return nil
-	}
-	n := c.pages()
-	sums := make([]uint32, n)
-	for p := range sums {
-		off := p << pageShift
-		if unread[int64(off)] == nil {
-			sums[p] = c.Place.ID.Sum(c.Place.Offset+int64(off), c.Data[off:][:PageSize])
+	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {
+		if tag == secChecksums && len(b) == 4*c.pages() && c.Place.Key == nil {
+			t = &Trailer{sums: b, shift: maxFenceShift}
 		}
-	}
-	// Where the section lies is not known, so each place is tried: right is where the sums of most
-	// pages match.
-	b := c.Data[c.TrailerStart():]
-	best, most := 0, 0
-	for at := 0; at+4*n <= len(b); at += 4 {
-		right := 0
-		for p, sum := range sums {
-			if binary.LittleEndian.Uint32(b[at+4*p:]) == sum {
-				right++
-			}
-		}
-		if right > most {
-			best, most = at, right
-		}
-	}
-	// One sum may be right by chance, as many places were tried.
-	if most < min(n, 4) {
-		return nil
-	}
-	return &Trailer{sums: b[best:][: 4*n : 4*n], shift: maxFenceShift}
+		return true, nil
+	}) // a length that is wrong ends the search
+	return t
 }
 
 // findEntries finds the entries. Behind one that can't be read it goes on at the next fence that
@@ -122,7 +66,7 @@ func (r *Rest) findEntries(t *Trailer) {
 			off = next
 			continue
 		}
-		r.Gaps = append(r.Gaps, Gap{len(r.at), err})
+		r.Gaps = append(r.Gaps, len(r.at))
 		// Between the damage and the next fence no entry can be found: lengths lead from one to the
 		// next.
 		for bad := off; err != nil && off < c.End; fence++ {
@@ -136,21 +80,22 @@ func (r *Rest) findEntries(t *Trailer) {
 	}
 }
 
-// GapAt returns the gap that has bytes of the page, or the entry, that begins at off of the chunk.
-func (r *Rest) GapAt(off int) (g Gap, ok bool) {
-	for _, g := range r.Gaps {
+// GapAt returns the gap that has bytes of the page, or the entry, that begins at off of the chunk:
+// how many entries come before.
+func (r *Rest) GapAt(off int) (before int, ok bool) {
+	for _, before := range r.Gaps {
 		from, to := HeaderSize, r.chunk.End
-		if g.Before > 0 {
-			_, from = r.Span(g.Before - 1)
+		if before > 0 {
+			_, from = r.Span(before - 1)
 		}
-		if g.Before < r.Len() {
-			to, _ = r.Span(g.Before)
+		if before < r.Len() {
+			to, _ = r.Span(before)
 		}
 		if from < off+PageSize && off < to {
-			return g, true
+			return before, true
 		}
 	}
-	return Gap{}, false
+	return 0, false
 }
 
 // Len is the number of entries.

@@ -48,22 +48,18 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 		return lo, hi
 	}
 	// The bound has the prefix, so no damaged trailer is needed for it.
-	var prefix []byte
-	if first := r.keys.from(i); c.Prefix <= len(first) {
-		prefix = first[:c.Prefix]
-	}
-	rest := chunk.Rescue(c, prefix, r.fileOf(i).ReadFull)
-	gap, ok := rest.GapAt(int(off - c.Place.Offset))
+	rest := chunk.Rescue(c, r.keys.from(i), r.fileOf(i).ReadLeft)
+	at, ok := rest.GapAt(int(off - c.Place.Offset))
 	if !ok {
 		return lo, hi
 	}
 	var before, behind entry.Entry
-	if gap.Before > 0 {
-		rest.Entry(gap.Before-1, &before)
+	if at > 0 {
+		rest.Entry(at-1, &before)
 		lo = before.Key
 	}
-	if gap.Before < rest.Len() {
-		rest.Entry(gap.Before, &behind)
+	if at < rest.Len() {
+		rest.Entry(at, &behind)
 		hi = append(behind.Key, 0)
 	}
 	return lo, hi

@@ -322,22 +322,25 @@ func FuzzRun(f *testing.F) {
 func walkRemains(t *testing.T, dir string) {
 	cfg := openConfig(dir, true)
 	cfg.Files = pageio.NewFiles(cfg.FS, 0)
-	_, _, _ = ReadAbout(cfg, 7)
 	r, err := OpenRemains(cfg, 7, 0, crypt.FileKeyID{})
 	if err != nil {
 		checkKind(t, err)
 		return
 	}
 	defer r.Close()
-	if err := r.RangeDeletes(func(e *entry.Entry) error { Span(e); return nil }, func(*Hole) {}); err != nil {
-		t.Error(err)
-	}
-	for limit := 1 << 16; limit > 0; limit-- {
-		if e, hole := r.Next(); e == nil && hole == nil {
-			return
+	_, _ = r.About()
+	for _, deletes := range []bool{true, false} {
+		r.Rewind(deletes)
+		limit := 1 << 16
+		for e, hole := r.Next(); e != nil || hole != nil; e, hole = r.Next() {
+			if e != nil {
+				Span(e)
+			}
+			if limit--; limit == 0 {
+				t.Fatal("the walk does not end")
+			}
 		}
 	}
-	t.Fatal("the walk does not end")
 }
 
 // askAll asks a run everything and ignores the answers.

@@ -150,16 +150,18 @@ func (o *origin) footerSize() int {
 	return footerSize
 }
 
-// findFooter returns the footer of an encrypted file; nil if it is damaged or the file is plain.
-func findFooter(f *pageio.File, id checksum.Identity) *footer {
-	b := make([]byte, encryptedFooterSize)
-	at := f.Size() - encryptedFooterSize
-	if at < 0 || f.ReadFull(b, at) != nil {
-		return nil
+// findFooter returns the footer of file num, plain or encrypted, of whatever store; nil if it is
+// damaged.
+func findFooter(f *pageio.File, num entry.FileNum) *footer {
+	for _, n := range []int64{footerSize, encryptedFooterSize} {
+		b, at := make([]byte, n), f.Size()-n
+		if at < 0 || f.ReadFull(b, at) != nil {
+			return nil
+		}
+		owner := chunk.Owner{UUID: [16]byte(b[40:56]), Num: num}
+		if ft, err := decodeFooter(b, owner.ID(), at, ""); err == nil {
+			return ft
+		}
 	}
-	ft, err := decodeFooter(b, id, at, "")
-	if err != nil {
-		return nil
-	}
-	return ft
+	return nil
 }

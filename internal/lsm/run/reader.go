@@ -29,7 +29,6 @@ type OpenConfig struct {
 	Dir   string      // directory of the files
 	UUID  [16]byte    // of the store
 	Ring  *crypt.Ring // opens the keys of encrypted files; nil: there are none
-	Keyed bool        // the store is encrypted, so a plain file is damage (OpenRemains, ReadAbout)
 	Seed  uint64      // of the store's key hash; only Verify needs it
 	NoMap bool        // read by blocks into Cache instead of mapping the files
 	Cache *Cache      // of files that are encrypted or not mapped; nil: one for this run

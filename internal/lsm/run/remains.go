@@ -22,22 +22,22 @@ type Remains struct {
 	f *pageio.File // the file
 	origin
 	chunks []record // the chunks that were found, in order
-	end    int64    // where the chunks end, with the filters between them
 	whole  bool     // the directory could be read
+	about  []byte   // what it says of the store
 
-	i    int         // next chunk
-	at   int64       // offset where the chunk before i ends
-	rest *chunk.Rest // what is left of the chunk that Next is in; nil: it is in none
-	n    int         // next entry of rest
-	gaps int         // number of gaps of rest that were returned
-	e    entry.Entry // the entry that was returned last
+	deletes bool        // Next returns range deletes, not entries
+	i       int         // next chunk
+	at      int64       // offset where the chunk before i ends
+	rest    *chunk.Rest // what is left of the chunk that Next is in; nil: it is in none
+	n       int         // next entry of rest
+	gaps    int         // number of gaps of rest that were returned
+	e       entry.Entry // the entry that was returned last
 }
 
 // Hole is a part of a file whose entries can't be read.
 type Hole struct {
 	File           string
 	Offset, Length int64         // where it is in the file
-	First          []byte        // no lost key is less than it; nil: not known
 	MaxVersion     entry.Version // greatest version of the lost entries; 0: not known
 	RangeDeletes   bool          // only range deletes are lost, and no entries
 }
@@ -54,18 +54,16 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, keyID c
 	if err != nil {
 		return nil, err
 	}
-	r := &Remains{f: f, end: f.Size()}
+	r := &Remains{f: f}
 	if keyID.IsZero() {
-		r.origin, err = cfg.findOrigin(f, num)
-	} else {
-		r.origin, err = cfg.origin(num, keyID)
+		keyID = cfg.findKeyID(f, num)
 	}
-	if err != nil {
+	if r.origin, err = cfg.origin(num, keyID); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if f.Size() >= int64(r.footerSize()) {
-		if dir, ft, err := r.readDirectory(f, f.Size()); err == nil {
-			r.whole, r.chunks, r.end = true, dir.chunks, int64(ft.dirOffset)
+		if dir, _, err := r.readDirectory(f, f.Size()); err == nil {
+			r.whole, r.chunks, r.about = true, dir.chunks, dir.about
 		}
 	}
 	if !r.whole {
@@ -90,7 +88,7 @@ func (r *Remains) findChunks() {
 	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
 		// A piece may end within a trailer: addChunkBefore then reads the rest.
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
-		r.readWithZeros(buf, at)
+		r.f.ReadLeft(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
 			begin := at + int64(off)
 			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
@@ -105,7 +103,7 @@ func (r *Remains) findChunks() {
 func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	if size > len(b) {
 		b = make([]byte, size)
-		r.readWithZeros(b, off)
+		r.f.ReadLeft(b, off)
 	}
 	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
 	if !ok {
@@ -123,24 +121,13 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	r.chunks = append(r.chunks, c)
 }
 
-// readWithZeros fills b with the bytes at off. Bytes that can't be read become zeros, which then
-// fail their checksum.
-func (r *Remains) readWithZeros(b []byte, off int64) {
-	if r.f.ReadFull(b, off) == nil {
-		return
-	}
-	for len(b) > 0 {
-		n := min(len(b), chunk.PageSize)
-		if r.f.ReadFull(b[:n], off) != nil {
-			clear(b[:n])
-		}
-		b, off = b[n:], off+int64(n)
-	}
+// Rewind goes back to the beginning. Next then returns entries, or else range deletes: see Span.
+func (r *Remains) Rewind(deletes bool) {
+	r.deletes, r.i, r.at, r.rest = deletes, 0, 0, nil
 }
 
 // Next returns the next entry, or a hole where entries are lost. At the end both are nil. The next
-// call overwrites the entry. A range delete is an entry, too. Span recognizes it by its key: no
-// stored key begins so.
+// call overwrites the entry. The first call is as after Rewind(false).
 func (r *Remains) Next() (*entry.Entry, *Hole) {
 	for {
 		switch {
@@ -149,13 +136,14 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 				return nil, hole
 			}
 		// Gaps come in their place, between the entries around them.
-		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps].Before == r.n:
+		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps] == r.n:
 			r.gaps++
 			return nil, r.holeOf(r.i - 1)
 		case r.n < r.rest.Len():
 			r.rest.Entry(r.n, &r.e)
 			r.n++
-			if len(r.e.Key) > 0 {
+			// The keys of a chunk are not known before if the directory is lost.
+			if len(r.e.Key) > 0 && isRangeDeletes(r.e.Key) == r.deletes {
 				return &r.e, nil
 			}
 		default:
@@ -164,61 +152,33 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 	}
 }
 
-// openNextChunk reads the next chunk. It returns a hole if chunks before it are lost, or all of it.
+// openNextChunk reads the next chunk. It returns a hole if chunks before it are lost.
 func (r *Remains) openNextChunk() (hole *Hole, done bool) {
-	if r.i == len(r.chunks) {
-		done = r.whole || r.at >= r.end
-		from := r.at
-		if r.at = r.end; done {
-			return nil, true
-		}
-		return &Hole{File: r.name, Offset: from, Length: r.end - from}, false
+	from, to := r.at, r.f.Size()
+	if done = r.i == len(r.chunks); !done {
+		to = int64(r.chunks[r.i].offset)
+	}
+	// Between two chunks that were found by their trailers, others may be lost.
+	if !r.whole && from < to {
+		r.at = to
+		return &Hole{File: r.name, Offset: from, Length: to - from}, false
+	}
+	if done {
+		return nil, true
 	}
 	c := &r.chunks[r.i]
-	// Between two chunks that were found by their trailers, others may be lost.
-	if from := r.at; !r.whole && from < int64(c.offset) {
-		r.at = int64(c.offset)
-		return &Hole{File: r.name, Offset: from, Length: int64(c.offset) - from}, false
+	r.i, r.at = r.i+1, to+int64(c.Layout.Size())
+	if len(c.key) == 0 || isRangeDeletes(c.key) == r.deletes {
+		r.rest, r.n, r.gaps = r.rescue(c), 0, 0
 	}
-	r.rest, r.n, r.gaps = r.rescue(c), 0, 0
-	r.i, r.at = r.i+1, int64(c.offset)+int64(c.Layout.Size())
 	return nil, false
 }
 
 // rescue reads a chunk.
 func (r *Remains) rescue(c *record) *chunk.Rest {
-	var prefix []byte
-	if c.Prefix <= len(c.key) {
-		prefix = c.key[:c.Prefix]
-	}
 	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
 		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
-	}}, prefix, r.f.ReadFull)
-}
-
-// RangeDeletes calls fn for the entries of range deletes, and lost for their holes. Call it before
-// Next, or not at all.
-func (r *Remains) RangeDeletes(fn func(*entry.Entry) error, lost func(*Hole)) error {
-	for i := range r.chunks {
-		// Without a key the chunk may have either; its entries tell.
-		if c := &r.chunks[i]; len(c.key) > 0 && !isRangeDeletes(c.key) {
-			continue
-		}
-		rest := r.rescue(&r.chunks[i])
-		for range rest.Gaps {
-			lost(r.holeOf(i))
-		}
-		for n := range rest.Len() {
-			rest.Entry(n, &r.e)
-			if len(r.e.Key) == 0 {
-				continue
-			}
-			if err := fn(&r.e); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	}}, c.key, r.f.ReadLeft)
 }
 
 // holeOf is the hole of a damaged chunk.
@@ -226,7 +186,7 @@ func (r *Remains) holeOf(i int) *Hole {
 	c := &r.chunks[i]
 	return &Hole{
 		File: r.name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
-		First: c.key, MaxVersion: c.MaxVersion, RangeDeletes: len(c.key) > 0 && isRangeDeletes(c.key),
+		MaxVersion: c.MaxVersion, RangeDeletes: len(c.key) > 0 && isRangeDeletes(c.key),
 	}
 }
 
@@ -270,8 +230,28 @@ func (r *Remains) At() (from, to, trailer, end int64) {
 	return begin + int64(lo), begin + int64(hi), begin + int64(c.Layout.TrailerStart()), begin + int64(c.Layout.Size())
 }
 
+// First returns a key that is not greater than any of the file's; nil: none is known.
+func (r *Remains) First() []byte {
+	if !r.whole {
+		return nil
+	}
+	return r.chunks[0].key
+}
+
 // Whole reports whether the directory is there. Without it chunks may be missing.
 func (r *Remains) Whole() bool { return r.whole }
+
+// Plain reports whether nothing of the file is encrypted.
+func (r *Remains) Plain() bool { return r.key == nil }
+
+// About returns what the file says of the store: see WriterConfig.About. It is nil if the file says
+// nothing. last is true for the last file of a run.
+func (r *Remains) About() (about []byte, last bool) {
+	if len(r.about) < 8 {
+		return nil, false
+	}
+	return r.about[8:], r.about[0]&aboutLast != 0
+}
 
 // Close closes the file.
 func (r *Remains) Close() error { return r.f.Close() }
@@ -283,84 +263,34 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 		return uuid, false
 	}
 	defer func() { _ = f.Close() }()
-	head := make([]byte, min(f.Size(), headerSize))
-	if len(head) >= chunk.HeaderSize && f.ReadFull(head, 0) == nil {
-		if uuid, ok = chunk.OwnerOf(head, num); ok {
-			return uuid, true
-		}
-		if len(head) == headerSize {
-			o := chunk.Owner{UUID: [16]byte(head[headerUUID:]), Num: num}
-			if checkHeader(head, &o) == nil {
-				return o.UUID, true
-			}
-		}
+	head := make([]byte, headerSize)
+	f.ReadLeft(head, 0)
+	if uuid, ok = chunk.OwnerOf(head, num); ok {
+		return uuid, true
 	}
-	for _, n := range []int64{footerSize, encryptedFooterSize} {
-		foot, at := make([]byte, n), f.Size()-n
-		if at < 0 || f.ReadFull(foot, at) != nil {
-			return uuid, false
-		}
-		owner := chunk.Owner{UUID: [16]byte(foot[40:56]), Num: num}
-		if _, err := decodeFooter(foot, owner.ID(), at, ""); err == nil {
-			return owner.UUID, true
-		}
+	o := chunk.Owner{UUID: [16]byte(head[headerUUID:]), Num: num}
+	if checkHeader(head, &o) == nil {
+		return o.UUID, true
+	}
+	if ft := findFooter(f, num); ft != nil {
+		return ft.uuid, true
 	}
 	return uuid, false
 }
 
-// ReadAbout reads what a file of a run says of the store: see WriterConfig.About. about is nil,
-// without an error, if it says nothing. last is true for the last file of a run.
-func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err error) {
-	name := filename.Of(filename.Run, num)
-	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	o, err := cfg.findOrigin(f, num)
-	if err != nil {
-		return nil, false, err
-	}
-	if f.Size() < int64(o.footerSize()) {
-		return nil, false, errs.NewCorruption(name, -1, "%d bytes long", f.Size())
-	}
-	dir, _, err := o.readDirectory(f, f.Size())
-	if err != nil || len(dir.about) < 8 {
-		return nil, false, err
-	}
-	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
-}
-
-// findOrigin is origin for a file whose file key id is not known: its header or footer tells it.
-func (cfg *OpenConfig) findOrigin(f *pageio.File, num entry.FileNum) (origin, error) {
-	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+// findKeyID returns the file key id that the header of a file, or else its footer, names; zero, if
+// it is plain or nothing is left of either.
+func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKeyID {
 	page := make([]byte, headerSize)
-	var failed error
-	if f.ReadFull(page, 0) == nil && checkHeader(page, &owner) == nil {
+	if f.ReadFull(page, 0) == nil && checkHeader(page, &chunk.Owner{UUID: cfg.UUID, Num: num}) == nil {
 		keyID, err := crypt.PageKeyID(page)
-		if err == nil {
-			var o origin
-			if o, err = cfg.origin(num, keyID); err == nil && o.key == nil {
-				err = crypt.ErrTag // the page of a plain file is a chunk's
-			}
-			if err == nil {
-				err = o.key.CheckPage(page)
-			}
-			if err == nil {
-				return o, nil
-			}
+		// With another key than the page was made with, all of the file would look damaged.
+		if o, failed := cfg.origin(num, keyID); err == nil && failed == nil && o.key != nil && o.key.CheckPage(page) == nil {
+			return keyID
 		}
-		failed = &errs.Corruption{File: filename.Of(filename.Run, num), Offset: 0, Reason: "header", Err: err}
 	}
-	var keyID crypt.FileKeyID
-	if ft := findFooter(f, owner.ID()); ft != nil {
-		keyID = ft.keyID
-	} else if failed != nil {
-		return origin{}, failed
+	if ft := findFooter(f, num); ft != nil && ft.uuid == cfg.UUID {
+		return ft.keyID
 	}
-	// In an encrypted store nobody may slip in a plain file: it would pass without a tag.
-	if keyID.IsZero() && cfg.Keyed {
-		return origin{}, errs.NewCorruption(filename.Of(filename.Run, num), -1, "it is plain, and the store is encrypted")
-	}
-	return cfg.origin(num, keyID)
+	return crypt.FileKeyID{}
 }

@@ -56,8 +56,7 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 		if h.encrypted || err != nil {
 			r.enc = newEncryption(ring, uuid, num)
 		} else if ring != nil {
-			m.Whole = false
-			m.Damage = append(m.Damage, errs.NewCorruption(filename.Of(filename.Manifest, num), -1, "it is plain, and the store is encrypted"))
+			m.lose(-1, nil, "it is plain, and the store is encrypted")
 			return nil
 		}
 		return m.readLog(r, super)
@@ -68,74 +67,63 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	return m, err
 }
 
+// lose notes that an edit is missing, or that it isn't the one that was written. why may be nil.
+func (m *Remains) lose(at int64, why error, format string, args ...any) {
+	m.Whole = false
+	c := errs.NewCorruption(filename.Of(filename.Manifest, m.Number), at, format, args...)
+	c.Err = why
+	m.Damage = append(m.Damage, c)
+}
+
 // readLog reads all frames that are whole, wherever they are, and notes what is missing between
 // them.
 func (m *Remains) readLog(r *reader, super *Super) error {
-	durable := max(super.Durable, 1)
-	name := filename.Of(filename.Manifest, m.Number)
-	next := uint64(1)
+	durable, next := max(super.Durable, 1), uint64(1)
 	for at := int64(fileHeader); at < r.size; {
 		h, payload, err := r.readFrame(at)
 		var e *layout.Edit
 		if err == nil {
 			e, err = DecodeEdit(payload)
 		}
+		switch {
 		// No damage: a newer release, or the right key, can read it. Salvage must not lose it.
-		if errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) {
+		case errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey):
 			return err
-		}
-		if err == nil {
-			end := frame.Cursor{Offset: at}
-			if end.Advance(&h); !super.agrees(end) {
-				m.Whole = false
-				m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d is not the one that SUPER names", h.Number))
-			}
-			m.applyEdit(name, at, e, h.Number == next)
-			next = h.Number + 1
-			at += h.Size
+		case err != nil:
+			// Torn or damaged: the edit may have been true.
+			m.lose(at, nil, "edit %d can't be read", next)
+			// Not at + h.Size: the length of a damaged frame can't be trusted.
+			_, at = frame.Find(r.id, at+8, r.size, func(off, n int64) []byte {
+				b, _ := r.readBytes(off, n)
+				return b
+			})
 			continue
 		}
-		// Torn or damaged: the edit may have been true.
-		m.Whole = false
-		m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d can't be read", next))
-		// Not at + h.Size: the length of a damaged frame can't be trusted.
-		at = m.nextHeader(r, at)
+		end := frame.Cursor{Offset: at}
+		if end.Advance(&h); !super.agrees(end) {
+			m.lose(at, nil, "edit %d is not the one that SUPER names", h.Number)
+		}
+		m.applyEdit(at, e, h.Number == next)
+		next, at = end.Next, end.Offset
 	}
 	if next <= durable && m.Whole {
-		m.Whole = false
-		m.Damage = append(m.Damage, errs.NewCorruption(name, r.size, "edit %d is missing", next))
+		m.lose(r.size, nil, "edit %d is missing", next)
 	}
 	m.Proven = m.Whole && next == durable+1
 	return nil
 }
 
 // applyEdit applies an edit, or keeps it if it doesn't fit.
-func (m *Remains) applyEdit(name string, at int64, e *layout.Edit, follows bool) {
+func (m *Remains) applyEdit(at int64, e *layout.Edit, follows bool) {
 	// After a gap no edit is applied: what is missing could have dropped what this one needs.
-	if follows && m.Whole && len(m.Edits) == 0 {
+	if follows && m.Whole {
 		l, err := m.Layout.Apply(e)
 		if err == nil {
 			m.Layout = l
 			return
 		}
-		m.Damage = append(m.Damage, &errs.Corruption{File: name, Offset: at, Reason: "the edit can't be applied", Err: err})
+		m.lose(at, err, "the edit can't be applied")
 	}
 	m.Whole = false
 	m.Edits = append(m.Edits, e)
-}
-
-// nextHeader returns where the next whole frame header begins behind at; the file's end if there
-// is none.
-func (m *Remains) nextHeader(r *reader, at int64) int64 {
-	const step = 1 << 20
-	for at += 8; at+frame.HeaderSize <= r.size; at += step - frame.HeaderSize + 8 {
-		b, err := r.readBytes(at, min(step, r.size-at))
-		if err != nil {
-			continue
-		}
-		if _, pos, ok := frame.Search(b, r.id, at); ok {
-			return at + int64(pos)
-		}
-	}
-	return r.size
 }

@@ -105,13 +105,23 @@ func (t *Tail) markUsed(b []byte, off int64) {
 	}
 }
 
-// Search returns the first place in b, which lies at off of the file id, at which a frame's
-// header is whole; ok is false if there is none.
-func Search(b []byte, id checksum.Identity, off int64) (h Header, pos int, ok bool) {
-	for ; pos+HeaderSize <= len(b); pos += searchStep {
-		if h, ok := laterFrame(b[pos:], id, off+int64(pos), 0); ok {
-			return h, pos, true
+// Find returns the first whole header of a frame of the file id that lies at from or behind, and
+// where it is: at size if there is none. read returns n bytes at off, valid until its next call;
+// nil if they can't be read.
+func Find(id checksum.Identity, from, size int64, read func(off, n int64) []byte) (h Header, at int64) {
+	// In most cases the next frame is where it is looked for, so the first window is one header.
+	for window := int64(HeaderSize); from+HeaderSize <= size; window = findWindow {
+		b := read(from, min(window, size-from))
+		for pos := 0; pos+HeaderSize <= len(b); pos += searchStep {
+			if h, ok := laterFrame(b[pos:], id, from+int64(pos), 0); ok {
+				return h, from + int64(pos)
+			}
 		}
+		// Windows overlap by less than a header.
+		from += max(searchStep, min(window, size-from)-HeaderSize+searchStep) &^ (searchStep - 1)
 	}
-	return h, 0, false
+	return h, size
 }
+
+// findWindow is how many bytes Find reads at once: they stay in a processor's own cache.
+const findWindow = 128 << 10

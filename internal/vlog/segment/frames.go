@@ -124,11 +124,7 @@ func (s *Frames) readFrame() (Found, error) {
 		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)
 	}
 	found := Found{Header: h, Offset: s.at.Offset}
-	if s.keys != nil || h.Encrypted {
-		if err := s.decryptPayload(&found); err != nil {
-			return Found{}, err
-		}
-	} else if err := s.readPlain(&found); err != nil {
+	if err := s.readPayload(&found, &s.at.Tag); err != nil {
 		return Found{}, err
 	}
 	if h.Kind == frame.Seal {
@@ -137,12 +133,16 @@ func (s *Frames) readFrame() (Found, error) {
 	return found, nil
 }
 
-// decryptPayload makes the payload of found, a frame that must be encrypted, as its file must be.
-func (s *Frames) decryptPayload(found *Found) (err error) {
-	if s.keys == nil || !found.Header.Encrypted {
+// readPayload reads and verifies the payload of found, which is encrypted if its file is. before is
+// the tag that the encrypted frame before must have; nil accepts any tag.
+func (s *Frames) readPayload(found *Found, before *crypt.Tag) (err error) {
+	if (s.keys != nil) != found.Header.Encrypted {
 		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
 	}
-	found.Payload, found.Totals, err = s.keys.Frame(&found.Header, found.Offset, &s.at.Tag)
+	if s.keys == nil {
+		return s.readPlain(found)
+	}
+	found.Payload, found.Totals, err = s.keys.Frame(&found.Header, found.Offset, before)
 	return err
 }
 

@@ -64,21 +64,3 @@ func sameKeyID(got, want crypt.FileKeyID) error {
 	}
 	return nil
 }
-
-// KeyIDOf returns the file key id that the header page of a segment or forwarding table names:
-// zero, if the file is plain. It returns an *errs.Corruption if the page is not as it was written.
-func KeyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyID, error) {
-	page, err := readPage(c, c.filePath(kind, number))
-	if err != nil {
-		return crypt.FileKeyID{}, err
-	}
-	version := uint16(formatVersion)
-	if kind == filename.Forwarding {
-		version = forwardingVersion
-	}
-	keyID, err := checkPage(page, kind, version, number, c.UUID)
-	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, keyID)
-	}
-	return keyID, headerError(filename.Of(kind, number), err)
-}

@@ -55,10 +55,27 @@ func testRing(t testing.TB, random io.Reader) *crypt.Ring {
 	return r
 }
 
+// keyIDOf returns the file key id that the header page of a segment or forwarding table names.
+func keyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyID, error) {
+	page, err := readPage(c, c.filePath(kind, number))
+	if err != nil {
+		return crypt.FileKeyID{}, err
+	}
+	version := uint16(formatVersion)
+	if kind == filename.Forwarding {
+		version = forwardingVersion
+	}
+	keyID, err := checkPage(page, kind, version, number, c.UUID)
+	if err == nil {
+		_, err = c.decrypterOf(page, kind, number, keyID)
+	}
+	return keyID, headerError(filename.Of(kind, number), err)
+}
+
 // openAny is Open with the file key id that the file has.
 func openAny(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (r *Reader, err error) {
 	if c.Ring != nil {
-		o.KeyID, err = KeyIDOf(c, kind, number)
+		o.KeyID, err = keyIDOf(c, kind, number)
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +93,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 		must(WriteForwarding(c, ForwardingHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
 		w := must(Create(c, Header{Kind: filename.Journal, Number: 5, Before: frame.Name{Tag: crypt.Tag{1, 2}}}))(t)
 		closed(t, w)
-		return must(KeyIDOf(c, filename.Journal, 5))(t), must(KeyIDOf(c, filename.Forwarding, 7))(t)
+		return must(keyIDOf(c, filename.Journal, 5))(t), must(keyIDOf(c, filename.Forwarding, 7))(t)
 	}
 	s, m := write(c)
 	fs, fm := write(fork)
@@ -272,7 +289,7 @@ func testRemains(t *testing.T, testConfig func(testing.TB) Config) {
 		lost := damage(b)
 		bad := c
 		bad.FS = image{data: b}
-		r := must(OpenRemains(bad, filename.Value, 5, stats.KeyID, 0))(t)
+		r := must(OpenRemains(bad, filename.Value, 5, OpenOptions{KeyID: stats.KeyID}))(t)
 		found := map[uint64]bool{}
 		err := r.Each(Limits{}, func(off int64, rec *entry.Record) error {
 			if i := int(rec.Version) - 1; i < 0 || i >= len(handles) || handles[i].Offset != uint64(off) || !bytes.Equal(rec.Key, key(i)) || rec.ValueSize != lengths[i] {
@@ -453,7 +470,7 @@ func TestRemainsOfTheLastAttempt(t *testing.T) {
 	}
 	b[HeaderSize+5] ^= 1
 	c.FS = image{data: b}
-	r := must(OpenRemains(c, filename.Value, 5, stats.KeyID, 0))(t)
+	r := must(OpenRemains(c, filename.Value, 5, OpenOptions{KeyID: stats.KeyID}))(t)
 	defer closed(t, r)
 	found := 0
 	err := r.Each(Limits{}, func(_ int64, rec *entry.Record) error {

@@ -53,7 +53,6 @@ type OpenOptions struct {
 	Stamp entry.Version   // of all records, whose version is 0 in the file; 0 = they have their own
 	KeyID crypt.FileKeyID // as it was recorded for the file: another one is damage; zero = it is plain
 
-	AnyHeader  bool // the header may be damaged: each record proves itself
 	FramesOnly bool // no record is read by its handle: memory does not follow the file's length
 }
 
@@ -116,14 +115,7 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	if !o.FramesOnly {
 		r.verified = file.Verified(limit / granule)
 	}
-	var err error
-	if o.AnyHeader {
-		r.keys, err = c.decrypter(kind, number, o.KeyID)
-		err = headerError(r.name, err)
-	} else {
-		err = r.readHeader(&c, kind, number, o.KeyID)
-	}
-	if err != nil {
+	if err := r.readHeader(&c, kind, number, o.KeyID); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	// Bytes of an encrypted file are never shown as they are in the mapping.

@@ -1,11 +1,12 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -17,18 +18,11 @@ import (
 // right checksums it finds all records; of any other frame, those records whose own checksum
 // is right. It is used by one goroutine.
 type Remains struct {
-	f    *pageio.File
-	name string
-	id   checksum.Identity
-	kind filename.Kind
-	end  int64 // nothing is read from here on
-	buf  []byte
+	*Reader // reads records by handle: each proves itself
 
-	keys   *crypt.Decrypter // nil: the file is plain
-	frames *frame.Decrypter
-	rec    []byte // the record that is being decrypted
+	buf []byte
+	rec []byte // the record that is being decrypted
 
-	Header Header // zero if it is damaged
 	Last   uint64 // number of the last frame that Each has met; 0 = none
 	Sealed bool   // the last frame that Each has met is the seal
 }
@@ -39,47 +33,40 @@ type Limits struct {
 	Durable uint64 // those up to this number had been durable, as is known from elsewhere
 }
 
-// OpenRemains opens a segment, even if its header is damaged. Then file key id counts: the file's
-// file key id as it is known from elsewhere; zero = not known. end is the recorded end of the file,
-// behind which nothing is read; 0 = not recorded. It returns errs.ErrForeign if the header is whole
-// and of another store, and errs.ErrKey if the file is encrypted and its key can't be had.
-func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID, end int64) (*Remains, error) {
-	f, err := c.openFile(kind, number, pageio.Options{})
+// OpenRemains opens a segment, even if its header is damaged, or the file is shorter than o.End. Of
+// a damaged header o.KeyID tells the key; zero = not known. It returns errs.ErrForeign if the
+// header is whole and of another store, and errs.ErrKey if the file is encrypted and its key can't
+// be had.
+func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Remains, error) {
+	f, err := c.openFile(kind, number, pageio.Options{NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
-	r := &Remains{f: f, name: filename.Of(kind, number), id: c.id(kind, number), kind: kind, end: f.Size()}
-	if end != 0 {
-		r.end = min(r.end, end)
+	r := &Remains{Reader: &Reader{file: f, name: filename.Of(kind, number), id: c.id(kind, number), end: new(atomic.Int64), stamp: o.Stamp}}
+	r.end.Store(f.Size())
+	if o.End != 0 {
+		r.end.Store(min(o.End, f.Size()))
 	}
-	if err := r.readHeader(&c, number, keyID); err != nil {
+	if err := r.readHeader(&c, kind, number, o.KeyID); err != nil {
 		return nil, errors.Join(err, f.Close())
-	}
-	if r.keys != nil {
-		r.frames = frame.NewDecrypter(r.keys, false, r.readPrivate)
 	}
 	return r, nil
 }
 
 // readHeader reads the header, if it is whole, and makes keys.
-func (r *Remains) readHeader(c *Config, number entry.FileNum, keyID crypt.FileKeyID) (err error) {
-	if r.f.Size() >= HeaderSize {
-		page := r.readBytes(0, HeaderSize)
-		h, err := DecodeHeader(page, c.UUID, r.kind, number)
-		if err == nil {
-			r.keys, err = c.decrypterOf(page, r.kind, number, h.KeyID)
-		}
-		if err == nil {
-			r.Header = h
-			return nil
-		}
-		if !errors.Is(err, ErrHeader) {
-			return err
-		}
+func (r *Remains) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) error {
+	page := r.readBytes(0, HeaderSize)
+	h, err := DecodeHeader(page, c.UUID, kind, number)
+	if err == nil {
+		r.keys, err = c.decrypterOf(page, kind, number, h.KeyID)
+	}
+	// Not damaged: h, also for its kind, which tells what counts.
+	if r.header = h; !errors.Is(err, ErrHeader) {
+		return err
 	}
 	// The header is damaged. The manifest may still know the file key id.
-	r.keys, err = c.decrypter(r.kind, number, keyID)
-	if errors.Is(err, ErrHeader) {
+	r.header = Header{Kind: kind, Number: number}
+	if r.keys, err = c.decrypter(kind, number, keyID); errors.Is(err, ErrHeader) {
 		return nil // nothing can be decrypted, and all is lost
 	}
 	return err
@@ -88,41 +75,14 @@ func (r *Remains) readHeader(c *Config, number entry.FileNum, keyID crypt.FileKe
 // Plain reports whether nothing of the file is encrypted.
 func (r *Remains) Plain() bool { return r.keys == nil }
 
-// End is how far the file is read.
-func (r *Remains) End() int64 { return r.end }
-
-// Close closes the file.
-func (r *Remains) Close() error { return r.f.Close() }
-
 // readBytes returns n bytes at off, which are in the file, until its next call. What can't be
 // read is zeros.
 func (r *Remains) readBytes(off, n int64) []byte {
-	if m := r.f.Mapped(); n > bigFrame && m != nil {
-		return m[off : off+n : off+n]
+	if int64(cap(r.buf)) < n {
+		r.buf = make([]byte, n)
 	}
-	b, _ := r.readPrivate(off, n)
-	return b
-}
-
-// readPrivate is bytes, but always in memory that may be written to, with 16 bytes of capacity
-// behind. The error is always nil: frame.NewDecrypter wants one.
-func (r *Remains) readPrivate(off, n int64) ([]byte, error) {
-	if int64(cap(r.buf)) < n+crypt.TagSize {
-		r.buf = make([]byte, n, n+crypt.TagSize)
-	}
-	b := r.buf[:n]
-	if r.f.ReadFull(b, off) == nil {
-		return b, nil
-	}
-	// One bad sector fails the whole read. Page by page, only its own page is lost.
-	for rest := b; len(rest) > 0; {
-		n := min(len(rest), HeaderSize) // a page
-		if r.f.ReadFull(rest[:n], off) != nil {
-			clear(rest[:n])
-		}
-		rest, off = rest[n:], off+int64(n)
-	}
-	return b, nil
+	r.file.ReadLeft(r.buf[:n], off)
+	return r.buf[:n]
 }
 
 // Durable is the greatest number of a frame that a frame of the segment proves to have
@@ -140,60 +100,45 @@ func (r *Remains) Durable() (d uint64, err error) {
 // lost is called for each damaged frame, and for each part of the file between frames: not
 // all records that were there may have been found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
+	frames := r.Frames(false)
+	rescue := func(number uint64, from, to, records int64) error {
+		// Reported even if all its records are found: nobody can tell how many there were.
+		lost(from, to)
+		if number > l.Durable && r.header.Kind == filename.Journal {
+			return nil // it may never have been whole: a transaction that nobody was told of
+		}
+		return r.scanRecords(records, to, fn)
+	}
 	return r.eachHeader(func(h *frame.Header, off int64) error {
 		// Noted also for frames that don't count: the caller asks how far the segment went.
 		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
-		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
+		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before {
 			return nil
 		}
-		whole, err := r.eachOfGroup(h, off, fn)
+		whole, err := r.eachOfGroup(frames, h, off, fn)
 		if whole || err != nil {
 			return err
 		}
-		// Reported even if all its records are found below: nobody can tell how many there were.
-		lost(off, off+h.Size)
-		if h.Number > l.Durable && r.kind == filename.Journal {
-			return nil // it may never have been whole: a transaction that nobody was told of
-		}
-		return r.scanRecords(off+frame.HeaderSize, off+h.Size, fn)
+		return rescue(h.Number, off, off+h.Size, off+frame.HeaderSize)
 	}, func(from, to int64, number uint64) error {
 		// Frames follow each other: only what was never written is zeros, at the end.
-		if l.Before != 0 && number >= l.Before || to == r.end && r.neverWritten(from, to) {
+		if l.Before != 0 && number >= l.Before || to == r.End() && r.neverWritten(from, to) {
 			return nil
 		}
-		if number > l.Durable && r.kind == filename.Journal {
-			lost(from, to)
-			return nil
-		}
-		lost(from, to)
-		return r.scanRecords(from, to, fn)
+		return rescue(number, from, to, from)
 	})
 }
 
 // eachHeader calls found for each frame whose header is whole, and between for what lies
 // between them, with the number of the first frame that is missing there.
 func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
-	size, next := r.end, r.Header.FirstFrame()
-	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
-		if at+frame.HeaderSize > size {
-			if from < size {
-				return between(from, size, next)
-			}
-			return nil
-		}
-		window := min(readBytes, size-at)
-		if at == from {
-			window = frame.HeaderSize // in most cases the next frame is here
-		}
-		h, pos, ok := frame.Search(r.readBytes(at, window), r.id, at)
-		if !ok {
-			// Go on at the first place whose header didn't fit in the window.
-			at += max(8, (window-frame.HeaderSize)&^7+8)
-			continue
-		}
-		at += int64(pos)
-		if h.Size > size-at { // it is cut off: its records are looked for one by one
-			at += 8
+	// Many segments may be open at once.
+	defer func() { r.buf, r.rec = nil, nil }()
+	size, next := r.End(), r.header.FirstFrame()
+	for at, from := int64(HeaderSize), int64(HeaderSize); from < size; {
+		var h frame.Header
+		if h, at = frame.Find(r.id, at, size, r.readBytes); h.Size > size-at {
+			at += 8 // it is cut off: its records are looked for one by one
 			continue
 		}
 		if from < at {
@@ -201,66 +146,33 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 				return err
 			}
 		}
+		if at == size {
+			break
+		}
 		if err := found(&h, at); err != nil {
 			return err
 		}
 		at += h.Size
 		from, next = at, h.Number+1
 	}
+	return nil
 }
 
-// eachOfGroup calls fn for the records of the frame at off, if its checksum is right.
-func (r *Remains) eachOfGroup(h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	payload := r.readPayload(h, off)
-	if payload == nil {
+// eachOfGroup calls fn for the records of the frame at off, if the frame is whole.
+func (r *Remains) eachOfGroup(frames *Frames, h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
+	found := Found{Header: *h, Offset: off}
+	if frames.readPayload(&found, nil) != nil {
 		return false, nil
 	}
-	var rec entry.Record
-	for records := h.Walk(payload, off+frame.HeaderSize); records.More(); {
-		at := records.At()
-		if err := records.Next(&rec); err != nil {
-			return false, err
-		}
+	damage := r.eachRecord(&found, func(at int64, rec *entry.Record) error {
 		// The frame's checksum doesn't cover values. A longer value is verified when it is read by
 		// its handle.
-		if r.keys != nil || !small(&rec) || rec.VerifyValue(payload[at-off-frame.HeaderSize:], r.id, at) {
-			if err := fn(at, &rec); err != nil {
-				return true, err
-			}
+		if r.keys != nil || !small(rec) || rec.VerifyValue(found.Payload[at-off-frame.HeaderSize:], r.id, at) {
+			err = fn(at, rec)
 		}
-	}
-	return true, nil
-}
-
-// readPayload returns the payload of the frame at off, if it is as it was written; else nil.
-func (r *Remains) readPayload(h *frame.Header, off int64) []byte {
-	if r.keys != nil || h.Encrypted {
-		if r.keys == nil || !h.Encrypted {
-			return nil
-		}
-		payload, _, err := r.frames.Frame(h, off, nil)
-		if err != nil {
-			return nil
-		}
-		return payload
-	}
-	at := off + frame.HeaderSize
-	payload := r.readBytes(at, h.PayloadSize())
-	if !r.verifyPayload(h, payload, at) {
-		return nil
-	}
-	return payload
-}
-
-// verifyPayload reports whether the checksum of a frame's payload is right. Mapped memory that
-// can't be read is damage like any other.
-func (r *Remains) verifyPayload(h *frame.Header, payload []byte, at int64) (ok bool) {
-	var err error
-	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	// The guard turns a fault into err, so ok stays false.
-	_, err = h.Verify(payload, r.id, at, false)
-	return err == nil
+		return err
+	})
+	return damage == nil || err != nil, err
 }
 
 // small reports whether no handle may lead to a record with its own checksum: its value is
@@ -303,7 +215,12 @@ func (r *Remains) scanRecords(from, to int64, fn func(int64, *entry.Record) erro
 // least all that comes before the record's value.
 func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool) {
 	if r.keys == nil {
-		return headAt(src, r.id, at, to)
+		// Most places have no record: this is quicker than an error.
+		if k := entry.Kind(src[0]); !k.Known() && k != entry.RangeDelete {
+			return rec, false
+		}
+		rec, err := entry.DecodeHead(src, int(min(to-at, math.MaxInt)))
+		return rec, err == nil && rec.VerifyHead(src, r.id, at)
 	}
 	c, ok := entry.ParseClear(src)
 	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
@@ -315,38 +232,20 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 	return x.Record, err == nil
 }
 
-// headAt decodes the record at offset at, with a checksum of its own, if there is one.
-func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {
-	if !entry.Kind(src[0]).Known() && entry.Kind(src[0]) != entry.RangeDelete {
-		return rec, false
-	}
-	rec, err := entry.DecodeHead(src, int(min(to-at, math.MaxInt)))
-	return rec, err == nil && rec.VerifyHead(src, id, at)
-}
-
 // neverWritten reports whether a part of the file was never written.
 func (r *Remains) neverWritten(from, to int64) bool {
-	for from < to {
-		n := min(readBytes, to-from)
-		for _, c := range r.readBytes(from, n) {
-			if c != 0 {
-				return false
-			}
+	for ; from < to; from += readBytes {
+		if b := r.readBytes(from, min(readBytes, to-from)); len(bytes.TrimLeft(b, "\x00")) > 0 {
+			return false
 		}
-		from += n
 	}
 	return true
 }
 
 // Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
 func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
-	f, err := c.openFile(kind, number, pageio.Options{NoMap: true})
-	if err != nil {
-		return uuid, false
-	}
-	defer func() { _ = f.Close() }()
-	page := make([]byte, HeaderSize)
-	if f.Size() < HeaderSize || f.ReadFull(page, 0) != nil {
+	page, err := readPage(c, c.filePath(kind, number))
+	if err != nil || len(page) < HeaderSize {
 		return uuid, false
 	}
 	uuid = [16]byte(page[64:80])

@@ -466,7 +466,7 @@ func FuzzSegment(f *testing.F) {
 				t.Errorf("untyped error %v", err)
 			}
 		}
-		if left, err := OpenRemains(c, filename.Value, 5, crypt.FileKeyID{}, 0); err == nil {
+		if left, err := OpenRemains(c, filename.Value, 5, OpenOptions{}); err == nil {
 			_, err = left.Durable()
 			typed(err)
 			typed(left.Each(Limits{}, func(int64, *entry.Record) error { return nil }, func(int64, int64) {}))

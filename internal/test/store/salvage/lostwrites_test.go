@@ -59,6 +59,41 @@ func TestSalvageMissesJournalSegments(t *testing.T) {
 	}
 }
 
+// TestSalvageMissesTheFirstSegment: a journal segment that is gone is missed also if a value
+// segment has as many frames as the journal had up to its end.
+func TestSalvageMissesTheFirstSegment(t *testing.T) {
+	fs := vfs.NewMem()
+	o := salvageOptions(fs, "/old")
+	o.Durability, o.Tuning.SegmentSize, o.Tuning.MemtableSize = brock.Buffered, 256<<10, 2<<20 // nothing is flushed
+	db, err := brock.Open(o)
+	assert.OK(t, err)
+	assert.OK(t, db.UpdateContext(t.Context(), brock.TxnOptions{MaxMemory: 64 << 10}, func(txn *brock.Txn) error {
+		for i := range 200 {
+			assert.OK(t, txn.Set(fmt.Appendf(nil, "large %d", i), storetest.RandomBytes(i, 6000)))
+		}
+		return nil
+	}))
+	for i := range 30 {
+		assert.OK(t, db.Set(fmt.Appendf(nil, "key %d", i%9), storetest.RandomBytes(i, 100_000)))
+	}
+	assert.OK(t, db.Sync(t.Context()))
+	killed := fs.CrashClone(vfs.CrashOptions{})
+	assert.OK(t, db.Close())
+	for _, name := range assert.Must(killed.List("/old")) {
+		if filepath.Ext(name) != ".log" {
+			continue
+		}
+		damaged := killed.CrashClone(vfs.CrashOptions{})
+		assert.OK(t, damaged.Remove(filepath.Join("/old", name)))
+		losses := 0
+		_, err := brock.Salvage(t.Context(), brock.Options{FS: damaged, Dir: "/old"}, salvageOptions(damaged, "/new"), func(l *brock.CorruptionError) { losses++ })
+		assert.OK(t, err)
+		if losses == 0 {
+			t.Errorf("without %s nothing is reported", name)
+		}
+	}
+}
+
 // TestSalvageOfReplacedWrites: a large transaction writes a key twice, so two records have its
 // version. If the later one is lost, the earlier one, which was never committed, is not taken.
 func TestSalvageOfReplacedWrites(t *testing.T) {
