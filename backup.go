@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/backup"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/report"
@@ -112,7 +113,11 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 			return nil, &OptionError{Field: "Since", Reason: "is no backup"}
 		}
 	}
-	info, err := db.engine.Copies.Backup(ctx, w, options)
+	var info *backup.Info
+	err := db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) (err error) {
+		info, err = backup.Write(ctx, s, w, options)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}

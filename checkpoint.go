@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/version/manifest"
 )
 
 // Checkpoint makes a store in dir, which must not exist: a copy as of one version, while
@@ -29,7 +32,13 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := copyable(ctx, db); err != nil {
 		return err
 	}
-	if err := db.engine.Copies.Checkpoint(ctx, dir); err != nil {
+	to := db.copies.target
+	to.Dir = dir
+	err := manifest.Absent(to.FS, dir)
+	if err == nil {
+		err = db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
+	}
+	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, err)
 	}
 	db.lastBackup.Store(time.Now().UnixMilli())

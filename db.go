@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
@@ -20,6 +21,8 @@ import (
 type DB struct {
 	opts      Options
 	engine    *engine.Engine
+	follower  *follow.Follower // nil unless the store of another process is followed
+	copies    copies
 	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      Keyspace             // the default keyspace
@@ -77,6 +80,9 @@ func (db *DB) Close() error {
 		}
 		if db.engine != nil {
 			keep(db.engine.Close())
+		}
+		if db.follower != nil {
+			db.follower.Close()
 		}
 		if db.atEnd != nil && db.closeErr == nil {
 			keep(db.atEnd())
@@ -220,14 +226,21 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 		return err
 	}
 	var first *CorruptionError
-	err := db.engine.Verify(ctx, func(c *CorruptionError) {
+	found := func(c *CorruptionError) {
 		if first == nil {
 			first = c
 		}
 		if report != nil {
 			report(c)
 		}
-	})
+	}
+	var err error
+	if db.follower != nil {
+		err = db.copies.verifyFollowed(ctx, found)
+	}
+	if err == nil {
+		err = db.engine.Verify(ctx, found)
+	}
 	if first != nil {
 		return first
 	}

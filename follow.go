@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
@@ -33,12 +34,19 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if err := db.usable(); err != nil {
 		return 0, err
 	}
-	v, err := db.engine.Refresh(ctx)
+	if db.follower == nil {
+		return db.Version(), nil
+	}
+	err = db.engine.Lifetime.Do(ctx, func(ctx context.Context) error {
+		v, err := db.follower.Refresh(ctx)
+		version = uint64(v)
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("refresh: %w", err)
 	}
 	db.keyspaces.refresh(db)
-	return uint64(v), nil
+	return version, nil
 }
 
 // followTries is how often Open of a follower reads SUPER and the manifest while a writer is making
@@ -73,6 +81,24 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 		case <-time.After(lockPoll):
 		}
 	}
+}
+
+// follow makes the first View of a store that another process may be writing.
+func (o *opening) follow() (*follow.Follower, error) {
+	keys := func(context.Context) (end func()) { return func() {} }
+	if o.keyring != nil {
+		keys = o.keyring.During
+	}
+	f := follow.New(follow.Config{
+		Store: o.store(), Log: o.log, Files: o.engine.Files, Views: o.engine.Views, Keys: keys,
+		TableBytes: int(o.options.Tuning.MemtableSize), Memory: o.options.MemoryLimit,
+	})
+	if _, err := f.Refresh(context.Background()); err != nil {
+		_ = o.engine.Close()
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // refresh takes the list of keyspaces from the View that was just installed.

@@ -19,6 +19,8 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/copies/follow"
+	"github.com/brockdb/brock/internal/copies/frozen"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/engine"
@@ -26,6 +28,7 @@ import (
 	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/txn/scan"
+	"github.com/brockdb/brock/internal/txn/spill"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -103,6 +106,7 @@ type opening struct {
 	locks    []io.Closer
 	log      *manifest.Log
 	engine   *engine.Engine
+	follower *follow.Follower // nil unless Mode is Follow
 	report   *reporter
 	reads    *readCounters
 	commits  **commit.Pipeline // of the DB, once it is there
@@ -133,6 +137,11 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.options.Mode == Follow {
+		if o.follower, err = o.follow(); err != nil {
+			return nil, err
+		}
+	}
 	// Only now is it known which keys the files need.
 	if o.keyring != nil && o.options.Mode == ReadWrite {
 		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
@@ -141,7 +150,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		o.keyring.Bound(context.Background()) // the context of Open ends
 	}
 	// Nothing fails from here on, so nothing has to be undone.
-	o.assemble()
+	o.assemble(recovery)
 	o.db.openTime = time.Since(began)
 	if recovery.Lost != nil {
 		o.db.loss = recovery.Lost
@@ -326,17 +335,14 @@ const journalPerMemtable = 512 << 20
 const workers = 3
 
 func (o *opening) openEngine() (engine.Recovery, error) {
-	super := o.log.Super()
 	// The engine calls the pipeline, which is made of the engine: assemble fills in commits.
 	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	o.reads = new(readCounters)
 	e, recovery, err := engine.Open(engine.Config{
 		OpenerConfig: view.OpenerConfig{
-			Store:  filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()},
-			Follow: o.options.Mode == Follow, OpenFiles: o.openFiles(), VerifyReads: o.options.VerifyReads,
+			Store: o.store(), Follow: o.options.Mode == Follow, OpenFiles: o.openFiles(), VerifyReads: o.options.VerifyReads,
 			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize,
 		},
-		Copies:   checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
 		Keyring:  o.keyring,
 		ReadOnly: o.options.Mode != ReadWrite,
 		UpTo:     o.options.Recover != Strict,
@@ -364,6 +370,12 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 	}, o.log)
 	o.engine, o.report, o.commits = e, report, commits
 	return recovery, err
+}
+
+// store says where the files of the store are.
+func (o *opening) store() filename.Store {
+	super := o.log.Super()
+	return filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()}
 }
 
 // openFiles returns Tuning.OpenFiles; 0 = no limit, for a follower. That keeps each file open, as
@@ -395,9 +407,9 @@ func clearDir(mem *vfs.Mem, dir string) {
 // assemble makes the DB of the tree and a new commit pipeline. Neither of these refers to the DB
 // or to Options: a leaked transaction keeps them, and could never be freed if one of the user's
 // functions leads to it.
-func (o *opening) assemble() {
+func (o *opening) assemble(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, engine: o.engine, newSpill: func() pending.Files { return o.engine.Spills.New() }, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {
@@ -414,18 +426,29 @@ func (o *opening) assemble() {
 		}
 	}
 	db.encoding.seed, db.counters.reads = seed, o.reads
+	e, spills := o.engine, spill.Config{Files: o.engine.Files, SegmentBytes: o.options.Tuning.SegmentSize, Coder: o.engine.Views.Coder}
+	db.newSpill = func() pending.Files { return spill.Begin(spills, e.Spills, e.Views, seed) }
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.turn = jobs.NewTurn()
 	db.keyspaces.loadFrom(db)
 	o.db = db
+	db.copies = copies{
+		engine: o.engine, writes: o.options.Mode == ReadWrite,
+		target: checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
+		source: frozen.Source{
+			Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
+			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
+			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.clock.now,
+		},
+	}
 	// A store that is only read has no pipeline: nil says so everywhere.
 	if o.options.Mode != ReadWrite {
 		return
 	}
 	db.counters.sync = new(histogram)
 	db.commits = commit.New(commit.Config{
-		Store:    o.engine.Commits,
+		Store:    commit.Over(o.engine.Commits, o.engine.Views),
 		Journal:  o.engine.Journal,
 		Last:     o.engine.Views.Visible(),
 		HashSeed: seed,

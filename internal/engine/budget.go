@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -29,6 +30,31 @@ type budget struct {
 // newBudget returns a budget that has measured nothing yet.
 func newBudget(views *view.Set, d *damagedFiles, o policy.Options, segmentBytes int64, now func() uint64) *budget {
 	return &budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes, now: now}
+}
+
+// stateOf returns the part of policy.State that follows from v, from the damage that was found and
+// from the time, in Unix milliseconds.
+func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) policy.State {
+	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.list(), Hidden: make(map[layout.RunID]uint64)}
+	for _, m := range v.Tables {
+		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
+		for _, r := range []*view.Replaced{&m.Replaced, &m.Outdated} {
+			dead := o.Dead(v.Layout, r.List(), now)
+			s.Memtables.Older += dead.Separated
+		}
+	}
+	for _, r := range v.Runs {
+		if r.Replaced != nil {
+			s.Hidden[r.ID] = o.Dead(v.Layout, r.Replaced, now).Separated
+		}
+		if !r.RangeDeletes().Empty() {
+			if s.Ranged == nil {
+				s.Ranged = make(map[layout.RunID]uint64)
+			}
+			s.Ranged[r.ID] = uint64(r.Ranged)
+		}
+	}
+	return s
 }
 
 // measured is the garbage of a View, and the value of budget.older when it was measured.

@@ -22,9 +22,6 @@ func (e *Engine) Close() error {
 	e.Work.searcher.mu.Lock() // CatchUp may be searching
 	defer e.Work.searcher.mu.Unlock()
 	e.Commits.throttle.endAtClose()
-	if e.Copies.follower != nil {
-		e.Copies.follower.Close()
-	}
 	var err error
 	if !e.cfg.ReadOnly {
 		err = e.recordEnd(e.scrubber.progress)

@@ -6,11 +6,9 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // A clustering is a compaction of all runs that also moves values out of some segments, in the
@@ -46,15 +44,12 @@ func (c *compactor) move(ctx context.Context, in *compact.Input, segments []entr
 		_, found := slices.BinarySearch(segments, num)
 		return found
 	}
-	in.Move = func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
+	in.Yield = func() error {
 		if busy() {
-			return entry.Handle{}, errWritersAreBack
+			return errWritersAreBack
 		}
-		moved, err := v.Move(to, key, e)
-		if err != nil && errors.Is(err, errs.ErrCorrupt) {
-			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
-		}
-		return moved, err
+		return nil
 	}
+	in.Move = v.Move
 	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.segmentLimit()
 }

@@ -11,12 +11,10 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/report"
 )
 
@@ -27,7 +25,7 @@ import (
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
 // that edit and ends after it reports handles of a victim as dead; its own edit translates
-// them to the target (outputs.deadRecords). So no record is both needed and dead. A collection
+// them to the target (view.Change.Dead). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	*state
@@ -36,6 +34,10 @@ type collector struct {
 
 	turn jobs.Turn // of collections
 }
+
+// collectShare is the share of Config.Memory that a collection may take for the keys that it sorts:
+// 1/16. view.OpenerConfig has what files may take.
+const collectShare = 16
 
 // collectBusy collects what is worth it while clients may be busy.
 func (c *collector) collectBusy(ctx context.Context) error {
@@ -102,7 +104,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	job := compact.Collection{Target: c.files.NewValueWriter, Forwarding: c.writeForwarding, Discard: c.discardForwarding, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -115,23 +117,12 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	if err := c.apply(new(layout.Edit), &out, change{since: l}); err != nil {
+	if err := c.apply(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
 	work.done(&out)
 	work.BytesIn = int64(out.Bytes)
 	return true, nil
-}
-
-func (c *collector) writeForwarding(source, target entry.FileNum, moves []segment.Move) (compact.Forwarding, error) {
-	m := compact.Forwarding{Number: c.files.Next(), Source: source, Target: target}
-	stats, err := segment.WriteForwarding(c.files.Segments(), segment.ForwardingHeader{Number: m.Number, Source: source, Target: target}, moves)
-	m.Size, m.KeyID = stats.Size, stats.KeyID
-	return m, err
-}
-
-func (c *collector) discardForwarding(m compact.Forwarding) {
-	c.files.Remove(filename.New(filename.Forwarding, m.Number))
 }
 
 // pacer returns a function that slows a collection down, so that writers are not disturbed;

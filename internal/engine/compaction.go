@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/report"
 )
@@ -143,7 +141,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		}
 	})
 	defer release()
-	inputs, bottom, err := consecutive(part.Runs, plan.Runs)
+	inputs, bottom, err := part.Consecutive(plan.Runs)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -176,7 +174,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
-	change := change{runs: inputs, unread: unread, replaced: stillReplaced(inputs, unread, &out, bottom), since: part.Layout}
+	change := view.Change{Runs: inputs, Unread: unread, Replaced: stillReplaced(inputs, unread, &out, bottom), Since: part.Layout}
 	if err := c.apply(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -187,25 +185,27 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 // makeInput returns what a compaction reads and writes, and the inputs that need not be read, as
 // nothing of them survives.
 func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // range deletes are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
 	ids := make([]layout.RunID, len(inputs))
 	for i, r := range inputs {
 		expiries[i], ids[i] = r.Meta().Expiry, r.ID
 	}
-	unneeded := compact.Unneeded(ids, rules, part.Layout)
-	var sources []iterator.Iterator
+	unneeded, err := compact.Unneeded(ids, rules, part.Layout)
+	if err != nil {
+		return in, nil, err
+	}
+	var read []*view.Run
 	for _, r := range inputs {
 		if unneeded[r.ID] {
 			unread = append(unread, r)
 			continue
 		}
-		sources = append(sources, r.Copier())
+		read = append(read, r)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	return compact.Input{
-		Entries:       iterator.Merge(sources),
-		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), about(part.Layout, ids)),
+		Entries:       view.Copier(read),
+		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), manifest.Describe(part.Layout, ids)),
 		Rules:         *rules,
 		RewriteHandle: part.HandleRewriter(),
 	}, unread, nil
@@ -245,23 +245,4 @@ func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool)
 		list[i].Shrink(1 - min(1, max(0, found)/max(had, 1)))
 	}
 	return list
-}
-
-// consecutive returns the runs with these ids, which must follow each other in age. bottom says
-// that no run is older.
-func consecutive(runs []*view.Run, ids []layout.RunID) (inputs []*view.Run, bottom bool, err error) {
-	for i, r := range runs {
-		if !slices.Contains(ids, r.ID) {
-			continue
-		}
-		if len(inputs) > 0 && runs[i-1] != inputs[len(inputs)-1] {
-			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
-		}
-		inputs = append(inputs, r)
-		bottom = i == len(runs)-1
-	}
-	if len(inputs) != len(ids) {
-		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
-	}
-	return inputs, bottom, nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -15,16 +14,15 @@ import (
 
 // Config is what an Engine needs; all fields are set unless said otherwise.
 type Config struct {
-	view.OpenerConfig                   // FS holds the directories open; Follow needs ReadOnly
-	Copies            checkpoint.Target // where copies of the store are made; Dir comes with each call
-	Keyring           *keyring.Keyring  // the file that Ring's keys are from; nil: the store is plain
-	ReadOnly          bool              // nothing is written, no work is done in the background
-	UpTo              bool              // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
-	Sizes                               // how long files are, and all together
-	Policy            policy.Options    // what stays, and how much garbage
-	Maintenance                         // work that nobody waits for
-	Now               func() time.Time  // the clock
-	Jobs              *jobs.Pool        // runs the work in the background
+	view.OpenerConfig                  // FS holds the directories open; Follow needs ReadOnly
+	Keyring           *keyring.Keyring // the file that Ring's keys are from; nil: the store is plain
+	ReadOnly          bool             // nothing is written, no work is done in the background
+	UpTo              bool             // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
+	Sizes                              // how long files are, and all together
+	Policy            policy.Options   // what stays, and how much garbage
+	Maintenance                        // work that nobody waits for
+	Now               func() time.Time // the clock
+	Jobs              *jobs.Pool       // runs the work in the background
 
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(ctx context.Context, fn func() error) error

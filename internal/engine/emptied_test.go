@@ -232,7 +232,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind}
 		records = entry.AppendRecord(records, &e, false)
 	}
-	sp := s.engine.Spills.New()
+	sp := s.newSpill()
 	defer sp.Discard()
 	s.flush() // or Prepare would wait for the task
 	s.must(sp.Add(ctx, records, 0, nil))

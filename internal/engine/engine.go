@@ -11,8 +11,8 @@
 // They are taken in the order of this table. Readers take none: they pin a View (package view).
 //
 //	lock                          protects                       is held over
-//	lifetime.working              files that calls of users      such a call, for reading
-//	                              write or remove
+//	Lifetime.working              files that calls of users      such a call, for reading; a Refresh
+//	                              write or remove                of a follower
 //	Rotator.turn                  which data keys there are      a change or a removal of keys
 //	copying.gate, copying.store   the keyring that copies have   copies, or a change of keys
 //	the turn of a commit leader   the active memtable, the end   a group of commits
@@ -26,15 +26,14 @@
 //	searcher.mu                   what was sought past           seeks past deleted keys
 //	that of view.Set              which Views are held           assignments only
 //	those of damagedFiles,        their own fields               assignments only
-//	snapshotPoints, copying, keyUse
+//	Snapshots, copying, keyUse
 //
-// The leader's own edit (journalOwner.Register) takes none of them.
+// The leader's own edit (Log.Register) takes none of them.
 package engine
 
 import (
 	"context"
 
-	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
@@ -50,13 +49,14 @@ type Engine struct {
 	Commits   *Commits         // what commits need
 	Journal   *journal.Journal // nil if the store is read-only
 	Keyspaces *Keyspaces
-	Spills    *Spills // writes of transactions larger than their memory
+	Spills    *Spills // what transactions larger than their memory need
 	Work      *Worker
-	Copies    *Copies
+	Snapshots *Snapshots
 	Keys      *Rotator
+	Files     *view.Opener
+	Lifetime  *Lifetime
 
 	*state
-	coder    *codec.Coder // of compressed values
 	scrubber *scrubber
 }
 
@@ -66,22 +66,21 @@ type Commits struct {
 	*writer
 	*throttle
 	*searcher
-	*changes
+	*view.Leader
 }
 
 // newEngine joins the parts of an Engine. Each is given those that it needs, which are made before
 // it.
 func newEngine(cfg *Config, log *manifest.Log) *Engine {
-	coder := new(codec.Coder)
-	st := newState(cfg, log, coder)
-	changes := &changes{views: st.views, leader: st.views.Reserve()}
+	st := newState(cfg, log)
+	leader := st.views.NewLeader()
 	disk := &diskSpace{state: st}
 	disk.left.Store(-1)
 	throttle, expiry, planner, keys := &throttle{state: st, disk: disk}, &expiry{st}, &planner{st, disk}, &keyUse{ring: cfg.Ring}
 	searcher := newSearcher(cfg, st.views)
 	writer := &writer{
-		state: st, disk: disk, expiry: expiry, searcher: searcher, tableBytes: int64(cfg.MemtableBytes),
-		sampler: newSampler(st.views, changes.leader, st.budget, cfg.Seed),
+		state: st, disk: disk, expiry: expiry, searcher: searcher,
+		sampler: newSampler(st.views, leader, st.budget),
 	}
 	work := &Worker{
 		state: st, planner: planner, disk: disk, expiry: expiry, writer: writer, searcher: searcher,
@@ -89,19 +88,20 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
 	}
-	copies := &Copies{state: st, work: work, points: &snapshotPoints{state: st, writer: writer}, copying: newCopying()}
+	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	st.observe(copies.points.pinFlushed) // before anybody can commit more
-	st.observe(func(*change) { st.views.Wake() })
-	st.observe(func(*change) { throttle.update(false) })
-	st.observe(func(*change) { st.tasks.kick() })
-	st.observe(func(*change) { expiry.setAlarm() }) // a keyspace may retain less now
-	st.observe(func(*change) { longReaders.Look() })
+	st.observe(snapshots.pinFlushed) // before anybody can commit more
+	st.observe(func(*view.Change) { st.views.Wake() })
+	st.observe(func(*view.Change) { throttle.update(false) })
+	st.observe(func(*view.Change) { st.tasks.kick() })
+	st.observe(func(*view.Change) { expiry.setAlarm() }) // a keyspace may retain less now
+	st.observe(func(*view.Change) { longReaders.Look() })
 	return &Engine{
-		Views: st.views, Commits: &Commits{writer, throttle, searcher, changes}, Keyspaces: &Keyspaces{st},
-		Spills: &Spills{state: st, coder: coder, changes: changes, work: work, keys: keys},
-		Work:   work, Copies: copies, Keys: &Rotator{state: st, work: work, keys: keys, copies: copies.copying, turn: jobs.NewTurn()},
-		state: st, coder: coder, scrubber: &scrubber{state: st},
+		Views: st.views, Commits: &Commits{writer, throttle, searcher, leader}, Keyspaces: &Keyspaces{st},
+		Spills: &Spills{state: st, Lifetime: st.lifetime, work: work, keys: keys},
+		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, keys: keys, copies: snapshots.copying, turn: jobs.NewTurn()},
+		Files: st.files, Lifetime: st.lifetime,
+		state: st, scrubber: &scrubber{state: st},
 	}
 }
 

@@ -60,6 +60,17 @@ func (x *expiry) nextDue(idle bool) uint64 {
 	return due
 }
 
+// nextDead returns the first time after now at which more of what runs of v have replaced in others
+// is dead, in Unix milliseconds; 0 = never.
+func nextDead(v *view.View, o *policy.Options, now uint64) (next uint64) {
+	for _, r := range v.Runs {
+		if at := o.NextDead(v.Layout, r.Replaced, now); at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	return next
+}
+
 // tableExpiryDue returns when a memtable is to be flushed because of expiry, in Unix
 // milliseconds; 0 = never.
 func tableExpiryDue(m *view.Table, idle bool) uint64 {

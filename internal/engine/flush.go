@@ -10,10 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/report"
 )
 
@@ -95,8 +94,12 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
 	rules := f.rules(len(part.Runs) == 0)
-	rules.RangeDeletes, rules.Older = []rangedel.Source{sealed.RangeDeletes()}, part.OlderThan(nil)
-	live, kept := measureLiveness(sealed, f.unflushed.segments(), rules, room)
+	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.OlderThan(nil)
+	var live compact.Liveness
+	var kept []layout.Segment
+	if sealed.Separated.Load() > 0 {
+		live, kept = compact.MeasureLiveness(sealed.Table, f.unflushed.segments(), rules, room)
+	}
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.
 		if err := f.unflushed.journal.SyncSealed(); err != nil {
@@ -106,9 +109,9 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: sealed.Sorted(),
 		Rules:   rules,
-		Extract: live.moves,
+		Extract: live.Moves,
 		Move:    part.Move,
-		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now), about(part.Layout, nil)),
+		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now), manifest.Describe(part.Layout, nil)),
 		Values:  f.files.NewValueWriter, ValueBytes: f.budget.segmentLimit(),
 	})
 	if err != nil {
@@ -118,11 +121,11 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []frame.End{sealed.End.End},
 		AddRuns:     layout.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
-	change := change{tables: []*view.Table{sealed}, replaced: replacedBy(sealed), since: part.Layout}
+	edit.JournalEnds = append(edit.JournalEnds, sealed.End.End)
+	change := view.Change{Tables: []*view.Table{sealed}, Replaced: replacedBy(sealed), Since: part.Layout}
 	if err := f.apply(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

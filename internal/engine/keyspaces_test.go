@@ -18,7 +18,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := s.commit(true, set("a", []byte("1"))); err != nil {
 		t.Fatal(err)
 	}
-	spill := s.engine.Spills.New()
+	spill := s.newSpill()
 	defer spill.Discard()
 	record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("b"), Value: []byte("2"), Kind: entry.Set}, false)
 	if err := spill.Add(t.Context(), record, 0, nil); err != nil {

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/view"
 )
 
-// lifetime tells all work whether the store is closing, and whether background work has ended
+// Lifetime tells all work whether the store is closing, and whether background work has ended
 // because of a failure.
-type lifetime struct {
+type Lifetime struct {
 	views     *view.Set
 	closing   context.Context // ends when Close begins
 	cancel    context.CancelCauseFunc
@@ -26,14 +27,14 @@ type lifetime struct {
 	working sync.RWMutex // held for reading by calls that write or remove files
 }
 
-func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
-	l := &lifetime{views: views, onFailure: onFailure}
+func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
+	l := &Lifetime{views: views, onFailure: onFailure}
 	l.closing, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
 
 // fail ends background work; writes that need it will report err.
-func (l *lifetime) fail(err error) {
+func (l *Lifetime) fail(err error) {
 	l.views.Current().NameKeys(err)
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
@@ -42,7 +43,7 @@ func (l *lifetime) fail(err error) {
 }
 
 // failed returns why background work has ended; nil while it goes on.
-func (l *lifetime) failed() error {
+func (l *Lifetime) failed() error {
 	if err := l.failure.Load(); err != nil {
 		return *err
 	}
@@ -50,7 +51,7 @@ func (l *lifetime) failed() error {
 }
 
 // stopped is failed, with the error that a commit returns.
-func (l *lifetime) stopped() error {
+func (l *Lifetime) stopped() error {
 	if err := l.failed(); err != nil {
 		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 	}
@@ -58,7 +59,7 @@ func (l *lifetime) stopped() error {
 }
 
 // unflushed returns why memtables can't be flushed for now; nil if they can, as far as is known.
-func (l *lifetime) unflushed() error {
+func (l *Lifetime) unflushed() error {
 	if err := l.unable.Load(); err != nil {
 		return *err
 	}
@@ -66,37 +67,45 @@ func (l *lifetime) unflushed() error {
 }
 
 // flushFailed notes that an attempt to flush has failed for now.
-func (l *lifetime) flushFailed(attempt int64, err error) {
+func (l *Lifetime) flushFailed(attempt int64, err error) {
 	l.unable.Store(&err)
 	l.since.Store(attempt)
 	l.views.Wake()
 }
 
-// do runs fn for a call that writes or removes files: Close waits for it. The context of fn
+// Do runs fn for a call that writes or removes files: Close waits for it. The context of fn
 // ends with ctx, or when Close begins. No code of the user may run in fn, except for that of
 // the file system: it could call Close.
-func (l *lifetime) do(ctx context.Context, fn func(ctx context.Context) error) error {
+func (l *Lifetime) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	l.working.RLock()
 	defer l.working.RUnlock()
 	if l.views.Closed() {
 		return errs.ErrClosed
 	}
-	ctx, end := l.until(ctx)
+	ctx, end := l.Until(ctx)
 	defer end()
 	return fn(ctx)
 }
 
+// Remove runs fn, which closes files, and removes them if that may be done: not once the store is
+// closed, as another process may have it open then.
+func (l *Lifetime) Remove(fn func(may bool)) {
+	l.working.RLock()
+	defer l.working.RUnlock()
+	fn(!l.views.Closed())
+}
+
 // endWork ends all work and waits for it. The Views are closed before, so that no more begins.
-func (l *lifetime) endWork() {
+func (l *Lifetime) endWork() {
 	l.cancel(errs.ErrClosed)
 	l.views.Wake()
 	l.working.Lock()
 	defer l.working.Unlock()
 }
 
-// until returns a context that ends with ctx, or when Close begins; it has no values. The
+// Until returns a context that ends with ctx, or when Close begins; it has no values. The
 // caller calls end.
-func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()) {
+func (l *Lifetime) Until(ctx context.Context) (bound context.Context, end func()) {
 	// It must be a child of closing, to have ended as soon as Close has begun; ctx follows later.
 	bound, cancel := context.WithCancelCause(l.closing)
 	if ctx.Err() != nil {
@@ -107,4 +116,20 @@ func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()
 		stop()
 		cancel(nil)
 	}
+}
+
+// wait returns after d, or when changed is closed, or with the context's error.
+func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return errs.Ended(ctx)
+	case <-timer.C:
+	case <-changed:
+	}
+	return nil
 }

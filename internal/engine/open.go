@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
-	"github.com/brockdb/brock/internal/copies/follow"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -17,29 +14,28 @@ import (
 
 // Recovery says what Open found.
 type Recovery struct {
-	Frames    int   // journal frames replayed
-	Entries   int64 // entries in them
-	Bytes     int64 // of journal read for them
-	CutBytes  int64 // of the journal's torn tail
-	CutFrames int   // whole frames behind the torn tail, which are cut with it
-	Removed   int   // files that nothing refers to
-	Manifest  manifest.Recovery
-	Lost      *report.Loss // what was left out because of damage; nil: nothing
+	view.Recovered
+	Removed  int // files that nothing refers to
+	Manifest manifest.Recovery
+	Lost     *report.Loss // what was left out because of damage; nil: nothing
 }
 
 // Open opens the files that the manifest names, replays the journal, repairs the manifest, and
 // removes the files that a crash has left. The caller holds the store's lock. Until everything
 // was read and found good, Open changes no byte and no name. Only journal.Replay may write the
 // same bytes again.
+//
+// A store that another process may be writing has no View yet: its follower makes all of them.
 func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
-	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
+	cfg.Policy.Memory = cfg.Memory
 	e = newEngine(&cfg, log)
 	rec.Manifest = log.Recovered()
 	if cfg.Follow {
-		return e, rec, e.follow()
+		e.makeTasks()
+		return e, rec, nil
 	}
 	layout := log.Layout()
 	first := &view.View{Layout: layout}
@@ -48,22 +44,16 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 			first.Close()
 		}
 	}()
-	names, err := e.files.List()
+	rec.Recovered, err = e.files.Recover(first, view.RecoverOptions{
+		ReadOnly: cfg.ReadOnly, UpTo: cfg.UpTo, Damage: rec.Manifest.Damage,
+		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.deleted,
+	})
 	if err != nil {
 		return nil, rec, err
 	}
-	names = view.WithoutStrays(names, layout)
-	e.files.CountFrom(names, layout)
-	if err := e.files.OpenLayout(layout, first); err != nil {
-		first.NameKeys(err)
-		return nil, rec, unreachable(rec.Manifest.Damage, err)
-	}
-	result, err := e.Work.writer.replayJournal(layout, first, &rec)
-	if err != nil {
-		return nil, rec, err
-	}
-	rec.Lost = lostBehind(&rec.Manifest, first, &result)
-	last := max(layout.LastVersion(), result.Begin.LastVersion)
+	e.unflushed.found = rec.Segments
+	rec.Lost = lostBehind(&rec.Manifest, first, &rec.ReplayResult)
+	last := max(layout.LastVersion(), rec.Begin.LastVersion)
 	if rec.Lost != nil { // the manifest may know versions that are lost
 		last = max(newest(first), greatestFloor(layout))
 	}
@@ -72,7 +62,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	}
 	e.views.Publish(last)
 	if !cfg.ReadOnly {
-		if err := e.forWriting(names, &result, &rec); err != nil {
+		if err := e.forWriting(&rec); err != nil {
 			return nil, rec, err
 		}
 		layout = log.Layout()
@@ -88,13 +78,13 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 }
 
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
-func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) error {
+func (e *Engine) forWriting(rec *Recovery) error {
 	if err := e.log.Mend(); err != nil {
 		return err
 	}
-	e.log.Found(result.Begin.End)
-	rec.Removed = e.files.RemoveLeftovers(names, e.log.Layout(), *result)
-	if len(result.Dropped) > 0 {
+	e.log.Found(rec.Begin.End)
+	rec.Removed = e.files.RemoveLeftovers(e.log.Layout(), &rec.Recovered)
+	if len(rec.Dropped) > 0 {
 		// A segment that was given up must not come back once others continue the chain there.
 		if err := e.cfg.FS.SyncDir(e.cfg.ValueDir); err != nil {
 			return err
@@ -102,9 +92,9 @@ func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult,
 	}
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
-		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.state, e.Work.disk},
-		Begin: result.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
-		Registered: known.Proven(), Found: result.Segments,
+		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.log, e.state, e.Work.disk},
+		Begin: rec.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
+		Registered: known.Proven(), Found: rec.Segments,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first
@@ -112,24 +102,5 @@ func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult,
 	if err := e.Journal.Register(); err != nil && !failure.Passes(err) {
 		return err
 	}
-	return nil
-}
-
-// follow is Open of a store that another process may be writing.
-func (e *Engine) follow() error {
-	cfg := e.cfg
-	keys := func(context.Context) (end func()) { return func() {} }
-	if cfg.Keyring != nil {
-		keys = cfg.Keyring.During
-	}
-	e.Copies.follower = follow.New(follow.Config{
-		Keys: keys, Log: e.log, Files: e.files, Views: e.views, Store: cfg.Store, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
-		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: e.files.Open},
-	})
-	if _, err := e.Copies.follower.Refresh(context.Background()); err != nil {
-		e.Copies.follower.Close()
-		return err
-	}
-	e.makeTasks()
 	return nil
 }

@@ -34,12 +34,12 @@ func TestReplaySealsAsTheLeader(t *testing.T) {
 				}
 				return sizes
 			}
-			before, inTable := tables(), s.engine.Work.writer.journalBytes
+			before, inTable := tables(), s.engine.views.Current().Active().JournalBytes
 			s.fs = mem.CrashClone(vfs.CrashOptions{})
 			s.must(s.engine.Close())
 			s.mustOpen()
-			if after := tables(); len(before) < 3 || fmt.Sprint(after) != fmt.Sprint(before) || s.engine.Work.writer.journalBytes != inTable {
-				t.Errorf("entries of the memtables: %v, before the crash %v; journal bytes of the last: %d, before %d", after, before, s.engine.Work.writer.journalBytes, inTable)
+			if after := tables(); len(before) < 3 || fmt.Sprint(after) != fmt.Sprint(before) || s.engine.views.Current().Active().JournalBytes != inTable {
+				t.Errorf("entries of the memtables: %v, before the crash %v; journal bytes of the last: %d, before %d", after, before, s.engine.views.Current().Active().JournalBytes, inTable)
 			}
 			s.close()
 		})
@@ -54,7 +54,7 @@ func TestMemtableIsSealedBeforeItIsFull(t *testing.T) {
 	s.must(s.commit(false, set("k", bulk("v", 1000))))
 	m := s.engine.views.Current().Active()
 	for n, want := range map[int64]bool{0: false, 1 << 30: false, memtable.MaxBytes - m.Bytes() - 1: false, memtable.MaxBytes - m.Bytes(): true, 1 << 40: true} {
-		if s.engine.Work.writer.isFull(m, n) != want {
+		if m.IsFull(n) != want {
 			t.Errorf("a memtable of %d bytes is full before %d more: %v", m.Bytes(), n, !want)
 		}
 	}

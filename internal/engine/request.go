@@ -60,7 +60,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 }
 
 // Compact flushes, then compacts all runs into one, and returns when that is done.
-func (w *Worker) Compact(ctx context.Context) error { return w.lifetime.do(ctx, w.compact) }
+func (w *Worker) Compact(ctx context.Context) error { return w.lifetime.Do(ctx, w.compact) }
 
 func (w *Worker) compact(ctx context.Context) error {
 	if err := w.Flush(ctx); err != nil {
@@ -74,7 +74,7 @@ func (w *Worker) compact(ctx context.Context) error {
 // bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
 // with the next one; if that has freed space, it begins again.
 func (w *Worker) Reclaim(ctx context.Context) (freed int64, err error) {
-	err = w.lifetime.do(ctx, func(ctx context.Context) error {
+	err = w.lifetime.Do(ctx, func(ctx context.Context) error {
 		freed, err = w.reclaim(ctx)
 		return err
 	})

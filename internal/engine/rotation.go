@@ -42,7 +42,7 @@ func (r *Rotator) Provider() keyring.Provider {
 // Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
 // error, it may have done a part.
 func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
-	return r.lifetime.do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+	return r.lifetime.Do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
 }
 
 func (r *Rotator) rotate(ctx context.Context, o Rotation) error {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -15,9 +14,8 @@ import (
 // leader uses it.
 type sampler struct {
 	views  *view.Set
-	leader *view.Pin
+	leader *view.Leader
 	budget *budget
-	seed   uint64 // of the key hash
 	policy policy.Options
 
 	unsampled int64 // bytes of records since the last sample
@@ -56,9 +54,9 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 // in time: by half while some 700,000 of them come.
 func (s *sampler) noteSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
-// newSampler returns a Sampler of the commit leader, whose Pin it looks with.
-func newSampler(views *view.Set, leader *view.Pin, budget *budget, seed uint64) *sampler {
-	return &sampler{views: views, leader: leader, budget: budget, seed: seed, policy: budget.policy, looks: 1}
+// newSampler returns a Sampler of the commit leader, which it looks with.
+func newSampler(views *view.Set, leader *view.Leader, budget *budget) *sampler {
+	return &sampler{views: views, leader: leader, budget: budget, policy: budget.policy, looks: 1}
 }
 
 // replacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
@@ -89,7 +87,7 @@ func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention,
 // replaced there is little beside what is kept. What can't be read is not counted: a reader of it
 // gets the error.
 func (s *sampler) sampleReplaced(r *entry.Record, times float64) {
-	h := hash.Sum(s.seed, r.Key)
+	h := s.views.Current().Active().Hash(r.Key)
 	retention, line := s.retentionOf(r.Key, r.Version)
 	before := entry.Version(max(r.Version, 1) - 1)
 	for s.looks = 1; ; s.looks++ {
@@ -140,9 +138,7 @@ func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *en
 // what older range deletes cover, which was counted for those. What it hides in the memtable only a
 // flush can tell: it is taken to be a part of all, so that the flush comes.
 func (s *sampler) lookAtRange(r *entry.Record) {
-	s.leader.Enter()
 	n := s.leader.Unhidden(r.Key, r.Value, r.Version-1)
-	s.leader.Leave()
 	retention, line := s.retentionOf(r.Key, r.Version)
 	line.Separated = uint64(n)
 	active := s.views.Current().Active()
@@ -154,8 +150,6 @@ func (s *sampler) lookAtRange(r *entry.Record) {
 }
 
 func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
-	s.leader.Enter()
-	defer s.leader.Leave()
 	found, err := s.leader.GetAt(key, h, at, e)
 	return found && err == nil
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -17,7 +16,7 @@ func TestALookPassesFewVersions(t *testing.T) {
 	key, versions := []byte("\x00k"), entry.Version(5*policy.SampleMostLooks)
 	for _, c := range []struct{ keeps, looks int }{{0, 1}, {10, 10}, {1 << 30, policy.SampleMostLooks}} {
 		views := view.NewSet(view.Config{}, layout.New())
-		table := view.NewTable(memtable.Options{Seed: 1, Limit: 1 << 20})
+		table := view.NewTable(1, view.Limits{Bytes: 1 << 20})
 		views.Install(func(v *view.View) { v.Layout, v.Tables = layout.New(), []*view.Table{table} })
 		for v := range versions {
 			if err := table.Add(hash.Sum(1, key), &entry.Entry{Key: key, Version: v + 1, Kind: entry.Set}); err != nil {
@@ -25,7 +24,7 @@ func TestALookPassesFewVersions(t *testing.T) {
 			}
 		}
 		o := policy.Options{Retention: policy.Retention{Versions: c.keeps}}
-		s := newSampler(views, views.Reserve(), newBudget(views, new(damagedFiles), o, 1<<20, func() uint64 { return 1 }), 1)
+		s := newSampler(views, views.NewLeader(), newBudget(views, new(damagedFiles), o, 1<<20, func() uint64 { return 1 }))
 		s.sample(&entry.Record{Key: key, Version: versions + 1, Kind: entry.Set, Size: 64 << 10}, 32<<10)
 		if s.looks != int64(c.looks) {
 			t.Errorf("a set where %d versions are kept: %d looks, want %d", c.keeps, s.looks, c.looks)

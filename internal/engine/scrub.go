@@ -1,19 +1,15 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // scrubber verifies every file in turn, also files that nobody reads, so that rot is found
@@ -25,18 +21,11 @@ type scrubber struct {
 
 	// Only the task uses these; after the task has ended, Close does.
 	progress layout.Scrub
-	part     scrubbed // of the file after progress.UpTo
-	recorded int64    // when progress was last recorded, in Unix milliseconds
+	part     view.Scrubbed // of the file after progress.UpTo
+	recorded int64         // when progress was last recorded, in Unix milliseconds
 
 	bytes, passes, damaged atomic.Int64 // since Open
 	ended                  atomic.Int64 // progress.Ended
-}
-
-// scrubbed is how much of a file was verified.
-type scrubbed struct {
-	num     entry.FileNum
-	bytes   int64
-	segment segment.Place
 }
 
 const (
@@ -70,34 +59,6 @@ func (s *scrubber) verifyDue(ctx context.Context) error {
 	return nil
 }
 
-// scrubFile is a file to be verified.
-type scrubFile struct {
-	num  entry.FileNum
-	size int64
-	run  *view.Run     // one of its files
-	seg  *view.Segment // or its records; or the forwarding table that stands for it
-}
-
-// scrubFiles lists the files of a View, in the order of their numbers.
-func scrubFiles(v *view.View) (list []scrubFile) {
-	for _, r := range v.Runs {
-		for _, f := range r.Meta().Files {
-			list = append(list, scrubFile{num: f.Num, size: int64(f.Size), run: r})
-		}
-	}
-	for _, f := range v.Segments.Files {
-		switch s := v.Layout.Segment(f.Num); {
-		case s == nil: // the journal: the next flush reads it, or the next Open
-		case f.Moved != nil:
-			list = append(list, scrubFile{num: f.Moved.Header().Number, size: f.Moved.Size(), seg: f})
-		default:
-			list = append(list, scrubFile{num: f.Num, size: int64(s.FileBytes), seg: f})
-		}
-	}
-	slices.SortFunc(list, func(a, b scrubFile) int { return cmp.Compare(a.num, b.num) })
-	return list
-}
-
 // verifyNext verifies a piece, and returns when the next one is due.
 func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err error) {
 	hold, err := s.views.Hold()
@@ -109,23 +70,23 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 	now := s.cfg.Now().UnixMilli()
 	every := s.cfg.ScrubEvery.Milliseconds()
 	if st := &s.progress; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
-		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, scrubbed{}
+		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, view.Scrubbed{}
 	}
 	if s.progress.UpTo >= s.progress.Until { // the next pass begins in time
 		return time.Duration(s.progress.Began+every-now) * time.Millisecond, nil
 	}
-	total, did := int64(1), s.part.bytes
-	var file *scrubFile
-	list := scrubFiles(hold.View())
+	total, did := int64(1), s.part.Bytes
+	var file *view.ScrubFile
+	list := hold.View().ScrubFiles()
 	for i := range list {
 		f := &list[i]
 		switch {
-		case f.num <= s.progress.UpTo:
-			did += f.size
-		case f.num < s.progress.Until && file == nil:
+		case f.Num <= s.progress.UpTo:
+			did += f.Size
+		case f.Num < s.progress.Until && file == nil:
 			file = f
 		}
-		total += f.size
+		total += f.Size
 	}
 	due := int64(float64(total) * min(1, 2*float64(now-s.progress.Began)/float64(every)))
 	if due <= did {
@@ -144,32 +105,20 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 
 // verifyPiece verifies the next bytes of a file: about most of them, as it ends behind a whole
 // chunk or frame.
-func (s *scrubber) verifyPiece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
-	if s.part.num != f.num {
-		s.part = scrubbed{num: f.num}
+func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now int64) error {
+	if s.part.Num != f.Num {
+		s.part = view.Scrubbed{Num: f.Num}
 	}
-	before, done := s.part.bytes, true
-	switch {
-	case f.run != nil:
-		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.reportDamage)
-	case f.seg.Moved != nil:
-		err = f.seg.Moved.Verify(s.files.Segments())
-		s.part.bytes = f.size
-	default:
-		done, err = f.seg.Scrub(s.files.Segments(), &s.part.segment, most)
-		s.part.bytes = s.part.segment.Offset
-	}
-	if done {
-		s.part.bytes = f.size
-	}
+	before := s.part.Bytes
+	done, err := f.Scrub(s.files.Segments(), &s.part, most, s.reportDamage)
 	if err := view.ReportDamage(err, s.reportDamage); err != nil {
 		return err
 	}
-	s.bytes.Add(s.part.bytes - before)
+	s.bytes.Add(s.part.Bytes - before)
 	if ctx.Err() != nil || !done {
 		return errs.Ended(ctx)
 	}
-	s.progress.UpTo, s.part = f.num, scrubbed{}
+	s.progress.UpTo, s.part = f.Num, view.Scrubbed{}
 	if now-s.recorded < scrubRecord.Milliseconds() {
 		return nil
 	}

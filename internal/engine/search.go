@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -44,7 +42,6 @@ const (
 	searchFar   = 3       // keys to seek from that a seek passes if deletes are in order
 
 	longestSought = 1 << 10 // bytes of a key that is sought from: it is copied
-	mostSought    = 1 << 12 // keys of one large transaction that are sought from: 4 MB at most
 
 	// Multiples of goldenRatio (mod 2^32) are spread evenly, and so is every second, third or
 	// fourth of them: if goroutines delete in turn, some keys of each are sought from.
@@ -66,38 +63,8 @@ func (s *searcher) deleted(key []byte) {
 	}
 }
 
-// someDeletes returns some of the keys that writes delete, for deletedAll: fewer than mostSought,
-// evenly spread, however many deletes there are.
-func someDeletes(writes iterator.Iterator) (keys [][]byte) {
-	defer writes.Close()
-	n, step := 0, 8*searchEvery
-	for ok := writes.First(); ok; ok = writes.Next() {
-		e := writes.Entry()
-		if e.Kind != entry.Delete || len(e.Key) > longestSought {
-			continue
-		}
-		if n%step == 0 {
-			keys = append(keys, bytes.Clone(e.Key))
-		}
-		if n++; len(keys) == mostSought {
-			keys, step = everySecond(keys), 2*step
-		}
-	}
-	return keys
-}
-
-// everySecond returns the keys of even index, in the memory of keys.
-func everySecond(keys [][]byte) [][]byte {
-	half := (len(keys) + 1) / 2
-	for i := range half {
-		keys[i] = keys[2*i]
-	}
-	clear(keys[half:]) // frees the others
-	return keys[:half]
-}
-
 // deletedAll notes n deletes of a transaction larger than its memory, in the place of the commit
-// leader; some are from someDeletes.
+// leader; some are fewer than 4,096 of their keys, none of them long.
 func (s *searcher) deletedAll(some [][]byte, n int64) {
 	s.added = append(s.added, some...)
 	s.count += n

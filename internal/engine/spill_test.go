@@ -46,7 +46,7 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 			}
 			reads.AddRange([]byte("\x00r1"), []byte("\x00r2"))
 			check := conflict.Check{Isolation: conflict.Serializable, Since: s.last, Reads: reads}
-			spill := s.engine.Spills.New()
+			spill := s.newSpill()
 			defer spill.Discard()
 			record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00w"), Value: []byte("2"), Kind: entry.Set}, false)
 			s.flush()
@@ -100,7 +100,7 @@ func TestSpillIsCheckedAgainstOtherWrites(t *testing.T) {
 					s.must(err)
 					defer pin.Release()
 					check := conflict.Check{Isolation: conflict.SnapshotIsolation, Since: s.last}
-					spill := s.engine.Spills.New()
+					spill := s.newSpill()
 					defer spill.Discard()
 					var records []byte
 					for i := range 20 {

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -20,17 +19,17 @@ type state struct {
 	unflushed unflushed
 	damaged   damagedFiles
 	budget    *budget
-	lifetime  *lifetime
+	lifetime  *Lifetime
 	tasks     tasks
 	count     counters
 
-	applying  sync.Mutex      // held while an edit is made, recorded and installed
-	observers []func(*change) // see observe; set before Open returns
+	applying  sync.Mutex           // held while an edit is made, recorded and installed
+	observers []func(*view.Change) // see observe; set before Open returns
 }
 
-func newState(cfg *Config, log *manifest.Log, coder *codec.Coder) *state {
+func newState(cfg *Config, log *manifest.Log) *state {
 	st := &state{cfg: cfg, log: log, tasks: tasks{readOnly: cfg.ReadOnly}}
-	sets := view.Config{Now: cfg.Now, Coder: coder, Jobs: cfg.Jobs}
+	sets := view.Config{Now: cfg.Now, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil
 	}

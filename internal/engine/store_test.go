@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/txn/scan"
+	"github.com/brockdb/brock/internal/txn/spill"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/report"
@@ -232,4 +233,10 @@ func (s *store) check() string {
 		fmt.Fprintln(&out, "background work has ended:", s.failure)
 	}
 	return out.String()
+}
+
+// newSpill begins a transaction larger than its memory.
+func (s *store) newSpill() *spill.Spill {
+	e := s.engine
+	return spill.Begin(spill.Config{Files: e.Files, SegmentBytes: s.cfg.SegmentBytes, Coder: e.Views.Coder}, e.Spills, e.Views, e.cfg.Seed)
 }

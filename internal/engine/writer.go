@@ -3,11 +3,8 @@ package engine
 import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
 // writer adds committed records to the active memtable. Only the commit leader uses it: it
@@ -19,13 +16,12 @@ type writer struct {
 	sampler  *sampler
 	searcher *searcher
 
-	segment      entry.FileNum // journal segment that Apply last followed
-	journalBytes int64         // bytes of records that were applied to the active memtable
-	tableBytes   int64         // size at which the active memtable is full
+	segment entry.FileNum // journal segment that Apply last followed
 }
 
-func newTable(cfg *Config, limit int64) *view.Table {
-	t := view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: int(limit)})
+// newTable makes a memtable that is full at some bytes in memory.
+func newTable(cfg *Config, bytes int64) *view.Table {
+	t := view.NewTable(cfg.Seed, view.Limits{Bytes: int(bytes), JournalBytes: cfg.JournalBytes})
 	t.Begun = cfg.Now()
 	return t
 }
@@ -41,11 +37,7 @@ func (w *writer) Prepare(payloads [][]byte, records, ranges int) error {
 	}
 	v := w.views.Current()
 	if active := v.Active(); !active.Empty() {
-		n := int64(memtable.Overhead * records)
-		for _, p := range payloads {
-			n += int64(len(p))
-		}
-		if w.isFull(active, n) || len(v.Tables) == 1 && w.hidesMuch(active) {
+		if active.IsFull(view.Needed(payloads, records)) || len(v.Tables) == 1 && w.hidesMuch(active) {
 			if err := w.sealTable(); err != nil {
 				return err
 			}
@@ -72,11 +64,6 @@ func (w *writer) hidesMuch(m *view.Table) bool {
 	return uint64(max(older, m.Ranged.Load())) >= w.budget.sealAfter()
 }
 
-// isFull reports whether a memtable is to be sealed before n more bytes of records.
-func (w *writer) isFull(m *view.Table, n int64) bool {
-	return m.Bytes() >= w.tableBytes || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
-}
-
 // sealTable ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
 func (w *writer) sealTable() error {
@@ -86,13 +73,12 @@ func (w *writer) sealTable() error {
 	if err != nil {
 		return err
 	}
-	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinnedBytes(), w.cfg.Memory)
+	bytes := policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinnedBytes(), w.cfg.Memory)
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
-		next.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, next.Tables...)
+		next.Tables = append([]*view.Table{newTable(w.cfg, bytes)}, next.Tables...)
 		w.budget.measure(next)
 	})
-	w.journalBytes = 0
 	w.tasks.kick()
 	return nil
 }
@@ -117,40 +103,36 @@ func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	}
 	w.tasks.idle.Touch()
 	w.disk.countWritten(len(payload))
-	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
-	records := frame.Written(payload, at.Offset, v, at.Encrypted)
-	err = w.addRecords(w.views.Current().Active(), at.Segment, &records, w.sampler.sampleEvery())
-	at.Offset = records.At()
+	to := w.views.Current().Active()
+	a := to.BeginTransaction(payload, at, v)
+	earlier, err := w.addRecords(&a)
+	if earlier {
+		w.expiry.setAlarmFor(to)
+	}
+	at.Offset = a.At()
 	return at, err
 }
 
-// addRecords adds records of a journal segment to a memtable. On the way it estimates what they
-// replace, from one sample every `every` bytes of records; 0 = no samples.
-func (w *writer) addRecords(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
-	a := view.Addition{To: to, At: entry.Position{Segment: segment}, Seed: w.cfg.Seed}
+// addRecords adds records to a memtable. On the way it estimates what they replace. It reports
+// whether an entry expires before all others.
+func (w *writer) addRecords(a *view.Addition) (earlier bool, err error) {
+	every := w.sampler.sampleEvery()
 	var r entry.Record
-	for records.More() {
-		a.At.Offset = records.At()
-		if err := records.Next(&r); err != nil {
-			return a.Wrap(err)
+	for a.More() {
+		if err := a.Next(&r); err != nil {
+			return false, err
 		}
 		// Sample before the record is added: the sample looks for what the record replaces.
-		if every > 0 {
-			w.sampler.sample(&r, every)
-		}
+		w.sampler.sample(&r, every)
 		if err := a.Record(&r); err != nil {
-			return err
+			return false, err
 		}
 		if r.Kind == entry.Delete {
 			w.searcher.deleted(r.Key)
 		}
 	}
-	a.Finish()
-	if a.Expires != 0 && to.Expires(a.Expires) {
-		w.expiry.setAlarmFor(to)
-	}
-	return nil
+	return a.Finish(), nil
 }
 
 // followSegment opens the journal segment that is being written, so that readers can read values in
@@ -160,7 +142,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := w.files.Segment(r, filename.Journal, num)
+	f := w.files.JournalSegment(r, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
 		w.budget.measure(next)

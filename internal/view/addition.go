@@ -5,47 +5,90 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
-// Addition adds the records of one payload to a memtable: call Record for each, then Finish.
+// Addition adds the records of one payload to a memtable: call Next and then Record while there are
+// More, and then Finish. All does all of that.
 type Addition struct {
-	To      *Table         // the memtable
-	At      entry.Position // where the next record lies in the journal
-	Seed    uint64         // of key hashes
-	inline  int64          // bytes of keys and inline values
-	Expires uint64         // earliest expiry of an entry, in Unix milliseconds; 0 = none expires
+	frame.Records
+	to      *Table
+	segment entry.FileNum // of the journal, which has the records
+	at      int64         // where the current record lies in it
+	inline  int64         // bytes of keys and inline values
+	expires uint64        // earliest expiry of an entry, in Unix milliseconds; 0 = none expires
 }
 
-// Record adds one record.
+// BeginTransaction begins to add the records of a transaction, whose payload was written to the journal
+// at this position, with the version v.
+func (t *Table) BeginTransaction(payload []byte, at entry.Position, v entry.Version) Addition {
+	t.JournalBytes += int64(len(payload))
+	return Addition{Records: frame.Written(payload, at.Offset, v, at.Encrypted), to: t, segment: at.Segment}
+}
+
+// BeginFrame begins to add the records of a frame that was read in the journal. Its payload is at this
+// position.
+func (t *Table) BeginFrame(h *frame.Header, payload []byte, at entry.Position) Addition {
+	t.JournalBytes += int64(len(payload))
+	return Addition{Records: h.Walk(payload, at.Offset), to: t, segment: at.Segment}
+}
+
+// All adds all records. It tells deleted, unless nil, of each delete.
+func (a *Addition) All(deleted func(key []byte)) error {
+	var r entry.Record
+	for a.More() {
+		if err := a.Next(&r); err != nil {
+			return err
+		}
+		if err := a.Record(&r); err != nil {
+			return err
+		}
+		if r.Kind == entry.Delete && deleted != nil {
+			deleted(r.Key)
+		}
+	}
+	a.Finish()
+	return nil
+}
+
+// Next decodes the next record.
+func (a *Addition) Next(r *entry.Record) error {
+	a.at = a.At()
+	if err := a.Records.Next(r); err != nil {
+		return a.wrap(err)
+	}
+	return nil
+}
+
+// Record adds the record that Next has decoded.
 func (a *Addition) Record(r *entry.Record) error {
 	// A range delete is no entry: it is kept in a set of its own.
 	if r.Kind == entry.RangeDelete {
 		a.inline += int64(len(r.Key) + len(r.Value))
-		return a.To.DeleteRange(r.Key, r.Value, r.Version)
+		return a.to.DeleteRange(r.Key, r.Value, r.Version)
 	}
 	if !r.Kind.Known() {
-		return a.Wrap(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
+		return a.wrap(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
 	}
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	// A shorter record would share its granule with others, so a dead set, which has granules,
 	// could not name it. It stays inline.
 	if r.Own && r.Size >= layout.Granule {
 		e.Separated, e.Raw = true, r.Raw
-		e.Handle = entry.Handle{Segment: a.At.Segment, Offset: uint64(a.At.Offset), Length: uint64(r.ValueSize)}
-		a.To.Separated.Add(1)
-		a.To.SeparatedBytes.Add(int64(r.ValueSize))
+		e.Handle = entry.Handle{Segment: a.segment, Offset: uint64(a.at), Length: uint64(r.ValueSize)}
+		a.to.Separated.Add(1)
+		a.to.SeparatedBytes.Add(int64(r.ValueSize))
 	} else if e.Value = r.Value; r.Raw != 0 {
-		return errs.NewCorruption(filename.Of(filename.Journal, a.At.Segment), a.At.Offset, "compressed value in a record of %d bytes", r.Size)
+		return errs.NewCorruption(filename.Of(filename.Journal, a.segment), a.at, "compressed value in a record of %d bytes", r.Size)
 	}
-	if e.Expires != 0 && (a.Expires == 0 || e.Expires < a.Expires) {
-		a.Expires = e.Expires
+	if e.Expires != 0 && (a.expires == 0 || e.Expires < a.expires) {
+		a.expires = e.Expires
 	}
 	a.inline += int64(len(e.Key) + len(e.Value))
-	return a.To.Add(hash.Sum(a.Seed, r.Key), &e)
+	return a.to.Add(a.to.Hash(r.Key), &e)
 }
 
 // Reserve makes room in the memtable for what Record will add of payloads of so many records,
@@ -84,14 +127,16 @@ func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
 	return t.Table.Reserve(&n)
 }
 
-// Finish adds what was counted to the table's counters.
-func (a *Addition) Finish() {
+// Finish adds what was counted to the table's counters. It reports whether an entry expires before
+// all that were there.
+func (a *Addition) Finish() (earlier bool) {
 	// Counters that a group would otherwise change once for each record.
-	a.To.Last = max(a.To.Last, a.At.Segment)
-	a.To.InlineBytes.Add(a.inline)
+	a.to.Last = max(a.to.Last, a.segment)
+	a.to.InlineBytes.Add(a.inline)
+	return a.expires != 0 && a.to.expires(a.expires)
 }
 
-// Wrap adds to err where the current record lies.
-func (a *Addition) Wrap(err error) error {
-	return fmt.Errorf("segment %d at %d: %w", a.At.Segment, a.At.Offset, err)
+// wrap adds to err where the current record lies.
+func (a *Addition) wrap(err error) error {
+	return fmt.Errorf("segment %d at %d: %w", a.segment, a.at, err)
 }

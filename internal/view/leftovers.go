@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/vlog/journal"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
@@ -22,8 +21,8 @@ const unrecorded = 1 << 32
 // it, or the store could run out of numbers.
 func LastPossible(l *layout.Layout) entry.FileNum { return l.NextFile() + unrecorded }
 
-// WithoutStrays removes the names with numbers above LastPossible from names.
-func WithoutStrays(names []filename.Name, l *layout.Layout) []filename.Name {
+// withoutStrays removes the names with numbers above LastPossible from names.
+func withoutStrays(names []filename.Name, l *layout.Layout) []filename.Name {
 	return slices.DeleteFunc(names, func(n filename.Name) bool { return n.Number > LastPossible(l) })
 }
 
@@ -42,8 +41,8 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 // RemoveLeftovers removes the files that this store has written, whole or in part, and that
 // neither the manifest nor the journal needs. It returns how many. Other files with such names
 // stay. If a file can't be removed now, the next Open tries again.
-func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int) {
-	for _, name := range f.leftovers(names, layout, result) {
+func (f *Opener) RemoveLeftovers(layout *layout.Layout, found *Recovered) (removed int) {
+	for _, name := range f.leftovers(layout, found) {
 		err := f.cfg.FS.Remove(f.cfg.Path(name))
 		f.released(err)
 		if err == nil {
@@ -55,15 +54,15 @@ func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, r
 
 // leftovers are the files that neither the manifest nor the journal needs and that this
 // store has written.
-func (f *Opener) leftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (list []filename.Name) {
+func (f *Opener) leftovers(layout *layout.Layout, found *Recovered) (list []filename.Name) {
 	needed := make(map[filename.Name]bool)
 	for f := range layout.Files() {
 		needed[f.Name] = true
 	}
-	for _, s := range result.Segments {
+	for _, s := range found.Segments {
 		needed[filename.New(filename.Journal, s.File)] = true
 	}
-	for _, name := range names {
+	for _, name := range found.names {
 		switch name.Kind {
 		case filename.Journal, filename.Value, filename.Run, filename.Forwarding:
 		default:

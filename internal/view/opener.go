@@ -158,12 +158,17 @@ func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.Op
 	if err != nil {
 		return nil, err
 	}
-	return f.Segment(r, kind, num), nil
+	return f.segment(r, kind, num), nil
 }
 
-// Segment makes r part of a View. Its file goes with the last View that holds it
+// JournalSegment makes the reader of the segment that the journal is writing part of a View.
+func (f *Opener) JournalSegment(r *segment.Reader, num entry.FileNum) *Segment {
+	return f.segment(r, filename.Journal, num)
+}
+
+// segment makes r part of a View. Its file goes with the last View that holds it
 // if it is retired by then.
-func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *Segment {
+func (f *Opener) segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *Segment {
 	return NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
 		if retired {

@@ -116,7 +116,7 @@ func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 // drop history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
 	p := s.takePin()
-	p.Enter()
+	p.enter()
 	// Checked after the View is held, so that no Close that came before is missed.
 	if s.closed.Load() {
 		p.Release()
@@ -125,21 +125,16 @@ func (s *Set) Hold() (*Pin, error) {
 	return p, nil
 }
 
-// Reserve returns a Pin for a caller that needs the current View again and again, as
-// the commit leader does. It holds a View only between Enter and Leave. Never call
-// Release on it.
-func (s *Set) Reserve() *Pin { return &Pin{slot: s.readers.addSlot(), set: s} }
-
-// Enter makes a reserved Pin hold the current View, but no version.
-func (p *Pin) Enter() {
+// enter makes the Pin hold the current View, but no version.
+func (p *Pin) enter() {
 	// Busy, but holds up no compaction.
 	p.version = noVersion
 	p.slot.announce(noVersion)
 	p.view = p.set.holdCurrent(p.slot)
 }
 
-// Leave releases the View that Enter took.
-func (p *Pin) Leave() {
+// leave releases the View that enter took.
+func (p *Pin) leave() {
 	p.view = nil
 	// p.view goes first: after the slot is idle its View may be freed at any time.
 	p.set.releaseSlot(p.slot)
@@ -321,7 +316,7 @@ func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, ds
 	if from != nil {
 		dst = from.Room(int(e.Raw))
 	}
-	return f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
+	return f.Decode(p.set.Coder, dst, v, h.Offset)
 }
 
 // touch asks the processor to prefetch the beginning of e's separated value. It does not

@@ -1,10 +1,12 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -67,14 +69,47 @@ func RangeDeletesOf(runs []*Run) (sources []rangedel.Source, done func()) {
 // OlderThan describes the runs of v that are older than the last of runs, newest first.
 // Without runs it describes all.
 func (v *View) OlderThan(runs []*Run) (older []*layout.RunMeta) {
-	rest := v.Runs
-	if len(runs) > 0 {
-		rest = rest[slices.Index(rest, runs[len(runs)-1])+1:]
-	}
-	for _, r := range rest {
+	for _, r := range v.below(runs) {
 		older = append(older, r.Meta())
 	}
 	return older
+}
+
+// Consecutive returns the runs with these ids, which must follow each other in age. bottom says
+// that no run is older.
+func (v *View) Consecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err error) {
+	for i, r := range v.Runs {
+		if !slices.Contains(ids, r.ID) {
+			continue
+		}
+		if len(inputs) > 0 && v.Runs[i-1] != inputs[len(inputs)-1] {
+			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
+		}
+		inputs = append(inputs, r)
+		bottom = i == len(v.Runs)-1
+	}
+	if len(inputs) != len(ids) {
+		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
+	}
+	return inputs, bottom, nil
+}
+
+// below returns the runs that are older than runs: all if there are none.
+func (v *View) below(runs []*Run) []*Run {
+	if len(runs) == 0 {
+		return v.Runs
+	}
+	return v.Runs[slices.Index(v.Runs, runs[len(runs)-1])+1:]
+}
+
+// Copier walks the entries of runs, in order. It reads and verifies copies of their pages, so it is
+// for work that writes the entries again.
+func Copier(runs []*Run) iterator.Iterator {
+	sources := make([]iterator.Iterator, len(runs))
+	for i, r := range runs {
+		sources[i] = r.Copier()
+	}
+	return iterator.Merge(sources)
 }
 
 // mostStretches is how many parts of a range an estimate looks at, at most.

@@ -15,8 +15,7 @@ import (
 
 // Config is what a Set needs.
 type Config struct {
-	Now   func() time.Time // for the time at which a View was replaced
-	Coder *codec.Coder     // decodes compressed values
+	Now func() time.Time // for the time at which a View was replaced
 	// Jobs releases old Views in the background, so that no reader waits while files are closed and
 	// removed. nil: the last reader of the View does it.
 	Jobs *jobs.Pool
@@ -26,7 +25,8 @@ type Config struct {
 // a View. Writers install the next one under the Set's mutex, which is held over assignments only.
 // Its methods may be called from many goroutines.
 type Set struct {
-	Floors Floors // versions below which history may be gone
+	Floors Floors       // versions below which history may be gone
+	Coder  *codec.Coder // decodes compressed values
 
 	cfg       Config
 	current   atomic.Pointer[View] // what new readers take
@@ -54,7 +54,7 @@ type replacedView struct {
 
 // NewSet returns a Set without a View. Call Install or Replace before anything else.
 func NewSet(cfg Config, layout *layout.Layout) *Set {
-	s := &Set{cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
+	s := &Set{Coder: new(codec.Coder), cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
 	s.Floors.init(layout)
 	if cfg.Jobs != nil {
 		s.tidy = cfg.Jobs.Task(jobs.Cleanup, "release", func(context.Context) error { s.Reclaim(); return nil })

@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -21,7 +20,7 @@ func newTestSet() *Set {
 	return s
 }
 
-func newTestTable() *Table { return NewTable(memtable.Options{Limit: 1 << 16}) }
+func newTestTable() *Table { return NewTable(0, Limits{Bytes: 1 << 16}) }
 
 // put adds an entry and publishes it.
 func put(tb testing.TB, s *Set, key string, version entry.Version) {
@@ -43,11 +42,11 @@ func replace(s *Set) (old *Table) {
 }
 
 // While the commit leader looks at a View, nothing of it is released.
-func TestReservedPinHoldsTheViewItReads(t *testing.T) {
+func TestLeaderHoldsTheViewItReads(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 1)
-	leader := s.Reserve()
-	leader.Enter()
+	leader := s.NewLeader().pin
+	leader.enter()
 	old := replace(s)
 	s.Reclaim()
 	var e entry.Entry
@@ -57,7 +56,7 @@ func TestReservedPinHoldsTheViewItReads(t *testing.T) {
 	if n := s.Readers(); n != 0 {
 		t.Errorf("the leader counts as %d readers of a version", n)
 	}
-	leader.Leave()
+	leader.leave()
 	s.Reclaim()
 	if old.Len() != 0 {
 		t.Error("the memtable was not released after the leader had left")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
@@ -14,8 +15,13 @@ import (
 type Table struct {
 	*memtable.Table
 	shared
+	seed  uint64 // of key hashes
+	limit Limits // which make it full
+
 	Last entry.FileNum // newest of its journal segments; 0: none yet
 	End  journal.Point // where its records end in the journal; set when it is sealed
+
+	JournalBytes int64 // of its records in the journal; only the leader uses it
 
 	Begun time.Time // when it became the active one
 
@@ -30,17 +36,40 @@ type Table struct {
 	Replayed bool         // some entries came from a replay of the journal: no sample has them
 }
 
+// Limits say when a table is full.
+type Limits struct {
+	Bytes        int   // in memory
+	JournalBytes int64 // of its records in the journal
+}
+
 // NewTable returns an empty table. Its memory is given back when no View holds it.
-func NewTable(o memtable.Options) *Table {
-	t := &Table{Table: memtable.New(o)}
+func NewTable(seed uint64, l Limits) *Table {
+	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: l.Bytes}), seed: seed, limit: l}
 	t.release = func(bool) { t.Table.Release() }
 	return t
 }
 
-// Expires notes that an entry of the table expires at this time, in Unix milliseconds. It
+// Hash returns the hash of a key, for Get.
+func (t *Table) Hash(key []byte) uint64 { return hash.Sum(t.seed, key) }
+
+// IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
+func (t *Table) IsFull(n int64) bool {
+	return t.Bytes() >= int64(t.limit.Bytes) || t.JournalBytes >= t.limit.JournalBytes || !t.Fits(n)
+}
+
+// Needed returns how many bytes so many records in payloads need in memory, at most.
+func Needed(payloads [][]byte, records int) int64 {
+	n := int64(memtable.Overhead * records)
+	for _, p := range payloads {
+		n += int64(len(p))
+	}
+	return n
+}
+
+// expires notes that an entry of the table expires at this time, in Unix milliseconds. It
 // reports whether that is earlier than all others. Only those that add entries, the commit
 // leader and replay, call it.
-func (t *Table) Expires(at uint64) (earlier bool) {
+func (t *Table) expires(at uint64) (earlier bool) {
 	least := t.LeastExpiry.Load()
 	if least != 0 && least <= at {
 		return false

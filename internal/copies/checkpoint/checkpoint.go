@@ -30,6 +30,14 @@ type Fileset struct {
 	Lone map[filename.Name]bool
 }
 
+// LoadKeys sets Keys, if the store is encrypted.
+func (s *Fileset) LoadKeys() (err error) {
+	if s.Ring != nil {
+		s.Keys, err = keyring.Load(s.FS, s.Dir, s.UUID)
+	}
+	return err
+}
+
 // Finish makes a store of the files, once they are there and synced. All of it is durable when
 // Finish returns nil. SUPER is written last: before that, what a crash leaves is no store.
 func (s *Fileset) Finish(ctx context.Context) error {

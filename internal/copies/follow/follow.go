@@ -23,8 +23,6 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
-	"github.com/brockdb/brock/internal/lsm/memtable"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -38,10 +36,8 @@ type Config struct {
 	Log        *manifest.Log // read-only
 	Files      *view.Opener
 	Views      *view.Set
-	Journal    journal.ReplayConfig // where the journal is
-	TableBytes int                  // of a memtable, at most
-	Memory     int64                // most bytes that memtables may take; 0: no bound
-	Policy     policy.Options
+	TableBytes int                                // of a memtable, at most
+	Memory     int64                              // most bytes that memtables may take; 0: no bound
 	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context
 }
 
@@ -81,7 +77,9 @@ const checkEvery = 1 << 20
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
 	f := &Follower{c: c, turn: jobs.NewTurn()}
-	f.journal = journal.NewFollower(c.Journal, f.addRecords)
+	f.journal = journal.NewFollower(journal.ReplayConfig{
+		FS: c.FS, Dir: c.ValueDir, UUID: c.UUID, Ring: c.Ring, NoMap: c.NoMap, Files: c.Files.Open,
+	}, f.addRecords)
 	return f
 }
 
@@ -235,7 +233,7 @@ func (f *Follower) dropFlushed(l *layout.Layout) {
 
 // beginTable makes a new memtable the newest one.
 func (f *Follower) beginTable() {
-	t := &table{Table: view.NewTable(memtable.Options{Seed: f.c.Seed, Limit: f.c.TableBytes})}
+	t := &table{Table: view.NewTable(f.c.Seed, view.Limits{Bytes: f.c.TableBytes})}
 	f.tables = append([]*table{t}, f.tables...)
 }
 
@@ -283,8 +281,8 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 		f.apart = max(f.apart, h.FirstVersion-1)
 	}
 	f.frames = max(f.frames, h.LastVersion())
-	records := h.Walk(payload, pos.Offset)
-	return addRecordsTo(active.Table, f.c.Seed, pos.Segment, &records)
+	a := active.BeginFrame(&h, payload, pos)
+	return a.All(nil)
 }
 
 // isFull reports whether a memtable ends before the segment num.
@@ -292,30 +290,10 @@ func (f *Follower) isFull(t *table, num entry.FileNum) (bool, error) {
 	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
 		return true, nil
 	}
-	info, err := f.c.Journal.FS.Stat(f.c.Path(filename.New(filename.Journal, num)))
+	info, err := f.c.FS.Stat(f.c.Path(filename.New(filename.Journal, num)))
 	// A segment goes to one memtable as a whole, so that one can be dropped when the other is
 	// flushed.
-	return t.Bytes()+info.Size >= memtable.MaxBytes, err
-}
-
-// addRecordsTo adds records of a segment to a memtable.
-func addRecordsTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
-	a := view.Addition{To: t, At: entry.Position{Segment: segment}, Seed: seed}
-	var r entry.Record
-	for records.More() {
-		a.At.Offset = records.At()
-		if err := records.Next(&r); err != nil {
-			return a.Wrap(err)
-		}
-		if err := a.Record(&r); err != nil {
-			return err
-		}
-	}
-	a.Finish()
-	if a.Expires != 0 {
-		t.Expires(a.Expires)
-	}
-	return nil
+	return !t.Fits(info.Size), err
 }
 
 // checkMemory returns an error if the memtables, with those that only open transactions read, take

@@ -19,12 +19,10 @@ import (
 type Collection struct {
 	// Victims are the segments whose live records move.
 	Victims []Victim
-	// Target begins the segment that the records move to. It is called once there is one.
-	Target func() (*segment.ValueWriter, error)
-	// Forwarding writes the forwarding table of a victim, and describes it.
-	Forwarding func(source, target entry.FileNum, moves []segment.Move) (Forwarding, error)
-	// Discard removes a forwarding table after an error.
-	Discard func(Forwarding)
+	// Files says where the new segment and the forwarding tables are written.
+	Files segment.Config
+	// NextNum gives out numbers for them that no file has.
+	NextNum func() entry.FileNum
 	// Memory bounds the bytes that keys and places of records take while they are sorted;
 	// 0 = DefaultMemory. In addition each record that has moved takes 16 bytes.
 	Memory int
@@ -53,7 +51,7 @@ func (m *Forwarding) State() layout.SegmentState {
 	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, KeyID: m.KeyID}
 }
 
-// Damaged is the error of a collection that can't read live records of a segment. That segment must
+// Damaged is the error of work that can't read live records of a segment. That segment must
 // stay as it is.
 type Damaged struct {
 	Segment entry.FileNum // the segment that can't be read
@@ -199,7 +197,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.target == nil {
-		if w.target, err = w.Target(); err != nil {
+		if w.target, err = segment.NewValueWriter(w.Files, w.NextNum()); err != nil {
 			return err
 		}
 	}
@@ -238,11 +236,12 @@ func (w *collector) finishTarget() error {
 	w.out.Read, w.out.Extracts = stats.Records, stats.Records
 	for i, moves := range w.moves {
 		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })
-		m, err := w.Forwarding(w.Victims[i].Segment.Num, stats.Number, moves)
+		h := segment.ForwardingHeader{Number: w.NextNum(), Source: w.Victims[i].Segment.Num, Target: stats.Number}
+		table, err := segment.WriteForwarding(w.Files, h, moves)
 		if err != nil {
 			return err
 		}
-		w.out.Forwardings = append(w.out.Forwardings, m)
+		w.out.Forwardings = append(w.out.Forwardings, Forwarding{Number: h.Number, Source: h.Source, Target: h.Target, Size: table.Size, KeyID: table.KeyID})
 	}
 	return nil
 }
@@ -250,7 +249,7 @@ func (w *collector) finishTarget() error {
 // abort removes what was written. If a removal fails, the next Open removes the file.
 func (w *collector) abort() {
 	for _, m := range w.out.Forwardings {
-		w.Discard(m)
+		_ = w.Files.FS.Remove(filename.New(filename.Forwarding, m.Number).In("", w.Files.Dir))
 	}
 	if w.target != nil {
 		_ = w.target.Abort()

@@ -82,17 +82,7 @@ func newSource(t *testing.T, fs vfs.FS, seed uint64) *source {
 func (s *source) number() entry.FileNum { s.next++; return s.next }
 
 func (s *source) collection() Collection {
-	return Collection{
-		Victims: s.victims,
-		Target:  func() (*segment.ValueWriter, error) { return segment.NewValueWriter(s.cfg, s.number()) },
-		Forwarding: func(source, target entry.FileNum, moves []segment.Move) (Forwarding, error) {
-			m := Forwarding{Number: s.number(), Source: source, Target: target}
-			stats, err := segment.WriteForwarding(s.cfg, segment.ForwardingHeader{Number: m.Number, Source: source, Target: target}, moves)
-			m.Size = stats.Size
-			return m, err
-		},
-		Discard: func(m Forwarding) { _ = s.cfg.FS.Remove("/v/" + filename.Of(filename.Forwarding, m.Number)) },
-	}
+	return Collection{Victims: s.victims, Files: s.cfg, NextNum: s.number}
 }
 
 func (s *source) files() int {

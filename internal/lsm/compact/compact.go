@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/run"
@@ -34,8 +35,11 @@ type Input struct {
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
 	// Move copies the record of a separated value to a segment, and returns the new handle. The
-	// record is verified in the memory from which it is written.
+	// record is verified in the memory from which it is written. If it is damaged, Execute returns a
+	// *Damaged.
 	Move func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error)
+	// Yield, unless nil, is called before each Move. Its error ends the work.
+	Yield func() error
 	// Run writes the output run.
 	Run *run.Writer
 	// Values begins a value segment for the values that move; only called if any do.
@@ -73,6 +77,32 @@ func (out *Output) FileBytes() int64 {
 		n += m.Size
 	}
 	return n
+}
+
+// Describe adds the new value segments and forwarding tables to an edit.
+func (out *Output) Describe(edit *layout.Edit) {
+	for _, s := range out.Values {
+		edit.AddSegments = append(edit.AddSegments, layout.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp, KeyID: s.KeyID,
+		})
+	}
+	for _, m := range out.Forwardings {
+		edit.States = append(edit.States, m.State())
+	}
+}
+
+// Names lists the new files.
+func (out *Output) Names() (list []filename.Name) {
+	for _, file := range out.Run.Files {
+		list = append(list, filename.New(filename.Run, file.Num))
+	}
+	for _, s := range out.Values {
+		list = append(list, filename.New(filename.Value, s.Number))
+	}
+	for _, m := range out.Forwardings {
+		list = append(list, filename.New(filename.Forwarding, m.Number))
+	}
+	return list
 }
 
 // checkEvery is how many entries pass between two looks at the context.
@@ -171,6 +201,11 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	if ctx.Err() != nil { // values may be large
 		return errs.Ended(ctx)
 	}
+	if w.in.Yield != nil {
+		if err := w.in.Yield(); err != nil {
+			return err
+		}
+	}
 	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
 		if err := w.finishValues(); err != nil {
 			return err
@@ -184,7 +219,7 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	}
 	handle, err := w.in.Move(w.values, e.Key, e)
 	if err != nil {
-		return err
+		return damaged(e.Handle.Segment, err)
 	}
 	// The record that it leaves behind is garbage of the old segment.
 	w.countDead(e)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -13,8 +14,9 @@ import (
 // or the end of their keyspaces, leave nothing of them, and each segment that they refer to is
 // theirs alone, so that it goes as a whole: nobody need know which of its records have died, unless
 // it is collected meanwhile (package engine).
-func Unneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) map[layout.RunID]bool {
-	unneeded := make(map[layout.RunID]bool)
+func Unneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) (unneeded map[layout.RunID]bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // range deletes are looked up
+	unneeded = make(map[layout.RunID]bool)
 	for _, id := range inputs {
 		r := l.Run(id)
 		unneeded[id] = nothingOutlives(rules, l, r.First, r.Last, r.MaxVersion)
@@ -37,7 +39,7 @@ func Unneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) map[layout.
 			}
 		}
 	}
-	return unneeded
+	return unneeded, nil
 }
 
 // nothingOutlives reports whether nothing with a stored key from first to last and a

@@ -304,6 +304,10 @@ func (t *Table) Bytes() int64 {
 	return n
 }
 
+// Fits reports whether the table can hold n more bytes for sure: those of entries, and 64 for each
+// of them.
+func (t *Table) Fits(n int64) bool { return t.Bytes()+n < MaxBytes }
+
 // MaxVersion is the greatest version of what was added; 0 if the table is empty.
 func (t *Table) MaxVersion() entry.Version {
 	return max(entry.Version(t.marks.newest.Load()), t.RangeDeletes().MaxVersion())

@@ -18,7 +18,7 @@ func (v *balance) collection() *Collection {
 			continue
 		}
 		// One victim may exceed the bounds, or a large segment would never go.
-		if len(c.Victims) > 0 && (c.Bytes+g.live > most || records+g.records > v.options.MovedRecords) {
+		if len(c.Victims) > 0 && (c.Bytes+g.live > most || records+g.records > v.options.movedRecords()) {
 			continue
 		}
 		c.Victims = append(c.Victims, g.num)

@@ -23,3 +23,11 @@ func TestReadersKeepSmallMemtables(t *testing.T) {
 		t.Errorf("without a limit a memtable has %d bytes", n)
 	}
 }
+
+func TestMovedRecordsFollowMemory(t *testing.T) {
+	for memory, want := range map[int64]uint64{0: mostMovedRecords, 1 << 20: 1 << 20 / bytesPerMove, 1 << 40: mostMovedRecords} {
+		if n := (&Options{Memory: memory}).movedRecords(); n != want {
+			t.Errorf("memory of %d: %d records move, want %d", memory, n, want)
+		}
+	}
+}

@@ -15,9 +15,9 @@ type Options struct {
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
-	// MovedRecords bounds the records that one collection of several segments
-	// moves; 0 = 2 Mi.
-	MovedRecords uint64
+	// Memory is how many bytes all parts of the store may take; 0 = no bound. It bounds the records
+	// that one collection of several segments moves: where they went is kept until it ends.
+	Memory int64
 	// Retention is what the default keyspace retains; the layout says what others do.
 	Retention
 }
@@ -27,8 +27,15 @@ func (o Options) withDefaults() Options {
 		o.GarbageShare = defaultGarbageShare
 	}
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, defaultSegmentBytes)
-	o.MovedRecords = cmp.Or(o.MovedRecords, defaultMovedRecords)
 	return o
+}
+
+// movedRecords is how many records one collection of several segments moves, at most.
+func (o *Options) movedRecords() uint64 {
+	if o.Memory == 0 {
+		return mostMovedRecords
+	}
+	return min(uint64(o.Memory/bytesPerMove), mostMovedRecords)
 }
 
 // State is what Decide must know beside the layout.

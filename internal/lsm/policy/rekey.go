@@ -31,7 +31,7 @@ func (v *balance) oldSegments() *Collection {
 		if v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
 			continue
 		}
-		if len(c.Victims) > 0 && (c.Bytes+g.live > v.batch() || records+g.records > v.options.MovedRecords) {
+		if len(c.Victims) > 0 && (c.Bytes+g.live > v.batch() || records+g.records > v.options.movedRecords()) {
 			break
 		}
 		c.Victims = append(c.Victims, g.num)

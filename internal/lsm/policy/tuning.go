@@ -13,7 +13,13 @@ import "time"
 const (
 	defaultGarbageShare = 50        // percent of live bytes
 	defaultSegmentBytes = 256 << 20 // 256 MB
-	defaultMovedRecords = 2 << 20   // 2 Mi records
+)
+
+// A collection keeps where its records went until it ends. Fewer records take less memory, and more
+// of its segments are collected one by one.
+const (
+	bytesPerMove     = 256     // of Options.Memory: a collection of several segments moves one record for as many
+	mostMovedRecords = 2 << 20 // 2 Mi records
 )
 
 // Lazy leveling: each upper run costs a get one filter probe. Upper runs that weigh as much as the

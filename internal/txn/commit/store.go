@@ -5,22 +5,53 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/view"
 )
 
-// Store is the store that a Pipeline writes to. All committers call Throttle, SortSince,
-// CheckReads and CatchUp, at any time. Only the leader calls the other methods, one call
-// at a time.
+// Store is the store that a Pipeline writes to. All committers call SortSince and CheckReads, at
+// any time.
 type Store interface {
-	conflict.Changes
-	// Throttle makes a committer wait while the store is late with flushes or compactions.
-	// It returns an error if the store can't take the payload. A large transaction,
-	// which writes files of its own, has a nil payload.
-	Throttle(ctx context.Context, payload []byte) error
+	Writer
 	// SortSince prepares memtables so that ChangedSince(since) is cheap for the leader.
 	SortSince(since entry.Version)
 	// CheckReads returns a conflict.Refusal if something in reads was written after
 	// since. Else it returns the version up to which it has looked.
 	CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error)
+}
+
+// Over returns the Store that w writes, with these Views.
+func Over(w Writer, views *view.Set) Store { return viewed{w, views} }
+
+// viewed looks at Views for what committers ask before they have their turn.
+type viewed struct {
+	Writer
+	views *view.Set
+}
+
+func (s viewed) SortSince(since entry.Version) {
+	if p, err := s.views.Hold(); err == nil { // after Close there is nothing to prepare for
+		p.SortSince(since)
+		p.Release()
+	}
+}
+
+func (s viewed) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error) {
+	p, err := s.views.Acquire(0)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	return p.Version(), conflict.CheckArrivals(reads, p, since)
+}
+
+// Writer writes a store. All committers call Throttle and CatchUp, at any time. Only the leader
+// calls the other methods, one call at a time.
+type Writer interface {
+	conflict.Changes
+	// Throttle makes a committer wait while the store is late with flushes or compactions.
+	// It returns an error if the store can't take the payload. A large transaction,
+	// which writes files of its own, has a nil payload.
+	Throttle(ctx context.Context, payload []byte) error
 	// EachArrival calls fn with each key (hi is nil) and each range delete newer than since.
 	// If fn returns an error, it stops and returns that. It returns false if it would
 	// have to read runs to find all of them.

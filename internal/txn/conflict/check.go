@@ -1,6 +1,7 @@
 package conflict
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -134,4 +135,36 @@ func (c *Check) NameOf(stored []byte) string {
 		}
 	}
 	return ""
+}
+
+// Arrivals is what was committed up to a moment.
+type Arrivals interface {
+	Changes
+	// EachArrival calls fn with each key (hi is nil) and each range delete newer than since, until fn
+	// returns an error, which it returns. It returns false if it would have to read more than most
+	// entries of files for that.
+	EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error)
+	// SortSince makes ChangedSince(since) cheap.
+	SortSince(since entry.Version)
+}
+
+var errTooMany = errors.New("too many keys were written meanwhile")
+
+// CheckArrivals returns a Refusal if anything in the set has changed after since.
+func CheckArrivals(set Set, a Arrivals, since entry.Version) error {
+	// Usually fewer keys were written since than are in the set: look up each written key there.
+	// Otherwise, or if a range was deleted or much of runs has to be read, look up each key of the
+	// set.
+	n := 0
+	all, err := a.EachArrival(since, set.Len(), func(lo, hi []byte) error {
+		if n++; n > set.Len() || hi != nil {
+			return errTooMany
+		}
+		return set.Refuse(lo)
+	})
+	if err == errTooMany || err == nil && !all {
+		a.SortSince(since)
+		err = set.Check(a, since)
+	}
+	return err
 }

@@ -54,7 +54,7 @@ func newStore(t testing.TB) *store {
 	e.Start()
 	t.Cleanup(func() { must(t, e.Close()) })
 	return &store{
-		t: t, Engine: e, commits: commit.New(commit.Config{Store: e.Commits, Journal: e.Journal, HashSeed: testSeed}),
+		t: t, Engine: e, commits: commit.New(commit.Config{Store: commit.Over(e.Commits, e.Views), Journal: e.Journal, HashSeed: testSeed}),
 		encoder: pending.Encoder{Prefix: []byte{0}, Threshold: 512, Seed: testSeed, CompressAbove: 1, Compression: new(pending.Compression)},
 	}
 }

@@ -1,5 +1,6 @@
 // Package spill keeps the pending writes of one transaction that outgrew its memory: keys and small
-// values in runs, large values in value segments, all in files that no layout names.
+// values in runs, large values in value segments, all in files that no layout names. It checks the
+// transaction for conflicts, and gives the files to the store.
 package spill
 
 import (

@@ -56,3 +56,19 @@ func (e *Edit) StandsAlone() bool {
 	}
 	return len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0 || e.DataKey != (DataKey{})
 }
+
+// KeyIDs lists the keys of the files that e adds.
+func (e *Edit) KeyIDs() (list []crypt.FileKeyID) {
+	for _, r := range e.AddRuns {
+		for _, f := range r.Files {
+			list = append(list, f.KeyID)
+		}
+	}
+	for _, s := range e.AddSegments {
+		list = append(list, s.KeyID)
+	}
+	for _, s := range e.States {
+		list = append(list, s.KeyID)
+	}
+	return list
+}

@@ -1,21 +1,20 @@
-package engine
+package manifest
 
 import (
 	"bytes"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/version/manifest"
 )
 
-// mostAbout bounds what a file of a run says of the store, in bytes.
-const mostAbout = 16 << 10
+// mostDescribed bounds what a file of a run says of the store, in bytes.
+const mostDescribed = 16 << 10
 
-// about returns a function that describes the store in a file of a run: its runs and
-// keyspaces, as of the layout before the run was added, and the inputs that the run replaces.
-// Only a salvage reads it, when the manifest is lost. If the description exceeds mostAbout,
-// keyspaces are left out: first those that have no key in the run, then all.
-func about(l *layout.Layout, inputs []layout.RunID) func(before []layout.RunFile, first, last []byte) []byte {
+// Describe returns a function that describes the store in a file of a run (run.WriterConfig.About),
+// as an edit: its runs and keyspaces, as of the layout before the run was added, and the inputs that
+// the run replaces. Only a salvage reads it, when the manifest is lost. If the description exceeds
+// mostDescribed, keyspaces are left out: first those that have no key in the run, then all.
+func Describe(l *layout.Layout, inputs []layout.RunID) func(before []layout.RunFile, first, last []byte) []byte {
 	return func(before []layout.RunFile, first, last []byte) []byte {
 		e := &layout.Edit{DropRuns: inputs, SetKeyspaces: l.Keyspaces(), NextKeyspace: l.NextKeyspace()}
 		for _, r := range l.Runs() {
@@ -32,17 +31,17 @@ func about(l *layout.Layout, inputs []layout.RunID) func(before []layout.RunFile
 			own := layout.Run{ID: layout.RunID(before[0].Num), RunMeta: layout.RunMeta{Files: before, First: first}}
 			e.AddRuns = append(e.AddRuns, own)
 		}
-		p := manifest.AppendEdit(nil, e)
-		if len(p) > mostAbout {
+		p := AppendEdit(nil, e)
+		if len(p) > mostDescribed {
 			// Without NextKeyspace, one that is not listed may be there.
 			e.SetKeyspaces, e.NextKeyspace = within(l.Keyspaces(), first, last), 0
-			p = manifest.AppendEdit(nil, e)
+			p = AppendEdit(nil, e)
 		}
-		if len(p) > mostAbout {
+		if len(p) > mostDescribed {
 			e.SetKeyspaces = nil
-			p = manifest.AppendEdit(nil, e)
+			p = AppendEdit(nil, e)
 		}
-		if len(p) > mostAbout {
+		if len(p) > mostDescribed {
 			return nil
 		}
 		return p

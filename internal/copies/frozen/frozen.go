@@ -1,29 +1,58 @@
-package engine
+// Package frozen copies a store that this process doesn't write: its files as of one moment, and what
+// the writer has not flushed, which is flushed here to files in memory, as a copy has no journal.
+package frozen
 
 import (
 	"context"
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
-// frozen makes a source of copies of a store that this process doesn't write. What the writer has
-// not flushed is flushed here, to files in memory: a copy has no journal.
+// Source is a store that is open to be read.
+type Source struct {
+	checkpoint.Fileset                       // of the store, without a layout
+	Views              *view.Set             // of the store
+	Follower           *follow.Follower      // makes Views; nil: nobody writes the store
+	Unflushed          []journal.SegmentInfo // without a Follower: the journal's segments that no run has
+	Memory             int64                 // view.OpenerConfig has these
+	RunFileBytes       int64
+	Now                func() time.Time
+}
+
+// Freeze returns the store as of its newest version. Call release when the files are not needed
+// any more.
+func (c *Source) Freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
+	make := func(unflushed []journal.SegmentInfo) error {
+		s, release, err = c.freezeNow(ctx, unflushed)
+		return err
+	}
+	if c.Follower != nil {
+		err = c.Follower.During(ctx, make)
+	} else {
+		err = make(c.Unflushed)
+	}
+	return s, release, err
+}
+
+// frozen is a Freeze under way.
 type frozen struct {
-	cfg    *Config
-	fs     *checkpoint.Frozen
+	*Source
+	fs     *fileSystem
 	view   *view.View
 	layout *layout.Layout
 	files  *view.Opener // of fs
@@ -32,25 +61,10 @@ type frozen struct {
 	unflushed []journal.SegmentInfo // of the writer's journal
 }
 
-// freeze returns the store as of its newest version. Call release when the files are not needed
-// any more.
-func (c *Copies) freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
-	make := func(unflushed []journal.SegmentInfo) error {
-		s, release, err = c.freezeNow(ctx, unflushed)
-		return err
-	}
-	if c.follower != nil {
-		err = c.follower.During(ctx, make)
-	} else {
-		err = make(c.unflushed.segments())
-	}
-	return s, release, err
-}
-
-// freezeNow is freeze while the memtables and the journal stay as they are. It returns
+// freezeNow is Freeze while the memtables and the journal stay as they are. It returns
 // fs.ErrNotExist if the writer has removed a data key meanwhile.
-func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
-	hold, err := c.views.Hold()
+func (c *Source) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo) (s checkpoint.Fileset, release func(), err error) {
+	hold, err := c.Views.Hold()
 	if err != nil {
 		return s, nil, err
 	}
@@ -59,30 +73,32 @@ func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 			hold.Release()
 		}
 	}()
-	f := &frozen{cfg: c.cfg, fs: checkpoint.Freeze(c.cfg.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
-	own := c.cfg.Store
+	f := &frozen{Source: c, fs: newFileSystem(c.FS), view: hold.View(), layout: hold.View().Layout, lone: make(map[filename.Name]bool), unflushed: unflushed}
+	own := c.Store
 	own.FS = f.fs
-	f.files = view.NewOpener(view.OpenerConfig{Store: own, Memory: c.cfg.Memory, RunFileBytes: c.cfg.RunFileBytes})
+	f.files = view.NewOpener(view.OpenerConfig{Store: own, Memory: c.Memory, RunFileBytes: c.RunFileBytes})
 	var names []filename.Name
 	for _, s := range unflushed {
 		names = append(names, filename.New(filename.Journal, s.File))
 	}
 	f.files.CountFrom(names, f.layout)
-	if c.follower != nil {
+	if c.Follower != nil {
 		f.hold()
 	}
-	visible := c.views.Visible()
+	visible := c.Views.Visible()
 	for _, t := range slices.Backward(f.view.Tables) { // oldest first
 		if err := f.flush(ctx, t, visible); err != nil {
 			return s, nil, err
 		}
 	}
-	milli := c.cfg.Now().UnixMilli()
+	milli := c.Now().UnixMilli()
 	asOf, _, err := f.layout.AsOf(visible, f.layout, milli)
 	if err != nil {
 		return s, nil, err
 	}
-	if s, err = c.source(asOf, milli); err != nil {
+	s = c.Fileset
+	s.Layout, s.Milli = asOf, milli
+	if err := s.LoadKeys(); err != nil {
 		return s, nil, err
 	}
 	for f := range asOf.Files() {
@@ -101,18 +117,18 @@ func (c *Copies) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 func (f *frozen) hold() {
 	for _, r := range f.view.Runs {
 		for _, file := range r.Held() {
-			f.fs.Hold(file)
+			f.fs.hold(file)
 		}
 	}
 	for _, s := range f.view.Segments.Files {
 		if s.Moved != nil {
-			f.fs.Hold(s.Moved.Held())
+			f.fs.hold(s.Moved.Held())
 		} else {
-			f.fs.Hold(s.Held())
+			f.fs.hold(s.Held())
 		}
 	}
 	for _, s := range f.unflushed {
-		f.fs.End(f.cfg.Path(filename.New(filename.Journal, s.File)), s.Offset)
+		f.fs.end(f.Path(filename.New(filename.Journal, s.File)), s.Offset)
 	}
 }
 
@@ -127,10 +143,10 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 		Dropped:      func(id entry.KeyspaceID) bool { return id != entry.DefaultKeyspace && f.layout.Keyspace(id) == nil },
 	}
 	// Without room for values that move, none does.
-	live, kept := measureLiveness(t, f.unflushed, rules, 0)
+	live, kept := compact.MeasureLiveness(t.Table, f.unflushed, rules, 0)
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: t.Sorted(), Rules: rules, Extract: live.moves, Move: f.view.Move,
-		Run: f.files.NewRunWriter(false, entry.NewExpiries(f.cfg.unixMilli()), about(f.layout, nil)),
+		Entries: t.Sorted(), Rules: rules, Extract: live.Moves, Move: f.view.Move,
+		Run: f.files.NewRunWriter(false, entry.NewExpiries(uint64(max(f.Now().UnixMilli(), 0))), manifest.Describe(f.layout, nil)),
 	})
 	if err != nil {
 		return err
@@ -150,7 +166,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	for _, s := range kept {
 		f.lone[filename.New(filename.Journal, s.Num)] = !journal.FindSegment(f.unflushed, s.Num).Sealed
 	}
-	if edit.Dead, err = new(outputs).deadRecords(f.view, edit, f.layout, &out, nil, nil); err != nil {
+	if edit.Dead, err = new(view.Change).Dead(f.view, f.layout, edit, out.Dead.Lists()); err != nil {
 		return err
 	}
 	if err := f.layout.DropUnreferenced(edit); err != nil {
@@ -158,13 +174,4 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	}
 	f.layout, err = f.layout.Apply(edit)
 	return err
-}
-
-// source returns the store with a layout.
-func (c *Copies) source(l *layout.Layout, milli int64) (s checkpoint.Fileset, err error) {
-	s = checkpoint.Fileset{Store: c.cfg.Store, Created: c.log.Super().Created, Layout: l, Milli: milli}
-	if s.Ring != nil {
-		s.Keys, err = keyring.Load(c.cfg.FS, c.cfg.Dir, s.UUID)
-	}
-	return s, err
 }

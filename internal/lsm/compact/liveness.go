@@ -1,18 +1,17 @@
-package engine
+package compact
 
 import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
-// liveness counts the separated values of a memtable in each of its journal segments,
+// Liveness counts the separated values of a memtable in each of its journal segments,
 // and says which of these stay as they are when the memtable is flushed.
-type liveness map[entry.FileNum]*liveRecords
+type Liveness map[entry.FileNum]*liveRecords
 
 // liveRecords is what one journal segment has of a memtable.
 type liveRecords struct {
@@ -22,13 +21,13 @@ type liveRecords struct {
 	keep    bool   // the segment stays as it is
 }
 
-// moves reports whether values leave the segment.
-func (c liveness) moves(num entry.FileNum) bool {
+// Moves reports whether values leave the segment.
+func (c Liveness) Moves(num entry.FileNum) bool {
 	s := c[num]
 	return s != nil && !s.keep
 }
 
-func (c liveness) addRecord(h entry.Handle) *liveRecords {
+func (c Liveness) addRecord(h entry.Handle) *liveRecords {
 	s := c[h.Segment]
 	if s == nil {
 		s = new(liveRecords)
@@ -39,17 +38,14 @@ func (c liveness) addRecord(h entry.Handle) *liveRecords {
 	return s
 }
 
-// measureLiveness counts what the flush of a memtable will leave alive in each journal
+// MeasureLiveness counts what the flush of a memtable will leave alive in each journal
 // segment, and decides which of them to keep: kept has these as value segments. If the live
 // values of the others take more than room, in bytes, it keeps each segment that has any.
-func measureLiveness(sealed *view.Table, segments []journal.SegmentInfo, rules compact.Rules, room int64) (c liveness, kept []layout.Segment) {
-	c = make(liveness)
-	if sealed.Separated.Load() == 0 {
-		return c, nil
-	}
+func MeasureLiveness(sealed *memtable.Table, segments []journal.SegmentInfo, rules Rules, room int64) (c Liveness, kept []layout.Segment) {
+	c = make(Liveness)
 	// A pass of its own: the flush must know which segments stay before it copies
 	// the first value out of one.
-	compact.Each(sealed.Sorted(), rules, func(e *entry.Entry, outlives bool) {
+	Each(sealed.Sorted(), rules, func(e *entry.Entry, outlives bool) {
 		if !e.Separated {
 			return
 		}

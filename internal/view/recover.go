@@ -1,0 +1,157 @@
+package view
+
+import (
+	"errors"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/journal"
+	"github.com/brockdb/brock/internal/vlog/segment"
+)
+
+// RecoverOptions say how Recover reads a store.
+type RecoverOptions struct {
+	ReadOnly bool             // as in journal.ReplayConfig, also the next one
+	UpTo     bool             // the journal ends before damage
+	Damage   *errs.Corruption // edits of the manifest are lost behind this; nil: none is
+	NewTable func() *Table    // makes a memtable
+	Deleted  func(key []byte) // is told of each delete in the journal
+}
+
+// Recovered is what Recover has found.
+type Recovered struct {
+	journal.ReplayResult
+	Frames  int             // journal frames replayed
+	Entries int64           // entries in them
+	Bytes   int64           // of journal read for them
+	names   []filename.Name // of the store's files
+}
+
+// Recover makes the first View of a store: it opens the files that v.Layout names into v, and reads
+// the journal into memtables of v. It changes no byte and no name; only journal.Replay may write the
+// same bytes again. After an error v has what was opened.
+func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error) {
+	if found.names, err = f.List(); err != nil {
+		return found, err
+	}
+	found.names = withoutStrays(found.names, v.Layout)
+	f.CountFrom(found.names, v.Layout)
+	if err := f.OpenLayout(v.Layout, v); err != nil {
+		v.NameKeys(err)
+		return found, unreachable(o.Damage, err)
+	}
+	return found, f.replay(v, &o, &found)
+}
+
+// unreachable explains err, by which files of the state before the damage d can't be opened:
+// later work may have replaced and removed them. Without damage it returns err.
+func unreachable(d *errs.Corruption, err error) error {
+	if d == nil || !errors.Is(err, errs.ErrCorrupt) {
+		return err
+	}
+	return &errs.Corruption{File: d.File, Offset: d.Offset, Err: err,
+		Reason: d.Reason + "; files of the state before it are gone or damaged, so the store can't be opened up to there, only salvaged"}
+}
+
+// replay reads the journal into memtables. A memtable ends where a journal segment ends, if
+// the leader would have sealed it before the next segment. One segment always fits, as the leader
+// had all of it in one memtable.
+func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error) {
+	v.Tables = []*Table{o.NewTable()}
+	var at entry.FileNum
+	sequel, known := newSequel(v.Layout, o.Damage != nil), KnownJournal(v.Layout)
+	known.Closed = known.Closed && o.Damage == nil // else a lost edit may have begun another session
+	found.ReplayResult, err = journal.Replay(journal.ReplayConfig{
+		FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap, Files: f.Open,
+	}, func(pos entry.Position, payload []byte, h frame.Header) error {
+		if err := sequel.check(pos.Segment, &h, payload); err != nil {
+			return err
+		}
+		if pos.Segment != at {
+			if err := f.sealReplayed(v, pos.Segment, o.NewTable); err != nil {
+				return err
+			}
+		}
+		at = pos.Segment
+		found.Frames++
+		found.Entries += int64(h.Records)
+		found.Bytes += h.Size
+		v.Active().Replayed = true
+		a := v.Active().BeginFrame(&h, payload, pos)
+		return a.All(o.Deleted)
+	})
+	if err != nil {
+		return err
+	}
+	var files []*Segment
+	defer func() { v.Segments = v.Segments.With(files...) }()
+	for _, s := range found.Segments {
+		f, err := f.OpenSegment(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, KeyID: s.KeyID})
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	for _, m := range v.Tables {
+		s := journal.FindSegment(found.Segments, m.Last)
+		m.End = journal.Point{End: s.End, LastVersion: s.Max}
+	}
+	return nil
+}
+
+// sealReplayed begins another memtable for a segment if the last one is full.
+func (f *Opener) sealReplayed(v *View, next entry.FileNum, newTable func() *Table) error {
+	info, err := f.cfg.FS.Stat(f.cfg.Path(filename.New(filename.Journal, next)))
+	if err != nil {
+		return err
+	}
+	if !v.Active().Empty() && v.Active().IsFull(info.Size) {
+		v.Tables = append([]*Table{newTable()}, v.Tables...)
+	}
+	return nil
+}
+
+// sequel ends a replay of the journal at the first frame that depends on something that was not
+// read. Such a frame is of another copy of the store, or edits of the manifest are lost.
+type sequel struct {
+	damaged  bool                        // edits are lost
+	keyspace func(entry.KeyspaceID) bool // reports whether the layout knows the keyspace
+	layout   entry.Version               // last version of the layout
+	frames   entry.Version               // last version of the frames so far
+}
+
+func newSequel(l *layout.Layout, damaged bool) *sequel {
+	known := func(id entry.KeyspaceID) bool { return uint64(id) < l.NextKeyspace() }
+	return &sequel{damaged: damaged, keyspace: known, layout: l.LastVersion()}
+}
+
+// check returns a *journal.Stop if the frame depends on something that was not read.
+func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) error {
+	stop := func(format string, args ...any) error {
+		return &journal.Stop{Damage: errs.NewCorruption(filename.Of(filename.Journal, segment), -1, format, args...)}
+	}
+	// A transaction larger than its memory is in no journal: an edit has committed it.
+	if last := max(u.layout, u.frames); h.FirstVersion > last+1 {
+		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, last+1)
+	}
+	if h.FirstVersion <= u.frames {
+		return stop("frame %d has version %d, after version %d", h.Number, h.FirstVersion, u.frames)
+	}
+	u.frames = h.LastVersion()
+	if !u.damaged {
+		return nil
+	}
+	var r entry.Record
+	for records := h.Walk(payload, 0); records.More(); {
+		if records.Next(&r) != nil {
+			return nil // adding the records returns the same error
+		}
+		if id, ok := entry.KeyspaceOf(r.Key); ok && !u.keyspace(id) {
+			return stop("frame %d writes to a keyspace that is not known", h.Number)
+		}
+	}
+	return nil
+}
