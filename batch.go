@@ -17,7 +17,7 @@ import (
 // batch addressing another.
 type Batch struct {
 	*batch
-	keyspace *keyspaceState
+	keyspace *Keyspace
 }
 
 // batch is what the Batches of all keyspaces (Batch.In) have in common.
@@ -35,22 +35,17 @@ var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", 
 func (db *DB) NewBatch() *Batch {
 	b := &batch{db: db}
 	b.writes.limit = db.opts.txnMemory(0)
-	return &Batch{b, db.main.state}
+	return &Batch{b, db.main}
 }
 
 // In returns the same batch, addressing the keyspace ks; nil is the default one. If
 // ks is of another store, the calls that follow return ErrInvalid; if it was
 // dropped, they or Commit return ErrKeyspaceNotFound.
 func (b *Batch) In(ks *Keyspace) *Batch {
-	switch {
-	case b.batch == nil:
+	if b.batch == nil {
 		return b
-	case ks == nil:
-		return &Batch{b.batch, b.db.main.state}
-	case ks.db != b.db:
-		return &Batch{b.batch, refusing(errKeyspaceForeign)}
 	}
-	return &Batch{b.batch, ks.state}
+	return &Batch{b.batch, addressed(b.db, ks)}
 }
 
 // Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
@@ -99,9 +94,6 @@ func (b *Batch) addInMemory(w *write) error {
 func (b *Batch) takes() error {
 	if err := b.usable(); err != nil {
 		return err
-	}
-	if b.keyspace.refused != nil {
-		return b.keyspace.refused
 	}
 	if err := b.keyspace.usable(); err != nil {
 		return err

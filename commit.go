@@ -49,7 +49,7 @@ func (w *writes) memory() int {
 // addWrite adds wr, a write to the keyspace k. Key and value are copied; a value that is too
 // large for the memory limit is copied to a file at once. After an error that is not
 // ErrInvalid the writes must be discarded: Err returns that error from then on.
-func (w *writes) addWrite(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
+func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, wr *write, now func() uint64) (err error) {
 	if err := wr.checkLimits(); err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (w *writes) addWrite(ctx context.Context, db *DB, k *keyspaceState, wr *wri
 }
 
 // deleteRange adds a range delete of [lo, hi) in the keyspace k; nil is no bound.
-func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
+func (w *writes) deleteRange(k *Keyspace, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	lo, hi, err := k.storedBounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi, nil)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type DB struct {
 	engine    *engine.Engine
 	newSpill  func() pending.Spill // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
-	main      Keyspace             // the default keyspace
+	main      *Keyspace            // the default keyspace
 	keyspaces keyspaces
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters

@@ -112,7 +112,7 @@ func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) (bool,
 	}
 	// The pin keeps what is read until the copy is made.
 	defer p.Release()
-	if k.state.absentFrom(p, k.db.commits == nil) {
+	if k.absentFrom(p) {
 		return false, ErrKeyspaceNotFound
 	}
 	return k.readFrom(p, key, fn)
@@ -126,7 +126,7 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
 	defer d.returnToPool()
-	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
+	d.key = pending.AppendKey(d.key[:0], k.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
 	if err != nil || !found {
@@ -194,7 +194,7 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)
 	}
-	if err := w.addWrite(nil, db, k.state, wr, db.now); err != nil {
+	if err := w.addWrite(nil, db, k, wr, db.now); err != nil {
 		return err
 	}
 	_, err := w.commit(nil, db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))

@@ -14,7 +14,7 @@ func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if k.usable() != nil {
 		return 0, 0
 	}
-	lo, hi, err := k.state.storedBounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi, nil)
 	if err != nil {
 		return 0, 0
 	}
@@ -37,7 +37,7 @@ func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 	if k.usable() != nil || n < 2 {
 		return nil
 	}
-	lo, hi, err := k.state.storedBounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi, nil)
 	if err != nil {
 		return nil
 	}

@@ -82,8 +82,8 @@ func (l *keyspaces) refresh(db *DB) {
 	before := l.sortedByName()
 	l.loadFrom(db)
 	for _, ks := range before {
-		if l.findByName(ks.state.Name) != ks { // another one may have the name now
-			ks.state.Dropped.Store(true)
+		if l.findByName(ks.at.Name) != ks { // another one may have the name now
+			ks.at.Dropped.Store(true)
 		}
 	}
 }

@@ -39,21 +39,12 @@ func (o *IteratorOptions) validate() error {
 	return nil
 }
 
-// storedBounds returns the bounds as stored keys of a keyspace, with Prefix taken into account.
-func (o *IteratorOptions) storedBounds(s *keyspaceState) (lo, hi []byte, err error) {
-	lo, hi, err = s.storedBounds(o.Lower, o.Upper)
-	if err == nil && len(o.Prefix) > 0 {
-		lo, hi, err = s.narrowToPrefix(o.Prefix, lo, hi)
-	}
-	return lo, hi, err
-}
-
 // Iterator walks the keys that its transaction sees, in order. It sees the writes
 // that the transaction itself made before the last Rewind or Seek. It is used by one
 // goroutine at a time. A new Iterator is at no item. End it by Close.
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
-	keyspace *keyspaceState
+	keyspace *Keyspace
 	scan     *scan.Scan // nil once it was closed
 	reverse  bool       // Next moves to lesser keys
 	tracks   bool       // the txn is serializable: what is covered counts as read
@@ -86,7 +77,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	var lo, hi []byte
 	if it.err == nil {
-		lo, hi, it.err = o.storedBounds(t.keyspace)
+		lo, hi, it.err = t.keyspace.storedBounds(o.Lower, o.Upper, o.Prefix)
 	}
 	// From here on the iterator holds the pin, even if the transaction ends.
 	if it.err == nil && !t.hold() {

@@ -415,7 +415,7 @@ func (o *opening) assemble() {
 	}
 	db.encoding.seed, db.counters.reads = seed, o.reads
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
-	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
+	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()
 	db.keyspaces.loadFrom(db)
 	o.db = db

@@ -62,7 +62,7 @@ func (o *TxnOptions) validate() error {
 // transaction addressing another.
 type Txn struct {
 	*transaction
-	keyspace *keyspaceState // the keyspace that it addresses
+	keyspace *Keyspace // the keyspace that it addresses
 }
 
 // newTxn allocates a transaction and its first Txn together: one allocation, not two.
@@ -71,7 +71,7 @@ func newTxn(db *DB) *Txn {
 		first       Txn
 		transaction transaction
 	})
-	t.first = Txn{&t.transaction, db.main.state}
+	t.first = Txn{&t.transaction, db.main}
 	t.transaction.db = db
 	return &t.first
 }
@@ -188,22 +188,16 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	return &Txn{t.transaction, s}
 }
 
-// address returns the state of ks; nil is the default keyspace. If the transaction can't
+// address returns ks; nil is the default keyspace. If the transaction can't
 // use ks, it returns a stand-in that makes each call return the reason (refusing).
-func (t *transaction) address(ks *Keyspace) *keyspaceState {
-	s := t.db.main.state
-	switch {
-	case ks == nil:
-	case ks.db != t.db:
-		return refusing(errKeyspaceForeign)
-	default:
-		s = ks.state
-	}
+func (t *transaction) address(ks *Keyspace) *Keyspace {
+	s := addressed(t.db, ks)
 	switch {
 	case t.usable() != nil: // the pin may be gone; later calls return usable's error
-	case s.absentFrom(t.pin, t.db.commits == nil):
+	case s.refused != nil:
+	case s.absentFrom(t.pin):
 		return refusing(ErrKeyspaceNotFound)
-	case t.readAt && t.at < t.pin.Floor(s.ID):
+	case t.readAt && t.at < t.pin.Floor(s.at.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s

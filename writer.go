@@ -47,7 +47,7 @@ func (db *DB) NewWriter(ctx context.Context) *Writer { return db.main.NewWriter(
 
 // NewWriter is DB.NewWriter for keys of the keyspace.
 func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
-	if k.db == nil {
+	if k == nil || k.db == nil {
 		return new(Writer)
 	}
 	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), idle: k.db.NewBatch().In(k), number: 1}
