@@ -87,7 +87,7 @@ func (b *Batch) addInMemory(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.writes.addWrite(nil, b.db, b.keyspace, w, b.db.now)
+	return b.writes.addWrite(context.Background(), b.db, b.keyspace, w, b.db.now)
 }
 
 // takes returns nil if the batch can write to its keyspace.
@@ -104,11 +104,12 @@ func (b *Batch) takes() error {
 // wrote must be called after each write, with its error. It spills the writes if they take
 // too much memory. If that fails, it removes the files: the user need not end the batch.
 func (b *batch) wrote(err error) error {
-	if err == nil {
-		err = b.writes.spillIfLarge(nil, b.db)
+	if b == nil {
+		return err
 	}
-	if err != nil && b != nil && b.writes.Err() != nil {
-		b.discardFiles()
+	err = b.writes.wrote(context.Background(), b.db, err)
+	if err != nil && b.writes.Err() != nil {
+		b.writes.discardFiles()
 	}
 	return err
 }
@@ -149,15 +150,8 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	}
 	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
 	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
-	b.discardFiles()
+	b.writes.discardFiles()
 	return uint64(v), err
-}
-
-// discardFiles removes the files of spilled writes, unless they were committed.
-func (b *batch) discardFiles() {
-	if files := b.writes.Files(); files != nil {
-		files.Discard()
-	}
 }
 
 // Reset empties the batch, and keeps its memory for later writes.
@@ -165,7 +159,7 @@ func (b *Batch) Reset() {
 	if b.batch == nil {
 		return
 	}
-	b.discardFiles()
+	b.writes.discardFiles()
 	b.writes.Reset()
 	b.writes.written.Reset()
 	b.spent = false

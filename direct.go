@@ -194,10 +194,10 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)
 	}
-	if err := w.addWrite(nil, db, k, wr, db.now); err != nil {
+	if err := w.addWrite(context.Background(), db, k, wr, db.now); err != nil {
 		return err
 	}
-	_, err := w.commit(nil, db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
+	_, err := w.commit(context.Background(), db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 

@@ -94,9 +94,6 @@ func (it *Item) borrowValue() ([]byte, error) {
 
 // usable returns nil while the item's value can be read, else the error for the caller.
 func (it *Item) usable() error {
-	if it.txn == nil {
-		return ErrTxnDone
-	}
 	if err := it.txn.usable(); err != nil {
 		return err
 	}

@@ -72,20 +72,23 @@ type Iterator struct {
 // as for invalid options, it is at no item, and Err returns the reason.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, filter: o.Filter}
-	if it.err = o.validate(); it.err == nil {
-		it.err = t.usable()
-	}
-	var lo, hi []byte
-	if it.err == nil {
-		lo, hi, it.err = t.keyspace.storedBounds(o.Lower, o.Upper, o.Prefix)
-	}
-	// From here on the iterator holds the pin, even if the transaction ends.
-	if it.err == nil && !t.hold() {
-		it.err = ErrTxnDone
-	}
-	if it.err != nil {
+	if it.err = t.begin(it, &o); it.err != nil {
 		it.closed.Store(true)
-		return it
+	}
+	return it
+}
+
+// begin makes an iterator ready for its first move.
+func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := t.usable(); err != nil {
+		return err
+	}
+	lo, hi, err := t.keyspace.storedBounds(o.Lower, o.Upper, o.Prefix)
+	if err != nil {
+		return err
 	}
 	c := scan.Config{
 		Pin: t.pin, Lo: lo, Hi: hi, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
@@ -100,12 +103,8 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 			c.Shown = &it.covered
 		}
 	}
-	it.scan = scan.Begin(&c)
 	it.plain = o.Limit == 0 && o.Filter == nil && t.ctx() == nil
-	if !t.adopt(it) {
-		it.endUnadopted()
-	}
-	return it
+	return t.adopt(it, &c)
 }
 
 // Rewind moves to the first item in the direction of travel.
@@ -204,7 +203,7 @@ func (it *Iterator) Next() {
 // open reports whether iterator, transaction and store are open. It doesn't look at the
 // context.
 func (it *Iterator) open() bool {
-	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
+	return !it.closed.Load() && it.txn.active.Load() && !it.txn.db.closed.Load()
 }
 
 // Prev moves to the previous item, against the direction of travel. If the iterator

@@ -10,7 +10,7 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	return t.wrote(t.writes.deleteRange(t.keyspace, lo, hi))
+	return t.writes.wrote(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
 }
 
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those

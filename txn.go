@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/conflict"
-	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -83,11 +82,10 @@ type transaction struct {
 	writes *writes   // nil in a read-only transaction
 	extra  *txnExtra // nil in most transactions
 
-	state     atomic.Uint32
-	holds     atomic.Int32 // holders of the pin: the transaction, and each open iterator
-	gets      uint32       // point reads
-	iterators uint32       // iterators that were made
-	phase     uint16       // random start of the sampling of the latency of gets
+	active    atomic.Bool   // it has not ended, and its Commit has not begun
+	gets      uint32        // point reads
+	iterators atomic.Uint32 // iterators that were made
+	phase     uint16        // random start of the sampling of the latency of gets
 	isolation Isolation
 	synced    bool          // Commit waits until the writes are durable
 	managed   bool          // View or Update ends it, so Commit is refused
@@ -115,23 +113,11 @@ type txnExtra struct {
 	err     error           // why the transaction could not begin
 	leak    *leak           // for a transaction begun by hand, which may leak; nil in View and Update
 	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
-	spill   pending.Spill   // the pending writes that are in files; nil: none
 }
-
-// The states of a Txn; the zero Txn is done.
-const (
-	txnDone uint32 = iota
-	txnOpen
-	txnCommitting
-	txnCommitted
-)
 
 // usable returns nil while the transaction is open and the keyspace that t addresses can be
 // used. Else it returns the error for the caller.
 func (t *Txn) usable() error {
-	if t.transaction == nil {
-		return ErrTxnDone
-	}
 	if err := t.transaction.usable(); err != nil {
 		return err
 	}
@@ -139,15 +125,18 @@ func (t *Txn) usable() error {
 }
 
 // usable returns nil while the transaction is open. Else it returns the reason: the transaction
-// has ended, the store was closed, or the context has ended.
+// has ended, the store was closed, or the context has ended. The nil transaction is that of a zero
+// Txn.
 func (t *transaction) usable() error {
-	if t.state.Load() != txnOpen {
+	switch {
+	case t == nil:
+		return ErrTxnDone
+	case !t.active.Load():
 		if t.extra != nil && t.extra.err != nil {
 			return t.extra.err
 		}
 		return ErrTxnDone
-	}
-	if t.db.closed.Load() {
+	case t.db.closed.Load():
 		return ErrClosed
 	}
 	if ctx := t.ctx(); ctx != nil {
@@ -158,7 +147,7 @@ func (t *transaction) usable() error {
 
 // ctx returns the context of the transaction; nil is one that never ends.
 func (t *transaction) ctx() context.Context {
-	if t.extra == nil {
+	if t == nil || t.extra == nil {
 		return nil
 	}
 	return t.extra.ctx
@@ -292,10 +281,10 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 // values returns where to read the separated values of entries that the transaction finds:
 // in the pinned View and, for its own writes, in its spilled files.
 func (t *transaction) values() scan.Values {
-	if t.extra == nil {
+	if t.writes == nil {
 		return scan.Values{Pin: t.pin}
 	}
-	return scan.Values{Pin: t.pin, Files: t.extra.spill}
+	return scan.Values{Pin: t.pin, Files: t.writes.Files()}
 }
 
 // readValue reads a value that is separated, or that is compressed in the pending writes. With lent
@@ -384,7 +373,8 @@ func (t *Txn) addWrite(w *write) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	return t.wrote(t.writes.addWrite(t.ctx(), t.db, t.keyspace, w, t.writeTime))
+	ctx := t.Context()
+	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, w, t.writeTime))
 }
 
 // takes returns nil if the transaction can write to its keyspace.
@@ -397,23 +387,6 @@ func (t *Txn) takes() error {
 	}
 	// After a failure to write them to files, pending writes may be incomplete.
 	return t.writes.Err()
-}
-
-// wrote must be called after each write, with its error. It spills the pending writes if
-// they take too much memory.
-func (t *transaction) wrote(err error) error {
-	if err == nil {
-		err = t.writes.spillIfLarge(t.ctx(), t.db)
-	}
-	// Iterators of the user can read the files after the transaction has ended and t.writes is
-	// recycled. So the transaction keeps them, too, until the last iterator has ended.
-	if files := t.writes.Files(); files != nil {
-		if t.extra == nil {
-			t.extra = new(txnExtra)
-		}
-		t.extra.spill = files
-	}
-	return err
 }
 
 // Commit makes all writes visible at once, and durable as the transaction's Durability
@@ -437,7 +410,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if t.managed && t.state.Load() == txnOpen {
+	if t.managed && t.active.Load() {
 		return errManaged
 	}
 	if t.nested() {
@@ -452,26 +425,23 @@ func (t *transaction) commit(ctx context.Context) error {
 		t.discardWrites()
 		return err
 	}
-	if !t.state.CompareAndSwap(txnOpen, txnCommitting) {
+	if !t.active.CompareAndSwap(true, false) {
 		return ErrTxnDone
 	}
+	defer t.endTransaction()
 	w := t.writes
 	// Without writes there is nothing to check: all reads are of one version, so the
 	// transaction is serializable as of that version.
 	if w == nil || w.Len() == 0 {
-		t.endTransaction(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // this adds the ranges that they have read to the read set
 	c := t.conflictCheck()
 	v, err := w.commit(ctx, t.db, c, t.synced)
 	if err != nil {
-		err = explained(err, &c)
-		t.endTransaction(txnDone)
-		return err
+		return explained(err, &c)
 	}
 	t.committed = v
-	t.endTransaction(txnCommitted)
 	return nil
 }
 
@@ -500,7 +470,7 @@ func (t *Txn) Discard() {
 // nested reports whether a Filter asks for the end of an update, whose iterators can't end in the
 // middle of a move. Those of a read-only transaction hold what they read by themselves.
 func (t *transaction) nested() (nested bool) {
-	if t.state.Load() != txnOpen || t.writes == nil {
+	if !t.active.Load() || t.writes == nil {
 		return false
 	}
 	for it := t.open; it != nil; it = it.next {
@@ -510,34 +480,34 @@ func (t *transaction) nested() (nested bool) {
 }
 
 func (t *transaction) discardWrites() {
-	if t.state.CompareAndSwap(txnOpen, txnDone) {
-		t.endTransaction(txnDone)
+	if t.active.CompareAndSwap(true, false) {
+		t.endTransaction()
 	}
 }
 
-// endTransaction releases what the transaction holds, and sets its final state.
-func (t *transaction) endTransaction(state uint32) {
+// endTransaction releases what the transaction holds. It is not active any more, so later calls
+// don't use what is released here.
+func (t *transaction) endTransaction() {
 	// It was ended as it should be: the garbage collector must not release its pin once more.
 	if t.extra != nil && t.extra.leak != nil {
 		t.extra.cleanup.Stop()
 	}
-	// First of all: later calls see the state and don't use what is released below.
-	t.state.Store(state)
 	t.closeIterators()
 	// Counters are shared by all transactions: each adds to them once, at its end.
-	t.db.counters.addReads(int64(t.gets), int64(t.iterators), uint32(t.phase))
+	t.db.counters.addReads(int64(t.gets), int64(t.iterators.Load()), uint32(t.phase))
 	t.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
+		w.discardFiles()
 		w.returnToPool()
 	}
-	t.dropHold()
+	t.pin.Release()
 }
 
 // closeIterators ends the iterators that are still open. Those of an update belong to this
 // goroutine, so they are closed now. Those of a read-only transaction may be in use on other
-// goroutines now. So each gives back its own hold of the pin later: when it is used
-// next or, if it has leaked, when the garbage collector frees it.
+// goroutines now. So each gets a hold of the pin, and gives it back later: when it is used next
+// or, if it has leaked, when the garbage collector frees it.
 func (t *transaction) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
@@ -546,25 +516,14 @@ func (t *transaction) closeIterators() {
 		}
 		return
 	}
-	if t.holds.Load() == 1 { // only the transaction's own: no iterator is open
+	if t.iterators.Load() == 0 { // most have none, and need no lock
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for it := t.open; it != nil; it = t.open {
 		t.pin.Share()
-		t.holds.Add(-1) // not the last: the transaction has its own
 		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
-	}
-}
-
-// dropHold gives back one hold of the pin. The last one releases the pin and the spilled files.
-func (t *transaction) dropHold() {
-	if t.holds.Add(-1) == 0 {
-		t.pin.Release()
-		if t.extra != nil && t.extra.spill != nil {
-			t.extra.spill.Discard()
-		}
 	}
 }
 
@@ -587,8 +546,8 @@ func (t *Txn) CommitVersion() uint64 {
 
 // Context returns the context that Begin, ViewContext or UpdateContext was given.
 func (t *Txn) Context() context.Context {
-	if t.transaction == nil {
-		return context.Background()
+	if ctx := t.ctx(); ctx != nil {
+		return ctx
 	}
-	return never(t.ctx())
+	return context.Background()
 }

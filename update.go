@@ -100,7 +100,7 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 		// The first conflict is mostly by chance: a wait would only make the call slower. But one
 		// with a call that has its turn comes again until that turn ends.
 		if run > 1 || refused.refusal.Yields {
-			if err := turn.Wait(never(ctx), refused.refusal); err != nil {
+			if err := turn.Wait(ctx, refused.refusal); err != nil {
 				return err
 			}
 		}
@@ -247,8 +247,7 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		t.synced = db.opts.synced(o.Durability)
 	}
 	t.phase = uint16(rand.Uint32())
-	t.holds.Store(1)
-	t.state.Store(txnOpen)
+	t.active.Store(true)
 	// Another keyspace may have history of this version that the default one lacks.
 	if t.readAt {
 		t.keyspace = t.address(nil)
