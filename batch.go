@@ -51,20 +51,14 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 // Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
 // as before the call. After any other error, Reset it.
 func (b *Batch) Set(key, value []byte) error {
-	return b.addWrite(&write{key: key, value: value, kind: entry.Set})
+	return b.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // SetEntry adds a pair with its attributes. Key and value are copied.
-func (b *Batch) SetEntry(e *Entry) error {
-	if e == nil {
-		return errNilEntry
-	}
-	w := e.toWrite()
-	return b.addWrite(&w)
-}
+func (b *Batch) SetEntry(e *Entry) error { return b.addWrite(e, entry.Set) }
 
 // Delete adds the delete of key.
-func (b *Batch) Delete(key []byte) error { return b.addWrite(&write{key: key, kind: entry.Delete}) }
+func (b *Batch) Delete(key []byte) error { return b.addWrite(&Entry{Key: key}, entry.Delete) }
 
 // usable returns nil while the batch can be used.
 func (b *Batch) usable() error {
@@ -80,14 +74,14 @@ func (b *Batch) usable() error {
 	return nil
 }
 
-func (b *Batch) addWrite(w *write) error { return b.wrote(b.addInMemory(w)) }
+func (b *Batch) addWrite(e *Entry, kind entry.Kind) error { return b.wrote(b.addInMemory(e, kind)) }
 
 // addInMemory is addWrite, but it never moves writes from memory to files.
-func (b *Batch) addInMemory(w *write) error {
+func (b *Batch) addInMemory(e *Entry, kind entry.Kind) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.writes.addWrite(context.Background(), b.db, b.keyspace, w, b.db.now)
+	return b.writes.addWrite(context.Background(), b.db, b.keyspace, e, kind, b.db.now)
 }
 
 // takes returns nil if the batch can write to its keyspace.

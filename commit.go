@@ -46,23 +46,23 @@ func (w *writes) memory() int {
 	return w.Writes.Memory() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
 }
 
-// addWrite adds wr, a write to the keyspace k. Key and value are copied; a value that is too
+// addWrite adds a set or a delete of e in the keyspace k. Key and value are copied; a value that is too
 // large for the memory limit is copied to a file at once. After an error that is not
 // ErrInvalid the writes must be discarded: Err returns that error from then on.
-func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, wr *write, now func() uint64) (err error) {
-	if err := wr.checkLimits(); err != nil {
+func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, kind entry.Kind, now func() uint64) (err error) {
+	if err := e.checkLimits(); err != nil {
 		return err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// The write is encoded now: the caller may reuse key and value when this returns.
 	c := k.encoder.Load()
-	e := wr.entry(c, now)
+	write := e.write(kind, c, now)
 	k.noteWritten(&w.written)
-	if w.Large(&e, w.limit) {
-		large := e // AddLarge has its entry escape; that of other writes stays on the stack
+	if w.Large(&write, w.limit) {
+		large := write // AddLarge has its entry escape; that of other writes stays on the stack
 		return w.AddLarge(ctx, db.newSpill, c, &large)
 	}
-	w.Add(c, &e)
+	w.Add(c, &write)
 	return nil
 }
 

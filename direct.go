@@ -147,7 +147,7 @@ func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
 // Set is DB.Set for a key of the keyspace.
 func (k *Keyspace) Set(key, value []byte) error {
-	return k.commitWrite(&write{key: key, value: value, kind: entry.Set})
+	return k.commitWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // Delete deletes one key, whether or not it has a value, in a commit of its own, with
@@ -156,7 +156,7 @@ func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
 
 // Delete is DB.Delete for a key of the keyspace.
 func (k *Keyspace) Delete(key []byte) error {
-	return k.commitWrite(&write{key: key, kind: entry.Delete})
+	return k.commitWrite(&Entry{Key: key}, entry.Delete)
 }
 
 // leastWaiting is the length in bytes of key and value from which a write waits while such
@@ -164,7 +164,7 @@ func (k *Keyspace) Delete(key []byte) error {
 const leastWaiting = 16 << 10
 
 // commitWrite commits one write by itself.
-func (k *Keyspace) commitWrite(wr *write) error {
+func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
@@ -172,10 +172,10 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	n := int64(len(wr.key) + len(wr.value))
+	n := int64(len(e.Key) + len(e.Value))
 	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
 		b := db.NewBatch().In(k)
-		if err := b.addWrite(wr); err != nil {
+		if err := b.addWrite(e, kind); err != nil {
 			return err
 		}
 		_, err := b.Commit(context.Background(), DefaultDurability)
@@ -194,7 +194,7 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)
 	}
-	if err := w.addWrite(context.Background(), db, k, wr, db.now); err != nil {
+	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
 		return err
 	}
 	_, err := w.commit(context.Background(), db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
@@ -209,7 +209,7 @@ func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
 
 // CompareAndSet is DB.CompareAndSet for a key of the keyspace.
 func (k *Keyspace) CompareAndSet(key, value []byte, version uint64) error {
-	return k.compareAndWrite(&write{key: key, value: value, kind: entry.Set}, version)
+	return k.compareAndWrite(&Entry{Key: key, Value: value}, entry.Set, version)
 }
 
 // CompareAndDelete deletes a key if version is still its version. Else it returns
@@ -220,17 +220,17 @@ func (db *DB) CompareAndDelete(key []byte, version uint64) error {
 
 // CompareAndDelete is DB.CompareAndDelete for a key of the keyspace.
 func (k *Keyspace) CompareAndDelete(key []byte, version uint64) error {
-	return k.compareAndWrite(&write{key: key, kind: entry.Delete}, version)
+	return k.compareAndWrite(&Entry{Key: key}, entry.Delete, version)
 }
 
 // compareAndWrite compares again after a conflict. Somebody else has written the key, so the
 // comparison fails then, unless that write is gone again.
-func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
+func (k *Keyspace) compareAndWrite(e *Entry, kind entry.Kind, version uint64) error {
 	err := k.Update(func(t *Txn) error {
 		// The read makes the comparison hold at the commit too: the transaction is
 		// Serializable.
 		var now uint64
-		switch it, err := t.Get(wr.key); {
+		switch it, err := t.Get(e.Key); {
 		case err == nil:
 			now = it.Version()
 		case err != ErrKeyNotFound:
@@ -239,7 +239,7 @@ func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 		if now != version {
 			return ErrVersionMismatch
 		}
-		return t.addWrite(wr)
+		return t.addWrite(e, kind)
 	})
 	if errors.Is(err, ErrConflict) {
 		return ErrVersionMismatch

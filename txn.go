@@ -352,29 +352,23 @@ func (t *transaction) poison() {
 // as before the call, and can be used. After any other error, such as ErrNoSpace when writes go
 // to files, discard the transaction. Delete, SetEntry and DeleteRange return the same errors.
 func (t *Txn) Set(key, value []byte) error {
-	return t.addWrite(&write{key: key, value: value, kind: entry.Set})
+	return t.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // SetEntry writes a pair with its attributes. Key and value are copied.
-func (t *Txn) SetEntry(e *Entry) error {
-	if e == nil {
-		return errNilEntry
-	}
-	w := e.toWrite()
-	return t.addWrite(&w)
-}
+func (t *Txn) SetEntry(e *Entry) error { return t.addWrite(e, entry.Set) }
 
 // Delete deletes key, whether or not it has a value.
 func (t *Txn) Delete(key []byte) error {
-	return t.addWrite(&write{key: key, kind: entry.Delete})
+	return t.addWrite(&Entry{Key: key}, entry.Delete)
 }
 
-func (t *Txn) addWrite(w *write) error {
+func (t *Txn) addWrite(e *Entry, kind entry.Kind) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
 	ctx := t.Context()
-	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, w, t.writeTime))
+	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, e, kind, t.writeTime))
 }
 
 // takes returns nil if the transaction can write to its keyspace.

@@ -60,22 +60,16 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 
 // Set writes a pair. Key and value are copied.
 func (w *Writer) Set(key, value []byte) error {
-	return w.addWrite(&write{key: key, value: value, kind: entry.Set})
+	return w.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // SetEntry writes a pair with its attributes. Key and value are copied.
-func (w *Writer) SetEntry(e *Entry) error {
-	if e == nil {
-		return errNilEntry
-	}
-	wr := e.toWrite()
-	return w.addWrite(&wr)
-}
+func (w *Writer) SetEntry(e *Entry) error { return w.addWrite(e, entry.Set) }
 
 // Delete deletes a key.
-func (w *Writer) Delete(key []byte) error { return w.addWrite(&write{key: key, kind: entry.Delete}) }
+func (w *Writer) Delete(key []byte) error { return w.addWrite(&Entry{Key: key}, entry.Delete) }
 
-func (w *Writer) addWrite(wr *write) error {
+func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	// The lock is held while the record is made, so that the writes of one goroutine
 	// stay in their order.
 	w.mu.Lock()
@@ -83,7 +77,7 @@ func (w *Writer) addWrite(wr *write) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
-	if err := w.filling.addInMemory(wr); err != nil {
+	if err := w.filling.addInMemory(e, kind); err != nil {
 		return err
 	}
 	if w.filling.Size() >= min(writerGroup, max(w.db.opts.Tuning.MemtableSize/16, minMemtableSize)) {
