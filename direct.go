@@ -43,7 +43,7 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 // Get is DB.Get for a key of the keyspace.
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	var value []byte
-	found, err := k.readKey(key, func(p *view.Pin, d *direct) error {
+	err := k.readKey(key, func(p *view.Pin, d *direct) error {
 		v, own := d.entry.Value, false
 		if d.entry.Separated {
 			var err error
@@ -59,9 +59,6 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 		}
 		return nil
 	})
-	if err == nil && !found {
-		err = ErrKeyNotFound
-	}
 	return value, err
 }
 
@@ -72,7 +69,7 @@ func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.Appe
 
 // AppendValue is DB.AppendValue for a key of the keyspace.
 func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
-	found, err := k.readKey(key, func(p *view.Pin, d *direct) error {
+	err := k.readKey(key, func(p *view.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
@@ -84,9 +81,6 @@ func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
 		dst = append(dst, v...)
 		return nil
 	})
-	if err == nil && !found {
-		err = ErrKeyNotFound
-	}
 	return dst, err
 }
 
@@ -95,32 +89,33 @@ func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
 // Has reports whether key has a value. It does not read the value.
 func (k *Keyspace) Has(key []byte) (bool, error) {
-	return k.readKey(key, func(*view.Pin, *direct) error { return nil })
+	return wasFound(k.readKey(key, func(*view.Pin, *direct) error { return nil }))
 }
 
-// readKey looks key up and calls fn, while what it found is valid and below a guard.
-func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
+// readKey looks key up and calls fn, while what it found is valid and below a guard. It returns
+// ErrKeyNotFound if there is nothing.
+func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) error {
 	if err := k.usable(); err != nil {
-		return false, err
+		return err
 	}
 	if err := checkKey(key); err != nil {
-		return false, err
+		return err
 	}
 	p, err := k.db.engine.Views.Acquire(0)
 	if err != nil {
-		return false, err
+		return err
 	}
 	// The pin keeps what is read until the copy is made.
 	defer p.Release()
 	if k.absentFrom(p) {
-		return false, ErrKeyspaceNotFound
+		return ErrKeyspaceNotFound
 	}
 	return k.readFrom(p, key, fn)
 }
 
 // readFrom is a function of its own because the compiler makes defers slow where there
 // are many, and many returns.
-func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct) error) (found bool, err error) {
+func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	db := k.db
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
@@ -128,14 +123,14 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	defer d.returnToPool()
 	d.key = pending.AppendKey(d.key[:0], k.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
-	if err != nil || !found {
-		return false, err
+	found, err := p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
+	switch e := &d.entry; {
+	case err != nil:
+		return err
+	case !found, e.Kind == entry.Delete, e.Expires != 0 && !e.Live(db.now()):
+		return ErrKeyNotFound
 	}
-	if d.entry.Kind == entry.Delete || d.entry.Expires != 0 && !d.entry.Live(db.now()) {
-		return false, nil
-	}
-	return true, fn(p, d)
+	return fn(p, d)
 }
 
 // Set writes one pair, in a commit of its own, with the durability of Options. Key and

@@ -194,22 +194,9 @@ func (t *transaction) address(ks *Keyspace) *Keyspace {
 
 // Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends.
 func (t *Txn) Get(key []byte) (item *Item, err error) {
-	if err := t.usable(); err != nil {
-		return nil, err
-	}
-	if err := checkKey(key); err != nil {
-		return nil, err
-	}
-	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	// Item and key lie in memory of the transaction. If the key is not found, the next Get
-	// reuses that memory, so absent keys cost none.
-	r, stored := t.scratch(key)
-	found, err := t.lookUp(stored, &r.entry)
+	r, stored, err := t.find(key)
 	if err != nil {
 		return nil, err
-	}
-	if !found {
-		return nil, ErrKeyNotFound
 	}
 	t.markUsed(r, stored)
 	r.entry.Key = stored
@@ -220,44 +207,53 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 
 // Has reports whether key has a value. It does not read the value.
 func (t *Txn) Has(key []byte) (found bool, err error) {
-	if err := t.usable(); err != nil {
-		return false, err
-	}
-	if err := checkKey(key); err != nil {
-		return false, err
-	}
-	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	r, stored := t.scratch(key)
-	return t.lookUp(stored, &r.entry)
+	_, _, err = t.find(key)
+	return wasFound(err)
 }
 
-// lookUp looks up a stored key, first in the pending writes, then in the pinned View. If the
-// transaction is Serializable, it adds the key to the read set, whether found or not.
-// A pageio.Guard must be on.
-func (t *transaction) lookUp(stored []byte, e *entry.Entry) (bool, error) {
+// wasFound says what err, of the lookup of a key, says of it.
+func wasFound(err error) (bool, error) {
+	if err == ErrKeyNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// find looks key up, first in the pending writes, then in the pinned View. If the transaction is
+// Serializable, it adds the key to the read set, whether found or not. Result and stored key lie in
+// memory of the transaction, which the next call reuses unless they are marked as used. So absent
+// keys cost none.
+func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
+	if err := t.usable(); err != nil {
+		return nil, nil, err
+	}
+	if err := checkKey(key); err != nil {
+		return nil, nil, err
+	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	r, stored = t.scratch(key)
 	found := false
 	h := hash.Sum(t.db.encoding.seed, stored)
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
 	// the transaction has not seen what others have committed for it.
 	if w := t.writes; w != nil {
-		var err error
-		if found, err = w.Get(stored, h, e); err != nil {
-			return false, err
+		if found, err = w.Get(stored, h, &r.entry); err != nil {
+			return nil, nil, err
 		}
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
 		}
 	}
 	if !found {
-		var err error
-		if found, err = t.lookup(stored, h, e); !found || err != nil {
-			return false, err
-		}
+		found, err = t.lookup(stored, h, &r.entry)
 	}
-	if e.Expires == 0 {
-		return e.Kind != entry.Delete, nil
+	switch e := &r.entry; {
+	case err != nil:
+		return nil, nil, err
+	case !found, e.Kind == entry.Delete, e.Expires != 0 && !e.Live(t.now()):
+		return nil, nil, ErrKeyNotFound
 	}
-	return e.Live(t.now()), nil
+	return r, stored, nil
 }
 
 // sampleReads: the latency of one point read in 256 is measured, since to read the clock
