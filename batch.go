@@ -162,12 +162,22 @@ func (b *Batch) Reset() {
 // BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none
 // is.
 func (db *DB) BatchSet(entries []*Entry) error {
-	b := db.NewBatch()
-	for _, e := range entries {
-		if err := b.SetEntry(e); err != nil {
-			return err
+	return commitBatch(context.Background(), db, func(b *Batch) error {
+		for _, e := range entries {
+			if err := b.SetEntry(e); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+}
+
+// commitBatch commits the writes that fill adds to a batch.
+func commitBatch(ctx context.Context, db *DB, fill func(b *Batch) error) error {
+	b := db.NewBatch()
+	if err := fill(b); err != nil {
+		return err
 	}
-	_, err := b.Commit(context.Background(), DefaultDurability)
+	_, err := b.Commit(ctx, DefaultDurability)
 	return err
 }

@@ -169,12 +169,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	}
 	n := int64(len(e.Key) + len(e.Value))
 	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
-		b := db.NewBatch().In(k)
-		if err := b.addWrite(e, kind); err != nil {
-			return err
-		}
-		_, err := b.Commit(context.Background(), DefaultDurability)
-		return err
+		return commitBatch(context.Background(), db, func(b *Batch) error { return b.In(k).addWrite(e, kind) })
 	}
 	// Without a bound, many goroutines with large values could take any amount of memory while they
 	// wait for one sync.
