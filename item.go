@@ -26,13 +26,23 @@ type Item struct {
 	copies bool // Options.CopyValues
 }
 
+// noEntry is what an item is at when it is at none. It is only read.
+var noEntry entry.Entry
+
+// at returns the entry that the item is at, or noEntry.
+func (it *Item) at() *entry.Entry {
+	if it.e == nil {
+		return &noEntry
+	}
+	return it.e
+}
+
 // Key returns the item's key, which is valid as long as the item is.
 func (it *Item) Key() []byte {
-	if it.e == nil {
-		return nil
-	}
-	key := userKey(it.e.Key)
+	key := userKey(it.at().Key)
 	switch {
+	case key == nil:
+		return nil
 	case it.copies && !it.found:
 		return bytes.Clone(key)
 	case !invariant.Poisons:
@@ -45,10 +55,7 @@ func (it *Item) Key() []byte {
 
 // KeyCopy appends the key to dst[:0] and returns it. The copy belongs to the caller.
 func (it *Item) KeyCopy(dst []byte) []byte {
-	if it.e == nil {
-		return dst[:0]
-	}
-	return append(dst[:0], userKey(it.e.Key)...)
+	return append(dst[:0], userKey(it.at().Key)...)
 }
 
 // Value returns the item's value. Don't modify it. It is never nil without an error, and
@@ -217,44 +224,36 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 }
 
 // ValueSize returns the length of the value without reading it.
-func (it *Item) ValueSize() int64 {
-	if it.e == nil {
-		return 0
-	}
-	return int64(it.e.ValueLen())
-}
+func (it *Item) ValueSize() int64 { return int64(it.at().ValueLen()) }
 
 // Version returns the version of the commit that wrote the item. It is 0 for a write
 // of this transaction, which is not committed yet.
 func (it *Item) Version() uint64 {
-	if it.e == nil || it.e.Version == rangedel.Pending {
+	version := it.at().Version
+	if version == rangedel.Pending {
 		return 0
 	}
-	return uint64(it.e.Version)
+	return uint64(version)
 }
 
 // ExpiresAt returns when the item expires; the zero time is never.
 func (it *Item) ExpiresAt() time.Time {
-	if it.e == nil || it.e.Expires == 0 {
+	expires := it.at().Expires
+	if expires == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(int64(it.e.Expires))
+	return time.UnixMilli(int64(expires))
 }
 
 // Meta returns the byte that the application has stored with the entry.
-func (it *Item) Meta() byte {
-	if it.e == nil {
-		return 0
-	}
-	return it.e.Meta
-}
+func (it *Item) Meta() byte { return it.at().Meta }
 
 // Deleted reports whether the item is a delete. Only Txn.Versions and
 // IteratorOptions.AllVersions show deletes.
-func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete }
+func (it *Item) Deleted() bool { return it.at().Kind == entry.Delete }
 
 // OnlyLatest reports whether the item was written with Entry.OnlyLatest.
-func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
+func (it *Item) OnlyLatest() bool { return it.at().Kind == entry.SetLatest }
 
 // placeEntry makes e, an entry that txn has found, the item.
 func (it *Item) placeEntry(txn *transaction, e *entry.Entry) {

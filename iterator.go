@@ -108,22 +108,7 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 }
 
 // Rewind moves to the first item in the direction of travel.
-func (it *Iterator) Rewind() {
-	lo, hi := it.walkedBounds()
-	if it.reverse {
-		it.position(hi, true)
-	} else {
-		it.position(lo, false)
-	}
-}
-
-// walkedBounds are the stored bounds, until it is closed.
-func (it *Iterator) walkedBounds() (lo, hi []byte) {
-	if it.scan == nil {
-		return nil, nil
-	}
-	return it.scan.Bounds()
-}
+func (it *Iterator) Rewind() { it.position(nil, it.reverse) }
 
 // Seek moves to the item of key or, without one, to the next item in the direction
 // of travel. With an empty key it is Rewind.
@@ -155,7 +140,7 @@ func (it *Iterator) copyKey(key []byte) (err error) {
 }
 
 // position moves to the first item at or after a stored key or, with turned, to the last
-// item before it.
+// item before it; nil is the bound where the walk begins.
 func (it *Iterator) position(key []byte, turned bool) {
 	if it.nested() || !it.usable() {
 		return
@@ -164,8 +149,14 @@ func (it *Iterator) position(key []byte, turned bool) {
 	it.finishSpan()
 	it.item.lent.poison()
 	it.err, it.backward, it.left = nil, turned, it.limit
+	lo, hi := it.scan.Bounds()
+	switch {
+	case key == nil && turned:
+		key = hi
+	case key == nil:
+		key = lo
+	}
 	if it.tracks {
-		lo, hi := it.scan.Bounds()
 		it.covered.Begin(key, lo, hi)
 	}
 	it.land(it.scan.Seek(key, turned))
