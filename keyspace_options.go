@@ -23,27 +23,18 @@ func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	}
 }
 
-// codec returns the codec that compresses values.
+// codec returns the codec that compresses values; both have the same order.
 func (c Compression) codec() codec.Codec {
-	switch c {
-	case S2:
-		return codec.S2
-	case Zstd:
-		return codec.Zstd
-	}
-	return codec.None
+	return codec.Codec(max(c, NoCompression) - NoCompression)
 }
 
 // compressionBy returns the compression of a codec. A codec of a later release means that this
 // release writes values without compression.
 func compressionBy(c codec.Codec) Compression {
-	switch c {
-	case codec.S2:
-		return S2
-	case codec.Zstd:
-		return Zstd
+	if !c.Known() {
+		return NoCompression
 	}
-	return NoCompression
+	return NoCompression + Compression(c)
 }
 
 // small returns n as an int that each machine has: at least -1, at most 2^31-1. Options beyond

@@ -16,11 +16,8 @@ import (
 // MaxKeyspaceName is the greatest length of a keyspace's name, in bytes.
 const MaxKeyspaceName = 255
 
-// This is layout.MaxKeyspaceName: if they differ, one of these is negative, and doesn't compile.
-const (
-	_ uint = layout.MaxKeyspaceName - MaxKeyspaceName
-	_ uint = MaxKeyspaceName - layout.MaxKeyspaceName
-)
+// This is layout.MaxKeyspaceName: if they differ, the index is out of range, and doesn't compile.
+var _ = [1]int{}[MaxKeyspaceName-layout.MaxKeyspaceName]
 
 var (
 	errKeyspaceName    = fmt.Errorf("brock: a keyspace's name has 1 to %d bytes: %w", MaxKeyspaceName, ErrInvalid)

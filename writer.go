@@ -20,7 +20,6 @@ import (
 // committed or not.
 type Writer struct {
 	db      *DB             // nil: its methods return ErrClosed
-	ks      *Keyspace       // the keyspace that it writes to
 	ctx     context.Context // when it ends, so does the Writer
 	closing sync.Once       // the first Close flushes, and others wait for it
 
@@ -50,7 +49,7 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	if k == nil || k.db == nil {
 		return new(Writer)
 	}
-	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), idle: k.db.NewBatch().In(k), number: 1}
+	w := &Writer{db: k.db, ctx: ctx, filling: k.db.NewBatch().In(k), idle: k.db.NewBatch().In(k), number: 1}
 	if ctx == nil {
 		w.err = errNilContext
 	}
