@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
@@ -58,19 +57,21 @@ func (o *opening) followable() error {
 	return nil
 }
 
-// loadFollowed is manifest.Load of a store that another process may be making or writing:
+// loadManifest is manifest.Load. Another process may be making or writing the store that is followed:
 // a file that is being written can look damaged, so it tries again.
-func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
+func (o *opening) loadManifest(ctx context.Context, mo manifest.Options) (log *manifest.Log, err error) {
+	tries := 1
+	if o.options.Mode == Follow {
+		tries = followTries
+	}
 	for try := 1; ; try++ {
-		log, err = manifest.Load(o.manifestOptions())
+		log, err = manifest.Load(mo)
 		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
-		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == followTries {
+		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == tries {
 			return log, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, errs.Ended(ctx)
-		case <-time.After(lockPoll):
+		if err := pause(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
