@@ -163,7 +163,7 @@ func (t *transaction) ctx() context.Context {
 // ErrKeyspaceNotFound if the transaction wrote to it, and ErrConflict if the
 // transaction is Serializable and addressed it.
 func (t *Txn) In(ks *Keyspace) *Txn {
-	if t.transaction == nil {
+	if t.transaction == nil || t.keyspace == ks {
 		return t
 	}
 	s := t.address(ks)
