@@ -117,9 +117,16 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, false, ErrKeyNotFound
-	case e.Separated || e.Raw != 0:
+	case e.Separated && lent:
 		it.asked = true
-		return it.txn.readValue(e, dst, lent)
+		value, err = it.txn.values().Value(e.Key, e)
+		return value, false, err
+	case e.Separated:
+		it.asked = true
+		return it.txn.values().OwnValue(e.Key, e, dst)
+	case e.Raw != 0: // compressed in the pending writes
+		value, err = it.txn.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
+		return value, true, err
 	case e.Value == nil:
 		return empty, false, nil
 	default:

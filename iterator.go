@@ -177,17 +177,6 @@ func (it *Iterator) Next() {
 		it.land(false)
 		return
 	}
-	if it.nested() {
-		return
-	}
-	if it.valid && it.limit > 0 {
-		// The scan does not move: what comes after the limit is not read, so it causes
-		// no conflict.
-		if it.left--; it.left <= 0 {
-			it.leaveItem()
-			return
-		}
-	}
 	it.moveChecked(it.reverse)
 }
 
@@ -203,12 +192,6 @@ func (it *Iterator) Prev() {
 	if it.item.asked {
 		it.leaveAsked()
 	}
-	if it.nested() {
-		return
-	}
-	if it.valid && it.limit > 0 {
-		it.left++
-	}
 	it.moveChecked(!it.reverse)
 }
 
@@ -223,9 +206,22 @@ func (it *Iterator) leaveAsked() {
 	}
 }
 
+// moveChecked moves to the next item or, with turned, to the one before.
 func (it *Iterator) moveChecked(turned bool) {
-	if !it.usable() || !it.valid {
+	if it.nested() || !it.usable() || !it.valid {
 		return
+	}
+	switch {
+	case it.limit == 0:
+	case turned != it.reverse:
+		it.left++
+	case it.left <= 1:
+		// The scan does not move: what comes after the limit is not read, so it causes
+		// no conflict.
+		it.leaveItem()
+		return
+	default:
+		it.left--
 	}
 	it.item.lent.poison()
 	// The walk turns around: the covered range ends at this item, and grows on the other side.
@@ -351,12 +347,10 @@ func (it *Iterator) Err() error { return it.err }
 // Close ends the iterator and returns Err. It may be called twice. A Filter that closes its own
 // iterator gets ErrInvalid, and the iterator stays open.
 func (it *Iterator) Close() error {
-	if it.nested() {
-		return it.err
+	if !it.nested() {
+		it.releaseOnce()
 	}
-	err := it.err
-	it.releaseOnce()
-	return err
+	return it.err
 }
 
 // Items yields the items that o asks for. An error is yielded last, with a nil item.
