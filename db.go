@@ -30,8 +30,9 @@ type DB struct {
 	loss      *Loss     // what Open has left out because of damage; nil: nothing
 	forget    func()    // lets go of the user's functions, so that nothing but the DB refers to them
 
-	encoding encoding
-	direct   *pending.MemoryLimiter // memory for writes of one call each, such as Set
+	seed        uint64 // of key hashes
+	compression pending.Compression
+	direct      *pending.MemoryLimiter // memory for writes of one call each, such as Set
 
 	began      time.Time     // when it was opened, with a monotonic reading
 	openTime   time.Duration // how long Open took, once it had the lock
@@ -65,6 +66,9 @@ func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		// First of all: new calls end at once, so that Close need not wait for them.
 		db.closed.Store(true)
+		if db.engine == nil { // it was not opened
+			return
+		}
 		keep := func(err error) {
 			if db.closeErr == nil {
 				db.closeErr = err
@@ -75,23 +79,17 @@ func (db *DB) Close() error {
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())
 		}
-		if db.engine != nil {
-			keep(db.engine.Close())
-		}
+		keep(db.engine.Close())
 		if db.atEnd != nil && db.closeErr == nil {
 			keep(db.atEnd())
 		}
 		// The directories before the locks: a Backup or RotateKey that is still on its way out
 		// must reach no file of the next one who opens the store.
-		if db.dirs != nil {
-			keep(db.dirs.Close())
-		}
+		keep(db.dirs.Close())
 		for _, lock := range slices.Backward(db.locks) {
 			keep(lock.Close())
 		}
-		if db.forget != nil {
-			db.forget()
-		}
+		db.forget()
 	})
 	return db.closeErr
 }
@@ -252,7 +250,7 @@ func (db *DB) Metrics() Metrics {
 	if db.report != nil {
 		m.EventsDropped, m.Leaked = db.report.calls.Dropped(), db.report.leaked.Load()
 	}
-	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
+	m.CompressedFrom, m.CompressedTo = db.compression.Bytes()
 	m.Stopped = errors.Is(db.Err(), ErrStopped)
 	m.OpenTime = db.openTime
 	if at := db.lastBackup.Load(); at != 0 {

@@ -42,24 +42,11 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 
 // Get is DB.Get for a key of the keyspace.
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
-	var value []byte
-	err := k.readKey(key, func(p *view.Pin, d *direct) error {
-		v, own := d.entry.Value, false
-		if d.entry.Separated {
-			var err error
-			if v, own, err = p.OwnValue(d.key, &d.entry, nil); err != nil {
-				return err
-			}
-		}
-		// The bytes may lie in a mapped file, which only the pin keeps: the caller
-		// gets a copy.
-		if value = v; !own {
-			value = make([]byte, len(v))
-			copy(value, v) // right behind make, so that nothing is zeroed before
-		}
-		return nil
-	})
-	return value, err
+	value, err := k.AppendValue(empty, key)
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
 }
 
 // AppendValue appends key's newest value to dst and returns the longer slice, or returns dst and
@@ -70,14 +57,19 @@ func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.Appe
 // AppendValue is DB.AppendValue for a key of the keyspace.
 func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
 	err := k.readKey(key, func(p *view.Pin, d *direct) error {
-		v := d.entry.Value
+		v, own := d.entry.Value, false
 		if d.entry.Separated {
 			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
 			var err error
-			if v, _, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
+			if v, own, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
 				return err
 			}
 		}
+		if own && len(dst) == 0 { // it needs no second copy
+			dst = v
+			return nil
+		}
+		// The bytes may lie in a mapped file, which only the pin keeps.
 		dst = append(dst, v...)
 		return nil
 	})
@@ -123,7 +115,7 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	defer d.returnToPool()
 	d.key = pending.AppendKey(d.key[:0], k.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
+	found, err := p.Get(d.key, hash.Sum(db.seed, d.key), &d.entry)
 	switch e := &d.entry; {
 	case err != nil:
 		return err

@@ -91,11 +91,7 @@ func (e *Entry) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 
 // millis rounds a time to live up, so that none becomes zero.
 func millis(d time.Duration) uint64 {
-	n := d / time.Millisecond
-	if n*time.Millisecond < d {
-		n++
-	}
-	return uint64(n)
+	return (uint64(d) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
 }
 
 // unixMilli returns a time of expiry in Unix milliseconds: 1 if it is before 1970, as 0 would be

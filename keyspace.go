@@ -31,12 +31,6 @@ type Keyspace struct {
 	habit   scan.Habit                      // how iterators of the keyspace have used values, for readahead
 }
 
-// encoding has what all keyspaces of a store use to encode records.
-type encoding struct {
-	seed        uint64 // of key hashes
-	compression pending.Compression
-}
-
 func newKeyspace(db *DB, id entry.KeyspaceID, name string, o KeyspaceOptions) *Keyspace {
 	k := &Keyspace{db: db, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
 	k.at.ID, k.at.Name = id, name
@@ -66,10 +60,10 @@ func (k *Keyspace) setOptions(o KeyspaceOptions) {
 		Prefix:        k.prefix,
 		Threshold:     o.ValueThreshold,
 		TTL:           o.TTL,
-		Seed:          k.db.encoding.seed,
+		Seed:          k.db.seed,
 		Codec:         o.Compression.codec(),
 		CompressAbove: max(o.CompressAbove, 1),
-		Compression:   &k.db.encoding.compression,
+		Compression:   &k.db.compression,
 	})
 }
 

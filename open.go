@@ -414,7 +414,7 @@ func (o *opening) assemble() {
 			clearDir(memory, "/")
 		}
 	}
-	db.encoding.seed, db.counters.reads = seed, o.reads
+	db.seed, db.counters.reads = seed, o.reads
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()

@@ -233,7 +233,7 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	r, stored = t.scratch(key)
 	found := false
-	h := hash.Sum(t.db.encoding.seed, stored)
+	h := hash.Sum(t.db.seed, stored)
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
 	// the transaction has not seen what others have committed for it.
 	if w := t.writes; w != nil {
@@ -281,20 +281,6 @@ func (t *transaction) values() scan.Values {
 		return scan.Values{Pin: t.pin}
 	}
 	return scan.Values{Pin: t.pin, Files: t.writes.Files()}
-}
-
-// readValue reads a value that is separated, or that is compressed in the pending writes. With lent
-// it may lie in memory of the pin; else dst and own are as for view.Pin.OwnValue.
-func (t *transaction) readValue(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
-	switch {
-	case !e.Separated:
-		value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
-		return value, true, err
-	case lent:
-		value, err = t.values().Value(e.Key, e)
-		return value, false, err
-	}
-	return t.values().OwnValue(e.Key, e, dst)
 }
 
 // now returns the time for expiry. It reads the clock once for each transaction, so that
@@ -426,25 +412,19 @@ func (t *transaction) commit(ctx context.Context) error {
 		return nil
 	}
 	t.closeIterators() // this adds the ranges that they have read to the read set
-	c := t.conflictCheck()
-	v, err := w.commit(ctx, t.db, c, t.synced)
-	if err != nil {
-		return explained(err, &c)
-	}
-	t.committed = v
-	return nil
-}
-
-// conflictCheck returns what must hold for the transaction to commit.
-func (t *transaction) conflictCheck() conflict.Check {
-	w := t.writes
-	return conflict.Check{
+	c := conflict.Check{
 		Isolation: conflict.Isolation(t.isolation),
 		Since:     t.pin.Version(),
 		Reads:     &w.reads,
 		Written:   w.written,
 		Addressed: w.addressed,
 	}
+	v, err := w.commit(ctx, t.db, c, t.synced)
+	if err != nil {
+		return explained(err, &c)
+	}
+	t.committed = v
+	return nil
 }
 
 // Discard ends the transaction, drops its writes and closes its iterators. It may be

@@ -243,7 +243,7 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		t.writes = newWrites()
 		t.writes.Indexed = true
 		t.writes.limit = db.opts.txnMemory(o.MaxMemory)
-		t.writes.reads.Seed = db.encoding.seed
+		t.writes.reads.Seed = db.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.opts.synced(o.Durability)
 	}
