@@ -51,7 +51,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 		c.keep = []float64{0.1, 0.5, 0.9}[c.rng.IntN(3)]
 	}
 	clone := NewMem()
-	clone.seq, clone.capacity, clone.linked = m.seq, m.capacity, m.linked
+	clone.seq, clone.capacity = m.seq, m.capacity
 	clone.root = c.copyDir(m.root)
 	return clone
 }
@@ -264,13 +264,9 @@ func (c *crash) applyPrefix(left *content, pending []change) {
 // tear applies the front of a write, which ends at a sector.
 func (c *crash) tear(left *content, ch *change) {
 	// Disks write sectors whole, so a write is torn between two of them.
-	pieces := ch.pieces[:c.rng.IntN(len(ch.pieces)+1)]
-	part := change{pieces: slices.Clone(pieces)}
-	if len(pieces) > 0 {
-		last := &part.pieces[len(pieces)-1]
-		sector := (last.from + c.rng.IntN(len(last.data)+1)) / sectorSize * sectorSize
-		last.data = last.data[:max(0, sector-last.from)]
-	}
+	end := (ch.off + c.rng.Int64N(int64(len(ch.data))+1)) / sectorSize * sectorSize
+	part := *ch
+	part.data = ch.data[:max(0, end-ch.off)]
 	left.apply(&part)
 }
 
@@ -281,8 +277,8 @@ const tornBlocks = 8 // 1/8 of the blocks are torn
 func (c *crash) applyChaos(left *content, pending []change) {
 	blocks := map[int]bool{}
 	for i := range pending {
-		for _, p := range pending[i].pieces {
-			blocks[p.chunk] = true
+		for k := range pending[i].chunks() {
+			blocks[k] = true
 		}
 		if pending[i].resize {
 			for k := range left.chunks {
@@ -297,47 +293,33 @@ func (c *crash) applyChaos(left *content, pending []change) {
 	if k := c.chooseCount(len(pending)); k > 0 {
 		size = pending[k-1].size
 	}
+	// A block is left as of one moment. Of a torn one, each sector by itself is left as before all
+	// changes or after them: disks write sectors of one block in any order.
+	moments := map[int][]int{} // blocks by how many changes are left of them
+	torn := map[int]uint32{}   // a bit for each sector that is new
 	for _, k := range slices.Sorted(maps.Keys(blocks)) {
-		// The block is left as of one moment; a torn one, with each sector as before all
-		// changes or after them.
-		var counts [chunkSize / sectorSize]int
 		n := c.chooseCount(len(pending))
-		torn := c.rng.IntN(tornBlocks) == 0
-		for s := range counts {
-			counts[s] = n
-			if torn {
-				// Each sector by itself, old or new: disks write sectors of one block in any order.
-				counts[s] = c.rng.IntN(2) * len(pending)
-			}
+		if c.rng.IntN(tornBlocks) == 0 {
+			torn[k] = c.rng.Uint32()
+		} else {
+			moments[n] = append(moments[n], k)
 		}
-		at := left.writable(k)
-		for s, n := range counts {
-			for i := range pending[:n] {
-				pending[i].applyTo(at, k, s)
+	}
+	now := left.clone()
+	for i := range pending {
+		now.apply(&pending[i])
+		for _, k := range moments[i+1] {
+			left.shareChunk(k, now.share(k))
+		}
+	}
+	for k, sectors := range torn {
+		for s := range chunkSize / sectorSize {
+			if sectors>>s&1 == 1 {
+				sector := left.writable(k)[s*sectorSize:][:sectorSize]
+				clear(sector[now.readAt(sector, int64(k)*chunkSize+int64(s)*sectorSize):])
 			}
 		}
 	}
 	// Last, so that bytes behind the end are zeros.
 	left.setSize(size)
-}
-
-// applyTo makes the part of the change that is in sector s of block k.
-func (ch *change) applyTo(block *[chunkSize]byte, k, s int) {
-	lo, hi := s*sectorSize, (s+1)*sectorSize
-	if ch.resize {
-		if from := ch.size - int64(k)*chunkSize; from < int64(hi) {
-			clear(block[max(int64(lo), from):hi])
-		}
-		return
-	}
-	for i := range ch.pieces {
-		p := &ch.pieces[i]
-		if p.chunk != k {
-			continue
-		}
-		a, b := max(lo, p.from), min(hi, p.from+len(p.data))
-		if a < b {
-			copy(block[a:b], p.data[a-p.from:])
-		}
-	}
 }
