@@ -39,10 +39,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 	defer m.mu.Unlock()
 	// All choices come from one source of random numbers, in a fixed order: a seed
 	// makes the same crash each time.
-	c := &crash{
-		mode: o.Mode, rng: rand.New(rand.NewPCG(o.Seed, 0x42726f636b)),
-		files: map[*memFile]*memFile{}, dirs: map[*memDir]*memDir{},
-	}
+	c := newCrash(o)
 	switch o.Mode {
 	case Prefix:
 		c.chooseMoment(m.root)
@@ -62,45 +59,27 @@ type crash struct {
 	rng   *rand.Rand
 	files map[*memFile]*memFile // copies by their originals, as a file may have two names
 	dirs  map[*memDir]*memDir   // copies by their originals
+	met   map[uint64]bool       // All: changes that were met, by number
 
 	last uint64  // Prefix: the last change that is left
 	torn uint64  // Prefix: the change of which a part is left; 0: none
 	keep float64 // Chaos: the share of changes that are left
 }
 
-// chooseMoment chooses where a Prefix ends: after any number of changes.
-func (c *crash) chooseMoment(root *memDir) {
-	all := map[uint64]bool{}
-	seen := map[memNode]bool{}
-	var visit func(n memNode)
-	visit = func(n memNode) {
-		if seen[n] {
-			return
-		}
-		seen[n] = true
-		if n.file != nil {
-			for i := range n.file.pending {
-				all[n.file.pending[i].seq] = true
-			}
-			return
-		}
-		// Files that only the durable directory has may have changes, too: a removed name may come
-		// back.
-		for _, names := range []map[string]memNode{n.dir.durable, n.dir.entries} {
-			for _, n := range names {
-				visit(n)
-			}
-		}
-		for _, p := range n.dir.pending {
-			all[p.seq] = true
-			if p.node != (memNode{}) {
-				visit(p.node)
-			}
-		}
+func newCrash(o CrashOptions) *crash {
+	return &crash{
+		mode: o.Mode, rng: rand.New(rand.NewPCG(o.Seed, 0x42726f636b)),
+		files: map[*memFile]*memFile{}, dirs: map[*memDir]*memDir{}, met: map[uint64]bool{},
 	}
-	visit(memNode{dir: root})
+}
+
+// chooseMoment chooses where a Prefix ends: after any number of changes. A copy of all meets each
+// change, also those of a file or directory that only a crash brings back.
+func (c *crash) chooseMoment(root *memDir) {
+	all := newCrash(CrashOptions{Mode: All})
+	all.copyDir(root)
 	// Each number of changes is equally likely. The change after these may be torn.
-	order := slices.Sorted(maps.Keys(all))
+	order := slices.Sorted(maps.Keys(all.met))
 	k := c.rng.IntN(len(order) + 1)
 	if k > 0 {
 		c.last = order[k-1]
@@ -133,6 +112,7 @@ func (c *crash) copyDir(d *memDir) *memDir {
 		// The system goes on, so what was not durable can still be lost by a later crash.
 		to.durable, to.entries = c.copyNames(d.durable), c.copyNames(d.entries)
 		for _, p := range d.pending {
+			c.met[p.seq] = true
 			p.node = c.copyNode(p.node)
 			to.pending = append(to.pending, p)
 		}
@@ -231,6 +211,9 @@ func (c *crash) copyFile(f *memFile) *memFile {
 	if c.mode == All {
 		to.now, to.durable = f.now.clone(), f.durable.clone()
 		to.pending, to.dropped = slices.Clone(f.pending), f.dropped
+		for i := range f.pending {
+			c.met[f.pending[i].seq] = true
+		}
 		return to
 	}
 	left := f.durable.clone()
