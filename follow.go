@@ -36,7 +36,7 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("refresh: %w", err)
 	}
-	db.keyspaces.refresh(db)
+	db.keyspaces.loadFrom(db)
 	return uint64(v), nil
 }
 
@@ -72,19 +72,6 @@ func (o *opening) loadManifest(ctx context.Context, mo manifest.Options) (log *m
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err
-		}
-	}
-}
-
-// refresh takes the list of keyspaces from the View that was just installed.
-func (l *keyspaces) refresh(db *DB) {
-	l.turn.Always()
-	defer l.turn.Leave()
-	before := l.sortedByName()
-	l.loadFrom(db)
-	for _, ks := range before {
-		if l.findByName(ks.at.Name) != ks { // another one may have the name now
-			ks.at.Dropped.Store(true)
 		}
 	}
 }

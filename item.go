@@ -48,7 +48,7 @@ func (it *Item) Key() []byte {
 	case !invariant.Poisons:
 		return key
 	case it.found:
-		return it.txn.lend(key)
+		return it.txn.lent.lend(key)
 	}
 	return it.lent.lend(key)
 }
@@ -94,7 +94,7 @@ func (it *Item) borrowValue() ([]byte, error) {
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
 	if invariant.Poisons {
-		v = it.txn.lend(v)
+		v = it.txn.lent.lend(v)
 	}
 	return v, nil
 }

@@ -3,7 +3,6 @@ package brock
 import (
 	"bytes"
 	"iter"
-	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
@@ -45,7 +44,7 @@ func (o *IteratorOptions) validate() error {
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
 	keyspace *Keyspace
-	scan     *scan.Scan // nil once it was closed
+	scan     *scan.Scan // nil: it was closed, or could not begin
 	reverse  bool       // Next moves to lesser keys
 	tracks   bool       // the txn is serializable: what is covered counts as read
 	plain    bool       // no limit, filter or context: Next may take its fast path
@@ -63,7 +62,6 @@ type Iterator struct {
 
 	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
 
-	closed     atomic.Bool
 	next, prev *Iterator // in the transaction's list of open iterators
 	orphan     *orphan
 }
@@ -72,9 +70,7 @@ type Iterator struct {
 // as for invalid options, it is at no item, and Err returns the reason.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, filter: o.Filter}
-	if it.err = t.begin(it, &o); it.err != nil {
-		it.closed.Store(true)
-	}
+	it.err = t.begin(it, &o)
 	return it
 }
 
@@ -103,7 +99,7 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 			c.Shown = &it.covered
 		}
 	}
-	it.plain = o.Limit == 0 && o.Filter == nil && t.ctx() == nil
+	it.plain = o.Limit == 0 && o.Filter == nil && (t.extra == nil || t.extra.ctx == nil)
 	return t.adopt(it, &c)
 }
 
@@ -113,7 +109,7 @@ func (it *Iterator) Rewind() { it.position(nil, it.reverse) }
 // Seek moves to the item of key or, without one, to the next item in the direction
 // of travel. With an empty key it is Rewind.
 func (it *Iterator) Seek(key []byte) {
-	if len(key) == 0 || it.txn == nil || it.closed.Load() || it.nested() {
+	if len(key) == 0 || it.scan == nil || it.nested() {
 		it.Rewind()
 		return
 	}
@@ -183,7 +179,7 @@ func (it *Iterator) Next() {
 // open reports whether iterator, transaction and store are open. It doesn't look at the
 // context.
 func (it *Iterator) open() bool {
-	return !it.closed.Load() && it.txn.active.Load() && !it.txn.db.closed.Load()
+	return it.scan != nil && it.txn.active.Load() && !it.txn.db.closed.Load()
 }
 
 // Prev moves to the previous item, against the direction of travel. If the iterator
@@ -306,7 +302,7 @@ func (it *Iterator) finishSpan() {
 // usable reports whether the iterator may still read. If not, it sets err. Each move checks
 // it first.
 func (it *Iterator) usable() bool {
-	if it.txn == nil || it.closed.Load() {
+	if it.scan == nil {
 		if it.err == nil {
 			it.err = errIteratorClosed
 		}
@@ -323,12 +319,12 @@ func (it *Iterator) usable() bool {
 }
 
 // Valid reports whether the iterator is at an item.
-func (it *Iterator) Valid() bool { return it.valid && !it.closed.Load() }
+func (it *Iterator) Valid() bool { return it.valid }
 
 // ValidForPrefix reports whether the iterator is at an item whose key begins with
 // prefix.
 func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
-	if !it.Valid() {
+	if !it.valid {
 		return false
 	}
 	var fault error // ignored: prefix lies in a mapped file that can't be read; not valid then

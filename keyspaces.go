@@ -32,8 +32,11 @@ type keyspaces struct {
 }
 
 // loadFrom makes the list of the keyspaces that the tree has. Those that are on the list stay, with the
-// options that the tree knows. Who calls it has the turn, or is alone.
+// options that the tree knows, or are dropped.
 func (l *keyspaces) loadFrom(db *DB) {
+	l.turn.Always()
+	defer l.turn.Leave()
+	before := l.sortedByName()
 	var next []*Keyspace
 	for _, k := range db.engine.Keyspaces.List() {
 		ks := l.findByName(k.Name)
@@ -46,6 +49,11 @@ func (l *keyspaces) loadFrom(db *DB) {
 	}
 	slices.SortFunc(next, byName)
 	l.named.Store(&next)
+	for _, ks := range before {
+		if l.findByName(ks.Name()) != ks { // another one may have the name now
+			ks.at.Dropped.Store(true)
+		}
+	}
 }
 
 // sortedByName returns the keyspaces in the order of their names.

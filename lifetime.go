@@ -32,7 +32,7 @@ func (t *transaction) adopt(it *Iterator, c *scan.Config) error {
 
 // releaseOnce ends the iterator, once. The transaction may end at the same time.
 func (it *Iterator) releaseOnce() {
-	if it.txn == nil || it.closed.Swap(true) {
+	if it.scan == nil {
 		return
 	}
 	it.finishSpan()

@@ -129,11 +129,11 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Only now is it known which keys the files need.
-	if o.keyring != nil && o.options.Mode == ReadWrite {
-		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
-	}
 	if o.keyring != nil {
+		// Only now is it known which keys the files need.
+		if o.options.Mode == ReadWrite {
+			_ = o.keyring.Clean() // what can't be removed now, the next Open removes
+		}
 		o.keyring.Bound(context.Background()) // the context of Open ends
 	}
 	// Nothing fails from here on, so nothing has to be undone.

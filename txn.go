@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/scan"
@@ -95,9 +94,9 @@ type transaction struct {
 	at        entry.Version // version that it reads
 	committed entry.Version // version of its writes after a Commit
 
+	lent lentKeys   // copies to poison at the end
 	mu   sync.Mutex // guards:
 	open *Iterator  // head of the list of open iterators
-	lent lentKeys   // copies to poison at the end
 
 	// The first item found and its key lie in the transaction itself, so that a View
 	// with one Get allocates once. Keep the struct small for that case: with the first Txn
@@ -138,19 +137,10 @@ func (t *transaction) usable() error {
 		return ErrTxnDone
 	case t.db.closed.Load():
 		return ErrClosed
-	}
-	if ctx := t.ctx(); ctx != nil {
-		return ctx.Err()
+	case t.extra != nil && t.extra.ctx != nil:
+		return t.extra.ctx.Err()
 	}
 	return nil
-}
-
-// ctx returns the context of the transaction; nil is one that never ends.
-func (t *transaction) ctx() context.Context {
-	if t == nil || t.extra == nil {
-		return nil
-	}
-	return t.extra.ctx
 }
 
 // In returns the same transaction, addressing the keyspace ks; nil is the default
@@ -312,23 +302,6 @@ func (t *transaction) lends() {
 	}
 }
 
-// lend returns a copy of b that is overwritten when the transaction ends, so that tests
-// find users of memory after its file key id (build tag brockdebug).
-func (t *transaction) lend(b []byte) []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lent.lend(b)
-}
-
-// poison overwrites what lend has returned. Iterators on other goroutines may call lend meanwhile.
-func (t *transaction) poison() {
-	if invariant.Poisons {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.lent.poison()
-	}
-}
-
 // Set writes a pair. Key and value are copied. It returns ErrReadOnly in a read-only
 // transaction, and ErrInvalid for a key or value that can't be stored: then the transaction is
 // as before the call, and can be used. After any other error, such as ErrNoSpace when writes go
@@ -465,7 +438,7 @@ func (t *transaction) endTransaction() {
 	t.closeIterators()
 	// Counters are shared by all transactions: each adds to them once, at its end.
 	t.db.counters.addReads(int64(t.gets), int64(t.iterators.Load()), uint32(t.phase))
-	t.poison()
+	t.lent.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
 		w.discardFiles()
@@ -516,8 +489,8 @@ func (t *Txn) CommitVersion() uint64 {
 
 // Context returns the context that Begin, ViewContext or UpdateContext was given.
 func (t *Txn) Context() context.Context {
-	if ctx := t.ctx(); ctx != nil {
-		return ctx
+	if t.transaction == nil || t.extra == nil || t.extra.ctx == nil {
+		return context.Background()
 	}
-	return context.Background()
+	return t.extra.ctx
 }
