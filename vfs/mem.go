@@ -261,16 +261,13 @@ func (m *Mem) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	toDir, toBase, err := m.dirOf("rename", to)
-	if err != nil {
-		return err
-	}
 	n := fromDir.entries[fromBase]
 	if n == (memNode{}) {
 		return pathError("rename", from, fs.ErrNotExist)
 	}
-	if _, exists := toDir.entries[toBase]; exists {
-		return pathError("rename", to, fs.ErrExist)
+	toDir, toBase, err := m.newName("rename", to)
+	if err != nil {
+		return err
 	}
 	if n.dir != nil && strings.HasPrefix(clean(to), clean(from)+"/") {
 		return pathError("rename", to, fs.ErrInvalid)

@@ -44,22 +44,24 @@ func (c *content) share(i int) *[chunkSize]byte {
 
 // shareChunk makes data, which other contents share, chunk i.
 func (c *content) shareChunk(i int, data *[chunkSize]byte) {
+	if data == nil && i >= len(c.chunks) {
+		return
+	}
+	*c.chunkAt(i) = chunk{data: data}
+}
+
+// chunkAt returns chunk i, which it makes if it is missing.
+func (c *content) chunkAt(i int) *chunk {
 	if i >= len(c.chunks) {
-		if data == nil {
-			return
-		}
 		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
 	}
-	c.chunks[i] = chunk{data: data}
+	return &c.chunks[i]
 }
 
 // writable returns chunk i to be written to.
 func (c *content) writable(i int) *[chunkSize]byte {
-	if i >= len(c.chunks) {
-		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
-	}
 	// Copy on write: others may share the chunk.
-	k := &c.chunks[i]
+	k := c.chunkAt(i)
 	if !k.own {
 		fresh := new([chunkSize]byte)
 		if k.data != nil {
