@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,12 +158,17 @@ func (db *DB) Version() uint64 {
 	return uint64(db.engine.Views.Visible())
 }
 
-// workable returns nil if ctx is not nil and the store can be written to.
-func workable(ctx context.Context, db *DB) error {
+// readable returns nil if ctx is not nil and the store is open.
+func readable(ctx context.Context, db *DB) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	return db.writable()
+	return db.usable()
+}
+
+// workable returns nil if ctx is not nil and the store can be written to.
+func workable(ctx context.Context, db *DB) error {
+	return cmp.Or(readable(ctx, db), db.writable())
 }
 
 // Sync returns when everything committed so far survives a power loss. On a full
@@ -211,10 +217,7 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 // for which errors.Is reports ErrCorrupt, or the error that kept it from going on,
 // or nil if all is well.
 func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return err
 	}
 	var first *CorruptionError

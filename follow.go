@@ -26,10 +26,7 @@ import (
 // error before the next step. In other Modes the newest version is always visible, and
 // Refresh only returns it.
 func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
-	if ctx == nil {
-		return 0, errNilContext
-	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return 0, err
 	}
 	v, err := db.engine.Refresh(ctx)

@@ -209,13 +209,10 @@ func (k *Keyspace) beginFor(ctx context.Context, o *TxnOptions, fn func(*Txn) er
 
 // beginTxn begins a transaction. origin is the program counter to report if it stays open long.
 func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn, error) {
-	if ctx == nil {
-		return nil, errNilContext
-	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return nil, err
 	}
 	if o.Update && db.commits == nil {
