@@ -6,13 +6,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/backup"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/report"
-	"github.com/brockdb/brock/vfs"
 )
 
 // BackupOptions says what Backup sends.
@@ -155,11 +153,7 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	case o.Dir == "":
 		return nil, &OptionError{Field: "Dir", Reason: "is empty"}
 	}
-	t := backup.Target{FS: o.FS, Dir: o.Dir, ValueDir: o.ValueDir, Keys: keyring.Within(ctx, o.Keys)}
-	if t.FS == nil {
-		t.FS = vfs.OS()
-	}
-	t.FS = failure.FS(t.FS)
+	t := backup.Target{FS: fileSystem(o.FS), Dir: o.Dir, ValueDir: o.ValueDir, Keys: keyring.Within(ctx, o.Keys)}
 	info, err := backup.Restore(ctx, r, t)
 	if err != nil {
 		return nil, fmt.Errorf("restore %s: %w", t.Dir, err)

@@ -17,7 +17,7 @@ import (
 // batch addressing another.
 type Batch struct {
 	*batch
-	keyspace *keyspaceState
+	keyspace *Keyspace
 }
 
 // batch is what the Batches of all keyspaces (Batch.In) have in common.
@@ -35,41 +35,30 @@ var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", 
 func (db *DB) NewBatch() *Batch {
 	b := &batch{db: db}
 	b.writes.limit = db.opts.txnMemory(0)
-	return &Batch{b, db.main.state}
+	return &Batch{b, db.main}
 }
 
 // In returns the same batch, addressing the keyspace ks; nil is the default one. If
 // ks is of another store, the calls that follow return ErrInvalid; if it was
 // dropped, they or Commit return ErrKeyspaceNotFound.
 func (b *Batch) In(ks *Keyspace) *Batch {
-	switch {
-	case b.batch == nil:
+	if b.batch == nil {
 		return b
-	case ks == nil:
-		return &Batch{b.batch, b.db.main.state}
-	case ks.db != b.db:
-		return &Batch{b.batch, refusing(errKeyspaceForeign)}
 	}
-	return &Batch{b.batch, ks.state}
+	return &Batch{b.batch, addressed(b.db, ks)}
 }
 
 // Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
 // as before the call. After any other error, Reset it.
 func (b *Batch) Set(key, value []byte) error {
-	return b.addWrite(&write{key: key, value: value, kind: entry.Set})
+	return b.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // SetEntry adds a pair with its attributes. Key and value are copied.
-func (b *Batch) SetEntry(e *Entry) error {
-	if e == nil {
-		return errNilEntry
-	}
-	w := e.toWrite()
-	return b.addWrite(&w)
-}
+func (b *Batch) SetEntry(e *Entry) error { return b.addWrite(e, entry.Set) }
 
 // Delete adds the delete of key.
-func (b *Batch) Delete(key []byte) error { return b.addWrite(&write{key: key, kind: entry.Delete}) }
+func (b *Batch) Delete(key []byte) error { return b.addWrite(&Entry{Key: key}, entry.Delete) }
 
 // usable returns nil while the batch can be used.
 func (b *Batch) usable() error {
@@ -85,23 +74,20 @@ func (b *Batch) usable() error {
 	return nil
 }
 
-func (b *Batch) addWrite(w *write) error { return b.wrote(b.addInMemory(w)) }
+func (b *Batch) addWrite(e *Entry, kind entry.Kind) error { return b.wrote(b.addInMemory(e, kind)) }
 
 // addInMemory is addWrite, but it never moves writes from memory to files.
-func (b *Batch) addInMemory(w *write) error {
+func (b *Batch) addInMemory(e *Entry, kind entry.Kind) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.writes.addWrite(nil, b.db, b.keyspace, w, b.db.now)
+	return b.writes.addWrite(context.Background(), b.db, b.keyspace, e, kind, b.db.now)
 }
 
 // takes returns nil if the batch can write to its keyspace.
 func (b *Batch) takes() error {
 	if err := b.usable(); err != nil {
 		return err
-	}
-	if b.keyspace.refused != nil {
-		return b.keyspace.refused
 	}
 	if err := b.keyspace.usable(); err != nil {
 		return err
@@ -112,11 +98,12 @@ func (b *Batch) takes() error {
 // wrote must be called after each write, with its error. It spills the writes if they take
 // too much memory. If that fails, it removes the files: the user need not end the batch.
 func (b *batch) wrote(err error) error {
-	if err == nil {
-		err = b.writes.spillIfLarge(nil, b.db)
+	if b == nil {
+		return err
 	}
-	if err != nil && b != nil && b.writes.Err() != nil {
-		b.discardFiles()
+	err = b.writes.wrote(context.Background(), b.db, err)
+	if err != nil && b.writes.Err() != nil {
+		b.writes.discardFiles()
 	}
 	return err
 }
@@ -157,15 +144,8 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	}
 	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
 	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
-	b.discardFiles()
+	b.writes.discardFiles()
 	return uint64(v), err
-}
-
-// discardFiles removes the files of spilled writes, unless they were committed.
-func (b *batch) discardFiles() {
-	if files := b.writes.Files(); files != nil {
-		files.Discard()
-	}
 }
 
 // Reset empties the batch, and keeps its memory for later writes.
@@ -173,7 +153,7 @@ func (b *Batch) Reset() {
 	if b.batch == nil {
 		return
 	}
-	b.discardFiles()
+	b.writes.discardFiles()
 	b.writes.Reset()
 	b.writes.written.Reset()
 	b.spent = false
@@ -182,12 +162,22 @@ func (b *Batch) Reset() {
 // BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none
 // is.
 func (db *DB) BatchSet(entries []*Entry) error {
-	b := db.NewBatch()
-	for _, e := range entries {
-		if err := b.SetEntry(e); err != nil {
-			return err
+	return commitBatch(context.Background(), db, func(b *Batch) error {
+		for _, e := range entries {
+			if err := b.SetEntry(e); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+}
+
+// commitBatch commits the writes that fill adds to a batch.
+func commitBatch(ctx context.Context, db *DB, fill func(b *Batch) error) error {
+	b := db.NewBatch()
+	if err := fill(b); err != nil {
+		return err
 	}
-	_, err := b.Commit(context.Background(), DefaultDurability)
+	_, err := b.Commit(ctx, DefaultDurability)
 	return err
 }

@@ -47,10 +47,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 
 // copyable returns nil if the store can be copied.
 func copyable(ctx context.Context, db *DB) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return err
 	}
 	if db.Loss() != nil {

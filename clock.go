@@ -7,23 +7,21 @@ import (
 
 // clock is Options.Now, until forget is called.
 type clock struct {
-	user atomic.Pointer[func() time.Time] // nil: time.Now
+	tell atomic.Pointer[func() time.Time]
 }
 
 func newClock(user func() time.Time) *clock {
 	c := new(clock)
-	if user != nil {
-		c.user.Store(&user)
+	if c.forget(); user != nil {
+		c.tell.Store(&user)
 	}
 	return c
 }
 
-func (c *clock) now() time.Time {
-	if user := c.user.Load(); user != nil {
-		return (*user)()
-	}
-	return time.Now()
-}
+func (c *clock) now() time.Time { return (*c.tell.Load())() }
 
 // forget lets go of the user's function.
-func (c *clock) forget() { c.user.Store(nil) }
+func (c *clock) forget() {
+	system := time.Now
+	c.tell.Store(&system)
+}

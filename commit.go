@@ -46,32 +46,32 @@ func (w *writes) memory() int {
 	return w.Writes.Memory() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
 }
 
-// addWrite adds wr, a write to the keyspace k. Key and value are copied; a value that is too
-// large for the memory limit is copied to a file at once. After an error that is not
-// ErrInvalid the writes must be discarded: Err returns that error from then on.
-func (w *writes) addWrite(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
-	if err := wr.checkLimits(); err != nil {
+// addWrite adds a set or a delete of e in the keyspace k. Key and value are copied; a value that is
+// too large for the memory limit is copied to a file at once. After an error that is not ErrInvalid
+// the writes must be discarded: Err returns that error from then on.
+func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, kind entry.Kind, now func() uint64) (err error) {
+	if err := e.checkLimits(); err != nil {
 		return err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// The write is encoded now: the caller may reuse key and value when this returns.
 	c := k.encoder.Load()
-	e := wr.entry(c, now)
+	write := e.write(kind, c, now)
 	k.noteWritten(&w.written)
-	if w.Large(&e, w.limit) {
-		large := e // AddLarge has its entry escape; that of other writes stays on the stack
-		return w.AddLarge(never(ctx), db.newSpill, c, &large)
+	if w.Large(&write, w.limit) {
+		large := write // AddLarge has its entry escape; that of other writes stays on the stack
+		return w.AddLarge(ctx, db.newSpill, c, &large)
 	}
-	w.Add(c, &e)
+	w.Add(c, &write)
 	return nil
 }
 
 // deleteRange adds a range delete of [lo, hi) in the keyspace k; nil is no bound.
-func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
+func (w *writes) deleteRange(k *Keyspace, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	lo, hi, err := k.storedBounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi, nil)
 	if err != nil {
 		return err
 	}
@@ -90,22 +90,29 @@ const leastDirect = 2 << 20
 // by key, and does not become ranges.
 const minReadSet = 64 << 10
 
-// spillIfLarge writes the pending writes to files if they take more memory than limit.
-func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
-	if w.InMemory() <= w.limit {
-		return nil
+// wrote must be called after each write, with its error. It moves the writes to files if they
+// take more memory than limit.
+func (w *writes) wrote(ctx context.Context, db *DB, err error) error {
+	if err != nil || w.InMemory() <= w.limit {
+		return err
 	}
-	return w.Spill(never(ctx), db.newSpill)
+	return w.Spill(ctx, db.newSpill)
 }
 
-// commit commits w if c holds, and adds to the counters. A nil ctx never ends. When it
-// returns without an error, the writes are durable if synced is set or if they were spilled.
+// discardFiles removes the files of spilled writes, unless they were committed.
+func (w *writes) discardFiles() {
+	if files := w.Files(); files != nil {
+		files.Discard()
+	}
+}
+
+// commit commits w if c holds, and adds to the counters. When it returns without an error, the
+// writes are durable if synced is set or if they were spilled.
 func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bool) (v entry.Version, err error) {
 	// The store may have been closed since the transaction began.
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
-	ctx = never(ctx)
 	begin := monotonic(db)
 	var entries, bytes int64
 	// Spilled writes don't go through the journal. They commit alone, between two groups, by
@@ -121,12 +128,4 @@ func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bo
 	}
 	db.counters.addCommit(monotonic(db)-begin, err, entries, bytes)
 	return v, err
-}
-
-// never returns ctx or, if it is nil, a context that never ends.
-func never(ctx context.Context) context.Context {
-	if ctx == nil {
-		return context.Background()
-	}
-	return ctx
 }

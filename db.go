@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type DB struct {
 	copies    copies
 	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
-	main      Keyspace             // the default keyspace
+	main      *Keyspace            // the default keyspace
 	keyspaces keyspaces
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
@@ -33,8 +34,9 @@ type DB struct {
 	loss      *Loss     // what Open has left out because of damage; nil: nothing
 	forget    func()    // lets go of the user's functions, so that nothing but the DB refers to them
 
-	encoding encoding
-	direct   *pending.MemoryLimiter // memory for writes of one call each, such as Set
+	seed        uint64 // of key hashes
+	compression pending.Compression
+	direct      *pending.MemoryLimiter // memory for writes of one call each, such as Set
 
 	began      time.Time     // when it was opened, with a monotonic reading
 	openTime   time.Duration // how long Open took, once it had the lock
@@ -68,6 +70,9 @@ func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		// First of all: new calls end at once, so that Close need not wait for them.
 		db.closed.Store(true)
+		if db.engine == nil { // it was not opened
+			return
+		}
 		keep := func(err error) {
 			if db.closeErr == nil {
 				db.closeErr = err
@@ -78,9 +83,7 @@ func (db *DB) Close() error {
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())
 		}
-		if db.engine != nil {
-			keep(db.engine.Close())
-		}
+		keep(db.engine.Close())
 		if db.follower != nil {
 			db.follower.Close()
 		}
@@ -89,15 +92,11 @@ func (db *DB) Close() error {
 		}
 		// The directories before the locks: a Backup or RotateKey that is still on its way out
 		// must reach no file of the next one who opens the store.
-		if db.dirs != nil {
-			keep(db.dirs.Close())
-		}
+		keep(db.dirs.Close())
 		for _, lock := range slices.Backward(db.locks) {
 			keep(lock.Close())
 		}
-		if db.forget != nil {
-			db.forget()
-		}
+		db.forget()
 	})
 	return db.closeErr
 }
@@ -165,12 +164,17 @@ func (db *DB) Version() uint64 {
 	return uint64(db.engine.Views.Visible())
 }
 
-// workable returns nil if ctx is not nil and the store can be written to.
-func workable(ctx context.Context, db *DB) error {
+// readable returns nil if ctx is not nil and the store is open.
+func readable(ctx context.Context, db *DB) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	return db.writable()
+	return db.usable()
+}
+
+// workable returns nil if ctx is not nil and the store can be written to.
+func workable(ctx context.Context, db *DB) error {
+	return cmp.Or(readable(ctx, db), db.writable())
 }
 
 // Sync returns when everything committed so far survives a power loss. On a full
@@ -219,10 +223,7 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 // for which errors.Is reports ErrCorrupt, or the error that kept it from going on,
 // or nil if all is well.
 func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return err
 	}
 	var first *CorruptionError
@@ -265,7 +266,7 @@ func (db *DB) Metrics() Metrics {
 	if db.report != nil {
 		m.EventsDropped, m.Leaked = db.report.calls.Dropped(), db.report.leaked.Load()
 	}
-	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
+	m.CompressedFrom, m.CompressedTo = db.compression.Bytes()
 	m.Stopped = errors.Is(db.Err(), ErrStopped)
 	m.OpenTime = db.openTime
 	if at := db.lastBackup.Load(); at != 0 {

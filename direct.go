@@ -42,27 +42,11 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 
 // Get is DB.Get for a key of the keyspace.
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
-	var value []byte
-	found, err := k.readKey(key, func(p *view.Pin, d *direct) error {
-		v, own := d.entry.Value, false
-		if d.entry.Separated {
-			var err error
-			if v, own, err = p.OwnValue(d.key, &d.entry, nil); err != nil {
-				return err
-			}
-		}
-		// The bytes may lie in a mapped file, which only the pin keeps: the caller
-		// gets a copy.
-		if value = v; !own {
-			value = make([]byte, len(v))
-			copy(value, v) // right behind make, so that nothing is zeroed before
-		}
-		return nil
-	})
-	if err == nil && !found {
-		err = ErrKeyNotFound
+	value, err := k.AppendValue(empty, key)
+	if err != nil {
+		return nil, err
 	}
-	return value, err
+	return value, nil
 }
 
 // AppendValue appends key's newest value to dst and returns the longer slice, or returns dst and
@@ -72,21 +56,23 @@ func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.Appe
 
 // AppendValue is DB.AppendValue for a key of the keyspace.
 func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
-	found, err := k.readKey(key, func(p *view.Pin, d *direct) error {
-		v := d.entry.Value
+	err := k.readKey(key, func(p *view.Pin, d *direct) error {
+		v, own := d.entry.Value, false
 		if d.entry.Separated {
 			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
 			var err error
-			if v, _, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
+			if v, own, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
 				return err
 			}
 		}
+		if own && len(dst) == 0 { // it needs no second copy
+			dst = v
+			return nil
+		}
+		// The bytes may lie in a mapped file, which only the pin keeps.
 		dst = append(dst, v...)
 		return nil
 	})
-	if err == nil && !found {
-		err = ErrKeyNotFound
-	}
 	return dst, err
 }
 
@@ -95,47 +81,48 @@ func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
 // Has reports whether key has a value. It does not read the value.
 func (k *Keyspace) Has(key []byte) (bool, error) {
-	return k.readKey(key, func(*view.Pin, *direct) error { return nil })
+	return wasFound(k.readKey(key, func(*view.Pin, *direct) error { return nil }))
 }
 
-// readKey looks key up and calls fn, while what it found is valid and below a guard.
-func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
+// readKey looks key up and calls fn, while what it found is valid and below a guard. It returns
+// ErrKeyNotFound if there is nothing.
+func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) error {
 	if err := k.usable(); err != nil {
-		return false, err
+		return err
 	}
 	if err := checkKey(key); err != nil {
-		return false, err
+		return err
 	}
 	p, err := k.db.engine.Views.Acquire(0)
 	if err != nil {
-		return false, err
+		return err
 	}
 	// The pin keeps what is read until the copy is made.
 	defer p.Release()
-	if k.state.absentFrom(p, k.db.commits == nil) {
-		return false, ErrKeyspaceNotFound
+	if k.absentFrom(p) {
+		return ErrKeyspaceNotFound
 	}
 	return k.readFrom(p, key, fn)
 }
 
 // readFrom is a function of its own because the compiler makes defers slow where there
 // are many, and many returns.
-func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct) error) (found bool, err error) {
+func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	db := k.db
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
 	defer d.returnToPool()
-	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
+	d.key = pending.AppendKey(d.key[:0], k.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
-	if err != nil || !found {
-		return false, err
+	found, err := p.Get(d.key, hash.Sum(db.seed, d.key), &d.entry)
+	switch e := &d.entry; {
+	case err != nil:
+		return err
+	case !found, e.Kind == entry.Delete, e.Expires != 0 && !e.Live(db.now()):
+		return ErrKeyNotFound
 	}
-	if d.entry.Kind == entry.Delete || d.entry.Expires != 0 && !d.entry.Live(db.now()) {
-		return false, nil
-	}
-	return true, fn(p, d)
+	return fn(p, d)
 }
 
 // Set writes one pair, in a commit of its own, with the durability of Options. Key and
@@ -147,7 +134,7 @@ func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
 // Set is DB.Set for a key of the keyspace.
 func (k *Keyspace) Set(key, value []byte) error {
-	return k.commitWrite(&write{key: key, value: value, kind: entry.Set})
+	return k.commitWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // Delete deletes one key, whether or not it has a value, in a commit of its own, with
@@ -156,7 +143,7 @@ func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
 
 // Delete is DB.Delete for a key of the keyspace.
 func (k *Keyspace) Delete(key []byte) error {
-	return k.commitWrite(&write{key: key, kind: entry.Delete})
+	return k.commitWrite(&Entry{Key: key}, entry.Delete)
 }
 
 // leastWaiting is the length in bytes of key and value from which a write waits while such
@@ -164,7 +151,7 @@ func (k *Keyspace) Delete(key []byte) error {
 const leastWaiting = 16 << 10
 
 // commitWrite commits one write by itself.
-func (k *Keyspace) commitWrite(wr *write) error {
+func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
@@ -172,14 +159,9 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	n := int64(len(wr.key) + len(wr.value))
+	n := int64(len(e.Key) + len(e.Value))
 	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
-		b := db.NewBatch().In(k)
-		if err := b.addWrite(wr); err != nil {
-			return err
-		}
-		_, err := b.Commit(context.Background(), DefaultDurability)
-		return err
+		return commitBatch(context.Background(), db, func(b *Batch) error { return b.In(k).addWrite(e, kind) })
 	}
 	// Without a bound, many goroutines with large values could take any amount of memory while they
 	// wait for one sync.
@@ -194,10 +176,10 @@ func (k *Keyspace) commitWrite(wr *write) error {
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)
 	}
-	if err := w.addWrite(nil, db, k.state, wr, db.now); err != nil {
+	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
 		return err
 	}
-	_, err := w.commit(nil, db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
+	_, err := w.commit(context.Background(), db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 
@@ -209,7 +191,7 @@ func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
 
 // CompareAndSet is DB.CompareAndSet for a key of the keyspace.
 func (k *Keyspace) CompareAndSet(key, value []byte, version uint64) error {
-	return k.compareAndWrite(&write{key: key, value: value, kind: entry.Set}, version)
+	return k.compareAndWrite(&Entry{Key: key, Value: value}, entry.Set, version)
 }
 
 // CompareAndDelete deletes a key if version is still its version. Else it returns
@@ -220,17 +202,17 @@ func (db *DB) CompareAndDelete(key []byte, version uint64) error {
 
 // CompareAndDelete is DB.CompareAndDelete for a key of the keyspace.
 func (k *Keyspace) CompareAndDelete(key []byte, version uint64) error {
-	return k.compareAndWrite(&write{key: key, kind: entry.Delete}, version)
+	return k.compareAndWrite(&Entry{Key: key}, entry.Delete, version)
 }
 
 // compareAndWrite compares again after a conflict. Somebody else has written the key, so the
 // comparison fails then, unless that write is gone again.
-func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
+func (k *Keyspace) compareAndWrite(e *Entry, kind entry.Kind, version uint64) error {
 	err := k.Update(func(t *Txn) error {
 		// The read makes the comparison hold at the commit too: the transaction is
 		// Serializable.
 		var now uint64
-		switch it, err := t.Get(wr.key); {
+		switch it, err := t.Get(e.Key); {
 		case err == nil:
 			now = it.Version()
 		case err != ErrKeyNotFound:
@@ -239,7 +221,7 @@ func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 		if now != version {
 			return ErrVersionMismatch
 		}
-		return t.addWrite(wr)
+		return t.addWrite(e, kind)
 	})
 	if errors.Is(err, ErrConflict) {
 		return ErrVersionMismatch

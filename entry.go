@@ -44,52 +44,45 @@ func (e *Entry) WithOnlyLatest() *Entry {
 	return e
 }
 
-// write is a set or a delete by the user, before it is encoded.
-type write struct {
-	key, value []byte
-	ttl        time.Duration
-	expiresAt  time.Time
-	kind       entry.Kind
-	meta       byte
-}
-
-func (e *Entry) toWrite() write {
-	w := write{key: e.Key, value: e.Value, ttl: e.TTL, expiresAt: e.ExpiresAt, kind: entry.Set, meta: e.Meta}
-	if e.OnlyLatest {
-		w.kind = entry.SetLatest
+// checkLimits returns an error if e can't be stored.
+func (e *Entry) checkLimits() error {
+	if e == nil {
+		return errNilEntry
 	}
-	return w
-}
-
-// checkLimits returns an error if w can't be stored.
-func (w *write) checkLimits() error {
-	if err := checkKey(w.key); err != nil {
+	if err := checkKey(e.Key); err != nil {
 		return err
 	}
-	if len(w.value) > MaxValueSize {
+	if len(e.Value) > MaxValueSize {
 		return ErrValueTooLarge
 	}
-	if w.ttl < 0 {
+	if e.TTL < 0 {
 		return errNegativeTTL
 	}
 	return nil
 }
 
-// entry returns w as the keyspace of c stores it. now is called only if w expires.
-func (w *write) entry(c *pending.Encoder, now func() uint64) entry.Entry {
-	return entry.Entry{Key: w.key, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.TTL, now)}
+// write returns the write of e, a set or a delete, as the keyspace of c stores it. now is called
+// only if it expires.
+func (e *Entry) write(kind entry.Kind, c *pending.Encoder, now func() uint64) entry.Entry {
+	w := entry.Entry{Key: e.Key, Value: e.Value, Kind: kind, Meta: e.Meta}
+	if kind == entry.Delete {
+		return w
+	}
+	if e.OnlyLatest {
+		w.Kind = entry.SetLatest
+	}
+	w.Expires = e.expires(c.TTL, now)
+	return w
 }
 
-// expires returns the Unix millisecond from which w is invisible; 0 is never. now is called
+// expires returns the Unix millisecond from which e is invisible; 0 is never. now is called
 // only for a time to live.
-func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
+func (e *Entry) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 	switch {
-	case w.kind == entry.Delete:
-		return 0
-	case w.ttl > 0:
-		return now() + millis(w.ttl)
-	case !w.expiresAt.IsZero():
-		return unixMilli(w.expiresAt)
+	case e.TTL > 0:
+		return now() + millis(e.TTL)
+	case !e.ExpiresAt.IsZero():
+		return unixMilli(e.ExpiresAt)
 	case defaultTTL > 0:
 		return now() + millis(defaultTTL)
 	}
@@ -98,11 +91,7 @@ func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 
 // millis rounds a time to live up, so that none becomes zero.
 func millis(d time.Duration) uint64 {
-	n := d / time.Millisecond
-	if n*time.Millisecond < d {
-		n++
-	}
-	return uint64(n)
+	return (uint64(d) + uint64(time.Millisecond) - 1) / uint64(time.Millisecond)
 }
 
 // unixMilli returns a time of expiry in Unix milliseconds: 1 if it is before 1970, as 0 would be

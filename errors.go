@@ -59,11 +59,8 @@ const (
 	MaxValueSize = 1<<31 - 1 // 2 GiB - 1
 )
 
-// MaxValueSize is entry.MaxValue: if they differ, one of these is negative, and doesn't compile.
-const (
-	_ uint = entry.MaxValue - MaxValueSize
-	_ uint = MaxValueSize - entry.MaxValue
-)
+// MaxValueSize is entry.MaxValue: if they differ, the index is out of range, and doesn't compile.
+var _ = [1]int{}[MaxValueSize-entry.MaxValue]
 
 // CorruptionError reports damaged data. Its fields are
 //

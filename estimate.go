@@ -1,5 +1,7 @@
 package brock
 
+import "github.com/brockdb/brock/internal/view"
+
 // EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
 // memory and in files, and the bytes of their keys and values as stored. It reads
 // few of them, all within the range; nil bounds are open. Old versions and deletes count until a
@@ -11,20 +13,11 @@ func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 // EstimateSize is DB.EstimateSize for keys of the keyspace; with nil bounds, of
 // all of it.
 func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
-	if k.usable() != nil {
-		return 0, 0
-	}
-	lo, hi, err := k.state.storedBounds(lo, hi)
-	if err != nil {
-		return 0, 0
-	}
-	p, err := k.db.engine.Views.Acquire(0)
-	if err != nil {
-		return 0, 0
-	}
-	defer p.Release()
-	n, size, separated := p.Size(lo, hi)
-	return int64(n), int64(size + separated)
+	k.pinRange(lo, hi, func(p *view.Pin, lo, hi []byte) {
+		n, size, separated := p.Size(lo, hi)
+		entries, bytes = int64(n), int64(size+separated)
+	})
+	return entries, bytes
 }
 
 // Split returns at most n-1 keys, in order, that cut [lo, hi) of the default
@@ -34,24 +27,31 @@ func (db *DB) Split(lo, hi []byte, n int) [][]byte { return db.main.Split(lo, hi
 
 // Split is DB.Split for keys of the keyspace.
 func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
-	if k.usable() != nil || n < 2 {
-		return nil
+	var keys [][]byte
+	k.pinRange(lo, hi, func(p *view.Pin, lo, hi []byte) {
+		for _, stored := range p.Split(lo, hi, n) {
+			if key := userBound(stored); key != nil {
+				keys = append(keys, key)
+			}
+		}
+	})
+	return keys
+}
+
+// pinRange calls fn with a pin of the newest version and the stored form of [lo, hi), unless that
+// can't be read.
+func (k *Keyspace) pinRange(lo, hi []byte, fn func(p *view.Pin, lo, hi []byte)) {
+	if k.usable() != nil {
+		return
 	}
-	lo, hi, err := k.state.storedBounds(lo, hi)
+	lo, hi, err := k.storedBounds(lo, hi, nil)
 	if err != nil {
-		return nil
+		return
 	}
 	p, err := k.db.engine.Views.Acquire(0)
 	if err != nil {
-		return nil
+		return
 	}
 	defer p.Release()
-	keys := p.Split(lo, hi, n)
-	out := make([][]byte, 0, len(keys))
-	for _, key := range keys {
-		if u := userKey(key); len(u) > 0 {
-			out = append(out, append([]byte(nil), u...))
-		}
-	}
-	return out
+	fn(p, lo, hi)
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/manifest"
@@ -28,10 +27,7 @@ import (
 // error before the next step. In other Modes the newest version is always visible, and
 // Refresh only returns it.
 func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
-	if ctx == nil {
-		return 0, errNilContext
-	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return 0, err
 	}
 	if db.follower == nil {
@@ -45,7 +41,7 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("refresh: %w", err)
 	}
-	db.keyspaces.refresh(db)
+	db.keyspaces.loadFrom(db)
 	return version, nil
 }
 
@@ -66,19 +62,21 @@ func (o *opening) followable() error {
 	return nil
 }
 
-// loadFollowed is manifest.Load of a store that another process may be making or writing:
-// a file that is being written can look damaged, so it tries again.
-func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
+// loadManifest is manifest.Load. Another process may be making or writing the store that is
+// followed: a file that is being written can look damaged, so it tries again.
+func (o *opening) loadManifest(ctx context.Context, mo manifest.Options) (log *manifest.Log, err error) {
+	tries := 1
+	if o.options.Mode == Follow {
+		tries = followTries
+	}
 	for try := 1; ; try++ {
-		log, err = manifest.Load(o.manifestOptions())
+		log, err = manifest.Load(mo)
 		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
-		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == followTries {
+		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == tries {
 			return log, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, errs.Ended(ctx)
-		case <-time.After(lockPoll):
+		if err := pause(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -99,17 +97,4 @@ func (o *opening) follow() (*follow.Follower, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// refresh takes the list of keyspaces from the View that was just installed.
-func (l *keyspaces) refresh(db *DB) {
-	l.turn.Always()
-	defer l.turn.Leave()
-	before := l.sortedByName()
-	l.loadFrom(db)
-	for _, ks := range before {
-		if l.findByName(ks.state.Name) != ks { // another one may have the name now
-			ks.state.Dropped.Store(true)
-		}
-	}
 }

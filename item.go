@@ -26,29 +26,36 @@ type Item struct {
 	copies bool // Options.CopyValues
 }
 
+// noEntry is what an item is at when it is at none. It is only read.
+var noEntry entry.Entry
+
+// at returns the entry that the item is at, or noEntry.
+func (it *Item) at() *entry.Entry {
+	if it.e == nil {
+		return &noEntry
+	}
+	return it.e
+}
+
 // Key returns the item's key, which is valid as long as the item is.
 func (it *Item) Key() []byte {
-	if it.e == nil {
-		return nil
-	}
-	key := userKey(it.e.Key)
+	key := userKey(it.at().Key)
 	switch {
+	case key == nil:
+		return nil
 	case it.copies && !it.found:
 		return bytes.Clone(key)
 	case !invariant.Poisons:
 		return key
 	case it.found:
-		return it.txn.lend(key)
+		return it.txn.lent.lend(key)
 	}
 	return it.lent.lend(key)
 }
 
 // KeyCopy appends the key to dst[:0] and returns it. The copy belongs to the caller.
 func (it *Item) KeyCopy(dst []byte) []byte {
-	if it.e == nil {
-		return dst[:0]
-	}
-	return append(dst[:0], userKey(it.e.Key)...)
+	return append(dst[:0], userKey(it.at().Key)...)
 }
 
 // Value returns the item's value. Don't modify it. It is never nil without an error, and
@@ -87,16 +94,13 @@ func (it *Item) borrowValue() ([]byte, error) {
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
 	if invariant.Poisons {
-		v = it.txn.lend(v)
+		v = it.txn.lent.lend(v)
 	}
 	return v, nil
 }
 
 // usable returns nil while the item's value can be read, else the error for the caller.
 func (it *Item) usable() error {
-	if it.txn == nil {
-		return ErrTxnDone
-	}
 	if err := it.txn.usable(); err != nil {
 		return err
 	}
@@ -113,9 +117,16 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, false, ErrKeyNotFound
-	case e.Separated || e.Raw != 0:
+	case e.Separated && lent:
 		it.asked = true
-		return it.txn.readValue(e, dst, lent)
+		value, err = it.txn.values().Value(e.Key, e)
+		return value, false, err
+	case e.Separated:
+		it.asked = true
+		return it.txn.values().OwnValue(e.Key, e, dst)
+	case e.Raw != 0: // compressed in the pending writes
+		value, err = it.txn.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
+		return value, true, err
 	case e.Value == nil:
 		return empty, false, nil
 	default:
@@ -220,44 +231,36 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 }
 
 // ValueSize returns the length of the value without reading it.
-func (it *Item) ValueSize() int64 {
-	if it.e == nil {
-		return 0
-	}
-	return int64(it.e.ValueLen())
-}
+func (it *Item) ValueSize() int64 { return int64(it.at().ValueLen()) }
 
 // Version returns the version of the commit that wrote the item. It is 0 for a write
 // of this transaction, which is not committed yet.
 func (it *Item) Version() uint64 {
-	if it.e == nil || it.e.Version == rangedel.Pending {
+	version := it.at().Version
+	if version == rangedel.Pending {
 		return 0
 	}
-	return uint64(it.e.Version)
+	return uint64(version)
 }
 
 // ExpiresAt returns when the item expires; the zero time is never.
 func (it *Item) ExpiresAt() time.Time {
-	if it.e == nil || it.e.Expires == 0 {
+	expires := it.at().Expires
+	if expires == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(int64(it.e.Expires))
+	return time.UnixMilli(int64(expires))
 }
 
 // Meta returns the byte that the application has stored with the entry.
-func (it *Item) Meta() byte {
-	if it.e == nil {
-		return 0
-	}
-	return it.e.Meta
-}
+func (it *Item) Meta() byte { return it.at().Meta }
 
 // Deleted reports whether the item is a delete. Only Txn.Versions and
 // IteratorOptions.AllVersions show deletes.
-func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete }
+func (it *Item) Deleted() bool { return it.at().Kind == entry.Delete }
 
 // OnlyLatest reports whether the item was written with Entry.OnlyLatest.
-func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
+func (it *Item) OnlyLatest() bool { return it.at().Kind == entry.SetLatest }
 
 // placeEntry makes e, an entry that txn has found, the item.
 func (it *Item) placeEntry(txn *transaction, e *entry.Entry) {

@@ -3,7 +3,6 @@ package brock
 import (
 	"bytes"
 	"iter"
-	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
@@ -39,22 +38,13 @@ func (o *IteratorOptions) validate() error {
 	return nil
 }
 
-// storedBounds returns the bounds as stored keys of a keyspace, with Prefix taken into account.
-func (o *IteratorOptions) storedBounds(s *keyspaceState) (lo, hi []byte, err error) {
-	lo, hi, err = s.storedBounds(o.Lower, o.Upper)
-	if err == nil && len(o.Prefix) > 0 {
-		lo, hi, err = s.narrowToPrefix(o.Prefix, lo, hi)
-	}
-	return lo, hi, err
-}
-
 // Iterator walks the keys that its transaction sees, in order. It sees the writes
 // that the transaction itself made before the last Rewind or Seek. It is used by one
 // goroutine at a time. A new Iterator is at no item. End it by Close.
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
-	keyspace *keyspaceState
-	scan     *scan.Scan // nil once it was closed
+	keyspace *Keyspace
+	scan     *scan.Scan // nil: it was closed, or could not begin
 	reverse  bool       // Next moves to lesser keys
 	tracks   bool       // the txn is serializable: what is covered counts as read
 	plain    bool       // no limit, filter or context: Next may take its fast path
@@ -72,7 +62,6 @@ type Iterator struct {
 
 	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
 
-	closed     atomic.Bool
 	next, prev *Iterator // in the transaction's list of open iterators
 	orphan     *orphan
 }
@@ -81,20 +70,21 @@ type Iterator struct {
 // as for invalid options, it is at no item, and Err returns the reason.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, filter: o.Filter}
-	if it.err = o.validate(); it.err == nil {
-		it.err = t.usable()
+	it.err = t.begin(it, &o)
+	return it
+}
+
+// begin makes an iterator ready for its first move.
+func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
+	if err := o.validate(); err != nil {
+		return err
 	}
-	var lo, hi []byte
-	if it.err == nil {
-		lo, hi, it.err = o.storedBounds(t.keyspace)
+	if err := t.usable(); err != nil {
+		return err
 	}
-	// From here on the iterator holds the pin, even if the transaction ends.
-	if it.err == nil && !t.hold() {
-		it.err = ErrTxnDone
-	}
-	if it.err != nil {
-		it.closed.Store(true)
-		return it
+	lo, hi, err := t.keyspace.storedBounds(o.Lower, o.Upper, o.Prefix)
+	if err != nil {
+		return err
 	}
 	c := scan.Config{
 		Pin: t.pin, Lo: lo, Hi: hi, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
@@ -109,36 +99,17 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 			c.Shown = &it.covered
 		}
 	}
-	it.scan = scan.Begin(&c)
-	it.plain = o.Limit == 0 && o.Filter == nil && t.ctx() == nil
-	if !t.adopt(it) {
-		it.endUnadopted()
-	}
-	return it
+	it.plain = o.Limit == 0 && o.Filter == nil && (t.extra == nil || t.extra.ctx == nil)
+	return t.adopt(it, &c)
 }
 
 // Rewind moves to the first item in the direction of travel.
-func (it *Iterator) Rewind() {
-	lo, hi := it.walkedBounds()
-	if it.reverse {
-		it.position(hi, true)
-	} else {
-		it.position(lo, false)
-	}
-}
-
-// walkedBounds are the stored bounds, until it is closed.
-func (it *Iterator) walkedBounds() (lo, hi []byte) {
-	if it.scan == nil {
-		return nil, nil
-	}
-	return it.scan.Bounds()
-}
+func (it *Iterator) Rewind() { it.position(nil, it.reverse) }
 
 // Seek moves to the item of key or, without one, to the next item in the direction
 // of travel. With an empty key it is Rewind.
 func (it *Iterator) Seek(key []byte) {
-	if len(key) == 0 || it.txn == nil || it.closed.Load() || it.nested() {
+	if len(key) == 0 || it.scan == nil || it.nested() {
 		it.Rewind()
 		return
 	}
@@ -165,7 +136,7 @@ func (it *Iterator) copyKey(key []byte) (err error) {
 }
 
 // position moves to the first item at or after a stored key or, with turned, to the last
-// item before it.
+// item before it; nil is the bound where the walk begins.
 func (it *Iterator) position(key []byte, turned bool) {
 	if it.nested() || !it.usable() {
 		return
@@ -174,8 +145,14 @@ func (it *Iterator) position(key []byte, turned bool) {
 	it.finishSpan()
 	it.item.lent.poison()
 	it.err, it.backward, it.left = nil, turned, it.limit
+	lo, hi := it.scan.Bounds()
+	switch {
+	case key == nil && turned:
+		key = hi
+	case key == nil:
+		key = lo
+	}
 	if it.tracks {
-		lo, hi := it.scan.Bounds()
 		it.covered.Begin(key, lo, hi)
 	}
 	it.land(it.scan.Seek(key, turned))
@@ -196,24 +173,13 @@ func (it *Iterator) Next() {
 		it.land(false)
 		return
 	}
-	if it.nested() {
-		return
-	}
-	if it.valid && it.limit > 0 {
-		// The scan does not move: what comes after the limit is not read, so it causes
-		// no conflict.
-		if it.left--; it.left <= 0 {
-			it.leaveItem()
-			return
-		}
-	}
 	it.moveChecked(it.reverse)
 }
 
 // open reports whether iterator, transaction and store are open. It doesn't look at the
 // context.
 func (it *Iterator) open() bool {
-	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
+	return it.scan != nil && it.txn.active.Load() && !it.txn.db.closed.Load()
 }
 
 // Prev moves to the previous item, against the direction of travel. If the iterator
@@ -221,12 +187,6 @@ func (it *Iterator) open() bool {
 func (it *Iterator) Prev() {
 	if it.item.asked {
 		it.leaveAsked()
-	}
-	if it.nested() {
-		return
-	}
-	if it.valid && it.limit > 0 {
-		it.left++
 	}
 	it.moveChecked(!it.reverse)
 }
@@ -242,9 +202,22 @@ func (it *Iterator) leaveAsked() {
 	}
 }
 
+// moveChecked moves to the next item or, with turned, to the one before.
 func (it *Iterator) moveChecked(turned bool) {
-	if !it.usable() || !it.valid {
+	if it.nested() || !it.usable() || !it.valid {
 		return
+	}
+	switch {
+	case it.limit == 0:
+	case turned != it.reverse:
+		it.left++
+	case it.left <= 1:
+		// The scan does not move: what comes after the limit is not read, so it causes
+		// no conflict.
+		it.leaveItem()
+		return
+	default:
+		it.left--
 	}
 	it.item.lent.poison()
 	// The walk turns around: the covered range ends at this item, and grows on the other side.
@@ -329,7 +302,7 @@ func (it *Iterator) finishSpan() {
 // usable reports whether the iterator may still read. If not, it sets err. Each move checks
 // it first.
 func (it *Iterator) usable() bool {
-	if it.txn == nil || it.closed.Load() {
+	if it.scan == nil {
 		if it.err == nil {
 			it.err = errIteratorClosed
 		}
@@ -346,12 +319,12 @@ func (it *Iterator) usable() bool {
 }
 
 // Valid reports whether the iterator is at an item.
-func (it *Iterator) Valid() bool { return it.valid && !it.closed.Load() }
+func (it *Iterator) Valid() bool { return it.valid }
 
 // ValidForPrefix reports whether the iterator is at an item whose key begins with
 // prefix.
 func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
-	if !it.Valid() {
+	if !it.valid {
 		return false
 	}
 	var fault error // ignored: prefix lies in a mapped file that can't be read; not valid then
@@ -370,12 +343,10 @@ func (it *Iterator) Err() error { return it.err }
 // Close ends the iterator and returns Err. It may be called twice. A Filter that closes its own
 // iterator gets ErrInvalid, and the iterator stays open.
 func (it *Iterator) Close() error {
-	if it.nested() {
-		return it.err
+	if !it.nested() {
+		it.releaseOnce()
 	}
-	err := it.err
-	it.releaseOnce()
-	return err
+	return it.err
 }
 
 // Items yields the items that o asks for. An error is yielded last, with a nil item.

@@ -1,5 +1,17 @@
 package brock
 
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/pending"
+	"github.com/brockdb/brock/internal/txn/scan"
+	"github.com/brockdb/brock/internal/view"
+)
+
 // Keyspace is a named set of keys with options of its own: what others call a bucket
 // or a column family. The same key in two keyspaces is two keys. DB and a new Txn
 // address the default keyspace, which has no name. One transaction may read and
@@ -8,33 +20,123 @@ package brock
 //
 // After Drop its methods return ErrKeyspaceNotFound.
 type Keyspace struct {
-	db    *DB
-	state *keyspaceState
+	db      *DB               // the store
+	at      conflict.Keyspace // its number and name, and whether it was dropped
+	prefix  []byte            // all its stored keys begin with it
+	past    []byte            // upper bound of its stored keys, exclusive
+	refused error             // error of all calls, in a stand-in for a keyspace that can't be used
+
+	encoder atomic.Pointer[pending.Encoder] // makes records; a change of options replaces it
+	options atomic.Pointer[KeyspaceOptions] // in force
+	habit   scan.Habit                      // how iterators of the keyspace have used values, for readahead
 }
 
-// usable returns nil while the keyspace is there.
+func newKeyspace(db *DB, id entry.KeyspaceID, name string, o KeyspaceOptions) *Keyspace {
+	k := &Keyspace{db: db, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
+	k.at.ID, k.at.Name = id, name
+	k.setOptions(o)
+	return k
+}
+
+// refusing returns a stand-in for a keyspace that can't be used: all calls return err.
+func refusing(err error) *Keyspace { return &Keyspace{refused: err} }
+
+// addressed returns ks, nil being the default keyspace. For one of another store it returns a
+// stand-in.
+func addressed(db *DB, ks *Keyspace) *Keyspace {
+	switch {
+	case ks == nil:
+		return db.main
+	case ks.db != db:
+		return refusing(errKeyspaceForeign)
+	}
+	return ks
+}
+
+// setOptions sets the options of k. Entries that were written before stay as they are.
+func (k *Keyspace) setOptions(o KeyspaceOptions) {
+	k.options.Store(&o)
+	k.encoder.Store(&pending.Encoder{
+		Prefix:        k.prefix,
+		Threshold:     o.ValueThreshold,
+		TTL:           o.TTL,
+		Seed:          k.db.seed,
+		Codec:         o.Compression.codec(),
+		CompressAbove: max(o.CompressAbove, 1),
+		Compression:   &k.db.compression,
+	})
+}
+
+// usable returns nil while the keyspace is there. That of a DB that was not opened is nil.
 func (k *Keyspace) usable() error {
-	if k.db == nil {
+	switch {
+	case k == nil:
+		return ErrClosed
+	case k.refused != nil:
+		return k.refused
+	case k.db == nil:
 		return ErrClosed
 	}
 	if err := k.db.usable(); err != nil {
 		return err
 	}
-	return k.state.usable()
+	if k.at.Dropped.Load() {
+		return ErrKeyspaceNotFound
+	}
+	return nil
+}
+
+// absentFrom reports whether k was dropped before p was acquired. p may then have only a part
+// of its entries. In a read-only store the View may lack k a little before Refresh has
+// marked k as dropped.
+func (k *Keyspace) absentFrom(p *view.Pin) bool {
+	readOnly := k.db.commits == nil
+	return (k.at.Dropped.Load() || readOnly && k.at.ID != entry.DefaultKeyspace) && !p.Holds(k.at.ID)
+}
+
+// noteWritten adds k to those whose drop would be a conflict. The default keyspace can't be
+// dropped, so it is not added.
+func (k *Keyspace) noteWritten(to *conflict.Keyspaces) {
+	if k.at.ID != entry.DefaultKeyspace {
+		to.Add(&k.at)
+	}
+}
+
+// stored returns the stored form of key in new memory.
+func (k *Keyspace) stored(key []byte) []byte {
+	return pending.AppendKey(make([]byte, 0, len(k.prefix)+len(key)), k.prefix, key)
+}
+
+// storedBounds turns user bounds, nil meaning open, into stored ones of keys that begin with a
+// user's prefix.
+func (k *Keyspace) storedBounds(lo, hi, prefix []byte) (slo, shi []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	slo, shi = k.prefix, k.past
+	if lo != nil {
+		slo = k.stored(lo)
+	}
+	if hi != nil {
+		shi = k.stored(hi)
+	}
+	if len(prefix) > 0 {
+		p := k.stored(prefix)
+		if bytes.Compare(p, slo) > 0 {
+			slo = p
+		}
+		if end := afterPrefix(p); bytes.Compare(end, shi) < 0 {
+			shi = end
+		}
+	}
+	return slo, shi, nil
 }
 
 // Name returns the keyspace's name.
-func (k *Keyspace) Name() string {
-	if k.state == nil {
-		return ""
-	}
-	return k.state.Name
-}
+func (k *Keyspace) Name() string { return k.at.Name }
 
 // Options returns the options in force, defaults filled in.
 func (k *Keyspace) Options() KeyspaceOptions {
-	if k.state == nil {
-		return KeyspaceOptions{}
+	if o := k.options.Load(); o != nil {
+		return *o
 	}
-	return *k.state.options.Load()
+	return KeyspaceOptions{}
 }

@@ -23,9 +23,10 @@ func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	}
 }
 
-// codec returns the codec that compresses values. Its number is one less than that of c, where 0
-// is DefaultCompression.
-func (c Compression) codec() codec.Codec { return codec.Codec(max(c, NoCompression) - NoCompression) }
+// codec returns the codec that compresses values; both have the same order.
+func (c Compression) codec() codec.Codec {
+	return codec.Codec(max(c, NoCompression) - NoCompression)
+}
 
 // compressionBy returns the compression of a codec. A codec of a later release means that this
 // release writes values without compression.
@@ -33,7 +34,7 @@ func compressionBy(c codec.Codec) Compression {
 	if !c.Known() {
 		return NoCompression
 	}
-	return Compression(c) + NoCompression
+	return NoCompression + Compression(c)
 }
 
 // small returns n as an int that each machine has: at least -1, at most 2^31-1. Options beyond

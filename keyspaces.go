@@ -16,11 +16,8 @@ import (
 // MaxKeyspaceName is the greatest length of a keyspace's name, in bytes.
 const MaxKeyspaceName = 255
 
-// This is layout.MaxKeyspaceName: if they differ, one of these is negative, and doesn't compile.
-const (
-	_ uint = layout.MaxKeyspaceName - MaxKeyspaceName
-	_ uint = MaxKeyspaceName - layout.MaxKeyspaceName
-)
+// This is layout.MaxKeyspaceName: if they differ, the index is out of range, and doesn't compile.
+var _ = [1]int{}[MaxKeyspaceName-layout.MaxKeyspaceName]
 
 var (
 	errKeyspaceName    = fmt.Errorf("brock: a keyspace's name has 1 to %d bytes: %w", MaxKeyspaceName, ErrInvalid)
@@ -35,24 +32,28 @@ type keyspaces struct {
 }
 
 // loadFrom makes the list of the keyspaces that the tree has. Those that are on the list stay, with the
-// options that the tree knows. Who calls it has the turn, or is alone.
+// options that the tree knows, or are dropped.
 func (l *keyspaces) loadFrom(db *DB) {
+	l.turn.Always()
+	defer l.turn.Leave()
+	before := l.sortedByName()
 	var next []*Keyspace
 	for _, k := range db.engine.Keyspaces.List() {
 		ks := l.findByName(k.Name)
-		if ks == nil || ks.state.ID != k.ID {
-			ks = newKeyspace(db, &k)
+		if ks == nil || ks.at.ID != k.ID {
+			ks = newKeyspace(db, k.ID, k.Name, loadedOptions(&k.Options))
 		} else {
-			ks.state.setOptions(loadedOptions(&k.Options), &db.encoding)
+			ks.setOptions(loadedOptions(&k.Options))
 		}
 		next = append(next, ks)
 	}
 	slices.SortFunc(next, byName)
 	l.named.Store(&next)
-}
-
-func newKeyspace(db *DB, k *layout.Keyspace) *Keyspace {
-	return &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
+	for _, ks := range before {
+		if l.findByName(ks.Name()) != ks { // another one may have the name now
+			ks.at.Dropped.Store(true)
+		}
+	}
 }
 
 // sortedByName returns the keyspaces in the order of their names.
@@ -84,7 +85,7 @@ func (l *keyspaces) addKeyspace(ks *Keyspace) {
 
 // removeKeyspace takes ks off the list.
 func (l *keyspaces) removeKeyspace(ks *Keyspace) {
-	next := slices.DeleteFunc(slices.Clone(l.sortedByName()), func(k *Keyspace) bool { return k.state == ks.state })
+	next := slices.DeleteFunc(slices.Clone(l.sortedByName()), func(k *Keyspace) bool { return k == ks })
 	l.named.Store(&next)
 }
 
@@ -110,7 +111,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	asIs := func(ks *Keyspace) bool { return len(o) == 0 || ks.Options() == options }
-	if ks := db.keyspaces.findByName(name); ks != nil && !ks.state.Dropped.Load() && asIs(ks) {
+	if ks := db.keyspaces.findByName(name); ks != nil && !ks.at.Dropped.Load() && asIs(ks) {
 		return ks, nil
 	}
 	db.keyspaces.turn.Always()
@@ -129,7 +130,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	ks = newKeyspace(db, &k)
+	ks = newKeyspace(db, k.ID, k.Name, loadedOptions(&k.Options))
 	db.keyspaces.addKeyspace(ks)
 	return ks, nil
 }
@@ -174,13 +175,13 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	if err := k.state.usable(); err != nil {
+	if k.at.Dropped.Load() {
+		return ErrKeyspaceNotFound
+	}
+	if err := db.engine.Keyspaces.Set(k.at.ID, recordedOptions(&o)); err != nil {
 		return err
 	}
-	if err := db.engine.Keyspaces.Set(k.state.ID, recordedOptions(&o)); err != nil {
-		return err
-	}
-	k.state.setOptions(o, &db.encoding)
+	k.setOptions(o)
 	return nil
 }
 
@@ -210,7 +211,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
 	err := db.commits.Do(ctx, func() error {
-		if k.state.Dropped.Swap(true) {
+		if k.at.Dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}
 		return nil
@@ -219,12 +220,12 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	if err := db.commits.Sync(context.Background()); err != nil {
-		k.state.Dropped.Store(false) // the drop was not begun
+		k.at.Dropped.Store(false) // the drop was not begun
 		return err
 	}
-	if err := db.engine.Keyspaces.Drop(k.state.ID); err != nil {
+	if err := db.engine.Keyspaces.Drop(k.at.ID); err != nil {
 		// After ErrStopped nobody knows what the next Open will find.
-		k.state.Dropped.Store(errors.Is(err, ErrStopped))
+		k.at.Dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
 	db.keyspaces.removeKeyspace(k)

@@ -4,55 +4,35 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/lsm/iterator"
+	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
 
-// hold takes a hold of the pin for an iterator. It returns false if the last hold was given
-// back: then the pin may be another reader's already.
-func (t *transaction) hold() bool {
-	for n := t.holds.Load(); n > 0; n = t.holds.Load() {
-		if t.holds.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-	return false
-}
-
-// adopt enters an iterator, which has a hold of the pin and can be closed, into the list of
-// open iterators. It returns false if the transaction has just ended.
-func (t *transaction) adopt(it *Iterator) bool {
+// adopt begins the scan of an iterator, and enters it into the list of open iterators. If the
+// transaction has just ended, it returns ErrTxnDone: the pin may be another reader's already.
+func (t *transaction) adopt(it *Iterator, c *scan.Config) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// The hold comes before the look at the state, and the end of the transaction changes the
-	// state before it looks at the holds and at the list. So it either finds the iterator in
-	// the list or refuses it here.
-	if t.state.Load() != txnOpen {
-		return false
+	// The count comes before the look whether it is active, and the end of the transaction ends
+	// that before it looks at the count and, with the lock, at the list. So it either finds the
+	// iterator in the list, or it is noticed here.
+	t.iterators.Add(1)
+	if !t.active.Load() {
+		return ErrTxnDone
 	}
-	t.iterators++
+	it.scan = scan.Begin(c)
 	t.lends() // its keys
 	it.next = t.open
 	if t.open != nil {
 		t.open.prev = it
 	}
 	t.open = it
-	return true
-}
-
-// endUnadopted ends an iterator whose transaction has ended before it was adopted.
-func (it *Iterator) endUnadopted() {
-	it.err = ErrTxnDone
-	it.closed.Store(true)
-	s := it.scan
-	it.scan = nil
-	s.Close()
-	s.Free()
-	it.txn.dropHold()
+	return nil
 }
 
 // releaseOnce ends the iterator, once. The transaction may end at the same time.
 func (it *Iterator) releaseOnce() {
-	if it.txn == nil || it.closed.Swap(true) {
+	if it.scan == nil {
 		return
 	}
 	it.finishSpan()
@@ -63,19 +43,18 @@ func (it *Iterator) releaseOnce() {
 		t.db.engine.Work.AddJumped(jumped)
 	}
 	t.mu.Lock()
-	// If the transaction has ended meanwhile, source and hold belong to the orphan,
-	// which the garbage collector may be releasing at this moment.
-	o, s := it.orphan, it.scan
-	if it.scan = nil; o == nil {
+	// If the transaction has ended meanwhile, the source belongs to the orphan, which the garbage
+	// collector may be releasing at this moment. Else the lock keeps the pin until it is closed.
+	o := it.orphan
+	if o == nil {
 		it.unlink()
+		it.scan.Free()
 	}
+	it.scan = nil
 	t.mu.Unlock()
 	if o != nil {
 		o.release()
-		return
 	}
-	s.Free()
-	t.dropHold()
 }
 
 // unlink takes it off the list of open iterators.

@@ -77,12 +77,8 @@ func newOpening(o Options) (*opening, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: newClock(o.Now)}
-	if op.fs == nil {
-		op.fs = vfs.OS()
-	}
-	op.base = failure.FS(op.fs)
-	op.fs = op.base
+	base := fileSystem(o.FS)
+	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: base, base: base, clock: newClock(o.Now)}
 	if o.InMemory {
 		op.memory = vfs.NewMem()
 		op.fs, op.dir = failure.FS(op.memory), "/"
@@ -142,11 +138,11 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 			return nil, err
 		}
 	}
-	// Only now is it known which keys the files need.
-	if o.keyring != nil && o.options.Mode == ReadWrite {
-		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
-	}
 	if o.keyring != nil {
+		// Only now is it known which keys the files need.
+		if o.options.Mode == ReadWrite {
+			_ = o.keyring.Clean() // what can't be removed now, the next Open removes
+		}
 		o.keyring.Bound(context.Background()) // the context of Open ends
 	}
 	// Nothing fails from here on, so nothing has to be undone.
@@ -253,11 +249,19 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return errs.Ended(ctx)
-		case <-time.After(lockPoll):
+		if err := pause(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+// pause waits before what another process keeps from going on is tried again, unless ctx ends.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return errs.Ended(ctx)
+	case <-time.After(lockPoll):
+		return nil
 	}
 }
 
@@ -288,11 +292,7 @@ func (o *opening) keys() manifest.Keys {
 // openManifest opens the log of edits, or creates the store.
 func (o *opening) openManifest(ctx context.Context) error {
 	mo := o.manifestOptions()
-	load := func() (*manifest.Log, error) { return manifest.Load(mo) }
-	if o.options.Mode == Follow {
-		load = func() (*manifest.Log, error) { return o.loadFollowed(ctx) }
-	}
-	log, err := load()
+	log, err := o.loadManifest(ctx, mo)
 	switch {
 	case err == nil:
 		o.log = log
@@ -312,18 +312,19 @@ func (o *opening) openManifest(ctx context.Context) error {
 			return err
 		}
 	}
-	// The seed is random, so that nobody can choose keys whose hashes collide. The UUID binds files
-	// to this store.
-	var random [24]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return err
+	uuid, seed, err := newIdentity()
+	if err == nil {
+		o.log, err = manifest.Create(mo, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
 	}
-	o.log, err = manifest.Create(mo, manifest.CreateOptions{
-		UUID:    [16]byte(random[:16]),
-		Seed:    binary.LittleEndian.Uint64(random[16:]),
-		Created: time.Now().UnixMilli(),
-	})
 	return err
+}
+
+// newIdentity returns what tells a new store from others. The UUID binds files to it. The seed is
+// random, so that nobody can choose keys whose hashes collide.
+func newIdentity() (uuid [16]byte, seed uint64, err error) {
+	var random [24]byte
+	_, err = rand.Read(random[:])
+	return [16]byte(random[:16]), binary.LittleEndian.Uint64(random[16:]), err
 }
 
 // journalPerMemtable is the most bytes of journal for one memtable. Large values take no room
@@ -425,11 +426,11 @@ func (o *opening) assemble(recovery engine.Recovery) {
 			clearDir(memory, "/")
 		}
 	}
-	db.encoding.seed, db.counters.reads = seed, o.reads
+	db.seed, db.counters.reads = seed, o.reads
 	e, spills := o.engine, spill.Config{Files: o.engine.Files, SegmentBytes: o.options.Tuning.SegmentSize, Coder: o.engine.Views.Coder}
 	db.newSpill = func() pending.Files { return spill.Begin(spills, e.Spills, e.Views, seed) }
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
-	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
+	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()
 	db.keyspaces.loadFrom(db)
 	o.db = db

@@ -257,14 +257,13 @@ func (o *KeyspaceOptions) validate(prefix string) error {
 // their defaults already.
 func (o *Options) validate() error {
 	m, t := &o.Maintenance, &o.Tuning
-	inMemory := []check{
-		{o.Dir != "", "Dir", "must be empty for an InMemory store"},
-		{o.ValueDir != "", "ValueDir", "must be empty for an InMemory store"},
-		{o.FS != nil, "FS", "must be nil for an InMemory store"},
-		{o.MustExist, "MustExist", "an InMemory store is always new"},
-		{o.Mode != ReadWrite, "Mode", "an InMemory store is always new, so nothing could be read"},
-	}
-	all := []check{
+	err := refusal([]check{
+		// For a store in memory the checks of its own come first: they say more.
+		{o.InMemory && o.Dir != "", "Dir", "must be empty for an InMemory store"},
+		{o.InMemory && o.ValueDir != "", "ValueDir", "must be empty for an InMemory store"},
+		{o.InMemory && o.FS != nil, "FS", "must be nil for an InMemory store"},
+		{o.InMemory && o.MustExist, "MustExist", "an InMemory store is always new"},
+		{o.InMemory && o.Mode != ReadWrite, "Mode", "an InMemory store is always new, so nothing could be read"},
 		{!o.InMemory && o.Dir == "", "Dir", "is empty"},
 		{o.Mode > Follow, "Mode", "is unknown"},
 		{o.Recover > UpTo, "Recover", "is unknown"},
@@ -282,12 +281,8 @@ func (o *Options) validate() error {
 		{t.SegmentSize < minFileSize || t.SegmentSize > maxFileSize, "Tuning.SegmentSize", "is not between 64 KB and 2 GB"},
 		{t.RunFileSize < minFileSize || t.RunFileSize > maxFileSize, "Tuning.RunFileSize", "is not between 64 KB and 2 GB"},
 		{t.OpenFiles < minOpenFiles, "Tuning.OpenFiles", "is below 64"},
-	}
-	// For a store in memory the checks of its own come first: they say more.
-	if o.InMemory {
-		all = append(inMemory, all...)
-	}
-	if err := refusal(all); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")

@@ -2,22 +2,35 @@
 
 package brock
 
-import "github.com/brockdb/brock/internal/base/invariant"
+import (
+	"sync"
 
-// lentKeys are copies that were handed out, to be overwritten when they are no longer valid.
-type lentKeys [][]byte
+	"github.com/brockdb/brock/internal/base/invariant"
+)
+
+// lentKeys are copies that were handed out, to be overwritten when they are no longer valid, so
+// that tests find users of memory after its lifetime. Iterators on several goroutines may use those
+// of their transaction.
+type lentKeys struct {
+	mu     sync.Mutex
+	copies [][]byte
+}
 
 // lend returns a copy of b that poison overwrites.
 func (l *lentKeys) lend(b []byte) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	b = append(make([]byte, 0, len(b)), b...)
-	*l = append(*l, b)
+	l.copies = append(l.copies, b)
 	return b
 }
 
 // poison overwrites the copies.
 func (l *lentKeys) poison() {
-	for _, b := range *l {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.copies {
 		invariant.Poison(b)
 	}
-	*l = nil
+	l.copies = nil
 }

@@ -1,6 +1,9 @@
 package brock
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // DeleteRange deletes all keys in [lo, hi) by one record, however many there are;
 // nil is no bound. It deletes keys that were committed before, and keys that this
@@ -10,7 +13,7 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	return t.wrote(t.writes.deleteRange(t.keyspace, lo, hi))
+	return t.writes.wrote(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
 }
 
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
@@ -36,12 +39,7 @@ func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
-	b := k.db.NewBatch().In(k)
-	if err := b.DeleteRange(lo, hi); err != nil {
-		return err
-	}
-	_, err := b.Commit(ctx, DefaultDurability)
-	return err
+	return commitBatch(ctx, k.db, func(b *Batch) error { return b.In(k).DeleteRange(lo, hi) })
 }
 
 // Clear deletes all keys of the keyspace, as DeleteRange does. It is a commit like any
@@ -51,18 +49,18 @@ func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, 
 // DropPrefix deletes all keys of the default keyspace that begin with one of the
 // prefixes, in one commit, as DeleteRange does. An empty prefix means all keys.
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
-	b := db.NewBatch()
-	for _, p := range prefixes {
-		p, err := cloneKey(p)
-		if err != nil {
-			return err
+	return commitBatch(ctx, db, func(b *Batch) error {
+		for _, p := range prefixes {
+			p, err := cloneKey(p)
+			if err != nil {
+				return err
+			}
+			if err := b.DeleteRange(p, afterPrefix(p)); err != nil {
+				return err
+			}
 		}
-		if err := b.DeleteRange(p, afterPrefix(p)); err != nil {
-			return err
-		}
-	}
-	_, err := b.Commit(ctx, DefaultDurability)
-	return err
+		return nil
+	})
 }
 
 // DropAll deletes all keys of all keyspaces in one commit, as DeleteRange does. The
@@ -75,15 +73,12 @@ func (db *DB) DropAll(ctx context.Context) error {
 		return err
 	}
 	defer db.keyspaces.turn.Leave()
-	b := db.NewBatch()
-	if err := b.DeleteRange(nil, nil); err != nil {
-		return err
-	}
-	for _, k := range db.keyspaces.sortedByName() {
-		if err := b.In(k).DeleteRange(nil, nil); err != nil {
-			return err
+	return commitBatch(ctx, db, func(b *Batch) error {
+		for _, k := range append(slices.Clip(db.keyspaces.sortedByName()), db.main) {
+			if err := b.In(k).DeleteRange(nil, nil); err != nil {
+				return err
+			}
 		}
-	}
-	_, err := b.Commit(ctx, DefaultDurability)
-	return err
+		return nil
+	})
 }

@@ -2,11 +2,8 @@ package brock
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/salvage"
@@ -55,19 +52,15 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	if err != nil {
 		return SalvageSummary{}, err
 	}
-	var random [24]byte
-	if _, err := rand.Read(random[:]); err != nil {
+	uuid, seed, err := newIdentity()
+	if err != nil {
 		return SalvageSummary{}, err
-	}
-	clock := to.Now
-	if clock == nil {
-		clock = time.Now
 	}
 	sum, err := salvage.Run(ctx, salvage.Source{
 		FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir, Keys: keyring.Within(ctx, from.Keys),
 	}, salvage.Target{
 		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
-		UUID: [16]byte(random[:16]), Seed: binary.LittleEndian.Uint64(random[16:]), Now: clock().UnixMilli(),
+		UUID: uuid, Seed: seed, Now: newClock(to.Now).now().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),
 	}, report)

@@ -8,10 +8,8 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/conflict"
-	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -62,7 +60,7 @@ func (o *TxnOptions) validate() error {
 // transaction addressing another.
 type Txn struct {
 	*transaction
-	keyspace *keyspaceState // the keyspace that it addresses
+	keyspace *Keyspace // the keyspace that it addresses
 }
 
 // newTxn allocates a transaction and its first Txn together: one allocation, not two.
@@ -71,7 +69,7 @@ func newTxn(db *DB) *Txn {
 		first       Txn
 		transaction transaction
 	})
-	t.first = Txn{&t.transaction, db.main.state}
+	t.first = Txn{&t.transaction, db.main}
 	t.transaction.db = db
 	return &t.first
 }
@@ -83,11 +81,10 @@ type transaction struct {
 	writes *writes   // nil in a read-only transaction
 	extra  *txnExtra // nil in most transactions
 
-	state     atomic.Uint32
-	holds     atomic.Int32 // holders of the pin: the transaction, and each open iterator
-	gets      uint32       // point reads
-	iterators uint32       // iterators that were made
-	phase     uint16       // random start of the sampling of the latency of gets
+	active    atomic.Bool   // it has not ended, and its Commit has not begun
+	gets      uint32        // point reads
+	iterators atomic.Uint32 // iterators that were made
+	phase     uint16        // random start of the sampling of the latency of gets
 	isolation Isolation
 	synced    bool          // Commit waits until the writes are durable
 	managed   bool          // View or Update ends it, so Commit is refused
@@ -97,9 +94,9 @@ type transaction struct {
 	at        entry.Version // version that it reads
 	committed entry.Version // version of its writes after a Commit
 
+	lent lentKeys   // copies to poison at the end
 	mu   sync.Mutex // guards:
 	open *Iterator  // head of the list of open iterators
-	lent lentKeys   // copies to poison at the end
 
 	// The first item found and its key lie in the transaction itself, so that a View
 	// with one Get allocates once. Keep the struct small for that case: with the first Txn
@@ -115,23 +112,11 @@ type txnExtra struct {
 	err     error           // why the transaction could not begin
 	leak    *leak           // for a transaction begun by hand, which may leak; nil in View and Update
 	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
-	spill   pending.Files   // the pending writes that are in files; nil: none
 }
-
-// The states of a Txn; the zero Txn is done.
-const (
-	txnDone uint32 = iota
-	txnOpen
-	txnCommitting
-	txnCommitted
-)
 
 // usable returns nil while the transaction is open and the keyspace that t addresses can be
 // used. Else it returns the error for the caller.
 func (t *Txn) usable() error {
-	if t.transaction == nil {
-		return ErrTxnDone
-	}
 	if err := t.transaction.usable(); err != nil {
 		return err
 	}
@@ -139,29 +124,23 @@ func (t *Txn) usable() error {
 }
 
 // usable returns nil while the transaction is open. Else it returns the reason: the transaction
-// has ended, the store was closed, or the context has ended.
+// has ended, the store was closed, or the context has ended. The nil transaction is that of a zero
+// Txn.
 func (t *transaction) usable() error {
-	if t.state.Load() != txnOpen {
+	switch {
+	case t == nil:
+		return ErrTxnDone
+	case !t.active.Load():
 		if t.extra != nil && t.extra.err != nil {
 			return t.extra.err
 		}
 		return ErrTxnDone
-	}
-	if t.db.closed.Load() {
+	case t.db.closed.Load():
 		return ErrClosed
-	}
-	if ctx := t.ctx(); ctx != nil {
-		return ctx.Err()
+	case t.extra != nil && t.extra.ctx != nil:
+		return t.extra.ctx.Err()
 	}
 	return nil
-}
-
-// ctx returns the context of the transaction; nil is one that never ends.
-func (t *transaction) ctx() context.Context {
-	if t.extra == nil {
-		return nil
-	}
-	return t.extra.ctx
 }
 
 // In returns the same transaction, addressing the keyspace ks; nil is the default
@@ -174,7 +153,7 @@ func (t *transaction) ctx() context.Context {
 // ErrKeyspaceNotFound if the transaction wrote to it, and ErrConflict if the
 // transaction is Serializable and addressed it.
 func (t *Txn) In(ks *Keyspace) *Txn {
-	if t.transaction == nil {
+	if t.transaction == nil || t.keyspace == ks {
 		return t
 	}
 	s := t.address(ks)
@@ -188,22 +167,16 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	return &Txn{t.transaction, s}
 }
 
-// address returns the state of ks; nil is the default keyspace. If the transaction can't
+// address returns ks; nil is the default keyspace. If the transaction can't
 // use ks, it returns a stand-in that makes each call return the reason (refusing).
-func (t *transaction) address(ks *Keyspace) *keyspaceState {
-	s := t.db.main.state
-	switch {
-	case ks == nil:
-	case ks.db != t.db:
-		return refusing(errKeyspaceForeign)
-	default:
-		s = ks.state
-	}
+func (t *transaction) address(ks *Keyspace) *Keyspace {
+	s := addressed(t.db, ks)
 	switch {
 	case t.usable() != nil: // the pin may be gone; later calls return usable's error
-	case s.absentFrom(t.pin, t.db.commits == nil):
+	case s.refused != nil:
+	case s.absentFrom(t.pin):
 		return refusing(ErrKeyspaceNotFound)
-	case t.readAt && t.at < t.pin.Floor(s.ID):
+	case t.readAt && t.at < t.pin.Floor(s.at.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s
@@ -211,22 +184,9 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 
 // Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends.
 func (t *Txn) Get(key []byte) (item *Item, err error) {
-	if err := t.usable(); err != nil {
-		return nil, err
-	}
-	if err := checkKey(key); err != nil {
-		return nil, err
-	}
-	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	// Item and key lie in memory of the transaction. If the key is not found, the next Get
-	// reuses that memory, so absent keys cost none.
-	r, stored := t.scratch(key)
-	found, err := t.lookUp(stored, &r.entry)
+	r, stored, err := t.find(key)
 	if err != nil {
 		return nil, err
-	}
-	if !found {
-		return nil, ErrKeyNotFound
 	}
 	t.markUsed(r, stored)
 	r.entry.Key = stored
@@ -237,44 +197,53 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 
 // Has reports whether key has a value. It does not read the value.
 func (t *Txn) Has(key []byte) (found bool, err error) {
-	if err := t.usable(); err != nil {
-		return false, err
-	}
-	if err := checkKey(key); err != nil {
-		return false, err
-	}
-	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	r, stored := t.scratch(key)
-	return t.lookUp(stored, &r.entry)
+	_, _, err = t.find(key)
+	return wasFound(err)
 }
 
-// lookUp looks up a stored key, first in the pending writes, then in the pinned View. If the
-// transaction is Serializable, it adds the key to the read set, whether found or not.
-// A pageio.Guard must be on.
-func (t *transaction) lookUp(stored []byte, e *entry.Entry) (bool, error) {
+// wasFound says what err, of the lookup of a key, says of it.
+func wasFound(err error) (bool, error) {
+	if err == ErrKeyNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// find looks key up, first in the pending writes, then in the pinned View. If the transaction is
+// Serializable, it adds the key to the read set, whether found or not. Result and stored key lie in
+// memory of the transaction, which the next call reuses unless they are marked as used. So absent
+// keys cost none.
+func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
+	if err := t.usable(); err != nil {
+		return nil, nil, err
+	}
+	if err := checkKey(key); err != nil {
+		return nil, nil, err
+	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	r, stored = t.scratch(key)
 	found := false
-	h := hash.Sum(t.db.encoding.seed, stored)
+	h := hash.Sum(t.db.seed, stored)
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
 	// the transaction has not seen what others have committed for it.
 	if w := t.writes; w != nil {
-		var err error
-		if found, err = w.Get(stored, h, e); err != nil {
-			return false, err
+		if found, err = w.Get(stored, h, &r.entry); err != nil {
+			return nil, nil, err
 		}
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
 		}
 	}
 	if !found {
-		var err error
-		if found, err = t.lookup(stored, h, e); !found || err != nil {
-			return false, err
-		}
+		found, err = t.lookup(stored, h, &r.entry)
 	}
-	if e.Expires == 0 {
-		return e.Kind != entry.Delete, nil
+	switch e := &r.entry; {
+	case err != nil:
+		return nil, nil, err
+	case !found, e.Kind == entry.Delete, e.Expires != 0 && !e.Live(t.now()):
+		return nil, nil, ErrKeyNotFound
 	}
-	return e.Live(t.now()), nil
+	return r, stored, nil
 }
 
 // sampleReads: the latency of one point read in 256 is measured, since to read the clock
@@ -298,24 +267,10 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 // values returns where to read the separated values of entries that the transaction finds:
 // in the pinned View and, for its own writes, in its spilled files.
 func (t *transaction) values() scan.Values {
-	if t.extra == nil {
+	if t.writes == nil {
 		return scan.Values{Pin: t.pin}
 	}
-	return scan.Values{Pin: t.pin, Files: t.extra.spill}
-}
-
-// readValue reads a value that is separated, or that is compressed in the pending writes. With lent
-// it may lie in memory of the pin; else dst and own are as for view.Pin.OwnValue.
-func (t *transaction) readValue(e *entry.Entry, dst []byte, lent bool) (value []byte, own bool, err error) {
-	switch {
-	case !e.Separated:
-		value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
-		return value, true, err
-	case lent:
-		value, err = t.values().Value(e.Key, e)
-		return value, false, err
-	}
-	return t.values().OwnValue(e.Key, e, dst)
+	return scan.Values{Pin: t.pin, Files: t.writes.Files()}
 }
 
 // now returns the time for expiry. It reads the clock once for each transaction, so that
@@ -347,50 +302,28 @@ func (t *transaction) lends() {
 	}
 }
 
-// lend returns a copy of b that is overwritten when the transaction ends, so that tests
-// find users of memory after its life has ended (build tag brockdebug).
-func (t *transaction) lend(b []byte) []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lent.lend(b)
-}
-
-// poison overwrites what lend has returned. Iterators on other goroutines may call lend meanwhile.
-func (t *transaction) poison() {
-	if invariant.Poisons {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.lent.poison()
-	}
-}
-
 // Set writes a pair. Key and value are copied. It returns ErrReadOnly in a read-only
 // transaction, and ErrInvalid for a key or value that can't be stored: then the transaction is
 // as before the call, and can be used. After any other error, such as ErrNoSpace when writes go
 // to files, discard the transaction. Delete, SetEntry and DeleteRange return the same errors.
 func (t *Txn) Set(key, value []byte) error {
-	return t.addWrite(&write{key: key, value: value, kind: entry.Set})
+	return t.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // SetEntry writes a pair with its attributes. Key and value are copied.
-func (t *Txn) SetEntry(e *Entry) error {
-	if e == nil {
-		return errNilEntry
-	}
-	w := e.toWrite()
-	return t.addWrite(&w)
-}
+func (t *Txn) SetEntry(e *Entry) error { return t.addWrite(e, entry.Set) }
 
 // Delete deletes key, whether or not it has a value.
 func (t *Txn) Delete(key []byte) error {
-	return t.addWrite(&write{key: key, kind: entry.Delete})
+	return t.addWrite(&Entry{Key: key}, entry.Delete)
 }
 
-func (t *Txn) addWrite(w *write) error {
+func (t *Txn) addWrite(e *Entry, kind entry.Kind) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	return t.wrote(t.writes.addWrite(t.ctx(), t.db, t.keyspace, w, t.writeTime))
+	ctx := t.Context()
+	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, e, kind, t.writeTime))
 }
 
 // takes returns nil if the transaction can write to its keyspace.
@@ -403,23 +336,6 @@ func (t *Txn) takes() error {
 	}
 	// After a failure to write them to files, pending writes may be incomplete.
 	return t.writes.Err()
-}
-
-// wrote must be called after each write, with its error. It spills the pending writes if
-// they take too much memory.
-func (t *transaction) wrote(err error) error {
-	if err == nil {
-		err = t.writes.spillIfLarge(t.ctx(), t.db)
-	}
-	// Iterators of the user can read the files after the transaction has ended and t.writes is
-	// recycled. So the transaction keeps them, too, until the last iterator has ended.
-	if files := t.writes.Files(); files != nil {
-		if t.extra == nil {
-			t.extra = new(txnExtra)
-		}
-		t.extra.spill = files
-	}
-	return err
 }
 
 // Commit makes all writes visible at once, and durable as the transaction's Durability
@@ -443,7 +359,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if t.managed && t.state.Load() == txnOpen {
+	if t.managed && t.active.Load() {
 		return errManaged
 	}
 	if t.nested() {
@@ -458,39 +374,30 @@ func (t *transaction) commit(ctx context.Context) error {
 		t.discardWrites()
 		return err
 	}
-	if !t.state.CompareAndSwap(txnOpen, txnCommitting) {
+	if !t.active.CompareAndSwap(true, false) {
 		return ErrTxnDone
 	}
+	defer t.endTransaction()
 	w := t.writes
 	// Without writes there is nothing to check: all reads are of one version, so the
 	// transaction is serializable as of that version.
 	if w == nil || w.Len() == 0 {
-		t.endTransaction(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // this adds the ranges that they have read to the read set
-	c := t.conflictCheck()
-	v, err := w.commit(ctx, t.db, c, t.synced)
-	if err != nil {
-		err = explained(err, &c)
-		t.endTransaction(txnDone)
-		return err
-	}
-	t.committed = v
-	t.endTransaction(txnCommitted)
-	return nil
-}
-
-// conflictCheck returns what must hold for the transaction to commit.
-func (t *transaction) conflictCheck() conflict.Check {
-	w := t.writes
-	return conflict.Check{
+	c := conflict.Check{
 		Isolation: conflict.Isolation(t.isolation),
 		Since:     t.pin.Version(),
 		Reads:     &w.reads,
 		Written:   w.written,
 		Addressed: w.addressed,
 	}
+	v, err := w.commit(ctx, t.db, c, t.synced)
+	if err != nil {
+		return explained(err, &c)
+	}
+	t.committed = v
+	return nil
 }
 
 // Discard ends the transaction, drops its writes and closes its iterators. It may be
@@ -506,7 +413,7 @@ func (t *Txn) Discard() {
 // nested reports whether a Filter asks for the end of an update, whose iterators can't end in the
 // middle of a move. Those of a read-only transaction hold what they read by themselves.
 func (t *transaction) nested() (nested bool) {
-	if t.state.Load() != txnOpen || t.writes == nil {
+	if !t.active.Load() || t.writes == nil {
 		return false
 	}
 	for it := t.open; it != nil; it = it.next {
@@ -516,34 +423,34 @@ func (t *transaction) nested() (nested bool) {
 }
 
 func (t *transaction) discardWrites() {
-	if t.state.CompareAndSwap(txnOpen, txnDone) {
-		t.endTransaction(txnDone)
+	if t.active.CompareAndSwap(true, false) {
+		t.endTransaction()
 	}
 }
 
-// endTransaction releases what the transaction holds, and sets its final state.
-func (t *transaction) endTransaction(state uint32) {
+// endTransaction releases what the transaction holds. It is not active any more, so later calls
+// don't use what is released here.
+func (t *transaction) endTransaction() {
 	// It was ended as it should be: the garbage collector must not release its pin once more.
 	if t.extra != nil && t.extra.leak != nil {
 		t.extra.cleanup.Stop()
 	}
-	// First of all: later calls see the state and don't use what is released below.
-	t.state.Store(state)
 	t.closeIterators()
 	// Counters are shared by all transactions: each adds to them once, at its end.
-	t.db.counters.addReads(int64(t.gets), int64(t.iterators), uint32(t.phase))
-	t.poison()
+	t.db.counters.addReads(int64(t.gets), int64(t.iterators.Load()), uint32(t.phase))
+	t.lent.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
+		w.discardFiles()
 		w.returnToPool()
 	}
-	t.dropHold()
+	t.pin.Release()
 }
 
 // closeIterators ends the iterators that are still open. Those of an update belong to this
 // goroutine, so they are closed now. Those of a read-only transaction may be in use on other
-// goroutines now. So each gives back its own hold of the pin later: when it is used
-// next or, if it has leaked, when the garbage collector frees it.
+// goroutines now. So each gets a hold of the pin, and gives it back later: when it is used next
+// or, if it has leaked, when the garbage collector frees it.
 func (t *transaction) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
@@ -552,25 +459,14 @@ func (t *transaction) closeIterators() {
 		}
 		return
 	}
-	if t.holds.Load() == 1 { // only the transaction's own: no iterator is open
+	if t.iterators.Load() == 0 { // most have none, and need no lock
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for it := t.open; it != nil; it = t.open {
 		t.pin.Share()
-		t.holds.Add(-1) // not the last: the transaction has its own
 		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
-	}
-}
-
-// dropHold gives back one hold of the pin. The last one releases the pin and the spilled files.
-func (t *transaction) dropHold() {
-	if t.holds.Add(-1) == 0 {
-		t.pin.Release()
-		if t.extra != nil && t.extra.spill != nil {
-			t.extra.spill.Discard()
-		}
 	}
 }
 
@@ -593,8 +489,8 @@ func (t *Txn) CommitVersion() uint64 {
 
 // Context returns the context that Begin, ViewContext or UpdateContext was given.
 func (t *Txn) Context() context.Context {
-	if t.transaction == nil {
+	if t.transaction == nil || t.extra == nil || t.extra.ctx == nil {
 		return context.Background()
 	}
-	return never(t.ctx())
+	return t.extra.ctx
 }

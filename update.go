@@ -15,30 +15,28 @@ import (
 // View runs fn in a read-only transaction, and returns the error of fn. What the transaction
 // has handed out is valid until fn returns.
 func (db *DB) View(fn func(txn *Txn) error) error {
-	return db.ViewContext(context.Background(), TxnOptions{}, fn)
+	return db.main.view(context.Background(), TxnOptions{}, fn)
 }
 
 // ViewContext is View with options; o.Update is ignored. When ctx ends, the transaction's
 // methods return its error. The errors for o are those of Begin.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+	return db.main.view(ctx, o, fn)
+}
+
+// View is DB.View with a transaction that addresses the keyspace.
+func (k *Keyspace) View(fn func(txn *Txn) error) error {
+	return k.view(context.Background(), TxnOptions{}, fn)
+}
+
+func (k *Keyspace) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
-	t, err := beginFor(ctx, db, &o, fn)
+	t, err := k.beginFor(ctx, &o, fn)
 	if err != nil {
 		return err
 	}
 	defer t.Discard()
 	return fn(t)
-}
-
-// View is DB.View with a transaction that addresses the keyspace.
-func (k *Keyspace) View(fn func(txn *Txn) error) error {
-	if err := k.usable(); err != nil {
-		return err
-	}
-	if fn == nil {
-		return errNilFunction
-	}
-	return k.db.View(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
 // Update runs fn in a transaction and commits it if fn returns nil, with the durability of
@@ -53,24 +51,22 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 // conflicts, Update gives up with a *ConflictError. A turn ends after 100 ms, so that a slow
 // function or commit does not hold up others. fn must not wait for another Update of what it has read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
-	return db.UpdateContext(context.Background(), TxnOptions{}, fn)
+	return db.main.update(context.Background(), TxnOptions{}, fn)
 }
 
 // Update is DB.Update with a transaction that addresses the keyspace.
 func (k *Keyspace) Update(fn func(txn *Txn) error) error {
-	if err := k.usable(); err != nil {
-		return err
-	}
-	if fn == nil {
-		return errNilFunction
-	}
-	return k.db.Update(func(txn *Txn) error { return fn(txn.In(k)) })
+	return k.update(context.Background(), TxnOptions{}, fn)
 }
 
 // UpdateContext is Update with options; o.Update is ignored. When ctx ends, the methods of the
 // transaction, and the waits between two runs, return its error. The errors for o are those of
 // Begin.
 func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+	return db.main.update(ctx, o, fn)
+}
+
+func (k *Keyspace) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = true
 	retries := o.Retries
 	switch {
@@ -86,7 +82,7 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 		}
 	}()
 	for run := 1; ; run++ {
-		refused, err := updateOnce(ctx, db, &o, fn, turn, run <= retries)
+		refused, err := k.updateOnce(ctx, &o, fn, turn, run <= retries)
 		if refused == nil || retries <= 0 {
 			return err
 		}
@@ -94,13 +90,13 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 			return refused
 		}
 		if turn == nil {
-			turn = db.commits.Turns.New()
+			turn = k.db.commits.Turns.New()
 		}
-		db.counters.retries.Add(1)
+		k.db.counters.retries.Add(1)
 		// The first conflict is mostly by chance: a wait would only make the call slower. But one
 		// with a call that has its turn comes again until that turn ends.
 		if run > 1 || refused.refusal.Yields {
-			if err := turn.Wait(never(ctx), refused.refusal); err != nil {
+			if err := turn.Wait(ctx, refused.refusal); err != nil {
 				return err
 			}
 		}
@@ -110,8 +106,8 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 // updateOnce runs fn once and commits. If the commit conflicts, it also returns the conflict,
 // so that fn can run again. An error of fn goes to the user, even if it is ErrConflict.
 // yields: fn can run again, so its commit may be refused in favour of another call's turn.
-func updateOnce(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
-	t, err := beginFor(ctx, db, o, fn)
+func (k *Keyspace) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
+	t, err := k.beginFor(ctx, o, fn)
 	if err != nil {
 		return nil, err
 	}
@@ -194,27 +190,29 @@ func entryOf(fn func(*Txn) error) uintptr {
 	return **(**uintptr)(unsafe.Pointer(&fn))
 }
 
-// beginFor begins a transaction for fn. The caller ends it; fn can't commit it.
-func beginFor(ctx context.Context, db *DB, o *TxnOptions, fn func(*Txn) error) (*Txn, error) {
+// beginFor begins a transaction for fn, which addresses the keyspace. The caller ends it; fn can't
+// commit it.
+func (k *Keyspace) beginFor(ctx context.Context, o *TxnOptions, fn func(*Txn) error) (*Txn, error) {
+	if err := k.usable(); err != nil {
+		return nil, err
+	}
 	if fn == nil {
 		return nil, errNilFunction
 	}
-	t, err := beginTxn(ctx, db, o, entryOf(fn))
-	if err == nil {
-		t.managed = true
+	t, err := beginTxn(ctx, k.db, o, entryOf(fn))
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	t.managed = true
+	return t.In(k), nil
 }
 
 // beginTxn begins a transaction. origin is the program counter to report if it stays open long.
 func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn, error) {
-	if ctx == nil {
-		return nil, errNilContext
-	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := db.usable(); err != nil {
+	if err := readable(ctx, db); err != nil {
 		return nil, err
 	}
 	if o.Update && db.commits == nil {
@@ -242,13 +240,12 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		t.writes = newWrites()
 		t.writes.Indexed = true
 		t.writes.limit = db.opts.txnMemory(o.MaxMemory)
-		t.writes.reads.Seed = db.encoding.seed
+		t.writes.reads.Seed = db.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.opts.synced(o.Durability)
 	}
 	t.phase = uint16(rand.Uint32())
-	t.holds.Store(1)
-	t.state.Store(txnOpen)
+	t.active.Store(true)
 	// Another keyspace may have history of this version that the default one lacks.
 	if t.readAt {
 		t.keyspace = t.address(nil)

@@ -20,7 +20,6 @@ import (
 // committed or not.
 type Writer struct {
 	db      *DB             // nil: its methods return ErrClosed
-	ks      *Keyspace       // the keyspace that it writes to
 	ctx     context.Context // when it ends, so does the Writer
 	closing sync.Once       // the first Close flushes, and others wait for it
 
@@ -47,10 +46,10 @@ func (db *DB) NewWriter(ctx context.Context) *Writer { return db.main.NewWriter(
 
 // NewWriter is DB.NewWriter for keys of the keyspace.
 func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
-	if k.db == nil {
+	if k == nil || k.db == nil {
 		return new(Writer)
 	}
-	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), idle: k.db.NewBatch().In(k), number: 1}
+	w := &Writer{db: k.db, ctx: ctx, filling: k.db.NewBatch().In(k), idle: k.db.NewBatch().In(k), number: 1}
 	if ctx == nil {
 		w.err = errNilContext
 	}
@@ -60,22 +59,16 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 
 // Set writes a pair. Key and value are copied.
 func (w *Writer) Set(key, value []byte) error {
-	return w.addWrite(&write{key: key, value: value, kind: entry.Set})
+	return w.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
 // SetEntry writes a pair with its attributes. Key and value are copied.
-func (w *Writer) SetEntry(e *Entry) error {
-	if e == nil {
-		return errNilEntry
-	}
-	wr := e.toWrite()
-	return w.addWrite(&wr)
-}
+func (w *Writer) SetEntry(e *Entry) error { return w.addWrite(e, entry.Set) }
 
 // Delete deletes a key.
-func (w *Writer) Delete(key []byte) error { return w.addWrite(&write{key: key, kind: entry.Delete}) }
+func (w *Writer) Delete(key []byte) error { return w.addWrite(&Entry{Key: key}, entry.Delete) }
 
-func (w *Writer) addWrite(wr *write) error {
+func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	// The lock is held while the record is made, so that the writes of one goroutine
 	// stay in their order.
 	w.mu.Lock()
@@ -83,7 +76,7 @@ func (w *Writer) addWrite(wr *write) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
-	if err := w.filling.addInMemory(wr); err != nil {
+	if err := w.filling.addInMemory(e, kind); err != nil {
 		return err
 	}
 	if w.filling.Size() >= min(writerGroup, max(w.db.opts.Tuning.MemtableSize/16, minMemtableSize)) {

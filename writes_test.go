@@ -13,7 +13,7 @@ import (
 // the pool.
 func TestMemoryOfWrites(t *testing.T) {
 	db := openTest(t, Options{})
-	encoder := db.main.state.encoder.Load()
+	encoder := db.main.encoder.Load()
 	set := func(w *writes, key string, value []byte) {
 		w.Add(encoder, &entry.Entry{Key: []byte(key), Value: value, Kind: entry.Set})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"syscall"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -34,7 +35,13 @@ func (e *LockedError) Is(target error) bool { return target == errs.ErrLocked }
 
 // IsNoSpace reports whether err says that a disk, or a quota, is full.
 func IsNoSpace(err error) bool {
-	return errors.Is(err, errs.ErrNoSpace) || isNoSpace(err)
+	if errors.Is(err, errs.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return true
+	}
+	// ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL and ERROR_DISK_QUOTA_EXCEEDED; other systems give
+	// these numbers to other errors.
+	return runtime.GOOS == "windows" &&
+		(errors.Is(err, syscall.Errno(39)) || errors.Is(err, syscall.Errno(112)) || errors.Is(err, syscall.Errno(1295)))
 }
 
 // NoSpace returns err, wrapped with brock.ErrNoSpace if IsNoSpace(err).

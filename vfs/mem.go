@@ -35,15 +35,14 @@ type Mem struct {
 type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
-	seq      uint64                // number of the last change; a crash chooses among them
-	linked   bool                  // a file may have two names
-	locks    map[*memDir]*memLocks // those that are held, by directory
-	capacity int64                 // in bytes; 0 = no bound
+	seq      uint64          // number of the last change; a crash chooses among them
+	locks    map[*memDir]int // of directories: how many hold the lock and share it; <0: one who does not
+	capacity int64           // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
 func NewMem() *Mem {
-	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]*memLocks{}}}
+	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]int{}}}
 }
 
 // memDir is a directory. Names get durable when it is synced.
@@ -176,6 +175,27 @@ func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
 	return d, base, nil
 }
 
+// newName is dirOf a name that must not exist yet.
+func (m *Mem) newName(op, name string) (*memDir, string, error) {
+	d, base, err := m.dirOf(op, name)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, exists := d.entries[base]; exists {
+		return nil, "", pathError(op, name, fs.ErrExist)
+	}
+	return d, base, nil
+}
+
+// fileOf returns the file of a name.
+func (m *Mem) fileOf(op, name string) (*memFile, error) {
+	f := m.findNode(clean(name)).file
+	if f == nil {
+		return nil, pathError(op, name, m.absentError())
+	}
+	return f, nil
+}
+
 // nextSeq numbers the next change; the mutex is held.
 func (m *Mem) nextSeq() uint64 { m.seq++; return m.seq }
 
@@ -183,12 +203,9 @@ func (m *Mem) nextSeq() uint64 { m.seq++; return m.seq }
 func (m *Mem) Create(name string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, base, err := m.dirOf("create", name)
+	d, base, err := m.newName("create", name)
 	if err != nil {
 		return nil, err
-	}
-	if _, exists := d.entries[base]; exists {
-		return nil, pathError("create", name, fs.ErrExist)
 	}
 	f := &memFile{}
 	// The name is a change of the directory: a crash before SyncDir may lose it, and with it all
@@ -244,16 +261,13 @@ func (m *Mem) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	toDir, toBase, err := m.dirOf("rename", to)
-	if err != nil {
-		return err
-	}
 	n := fromDir.entries[fromBase]
 	if n == (memNode{}) {
 		return pathError("rename", from, fs.ErrNotExist)
 	}
-	if _, exists := toDir.entries[toBase]; exists {
-		return pathError("rename", to, fs.ErrExist)
+	toDir, toBase, err := m.newName("rename", to)
+	if err != nil {
+		return err
 	}
 	if n.dir != nil && strings.HasPrefix(clean(to), clean(from)+"/") {
 		return pathError("rename", to, fs.ErrInvalid)
@@ -269,18 +283,14 @@ func (m *Mem) Rename(from, to string) error {
 func (m *Mem) Link(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.findNode(clean(from)).file
-	if f == nil {
-		return pathError("link", from, m.absentError())
-	}
-	d, base, err := m.dirOf("link", to)
+	f, err := m.fileOf("link", from)
 	if err != nil {
 		return err
 	}
-	if _, exists := d.entries[base]; exists {
-		return pathError("link", to, fs.ErrExist)
+	d, base, err := m.newName("link", to)
+	if err != nil {
+		return err
 	}
-	m.linked = true
 	d.putNode(m.nextSeq(), base, memNode{file: f})
 	return nil
 }
@@ -289,16 +299,13 @@ func (m *Mem) Link(from, to string) error {
 func (m *Mem) Clone(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.findNode(clean(from)).file
-	if f == nil {
-		return pathError("clone", from, m.absentError())
-	}
-	d, base, err := m.dirOf("clone", to)
+	f, err := m.fileOf("clone", from)
 	if err != nil {
 		return err
 	}
-	if _, exists := d.entries[base]; exists {
-		return pathError("clone", to, fs.ErrExist)
+	d, base, err := m.newName("clone", to)
+	if err != nil {
+		return err
 	}
 	copied := &memFile{}
 	if f.now.size > m.grows(copied) {
@@ -418,12 +425,6 @@ func (m *Mem) Free(dir string) (int64, error) {
 	return m.freeBytes(), nil
 }
 
-// memLocks are the holders of a directory's lock.
-type memLocks struct {
-	exclusive bool // the exclusive one is held
-	shared    int  // how many shared ones are held
-}
-
 // memOwner is the name of who holds a lock: nobody else reaches a Mem.
 const memOwner = "this process"
 
@@ -440,27 +441,20 @@ func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 		return nil, pathError("lock", name, fs.ErrInvalid)
 	}
 	// Locks are of the directory, whatever becomes of the file. A crash clone has none.
-	l := m.locks[d]
-	if l == nil {
-		l = &memLocks{}
-		m.locks[d] = l
-	}
-	if l.exclusive || l.shared > 0 && !shared {
-		e := &LockedError{Name: name, Shared: l.shared > 0}
-		if l.exclusive {
-			e.Owner = memOwner
-		}
-		return nil, e
-	}
-	if shared {
-		l.shared++
-		return &memLock{m: m, dir: d, shared: true}, nil
+	switch held := m.locks[d]; {
+	case held < 0:
+		return nil, &LockedError{Name: name, Owner: memOwner}
+	case shared:
+		m.locks[d]++
+		return &memLock{m: m, dir: d}, nil
+	case held > 0:
+		return nil, &LockedError{Name: name, Shared: true}
 	}
 	if n.file == nil {
 		n.file = &memFile{}
 		d.putNode(m.nextSeq(), base, n)
 	}
-	l.exclusive = true
+	m.locks[d] = -1
 	// These are changes as others are: a crash may leave a half-written name, which must do no
 	// harm.
 	n.file.setSize(m.nextSeq(), 0)
@@ -470,30 +464,27 @@ func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 
 // memLock is a lock that is held.
 type memLock struct {
-	m      *Mem
-	dir    *memDir
-	shared bool
-	file   *memFile // the lock file, which has the owner's name; nil if shared
-	closed bool     // guarded by m.mu
+	m    *Mem
+	dir  *memDir  // nil: it was released; guarded by m.mu
+	file *memFile // the lock file, which has the owner's name; nil if shared
 }
 
 // Close releases the lock.
 func (l *memLock) Close() error {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
-	if l.closed {
+	if l.dir == nil {
 		return fs.ErrClosed
 	}
-	l.closed = true
-	held := l.m.locks[l.dir]
-	if l.shared {
-		held.shared--
-	} else {
-		held.exclusive = false
+	if l.file != nil {
 		l.file.setSize(l.m.nextSeq(), 0)
+		l.m.locks[l.dir] = 0
+	} else {
+		l.m.locks[l.dir]--
 	}
-	if held.shared == 0 && !held.exclusive {
+	if l.m.locks[l.dir] == 0 {
 		delete(l.m.locks, l.dir)
 	}
+	l.dir = nil
 	return nil
 }

@@ -35,9 +35,6 @@ func (m *Mem) used() (n int64) {
 	m.root.eachFile(func(f *memFile) {
 		if !seen[f] {
 			n += blocks(f.now.size)
-		}
-		if m.linked {
-			// Without links no file is met twice, and the map stays empty.
 			seen[f] = true
 		}
 	})

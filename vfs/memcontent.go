@@ -1,6 +1,9 @@
 package vfs
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 const (
 	chunkSize  = 4096 // bytes that a system writes back together
@@ -41,22 +44,24 @@ func (c *content) share(i int) *[chunkSize]byte {
 
 // shareChunk makes data, which other contents share, chunk i.
 func (c *content) shareChunk(i int, data *[chunkSize]byte) {
+	if data == nil && i >= len(c.chunks) {
+		return
+	}
+	*c.chunkAt(i) = chunk{data: data}
+}
+
+// chunkAt returns chunk i, which it makes if it is missing.
+func (c *content) chunkAt(i int) *chunk {
 	if i >= len(c.chunks) {
-		if data == nil {
-			return
-		}
 		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
 	}
-	c.chunks[i] = chunk{data: data}
+	return &c.chunks[i]
 }
 
 // writable returns chunk i to be written to.
 func (c *content) writable(i int) *[chunkSize]byte {
-	if i >= len(c.chunks) {
-		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
-	}
 	// Copy on write: others may share the chunk.
-	k := &c.chunks[i]
+	k := c.chunkAt(i)
 	if !k.own {
 		fresh := new([chunkSize]byte)
 		if k.data != nil {
@@ -94,18 +99,16 @@ func (c *content) apply(ch *change) {
 		c.setSize(ch.size)
 		return
 	}
-	for _, p := range ch.pieces {
-		if len(p.data) == 0 {
-			continue // torn off before its first byte
-		}
+	for i, data := range ch.chunks() {
 		// Whole chunks are shared with the change, not copied.
-		if p.from == 0 && len(p.data) == chunkSize {
-			c.shareChunk(p.chunk, (*[chunkSize]byte)(p.data))
+		if len(data) == chunkSize {
+			c.shareChunk(i, (*[chunkSize]byte)(data))
 		} else {
-			copy(c.writable(p.chunk)[p.from:], p.data)
+			from := max(ch.off-int64(i)*chunkSize, 0)
+			copy(c.writable(i)[from:], data)
 		}
-		c.size = max(c.size, p.endOffset())
 	}
+	c.size = max(c.size, ch.end())
 }
 
 // setSize sets the size, and makes the bytes beyond it zeros.
@@ -137,8 +140,8 @@ func (c *content) flatten() []byte {
 	return flat
 }
 
-// copyShared copies the chunks whose memory is that of a flat.
-func (c *content) copyShared(m *flat) {
+// copyShared copies the chunks whose memory is that of a mapping.
+func (c *content) copyShared(m *memMapping) {
 	for i := range c.chunks {
 		if k := &c.chunks[i]; m.ownsChunk(i, k.data) {
 			own := *k.data
@@ -151,31 +154,29 @@ func (c *content) copyShared(m *flat) {
 type change struct {
 	seq    uint64 // its place among all changes of the file system
 	size   int64  // of the file after the change
-	resize bool   // the size was set; else pieces were written
-	pieces []piece
+	resize bool   // the size was set; else data was written
+	off    int64  // where data was written
+	data   []byte
 }
 
-// piece is the part of a write within one chunk.
-type piece struct {
-	chunk int    // index of the chunk
-	from  int    // offset in the chunk
-	data  []byte // at most up to the end of the chunk
-}
-
-// endOffset is where the piece ends in the file.
-func (p *piece) endOffset() int64 {
-	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
-}
-
-// cutPieces splits the bytes p, to be written at off, into pieces with copies of them.
-func cutPieces(p []byte, off int64) []piece {
-	pieces := make([]piece, 0, len(p)/chunkSize+2)
-	for len(p) > 0 {
-		from := int(off % chunkSize)
-		n := min(len(p), chunkSize-from)
-		// A copy: the caller may reuse p at once.
-		pieces = append(pieces, piece{chunk: int(off / chunkSize), from: from, data: slices.Clone(p[:n])})
-		p, off = p[n:], off+int64(n)
+// end is where the data ends in the file; 0 without data.
+func (c *change) end() int64 {
+	if len(c.data) == 0 {
+		return 0
 	}
-	return pieces
+	return c.off + int64(len(c.data))
+}
+
+// chunks yields the numbers of the chunks that were written to, and what was written to each.
+func (c *change) chunks() iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for at, end := c.off, c.end(); at < end; {
+			i := at / chunkSize
+			next := min((i+1)*chunkSize, end)
+			if !yield(int(i), c.data[at-c.off:next-c.off]) {
+				return
+			}
+			at = next
+		}
+	}
 }

@@ -39,10 +39,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 	defer m.mu.Unlock()
 	// All choices come from one source of random numbers, in a fixed order: a seed
 	// makes the same crash each time.
-	c := &crash{
-		mode: o.Mode, rng: rand.New(rand.NewPCG(o.Seed, 0x42726f636b)),
-		files: map[*memFile]*memFile{}, dirs: map[*memDir]*memDir{},
-	}
+	c := newCrash(o)
 	switch o.Mode {
 	case Prefix:
 		c.chooseMoment(m.root)
@@ -51,7 +48,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 		c.keep = []float64{0.1, 0.5, 0.9}[c.rng.IntN(3)]
 	}
 	clone := NewMem()
-	clone.seq, clone.capacity, clone.linked = m.seq, m.capacity, m.linked
+	clone.seq, clone.capacity = m.seq, m.capacity
 	clone.root = c.copyDir(m.root)
 	return clone
 }
@@ -62,45 +59,27 @@ type crash struct {
 	rng   *rand.Rand
 	files map[*memFile]*memFile // copies by their originals, as a file may have two names
 	dirs  map[*memDir]*memDir   // copies by their originals
+	met   map[uint64]bool       // All: changes that were met, by number
 
 	last uint64  // Prefix: the last change that is left
 	torn uint64  // Prefix: the change of which a part is left; 0: none
 	keep float64 // Chaos: the share of changes that are left
 }
 
-// chooseMoment chooses where a Prefix ends: after any number of changes.
-func (c *crash) chooseMoment(root *memDir) {
-	all := map[uint64]bool{}
-	seen := map[memNode]bool{}
-	var visit func(n memNode)
-	visit = func(n memNode) {
-		if seen[n] {
-			return
-		}
-		seen[n] = true
-		if n.file != nil {
-			for i := range n.file.pending {
-				all[n.file.pending[i].seq] = true
-			}
-			return
-		}
-		// Files that only the durable directory has may have changes, too: a removed name may come
-		// back.
-		for _, names := range []map[string]memNode{n.dir.durable, n.dir.entries} {
-			for _, n := range names {
-				visit(n)
-			}
-		}
-		for _, p := range n.dir.pending {
-			all[p.seq] = true
-			if p.node != (memNode{}) {
-				visit(p.node)
-			}
-		}
+func newCrash(o CrashOptions) *crash {
+	return &crash{
+		mode: o.Mode, rng: rand.New(rand.NewPCG(o.Seed, 0x42726f636b)),
+		files: map[*memFile]*memFile{}, dirs: map[*memDir]*memDir{}, met: map[uint64]bool{},
 	}
-	visit(memNode{dir: root})
+}
+
+// chooseMoment chooses where a Prefix ends: after any number of changes. A copy of all meets each
+// change, also those of a file or directory that only a crash brings back.
+func (c *crash) chooseMoment(root *memDir) {
+	all := newCrash(CrashOptions{Mode: All})
+	all.copyDir(root)
 	// Each number of changes is equally likely. The change after these may be torn.
-	order := slices.Sorted(maps.Keys(all))
+	order := slices.Sorted(maps.Keys(all.met))
 	k := c.rng.IntN(len(order) + 1)
 	if k > 0 {
 		c.last = order[k-1]
@@ -133,6 +112,7 @@ func (c *crash) copyDir(d *memDir) *memDir {
 		// The system goes on, so what was not durable can still be lost by a later crash.
 		to.durable, to.entries = c.copyNames(d.durable), c.copyNames(d.entries)
 		for _, p := range d.pending {
+			c.met[p.seq] = true
 			p.node = c.copyNode(p.node)
 			to.pending = append(to.pending, p)
 		}
@@ -231,6 +211,9 @@ func (c *crash) copyFile(f *memFile) *memFile {
 	if c.mode == All {
 		to.now, to.durable = f.now.clone(), f.durable.clone()
 		to.pending, to.dropped = slices.Clone(f.pending), f.dropped
+		for i := range f.pending {
+			c.met[f.pending[i].seq] = true
+		}
 		return to
 	}
 	left := f.durable.clone()
@@ -264,13 +247,9 @@ func (c *crash) applyPrefix(left *content, pending []change) {
 // tear applies the front of a write, which ends at a sector.
 func (c *crash) tear(left *content, ch *change) {
 	// Disks write sectors whole, so a write is torn between two of them.
-	pieces := ch.pieces[:c.rng.IntN(len(ch.pieces)+1)]
-	part := change{pieces: slices.Clone(pieces)}
-	if len(pieces) > 0 {
-		last := &part.pieces[len(pieces)-1]
-		sector := (last.from + c.rng.IntN(len(last.data)+1)) / sectorSize * sectorSize
-		last.data = last.data[:max(0, sector-last.from)]
-	}
+	end := (ch.off + c.rng.Int64N(int64(len(ch.data))+1)) / sectorSize * sectorSize
+	part := *ch
+	part.data = ch.data[:max(0, end-ch.off)]
 	left.apply(&part)
 }
 
@@ -281,8 +260,8 @@ const tornBlocks = 8 // 1/8 of the blocks are torn
 func (c *crash) applyChaos(left *content, pending []change) {
 	blocks := map[int]bool{}
 	for i := range pending {
-		for _, p := range pending[i].pieces {
-			blocks[p.chunk] = true
+		for k := range pending[i].chunks() {
+			blocks[k] = true
 		}
 		if pending[i].resize {
 			for k := range left.chunks {
@@ -297,47 +276,33 @@ func (c *crash) applyChaos(left *content, pending []change) {
 	if k := c.chooseCount(len(pending)); k > 0 {
 		size = pending[k-1].size
 	}
+	// A block is left as of one moment. Of a torn one, each sector by itself is left as before all
+	// changes or after them: disks write sectors of one block in any order.
+	moments := map[int][]int{} // blocks by how many changes are left of them
+	torn := map[int]uint32{}   // a bit for each sector that is new
 	for _, k := range slices.Sorted(maps.Keys(blocks)) {
-		// The block is left as of one moment; a torn one, with each sector as before all
-		// changes or after them.
-		var counts [chunkSize / sectorSize]int
 		n := c.chooseCount(len(pending))
-		torn := c.rng.IntN(tornBlocks) == 0
-		for s := range counts {
-			counts[s] = n
-			if torn {
-				// Each sector by itself, old or new: disks write sectors of one block in any order.
-				counts[s] = c.rng.IntN(2) * len(pending)
-			}
+		if c.rng.IntN(tornBlocks) == 0 {
+			torn[k] = c.rng.Uint32()
+		} else {
+			moments[n] = append(moments[n], k)
 		}
-		at := left.writable(k)
-		for s, n := range counts {
-			for i := range pending[:n] {
-				pending[i].applyTo(at, k, s)
+	}
+	now := left.clone()
+	for i := range pending {
+		now.apply(&pending[i])
+		for _, k := range moments[i+1] {
+			left.shareChunk(k, now.share(k))
+		}
+	}
+	for k, sectors := range torn {
+		for s := range chunkSize / sectorSize {
+			if sectors>>s&1 == 1 {
+				sector := left.writable(k)[s*sectorSize:][:sectorSize]
+				clear(sector[now.readAt(sector, int64(k)*chunkSize+int64(s)*sectorSize):])
 			}
 		}
 	}
 	// Last, so that bytes behind the end are zeros.
 	left.setSize(size)
-}
-
-// applyTo makes the part of the change that is in sector s of block k.
-func (ch *change) applyTo(block *[chunkSize]byte, k, s int) {
-	lo, hi := s*sectorSize, (s+1)*sectorSize
-	if ch.resize {
-		if from := ch.size - int64(k)*chunkSize; from < int64(hi) {
-			clear(block[max(int64(lo), from):hi])
-		}
-		return
-	}
-	for i := range ch.pieces {
-		p := &ch.pieces[i]
-		if p.chunk != k {
-			continue
-		}
-		a, b := max(lo, p.from), min(hi, p.from+len(p.data))
-		if a < b {
-			copy(block[a:b], p.data[a-p.from:])
-		}
-	}
 }

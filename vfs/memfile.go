@@ -18,25 +18,12 @@ type memFile struct {
 	pending []change // the changes from durable to now, oldest first
 	dropped bool     // changes were dropped from pending by a failed sync
 	writers int      // handles that are open for writing
-	maps    []*flat  // what is mapped, oldest first
-}
-
-// flat is the beginning of a file in one piece of memory, for its mappings. Writes change it, as
-// they do on other systems. The contents of the file share its chunks until then, so that a file
-// that is mapped takes no more memory.
-type flat struct {
-	data  []byte // whole chunks
-	users int    // mappings that are not closed
-}
-
-// ownsChunk reports whether the memory of chunk i is the flat's.
-func (f *flat) ownsChunk(i int, data *[chunkSize]byte) bool {
-	return data != nil && (i+1)*chunkSize <= len(f.data) && data == (*[chunkSize]byte)(f.data[i*chunkSize:])
+	maps    []*memMapping
 }
 
 // writeAt writes p at off.
 func (f *memFile) writeAt(seq uint64, p []byte, off int64) {
-	f.change(change{seq: seq, pieces: cutPieces(p, off)})
+	f.change(change{seq: seq, off: off, data: slices.Clone(p)}) // the caller may reuse p at once
 }
 
 // setSize sets the size.
@@ -63,10 +50,8 @@ func (f *memFile) showInMaps(c *change) {
 		if c.resize && c.size < int64(len(m.data)) {
 			clear(m.data[c.size:])
 		}
-		for _, p := range c.pieces {
-			if at := p.chunk*chunkSize + p.from; at < len(m.data) {
-				copy(m.data[at:], p.data)
-			}
+		if c.off < int64(len(m.data)) {
+			copy(m.data[c.off:], c.data)
 		}
 	}
 }
@@ -88,13 +73,12 @@ func (f *memFile) sync() {
 			f.durable.setSize(c.size)
 			continue
 		}
-		for j := range c.pieces {
-			p := &c.pieces[j]
+		for k := range c.chunks() {
 			// The whole chunk as it is now: later changes in it are in pending as well, and made
 			// durable too.
-			f.durable.shareChunk(p.chunk, f.now.share(p.chunk))
-			f.durable.size = max(f.durable.size, p.endOffset())
+			f.durable.shareChunk(k, f.now.share(k))
 		}
+		f.durable.size = max(f.durable.size, c.end())
 	}
 	f.pending = nil
 	// A chunk may also have bytes beyond the size: those of a later write before a resize, or of a
@@ -112,11 +96,10 @@ func (f *memFile) dropUnsynced() {
 
 // memHandle is an open file.
 type memHandle struct {
-	m      *Mem
-	f      *memFile
-	name   string
-	write  bool
-	closed bool // guarded by m.mu
+	m     *Mem
+	f     *memFile // nil: it is closed, and keeps no memory; guarded by m.mu
+	name  string
+	write bool
 }
 
 // handle opens f; the mutex is held.
@@ -133,7 +116,7 @@ func (h *memHandle) Name() string { return h.name }
 // checkOpen reports why a call can't be served; the mutex is held.
 func (h *memHandle) checkOpen(op string, write bool, off int64) error {
 	switch {
-	case h.closed:
+	case h.f == nil:
 		return pathError(op, h.name, fs.ErrClosed)
 	case write && !h.write:
 		return pathError(op, h.name, fs.ErrPermission)
@@ -263,21 +246,15 @@ func (h *memHandle) Map(size int64) (Mapping, error) {
 	if size > h.f.now.size || h.f.writers > 0 {
 		return nil, pathError("map", h.name, errors.ErrUnsupported)
 	}
-	// Mappings of one size or less share the memory.
-	m := h.f.flatFor(size)
-	m.users++
-	return &memMapping{disk: h.m.memDisk, file: h.f, flat: m, data: m.data[:size:size]}, nil
-}
-
-// flatFor returns a flat of this size, or a longer one.
-func (f *memFile) flatFor(size int64) *flat {
-	if n := len(f.maps); n > 0 && size <= int64(len(f.maps[n-1].data)) {
-		return f.maps[n-1]
+	m := &memMapping{disk: h.m.memDisk, file: h.f, size: size}
+	// Mappings share memory that is large enough.
+	if n := len(h.f.maps); n > 0 && size <= int64(len(h.f.maps[n-1].data)) {
+		m.data = h.f.maps[n-1].data
+	} else {
+		m.data = h.f.flatten()
 	}
-	f.detach()
-	m := &flat{data: f.flatten()}
-	f.maps = append(f.maps, m)
-	return m
+	h.f.maps = append(h.f.maps, m)
+	return m, nil
 }
 
 // flatten moves the content to one piece of memory. Where the durable content is the same, it
@@ -300,35 +277,43 @@ func (h *memHandle) Close() error {
 	if err := h.checkOpen("close", false, 0); err != nil {
 		return err
 	}
-	h.closed = true
 	if h.write {
 		h.f.writers--
 	}
-	h.f = nil // a closed handle keeps no memory
+	h.f = nil
 	return nil
 }
 
-// memMapping is a part of a flat.
+// memMapping is a file in one piece of memory. Writes change it, as they do on other systems. The
+// contents of the file share its chunks until then, so that a file that is mapped takes no more
+// memory.
 type memMapping struct {
 	disk *memDisk
 	file *memFile
-	flat *flat
-	data []byte // nil: it is closed
+	size int64
+	data []byte // whole chunks, maybe shared with other mappings; nil: it is closed
+}
+
+// ownsChunk reports whether the memory of chunk i is the mapping's.
+func (m *memMapping) ownsChunk(i int, data *[chunkSize]byte) bool {
+	return data != nil && (i+1)*chunkSize <= len(m.data) && data == (*[chunkSize]byte)(m.data[i*chunkSize:])
 }
 
 // Data implements Mapping.
-func (m *memMapping) Data() []byte { return m.data }
+func (m *memMapping) Data() []byte {
+	if m.data == nil {
+		return nil
+	}
+	return m.data[:m.size:m.size]
+}
 
 // Close implements Mapping.
 func (m *memMapping) Close() error {
 	m.disk.mu.Lock()
 	defer m.disk.mu.Unlock()
-	if m.flat == nil {
-		return nil
+	if m.file != nil {
+		m.file.maps = slices.DeleteFunc(m.file.maps, func(other *memMapping) bool { return other == m })
 	}
-	if m.flat.users--; m.flat.users == 0 {
-		m.file.maps = slices.DeleteFunc(m.file.maps, func(f *flat) bool { return f == m.flat })
-	}
-	m.data, m.flat, m.file = nil, nil, nil
+	m.data, m.file = nil, nil
 	return nil
 }

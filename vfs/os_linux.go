@@ -9,6 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// largeFiles lets 32-bit programs open files of 2 GiB and more.
+const largeFiles = unix.O_LARGEFILE
+
+const (
+	renameNoReplace = unix.RENAME_NOREPLACE
+	renameExchange  = unix.RENAME_EXCHANGE
+)
+
+func renameAt(oldDir int, old string, newDir int, new string, flags uint) error {
+	return unix.Renameat2(oldDir, old, newDir, new, flags)
+}
+
 // syncData is fdatasync: it leaves out times, but not a new length.
 func syncData(f *os.File) error { return withFD(f, unix.Fdatasync) }
 

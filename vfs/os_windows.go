@@ -7,17 +7,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const (
-	openFlags = 0
-	dirsSync  = false // the journal of NTFS keeps names; there is no call for it
-)
-
-// isNoSpace reports whether the disk, or the user's quota, is full.
-func isNoSpace(err error) bool {
-	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
-		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
-}
-
 // free is how many bytes this user can still write in the volume of dir.
 func free(dir *os.File) (int64, error) {
 	name, err := windows.UTF16PtrFromString(dir.Name())

@@ -14,12 +14,9 @@ type osDirs struct {
 	opened []*osDir // directories that Close closes
 }
 
-// heldFS is an osFS that looks names up in directories held open. It implements Dirs.
-type heldFS struct{ osFS }
-
 // OpenDirs implements FS.
 func (f osFS) OpenDirs(names ...string) (Dirs, error) {
-	held := heldFS{osFS{&osDirs{byName: map[string]*osDir{}}}}
+	held := osFS{&osDirs{byName: map[string]*osDir{}}}
 	if f.held != nil {
 		maps.Copy(held.held.byName, f.held.byName)
 	}
@@ -39,8 +36,8 @@ func (f osFS) OpenDirs(names ...string) (Dirs, error) {
 	return held, nil
 }
 
-// Close implements Dirs.
-func (f heldFS) Close() (err error) {
+// Close implements Dirs, which only OpenDirs returns.
+func (f osFS) Close() (err error) {
 	for _, d := range f.held.opened {
 		err = errors.Join(err, d.root.Close(), d.self.Close())
 	}

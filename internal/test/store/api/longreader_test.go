@@ -48,6 +48,13 @@ func TestLongReader(t *testing.T) {
 		begun("View", txn.ReadVersion())
 		return nil
 	}))
+	ks, err := db.Keyspace("k")
+	assert.OK(t, err)
+	assert.OK(t, ks.View(func(txn *brock.Txn) error {
+		overwrite()
+		begun("View of a keyspace", txn.ReadVersion())
+		return nil
+	}))
 	assert.OK(t, db.Compact(t.Context()))
 	if m := db.Metrics().Tree; m.PinnedVersion != 0 || m.PinnedFor != 0 {
 		t.Errorf("pinned when nobody reads: %+v", m)
