@@ -132,12 +132,13 @@ func makeDir(fsys vfs.FS, dir string) error {
 }
 
 // Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
-// store exists when SUPER's first slot and the directory are synced. All files that the
+// store exists when SUPER's first slot is synced. All files that the
 // layout names are there, and durable. Neither name may exist. With CreateOptions.Ring the
 // store is encrypted under its current key: the layout names that, and the file with the keys
 // is there.
 func Write(o Options, c CreateOptions, l *layout.Layout) error {
-	s := Super{
+	s := superFile{dir: o.Dir, key: storeKey(c.Ring), behind: 2}
+	s.Super = Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
 	if c.Ring != nil {
@@ -148,13 +149,13 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Runs())+len(l.Segments()) > 0 {
-			v := valueDir{dir: o.ValueDir, key: valuesKey(c.Ring)}
-			if err := v.createSuper(o.FS, &s); err != nil {
+			v := newValueSuper(&o, &s.Super, c.Ring)
+			if err := v.settle(o.FS); err != nil {
 				return err
 			}
 		}
 	}
-	f, _, end, err := writeManifest(o, &s, firstManifest, frame.Name{}, l, c.Ring)
+	f, _, end, err := writeManifest(o, &s.Super, firstManifest, frame.Name{}, l, c.Ring)
 	if err != nil {
 		return err
 	}
@@ -163,18 +164,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	}
 	// writeManifest has synced the file and its name. Only now SUPER may name it.
 	s.recordDurable(end)
-	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
-		return err
-	}
-	err = s.writeSlot(f, storeKey(c.Ring))
-	// Only then the second slot: from the first slot on, a crash leaves a whole store.
-	if err == nil {
-		err = o.FS.SyncDir(o.Dir)
-	}
-	if err == nil {
-		err = s.writeSlot(f, storeKey(c.Ring))
-	}
-	return errors.Join(err, f.Close())
+	return s.settle(o.FS)
 }
 
 // Look says whether Open would refuse the directory for good. It needs no lock and
@@ -189,7 +179,7 @@ func Look(o Options) error {
 	}
 	// What an encrypted store says of its values is seen with the keys only.
 	if err == nil && !s.Encrypted() {
-		_, _, err = readValueSuper(&o, &s, nil)
+		_, err = readValueSuper(&o, &s, nil)
 	}
 	switch {
 	case errors.Is(err, errs.ErrKey), errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):

@@ -346,8 +346,8 @@ func TestDamagedSuperIsMended(t *testing.T) {
 			t.Fatalf("slot at %d: %v", at, err)
 		}
 		mustClose(t, l)
-		slots, err := readSuper(fsys, "db")
-		if _, settled, _ := slots.readSuper(storeKey(testKeys.ring())); !settled || err != nil {
+		super, err := readSuper(fsys, "db")
+		if super.decrypt(storeKey(testKeys.ring())) != nil || !super.settled() || err != nil {
 			t.Errorf("slot at %d was not mended: %v", at, err)
 		}
 	}

@@ -23,7 +23,7 @@ func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
 	}
-	slots, err := readSuper(o.FS, o.Dir)
+	super, err := readSuper(o.FS, o.Dir)
 	if err != nil {
 		if errors.Is(err, errs.ErrNotExist) {
 			// Other files of a store without SUPER are damage, and no fresh start.
@@ -33,17 +33,20 @@ func Load(o Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	l := &Log{o: o, state: state{layout: layout.New()}, now: slots.now}
-	if l.ring, err = o.Keys.openRing(&slots.now.Super); err != nil {
+	l := &Log{o: o, state: state{super: super, layout: layout.New()}}
+	if l.ring, err = o.Keys.openRing(&l.super.Super); err != nil {
 		return nil, err
 	}
 	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
 		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
 	}
-	if l.super, l.settled, err = slots.readSuper(storeKey(l.ring)); err != nil {
+	if err = l.super.decrypt(storeKey(l.ring)); err != nil {
 		return nil, err
 	}
-	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
+	if !l.super.settled() {
+		l.super.behind = 2
+	}
+	if l.values, err = openValueDir(&o, &l.super.Super, l.ring); err != nil {
 		return nil, err
 	}
 	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
@@ -61,7 +64,7 @@ func Load(o Options) (*Log, error) {
 	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
-	l.recovered.SuperMended = !l.settled && !o.ReadOnly
+	l.recovered.SuperMended = l.super.behind > 0 && !o.ReadOnly
 	return l, nil
 }
 
@@ -97,12 +100,12 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
 	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
 		size = n
-		r, first, err := newReader(f, n, &l.super, l.ring)
+		r, first, err := newReader(f, n, &l.super.Super, l.ring)
 		if err != nil {
 			return err
 		}
 		l.enc = r.enc
-		l.end, err = r.scanFrom(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
+		l.end, err = r.scanFrom(&l.super.Super, first, func(off int64, h *frame.Header, payload []byte) error {
 			if h.Kind == frame.Snapshot {
 				snapshot = h.Size
 			}
@@ -112,7 +115,7 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
-			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
+			l.recovered.LostEdits, err = framesBehind(f, n, &l.super.Super, l.end)
 		}
 		return err
 	})
@@ -205,27 +208,18 @@ func (l *Log) mendLocked() error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	slots := 2
-	// Both slots agree, and nothing is removed that one of them could still name on the disk.
-	if l.settled && len(l.oldManifests()) == 0 {
-		slots = 0
+	// Nothing is removed that one of the slots could still name on the disk.
+	if len(l.oldManifests()) > 0 {
+		l.super.behind = 2
 	}
-	return l.takeLocked(slots)
-}
-
-// takeLocked writes that many slots of SUPER, begins a session with the value directory,
-// and removes what is left of other manifests.
-func (l *Log) takeLocked(slots int) error {
-	if err := l.writeSuper(slots); err != nil {
+	if err := l.writeSupers(); err != nil {
 		return err
-	}
-	if l.o.separate() {
-		if err := l.takeValueDirLocked(); err != nil {
-			return err
-		}
 	}
 	// Only now: both slots durably name this manifest.
 	l.removeOld()
+	if l.o.separate() {
+		return l.beginSessionLocked()
+	}
 	return nil
 }
 
@@ -272,30 +266,19 @@ func (l *Log) oldManifests() (paths []string) {
 	return paths
 }
 
-// takeValueDirLocked begins a session with the value directory. The first session makes
-// the SUPER there. Both slots of the store's SUPER name the new session before the value
+// beginSessionLocked begins a session with the value directory, whose SUPER is durable, as the
+// store's will rely on it. Both slots of the store's SUPER name the new session before the value
 // directory does, so that one damaged slot does no harm.
-func (l *Log) takeValueDirLocked() error {
-	v := &l.values
-	v.key = valuesKey(l.ring)
-	if !v.made {
-		if err := v.createSuper(l.o.FS, &l.super); err != nil {
-			return err
-		}
+func (l *Log) beginSessionLocked() error {
+	l.super.behind = 2
+	if !l.values.ok {
 		// From now on a value directory without SUPER is damage, and no crash while it was made.
 		l.super.Before = l.super.Session
-		return l.writeSuper(2)
-	}
-	// What was read may not be durable yet, and the store's SUPER will rely on it.
-	if err := v.secureSlots(l.o.FS); err != nil {
-		return err
+		return l.writeSupers()
 	}
 	// A crash between the two writes leaves the value directory with the session Before, which
 	// openValueDir accepts.
-	l.super.Before, l.super.Session = v.super.Session, newSession()
-	if err := l.writeSuper(2); err != nil {
-		return err
-	}
-	v.super.Session, v.super.Required = l.super.Session, l.super.Required
-	return v.writeSlots(l.o.FS, 1)
+	l.super.Before, l.super.Session = l.values.Session, newSession()
+	l.values.Session, l.values.Required, l.values.behind = l.super.Session, l.super.Required, 1
+	return l.writeSupers()
 }

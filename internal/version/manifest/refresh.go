@@ -25,7 +25,7 @@ func (l *Log) Refresh() error {
 	if err != nil {
 		return err
 	}
-	if _, err := openValueDir(&l.o, &s, l.ring); err != nil {
+	if _, err := openValueDir(&l.o, &s.Super, l.ring); err != nil {
 		return err
 	}
 	// Restored after an error: the caller goes on with what it had.
@@ -56,20 +56,19 @@ func (l *Log) Refresh() error {
 }
 
 // superNow reads SUPER again.
-func (l *Log) superNow() (s Super, err error) {
+func (l *Log) superNow() (superFile, error) {
 	// The writer may be writing a slot. Then that one is torn, and the other counts.
-	slots, err := readSuper(l.o.FS, l.o.Dir)
+	s, err := readSuper(l.o.FS, l.o.Dir)
 	if err != nil {
 		return s, err
 	}
-	if slots.now.UUID != l.super.UUID {
+	if s.UUID != l.super.UUID {
 		return s, fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
 	}
-	if err := l.o.Keys.checkFit(&slots.now.Super); err != nil {
+	if err := l.o.Keys.checkFit(&s.Super); err != nil {
 		return s, err
 	}
-	s, _, err = slots.readSuper(storeKey(l.ring))
-	return s, err
+	return s, s.decrypt(storeKey(l.ring))
 }
 
 // readOn reads what was appended to the manifest.
@@ -84,7 +83,7 @@ func (l *Log) readOn() error {
 		if err := r.checkUnchanged(name, l.last, l.end); err != nil {
 			return err
 		}
-		l.end, err = r.scanFrom(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
+		l.end, err = r.scanFrom(&l.super.Super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
 			l.last = off
 			return l.replayEdit(name, off, payload)
 		})

@@ -32,7 +32,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	var end frame.Cursor
 	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
 		// Edits were applied when the log was opened. Here checksums and the chain are enough.
-		end, err = scan(f, size, &l.super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
+		end, err = scan(f, size, &l.super.Super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
 		return err
 	})
 	var c *errs.Corruption
@@ -50,12 +50,12 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 
 // verifySuper checks the SUPER of one of the directories.
 func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
-	if l.o.ReadOnly && !l.values.made && dir != l.o.Dir {
+	if l.o.ReadOnly && !l.values.ok && dir != l.o.Dir {
 		return nil // a crash came before it was made
 	}
-	key := storeKey(l.ring)
+	key := l.super.key
 	if dir != l.o.Dir {
-		key = valuesKey(l.ring)
+		key = l.values.key
 	}
 	super := filename.Of(filename.Super, 0)
 	p, err := readFile(l.o.FS, filepath.Join(dir, super), superSize)
