@@ -55,8 +55,6 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The manifest goes first: as long as SUPER is there, even without its
-	// bytes, another Create finds a half-made store.
 	for _, name := range halfMade {
 		if err := o.FS.Remove(filepath.Join(o.Dir, name)); err != nil {
 			return nil, fmt.Errorf("remove the rest of a store that was not finished: %w", err)
@@ -155,7 +153,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 			}
 		}
 	}
-	f, _, end, err := writeManifest(o, &s.Super, firstManifest, frame.Name{}, l, c.Ring)
+	f, end, err := writeManifest(o, &s.Super, firstManifest, frame.Name{}, l, c.Ring)
 	if err != nil {
 		return err
 	}
@@ -197,7 +195,24 @@ func Look(o Options) error {
 // checkVacant lists the remains of an unfinished Create; any other file of a store
 // or of another program is an error. A directory that is not there is vacant.
 func checkVacant(o Options) (remains []string, err error) {
-	names, err := o.FS.List(o.Dir)
+	remains, err = o.remainsIn(o.Dir)
+	if err != nil || !o.separate() {
+		return remains, err
+	}
+	switch _, err := ReadSuper(o.FS, o.ValueDir); {
+	case err == nil:
+		return nil, fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, o.ValueDir)
+	case !errors.Is(err, errs.ErrNotExist):
+		return nil, fmt.Errorf("ValueDir: %w", err)
+	}
+	_, err = o.remainsIn(o.ValueDir)
+	return remains, err
+}
+
+// remainsIn is checkVacant for one directory, in which SUPER is absent or was never written. In the
+// value directory files of other programs may be.
+func (o *Options) remainsIn(dir string) (remains []string, err error) {
+	names, err := o.FS.List(dir)
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("create a store: %w", err)
 	}
@@ -205,69 +220,67 @@ func checkVacant(o Options) (remains []string, err error) {
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		switch {
-		case !ours && !Harmless(base) && !o.leads(o.FS, filepath.Join(o.Dir, base)):
-			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
+		case !ours && dir == o.Dir && !Harmless(base) && !o.leads(o.FS, filepath.Join(dir, base)):
+			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
 		case !ours || name.Kind == filename.Lock:
-		// SUPER is all zeros, as ReadSuper has found. No file is encrypted under the keys yet.
-		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring) && unusedKeyring(o, base):
+		case name.Kind == filename.Super || dir == o.Dir && o.unused(name):
 			remains = append(remains, base)
-		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
-			// The manifest first, see Create.
-			remains = append([]string{base}, remains...)
 		default:
-			damage = lostSuper(o.Dir, base)
+			damage = lostSuper(dir, base)
 		}
 	}
-	if damage == nil && o.separate() {
-		damage = checkVacantValueDir(&o)
-	}
-	if damage != nil {
-		return nil, damage
-	}
-	return remains, nil
+	return remains, damage
+}
+
+// lostSuper says that files of a store are there, and no SUPER.
+func lostSuper(dir, base string) error {
+	return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
+		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
 }
 
 // Harmless reports whether a file of this name may lie in the directory of a new store.
 func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
-// unusedManifest reports whether the first manifest is one of ours, or without content,
-// and as short as Create leaves it. Then no edit was ever appended to it.
-func unusedManifest(o Options, base string) bool {
-	begin := layout.New().Snapshot()
-	// The longest first manifest: that of an encrypted store.
-	begin.DataKey.ID = crypt.ID{1}
-	frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
-	most := fileHeader + len(frame) + frameExtra
-	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
-	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
-}
-
-// unusedKeyring reports whether the first keyring may be one of ours. No file is under its keys.
-func unusedKeyring(o Options, base string) bool {
-	p, err := readFile(o.FS, filepath.Join(o.Dir, base), 512)
-	return err == nil && keyring.Unfinished(p)
+// unused reports whether a file may be one that Create leaves: a keyring under whose keys no file
+// is, or a manifest to which no edit was ever appended.
+func (o *Options) unused(name filename.Name) bool {
+	path := filepath.Join(o.Dir, name.String())
+	switch name {
+	case filename.New(filename.Keyring, firstKeyring):
+		p, err := readFile(o.FS, path, 512)
+		return err == nil && keyring.Unfinished(p)
+	case filename.New(filename.Manifest, firstManifest):
+		begin := layout.New().Snapshot()
+		// The longest first manifest: that of an encrypted store.
+		begin.DataKey.ID = crypt.ID{1}
+		frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
+		most := fileHeader + len(frame) + frameExtra
+		p, err := readFile(o.FS, path, int64(most)+1)
+		return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
+	}
+	return false
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
 // and its name. previous is the last frame of the manifest before. On an error it removes the file.
-func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end frame.Cursor, err error) {
+func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	version := uint16(fileVersion)
 	if ring != nil {
 		version = fileEncrypted
 	}
 	p := encodeFileHeader(s.UUID, num, previous, version)
-	enc = newEncryption(ring, s.UUID, num)
+	enc := newEncryption(ring, s.UUID, num)
 	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
 	if ring != nil {
 		first.Tag = previous.Tag
 	}
 	snapshot, end, err := encodeFrame(manifestIdentity(s.UUID, num), enc, first, frame.Snapshot, l.Snapshot())
 	if err != nil {
-		return nil, nil, end, err
+		return nil, end, err
 	}
 	if f, err = o.FS.Create(path); err != nil {
-		return nil, nil, end, err
+		return nil, end, err
 	}
 	_, err = f.WriteAt(append(p, snapshot...), 0)
 	// File, then directory: SUPER names this manifest next.
@@ -278,7 +291,7 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 		err = o.FS.SyncDir(o.Dir)
 	}
 	if err != nil {
-		return nil, nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
+		return nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
 	}
-	return f, enc, end, nil
+	return f, end, nil
 }

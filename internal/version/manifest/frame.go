@@ -267,14 +267,6 @@ func errOtherCopy(name string) error {
 	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
 }
 
-// framesBehind counts the frames behind damage that lies at a place of the manifest.
-func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
-	// Headers are enough to count, and need no keys.
-	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
-	tail, err := frame.FindTail(r.id, damage, size, r.readBytes)
-	return tail.Frames, err
-}
-
 // judgeTail returns an error if a frame that was durable is missing at the end of the good
 // frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
 func (r *reader) judgeTail(super *Super, end frame.Cursor) error {

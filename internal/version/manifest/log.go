@@ -43,7 +43,6 @@ type Log struct {
 type state struct {
 	super  superFile
 	values superFile      // that of the value directory, if it is another one
-	enc    *encryption    // of the manifest; nil: it is plain
 	layout *layout.Layout // after the last edit
 	end    frame.Cursor   // where the good frames end
 	before frame.Name     // the last frame of the manifest before; zero: there was none
@@ -117,8 +116,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := manifestIdentity(l.super.UUID, l.super.Manifest)
-	p, end, err := encodeFrame(id, l.enc, l.end, frame.Edit, e)
+	id, enc := manifestIdentity(l.super.UUID, l.super.Manifest), newEncryption(l.ring, l.super.UUID, l.super.Manifest)
+	p, end, err := encodeFrame(id, enc, l.end, frame.Edit, e)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -222,10 +221,10 @@ func (l *Log) renewLocked() error {
 	// The new manifest names the last frame of the old one: so a reader that knows the old one can
 	// tell that the new one continues it.
 	last := manifestFrame(old, l.end)
-	f, enc, end, err := writeManifest(l.o, &l.super.Super, num, last, l.layout, l.ring)
+	f, end, err := writeManifest(l.o, &l.super.Super, num, last, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
-		f, enc, end, err = writeManifest(l.o, &l.super.Super, num+1, last, l.layout, l.ring)
+		f, end, err = writeManifest(l.o, &l.super.Super, num+1, last, l.layout, l.ring)
 	}
 	if err != nil {
 		// The old manifest goes on. Don't try again with every edit.
@@ -234,9 +233,9 @@ func (l *Log) renewLocked() error {
 	}
 	// The new manifest and its name are durable. SUPER may name it.
 	err = l.file.Close()
-	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
+	l.file, l.end, l.super.Manifest = f, end, num
 	l.super.behind = 2
-	l.limit = max(l.o.FileBytes, 2*end.Offset)
+	l.setLimit(end.Offset)
 	if err != nil {
 		return l.stopLocked(err)
 	}

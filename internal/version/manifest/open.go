@@ -23,25 +23,15 @@ func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
 	}
-	super, err := readSuper(o.FS, o.Dir)
-	if err != nil {
-		if errors.Is(err, errs.ErrNotExist) {
-			// Other files of a store without SUPER are damage, and no fresh start.
-			if _, refused := checkVacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !isAbsent(refused) {
-				return nil, refused
-			}
-		}
-		return nil, err
-	}
-	l := &Log{o: o, state: state{super: super, layout: layout.New()}}
-	if l.ring, err = o.Keys.openRing(&l.super.Super); err != nil {
+	l := &Log{o: o, state: state{layout: layout.New()}}
+	var err error
+	if l.super, l.ring, err = openSuper(&o); errors.Is(err, errs.ErrNotExist) {
+		return nil, errNoStore(o, err)
+	} else if err != nil {
 		return nil, err
 	}
 	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
 		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
-	}
-	if err = l.super.decrypt(storeKey(l.ring)); err != nil {
-		return nil, err
 	}
 	if !l.super.settled() {
 		l.super.behind = 2
@@ -50,7 +40,7 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
-	size, snapshot, err := l.replay()
+	size, err := l.readEdits()
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +51,18 @@ func Load(o Options) (*Log, error) {
 	if err := l.useDataKey(); err != nil {
 		return nil, err
 	}
-	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
-	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
 	l.recovered.SuperMended = l.super.behind > 0 && !o.ReadOnly
 	return l, nil
+}
+
+// errNoStore returns err, which says that there is no SUPER, unless there are other files of a
+// store: these are damage, and no fresh start.
+func errNoStore(o Options, err error) error {
+	if _, refused := checkVacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !isAbsent(refused) {
+		return refused
+	}
+	return err
 }
 
 // useDataKey makes the data key that the layout names the one for new files.
@@ -95,39 +92,58 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// replay reads the manifest into the layout.
-func (l *Log) replay() (size, snapshot int64, err error) {
+// readEdits reads the frames of the manifest into the layout, from the last one on that was read.
+func (l *Log) readEdits() (size int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) error {
 		size = n
 		r, first, err := newReader(f, n, &l.super.Super, l.ring)
 		if err != nil {
 			return err
 		}
-		l.enc = r.enc
-		l.end, err = r.scanFrom(&l.super.Super, first, func(off int64, h *frame.Header, payload []byte) error {
-			if h.Kind == frame.Snapshot {
-				snapshot = h.Size
+		if l.end.Next > 0 {
+			// A copy of the store may have replaced the file by one of the same name and length.
+			if err = r.checkUnchanged(name, l.last, l.end); err == nil {
+				err = l.readFrom(r, l.end)
 			}
-			l.last = off
-			return l.replayEdit(name, off, payload)
-		})
+			return err
+		}
+		err = l.readFrom(r, first)
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
-			l.recovered.LostEdits, err = framesBehind(f, n, &l.super.Super, l.end)
+			var behind frame.Tail
+			behind, err = frame.FindTail(r.id, l.end, n, r.readBytes)
+			l.recovered.LostEdits = behind.Frames
 		}
 		return err
 	})
 	if isAbsent(err) {
-		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
-		c.Err = err
-		return 0, 0, c
+		return 0, &errs.Corruption{File: name, Offset: -1, Reason: "SUPER names this manifest, and it is not there", Err: err}
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the manifest: %w", err)
+		return 0, fmt.Errorf("read the manifest: %w", err)
 	}
-	return size, snapshot, nil
+	return size, nil
+}
+
+// readFrom applies the edits of the frames from a place on.
+func (l *Log) readFrom(r *reader, at frame.Cursor) (err error) {
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	l.end, err = r.scanFrom(&l.super.Super, at, func(off int64, h *frame.Header, payload []byte) error {
+		if h.Kind == frame.Snapshot {
+			l.setLimit(h.Size)
+		}
+		l.last = off
+		return l.replayEdit(name, off, payload)
+	})
+	return err
+}
+
+// setLimit sets the length of a manifest whose snapshot has that many bytes.
+func (l *Log) setLimit(snapshot int64) {
+	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
+	l.limit = max(l.o.FileBytes, 2*snapshot)
 }
 
 // replayEdit applies the edit in the payload of the frame at off.

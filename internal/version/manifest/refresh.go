@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 
@@ -21,11 +20,15 @@ import (
 func (l *Log) Refresh() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s, err := l.superNow()
-	if err != nil {
-		return err
+	// The writer may be writing a slot. Then that one is torn, and the other counts.
+	s, _, err := openSuper(&l.o)
+	if s.ok && s.UUID != l.super.UUID {
+		return fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
 	}
-	if _, err := openValueDir(&l.o, &s.Super, l.ring); err != nil {
+	if err == nil {
+		_, err = openValueDir(&l.o, &s.Super, l.ring)
+	}
+	if err != nil {
 		return err
 	}
 	// Restored after an error: the caller goes on with what it had.
@@ -33,7 +36,7 @@ func (l *Log) Refresh() error {
 	// Usually only a few edits have come. Read those alone.
 	if s.Manifest == l.super.Manifest {
 		l.super = s
-		err = l.readOn()
+		_, err = l.readEdits()
 	} else {
 		err = l.reload()
 	}
@@ -55,47 +58,11 @@ func (l *Log) Refresh() error {
 	return err
 }
 
-// superNow reads SUPER again.
-func (l *Log) superNow() (superFile, error) {
-	// The writer may be writing a slot. Then that one is torn, and the other counts.
-	s, err := readSuper(l.o.FS, l.o.Dir)
-	if err != nil {
-		return s, err
-	}
-	if s.UUID != l.super.UUID {
-		return s, fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
-	}
-	if err := l.o.Keys.checkFit(&s.Super); err != nil {
-		return s, err
-	}
-	return s, s.decrypt(storeKey(l.ring))
-}
-
-// readOn reads what was appended to the manifest.
-func (l *Log) readOn() error {
-	name := filename.Of(filename.Manifest, l.super.Manifest)
-	return readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
-		if size < l.end.Offset {
-			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
-		}
-		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest), enc: l.enc}
-		// A copy of the store may have replaced the file by one of the same name and length.
-		if err := r.checkUnchanged(name, l.last, l.end); err != nil {
-			return err
-		}
-		l.end, err = r.scanFrom(&l.super.Super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
-			l.last = off
-			return l.replayEdit(name, off, payload)
-		})
-		return err
-	})
-}
-
 // checkUnchanged returns an error unless the last frame that was read, from last to end, is
 // unchanged.
 func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
-	if last == 0 {
-		return nil
+	if r.size < end.Offset {
+		return errs.NewCorruption(name, r.size, "ends here; it had %d bytes", end.Offset)
 	}
 	p, err := r.readBytes(last, frame.HeaderSize)
 	if err != nil {

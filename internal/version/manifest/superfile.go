@@ -45,6 +45,17 @@ func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
 	return s.Super, err
 }
 
+// openSuper is readSuper for the store's own directory, and with its keys, which it returns.
+func openSuper(o *Options) (s superFile, ring *crypt.Ring, err error) {
+	if s, err = readSuper(o.FS, o.Dir); err != nil {
+		return s, nil, err
+	}
+	if ring, err = o.Keys.openRing(&s.Super); err == nil {
+		err = s.decrypt(storeKey(ring))
+	}
+	return s, ring, err
+}
+
 // readSuper reads both slots, as far as that is possible without keys.
 func readSuper(fsys vfs.FS, dir string) (superFile, error) {
 	name := filename.Of(filename.Super, 0)

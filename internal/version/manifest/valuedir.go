@@ -32,22 +32,28 @@ func newValueSuper(o *Options, s *Super, ring *crypt.Ring) superFile {
 	return v
 }
 
-// readValueSuper reads the SUPER of the value directory of the store that s describes; it is
-// not ok if there is none. It returns errs.ErrForeign if that or s belongs to
-// another directory, and errs.ErrInvalid if the store keeps its values elsewhere: this is
-// ErrElsewhere if no directory was named.
-func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v superFile, err error) {
+// checkDirs returns errs.ErrForeign if s is the SUPER of a value directory, and errs.ErrInvalid if
+// the store keeps its values elsewhere: this is ErrElsewhere if no directory was named.
+func (o *Options) checkDirs(s *Super) error {
 	switch {
 	case s.Manifest == 0:
-		return v, fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
+		return fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
 	case s.Session == 0 && o.separate():
-		return v, fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
+		return fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
 	case s.Session != 0 && !o.separate():
-		return v, fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
-	case !o.separate():
-		return v, nil
+		return fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
 	}
-	v, err = readSuper(o.FS, o.ValueDir)
+	return nil
+}
+
+// readValueSuper reads the SUPER of the value directory of the store that s describes; it is
+// not ok if there is none. It returns the errors of checkDirs, and errs.ErrForeign if it is that
+// of another store.
+func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
+	if err := o.checkDirs(s); err != nil || !o.separate() {
+		return superFile{}, err
+	}
+	v, err := readSuper(o.FS, o.ValueDir)
 	if errors.Is(err, errs.ErrNotExist) {
 		return newValueSuper(o, s, ring), nil
 	}
@@ -86,33 +92,6 @@ func openValueDir(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
 		return v, errs.NewCorruption(filename.Of(filename.Super, 0), -1,
 			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
 	}
-	return v, checkVacantValueDir(o) // as a crash leaves it while the store is made
-}
-
-// checkVacantValueDir returns an error if there is a file of a store in the value directory.
-// Files of other programs may be there.
-func checkVacantValueDir(o *Options) error {
-	_, err := ReadSuper(o.FS, o.ValueDir)
-	if err == nil {
-		return fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, o.ValueDir)
-	}
-	if !errors.Is(err, errs.ErrNotExist) {
-		return fmt.Errorf("ValueDir: %w", err)
-	}
-	names, err := o.FS.List(o.ValueDir)
-	if err != nil && !isAbsent(err) {
-		return fmt.Errorf("create a store: %w", err)
-	}
-	for _, base := range names {
-		if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock && name.Kind != filename.Super {
-			return lostSuper(o.ValueDir, base)
-		}
-	}
-	return nil
-}
-
-// lostSuper says that files of a store are there, and no SUPER.
-func lostSuper(dir, base string) error {
-	return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
-		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
+	_, err = o.remainsIn(o.ValueDir) // as a crash leaves it while the store is made
+	return v, err
 }
