@@ -54,38 +54,29 @@ func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, d
 	grown = deadSet{count: s.count + uint64(len(granules)), bytes: s.bytes + bytes}
 	// Blocks that no granule falls in are shared with s: only the list of blocks and
 	// those that change are copied.
-	grown.blocks = make([]deadPlace, 0, len(s.blocks)+1)
-	old := s.blocks
+	grown.blocks = slices.Clone(s.blocks)
 	for len(granules) > 0 {
 		at := granules[0] >> blockBits
 		n := 1
 		for n < len(granules) && granules[n]>>blockBits == at {
 			n++
 		}
-		for len(old) > 0 && old[0].at < at {
-			grown.blocks = append(grown.blocks, old[0])
-			old = old[1:]
+		i, found := grown.findBlock(at)
+		if !found {
+			grown.blocks = slices.Insert(grown.blocks, i, deadPlace{at, new(deadBlock)})
 		}
-		var before *deadBlock
-		if len(old) > 0 && old[0].at == at {
-			before, old = old[0].deadBlock, old[1:]
-		}
-		b, dup, ok := before.withGranules(granules[:n])
+		b, dup, ok := grown.blocks[i].withGranules(granules[:n])
 		if !ok {
 			return deadSet{}, dup, false
 		}
-		grown.blocks = append(grown.blocks, deadPlace{at, b})
+		grown.blocks[i].deadBlock = b
 		granules = granules[n:]
 	}
-	grown.blocks = append(grown.blocks, old...)
 	return grown, 0, true
 }
 
-// withGranules is deadSet.withGranules for the granules of one block; b may be nil.
+// withGranules is deadSet.withGranules for the granules of one block.
 func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
-	if b == nil {
-		b = new(deadBlock)
-	}
 	grown = &deadBlock{count: b.count + len(granules)}
 	if grown.count > sparseMax {
 		// A copy, as older layouts read the old one.
