@@ -40,7 +40,6 @@ func (s *deadSet) findBlock(at uint32) (i int, found bool) {
 type deadBlock struct {
 	sparse []uint16 // offsets within the block, ascending; nil once there is a bitmap
 	bitmap *[blockWords]uint64
-	count  int // granules in the block
 }
 
 // withGranules returns the set that also has the granules, which ascend strictly. ok is
@@ -77,10 +76,9 @@ func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, d
 
 // withGranules is deadSet.withGranules for the granules of one block.
 func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
-	grown = &deadBlock{count: b.count + len(granules)}
-	if grown.count > sparseMax {
+	if b.bitmap != nil || len(b.sparse)+len(granules) > sparseMax {
 		// A copy, as older layouts read the old one.
-		grown.bitmap = b.toBitmap()
+		grown = &deadBlock{bitmap: b.toBitmap()}
 		for _, g := range granules {
 			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
 			if *word&bit != 0 {
@@ -93,7 +91,7 @@ func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint3
 		return grown, 0, true
 	}
 	// Both lists ascend: merge them.
-	grown.sparse = make([]uint16, 0, grown.count)
+	grown = &deadBlock{sparse: make([]uint16, 0, len(b.sparse)+len(granules))}
 	old := b.sparse
 	for _, g := range granules {
 		at := uint16(g & blockMask)

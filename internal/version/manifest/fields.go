@@ -64,12 +64,6 @@ func partsField[T any](tag, flags uint16, name string, there func(*T) bool, code
 	}
 }
 
-// shown returns f with another way to say what it means.
-func (f field[T]) shown(show func(*wire) string) field[T] {
-	f.show = show
-	return f
-}
-
 // code writes or reads the fields of v, up to the end of w, and those that only a later release
 // knows.
 func (fs fields[T]) code(w *wire, v *T, unknown *[]layout.TLV) {
