@@ -171,15 +171,13 @@ func (o *Options) checkEmpty(dir string, base vfs.FS) error {
 // directories that are held open, fsys knows nothing above them: there the names decide.
 func (o *Options) leads(fsys vfs.FS, path string) bool {
 	for _, at := range o.dirs() {
-		if absolute(path) == absolute(at) || vfs.Same(fsys, path, at) {
+		if vfs.Same(fsys, path, at) {
 			return true
 		}
-		at = absolute(at)
-		for below := ""; at != below; at = filepath.Dir(at) {
+		for at, below := absolute(at), ""; at != below; at, below = filepath.Dir(at), at {
 			if vfs.Same(fsys, absolute(path), at) {
 				return true
 			}
-			below = at
 		}
 	}
 	return false

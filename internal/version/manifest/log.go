@@ -94,20 +94,13 @@ func (l *Log) Register(end frame.End) error {
 }
 
 func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
-	if err := l.writableLocked(); err != nil {
-		return nil, err
-	}
-	// A slot that still names the old manifest would lead past this edit.
-	if err := l.settleLocked(); err != nil {
+	if err := l.prepareLocked(); err != nil {
 		return nil, err
 	}
 	if l.session != nil {
 		// The first edit says which session wrote it. The caller's edit is not changed.
 		s, first := *l.session, *e
-		if n := len(l.layout.Sessions()); n > 0 {
-			s.Number = l.layout.Sessions()[n-1].Number
-		}
-		s.Number++
+		s.Number = l.layout.Sessions().Last() + 1
 		first.Sessions = []layout.Session{s}
 		e = &first
 	}
@@ -170,7 +163,8 @@ func (l *Log) proveLocked() error {
 	return err
 }
 
-func (l *Log) writableLocked() error {
+// prepareLocked comes before a frame or a manifest is written.
+func (l *Log) prepareLocked() error {
 	switch {
 	case l.o.ReadOnly:
 		return errs.ErrReadOnly
@@ -179,7 +173,8 @@ func (l *Log) writableLocked() error {
 	case l.file == nil:
 		return errs.ErrClosed
 	}
-	return nil
+	// A slot that still names the old manifest would lead past what is written now.
+	return l.settleLocked()
 }
 
 // Err returns nil, or the errs.ErrStopped of the failure that stopped the log. It may
@@ -197,18 +192,13 @@ func (l *Log) Err() error {
 func (l *Log) Renew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.writableLocked(); err != nil {
+	if err := l.prepareLocked(); err != nil {
 		return err
 	}
-	err := l.settleLocked()
-	if err == nil {
-		err = l.renewLocked()
+	if l.o.separate() {
+		l.values.behind = 2
 	}
-	if err != nil || !l.o.separate() {
-		return err
-	}
-	l.values.behind = 2
-	return l.settleLocked()
+	return l.renewLocked()
 }
 
 // renewLocked goes on in a new manifest that begins with a snapshot. Until SUPER

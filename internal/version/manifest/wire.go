@@ -161,9 +161,12 @@ func (w *wire) endError() error {
 	return w.err
 }
 
+const tlvHeader = 8
+
+// The flags of fields: whether a reader that doesn't know the tag must refuse the store.
 const (
-	tlvHeader   = 8
-	tlvRequired = 1 // flag: a reader that doesn't know the tag must not go on
+	may  = 0
+	must = 1
 )
 
 // writeTLV appends a field whose value is written by fill.
@@ -191,7 +194,7 @@ func (w *wire) tlv() (tag uint16, required bool, value []byte, more bool) {
 	tag = binary.LittleEndian.Uint16(w.p)
 	flags := binary.LittleEndian.Uint16(w.p[2:])
 	n := binary.LittleEndian.Uint32(w.p[4:])
-	if flags&^tlvRequired != 0 {
+	if flags > must {
 		w.fail("field %d has unknown flags %#x", tag, flags)
 		return 0, false, nil, false
 	}
@@ -201,5 +204,5 @@ func (w *wire) tlv() (tag uint16, required bool, value []byte, more bool) {
 	}
 	value = w.p[tlvHeader : tlvHeader+int(n)]
 	w.p = w.p[tlvHeader+int(n):]
-	return tag, flags&tlvRequired != 0, value, true
+	return tag, flags == must, value, true
 }
