@@ -101,21 +101,18 @@ func (c *Claim) Close(err error) error {
 // removeFiles removes the files of the store. SUPER is first, then the manifest, as without them
 // the others are no store.
 func (c *Claim) removeFiles() {
-	order := func(n filename.Name) int {
-		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, n.Kind)
+	order := func(base string) int {
+		name, _ := filename.Parse(base)
+		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, name.Kind)
 	}
 	for _, dir := range c.Options.dirs() {
 		names, _ := c.FS.List(dir)
-		var files []filename.Name
+		// A crash in the middle of this must leave nothing that looks like a store.
+		slices.SortStableFunc(names, func(a, b string) int { return order(b) - order(a) })
 		for _, base := range names {
 			if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock {
-				files = append(files, name)
+				_ = c.FS.Remove(filepath.Join(dir, base))
 			}
-		}
-		// A crash in the middle of this must leave nothing that looks like a store.
-		slices.SortStableFunc(files, func(a, b filename.Name) int { return order(b) - order(a) })
-		for _, name := range files {
-			_ = c.FS.Remove(filepath.Join(dir, name.String()))
 		}
 	}
 }

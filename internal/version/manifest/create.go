@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -99,34 +98,26 @@ func MakeDirs(o Options) error {
 // the name of the one above is durable. So after a crash at any moment at most the
 // name of the last one is not durable, and the next makeDir syncs that.
 func makeDir(fsys vfs.FS, dir string) error {
-	var missing []string // the deepest first
-	at := dir
-	for filepath.Dir(at) != at {
-		_, err := fsys.Stat(at)
-		if err == nil {
-			break
+	above, missing := filepath.Dir(dir), false
+	if above != dir {
+		_, err := fsys.Stat(dir)
+		// Not MkdirAll alone: it could not say which names have to be synced.
+		if missing = isAbsent(err); missing {
+			if err = makeDir(fsys, above); err == nil {
+				err = fsys.MkdirAll(dir)
+			}
 		}
-		if !isAbsent(err) {
+		if err != nil {
 			return err
 		}
-		// Not MkdirAll at once: it could not say which names have to be synced.
-		missing = append(missing, at)
-		at = filepath.Dir(at)
 	}
+	err := fsys.SyncDir(above)
 	// Without permission to read the directory above, this process can't have made
 	// the one below.
-	if err := fsys.SyncDir(filepath.Dir(at)); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return err
+	if !missing && errors.Is(err, fs.ErrPermission) {
+		return nil
 	}
-	for _, dir := range slices.Backward(missing) {
-		if err := fsys.MkdirAll(dir); err != nil {
-			return err
-		}
-		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The

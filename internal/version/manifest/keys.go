@@ -24,14 +24,6 @@ import (
 // wrong or missing.
 type Keys func(uuid [16]byte, create bool) (*crypt.Ring, error)
 
-// openRing returns the keys of the store of this SUPER; nil for a plain one.
-func (k Keys) openRing(s *Super) (*crypt.Ring, error) {
-	if err := k.checkFit(s); err != nil || k == nil {
-		return nil, err
-	}
-	return k(s.UUID, false)
-}
-
 // checkFit returns errs.ErrKey for keys to a plain store, and for none to an encrypted one.
 func (k Keys) checkFit(s *Super) error {
 	switch {

@@ -58,11 +58,6 @@ func (s *Super) recordDurable(end frame.Cursor) {
 	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
 }
 
-// durableFrame names the frame that is durable.
-func (s *Super) durableFrame() frame.Name {
-	return frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
-}
-
 // manifestFrame names the frame of a manifest before a place. Each frame has a file key id of its
 // own, of which the tag depends.
 func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
@@ -73,20 +68,12 @@ func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
 // number of the frame that was durable, it must be that frame, and not one of another copy.
 func (s *Super) agrees(at frame.Cursor) bool {
 	found := manifestFrame(s.Manifest, at)
-	return found.Number == 0 || found.Number != s.Durable || found == s.durableFrame()
+	durable := frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
+	return found.Number == 0 || found.Number != s.Durable || found == durable
 }
 
 // Encrypted reports whether the store is encrypted.
 func (s *Super) Encrypted() bool { return s.Required&encrypted != 0 }
-
-// identity is what the checksums of slots are bound to.
-func (s *Super) identity() checksum.Identity {
-	return checksum.New(s.UUID, byte(filename.Super), 0)
-}
-
-// slotOffset is where the slot of an epoch belongs. Writes take turns, so that a
-// crash can tear only the older slot.
-func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 
 // encodeSlot makes the slot for an offset.
 func (s *Super) encodeSlot(k slotKey, offset int64) ([]byte, error) {
@@ -104,7 +91,7 @@ func (s *Super) encodeSlot(k slotKey, offset int64) ([]byte, error) {
 func (s *Super) slotSum(offset int64, p []byte) uint32 {
 	crc := checksum.Plain(p[:slotSumAt])
 	crc = checksum.Extend(crc, p[slotSumAt+4:])
-	return crc ^ s.identity().Mask(offset)
+	return crc ^ checksum.New(s.UUID, byte(filename.Super), 0).Mask(offset)
 }
 
 // slot is one of the two slots, as it is on the disk: of an encrypted store, the Super has

@@ -47,10 +47,13 @@ func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
 
 // openSuper is readSuper for the store's own directory, and with its keys, which it returns.
 func openSuper(o *Options) (s superFile, ring *crypt.Ring, err error) {
-	if s, err = readSuper(o.FS, o.Dir); err != nil {
-		return s, nil, err
+	if s, err = readSuper(o.FS, o.Dir); err == nil {
+		err = o.Keys.checkFit(&s.Super)
 	}
-	if ring, err = o.Keys.openRing(&s.Super); err == nil {
+	if err == nil && o.Keys != nil {
+		ring, err = o.Keys(s.UUID, false)
+	}
+	if err == nil {
 		err = s.decrypt(storeKey(ring))
 	}
 	return s, ring, err
@@ -162,8 +165,8 @@ func (s *superFile) secure(fsys vfs.FS, f vfs.File) error {
 // writeSlot writes what SUPER says under its next epoch, and syncs it.
 func (s *superFile) writeSlot(f vfs.File) error {
 	s.Epoch++
-	// Over the older slot: if a crash tears this write, the newer one still counts.
-	off := slotOffset(s.Epoch)
+	// Over the older slot, as writes take turns: if a crash tears this one, the newer still counts.
+	off := int64(s.Epoch%2) * slotSize
 	p, err := s.encodeSlot(s.key, off)
 	if err == nil {
 		_, err = f.WriteAt(p, off)
