@@ -89,10 +89,9 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
 func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) error {
-	if err := e.log.Mend(); err != nil {
+	if err := e.log.Mend(result.Begin.End); err != nil {
 		return err
 	}
-	e.log.Found(result.Begin.End)
 	rec.Removed = e.files.RemoveLeftovers(names, e.log.Layout(), *result)
 	if len(result.Dropped) > 0 {
 		// A segment that was given up must not come back once others continue the chain there.

@@ -20,24 +20,19 @@ const (
 // deadSet is an exact, immutable set of granules; the zero value is empty.
 // Sets that come from one another share the blocks that are alike.
 type deadSet struct {
-	blocks []deadPlace // those that aren't empty, in order
-	count  uint64      // granules in the set
-	bytes  uint64      // of the values of the dead records
-}
-
-// deadPlace is a block and the part of the segment that it covers.
-type deadPlace struct {
-	at uint32 // granule >> blockBits
-	*deadBlock
+	blocks []*deadBlock // those that aren't empty, in order
+	count  uint64       // granules in the set
+	bytes  uint64       // of the values of the dead records
 }
 
 // findBlock returns where the block of a part is among the blocks, or would be.
 func (s *deadSet) findBlock(at uint32) (i int, found bool) {
-	return slices.BinarySearchFunc(s.blocks, at, func(p deadPlace, at uint32) int { return cmp.Compare(p.at, at) })
+	return slices.BinarySearchFunc(s.blocks, at, func(b *deadBlock, at uint32) int { return cmp.Compare(b.at, at) })
 }
 
 // deadBlock is a sorted list while it is short, then a bitmap.
 type deadBlock struct {
+	at     uint32   // which part of the segment it covers: granule >> blockBits
 	sparse []uint16 // offsets within the block, ascending; nil once there is a bitmap
 	bitmap *[blockWords]uint64
 }
@@ -45,11 +40,6 @@ type deadBlock struct {
 // withGranules returns the set that also has the granules, which ascend strictly. ok is
 // false, and dup one of them, if the set has it already.
 func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, dup uint32, ok bool) {
-	if len(granules) == 0 {
-		// A list may count bytes alone. Sharing all blocks is safe, as they never change.
-		s.bytes += bytes
-		return s, 0, true
-	}
 	grown = deadSet{count: s.count + uint64(len(granules)), bytes: s.bytes + bytes}
 	// Blocks that no granule falls in are shared with s: only the list of blocks and
 	// those that change are copied.
@@ -62,13 +52,13 @@ func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, d
 		}
 		i, found := grown.findBlock(at)
 		if !found {
-			grown.blocks = slices.Insert(grown.blocks, i, deadPlace{at, new(deadBlock)})
+			grown.blocks = slices.Insert(grown.blocks, i, &deadBlock{at: at})
 		}
 		b, dup, ok := grown.blocks[i].withGranules(granules[:n])
 		if !ok {
 			return deadSet{}, dup, false
 		}
-		grown.blocks[i].deadBlock = b
+		grown.blocks[i] = b
 		granules = granules[n:]
 	}
 	return grown, 0, true
@@ -78,7 +68,7 @@ func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, d
 func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
 	if b.bitmap != nil || len(b.sparse)+len(granules) > sparseMax {
 		// A copy, as older layouts read the old one.
-		grown = &deadBlock{bitmap: b.toBitmap()}
+		grown = &deadBlock{at: b.at, bitmap: b.toBitmap()}
 		for _, g := range granules {
 			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
 			if *word&bit != 0 {
@@ -91,7 +81,7 @@ func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint3
 		return grown, 0, true
 	}
 	// Both lists ascend: merge them.
-	grown = &deadBlock{sparse: make([]uint16, 0, len(b.sparse)+len(granules))}
+	grown = &deadBlock{at: b.at, sparse: make([]uint16, 0, len(b.sparse)+len(granules))}
 	old := b.sparse
 	for _, g := range granules {
 		at := uint16(g & blockMask)
@@ -122,7 +112,7 @@ func (b *deadBlock) toBitmap() *[blockWords]uint64 {
 
 // memory is what the set takes, in bytes. Sets share blocks, so several take less.
 func (s *deadSet) memory() (n int64) {
-	const perBlock = 64 // a place and the block's fields
+	const perBlock = 48 // the pointer to it, and its fields
 	for _, p := range s.blocks {
 		n += perBlock + 2*int64(cap(p.sparse))
 		if p.bitmap != nil {
@@ -153,30 +143,13 @@ func (s *deadSet) hasGranule(granule uint64) bool {
 func (s *deadSet) eachGranule() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, b := range s.blocks {
-			if !b.eachGranule(b.at<<blockBits, yield) {
-				return
+			for i, word := range b.toBitmap() {
+				for ; word != 0; word &= word - 1 {
+					if !yield(b.at<<blockBits + uint32(i*64+bits.TrailingZeros64(word))) {
+						return
+					}
+				}
 			}
 		}
 	}
-}
-
-// eachGranule is deadSet.eachGranule for one block, whose first granule is base. It returns false
-// once yield has.
-func (b *deadBlock) eachGranule(base uint32, yield func(uint32) bool) bool {
-	for _, at := range b.sparse {
-		if !yield(base + uint32(at)) {
-			return false
-		}
-	}
-	if b.bitmap == nil {
-		return true
-	}
-	for i, word := range b.bitmap {
-		for ; word != 0; word &= word - 1 {
-			if !yield(base + uint32(i*64+bits.TrailingZeros64(word))) {
-				return false
-			}
-		}
-	}
-	return true
 }

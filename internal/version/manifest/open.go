@@ -86,7 +86,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil || o.ReadOnly {
 		return l, err
 	}
-	if err := l.Mend(); err != nil {
+	if err := l.Mend(frame.End{}); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -163,16 +163,6 @@ func (l *Log) replayEdit(name string, off int64, payload []byte) error {
 	return nil
 }
 
-// Found says where the journal ends that was found, and that this session goes on behind. The first
-// edit of the session records it. Call it after Mend, before Append.
-func (l *Log) Found(end frame.End) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.session != nil {
-		l.session.Found = end
-	}
-}
-
 // Begun reports whether an edit has recorded this session.
 func (l *Log) Begun() bool {
 	l.mu.Lock()
@@ -190,27 +180,30 @@ func (l *Log) Begun() bool {
 // sync, and from now on files are removed because of what was read. If there is a manifest
 // to remove, both slots are written even if they agree: the sync of one may have failed, and
 // on the disk it may still name that manifest. After an error only Close may be called.
-func (l *Log) Mend() error {
+//
+// found is where the journal ends that this session goes on behind. The session's first edit
+// records it.
+func (l *Log) Mend(found frame.End) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
 		return nil
 	}
-	if err := l.mendLocked(); err != nil {
+	if err := l.mendLocked(found); err != nil {
 		_ = l.stopLocked(err)
 		return fmt.Errorf("open the manifest: %w", err)
 	}
 	return nil
 }
 
-func (l *Log) mendLocked() error {
+func (l *Log) mendLocked(found frame.End) error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
 	if err != nil {
 		return err
 	}
 	l.file = f
-	l.session = &layout.Session{ID: newSession()}
+	l.session = &layout.Session{ID: newSession(), Found: found}
 	if l.recovered.CutBytes > 0 {
 		// The next frame is written here. A rest of the torn one behind it could pass for a later
 		// frame.
