@@ -66,35 +66,25 @@ func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, d
 
 // withGranules is deadSet.withGranules for the granules of one block.
 func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
-	if b.bitmap != nil || len(b.sparse)+len(granules) > sparseMax {
-		// A copy, as older layouts read the old one.
-		grown = &deadBlock{at: b.at, bitmap: b.toBitmap()}
-		for _, g := range granules {
-			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
-			if *word&bit != 0 {
-				// A record can die once. A second death means that two entries owned it, or that an
-				// edit was applied twice.
-				return nil, g, false
-			}
-			*word |= bit
-		}
-		return grown, 0, true
-	}
-	// Both lists ascend: merge them.
-	grown = &deadBlock{at: b.at, sparse: make([]uint16, 0, len(b.sparse)+len(granules))}
-	old := b.sparse
+	// A copy, as older layouts read the old one.
+	words := b.toBitmap()
 	for _, g := range granules {
-		at := uint16(g & blockMask)
-		for len(old) > 0 && old[0] < at {
-			grown.sparse = append(grown.sparse, old[0])
-			old = old[1:]
-		}
-		if len(old) > 0 && old[0] == at {
+		word, bit := &words[g&blockMask/64], uint64(1)<<(g%64)
+		if *word&bit != 0 {
+			// A record can die once. A second death means that two entries owned it, or that an
+			// edit was applied twice.
 			return nil, g, false
 		}
-		grown.sparse = append(grown.sparse, at)
+		*word |= bit
 	}
-	grown.sparse = append(grown.sparse, old...)
+	n := len(b.sparse) + len(granules)
+	if b.bitmap != nil || n > sparseMax {
+		return &deadBlock{at: b.at, bitmap: words}, 0, true
+	}
+	grown = &deadBlock{at: b.at, sparse: make([]uint16, 0, n)}
+	for at := range eachBit(words) {
+		grown.sparse = append(grown.sparse, uint16(at))
+	}
 	return grown, 0, true
 }
 
@@ -143,11 +133,22 @@ func (s *deadSet) hasGranule(granule uint64) bool {
 func (s *deadSet) eachGranule() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, b := range s.blocks {
-			for i, word := range b.toBitmap() {
-				for ; word != 0; word &= word - 1 {
-					if !yield(b.at<<blockBits + uint32(i*64+bits.TrailingZeros64(word))) {
-						return
-					}
+			for at := range eachBit(b.toBitmap()) {
+				if !yield(b.at<<blockBits + at) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// eachBit walks the offsets of a bitmap in ascending order.
+func eachBit(words *[blockWords]uint64) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i, word := range words {
+			for ; word != 0; word &= word - 1 {
+				if !yield(uint32(i*64 + bits.TrailingZeros64(word))) {
+					return
 				}
 			}
 		}

@@ -102,7 +102,7 @@ func (d *draft) addSegments(e *Edit) error {
 			return err
 		}
 		// In a snapshot Dead and States say what s has; here it would count twice.
-		s.state, s.dead = SegmentState{}, deadSet{}
+		s.state, s.dead = SegmentState{Num: s.Num}, deadSet{}
 		at, found := d.findSegment(s.Num)
 		if found {
 			return conflicting("segment %d added, which is there", s.Num)
@@ -133,34 +133,20 @@ func (d *draft) takeNumber(n entry.FileNum) error {
 	return nil
 }
 
-// removeKeys returns a list without the elements that have the keys gone. ok is false
-// if one of them is not in the list, or is named twice.
-func removeKeys[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, ok bool) {
-	drop := make(map[K]bool, len(gone))
-	for _, k := range gone {
-		drop[k] = true
-	}
-	kept = make([]T, 0, len(list))
-	for _, x := range list {
-		if !drop[key(x)] {
-			kept = append(kept, x)
-		}
-	}
-	// Names twice, or not in the list: then the edit was made for another layout.
-	return kept, len(drop) == len(gone) && len(list)-len(kept) == len(drop)
-}
-
 // changeRuns drops and adds runs.
 func (d *draft) changeRuns(e *Edit) error {
 	if len(e.DropRuns) == 0 && len(e.AddRuns) == 0 {
 		return nil
 	}
 	// A compaction may put a run in the place of one that it drops, so drop first.
-	runs, ok := removeKeys(d.runs, e.DropRuns, func(r *Run) RunID { return r.ID })
-	if !ok {
-		return conflicting("a run is dropped which is not there: one of %d", e.DropRuns)
+	d.runs = slices.Clone(d.runs)
+	for _, id := range e.DropRuns {
+		at := slices.IndexFunc(d.runs, func(r *Run) bool { return r.ID == id })
+		if at < 0 {
+			return conflicting("run %d dropped, which is not there", id)
+		}
+		d.runs = slices.Delete(d.runs, at, at+1)
 	}
-	d.runs = runs
 	for i := range e.AddRuns {
 		r := &e.AddRuns[i]
 		if err := d.checkRun(r); err != nil {
@@ -272,11 +258,13 @@ func (d *draft) moveSegments(e *Edit) error {
 
 // dropSegments drops segments. That nothing needs them is checked by countUsage.
 func (d *draft) dropSegments(e *Edit) error {
-	kept, ok := removeKeys(d.segments, e.DropSegments, func(s *Segment) entry.FileNum { return s.Num })
-	if !ok {
-		return conflicting("a segment is dropped which is not there: one of %d", e.DropSegments)
+	for _, num := range e.DropSegments {
+		at, found := d.findSegment(num)
+		if !found {
+			return conflicting("segment %d dropped, which is not there", num)
+		}
+		d.segments = slices.Delete(d.segments, at, at+1)
 	}
-	d.segments = kept
 	return nil
 }
 
@@ -429,10 +417,6 @@ func (l *Layout) DropUnreferenced(edit *Edit) error {
 		return err
 	}
 	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
-	dropped := make(map[entry.FileNum]bool)
-	for _, num := range edit.DropSegments {
-		dropped[num] = true
-	}
-	edit.Dead = slices.DeleteFunc(edit.Dead, func(d Dead) bool { return dropped[d.Segment] })
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
 	return nil
 }

@@ -291,7 +291,7 @@ func (l *Layout) Snapshot() *Edit {
 		if s.dead.count > 0 || s.dead.bytes > 0 {
 			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.eachGranule())})
 		}
-		if s.state != (SegmentState{}) {
+		if s.state.Status != Live {
 			e.States = append(e.States, s.state)
 		}
 	}

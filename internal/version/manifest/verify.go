@@ -63,17 +63,17 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 		return fmt.Errorf("read %s: %w", super, err)
 	}
 	p = append(p, make([]byte, superSize-len(p))...)
-	for off := int64(0); off < superSize; off += slotSize {
-		at, other := p[off:off+slotSize], slotSize-off
-		if s := decodeSlot(at, off); s.ok && s.UUID == l.super.UUID && s.decryptFields(key) == nil {
-			continue
-		}
+	slots := [2]slot{decodeSlot(p[:slotSize], 0), decodeSlot(p[slotSize:], slotSize)}
+	for i, s := range slots {
+		off, other := i*slotSize, slots[1-i]
+		switch {
+		case s.ok && s.UUID == l.super.UUID && s.decryptFields(key) == nil:
 		// A crash may have come when only the first slot was written, and only a writer writes the other.
-		if s := decodeSlot(p[other:other+slotSize], other); l.o.ReadOnly && s.ok && s.Epoch == 1 && allZero(at) {
-			continue
+		case l.o.ReadOnly && other.ok && other.Epoch == 1 && allZero(p[off:off+slotSize]):
+		default:
+			report(errs.NewCorruption(super, int64(off), "the slot in %s has no valid checksum or tag, or is another store's; "+
+				"if the other one is whole, the next opening for writing writes this one again", dir))
 		}
-		report(errs.NewCorruption(super, off, "the slot in %s has no valid checksum or tag, or is another store's; "+
-			"if the other one is whole, the next opening for writing writes this one again", dir))
 	}
 	return nil
 }
