@@ -38,14 +38,11 @@ type Claim struct {
 	locks []io.Closer // of the directories, in their order
 }
 
-// NewClaim makes the directories of o, unless they exist, and locks them. open opens them;
-// nil = o.FS.OpenDirs. It returns errs.ErrExist if a directory is not empty (see checkEmpty), and
+// NewClaim makes the directories of o, unless they exist, and locks them. open opens them,
+// as FS.OpenDirs does. It returns errs.ErrExist if a directory is not empty (see checkEmpty), and
 // a *errs.LockedError if somebody else has the lock. After an error it removes what it made,
 // as far as that is possible.
 func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, error) {
-	if open == nil {
-		open = o.FS.OpenDirs
-	}
 	c := &Claim{base: o.FS, Options: o}
 	if err := c.takeLocks(&c.Options, open); err != nil {
 		return nil, c.releaseLocks(err)

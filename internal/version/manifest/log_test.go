@@ -70,7 +70,7 @@ func put(t *testing.T, fsys vfs.FS, path string, p []byte) {
 
 func get(t *testing.T, fsys vfs.FS, path string) []byte {
 	t.Helper()
-	p, err := readFile(fsys, path, 1<<30)
+	p, err := readFile(fsys, path, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
