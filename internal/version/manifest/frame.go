@@ -262,6 +262,35 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 	return at, r.judgeTail(super, at)
 }
 
+// checkUnchanged returns an error unless the last frame that was read, from last to end, is
+// unchanged.
+func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
+	if r.size < end.Offset {
+		return errs.NewCorruption(name, r.size, "ends here; it had %d bytes", end.Offset)
+	}
+	p, err := r.readBytes(last, frame.HeaderSize)
+	if err != nil {
+		return err
+	}
+	h, err := frame.Decode(p, r.id, last)
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
+	}
+	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
+	if r.enc != nil {
+		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
+		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
+		if err != nil {
+			return err
+		}
+		found.Tag = crypt.Tag(tag)
+	}
+	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
+		return errOtherCopy(name)
+	}
+	return nil
+}
+
 // errOtherCopy says that the files are those of another copy of the store.
 func errOtherCopy(name string) error {
 	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -56,35 +55,6 @@ func (l *Log) Refresh() error {
 		l.state, l.secured = before, frame.Cursor{}
 	}
 	return err
-}
-
-// checkUnchanged returns an error unless the last frame that was read, from last to end, is
-// unchanged.
-func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
-	if r.size < end.Offset {
-		return errs.NewCorruption(name, r.size, "ends here; it had %d bytes", end.Offset)
-	}
-	p, err := r.readBytes(last, frame.HeaderSize)
-	if err != nil {
-		return err
-	}
-	h, err := frame.Decode(p, r.id, last)
-	if err != nil {
-		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
-	}
-	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
-	if r.enc != nil {
-		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
-		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
-		if err != nil {
-			return err
-		}
-		found.Tag = crypt.Tag(tag)
-	}
-	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
-		return errOtherCopy(name)
-	}
-	return nil
 }
 
 // reload reads the manifest that SUPER names now.
