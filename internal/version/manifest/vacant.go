@@ -53,7 +53,7 @@ func (o *Options) remainsIn(dir string) (remains []string, err error) {
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		switch {
-		case !ours && dir == o.Dir && !Harmless(base) && !o.leads(o.FS, filepath.Join(dir, base)):
+		case !ours && dir == o.Dir && !harmless(base) && !o.leads(o.FS, filepath.Join(dir, base)):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
 		case !ours || name.Kind == filename.Lock:
 		case name.Kind == filename.Super || dir == o.Dir && o.unused(name):
@@ -71,8 +71,8 @@ func lostSuper(dir, base string) error {
 		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
 }
 
-// Harmless reports whether a file of this name may lie in the directory of a new store.
-func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
+// harmless reports whether a file of this name may lie in the directory of a new store.
+func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
 // unused reports whether a file may be one that Create leaves: a keyring under whose keys no file
 // is, or a manifest to which no edit was ever appended.
@@ -95,7 +95,7 @@ func (o *Options) unused(name filename.Name) bool {
 }
 
 // checkEmpty returns errs.ErrExist if a directory has anything in it but the other directory, a
-// lock, and names that are Harmless. base also knows names above the directories.
+// lock, and names that are harmless. base also knows names above the directories.
 func (o *Options) checkEmpty(dir string, base vfs.FS) error {
 	names, err := o.FS.List(dir)
 	if err != nil && !isAbsent(err) {
@@ -105,7 +105,7 @@ func (o *Options) checkEmpty(dir string, base vfs.FS) error {
 		return fmt.Errorf("%w: %s has one", errs.ErrExist, dir)
 	}
 	for _, name := range names {
-		if name == filename.Of(filename.Lock, 0) || Harmless(name) || o.leads(base, filepath.Join(dir, name)) {
+		if name == filename.Of(filename.Lock, 0) || harmless(name) || o.leads(base, filepath.Join(dir, name)) {
 			continue
 		}
 		return fmt.Errorf("%w: %s holds %s, and the new store wants an empty directory; if it was cut here before, remove the directory",
