@@ -124,12 +124,9 @@ func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Head
 	at.Advance(h)
 }
 
-// maxFrame is the length in bytes of the longest frame that Append writes. maxTail is the
-// most that can lie behind the good frames: part of one frame that was being written.
-const (
-	maxFrame = math.MaxInt32
-	maxTail  = maxFrame
-)
+// maxFrame is the length in bytes of the longest frame that Append writes. No more can lie behind
+// the good frames: part of one frame that was being written.
+const maxFrame = math.MaxInt32
 
 // reader reads the frames of one manifest of size bytes.
 type reader struct {
@@ -300,7 +297,7 @@ func errOtherCopy(name string) error {
 // frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
 func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	name := filename.Of(filename.Manifest, super.Manifest)
-	if r.size-end.Offset > maxTail {
+	if r.size-end.Offset > maxFrame {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
 	// A whole frame further behind proves that this one was durable: each is synced before the next

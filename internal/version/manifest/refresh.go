@@ -36,16 +36,13 @@ func (l *Log) Refresh() error {
 	if s.Manifest == l.super.Manifest {
 		l.super = s
 		_, err = l.readEdits()
+	} else if now, loading := Load(l.o); loading == nil {
+		l.state = now.state
 	} else {
-		err = l.reload()
+		err = loading
 	}
-	// Frames that fit are not enough: a copy of the store continues the same frames up to where it
-	// was made.
-	if err == nil && !l.layout.Sessions().Continue(before.layout.Sessions()) {
-		err = errOtherCopy(filename.Of(filename.Manifest, s.Manifest))
-	}
-	if err == nil && l.layout.NextFile() < before.layout.NextFile() {
-		err = fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
+	if err == nil && l.layout != before.layout {
+		err = l.checkContinues(&before)
 	}
 	if err == nil && l.end != l.secured {
 		err = l.syncManifest()
@@ -57,24 +54,24 @@ func (l *Log) Refresh() error {
 	return err
 }
 
-// reload reads the manifest that SUPER names now.
-func (l *Log) reload() error {
-	now, err := Load(l.o)
-	if err != nil {
-		return err
-	}
+// checkContinues returns an error unless what was read goes on from the state before.
+func (l *Log) checkContinues(before *state) error {
 	// The old manifest may have got more frames before the new one was begun.
-	end := manifestFrame(l.super.Manifest, l.end)
-	if p := now.before; p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end) {
-		return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
-	}
+	p, end := l.before, manifestFrame(before.super.Manifest, before.end)
+	other := p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end)
 	// Run ids are never used twice, so a run that has other files is another store's.
-	for _, r := range now.layout.Runs() {
-		if was := l.layout.Run(r.ID); was != nil && !slices.Equal(was.Files, r.Files) {
-			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
-		}
+	for _, r := range l.layout.Runs() {
+		was := before.layout.Run(r.ID)
+		other = other || was != nil && !slices.Equal(was.Files, r.Files)
 	}
-	l.state = now.state
+	switch {
+	// Frames that fit are not enough: a copy of the store continues the same frames up to where it
+	// was made.
+	case other, !l.layout.Sessions().Continue(before.layout.Sessions()):
+		return errOtherCopy(filename.Of(filename.Manifest, l.super.Manifest))
+	case l.layout.NextFile() < before.layout.NextFile():
+		return fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
+	}
 	return nil
 }
 
