@@ -70,7 +70,7 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	if err := manifest.Absent(r.o.FS, r.dir); err != nil {
 		return err
 	}
-	claim, err := manifest.NewClaim(manifest.Options{FS: r.o.FS, Dir: r.dir}, nil)
+	claim, err := manifest.NewClaim(manifest.Options{FS: r.o.FS, Dir: r.dir}, r.o.FS.OpenDirs)
 	if err != nil {
 		return err
 	}

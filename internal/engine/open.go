@@ -79,10 +79,9 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
 func (e *Engine) forWriting(rec *Recovery) error {
-	if err := e.log.Mend(); err != nil {
+	if err := e.log.Mend(rec.Begin.End); err != nil {
 		return err
 	}
-	e.log.Found(rec.Begin.End)
 	rec.Removed = e.files.RemoveLeftovers(e.log.Layout(), &rec.Recovered)
 	if len(rec.Dropped) > 0 {
 		// A segment that was given up must not come back once others continue the chain there.

@@ -63,7 +63,7 @@ func (w *restorer) beginStore(h *header) error {
 		if h.follows != (Digest{}) {
 			return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
 		}
-		claim, err := manifest.NewClaim(w.options, nil)
+		claim, err := manifest.NewClaim(w.options, w.options.FS.OpenDirs)
 		if err != nil {
 			return err
 		}

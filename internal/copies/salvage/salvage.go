@@ -54,7 +54,7 @@ func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (
 
 // makeStore makes the store in its directory.
 func makeStore(ctx context.Context, v *survey, t Target) error {
-	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: t.Dir}, nil)
+	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: t.Dir}, t.FS.OpenDirs)
 	if err != nil {
 		return err
 	}

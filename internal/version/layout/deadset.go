@@ -20,102 +20,71 @@ const (
 // deadSet is an exact, immutable set of granules; the zero value is empty.
 // Sets that come from one another share the blocks that are alike.
 type deadSet struct {
-	blocks []deadPlace // those that aren't empty, in order
-	count  uint64      // granules in the set
-	bytes  uint64      // of the values of the dead records
-}
-
-// deadPlace is a block and the part of the segment that it covers.
-type deadPlace struct {
-	at uint32 // granule >> blockBits
-	*deadBlock
+	blocks []*deadBlock // those that aren't empty, in order
+	count  uint64       // granules in the set
+	bytes  uint64       // of the values of the dead records
 }
 
 // findBlock returns where the block of a part is among the blocks, or would be.
 func (s *deadSet) findBlock(at uint32) (i int, found bool) {
-	return slices.BinarySearchFunc(s.blocks, at, func(p deadPlace, at uint32) int { return cmp.Compare(p.at, at) })
+	return slices.BinarySearchFunc(s.blocks, at, func(b *deadBlock, at uint32) int { return cmp.Compare(b.at, at) })
 }
 
 // deadBlock is a sorted list while it is short, then a bitmap.
 type deadBlock struct {
+	at     uint32   // which part of the segment it covers: granule >> blockBits
 	sparse []uint16 // offsets within the block, ascending; nil once there is a bitmap
 	bitmap *[blockWords]uint64
-	count  int // granules in the block
 }
 
 // withGranules returns the set that also has the granules, which ascend strictly. ok is
 // false, and dup one of them, if the set has it already.
 func (s deadSet) withGranules(granules []uint32, bytes uint64) (grown deadSet, dup uint32, ok bool) {
-	if len(granules) == 0 {
-		// A list may count bytes alone. Sharing all blocks is safe, as they never change.
-		s.bytes += bytes
-		return s, 0, true
-	}
 	grown = deadSet{count: s.count + uint64(len(granules)), bytes: s.bytes + bytes}
 	// Blocks that no granule falls in are shared with s: only the list of blocks and
 	// those that change are copied.
-	grown.blocks = make([]deadPlace, 0, len(s.blocks)+1)
-	old := s.blocks
+	grown.blocks = slices.Clone(s.blocks)
 	for len(granules) > 0 {
 		at := granules[0] >> blockBits
 		n := 1
 		for n < len(granules) && granules[n]>>blockBits == at {
 			n++
 		}
-		for len(old) > 0 && old[0].at < at {
-			grown.blocks = append(grown.blocks, old[0])
-			old = old[1:]
+		i, found := grown.findBlock(at)
+		if !found {
+			grown.blocks = slices.Insert(grown.blocks, i, &deadBlock{at: at})
 		}
-		var before *deadBlock
-		if len(old) > 0 && old[0].at == at {
-			before, old = old[0].deadBlock, old[1:]
-		}
-		b, dup, ok := before.withGranules(granules[:n])
+		b, dup, ok := grown.blocks[i].withGranules(granules[:n])
 		if !ok {
 			return deadSet{}, dup, false
 		}
-		grown.blocks = append(grown.blocks, deadPlace{at, b})
+		grown.blocks[i] = b
 		granules = granules[n:]
 	}
-	grown.blocks = append(grown.blocks, old...)
 	return grown, 0, true
 }
 
-// withGranules is deadSet.withGranules for the granules of one block; b may be nil.
+// withGranules is deadSet.withGranules for the granules of one block.
 func (b *deadBlock) withGranules(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
-	if b == nil {
-		b = new(deadBlock)
-	}
-	grown = &deadBlock{count: b.count + len(granules)}
-	if grown.count > sparseMax {
-		// A copy, as older layouts read the old one.
-		grown.bitmap = b.toBitmap()
-		for _, g := range granules {
-			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
-			if *word&bit != 0 {
-				// A record can die once. A second death means that two entries owned it, or that an
-				// edit was applied twice.
-				return nil, g, false
-			}
-			*word |= bit
-		}
-		return grown, 0, true
-	}
-	// Both lists ascend: merge them.
-	grown.sparse = make([]uint16, 0, grown.count)
-	old := b.sparse
+	// A copy, as older layouts read the old one.
+	words := b.toBitmap()
 	for _, g := range granules {
-		at := uint16(g & blockMask)
-		for len(old) > 0 && old[0] < at {
-			grown.sparse = append(grown.sparse, old[0])
-			old = old[1:]
-		}
-		if len(old) > 0 && old[0] == at {
+		word, bit := &words[g&blockMask/64], uint64(1)<<(g%64)
+		if *word&bit != 0 {
+			// A record can die once. A second death means that two entries owned it, or that an
+			// edit was applied twice.
 			return nil, g, false
 		}
-		grown.sparse = append(grown.sparse, at)
+		*word |= bit
 	}
-	grown.sparse = append(grown.sparse, old...)
+	n := len(b.sparse) + len(granules)
+	if b.bitmap != nil || n > sparseMax {
+		return &deadBlock{at: b.at, bitmap: words}, 0, true
+	}
+	grown = &deadBlock{at: b.at, sparse: make([]uint16, 0, n)}
+	for at := range eachBit(words) {
+		grown.sparse = append(grown.sparse, uint16(at))
+	}
 	return grown, 0, true
 }
 
@@ -133,7 +102,7 @@ func (b *deadBlock) toBitmap() *[blockWords]uint64 {
 
 // memory is what the set takes, in bytes. Sets share blocks, so several take less.
 func (s *deadSet) memory() (n int64) {
-	const perBlock = 64 // a place and the block's fields
+	const perBlock = 48 // the pointer to it, and its fields
 	for _, p := range s.blocks {
 		n += perBlock + 2*int64(cap(p.sparse))
 		if p.bitmap != nil {
@@ -164,30 +133,24 @@ func (s *deadSet) hasGranule(granule uint64) bool {
 func (s *deadSet) eachGranule() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, b := range s.blocks {
-			if !b.eachGranule(b.at<<blockBits, yield) {
-				return
+			for at := range eachBit(b.toBitmap()) {
+				if !yield(b.at<<blockBits + at) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// eachGranule is deadSet.eachGranule for one block, whose first granule is base. It returns false
-// once yield has.
-func (b *deadBlock) eachGranule(base uint32, yield func(uint32) bool) bool {
-	for _, at := range b.sparse {
-		if !yield(base + uint32(at)) {
-			return false
-		}
-	}
-	if b.bitmap == nil {
-		return true
-	}
-	for i, word := range b.bitmap {
-		for ; word != 0; word &= word - 1 {
-			if !yield(base + uint32(i*64+bits.TrailingZeros64(word))) {
-				return false
+// eachBit walks the offsets of a bitmap in ascending order.
+func eachBit(words *[blockWords]uint64) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i, word := range words {
+			for ; word != 0; word &= word - 1 {
+				if !yield(uint32(i*64 + bits.TrailingZeros64(word))) {
+					return
+				}
 			}
 		}
 	}
-	return true
 }

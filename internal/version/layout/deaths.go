@@ -15,29 +15,21 @@ type Deaths struct {
 
 // Add notes that the entry that owned the record at h is gone.
 func (d *Deaths) Add(h entry.Handle) {
-	s := d.listOf(h.Segment)
-	s.Granules = append(s.Granules, uint32(h.Offset/Granule))
-	s.Bytes += h.Length
+	d.Take(Dead{Segment: h.Segment, Bytes: h.Length, Granules: []uint32{uint32(h.Offset / Granule)}})
 }
 
 // Take adds a list of records of one segment, which must not be dead in d yet.
 func (d *Deaths) Take(list Dead) {
-	s := d.listOf(list.Segment)
-	s.Granules = append(s.Granules, list.Granules...)
-	s.Bytes += list.Bytes
-}
-
-// listOf returns the list of the segment, which it makes if there is none.
-func (d *Deaths) listOf(segment entry.FileNum) *Dead {
-	s := d.segments[segment]
+	s := d.segments[list.Segment]
 	if s == nil {
 		if d.segments == nil {
 			d.segments = make(map[entry.FileNum]*Dead)
 		}
-		s = &Dead{Segment: segment}
-		d.segments[segment] = s
+		s = &Dead{Segment: list.Segment}
+		d.segments[list.Segment] = s
 	}
-	return s
+	s.Granules = append(s.Granules, list.Granules...)
+	s.Bytes += list.Bytes
 }
 
 // Lists returns the lists, ascending by segment. They share memory with d, which

@@ -27,7 +27,7 @@ const maxClock = 512
 const maxFileNum = 1 << 62
 
 // draft is a layout that an edit is being applied to. Older layouts share its
-// slices, so each is cloned before it is written to.
+// slices, so each but segments is cloned before it is written to.
 type draft struct{ Layout }
 
 // Apply returns the layout after e, which must not be written to afterwards. It
@@ -35,6 +35,7 @@ type draft struct{ Layout }
 // nothing but compute: what the manifest accepts once, it accepts when it is read.
 func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	d := &draft{*l}
+	d.segments = slices.Clone(l.segments)
 	d.cleanClose = e.CleanClose
 	if e.Scrub != (Scrub{}) {
 		d.scrub = e.Scrub
@@ -92,10 +93,6 @@ func appendNew[T any](s []T, more ...T) []T {
 
 // addSegments adds the segments of e, which must be new.
 func (d *draft) addSegments(e *Edit) error {
-	if len(e.AddSegments) == 0 {
-		return nil
-	}
-	d.segments = slices.Clone(d.segments)
 	for i := range e.AddSegments {
 		s := e.AddSegments[i]
 		if s.Kind != filename.Journal && s.Kind != filename.Value {
@@ -105,14 +102,26 @@ func (d *draft) addSegments(e *Edit) error {
 			return err
 		}
 		// In a snapshot Dead and States say what s has; here it would count twice.
-		s.state, s.dead = SegmentState{}, deadSet{}
-		d.segments = append(d.segments, &s)
-	}
-	slices.SortFunc(d.segments, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
-	if i := firstRepeated(d.segments, func(s *Segment) entry.FileNum { return s.Num }); i >= 0 {
-		return conflicting("segment %d added, which is there", d.segments[i].Num)
+		s.state, s.dead = SegmentState{Num: s.Num}, deadSet{}
+		at, found := d.findSegment(s.Num)
+		if found {
+			return conflicting("segment %d added, which is there", s.Num)
+		}
+		d.segments = slices.Insert(d.segments, at, &s)
 	}
 	return nil
+}
+
+// changeSegment returns a copy of a segment that takes its place, as older layouts have the
+// original.
+func (d *draft) changeSegment(num entry.FileNum) (*Segment, error) {
+	at, found := d.findSegment(num)
+	if !found {
+		return nil, conflicting("segment %d changes, which is not there", num)
+	}
+	s := *d.segments[at]
+	d.segments[at] = &s
+	return &s, nil
 }
 
 // takeNumber checks a file number and raises nextFile above it.
@@ -124,45 +133,20 @@ func (d *draft) takeNumber(n entry.FileNum) error {
 	return nil
 }
 
-// removeKeys returns a list without the elements that have the keys gone. ok is false
-// if one of them is not in the list, or is named twice.
-func removeKeys[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, ok bool) {
-	drop := make(map[K]bool, len(gone))
-	for _, k := range gone {
-		drop[k] = true
-	}
-	kept = make([]T, 0, len(list))
-	for _, x := range list {
-		if !drop[key(x)] {
-			kept = append(kept, x)
-		}
-	}
-	// Names twice, or not in the list: then the edit was made for another layout.
-	return kept, len(drop) == len(gone) && len(list)-len(kept) == len(drop)
-}
-
-// firstRepeated finds the first element of a sorted list that has the key of the one before; -1:
-// none.
-func firstRepeated[T any, K comparable](list []T, key func(T) K) int {
-	for i := 1; i < len(list); i++ {
-		if key(list[i]) == key(list[i-1]) {
-			return i
-		}
-	}
-	return -1
-}
-
 // changeRuns drops and adds runs.
 func (d *draft) changeRuns(e *Edit) error {
 	if len(e.DropRuns) == 0 && len(e.AddRuns) == 0 {
 		return nil
 	}
 	// A compaction may put a run in the place of one that it drops, so drop first.
-	runs, ok := removeKeys(d.runs, e.DropRuns, func(r *Run) RunID { return r.ID })
-	if !ok {
-		return conflicting("a run is dropped which is not there: one of %d", e.DropRuns)
+	d.runs = slices.Clone(d.runs)
+	for _, id := range e.DropRuns {
+		at := slices.IndexFunc(d.runs, func(r *Run) bool { return r.ID == id })
+		if at < 0 {
+			return conflicting("run %d dropped, which is not there", id)
+		}
+		d.runs = slices.Delete(d.runs, at, at+1)
 	}
-	d.runs = runs
 	for i := range e.AddRuns {
 		r := &e.AddRuns[i]
 		if err := d.checkRun(r); err != nil {
@@ -203,13 +187,13 @@ func (d *draft) checkRun(r *Run) error {
 
 // sortRuns sorts the runs; no two may share id, order or a file.
 func (d *draft) sortRuns() error {
-	ids := make(map[RunID]bool, len(d.runs))
+	ids, orders := make(map[RunID]bool, len(d.runs)), make(map[uint64]bool, len(d.runs))
 	files := make(map[entry.FileNum]bool) // a file in two runs would be removed with one of them
 	for _, r := range d.runs {
-		if ids[r.ID] {
-			return conflicting("run %d added, which is there", r.ID)
+		if ids[r.ID] || orders[r.Order] {
+			return conflicting("run %d added, and another one has this id or the order %d", r.ID, r.Order)
 		}
-		ids[r.ID] = true
+		ids[r.ID], orders[r.Order] = true, true
 		for _, f := range r.Files {
 			if files[f.Num] {
 				return conflicting("file %d of run %d is named twice", f.Num, r.ID)
@@ -219,23 +203,16 @@ func (d *draft) sortRuns() error {
 	}
 	// Newest first: readers stop at the first run that has a key.
 	slices.SortFunc(d.runs, func(a, b *Run) int { return cmp.Compare(b.Order, a.Order) })
-	if i := firstRepeated(d.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
-		return conflicting("runs %d and %d have one order", d.runs[i].ID, d.runs[i-1].ID)
-	}
 	return nil
 }
 
 // addDead adds dead records.
 func (d *draft) addDead(e *Edit) error {
-	if len(e.Dead) == 0 {
-		return nil
-	}
-	d.segments = slices.Clone(d.segments)
 	for i := range e.Dead {
 		dead := &e.Dead[i]
-		at, found := d.findSegment(dead.Segment)
-		if !found {
-			return conflicting("dead records in segment %d, which is not there", dead.Segment)
+		s, err := d.changeSegment(dead.Segment)
+		if err != nil {
+			return err
 		}
 		for i := 1; i < len(dead.Granules); i++ {
 			// deadSet.withGranules merges sorted lists.
@@ -243,7 +220,6 @@ func (d *draft) addDead(e *Edit) error {
 				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
 			}
 		}
-		s := *d.segments[at] // a copy: older layouts have the original
 		if n := len(dead.Granules); n > 0 && uint64(dead.Granules[n-1])*Granule >= s.FileBytes {
 			return conflicting("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
 		}
@@ -252,23 +228,17 @@ func (d *draft) addDead(e *Edit) error {
 			return conflicting("granule %d of segment %d is dead already", dup, s.Num)
 		}
 		s.dead = grown
-		d.segments[at] = &s
 	}
 	return nil
 }
 
 // moveSegments gives segments their new states.
 func (d *draft) moveSegments(e *Edit) error {
-	if len(e.States) == 0 {
-		return nil
-	}
-	d.segments = slices.Clone(d.segments)
 	for _, st := range e.States {
-		at, found := d.findSegment(st.Num)
-		if !found {
-			return conflicting("segment %d changes state and is not there", st.Num)
-		}
+		s, err := d.changeSegment(st.Num)
 		switch {
+		case err != nil:
+			return err
 		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.KeyID.IsZero()):
 			return conflicting("segment %d is live and has a forwarding table", st.Num)
 		// A target is written after its source, so its number is greater. This also rules out
@@ -276,9 +246,7 @@ func (d *draft) moveSegments(e *Edit) error {
 		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
 			return conflicting("segment %d is relocated to segment %d with forwarding table %d", st.Num, st.Target, st.Map)
 		}
-		s := *d.segments[at]
 		s.state = st
-		d.segments[at] = &s
 		if st.Status == Relocated {
 			if err := d.takeNumber(st.Map); err != nil {
 				return err
@@ -290,14 +258,13 @@ func (d *draft) moveSegments(e *Edit) error {
 
 // dropSegments drops segments. That nothing needs them is checked by countUsage.
 func (d *draft) dropSegments(e *Edit) error {
-	if len(e.DropSegments) == 0 {
-		return nil
+	for _, num := range e.DropSegments {
+		at, found := d.findSegment(num)
+		if !found {
+			return conflicting("segment %d dropped, which is not there", num)
+		}
+		d.segments = slices.Delete(d.segments, at, at+1)
 	}
-	kept, ok := removeKeys(d.segments, e.DropSegments, func(s *Segment) entry.FileNum { return s.Num })
-	if !ok {
-		return conflicting("a segment is dropped which is not there: one of %d", e.DropSegments)
-	}
-	d.segments = kept
 	return nil
 }
 
@@ -387,8 +354,10 @@ func (d *draft) advanceEnds(e *Edit) error {
 		}
 	}
 	slices.SortFunc(d.ends, func(a, b frame.End) int { return cmp.Compare(a.File, b.File) })
-	if i := firstRepeated(d.ends, func(e frame.End) entry.FileNum { return e.File }); i >= 0 {
-		return conflicting("journal segment %d has two durable ends", d.ends[i].File)
+	for i := 1; i < len(d.ends); i++ {
+		if d.ends[i].File == d.ends[i-1].File {
+			return conflicting("journal segment %d has two durable ends", d.ends[i].File)
+		}
 	}
 	flushed := 0
 	// The end of the last flushed segment stays, as the replay begins there.
@@ -448,10 +417,6 @@ func (l *Layout) DropUnreferenced(edit *Edit) error {
 		return err
 	}
 	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
-	dropped := make(map[entry.FileNum]bool)
-	for _, num := range edit.DropSegments {
-		dropped[num] = true
-	}
-	edit.Dead = slices.DeleteFunc(edit.Dead, func(d Dead) bool { return dropped[d.Segment] })
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
 	return nil
 }

@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"slices"
+
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -49,12 +51,8 @@ type ClockSample struct {
 // larger than its memory, makes, changes or drops a keyspace, or says which data key is
 // current. Other edits can be made again from the journal and the files.
 func (e *Edit) StandsAlone() bool {
-	for i := range e.AddRuns {
-		if e.AddRuns[i].Stamp != 0 {
-			return true
-		}
-	}
-	return len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0 || e.DataKey != (DataKey{})
+	return slices.ContainsFunc(e.AddRuns, func(r Run) bool { return r.Stamp != 0 }) ||
+		len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0 || e.DataKey != (DataKey{})
 }
 
 // KeyIDs lists the keys of the files that e adds.

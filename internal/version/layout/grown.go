@@ -10,50 +10,33 @@ import (
 // array of their keyspaces: each sees those up to its own length, and only the one that sees all of
 // them may write the next place. Nothing else is ever changed in place.
 type grown struct {
-	mu    sync.Mutex     // guards:
-	used  int            // places of the array that some layout has
-	names map[string]int // places by name; nil: not needed yet
+	mu    sync.Mutex      // guards:
+	used  int             // places of the array that some layout has
+	names map[string]bool // of the keyspaces in them
 }
 
-// appendKeyspace appends k to the keyspaces that a layout sees, whose array g is for; if g is nil,
-// it moves them to an array of their own. It returns false if one of them has the name.
+// appendKeyspace appends k to the keyspaces that a layout sees, whose array g is for. It moves them
+// to an array of their own if there is no g, no room, or another layout has the next place. It
+// returns false if one of them has the name.
 func (g *grown) appendKeyspace(list []Keyspace, k Keyspace) ([]Keyspace, *grown, bool) {
-	if g == nil {
-		list, g = moveKeyspaces(list)
+	if g != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.names == nil {
-		g.names = make(map[string]int, g.used)
-		for i := range list[:g.used] {
-			g.names[list[:g.used][i].Name] = i
+	if g == nil || g.used > len(list) || len(list) == cap(list) {
+		// Room for as many more: so the names are gathered anew after as many additions.
+		list = append(make([]Keyspace, 0, 2*len(list)+1), list...)
+		g = &grown{used: len(list), names: make(map[string]bool, 2*len(list))}
+		for i := range list {
+			g.names[list[i].Name] = true
 		}
 	}
-	// A place behind list belongs to another layout, which this one does not see.
-	if at, found := g.names[k.Name]; found && at < len(list) {
+	if g.names[k.Name] {
 		return list, g, false
 	}
-	switch {
-	case g.used > len(list): // another layout has the next place
-		list, g = moveKeyspaces(list)
-	case len(list) == cap(list):
-		names := g.names
-		// The names move along with the keyspaces: places stay the same. The old array has no room,
-		// so nobody adds to it again without moving.
-		g.names = nil
-		list, g = moveKeyspaces(list)
-		g.names = names
-	}
-	if g.names != nil {
-		g.names[k.Name] = len(list)
-	}
+	g.names[k.Name] = true
 	g.used++
 	return append(list, k), g, true
-}
-
-// moveKeyspaces copies the keyspaces to an array with room for as many more.
-func moveKeyspaces(list []Keyspace) ([]Keyspace, *grown) {
-	return append(make([]Keyspace, 0, 2*len(list)+1), list...), &grown{used: len(list)}
 }
 
 // addedKeyspace returns the keyspace, with its floor, if e does nothing to keyspaces but add it

@@ -118,21 +118,14 @@ func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 // a relocated segment.
 func (l *Layout) Unreferenced() []entry.FileNum {
 	// A run's handles name the source of a relocation, whose records are in the
-	// target: it needs both.
+	// target: it needs both. A target comes behind its sources.
 	needed := make(map[entry.FileNum]bool)
-	for _, r := range l.runs {
-		for _, ref := range r.Refs {
-			// Follow the chain of moves. A segment that is known already has had its chain
-			// followed.
-			for num := ref.Segment; num != 0 && !needed[num]; num = l.Segment(num).state.Target {
-				needed[num] = true
-			}
-		}
-	}
 	var free []entry.FileNum
-	for _, s := range l.segments {
-		if !needed[s.Num] {
+	for i, s := range l.segments {
+		if l.usage[i].Runs == 0 && !needed[s.Num] {
 			free = append(free, s.Num)
+		} else {
+			needed[s.state.Target] = true
 		}
 	}
 	return free
@@ -298,7 +291,7 @@ func (l *Layout) Snapshot() *Edit {
 		if s.dead.count > 0 || s.dead.bytes > 0 {
 			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.eachGranule())})
 		}
-		if s.state != (SegmentState{}) {
+		if s.state.Status != Live {
 			e.States = append(e.States, s.state)
 		}
 	}

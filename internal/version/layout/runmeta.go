@@ -3,7 +3,6 @@ package layout
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -38,15 +37,6 @@ type RunFile struct {
 	Size     uint64          // in bytes
 	Checksum uint32          // of the file's footer; 0 = not recorded
 	KeyID    crypt.FileKeyID // names its key; zero = it is plain
-}
-
-// String shows the fields by name.
-func (f RunFile) String() string {
-	text := fmt.Sprintf("{Num:%d Size:%d Checksum:%d", f.Num, f.Size, f.Checksum)
-	if !f.KeyID.IsZero() {
-		text += fmt.Sprintf(" KeyID:%x", f.KeyID.Salt)
-	}
-	return text + "}"
 }
 
 // SegmentRef counts the entries of a run whose values lie in one segment.

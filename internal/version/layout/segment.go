@@ -56,11 +56,7 @@ type Dead struct {
 func (s *Segment) DeadMemory() int64 { return s.dead.memory() }
 
 // State says where the records of s are.
-func (s *Segment) State() SegmentState {
-	st := s.state
-	st.Num = s.Num
-	return st
-}
+func (s *Segment) State() SegmentState { return s.state }
 
 // DeadRecords counts the records that no entry owns any more.
 func (s *Segment) DeadRecords() uint64 { return s.dead.count }

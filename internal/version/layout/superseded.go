@@ -46,9 +46,14 @@ const (
 	mostAccounts = 1024 // steps of all keyspaces
 )
 
-// compareSteps is the order of steps: by keyspace, by Keep from the greatest on, by version.
+// compareGroups is the order of groups of steps: by keyspace, by Keep from the greatest on.
+func compareGroups(a, b Superseded) int {
+	return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(b.Keep, a.Keep))
+}
+
+// compareSteps is the order of steps: by group, by version.
 func compareSteps(a, b Superseded) int {
-	return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(b.Keep, a.Keep), cmp.Compare(a.Version, b.Version))
+	return cmp.Or(compareGroups(a, b), cmp.Compare(a.Version, b.Version))
 }
 
 // Add counts s, in a step that ends at its version or later.
@@ -70,7 +75,8 @@ func (a *Account) Add(s Superseded) {
 	}
 	a.steps = slices.Insert(a.steps, a.from+i, s)
 	if a.upTo++; a.upTo-a.from > mostSteps {
-		a.halve()
+		kept := a.from + len(mergeSteps(a.steps[a.from:a.upTo], 2))
+		a.steps, a.upTo = slices.Delete(a.steps, kept, a.upTo), kept
 	}
 }
 
@@ -79,42 +85,32 @@ func (a *Account) findSteps(s *Superseded) {
 	if len(a.steps) > mostAccounts {
 		a.shrink()
 	}
-	less := func(t, s Superseded) int {
-		return cmp.Or(cmp.Compare(t.Keyspace, s.Keyspace), cmp.Compare(s.Keep, t.Keep))
-	}
-	a.from, _ = slices.BinarySearchFunc(a.steps, *s, less)
+	a.from, _ = slices.BinarySearchFunc(a.steps, *s, compareGroups)
 	a.upTo = a.from
-	for a.upTo < len(a.steps) && less(a.steps[a.upTo], *s) == 0 {
+	for a.upTo < len(a.steps) && compareGroups(a.steps[a.upTo], *s) == 0 {
 		a.upTo++
 	}
 }
 
-// halve makes one step of each two of the keyspace that was counted last.
-func (a *Account) halve() {
-	steps, kept := a.steps[a.from:a.upTo], a.from
-	for i := 0; i < len(steps); i += 2 {
-		s := steps[i]
-		if i+1 < len(steps) {
-			// The pair keeps the later of both versions: again late, not early.
-			s.Add(&steps[i+1])
+// mergeSteps makes one step of as many as follow each other in a group. It keeps the latest of
+// their versions: late, not early.
+func mergeSteps(steps []Superseded, many int) []Superseded {
+	kept, n := steps[:0], 0 // the last one kept was made of n steps
+	for _, s := range steps {
+		if last := len(kept) - 1; n > 0 && n < many && compareGroups(kept[last], s) == 0 {
+			kept[last].Add(&s)
+			n++
+		} else {
+			kept, n = append(kept, s), 1
 		}
-		a.steps[kept] = s
-		kept++
 	}
-	a.steps, a.upTo = slices.Delete(a.steps, kept, a.upTo), kept
+	return kept
 }
 
 // shrink leaves one step of each keyspace and, if these are still many, one for all but those
 // with the most bytes.
 func (a *Account) shrink() {
-	kept := a.steps[:0]
-	for _, s := range a.steps {
-		if n := len(kept); n > 0 && kept[n-1].Keyspace == s.Keyspace && kept[n-1].Keep == s.Keep {
-			kept[n-1].Add(&s)
-		} else {
-			kept = append(kept, s)
-		}
-	}
+	kept := mergeSteps(a.steps, len(a.steps))
 	// The places have moved, so the next Add looks for its keyspace anew.
 	a.steps, a.from, a.upTo = kept, 0, 0
 	if len(kept) <= mostAccounts/2 {

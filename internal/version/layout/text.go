@@ -7,7 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 )
 
-// String shows sizes and counts of the run, no keys.
+// String shows sizes and counts of the run, and its files, whose numbers lead to what is in the
+// folder. It shows no keys.
 func (r Run) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %d %v order=%d files=%d bytes=%d entries=%d deletes=%d versions=%d-%d",
@@ -21,6 +22,7 @@ func (r Run) String() string {
 	for _, ref := range r.Refs {
 		fmt.Fprintf(&b, " %d:%d/%d", ref.Segment, ref.Records, ref.Bytes)
 	}
+	fmt.Fprintf(&b, " %v", r.Files)
 	return b.String()
 }
 
@@ -44,8 +46,12 @@ func (d Dead) String() string {
 
 // String shows the fields by name.
 func (s SegmentState) String() string {
-	text := fmt.Sprintf("{Num:%d Status:%d Map:%d Target:%d", s.Num, s.Status, s.Map, s.Target)
-	return text + encrypted(s.KeyID) + "}"
+	return fmt.Sprintf("{Num:%d Status:%d Map:%d Target:%d%s}", s.Num, s.Status, s.Map, s.Target, encrypted(s.KeyID))
+}
+
+// String shows the fields by name.
+func (f RunFile) String() string {
+	return fmt.Sprintf("{Num:%d Size:%d Checksum:%d%s}", f.Num, f.Size, f.Checksum, encrypted(f.KeyID))
 }
 
 // String shows the id of the data key.

@@ -38,14 +38,11 @@ type Claim struct {
 	locks []io.Closer // of the directories, in their order
 }
 
-// NewClaim makes the directories of o, unless they exist, and locks them. open opens them;
-// nil = o.FS.OpenDirs. It returns errs.ErrExist if a directory is not empty (see checkEmpty), and
+// NewClaim makes the directories of o, unless they exist, and locks them. open opens them,
+// as FS.OpenDirs does. It returns errs.ErrExist if a directory is not empty (see checkEmpty), and
 // a *errs.LockedError if somebody else has the lock. After an error it removes what it made,
 // as far as that is possible.
 func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, error) {
-	if open == nil {
-		open = o.FS.OpenDirs
-	}
 	c := &Claim{base: o.FS, Options: o}
 	if err := c.takeLocks(&c.Options, open); err != nil {
 		return nil, c.releaseLocks(err)
@@ -101,21 +98,18 @@ func (c *Claim) Close(err error) error {
 // removeFiles removes the files of the store. SUPER is first, then the manifest, as without them
 // the others are no store.
 func (c *Claim) removeFiles() {
-	order := func(n filename.Name) int {
-		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, n.Kind)
+	order := func(base string) int {
+		name, _ := filename.Parse(base)
+		return slices.Index([]filename.Kind{filename.Manifest, filename.Super}, name.Kind)
 	}
 	for _, dir := range c.Options.dirs() {
 		names, _ := c.FS.List(dir)
-		var files []filename.Name
+		// A crash in the middle of this must leave nothing that looks like a store.
+		slices.SortStableFunc(names, func(a, b string) int { return order(b) - order(a) })
 		for _, base := range names {
 			if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock {
-				files = append(files, name)
+				_ = c.FS.Remove(filepath.Join(dir, base))
 			}
-		}
-		// A crash in the middle of this must leave nothing that looks like a store.
-		slices.SortStableFunc(files, func(a, b filename.Name) int { return order(b) - order(a) })
-		for _, name := range files {
-			_ = c.FS.Remove(filepath.Join(dir, name.String()))
 		}
 	}
 }
@@ -146,49 +140,3 @@ func (c *Claim) releaseLocks(err error) error {
 }
 
 func lockPath(dir string) string { return filepath.Join(dir, filename.Of(filename.Lock, 0)) }
-
-// checkEmpty returns errs.ErrExist if a directory has anything in it but the other directory, a
-// lock, and names that are Harmless. base also knows names above the directories.
-func (o *Options) checkEmpty(dir string, base vfs.FS) error {
-	names, err := o.FS.List(dir)
-	if err != nil && !isAbsent(err) {
-		return err
-	}
-	if slices.Contains(names, filename.Of(filename.Super, 0)) {
-		return fmt.Errorf("%w: %s has one", errs.ErrExist, dir)
-	}
-	for _, name := range names {
-		if name == filename.Of(filename.Lock, 0) || Harmless(name) || o.leads(base, filepath.Join(dir, name)) {
-			continue
-		}
-		return fmt.Errorf("%w: %s holds %s, and the new store wants an empty directory; if it was cut here before, remove the directory",
-			errs.ErrExist, dir, name)
-	}
-	return nil
-}
-
-// leads reports whether path is one of the directories, or one of them lies below it. In
-// directories that are held open, fsys knows nothing above them: there the names decide.
-func (o *Options) leads(fsys vfs.FS, path string) bool {
-	for _, at := range o.dirs() {
-		if absolute(path) == absolute(at) || vfs.Same(fsys, path, at) {
-			return true
-		}
-		at = absolute(at)
-		for below := ""; at != below; at = filepath.Dir(at) {
-			if vfs.Same(fsys, absolute(path), at) {
-				return true
-			}
-			below = at
-		}
-	}
-	return false
-}
-
-// absolute returns a name that has all directories above in it.
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return filepath.Clean(path)
-}

@@ -25,11 +25,11 @@ func TestClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := NewClaim(o, nil)
+	c, err := NewClaim(o, mem.OpenDirs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewClaim(o, nil); !errors.Is(err, errs.ErrLocked) {
+	if _, err := NewClaim(o, mem.OpenDirs); !errors.Is(err, errs.ErrLocked) {
 		t.Fatalf("a second claim: %v", err)
 	}
 	for _, path := range []string{"/new/store/SUPER", "/new/store/000002.run", "/new/000001.log", "/new/SUPER"} {
@@ -43,14 +43,14 @@ func TestClaim(t *testing.T) {
 		t.Fatalf("left: %q", left)
 	}
 
-	if c, err = NewClaim(o, nil); err != nil {
+	if c, err = NewClaim(o, mem.OpenDirs); err != nil {
 		t.Fatal(err)
 	}
 	create("/new/store/SUPER")
 	if err := c.Close(nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewClaim(o, nil); !errors.Is(err, errs.ErrExist) {
+	if _, err := NewClaim(o, mem.OpenDirs); !errors.Is(err, errs.ErrExist) {
 		t.Fatalf("a claim of a store: %v", err)
 	}
 	if got := names("/new/store"); !slices.Equal(got, []string{"LOCK", "SUPER"}) {
@@ -62,7 +62,7 @@ func TestClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	create("/used/.hidden")
-	if c, err = NewClaim(Options{FS: mem, Dir: "/used"}, nil); err != nil {
+	if c, err = NewClaim(Options{FS: mem, Dir: "/used"}, mem.OpenDirs); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close(cause)
@@ -77,7 +77,7 @@ func TestClaimFails(t *testing.T) {
 		mem := vfs.NewMem()
 		failing := faultfs.New(mem, faultfs.Options{})
 		failing.Inject(faultfs.Fault{Nth: nth})
-		c, err := NewClaim(Options{FS: failing, Dir: "/new/store", ValueDir: "/new/values"}, nil)
+		c, err := NewClaim(Options{FS: failing, Dir: "/new/store", ValueDir: "/new/values"}, failing.OpenDirs)
 		if err == nil {
 			_ = c.Close(nil)
 			return

@@ -1,20 +1,16 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -28,12 +24,6 @@ type CreateOptions struct {
 
 	Ring *crypt.Ring // only for Write; nil: the store is plain. Create uses Options.Keys instead
 }
-
-// firstManifest is the number of the manifest that Create makes.
-const firstManifest = 1
-
-// firstKeyring is the number of the keyring of a new store.
-const firstKeyring = 1
 
 // Create makes a store in the directories, which exist, and opens its log. A crash at any
 // moment leaves a directory in which Create can begin again, or a whole store. It returns
@@ -55,8 +45,6 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The manifest goes first: as long as SUPER is there, even without its
-	// bytes, another Create finds a half-made store.
 	for _, name := range halfMade {
 		if err := o.FS.Remove(filepath.Join(o.Dir, name)); err != nil {
 			return nil, fmt.Errorf("remove the rest of a store that was not finished: %w", err)
@@ -101,43 +89,36 @@ func MakeDirs(o Options) error {
 // the name of the one above is durable. So after a crash at any moment at most the
 // name of the last one is not durable, and the next makeDir syncs that.
 func makeDir(fsys vfs.FS, dir string) error {
-	var missing []string // the deepest first
-	at := dir
-	for filepath.Dir(at) != at {
-		_, err := fsys.Stat(at)
-		if err == nil {
-			break
+	above, missing := filepath.Dir(dir), false
+	if above != dir {
+		_, err := fsys.Stat(dir)
+		// Not MkdirAll alone: it could not say which names have to be synced.
+		if missing = isAbsent(err); missing {
+			if err = makeDir(fsys, above); err == nil {
+				err = fsys.MkdirAll(dir)
+			}
 		}
-		if !isAbsent(err) {
+		if err != nil {
 			return err
 		}
-		// Not MkdirAll at once: it could not say which names have to be synced.
-		missing = append(missing, at)
-		at = filepath.Dir(at)
 	}
+	err := fsys.SyncDir(above)
 	// Without permission to read the directory above, this process can't have made
 	// the one below.
-	if err := fsys.SyncDir(filepath.Dir(at)); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return err
+	if !missing && errors.Is(err, fs.ErrPermission) {
+		return nil
 	}
-	for _, dir := range slices.Backward(missing) {
-		if err := fsys.MkdirAll(dir); err != nil {
-			return err
-		}
-		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
-// store exists when SUPER's first slot and the directory are synced. All files that the
+// store exists when SUPER's first slot is synced. All files that the
 // layout names are there, and durable. Neither name may exist. With CreateOptions.Ring the
 // store is encrypted under its current key: the layout names that, and the file with the keys
 // is there.
 func Write(o Options, c CreateOptions, l *layout.Layout) error {
-	s := Super{
+	s := superFile{dir: o.Dir, key: storeKey(c.Ring), behind: 2}
+	s.Super = Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
 	if c.Ring != nil {
@@ -148,13 +129,13 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Runs())+len(l.Segments()) > 0 {
-			v := valueDir{dir: o.ValueDir, key: valuesKey(c.Ring)}
-			if err := v.createSuper(o.FS, &s); err != nil {
+			v := newValueSuper(&o, &s.Super, c.Ring)
+			if err := v.settle(o.FS); err != nil {
 				return err
 			}
 		}
 	}
-	f, _, end, err := writeManifest(o, &s, firstManifest, frame.Name{}, l, c.Ring)
+	f, end, err := writeManifest(o, &s.Super, firstManifest, frame.Name{}, l, c.Ring)
 	if err != nil {
 		return err
 	}
@@ -163,18 +144,7 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	}
 	// writeManifest has synced the file and its name. Only now SUPER may name it.
 	s.recordDurable(end)
-	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
-		return err
-	}
-	err = s.writeSlot(f, storeKey(c.Ring))
-	// Only then the second slot: from the first slot on, a crash leaves a whole store.
-	if err == nil {
-		err = o.FS.SyncDir(o.Dir)
-	}
-	if err == nil {
-		err = s.writeSlot(f, storeKey(c.Ring))
-	}
-	return errors.Join(err, f.Close())
+	return s.settle(o.FS)
 }
 
 // Look says whether Open would refuse the directory for good. It needs no lock and
@@ -189,7 +159,7 @@ func Look(o Options) error {
 	}
 	// What an encrypted store says of its values is seen with the keys only.
 	if err == nil && !s.Encrypted() {
-		_, _, err = readValueSuper(&o, &s, nil)
+		_, err = readValueSuper(&o, &s, nil)
 	}
 	switch {
 	case errors.Is(err, errs.ErrKey), errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
@@ -204,80 +174,26 @@ func Look(o Options) error {
 	return err
 }
 
-// checkVacant lists the remains of an unfinished Create; any other file of a store
-// or of another program is an error. A directory that is not there is vacant.
-func checkVacant(o Options) (remains []string, err error) {
-	names, err := o.FS.List(o.Dir)
-	if err != nil && !isAbsent(err) {
-		return nil, fmt.Errorf("create a store: %w", err)
-	}
-	var damage error
-	for _, base := range names {
-		name, ours := filename.Parse(base)
-		switch {
-		case !ours && !Harmless(base) && !o.leads(o.FS, filepath.Join(o.Dir, base)):
-			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
-		case !ours || name.Kind == filename.Lock:
-		// SUPER is all zeros, as ReadSuper has found. No file is encrypted under the keys yet.
-		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring) && unusedKeyring(o, base):
-			remains = append(remains, base)
-		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
-			// The manifest first, see Create.
-			remains = append([]string{base}, remains...)
-		default:
-			damage = lostSuper(o.Dir, base)
-		}
-	}
-	if damage == nil && o.separate() {
-		damage = checkVacantValueDir(&o)
-	}
-	if damage != nil {
-		return nil, damage
-	}
-	return remains, nil
-}
-
-// Harmless reports whether a file of this name may lie in the directory of a new store.
-func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
-
-// unusedManifest reports whether the first manifest is one of ours, or without content,
-// and as short as Create leaves it. Then no edit was ever appended to it.
-func unusedManifest(o Options, base string) bool {
-	begin := layout.New().Snapshot()
-	// The longest first manifest: that of an encrypted store.
-	begin.DataKey.ID = crypt.ID{1}
-	frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
-	most := fileHeader + len(frame) + frameExtra
-	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
-	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
-}
-
-// unusedKeyring reports whether the first keyring may be one of ours. No file is under its keys.
-func unusedKeyring(o Options, base string) bool {
-	p, err := readFile(o.FS, filepath.Join(o.Dir, base), 512)
-	return err == nil && keyring.Unfinished(p)
-}
-
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
 // and its name. previous is the last frame of the manifest before. On an error it removes the file.
-func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end frame.Cursor, err error) {
+func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	version := uint16(fileVersion)
 	if ring != nil {
 		version = fileEncrypted
 	}
 	p := encodeFileHeader(s.UUID, num, previous, version)
-	enc = newEncryption(ring, s.UUID, num)
+	enc := newEncryption(ring, s.UUID, num)
 	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
 	if ring != nil {
 		first.Tag = previous.Tag
 	}
 	snapshot, end, err := encodeFrame(manifestIdentity(s.UUID, num), enc, first, frame.Snapshot, l.Snapshot())
 	if err != nil {
-		return nil, nil, end, err
+		return nil, end, err
 	}
 	if f, err = o.FS.Create(path); err != nil {
-		return nil, nil, end, err
+		return nil, end, err
 	}
 	_, err = f.WriteAt(append(p, snapshot...), 0)
 	// File, then directory: SUPER names this manifest next.
@@ -288,7 +204,7 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 		err = o.FS.SyncDir(o.Dir)
 	}
 	if err != nil {
-		return nil, nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
+		return nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
 	}
-	return f, enc, end, nil
+	return f, end, nil
 }

@@ -70,8 +70,8 @@ func TestUnknownFields(t *testing.T) {
 		t.Errorf("unknown fields are lost: %+v", back)
 	}
 	for name, p := range map[string][]byte{
-		"edit": encodeTLV(500, tlvRequired, ""),
-		"run":  encodeTLV(3, tlvRequired, "\x01\x00\x01"+string(encodeTLV(77, tlvRequired, ""))),
+		"edit": encodeTLV(500, must, ""),
+		"run":  encodeTLV(3, must, "\x01\x00\x01"+string(encodeTLV(77, must, ""))),
 	} {
 		if _, err := DecodeEdit(p); !errors.Is(err, errs.ErrFormat) {
 			t.Errorf("required unknown field of the %s: %v", name, err)

@@ -48,7 +48,8 @@ func Encrypt(o Options) (err error) {
 	// Renew writes the manifest first and then SUPER, all encrypted. Until SUPER names the new
 	// manifest the plain one counts.
 	l.super.Required |= encrypted
-	l.values.super.Required, l.values.key = l.super.Required, valuesKey(ring)
+	l.super.key = storeKey(ring)
+	l.values.Required, l.values.key = l.super.Required, valuesKey(ring)
 	return l.Renew()
 }
 

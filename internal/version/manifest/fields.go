@@ -14,30 +14,26 @@ type field[T any] struct {
 	flags uint16
 	name  string                         // as in docs/format.md
 	count func(v *T) int                 // how often v has it
-	write func(w *wire, v *T, i int)     // writes the i-th one
-	read  func(w *wire, v *T)            // reads one and adds it to v
+	code  func(w *wire, v *T, i int)     // writes the i-th one, or reads one more
 	show  func(w *wire) (meaning string) // reads one and says what it means
 }
 
 // fields are all fields of a T, in the order in which they are written.
 type fields[T any] []field[T]
 
-// must and may are the flags of fields: whether a reader that doesn't know the
-// tag has to refuse the store.
-const (
-	must = tlvRequired
-	may  = 0
-)
-
 // listField is a field that is written once for each element of a list of v.
 func listField[T, E any](tag, flags uint16, name string, of func(*T) *[]E, code func(*wire, *E)) field[T] {
-	read := func(w *wire) (e E) { code(w, &e); return e }
 	return field[T]{
 		tag: tag, flags: flags, name: name,
 		count: func(v *T) int { return len(*of(v)) },
-		write: func(w *wire, v *T, i int) { code(w, &(*of(v))[i]) },
-		read:  func(w *wire, v *T) { l := of(v); *l = append(*l, read(w)) },
-		show:  func(w *wire) string { return fmt.Sprintf("%+v", read(w)) },
+		code: func(w *wire, v *T, i int) {
+			l := of(v)
+			if i == len(*l) {
+				*l = append(*l, *new(E))
+			}
+			code(w, &(*l)[i])
+		},
+		show: func(w *wire) string { var e E; code(w, &e); return fmt.Sprintf("%+v", e) },
 	}
 }
 
@@ -59,15 +55,8 @@ func partsField[T any](tag, flags uint16, name string, there func(*T) bool, code
 			}
 			return 0
 		},
-		write: func(w *wire, v *T, _ int) { code(w, v) },
-		read:  code,
+		code: func(w *wire, v *T, _ int) { code(w, v) },
 	}
-}
-
-// shown returns f with another way to say what it means.
-func (f field[T]) shown(show func(*wire) string) field[T] {
-	f.show = show
-	return f
 }
 
 // code writes or reads the fields of v, up to the end of w, and those that only a later release
@@ -79,7 +68,7 @@ func (fs fields[T]) code(w *wire, v *T, unknown *[]layout.TLV) {
 	}
 	for i := range fs {
 		for n := range fs[i].count(v) {
-			w.writeTLV(fs[i].tag, fs[i].flags, func() { fs[i].write(w, v, n) })
+			w.writeTLV(fs[i].tag, fs[i].flags, func() { fs[i].code(w, v, n) })
 		}
 	}
 	for _, u := range *unknown {
@@ -107,7 +96,7 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 	for i := range fs { // so few that a map would be slower
 		if fs[i].tag == tag {
 			w := wire{p: value}
-			fs[i].read(&w, v)
+			fs[i].code(&w, v, fs[i].count(v))
 			return w.endError()
 		}
 	}

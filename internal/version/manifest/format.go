@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 var editFields = fields[layout.Edit]{
 	listField(1, must, "addSegment", func(e *layout.Edit) *[]layout.Segment { return &e.AddSegments }, codeSegment),
 	listField(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, number),
-	listField(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, codeRun).shown(showRun),
+	listField(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, codeRun),
 	listField(4, must, "dead", func(e *layout.Edit) *[]layout.Dead { return &e.Dead }, codeDead),
 	listField(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, codeState),
 	listField(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, number),
@@ -168,13 +167,6 @@ func codeRun(w *wire, r *layout.Run) {
 	octet(w, &r.Tier)
 	number(w, &r.Order)
 	runFields.code(w, r, &r.Unknown)
-}
-
-// showRun shows the files, too: their numbers lead from a run to what is in the folder.
-func showRun(w *wire) string {
-	var r layout.Run
-	codeRun(w, &r)
-	return fmt.Sprintf("%v %+v", r, r.Files)
 }
 
 func codeFiles(w *wire, r *layout.Run) {

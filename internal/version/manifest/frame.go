@@ -124,12 +124,9 @@ func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Head
 	at.Advance(h)
 }
 
-// maxFrame is the length in bytes of the longest frame that Append writes. maxTail is the
-// most that can lie behind the good frames: part of one frame that was being written.
-const (
-	maxFrame = math.MaxInt32
-	maxTail  = maxFrame
-)
+// maxFrame is the length in bytes of the longest frame that Append writes. No more can lie behind
+// the good frames: part of one frame that was being written.
+const maxFrame = math.MaxInt32
 
 // reader reads the frames of one manifest of size bytes.
 type reader struct {
@@ -262,24 +259,45 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 	return at, r.judgeTail(super, at)
 }
 
+// checkUnchanged returns an error unless the last frame that was read, from last to end, is
+// unchanged.
+func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
+	if r.size < end.Offset {
+		return errs.NewCorruption(name, r.size, "ends here; it had %d bytes", end.Offset)
+	}
+	p, err := r.readBytes(last, frame.HeaderSize)
+	if err != nil {
+		return err
+	}
+	h, err := frame.Decode(p, r.id, last)
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
+	}
+	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
+	if r.enc != nil {
+		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
+		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
+		if err != nil {
+			return err
+		}
+		found.Tag = crypt.Tag(tag)
+	}
+	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
+		return errOtherCopy(name)
+	}
+	return nil
+}
+
 // errOtherCopy says that the files are those of another copy of the store.
 func errOtherCopy(name string) error {
 	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
-}
-
-// framesBehind counts the frames behind damage that lies at a place of the manifest.
-func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
-	// Headers are enough to count, and need no keys.
-	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
-	tail, err := frame.FindTail(r.id, damage, size, r.readBytes)
-	return tail.Frames, err
 }
 
 // judgeTail returns an error if a frame that was durable is missing at the end of the good
 // frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
 func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	name := filename.Of(filename.Manifest, super.Manifest)
-	if r.size-end.Offset > maxTail {
+	if r.size-end.Offset > maxFrame {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
 	// A whole frame further behind proves that this one was durable: each is synced before the next

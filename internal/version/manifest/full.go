@@ -3,11 +3,9 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
-	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // A failure that passes, such as a full disk, refuses an edit, and stops nothing
@@ -40,21 +38,34 @@ func (l *Log) retractLocked(cause error) error {
 	return fmt.Errorf("manifest: %w", cause)
 }
 
-// settleLocked writes the slots of SUPER that don't name the manifest yet. There
-// are some if that was refused when the manifest was begun. Until they are
-// written, one slot leads to the manifest before it, which says the same.
+// settleLocked brings both SUPERs up to date. The store's is behind if that was refused when the
+// manifest was begun. Until it is written, one slot leads to the manifest before it, which says
+// the same.
 func (l *Log) settleLocked() error {
-	if l.slots == 0 {
+	if l.super.behind+l.values.behind == 0 {
 		return nil
 	}
-	switch err := l.writeSuper(l.slots); {
-	case errors.As(err, new(unwritten)) && failure.Passes(err):
+	switch err := l.writeSupers(); {
+	case passes(err):
 		return fmt.Errorf("manifest: %w", err)
 	// A failed sync: either slot may be on the disk.
 	case err != nil:
 		return l.stopLocked(err)
 	}
-	// What stays behind is removed by the next Open.
-	_ = l.o.FS.Remove(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.previous)))
+	l.removeOld()
 	return nil
+}
+
+// writeSupers writes the slots that are behind, the store's before those of the value directory:
+// so a session is known to the store before its value directory has it.
+func (l *Log) writeSupers() error {
+	if l.super.behind > 0 {
+		// Every frame up to end was synced before.
+		l.super.recordDurable(l.end)
+	}
+	err := l.super.settle(l.o.FS)
+	if err == nil && l.o.separate() {
+		err = l.values.settle(l.o.FS)
+	}
+	return err
 }

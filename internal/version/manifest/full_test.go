@@ -96,3 +96,23 @@ func TestSyncWithoutSpaceStops(t *testing.T) {
 		mustClose(t, l)
 	}
 }
+
+// A failed sync of either SUPER stops the log: another Renew would write over the other slot, the
+// only one that is surely whole.
+func TestFailedSyncOfSupersStops(t *testing.T) {
+	for nth := 1; ; nth++ {
+		fsys := faultfs.New(vfs.NewMem(), faultfs.Options{})
+		o := Options{Keys: testKeys, FS: fsys, Dir: "db", ValueDir: "values"}
+		l := mustCreate(t, o)
+		fsys.Inject(faultfs.Fault{Kinds: faultfs.Sync, Path: "SUPER", Nth: nth, Err: faultfs.ErrNoSpace})
+		err := l.Renew()
+		if fsys.Struck() == 0 {
+			mustClose(t, l)
+			return
+		}
+		if again := l.Renew(); !errors.Is(err, errs.ErrStopped) || !errors.Is(again, errs.ErrStopped) {
+			t.Errorf("sync %d: renew: %v, then %v", nth, err, again)
+		}
+		mustClose(t, l)
+	}
+}

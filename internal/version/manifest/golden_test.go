@@ -132,8 +132,8 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		t.Fatal(err)
 	}
 	super.Epoch = 4
-	if s, settled, err := both.readSuper(storeKey(ring)); s != super || !settled || err != nil {
-		t.Errorf("%+v, %v, %v, want %+v", s, settled, err, super)
+	if err := both.decrypt(storeKey(ring)); both.Super != super || !both.settled() || err != nil {
+		t.Errorf("%+v, %v, %v, want %+v", both.Super, both.settled(), err, super)
 	}
 	made := layout.New()
 	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, ring, func(_ int64, _ *frame.Header, payload []byte) error {

@@ -24,14 +24,6 @@ import (
 // wrong or missing.
 type Keys func(uuid [16]byte, create bool) (*crypt.Ring, error)
 
-// openRing returns the keys of the store of this SUPER; nil for a plain one.
-func (k Keys) openRing(s *Super) (*crypt.Ring, error) {
-	if err := k.checkFit(s); err != nil || k == nil {
-		return nil, err
-	}
-	return k(s.UUID, false)
-}
-
 // checkFit returns errs.ErrKey for keys to a plain store, and for none to an encrypted one.
 func (k Keys) checkFit(s *Super) error {
 	switch {
@@ -68,7 +60,6 @@ const (
 type encryption struct {
 	ring *crypt.Ring
 	file crypt.File // the manifest, on which keys depend
-	data []byte     // associated data of the last frame, kept for its memory
 }
 
 func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encryption {
@@ -80,9 +71,8 @@ func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encrypti
 }
 
 // associatedData returns the associated data of a frame's tag. File and place are bound by the key.
-func (e *encryption) associatedData(h *frame.Header, before []byte) []byte {
-	e.data = append(append(e.data[:0], before...), byte(h.Kind))
-	return binary.LittleEndian.AppendUint64(e.data, h.Number)
+func associatedData(h *frame.Header, before crypt.Tag) []byte {
+	return binary.LittleEndian.AppendUint64(append(before[:], byte(h.Kind)), h.Number)
 }
 
 // encryptEdit encrypts the edit that follows the framePrefix bytes which are reserved at the
@@ -93,7 +83,7 @@ func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.Cursor) ([]
 	text := p[framePrefix:]
 	// A key for each frame: after a crash another frame may be written at this offset, and one key
 	// must never encrypt two texts under one nonce.
-	tag, keyID, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.associatedData(h, at.Tag[:]))
+	tag, keyID, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, associatedData(h, at.Tag))
 	if err != nil {
 		return nil, fmt.Errorf("encrypt an edit: %w", err)
 	}
@@ -111,7 +101,7 @@ func (e *encryption) decryptEdit(p []byte, h *frame.Header, offset int64) (edit 
 	end := len(p) - crypt.TagSize
 	before, h.Tag = crypt.Tag(p), crypt.Tag(p[end:])
 	keyID, text := decodeKeyID(p[crypt.TagSize:]), p[framePrefix:end]
-	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, keyID, crypt.Edit, offset, e.associatedData(h, before[:]))
+	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, keyID, crypt.Edit, offset, associatedData(h, before))
 	return text, before, err
 }
 

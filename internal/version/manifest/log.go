@@ -10,15 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/crypt"
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -30,12 +26,9 @@ type Log struct {
 	o         Options
 	recovered Recovery
 
-	mu      sync.Mutex  // guards what follows, but for stopped
-	ring    *crypt.Ring // nil: the store is plain
-	settled bool        // SUPER's slots agreed when it was read
+	mu   sync.Mutex  // guards what follows, but for stopped
+	ring *crypt.Ring // nil: the store is plain
 	state
-	// the slot that counted at Load, to be written again; without bytes once that is done
-	now     slot
 	file    vfs.File     // nil if read-only, not mended yet, or closed
 	secured frame.Cursor // the end up to which Refresh has made the file durable
 	limit   int64        // length of the manifest in bytes from which on a new one is begun
@@ -44,68 +37,23 @@ type Log struct {
 
 	session  *layout.Session // the session of this Log; nil once an edit has recorded it
 	unproved bool            // SUPER still has to say that the last frame is durable
-	slots    int             // how many slots of SUPER don't name this manifest yet: 0 to 2
-	previous entry.FileNum   // the manifest to remove once both slots are written
 }
 
 // state is what the files say.
 type state struct {
-	super  Super          // what SUPER says, or will say once slots were written
-	values valueDir       // the value directory, if it is another one
-	enc    *encryption    // of the manifest; nil: it is plain
+	super  superFile
+	values superFile      // that of the value directory, if it is another one
 	layout *layout.Layout // after the last edit
 	end    frame.Cursor   // where the good frames end
 	before frame.Name     // the last frame of the manifest before; zero: there was none
 	last   int64          // offset of the last frame that was read, which may not be durable
 }
 
-// writeSuper makes durable what SUPER says and its name, then writes that many
-// slots, in turn.
-func (l *Log) writeSuper(slots int) error {
-	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
-	if err != nil {
-		return markUnwritten(err)
-	}
-	// The other slot is overwritten next. If this one were not durable, a crash could leave
-	// neither.
-	if err = l.secureSuper(f); err == nil {
-		if err = l.o.FS.SyncDir(l.o.Dir); failure.IsRefused(err) {
-			err = unwritten{err}
-		}
-	}
-	if err == nil && slots > 0 {
-		// Every frame up to end was synced before.
-		l.super.recordDurable(l.end)
-	}
-	for ; err == nil && slots > 0; slots-- {
-		if err = l.super.writeSlot(f, storeKey(l.ring)); err == nil {
-			l.slots = max(l.slots-1, 0)
-		}
-	}
-	return errors.Join(err, f.Close())
-}
-
-// secureSuper makes durable what SUPER says. After Load it writes the slot that counted again, as
-// it is: if the sync of the process that wrote it has failed, another one alone may do nothing
-// (docs/adr, 15). If a crash tears this write, the other slot counts.
-func (l *Log) secureSuper(f vfs.File) error {
-	if l.now.bytes != nil {
-		if _, err := f.WriteAt(l.now.bytes, l.now.offset); err != nil {
-			return markUnwritten(err)
-		}
-	}
-	err := f.Sync()
-	if err == nil {
-		l.now.bytes = nil
-	}
-	return err
-}
-
 // Super is what SUPER says.
 func (l *Log) Super() Super {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.super
+	return l.super.Super
 }
 
 // Layout is the layout after the last edit.
@@ -146,20 +94,13 @@ func (l *Log) Register(end frame.End) error {
 }
 
 func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
-	if err := l.writableLocked(); err != nil {
-		return nil, err
-	}
-	// A slot that still names the old manifest would lead past this edit.
-	if err := l.settleLocked(); err != nil {
+	if err := l.prepareLocked(); err != nil {
 		return nil, err
 	}
 	if l.session != nil {
 		// The first edit says which session wrote it. The caller's edit is not changed.
 		s, first := *l.session, *e
-		if n := len(l.layout.Sessions()); n > 0 {
-			s.Number = l.layout.Sessions()[n-1].Number
-		}
-		s.Number++
+		s.Number = l.layout.Sessions().Last() + 1
 		first.Sessions = []layout.Session{s}
 		e = &first
 	}
@@ -168,8 +109,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := manifestIdentity(l.super.UUID, l.super.Manifest)
-	p, end, err := encodeFrame(id, l.enc, l.end, frame.Edit, e)
+	id, enc := manifestIdentity(l.super.UUID, l.super.Manifest), newEncryption(l.ring, l.super.UUID, l.super.Manifest)
+	p, end, err := encodeFrame(id, enc, l.end, frame.Edit, e)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -195,43 +136,35 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	// Other edits can be made again from files and journal. If the frame of one of these were
 	// damaged later, it would pass for a torn tail, and a commit would be lost silently.
 	if e.StandsAlone() || l.unproved {
-		if err := l.proveLocked(); err != nil {
-			return nil, err
+		err = l.proveLocked()
+		// The edit counts already. A write that was refused is tried again with the next edit and by
+		// Close.
+		if l.unproved = passes(err); err != nil && !l.unproved {
+			return nil, l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
 		}
 	}
 	return next, nil
 }
 
 // proveLocked records in SUPER that the last frame is durable. Nothing behind that frame
-// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 3). The edit
-// counts already. So a write that was refused is tried again with the next edit and by
-// Close. Any other failure stops the log.
+// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 3).
 func (l *Log) proveLocked() error {
-	l.unproved = l.super.Durable != l.end.Next-1
-	if !l.unproved || l.slots > 0 { // both slots are still to be written
+	// After a failure nothing may be written: nobody knows which frames are durable.
+	if l.Err() != nil || l.super.Durable == l.end.Next-1 {
 		return nil
 	}
-	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
-	if err != nil {
-		// unproved stays set: the next edit, or Close, tries again.
-		return nil // nothing was written
-	}
-	// Given back if nothing was written, so that the next try writes the same slot.
 	before := l.super
 	l.super.recordDurable(l.end)
-	err = errors.Join(l.super.writeSlot(f, storeKey(l.ring)), f.Close())
-	switch {
-	case errors.As(err, new(unwritten)):
-		l.super = before
-		return nil
-	case err != nil:
-		return l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
+	l.super.behind = 1
+	err := l.super.settle(l.o.FS)
+	if passes(err) {
+		l.super = before // so that the next try has something to record
 	}
-	l.unproved = false
-	return nil
+	return err
 }
 
-func (l *Log) writableLocked() error {
+// prepareLocked comes before a frame or a manifest is written.
+func (l *Log) prepareLocked() error {
 	switch {
 	case l.o.ReadOnly:
 		return errs.ErrReadOnly
@@ -240,7 +173,8 @@ func (l *Log) writableLocked() error {
 	case l.file == nil:
 		return errs.ErrClosed
 	}
-	return nil
+	// A slot that still names the old manifest would lead past what is written now.
+	return l.settleLocked()
 }
 
 // Err returns nil, or the errs.ErrStopped of the failure that stopped the log. It may
@@ -258,17 +192,13 @@ func (l *Log) Err() error {
 func (l *Log) Renew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.writableLocked(); err != nil {
+	if err := l.prepareLocked(); err != nil {
 		return err
 	}
-	err := l.settleLocked()
-	if err == nil {
-		err = l.renewLocked()
+	if l.o.separate() {
+		l.values.behind = 2
 	}
-	if err != nil || !l.o.separate() {
-		return err
-	}
-	return l.values.writeSlots(l.o.FS, 2)
+	return l.renewLocked()
 }
 
 // renewLocked goes on in a new manifest that begins with a snapshot. Until SUPER
@@ -281,10 +211,10 @@ func (l *Log) renewLocked() error {
 	// The new manifest names the last frame of the old one: so a reader that knows the old one can
 	// tell that the new one continues it.
 	last := manifestFrame(old, l.end)
-	f, enc, end, err := writeManifest(l.o, &l.super, num, last, l.layout, l.ring)
+	f, end, err := writeManifest(l.o, &l.super.Super, num, last, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
-		f, enc, end, err = writeManifest(l.o, &l.super, num+1, last, l.layout, l.ring)
+		f, end, err = writeManifest(l.o, &l.super.Super, num+1, last, l.layout, l.ring)
 	}
 	if err != nil {
 		// The old manifest goes on. Don't try again with every edit.
@@ -293,10 +223,9 @@ func (l *Log) renewLocked() error {
 	}
 	// The new manifest and its name are durable. SUPER may name it.
 	err = l.file.Close()
-	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
-	l.super.recordDurable(end)
-	l.slots, l.previous = 2, old
-	l.limit = max(l.o.FileBytes, 2*end.Offset)
+	l.file, l.end, l.super.Manifest = f, end, num
+	l.super.behind = 2
+	l.setLimit(end.Offset)
 	if err != nil {
 		return l.stopLocked(err)
 	}
@@ -315,9 +244,8 @@ func (l *Log) Close() error {
 	if l.Err() == nil {
 		err = l.settleLocked()
 	}
-	// After a failure nothing may be written: nobody knows which frames are durable.
-	if err == nil && l.Err() == nil && l.super.Durable != l.end.Next-1 {
-		err = l.writeSuper(1)
+	if err == nil {
+		err = l.proveLocked()
 	}
 	err = errors.Join(err, l.file.Close())
 	l.file = nil

@@ -23,31 +23,24 @@ func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
 	}
-	slots, err := readSuper(o.FS, o.Dir)
-	if err != nil {
-		if errors.Is(err, errs.ErrNotExist) {
-			// Other files of a store without SUPER are damage, and no fresh start.
-			if _, refused := checkVacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !isAbsent(refused) {
-				return nil, refused
-			}
-		}
-		return nil, err
-	}
-	l := &Log{o: o, state: state{layout: layout.New()}, now: slots.now}
-	if l.ring, err = o.Keys.openRing(&slots.now.Super); err != nil {
+	l := &Log{o: o, state: state{layout: layout.New()}}
+	var err error
+	if l.super, l.ring, err = openSuper(&o); errors.Is(err, errs.ErrNotExist) {
+		return nil, errNoStore(o, err)
+	} else if err != nil {
 		return nil, err
 	}
 	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
 		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
 	}
-	if l.super, l.settled, err = slots.readSuper(storeKey(l.ring)); err != nil {
-		return nil, err
+	if !l.super.settled() {
+		l.super.behind = 2
 	}
-	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
+	if l.values, err = openValueDir(&o, &l.super.Super, l.ring); err != nil {
 		return nil, err
 	}
 	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
-	size, snapshot, err := l.replay()
+	size, err := l.readEdits()
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +51,18 @@ func Load(o Options) (*Log, error) {
 	if err := l.useDataKey(); err != nil {
 		return nil, err
 	}
-	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
-	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
-	l.recovered.SuperMended = !l.settled && !o.ReadOnly
+	l.recovered.SuperMended = l.super.behind > 0 && !o.ReadOnly
 	return l, nil
+}
+
+// errNoStore returns err, which says that there is no SUPER, unless there are other files of a
+// store: these are damage, and no fresh start.
+func errNoStore(o Options, err error) error {
+	if _, refused := checkVacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !isAbsent(refused) {
+		return refused
+	}
+	return err
 }
 
 // useDataKey makes the data key that the layout names the one for new files.
@@ -86,45 +86,64 @@ func Open(o Options) (*Log, error) {
 	if err != nil || o.ReadOnly {
 		return l, err
 	}
-	if err := l.Mend(); err != nil {
+	if err := l.Mend(frame.End{}); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// replay reads the manifest into the layout.
-func (l *Log) replay() (size, snapshot int64, err error) {
+// readEdits reads the frames of the manifest into the layout, from the last one on that was read.
+func (l *Log) readEdits() (size int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) error {
 		size = n
-		r, first, err := newReader(f, n, &l.super, l.ring)
+		r, first, err := newReader(f, n, &l.super.Super, l.ring)
 		if err != nil {
 			return err
 		}
-		l.enc = r.enc
-		l.end, err = r.scanFrom(&l.super, first, func(off int64, h *frame.Header, payload []byte) error {
-			if h.Kind == frame.Snapshot {
-				snapshot = h.Size
+		if l.end.Next > 0 {
+			// A copy of the store may have replaced the file by one of the same name and length.
+			if err = r.checkUnchanged(name, l.last, l.end); err == nil {
+				err = l.readFrom(r, l.end)
 			}
-			l.last = off
-			return l.replayEdit(name, off, payload)
-		})
+			return err
+		}
+		err = l.readFrom(r, first)
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
-			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
+			var behind frame.Tail
+			behind, err = frame.FindTail(r.id, l.end, n, r.readBytes)
+			l.recovered.LostEdits = behind.Frames
 		}
 		return err
 	})
 	if isAbsent(err) {
-		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
-		c.Err = err
-		return 0, 0, c
+		return 0, &errs.Corruption{File: name, Offset: -1, Reason: "SUPER names this manifest, and it is not there", Err: err}
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the manifest: %w", err)
+		return 0, fmt.Errorf("read the manifest: %w", err)
 	}
-	return size, snapshot, nil
+	return size, nil
+}
+
+// readFrom applies the edits of the frames from a place on.
+func (l *Log) readFrom(r *reader, at frame.Cursor) (err error) {
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	l.end, err = r.scanFrom(&l.super.Super, at, func(off int64, h *frame.Header, payload []byte) error {
+		if h.Kind == frame.Snapshot {
+			l.setLimit(h.Size)
+		}
+		l.last = off
+		return l.replayEdit(name, off, payload)
+	})
+	return err
+}
+
+// setLimit sets the length of a manifest whose snapshot has that many bytes.
+func (l *Log) setLimit(snapshot int64) {
+	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
+	l.limit = max(l.o.FileBytes, 2*snapshot)
 }
 
 // replayEdit applies the edit in the payload of the frame at off.
@@ -144,16 +163,6 @@ func (l *Log) replayEdit(name string, off int64, payload []byte) error {
 	return nil
 }
 
-// Found says where the journal ends that was found, and that this session goes on behind. The first
-// edit of the session records it. Call it after Mend, before Append.
-func (l *Log) Found(end frame.End) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.session != nil {
-		l.session.Found = end
-	}
-}
-
 // Begun reports whether an edit has recorded this session.
 func (l *Log) Begun() bool {
 	l.mu.Lock()
@@ -171,27 +180,30 @@ func (l *Log) Begun() bool {
 // sync, and from now on files are removed because of what was read. If there is a manifest
 // to remove, both slots are written even if they agree: the sync of one may have failed, and
 // on the disk it may still name that manifest. After an error only Close may be called.
-func (l *Log) Mend() error {
+//
+// found is where the journal ends that this session goes on behind. The session's first edit
+// records it.
+func (l *Log) Mend(found frame.End) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
 		return nil
 	}
-	if err := l.mendLocked(); err != nil {
+	if err := l.mendLocked(found); err != nil {
 		_ = l.stopLocked(err)
 		return fmt.Errorf("open the manifest: %w", err)
 	}
 	return nil
 }
 
-func (l *Log) mendLocked() error {
+func (l *Log) mendLocked(found frame.End) error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
 	if err != nil {
 		return err
 	}
 	l.file = f
-	l.session = &layout.Session{ID: newSession()}
+	l.session = &layout.Session{ID: newSession(), Found: found}
 	if l.recovered.CutBytes > 0 {
 		// The next frame is written here. A rest of the torn one behind it could pass for a later
 		// frame.
@@ -205,27 +217,18 @@ func (l *Log) mendLocked() error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	slots := 2
-	// Both slots agree, and nothing is removed that one of them could still name on the disk.
-	if l.settled && len(l.oldManifests()) == 0 {
-		slots = 0
+	// Nothing is removed that one of the slots could still name on the disk.
+	if len(l.oldManifests()) > 0 {
+		l.super.behind = 2
 	}
-	return l.takeLocked(slots)
-}
-
-// takeLocked writes that many slots of SUPER, begins a session with the value directory,
-// and removes what is left of other manifests.
-func (l *Log) takeLocked(slots int) error {
-	if err := l.writeSuper(slots); err != nil {
+	if err := l.writeSupers(); err != nil {
 		return err
-	}
-	if l.o.separate() {
-		if err := l.takeValueDirLocked(); err != nil {
-			return err
-		}
 	}
 	// Only now: both slots durably name this manifest.
 	l.removeOld()
+	if l.o.separate() {
+		return l.beginSessionLocked()
+	}
 	return nil
 }
 
@@ -272,30 +275,19 @@ func (l *Log) oldManifests() (paths []string) {
 	return paths
 }
 
-// takeValueDirLocked begins a session with the value directory. The first session makes
-// the SUPER there. Both slots of the store's SUPER name the new session before the value
+// beginSessionLocked begins a session with the value directory, whose SUPER is durable, as the
+// store's will rely on it. Both slots of the store's SUPER name the new session before the value
 // directory does, so that one damaged slot does no harm.
-func (l *Log) takeValueDirLocked() error {
-	v := &l.values
-	v.key = valuesKey(l.ring)
-	if !v.made {
-		if err := v.createSuper(l.o.FS, &l.super); err != nil {
-			return err
-		}
+func (l *Log) beginSessionLocked() error {
+	l.super.behind = 2
+	if !l.values.ok {
 		// From now on a value directory without SUPER is damage, and no crash while it was made.
 		l.super.Before = l.super.Session
-		return l.writeSuper(2)
-	}
-	// What was read may not be durable yet, and the store's SUPER will rely on it.
-	if err := v.secureSlots(l.o.FS); err != nil {
-		return err
+		return l.writeSupers()
 	}
 	// A crash between the two writes leaves the value directory with the session Before, which
 	// openValueDir accepts.
-	l.super.Before, l.super.Session = v.super.Session, newSession()
-	if err := l.writeSuper(2); err != nil {
-		return err
-	}
-	v.super.Session, v.super.Required = l.super.Session, l.super.Required
-	return v.writeSlots(l.o.FS, 1)
+	l.super.Before, l.super.Session = l.values.Session, newSession()
+	l.values.Session, l.values.Required, l.values.behind = l.super.Session, l.super.Required, 1
+	return l.writeSupers()
 }

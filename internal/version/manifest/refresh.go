@@ -3,11 +3,9 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -21,11 +19,15 @@ import (
 func (l *Log) Refresh() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s, err := l.superNow()
-	if err != nil {
-		return err
+	// The writer may be writing a slot. Then that one is torn, and the other counts.
+	s, _, err := openSuper(&l.o)
+	if s.ok && s.UUID != l.super.UUID {
+		return fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
 	}
-	if _, err := openValueDir(&l.o, &s, l.ring); err != nil {
+	if err == nil {
+		_, err = openValueDir(&l.o, &s.Super, l.ring)
+	}
+	if err != nil {
 		return err
 	}
 	// Restored after an error: the caller goes on with what it had.
@@ -33,17 +35,14 @@ func (l *Log) Refresh() error {
 	// Usually only a few edits have come. Read those alone.
 	if s.Manifest == l.super.Manifest {
 		l.super = s
-		err = l.readOn()
+		_, err = l.readEdits()
+	} else if now, loading := Load(l.o); loading == nil {
+		l.state = now.state
 	} else {
-		err = l.reload()
+		err = loading
 	}
-	// Frames that fit are not enough: a copy of the store continues the same frames up to where it
-	// was made.
-	if err == nil && !l.layout.Sessions().Continue(before.layout.Sessions()) {
-		err = errOtherCopy(filename.Of(filename.Manifest, s.Manifest))
-	}
-	if err == nil && l.layout.NextFile() < before.layout.NextFile() {
-		err = fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
+	if err == nil && l.layout != before.layout {
+		err = l.checkContinues(&before)
 	}
 	if err == nil && l.end != l.secured {
 		err = l.syncManifest()
@@ -55,90 +54,24 @@ func (l *Log) Refresh() error {
 	return err
 }
 
-// superNow reads SUPER again.
-func (l *Log) superNow() (s Super, err error) {
-	// The writer may be writing a slot. Then that one is torn, and the other counts.
-	slots, err := readSuper(l.o.FS, l.o.Dir)
-	if err != nil {
-		return s, err
-	}
-	if slots.now.UUID != l.super.UUID {
-		return s, fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
-	}
-	if err := l.o.Keys.checkFit(&slots.now.Super); err != nil {
-		return s, err
-	}
-	s, _, err = slots.readSuper(storeKey(l.ring))
-	return s, err
-}
-
-// readOn reads what was appended to the manifest.
-func (l *Log) readOn() error {
-	name := filename.Of(filename.Manifest, l.super.Manifest)
-	return readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
-		if size < l.end.Offset {
-			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
-		}
-		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest), enc: l.enc}
-		// A copy of the store may have replaced the file by one of the same name and length.
-		if err := r.checkUnchanged(name, l.last, l.end); err != nil {
-			return err
-		}
-		l.end, err = r.scanFrom(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
-			l.last = off
-			return l.replayEdit(name, off, payload)
-		})
-		return err
-	})
-}
-
-// checkUnchanged returns an error unless the last frame that was read, from last to end, is
-// unchanged.
-func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
-	if last == 0 {
-		return nil
-	}
-	p, err := r.readBytes(last, frame.HeaderSize)
-	if err != nil {
-		return err
-	}
-	h, err := frame.Decode(p, r.id, last)
-	if err != nil {
-		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
-	}
-	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
-	if r.enc != nil {
-		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
-		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
-		if err != nil {
-			return err
-		}
-		found.Tag = crypt.Tag(tag)
-	}
-	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
-		return errOtherCopy(name)
-	}
-	return nil
-}
-
-// reload reads the manifest that SUPER names now.
-func (l *Log) reload() error {
-	now, err := Load(l.o)
-	if err != nil {
-		return err
-	}
+// checkContinues returns an error unless what was read goes on from the state before.
+func (l *Log) checkContinues(before *state) error {
 	// The old manifest may have got more frames before the new one was begun.
-	end := manifestFrame(l.super.Manifest, l.end)
-	if p := now.before; p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end) {
-		return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
-	}
+	p, end := l.before, manifestFrame(before.super.Manifest, before.end)
+	other := p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end)
 	// Run ids are never used twice, so a run that has other files is another store's.
-	for _, r := range now.layout.Runs() {
-		if was := l.layout.Run(r.ID); was != nil && !slices.Equal(was.Files, r.Files) {
-			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
-		}
+	for _, r := range l.layout.Runs() {
+		was := before.layout.Run(r.ID)
+		other = other || was != nil && !slices.Equal(was.Files, r.Files)
 	}
-	l.state = now.state
+	switch {
+	// Frames that fit are not enough: a copy of the store continues the same frames up to where it
+	// was made.
+	case other, !l.layout.Sessions().Continue(before.layout.Sessions()):
+		return errOtherCopy(filename.Of(filename.Manifest, l.super.Manifest))
+	case l.layout.NextFile() < before.layout.NextFile():
+		return fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
+	}
 	return nil
 }
 

@@ -3,20 +3,14 @@ package manifest
 import (
 	"encoding/binary"
 	"fmt"
-	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
-	"github.com/brockdb/brock/vfs"
 )
-
-// SUPER has two slots. The whole one with the greater epoch counts, and the other one is written
-// next: so a crash leaves one of them whole.
 
 // The format that this release writes. It reads every minor of its major.
 const (
@@ -64,11 +58,6 @@ func (s *Super) recordDurable(end frame.Cursor) {
 	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
 }
 
-// durableFrame names the frame that is durable.
-func (s *Super) durableFrame() frame.Name {
-	return frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
-}
-
 // manifestFrame names the frame of a manifest before a place. Each frame has a file key id of its
 // own, of which the tag depends.
 func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
@@ -79,20 +68,12 @@ func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
 // number of the frame that was durable, it must be that frame, and not one of another copy.
 func (s *Super) agrees(at frame.Cursor) bool {
 	found := manifestFrame(s.Manifest, at)
-	return found.Number == 0 || found.Number != s.Durable || found == s.durableFrame()
+	durable := frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
+	return found.Number == 0 || found.Number != s.Durable || found == durable
 }
 
 // Encrypted reports whether the store is encrypted.
 func (s *Super) Encrypted() bool { return s.Required&encrypted != 0 }
-
-// identity is what the checksums of slots are bound to.
-func (s *Super) identity() checksum.Identity {
-	return checksum.New(s.UUID, byte(filename.Super), 0)
-}
-
-// slotOffset is where the slot of an epoch belongs. Writes take turns, so that a
-// crash can tear only the older slot.
-func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 
 // encodeSlot makes the slot for an offset.
 func (s *Super) encodeSlot(k slotKey, offset int64) ([]byte, error) {
@@ -110,7 +91,7 @@ func (s *Super) encodeSlot(k slotKey, offset int64) ([]byte, error) {
 func (s *Super) slotSum(offset int64, p []byte) uint32 {
 	crc := checksum.Plain(p[:slotSumAt])
 	crc = checksum.Extend(crc, p[slotSumAt+4:])
-	return crc ^ s.identity().Mask(offset)
+	return crc ^ checksum.New(s.UUID, byte(filename.Super), 0).Mask(offset)
 }
 
 // slot is one of the two slots, as it is on the disk: of an encrypted store, the Super has
@@ -168,118 +149,4 @@ func (s *Super) checkSupported() error {
 			errs.ErrFormat, s.Major, s.Minor, unknown, FormatMajor, FormatMinor)
 	}
 	return nil
-}
-
-// ReadSuper reads and checks SUPER in dir. It returns errs.ErrNotExist if there is
-// no file or it was never written, errs.ErrForeign if another program wrote it,
-// errs.ErrFormat if it is of another format, and *errs.Corruption if no slot is
-// whole. One damaged slot does no harm. Of an encrypted store, fields but the format, the
-// features, uuid and epoch are zero: they need the keys, which Load uses.
-func ReadSuper(fsys vfs.FS, dir string) (Super, error) {
-	slots, err := readSuper(fsys, dir)
-	return slots.now.Super, err
-}
-
-// OpenSuper is ReadSuper with the keys of an encrypted store: nothing is left out. ring is nil
-// for a plain one.
-func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
-	s, err := readSuper(fsys, dir)
-	if err != nil {
-		return Super{}, err
-	}
-	super, _, err := s.readSuper(storeKey(ring))
-	return super, err
-}
-
-// slots are those of a SUPER: the one that counts, and the other one.
-type slots struct{ now, other slot }
-
-// readSuper returns what SUPER says, and whether it is settled: both slots are whole and name
-// the same manifest. It returns errs.ErrKey if the slot that counts has another key.
-func (s *slots) readSuper(k slotKey) (super Super, settled bool, err error) {
-	if err := s.now.decryptFields(k); err != nil {
-		return Super{}, false, err
-	}
-	// If the other slot names an older manifest, a crash has come between the two writes, and that
-	// manifest may still be there.
-	settled = s.other.ok && s.other.decryptFields(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
-	return s.now.Super, settled, nil
-}
-
-// readSuper reads both slots, as far as that is possible without keys.
-func readSuper(fsys vfs.FS, dir string) (s slots, err error) {
-	name := filename.Of(filename.Super, 0)
-	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
-	if isAbsent(err) {
-		return slots{}, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
-	}
-	if err != nil {
-		return slots{}, err
-	}
-	// Create makes the file before it writes the first slot.
-	if allZero(p) && len(p) <= superSize {
-		return slots{}, fmt.Errorf("%w: %s in %s was never written", errs.ErrNotExist, name, dir)
-	}
-	// A crash may have left a shorter file, of one slot or of half a slot.
-	p = append(p, make([]byte, max(0, superSize-len(p)))...)
-	if s, err = chooseSlot(dir, p[:slotSize], p[slotSize:superSize]); err != nil {
-		return slots{}, err
-	}
-	if err := s.now.checkSupported(); err != nil {
-		return slots{}, err
-	}
-	return s, nil
-}
-
-// chooseSlot finds the valid slot with the greater epoch. A crash or a flipped bit may
-// have damaged the other one.
-func chooseSlot(dir string, first, second []byte) (slots, error) {
-	name := filename.Of(filename.Super, 0)
-	a, b := decodeSlot(first, 0), decodeSlot(second, slotSize)
-	switch {
-	case a.ok && b.ok && a.UUID != b.UUID:
-		return slots{}, errs.NewCorruption(name, 0, "the slots belong to two stores")
-	// Writes take turns, so the older slot is the one that a crash can have torn.
-	case b.ok && (!a.ok || b.Epoch > a.Epoch):
-		return slots{b, a}, nil
-	case a.ok:
-		return slots{a, b}, nil
-	// Neither was ever written by us.
-	case string(first[:8]) != superMagic && string(second[:8]) != superMagic:
-		return slots{}, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
-	}
-	return slots{}, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
-}
-
-// writeSlot writes s under its next epoch and syncs it.
-func (s *Super) writeSlot(f vfs.File, k slotKey) error {
-	s.Epoch++
-	// Over the older slot: if a crash tears this write, the newer one still counts.
-	off := slotOffset(s.Epoch)
-	p, err := s.encodeSlot(k, off)
-	if err == nil {
-		_, err = f.WriteAt(p, off)
-	}
-	if err != nil {
-		// Half a slot may be there. The next try must write the same one, as the
-		// other is whole.
-		s.Epoch--
-		return markUnwritten(err)
-	}
-	// After a failed sync the epoch stays raised: either slot may be on the disk.
-	return f.Sync()
-}
-
-// unwritten is the error of opening or writing SUPER that passes. It is never the error
-// of a sync: after a failed sync nobody knows what the disk holds.
-type unwritten struct{ error }
-
-func (u unwritten) Unwrap() error { return u.error }
-
-// markUnwritten returns err as unwritten if it passes.
-func markUnwritten(err error) error {
-	if failure.Passes(err) {
-		return unwritten{err}
-	}
-	return err
 }

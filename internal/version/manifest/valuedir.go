@@ -3,15 +3,12 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
-	"github.com/brockdb/brock/vfs"
 )
 
 // A value directory of its own has a SUPER, too: it names the store, and the last session
@@ -27,63 +24,67 @@ func newSession() uint64 { return rand.Uint64() | 1 }
 // errs.ErrInvalid.
 var ErrElsewhere = fmt.Errorf("%w: the store keeps its values elsewhere", errs.ErrInvalid)
 
-// readValueSuper reads the SUPER of the value directory of the store that s describes;
-// made is false if there is none. It returns errs.ErrForeign if that or s belongs to
-// another directory, and errs.ErrInvalid if the store keeps its values elsewhere: this is
-// ErrElsewhere if no directory was named.
-func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool, err error) {
-	switch {
-	case s.Manifest == 0:
-		return v, false, fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
-	case s.Session == 0 && o.separate():
-		return v, false, fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
-	case s.Session != 0 && !o.separate():
-		return v, false, fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
-	case !o.separate():
-		return v, false, nil
-	}
-	slots, err := readSuper(o.FS, o.ValueDir)
-	switch {
-	case errors.Is(err, errs.ErrNotExist):
-		return v, false, nil
-	case err != nil:
-		return v, false, fmt.Errorf("ValueDir: %w", err)
-	// It may still be plain when the store has become encrypted: its next session ends that.
-	case slots.now.UUID == s.UUID && !(slots.now.Encrypted() && ring == nil):
-		v, _, err = slots.readSuper(valuesKey(ring))
-		switch {
-		// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
-		// copy with data keys of its own. Other keys would not help: the error is no ErrKey.
-		case errors.Is(err, crypt.ErrTag), errors.Is(err, keyring.ErrAbsent):
-			return v, false, fmt.Errorf("%w: %s belongs to another copy of the store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
-		case err != nil:
-			return v, false, fmt.Errorf("ValueDir: %w", err)
-		case v.Manifest == 0:
-			return v, true, nil
-		}
-	}
-	return v, false, fmt.Errorf("%w: %s belongs to another store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
+// newValueSuper is the SUPER of the value directory of the store that s describes, which is not
+// there yet.
+func newValueSuper(o *Options, s *Super, ring *crypt.Ring) superFile {
+	v := superFile{dir: o.ValueDir, key: valuesKey(ring), behind: 2}
+	v.Super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
+	return v
 }
 
-// valueDir is the value directory of an open store, if it has one of its own.
-type valueDir struct {
-	dir   string
-	key   slotKey // encrypts its slots
-	super Super
-	made  bool // there is a SUPER
+// checkDirs returns errs.ErrForeign if s is the SUPER of a value directory, and errs.ErrInvalid if
+// the store keeps its values elsewhere: this is ErrElsewhere if no directory was named.
+func (o *Options) checkDirs(s *Super) error {
+	switch {
+	case s.Manifest == 0:
+		return fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
+	case s.Session == 0 && o.separate():
+		return fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
+	case s.Session != 0 && !o.separate():
+		return fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
+	}
+	return nil
+}
+
+// readValueSuper reads the SUPER of the value directory of the store that s describes; it is
+// not ok if there is none. It returns the errors of checkDirs, and errs.ErrForeign if it is that
+// of another store.
+func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
+	if err := o.checkDirs(s); err != nil || !o.separate() {
+		return superFile{}, err
+	}
+	v, err := readSuper(o.FS, o.ValueDir)
+	if errors.Is(err, errs.ErrNotExist) {
+		return newValueSuper(o, s, ring), nil
+	}
+	// It may still be plain when the store has become encrypted: its next session ends that.
+	ours := v.UUID == s.UUID && !(v.Encrypted() && ring == nil)
+	if err == nil && ours {
+		err = v.decrypt(valuesKey(ring))
+	}
+	switch {
+	// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
+	// copy with data keys of its own. Other keys would not help: the error is no ErrKey.
+	case errors.Is(err, crypt.ErrTag), errors.Is(err, keyring.ErrAbsent):
+		return v, fmt.Errorf("%w: %s belongs to another copy of the store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
+	case err != nil:
+		return v, fmt.Errorf("ValueDir: %w", err)
+	case !ours || v.Manifest != 0:
+		return v, fmt.Errorf("%w: %s belongs to another store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
+	}
+	return v, nil
 }
 
 // openValueDir checks that the value directory is that of this copy of the store. It
 // needs the lock.
-func openValueDir(o *Options, s *Super, ring *crypt.Ring) (valueDir, error) {
-	super, made, err := readValueSuper(o, s, ring)
-	v := valueDir{dir: o.ValueDir, key: valuesKey(ring), super: super, made: made}
+func openValueDir(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
+	v, err := readValueSuper(o, s, ring)
 	switch {
 	case err != nil || !o.separate():
 		return v, err
-	case made && super.Session != s.Session && super.Session != s.Before:
+	case v.ok && v.Session != s.Session && v.Session != s.Before:
 		return v, fmt.Errorf("%w: another copy of %s has used the ValueDir %s since this one was closed", errs.ErrForeign, o.Dir, o.ValueDir)
-	case made:
+	case v.ok:
 		return v, nil
 	}
 	// The store's SUPER says that the other one was made.
@@ -91,82 +92,6 @@ func openValueDir(o *Options, s *Super, ring *crypt.Ring) (valueDir, error) {
 		return v, errs.NewCorruption(filename.Of(filename.Super, 0), -1,
 			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
 	}
-	return v, checkVacantValueDir(o) // as a crash leaves it while the store is made
-}
-
-// checkVacantValueDir returns an error if there is a file of a store in the value directory.
-// Files of other programs may be there.
-func checkVacantValueDir(o *Options) error {
-	_, err := ReadSuper(o.FS, o.ValueDir)
-	if err == nil {
-		return fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, o.ValueDir)
-	}
-	if !errors.Is(err, errs.ErrNotExist) {
-		return fmt.Errorf("ValueDir: %w", err)
-	}
-	names, err := o.FS.List(o.ValueDir)
-	if err != nil && !isAbsent(err) {
-		return fmt.Errorf("create a store: %w", err)
-	}
-	for _, base := range names {
-		if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock && name.Kind != filename.Super {
-			return lostSuper(o.ValueDir, base)
-		}
-	}
-	return nil
-}
-
-// lostSuper says that files of a store are there, and no SUPER.
-func lostSuper(dir, base string) error {
-	return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
-		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
-}
-
-// createSuper makes the SUPER of the value directory of the store that s describes.
-func (v *valueDir) createSuper(fsys vfs.FS, s *Super) error {
-	v.super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
-	return v.writeSlots(fsys, 2)
-}
-
-// secureSlots makes durable what the SUPER says, and its name. It writes the slots again, as they
-// are: if the sync of the process that wrote them has failed, another one alone may do nothing
-// (docs/adr, 15).
-func (v *valueDir) secureSlots(fsys vfs.FS) error {
-	f, err := fsys.OpenReadWrite(filepath.Join(v.dir, filename.Of(filename.Super, 0)))
-	if err != nil {
-		return err
-	}
-	p := make([]byte, superSize)
-	n, err := f.ReadAt(p, 0)
-	if err == nil || errors.Is(err, io.EOF) {
-		// The same bytes: a crash that tears this write changes nothing.
-		_, err = f.WriteAt(p[:n], 0)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = fsys.SyncDir(v.dir)
-	}
-	return errors.Join(err, f.Close())
-}
-
-// writeSlots writes that many slots, and makes them durable.
-func (v *valueDir) writeSlots(fsys vfs.FS, slots int) error {
-	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))
-	f, err := fsys.OpenReadWrite(path)
-	if isAbsent(err) {
-		f, err = fsys.Create(path)
-	}
-	if err != nil {
-		return err
-	}
-	for ; err == nil && slots > 0; slots-- {
-		err = v.super.writeSlot(f, v.key)
-	}
-	if err == nil {
-		// The first time, the file's name is new.
-		err = fsys.SyncDir(v.dir)
-	}
-	return errors.Join(err, f.Close())
+	_, err = o.remainsIn(o.ValueDir) // as a crash leaves it while the store is made
+	return v, err
 }

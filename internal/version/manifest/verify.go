@@ -32,7 +32,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	var end frame.Cursor
 	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
 		// Edits were applied when the log was opened. Here checksums and the chain are enough.
-		end, err = scan(f, size, &l.super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
+		end, err = scan(f, size, &l.super.Super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
 		return err
 	})
 	var c *errs.Corruption
@@ -50,12 +50,12 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 
 // verifySuper checks the SUPER of one of the directories.
 func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
-	if l.o.ReadOnly && !l.values.made && dir != l.o.Dir {
+	if l.o.ReadOnly && !l.values.ok && dir != l.o.Dir {
 		return nil // a crash came before it was made
 	}
-	key := storeKey(l.ring)
+	key := l.super.key
 	if dir != l.o.Dir {
-		key = valuesKey(l.ring)
+		key = l.values.key
 	}
 	super := filename.Of(filename.Super, 0)
 	p, err := readFile(l.o.FS, filepath.Join(dir, super), superSize)
@@ -63,17 +63,17 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 		return fmt.Errorf("read %s: %w", super, err)
 	}
 	p = append(p, make([]byte, superSize-len(p))...)
-	for off := int64(0); off < superSize; off += slotSize {
-		at, other := p[off:off+slotSize], slotSize-off
-		if s := decodeSlot(at, off); s.ok && s.UUID == l.super.UUID && s.decryptFields(key) == nil {
-			continue
-		}
+	slots := [2]slot{decodeSlot(p[:slotSize], 0), decodeSlot(p[slotSize:], slotSize)}
+	for i, s := range slots {
+		off, other := i*slotSize, slots[1-i]
+		switch {
+		case s.ok && s.UUID == l.super.UUID && s.decryptFields(key) == nil:
 		// A crash may have come when only the first slot was written, and only a writer writes the other.
-		if s := decodeSlot(p[other:other+slotSize], other); l.o.ReadOnly && s.ok && s.Epoch == 1 && allZero(at) {
-			continue
+		case l.o.ReadOnly && other.ok && other.Epoch == 1 && allZero(p[off:off+slotSize]):
+		default:
+			report(errs.NewCorruption(super, int64(off), "the slot in %s has no valid checksum or tag, or is another store's; "+
+				"if the other one is whole, the next opening for writing writes this one again", dir))
 		}
-		report(errs.NewCorruption(super, off, "the slot in %s has no valid checksum or tag, or is another store's; "+
-			"if the other one is whole, the next opening for writing writes this one again", dir))
 	}
 	return nil
 }

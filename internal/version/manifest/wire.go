@@ -134,13 +134,10 @@ func list[E any](w *wire, l *[]E, least int, code func(*wire, *E)) {
 }
 
 func codeKeyID(w *wire, l *crypt.FileKeyID) {
-	if w.writing {
-		w.p = appendKeyID(w.p, *l)
-		return
+	p := appendKeyID(nil, *l)
+	if w.fixed(p); !w.writing {
+		*l = decodeKeyID(p)
 	}
-	var p [keyIDSize]byte
-	w.fixed(p[:])
-	*l = decodeKeyID(p[:])
 }
 
 // lastKeyID is a file key id at the end of a field, where that of a plain file is left out. It
@@ -161,9 +158,12 @@ func (w *wire) endError() error {
 	return w.err
 }
 
+const tlvHeader = 8
+
+// The flags of fields: whether a reader that doesn't know the tag must refuse the store.
 const (
-	tlvHeader   = 8
-	tlvRequired = 1 // flag: a reader that doesn't know the tag must not go on
+	may  = 0
+	must = 1
 )
 
 // writeTLV appends a field whose value is written by fill.
@@ -178,28 +178,20 @@ func (w *wire) writeTLV(tag uint16, flags uint16, fill func()) {
 
 // tlv takes the next field off w; more is false at the end and after an error.
 func (w *wire) tlv() (tag uint16, required bool, value []byte, more bool) {
-	if w.err != nil || len(w.p) == 0 {
+	if len(w.p) < tlvHeader && allZero(w.p) { // padding of the frame
 		return 0, false, nil, false
 	}
-	if len(w.p) < tlvHeader {
-		if allZero(w.p) {
-			return 0, false, nil, false // padding of the frame
-		}
-		w.fail("%d bytes are too short for a field", len(w.p))
-		return 0, false, nil, false
-	}
-	tag = binary.LittleEndian.Uint16(w.p)
-	flags := binary.LittleEndian.Uint16(w.p[2:])
-	n := binary.LittleEndian.Uint32(w.p[4:])
-	if flags&^tlvRequired != 0 {
+	var head [tlvHeader]byte
+	w.fixed(head[:])
+	tag, flags, n := binary.LittleEndian.Uint16(head[:]), binary.LittleEndian.Uint16(head[2:]), binary.LittleEndian.Uint32(head[4:])
+	switch {
+	case flags > must:
 		w.fail("field %d has unknown flags %#x", tag, flags)
-		return 0, false, nil, false
+	case uint64(n) > uint64(len(w.p)):
+		w.fail("field %d of %d bytes, %d are left", tag, n, len(w.p))
+	case w.err == nil:
+		value, w.p = w.p[:n], w.p[n:]
+		return tag, flags == must, value, true
 	}
-	if uint64(n) > uint64(len(w.p)-tlvHeader) {
-		w.fail("field %d of %d bytes, %d are left", tag, n, len(w.p)-tlvHeader)
-		return 0, false, nil, false
-	}
-	value = w.p[tlvHeader : tlvHeader+int(n)]
-	w.p = w.p[tlvHeader+int(n):]
-	return tag, flags&tlvRequired != 0, value, true
+	return 0, false, nil, false
 }
