@@ -137,8 +137,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	// damaged later, it would pass for a torn tail, and a commit would be lost silently.
 	if e.StandsAlone() || l.unproved {
 		err = l.proveLocked()
-		// The edit counts already. A write that was refused is tried again with the next edit and by
-		// Close.
+		// The edit counts already. A write that was refused is tried again with the next edit and
+		// by Close.
 		if l.unproved = passes(err); err != nil && !l.unproved {
 			return nil, l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
 		}
