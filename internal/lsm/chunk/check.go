@@ -9,9 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 )
 
-// Check reads the whole chunk and reports everything in it that is wrong: its
-// checksums, and whether entries, their order, fences, index and statistics
-// agree. The checks after a bad checksum are left out. prefix is what the keys
+// Check reads the whole chunk, which was not read before, and reports everything in it that is
+// wrong: its checksums, and whether entries, their order, fences, index and statistics agree. The checks after a bad checksum are left out. prefix is what the keys
 // share. each is called for every entry and returns the hash of its key; newest says that the
 // entry is the first of its key in the chunk.
 func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption), each func(e *entry.Entry, newest bool) (hash uint64)) {
@@ -21,11 +20,6 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 			bad = &errs.Corruption{File: c.Place.File, Offset: c.Place.Offset, Reason: "chunk is unreadable", Err: err}
 		}
 		report(bad)
-	}
-	// The file may have changed since it was verified. A trailer that was decrypted in place
-	// can't be decrypted again.
-	if c.Place.Key == nil {
-		c.trailer.Store(nil)
 	}
 	t, err := c.Trailer()
 	if err != nil {

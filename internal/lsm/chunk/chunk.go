@@ -23,8 +23,7 @@ type Chunk struct {
 	Place Place
 	File  *blocks.File // reads it block by block; nil: it is in Data
 
-	trailer atomic.Pointer[Trailer] // of Data, once it was parsed
-	opened  atomic.Pointer[opened]  // what the cache has of it, if File reads it
+	trailer atomic.Pointer[Trailer] // once it was parsed; if File reads it, while it is in the cache
 }
 
 // Place is where a chunk lies, and what proves that it is the right one.
@@ -68,39 +67,76 @@ func (c *Chunk) corrupt(off int, format string, args ...any) error {
 
 // Trailer returns the trailer, and verifies it unless that was done recently.
 func (c *Chunk) Trailer() (*Trailer, error) {
-	if c.File != nil {
-		o, err := c.openTrailer()
-		if err != nil {
-			return nil, err
-		}
-		return o.trailer, nil
-	}
+	t := c.trailer.Load()
+	switch {
+	case t == nil:
+	case c.File != nil:
+		t.Use()
+		return t, nil
 	// The bit of its first page stands for all of it.
-	start, t := c.TrailerStart(), c.trailer.Load()
-	if t != nil && c.verified(start) {
+	case c.verified(c.TrailerStart()):
 		return t, nil
 	}
-	if c.Pages != nil {
-		if err := c.Pages.prime(c.Place.Offset+int64(start), c.TrailerSize); err != nil {
-			return nil, err
-		}
+	return c.loadTrailer(t)
+}
+
+// loadTrailer reads and verifies the trailer. t is what was parsed of the same bytes before; nil: it
+// is parsed now.
+func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
+	start := c.TrailerStart()
+	b, err := c.readTrailer(start)
+	if err == nil {
+		err = c.verifyTrailer(b, start)
 	}
-	b := c.Data[start:][:c.TrailerSize]
-	if err := c.verifyTrailer(b, start); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if t == nil {
-		var err error
-		if t, err = parseTrailer(b, &c.Layout, c.Place.Key != nil); err != nil {
+		var l Layout
+		t, l, err = parseTrailer(b, c.Place.Key != nil)
+		// With other bases than those of the directory, versions would be completed wrongly.
+		if l.Stamp = c.Stamp; err == nil && l != c.Layout {
+			err = errTrailer
+		}
+		if err != nil {
 			return nil, c.corrupt(start, "%v", err)
 		}
-		c.trailer.Store(t)
+		t.Stats = t.Stats.Stamped(c.Stamp)
+		c.keepTrailer(t)
 	}
-	// Set last: another goroutine that sees the bit relies on trailer, stored above.
+	// Set last: another goroutine that sees the bit relies on c.trailer, stored above.
 	if c.Pages != nil {
 		c.Pages.markVerified(c.Page + start>>pageShift)
 	}
 	return t, nil
+}
+
+// readTrailer returns the bytes of the trailer, which are not verified yet.
+func (c *Chunk) readTrailer(start int) ([]byte, error) {
+	off := c.Place.Offset + int64(start)
+	if c.File != nil {
+		b := make([]byte, c.TrailerSize, c.TrailerSize+Room) // decryption needs Room behind
+		return b, c.File.Read(b, off)
+	}
+	if c.Pages != nil {
+		if err := c.Pages.prime(off, c.TrailerSize); err != nil {
+			return nil, err
+		}
+	}
+	return c.Data[start:][:c.TrailerSize], nil
+}
+
+// keepTrailer makes t, just parsed, the one that is used from now on.
+func (c *Chunk) keepTrailer(t *Trailer) {
+	t.chunk = c
+	if c.File != nil {
+		t.body = blocks.NewPart(c.File, crypt.Page, c.Place.Offset, c.TrailerStart(), t.sums)
+	}
+	// Several goroutines may have read it: one keeps it, the others use theirs once. Only what is
+	// kept may be in the cache: else Drop would not find it.
+	if c.trailer.CompareAndSwap(nil, t) && c.File != nil {
+		c.File.Cache.Add(c.File.Owner, t, int64(c.TrailerSize)+t.body.TableBytes()+openedBytes)
+	}
 }
 
 // verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
