@@ -10,9 +10,10 @@ import (
 )
 
 // Check reads the whole chunk, which was not read before, and reports everything in it that is
-// wrong: its checksums, and whether entries, their order, fences, index and statistics agree. The checks after a bad checksum are left out. prefix is what the keys
-// share. each is called for every entry and returns the hash of its key; newest says that the
-// entry is the first of its key in the chunk.
+// wrong: its checksums, and whether entries, their order, fences, index and statistics agree. The
+// checks after a bad checksum are left out. prefix is what the keys share. each is called for every
+// entry and returns the hash of its key; newest says that the entry is the first of its key in the
+// chunk.
 func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption), each func(e *entry.Entry, newest bool) (hash uint64)) {
 	fail := func(err error) {
 		var bad *errs.Corruption

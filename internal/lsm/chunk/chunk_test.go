@@ -67,7 +67,7 @@ func build(t testing.TB, entries []entry.Entry) (chunks []*built) {
 			t.Fatalf("entry %d: outcome %d, want %d", i, done, want)
 		}
 	}
-	if b.Len() > 0 {
+	if !b.Empty() {
 		finish(len(entries))
 	}
 	return chunks

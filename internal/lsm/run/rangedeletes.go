@@ -74,7 +74,7 @@ func (w *Writer) addSpan(prefix []byte, t rangedel.Delete) error {
 	}
 	if !w.ranged {
 		// The chunks of entries end here, so that readers tell them apart.
-		if w.b.Len() > 0 {
+		if !w.b.Empty() {
 			if err := w.flushChunk(); err != nil {
 				return err
 			}

@@ -284,7 +284,7 @@ func (w *Writer) Finish() (layout.RunMeta, error) {
 	if w.err != nil || w.done {
 		return layout.RunMeta{}, w.firstError()
 	}
-	if w.b.Len() > 0 {
+	if !w.b.Empty() {
 		if err := w.flushChunk(); err != nil {
 			return layout.RunMeta{}, err
 		}
