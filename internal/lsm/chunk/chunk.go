@@ -559,16 +559,6 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 	return bytes.Compare(key[len(prefix):], p[start:end]), nil
 }
 
-// Position estimates which part of the chunk's entries, by bytes, comes before suffix, from 0
-// to 1; one half if that can't be read.
-func (c *Chunk) Position(suffix []byte) float64 {
-	off, err := c.seekFence(suffix)
-	if err != nil {
-		return 0.5
-	}
-	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
-}
-
 // seekFence returns the offset of the entry at the last fence before suffix. A walk forward from
 // there finds the first entry that is not less than suffix.
 func (c *Chunk) seekFence(suffix []byte) (int, error) {

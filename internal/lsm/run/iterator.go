@@ -121,12 +121,29 @@ func (it *cursor) settle(ok bool) bool {
 	return ok
 }
 
+// direction is where a walk goes: what the numbers of chunks grow by.
+type direction int
+
+const (
+	forward  direction = 1
+	backward direction = -1
+)
+
 // First moves to the first entry.
-func (it *cursor) First() bool { return it.openChunk(0) && it.settle(it.Cursor.First()) }
+func (it *cursor) First() bool { return it.enter(0, forward) }
 
 // Last moves to the last entry.
-func (it *cursor) Last() bool {
-	return it.openChunk(len(it.r.chunks)-1) && it.settle(it.Cursor.Last())
+func (it *cursor) Last() bool { return it.enter(len(it.r.chunks)-1, backward) }
+
+// enter moves to the entry of chunk i that a walk in this direction meets first.
+func (it *cursor) enter(i int, d direction) bool { return it.openChunk(i) && it.begin(d) }
+
+// begin is enter for the chunk that the cursor is on.
+func (it *cursor) begin(d direction) bool {
+	if d == backward {
+		return it.settle(it.Cursor.Last())
+	}
+	return it.settle(it.Cursor.First())
 }
 
 // Next moves to the next entry.
@@ -135,11 +152,22 @@ func (it *cursor) Next() bool {
 	if it.valid && it.Cursor.Next() {
 		return true
 	}
-	if !it.nextChunk() {
+	if !it.cross(forward) {
 		return false
 	}
 	it.readOn()
 	return true
+}
+
+// Prev moves to the entry before.
+func (it *cursor) Prev() bool { return it.valid && it.Cursor.Prev() || it.cross(backward) }
+
+// move is Next or Prev.
+func (it *cursor) move(d direction) bool {
+	if d == backward {
+		return it.Prev()
+	}
+	return it.Next()
 }
 
 // Foresee is the method of an iterator.Foresighted.
@@ -150,8 +178,8 @@ func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
 	return it.Cursor.Foresee(until, least, most)
 }
 
-// nextChunk moves to the first entry of the next chunk, unless the move before has failed.
-func (it *cursor) nextChunk() bool {
+// cross moves on into the chunk beside, unless the move before has failed.
+func (it *cursor) cross(d direction) bool {
 	if !it.valid {
 		return false
 	}
@@ -160,7 +188,7 @@ func (it *cursor) nextChunk() bool {
 	}
 	// Opening a chunk resets the count of blocks; a walk over chunks goes on counting.
 	entered := it.Entered
-	ok := it.openChunk(it.i+1) && it.settle(it.Cursor.First())
+	ok := it.enter(it.i+int(d), d)
 	it.Entered = entered
 	return ok
 }
@@ -174,134 +202,82 @@ func (it *cursor) readOn() {
 	}
 }
 
-// Prev moves to the entry before.
-func (it *cursor) Prev() bool {
-	if !it.valid {
-		return false
-	}
-	if it.Cursor.Prev() {
-		return true
-	}
-	if it.settle(false); it.err != nil {
-		return false
-	}
-	entered := it.Entered
-	ok := it.openChunk(it.i-1) && it.settle(it.Cursor.Last())
-	it.Entered = entered
-	return ok
-}
+// SeekGE moves to the first entry whose key is key or greater.
+func (it *cursor) SeekGE(key []byte) bool { return it.seek(key, forward) }
 
-// findChunk enters the chunk in which key is or would be.
-func (it *cursor) findChunk(key []byte) (order int, ok bool) {
+// SeekLT moves to the last entry whose key is less than key.
+func (it *cursor) SeekLT(key []byte) bool { return it.seek(key, backward) }
+
+// seek is SeekGE or SeekLT.
+func (it *cursor) seek(key []byte, d direction) bool {
 	i, err := it.r.searchNewest(key)
 	if err != nil {
 		it.valid, it.err = false, err
-		return 0, false
+		return false
 	}
-	return it.enterChunk(i, key)
+	return it.seekIn(i, key, d)
 }
 
-// enterChunk opens chunk i, and compares key with the prefix of the chunk's keys, as comparePrefix
-// does.
-func (it *cursor) enterChunk(i int, key []byte) (order int, ok bool) {
+// seekIn is seek for a key that lies in chunk i, or between it and a chunk beside.
+func (it *cursor) seekIn(i int, key []byte, d direction) bool {
 	if !it.openChunk(i) {
-		return 0, false
+		return false
 	}
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
-	if err != nil {
+	switch {
+	case err != nil:
 		it.valid, it.err = false, err
+		return false
+	// Without the prefix of the chunk's keys, key is before or behind all of them: this chunk lies
+	// ahead of the walk, or behind it.
+	case order*int(d) < 0:
+		return it.begin(d)
+	case order*int(d) > 0:
+		return it.enter(i+int(d), d)
 	}
-	return order, err == nil
-}
-
-// SeekGE moves to the first entry whose key is key or greater.
-func (it *cursor) SeekGE(key []byte) bool {
-	order, ok := it.findChunk(key)
-	return ok && it.landGE(order, key)
-}
-
-// landGE moves to the first entry of the chunk whose key is key or greater, or to the one behind
-// the chunk. order is as enterChunk has returned it.
-func (it *cursor) landGE(order int, key []byte) bool {
-	switch {
-	case order < 0:
-		return it.settle(it.Cursor.First())
-	case order > 0:
-		return it.openChunk(it.i+1) && it.settle(it.Cursor.First())
-	}
-	it.valid = true
-	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
-}
-
-// SeekLT moves to the last entry whose key is less than key.
-func (it *cursor) SeekLT(key []byte) bool {
-	order, ok := it.findChunk(key)
-	return ok && it.landLT(order, key)
-}
-
-// landLT moves to the last entry of the chunk whose key is less than key, or to the one before the
-// chunk. order is as enterChunk has returned it.
-func (it *cursor) landLT(order int, key []byte) bool {
-	switch {
-	case order < 0:
-		return it.openChunk(it.i-1) && it.settle(it.Cursor.Last())
-	case order > 0:
-		return it.settle(it.Cursor.Last())
+	found := it.Cursor.SeekGE(key[it.Chunk().Prefix:])
+	if it.valid = true; d == forward {
+		return found || it.cross(forward)
 	}
 	// The last entry less than key is the one before the first that is not less.
-	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
+	if !found && it.Cursor.Err() != nil {
 		return it.settle(false)
 	}
-	it.valid = true
 	return it.Prev()
 }
 
 // SkipGE leaves out whole chunks: those whose entries are all older than v, as the directory
 // says.
-func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
+func (it *cursor) SkipGE(key []byte, v entry.Version) bool { return it.skip(key, v, forward) }
+
+// SkipLT is SkipGE on the way back.
+func (it *cursor) SkipLT(key []byte, v entry.Version) bool { return it.skip(key, v, backward) }
+
+// skip is SkipGE or SkipLT.
+func (it *cursor) skip(key []byte, v entry.Version, d direction) bool {
 	// In a chunk that has newer entries it only moves to the next one: the caller skips the
 	// older ones itself.
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
-		return it.Next()
+		return it.move(d)
 	}
+	reached := (bytes.Compare(it.Entry().Key, key) >= 0) == (d == forward)
 	// The whole run is older than v, so nothing before key counts.
-	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) < 0 {
-		return it.SeekGE(key)
+	if it.r.newest < v && !reached {
+		return it.seek(key, d)
 	}
 	i := it.i
-	for ; i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i++ {
-		if !it.r.keys.below(i, key) {
-			if bytes.Compare(it.Entry().Key, key) >= 0 {
-				return it.Next()
-			}
-			// Only this chunk: where bounds are long, key may lie far behind it.
-			order, ok := it.enterChunk(i, key)
-			return ok && it.landGE(order, key)
+	for ; i >= 0 && i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i += int(d) {
+		if d == forward && it.r.keys.below(i, key) || d == backward && bytes.Compare(it.r.keys.from(i), key) >= 0 {
+			continue
 		}
-	}
-	// All chunks up to here are older than v; the first of the next one counts.
-	return it.openChunk(i) && it.settle(it.Cursor.First())
-}
-
-// SkipLT is SkipGE on the way back.
-func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
-	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
-		return it.Prev()
-	}
-	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) >= 0 {
-		return it.SeekLT(key)
-	}
-	i := it.i
-	for ; i >= 0 && it.r.dir[i].MaxVersion < v; i-- {
-		if bytes.Compare(it.r.keys.from(i), key) < 0 {
-			if bytes.Compare(it.Entry().Key, key) < 0 {
-				return it.Prev()
-			}
-			order, ok := it.enterChunk(i, key)
-			return ok && it.landLT(order, key)
+		if reached {
+			return it.move(d)
 		}
+		// Only this chunk: where bounds are long, key may lie far behind it.
+		return it.seekIn(i, key, d)
 	}
-	return it.openChunk(i) && it.settle(it.Cursor.Last())
+	// All chunks up to here are older than v; the first entry of the next one counts.
+	return it.enter(i, d)
 }
 
 // SkipNewer leaves out nothing: older versions of a key lie behind it.

@@ -2,8 +2,12 @@ package run
 
 import (
 	"bytes"
+	"cmp"
+	"iter"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
 // What a run tells of a range of keys: whether it has changed, how much lies in it, and where to
@@ -16,26 +20,39 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 	if r.newest <= since {
 		return false, nil
 	}
+	start, err := r.searchNewest(lo)
+	if err != nil {
+		return false, err
+	}
 	it := r.newCursor()
-	i, err := r.searchNewest(lo)
-	for ; err == nil && i < len(r.chunks); i++ {
-		from := r.keys.from(i)
-		if hi != nil && bytes.Compare(from, hi) >= 0 {
-			break
-		}
-		// The directory decides for most chunks: without newer versions, or with all
-		// keys in the range.
+	for i, whole := range r.chunksIn(start, lo, hi) {
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if bytes.Compare(lo, from) <= 0 && (hi == nil || r.keys.below(i, hi)) {
+		if whole {
 			return true, nil
 		}
 		if changed, err := it.changedInChunk(i, lo, hi, since); changed || err != nil {
 			return changed, err
 		}
 	}
-	return false, err
+	return false, nil
+}
+
+// chunksIn walks the chunks from start on that may have keys in [lo, hi). whole says that all keys
+// of the chunk are known to lie there: the directory alone then tells what the range has of it.
+func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
+	return func(yield func(i int, whole bool) bool) {
+		for i := start; i < len(r.chunks); i++ {
+			first := r.keys.from(i)
+			if hi != nil && bytes.Compare(first, hi) >= 0 {
+				return
+			}
+			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.below(i, hi))) {
+				return
+			}
+		}
+	}
 }
 
 // changedInChunk is ChangedSince for chunk i, whose keys don't all lie in the range.
@@ -43,17 +60,8 @@ func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (boo
 	if !it.openChunk(i) {
 		return false, it.err
 	}
-	order, err := it.r.comparePrefix(i, it.Chunk(), lo)
-	if order > 0 || err != nil {
-		return false, err
-	}
-	ok := false
-	if order < 0 {
-		ok = it.Cursor.First()
-	} else {
-		ok = it.Cursor.SeekGE(lo[it.r.dir[i].Prefix:])
-	}
-	for ; ok; ok = it.Cursor.Next() {
+	off, err := it.offset(i, lo)
+	for ok := err == nil && off < it.Chunk().End; ok; ok = it.Cursor.Next() {
 		e := it.Entry()
 		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
 			break
@@ -62,7 +70,7 @@ func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (boo
 			return true, nil
 		}
 	}
-	return false, it.Cursor.Err()
+	return false, cmp.Or(err, it.Cursor.Err())
 }
 
 // EachSince calls fn for the key of every entry newer than since until it returns
@@ -90,36 +98,22 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 
 // Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
 // their keys and inline values, and bytes of separated values. It uses the
-// directory and the fences of the chunks at both ends. Of a chunk whose fences can't be
-// read, half counts. Entries of these chunks are taken to be alike, unless look says that some are
-// looked at: then a few are read.
+// directory, and of the chunks at both ends the part of their bytes that lies in the range; one
+// that can't be read counts as a whole. Entries of these chunks are taken to be alike, unless look
+// says that some are looked at: then a few are read.
 func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64) {
-	i, _ := r.searchNewest(lo)
-	for ; i < len(r.chunks); i++ {
-		first := r.keys.from(i)
-		if hi != nil && bytes.Compare(first, hi) >= 0 {
-			break
-		}
-		d, after := &r.dir[i], bytes.Compare(lo, first) > 0
-		sum := content{float64(d.Entries), float64(d.KeyBytes + d.ValueBytes), float64(d.SeparatedBytes)}
-		before := hi != nil && !r.keys.below(i, hi)
+	it := r.newCursor()
+	for s := range it.stretches(lo, hi) {
+		d := &r.dir[s.chunk]
+		all := content{float64(d.Entries), float64(d.KeyBytes + d.ValueBytes), float64(d.SeparatedBytes)}
+		sum := all
 		switch {
-		case !after && !before:
-		case look && r.sumChunk(i, lo, hi, &sum):
+		case s.whole:
+		case look && it.sumStretch(s, &sum):
 			// What a few entries say of a part is no more than what the chunk is known to have.
-			sum.entries = min(sum.entries, float64(d.Entries))
-			sum.size = min(sum.size, float64(d.KeyBytes+d.ValueBytes))
-			sum.separated = min(sum.separated, float64(d.SeparatedBytes))
+			sum = content{min(sum.entries, all.entries), min(sum.size, all.size), min(sum.separated, all.separated)}
 		default:
-			// Chunks at both ends count by the part of their bytes that lies in the range.
-			from, to := 0.0, 1.0
-			if after {
-				from = r.position(i, lo)
-			}
-			if before {
-				to = r.position(i, hi)
-			}
-			sum.shrink(max(to-from, 0))
+			sum = all.part(s.bytes() / float64(d.End-chunk.HeaderSize))
 		}
 		entries += uint64(sum.entries + 0.5)
 		size += uint64(sum.size + 0.5)
@@ -142,9 +136,9 @@ func (c *content) addEntry(e *entry.Entry) {
 	}
 }
 
-// shrink leaves this part of c.
-func (c *content) shrink(part float64) {
-	c.entries, c.size, c.separated = c.entries*part, c.size*part, c.separated*part
+// part is this part of c.
+func (c content) part(p float64) content {
+	return content{c.entries * p, c.size * p, c.separated * p}
 }
 
 const (
@@ -154,38 +148,65 @@ const (
 	cutBytes   = 1 << 20  // of a range, of which Split reads all entries
 )
 
-// sumChunk makes sum what [lo, hi) holds of chunk i. It returns false if that can't be read.
-func (r *Reader) sumChunk(i int, lo, hi []byte, sum *content) bool {
-	it := r.newCursor()
-	from, to, ok := it.entryBounds(i, lo, hi)
-	if !ok {
-		return false
+// stretch is what a range has of one chunk.
+type stretch struct {
+	chunk    int  // number of the chunk
+	from, to int  // where it begins and ends in the chunk
+	whole    bool // it is all entries of the chunk, or the chunk can't be read
+}
+
+// bytes is its length.
+func (s *stretch) bytes() float64 { return float64(s.to - s.from) }
+
+// stretches walks what [lo, hi) has of each chunk. The cursor is at the first entry of a stretch
+// that is not whole, and may be moved.
+func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
+	return func(yield func(stretch) bool) {
+		// After an error the walk begins at the first chunk: those before lo have empty stretches.
+		start, _ := it.r.searchNewest(lo)
+		for i, whole := range it.r.chunksIn(start, lo, hi) {
+			s := stretch{chunk: i, from: chunk.HeaderSize, to: it.r.dir[i].End, whole: whole}
+			if !whole {
+				from, to, ok := it.entryBounds(i, lo, hi)
+				if s.whole = !ok; ok {
+					s.from, s.to = from, to
+				}
+			}
+			if !yield(s) {
+				return
+			}
+		}
 	}
+}
+
+// sumStretch makes sum what the stretch holds that the cursor is at. It returns false if that can't
+// be read.
+func (it *cursor) sumStretch(s stretch, sum *content) bool {
 	*sum = content{}
-	if to-from <= lookBytes || r.dir[i].Entries <= lookPlaces*lookRow {
-		for ok := from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
+	if s.to-s.from <= lookBytes || it.r.dir[s.chunk].Entries <= lookPlaces*lookRow {
+		for ok := s.from < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
 			sum.addEntry(it.Entry())
 		}
 		return it.Cursor.Err() == nil
 	}
 	// Rows of entries: one alone would be met more often if it follows a long one.
-	places, length := float64(to-from)/lookPlaces, 0
+	end, length := it.Chunk().End, 0
 	for j := range lookPlaces {
-		ok := it.Cursor.SeekPart((float64(from) + (float64(j)+0.5)*places) / float64(it.Chunk().End))
+		ok := it.Cursor.SeekPart((float64(s.from) + (float64(j)+0.5)*s.bytes()/lookPlaces) / float64(end))
 		for n := 0; ok && n < lookRow; n++ {
 			at := it.Cursor.Offset()
-			if at < from || at >= to {
+			if at < s.from || at >= s.to {
 				break
 			}
 			sum.addEntry(it.Entry())
-			end := it.Chunk().End
+			next := end
 			if ok = it.Cursor.Next(); ok {
-				end = it.Cursor.Offset()
+				next = it.Cursor.Offset()
 			}
-			length += end - at
+			length += next - at
 		}
 	}
-	sum.shrink(float64(to-from) / float64(max(length, 1)))
+	*sum = sum.part(s.bytes() / float64(max(length, 1)))
 	return length > 0
 }
 
@@ -195,75 +216,33 @@ func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	if !it.openChunk(i) {
 		return 0, 0, false
 	}
-	to = it.Chunk().End
-	if hi != nil {
-		if to, ok = it.offset(i, hi); !ok {
-			return 0, 0, false
-		}
+	var err error
+	if to = it.Chunk().End; hi != nil {
+		to, err = it.offset(i, hi)
 	}
-	from, ok = it.offset(i, lo)
-	return from, max(to, from), ok
+	if err == nil {
+		from, err = it.offset(i, lo)
+	}
+	return from, max(to, from), err == nil
 }
 
 // offset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
-// key, and returns where it begins.
-func (it *cursor) offset(i int, key []byte) (int, bool) {
+// key, and returns where it begins: at the chunk's End if there is none.
+func (it *cursor) offset(i int, key []byte) (int, error) {
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	found := false
 	switch {
 	case err != nil:
-		return 0, false
+		return 0, err
 	case order < 0:
 		found = it.Cursor.First()
 	case order == 0:
 		found = it.Cursor.SeekGE(key[it.r.dir[i].Prefix:])
 	}
 	if found {
-		return it.Cursor.Offset(), true
+		return it.Cursor.Offset(), nil
 	}
-	return it.Chunk().End, it.Cursor.Err() == nil
-}
-
-// position estimates which part of chunk i, from 0 to 1, comes before key.
-func (r *Reader) position(i int, key []byte) float64 {
-	c := &r.chunks[i]
-	switch order, err := r.comparePrefix(i, c, key); {
-	case err != nil:
-		return 0.5
-	case order < 0:
-		return 0
-	case order > 0:
-		return 1
-	}
-	return c.Position(key[c.Prefix:])
-}
-
-// stretch is what a range has of one chunk.
-type stretch struct {
-	chunk    int     // number of the chunk
-	from, to float64 // where it begins and ends, as parts of the chunk from 0 to 1
-	bytes    float64 // its length
-}
-
-// stretches lists what [lo, hi) has of each chunk. What can't be read counts as a whole.
-func (r *Reader) stretches(lo, hi []byte) (list []stretch, total float64) {
-	i, _ := r.searchNewest(lo)
-	it := r.newCursor()
-	for ; i < len(r.chunks); i++ {
-		first := r.keys.from(i)
-		if hi != nil && bytes.Compare(first, hi) >= 0 {
-			break
-		}
-		s := stretch{chunk: i, to: 1, bytes: float64(r.dir[i].Layout.Size())}
-		if bytes.Compare(lo, first) > 0 || hi != nil && !r.keys.below(i, hi) {
-			if from, to, ok := it.entryBounds(i, lo, hi); ok {
-				end := float64(it.Chunk().End)
-				s.from, s.to, s.bytes = float64(from)/end, float64(to)/end, float64(to-from)
-			}
-		}
-		list, total = append(list, s), total+s.bytes
-	}
-	return list, total
+	return it.Chunk().End, it.Cursor.Err()
 }
 
 // Split returns at most n-1 keys that cut [lo, hi) into pieces of about the same size in files, in
@@ -281,20 +260,26 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		}
 	}
 	it := r.newCursor()
-	list, total := r.stretches(lo, hi)
+	list, total := slices.Collect(it.stretches(lo, hi)), 0.0
+	for i := range list {
+		total += list[i].bytes()
+	}
+	// due is how many bytes come before the next cut.
 	sum, next := 0.0, 1
-	for _, s := range list {
-		if total <= cutBytes {
-			it.cutSmall(s, lo, hi, func(passed float64) bool {
-				is := next < n && total*float64(next)/float64(n) <= sum+passed
-				if is {
+	due := func() float64 { return total * float64(next) / float64(n) }
+	for i := range list {
+		s := &list[i]
+		if total <= cutBytes && it.openChunk(s.chunk) {
+			off, err := it.offset(s.chunk, lo)
+			for ok := err == nil && off < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
+				if next < n && due() <= sum+float64(it.Cursor.Offset()-s.from) {
 					next++
+					cut(it.Entry().Key)
 				}
-				return is
-			}, cut)
+			}
 		}
-		for ; next < n && total*float64(next)/float64(n) < sum+s.bytes; next++ {
-			part := s.from + (total*float64(next)/float64(n)-sum)/s.bytes*(s.to-s.from)
+		for ; next < n && due() < sum+s.bytes(); next++ {
+			part := (float64(s.from) + due() - sum) / float64(r.dir[s.chunk].End)
 			// With many chunks a piece, their first keys cut well enough.
 			if len(list) < 4*n && it.openChunk(s.chunk) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
@@ -302,18 +287,7 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 				cut(r.keys.from(s.chunk))
 			}
 		}
-		sum += s.bytes
+		sum += s.bytes()
 	}
 	return cuts
-}
-
-// cutSmall calls cut with the keys of a stretch at which due returns true, given the bytes that
-// come before.
-func (it *cursor) cutSmall(s stretch, lo, hi []byte, due func(passed float64) bool, cut func(key []byte)) {
-	from, to, ok := it.entryBounds(s.chunk, lo, hi)
-	for ok = ok && from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
-		if due(float64(it.Cursor.Offset()-from) / float64(to-from) * s.bytes) {
-			cut(it.Entry().Key)
-		}
-	}
 }
