@@ -13,10 +13,7 @@ import (
 // hi is no bound.
 func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 	found := false
-	for _, part := range []*Reader{r, r.spans} {
-		if part == nil {
-			continue
-		}
+	for _, part := range r.parts() {
 		for i := range part.chunks {
 			c := &part.chunks[i]
 			if c.Place.File != file || off >= 0 && (off < c.Place.Offset || off >= c.Place.Offset+int64(c.Layout.Size())) {

@@ -102,9 +102,10 @@ func (w *Writer) writeFilter(end bool) error {
 	w.hashes = w.hashes[:0]
 	f := filterRecord{chunks: w.unfiltered, offset: uint64(w.offset), words: uint64(n)}
 	w.unfiltered = 0
+	var err error
 	if w.enc == nil {
 		f.checksum = w.owner.ID().Sum(w.offset, words)
-	} else if err := f.encryptFilter(words, w.enc); err != nil {
+	} else if f.tags, err = chunk.EncryptPages(nil, words, crypt.Filter, w.offset, w.enc); err != nil {
 		return w.fail(err)
 	}
 	w.dir.filters = append(w.dir.filters, f)
@@ -175,7 +176,7 @@ func (s *summed) mayContain(hash uint64) bool {
 func (f *file) readFilter(at *filterRecord) (summed, error) {
 	words := int(at.words)
 	if f.key != nil {
-		return summed{words: words, encrypted: blocks.NewPart(f.blocks, crypt.Filter, int64(at.offset), words*8, at.tags)}, nil
+		return summed{words: words, encrypted: at.part(f.blocks)}, nil
 	}
 	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
 	if err != nil {
@@ -250,33 +251,10 @@ func (d *directory) tagFilters(b []byte) error {
 	return nil
 }
 
+// part reads the filter of an encrypted file.
+func (f *filterRecord) part(of *blocks.File) *blocks.Part {
+	return blocks.NewPart(of, crypt.Filter, int64(f.offset), int(f.words)*8, f.tags)
+}
+
 // pages is the number of the filter's pages, each of which has a tag.
 func (f *filterRecord) pages() uint64 { return (f.words*8 + chunk.PageSize - 1) / chunk.PageSize }
-
-// encryptFilter encrypts a filter, which begins at r.offset and has Room behind, page by page.
-func (r *filterRecord) encryptFilter(f []byte, e *crypt.Encrypter) error {
-	if err := chunk.Begin(e, int64(r.offset), len(f)); err != nil {
-		return err
-	}
-	for at := 0; at < len(f); at += chunk.PageSize {
-		page := f[at:min(at+chunk.PageSize, len(f))]
-		tag, err := e.Encrypt(page, page, crypt.Filter, int64(r.offset)+int64(at), nil)
-		if err != nil {
-			return err
-		}
-		r.tags = append(r.tags, tag[:]...)
-	}
-	return nil
-}
-
-// decryptFilter decrypts the filter in f, which has Room behind, in place.
-func (o *origin) decryptFilter(r *filterRecord, f []byte) error {
-	for at := 0; at < len(f); at += chunk.PageSize {
-		page := f[at:min(at+chunk.PageSize, len(f))]
-		tag := crypt.Tag(r.tags[at/chunk.PageSize*crypt.TagSize:])
-		if err := o.key.Decrypt(page, page, &tag, crypt.Filter, int64(r.offset)+int64(at), 0, nil); err != nil {
-			return &errs.Corruption{File: o.name, Offset: int64(r.offset) + int64(at), Reason: "filter", Err: err}
-		}
-	}
-	return nil
-}

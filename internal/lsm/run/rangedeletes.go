@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -66,8 +67,8 @@ func (w *Writer) AddNewest(t rangedel.Delete) error {
 
 // addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
 func (w *Writer) addSpan(prefix []byte, t rangedel.Delete) error {
-	if w.err != nil || w.done {
-		return w.firstError()
+	if w.err != nil {
+		return w.err
 	}
 	if !t.Valid() {
 		return w.fail(fmt.Errorf("write run: %w: range delete of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
@@ -91,11 +92,8 @@ func (w *Writer) countRangeDelete(t rangedel.Delete) {
 	if m.RangeDeletes == 0 || bytes.Compare(t.Lo, m.First) < 0 {
 		m.First = append(m.First[:0], layout.LowerBound(t.Lo)...)
 	}
-	switch {
-	case bytes.Compare(t.Hi, m.Last) <= 0:
-	case len(t.Hi) > layout.BoundSize:
-		m.Last = layout.UpperBound(t.Hi)
-	default:
+	// In the memory of the last one: nearly every range delete ends behind the ones before.
+	if bytes.Compare(t.Hi, m.Last) > 0 {
 		m.Last = append(m.Last[:0], t.Hi...)
 	}
 	if m.RangeDeletes == 0 || t.Version < m.MinVersion {
@@ -303,7 +301,7 @@ func (s *search) findVisiblePart(t RangeDeletes, at entry.Version) (forest, n in
 	// The last entry of level 0 tells how many there are.
 	s.key = append(forestPrefix(s.key[:0], forest), 1)
 	if !s.SeekLT(s.key) || len(s.Entry().Key) < nodePrefixLen {
-		return 0, 0, cmp.Or(s.Err(), t.corrupt("forest %d has no end", forest))
+		return 0, 0, cmp.Or[error](s.Err(), t.corrupt("forest %d has no end", forest))
 	}
 	_, last := nodeOf(s.Entry().Key)
 	n = sort.Search(last+1, func(i int) bool { return newer(forest, i) })
@@ -318,20 +316,26 @@ func (s *search) findVisiblePart(t RangeDeletes, at entry.Version) (forest, n in
 // stamp the flat ones, which have one version. No other method of a Copier may be called before its
 // end.
 func (t RangeDeletes) Ordered(v entry.Version) rangedel.Sequence {
-	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
-		return (*rangedel.Set)(nil).Ordered(0)
-	}
-	return &ordered{search: t.getSearch(), source: t, after: v}
+	return t.walk(v, !t.Empty() && t.stamped())
 }
 
 // stamped reports whether all range deletes have one version.
 func (t RangeDeletes) stamped() bool { return t.spans.parent.meta.Stamp > 0 }
+
+// walk walks the range deletes that are newer than v: the flat ones, or those of the forests.
+func (t RangeDeletes) walk(v entry.Version, flat bool) rangedel.Sequence {
+	if t.Empty() || t.spans.newest <= v || flat && t.spans.ranges.flat == 0 || !flat && t.spans.ranges.history == 0 {
+		return (*rangedel.Set)(nil).Ordered(0)
+	}
+	return &ordered{search: t.getSearch(), source: t, after: v, flat: flat}
+}
 
 // ordered walks the range deletes of forests, which are their nodes of level 0, or all flat ones.
 type ordered struct {
 	*search               // nil at the end
 	source  RangeDeletes  // whose range deletes
 	after   entry.Version // versions up to this one are left out
+	flat    bool          // it walks the flat ones
 	forest  int           // number of the current forest
 	inside  bool          // the search is inside forest, or the flat ones
 }
@@ -341,7 +345,7 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 	var room [leavesPrefixLen]byte
 	for o.search != nil {
 		prefix, last := flatPrefix(room[:0]), 0
-		if !o.source.stamped() {
+		if !o.flat {
 			prefix, last = leavesPrefix(room[:0], o.forest), int(o.source.spans.ranges.forests)-1
 		}
 		if o.inside {
@@ -360,9 +364,9 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 			o.forest, o.inside = o.forest+1, false
 		case o.Entry().Version > o.after:
 			if d, ok = spanOf(o.Entry()); !ok {
-				err = o.source.corrupt("bad bounds")
+				return d, false, o.source.corrupt("bad bounds")
 			}
-			return d, ok, err
+			return d, true, nil
 		}
 	}
 	return d, false, nil
@@ -374,40 +378,15 @@ func (t RangeDeletes) Since(v entry.Version, fn func(rangedel.Delete) error) err
 	if err := t.Flat(v, fn); err != nil {
 		return err
 	}
-	from := t.Ordered(v)
-	for {
-		d, ok, err := from.Next()
-		if !ok || err != nil {
-			return err
-		}
-		if err := fn(d); err != nil {
-			return err
-		}
-	}
+	return rangedel.Merge([]rangedel.Sequence{t.Ordered(v)}, fn)
 }
 
 // Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
 func (t RangeDeletes) Flat(v entry.Version, fn func(rangedel.Delete) error) error {
-	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 || t.stamped() {
+	if t.Empty() || t.stamped() {
 		return nil
 	}
-	s := t.getSearch()
-	defer t.putSearch(s)
-	prefix := flatPrefix(nil)
-	for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
-		e := s.Entry()
-		if e.Version <= v {
-			continue
-		}
-		d, ok := spanOf(e)
-		if !ok {
-			return t.corrupt("bad bounds")
-		}
-		if err := fn(d); err != nil {
-			return err
-		}
-	}
-	return s.Err()
+	return rangedel.Merge([]rangedel.Sequence{t.walk(v, true)}, fn)
 }
 
 // Some calls fn for a sample of at most n range deletes, spread evenly. Each of them stands for so
@@ -461,7 +440,7 @@ func prefixLen(key []byte) int {
 }
 
 // corrupt returns a Corruption of the run's range deletes.
-func (t RangeDeletes) corrupt(format string, args ...any) error {
+func (t RangeDeletes) corrupt(format string, args ...any) *errs.Corruption {
 	return errs.NewCorruption(t.spans.files[0].name, -1, "range deletes: "+format, args...)
 }
 
@@ -516,31 +495,25 @@ func after(prefix []byte) []byte {
 
 // verifySpans is Verify for the range deletes: that spans are disjoint, and as many as the
 // directory says.
-func (t RangeDeletes) verifySpans(report func(*errs.Corruption)) {
+func (t RangeDeletes) verifySpans(ctx context.Context, report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}
 	v := newVerifier(t.spans, report)
-	defer v.copies.Close()
-	for i := range t.spans.chunks {
-		v.verifyChunk(i)
-	}
 	var have ranges
-	var last []byte // key of the span before
-	s := t.getSearch()
-	defer t.putSearch(s)
-	for ok := s.First(); ok; ok = s.Next() {
-		e := s.Entry()
+	var before []byte // key of the span before
+	v.each = func(e *entry.Entry) {
 		n := prefixLen(e.Key)
-		if _, ok := spanOf(e); !ok || len(last) > n && bytes.Equal(last[:n], e.Key[:n]) && bytes.Compare(last[n:], e.Value) > 0 {
-			reportError(t.spans.files[0].name, 0, t.corrupt("bad bounds, or out of order"), report)
-			return
+		if _, ok := spanOf(e); !ok || len(before) > n && bytes.Equal(before[:n], e.Key[:n]) && bytes.Compare(before[n:], e.Value) > 0 {
+			v.tell(t.corrupt("bad bounds, or out of order"))
+			return // a key this short has no node
 		}
-		last = append(last[:0], e.Key...)
+		before = append(before[:0], e.Key...)
 		switch e.Key[0] {
 		case tagFlat:
 			have.flat++
 		case tagNode:
+			// Each range delete is one node of level 0, and each forest has a first one.
 			if level, node := nodeOf(e.Key); level == 0 {
 				have.history++
 				if node == 0 {
@@ -549,7 +522,9 @@ func (t RangeDeletes) verifySpans(report func(*errs.Corruption)) {
 			}
 		}
 	}
-	if s.Err() == nil && have != t.spans.ranges {
-		reportError(t.spans.files[0].name, 0, t.corrupt("%v, the directory says %v", have, t.spans.ranges), report)
+	v.verifyChunks(ctx)
+	// Behind other damage they can't be counted.
+	if v.found == 0 && ctx.Err() == nil && have != t.spans.ranges {
+		v.tell(t.corrupt("%v, the directory says %v", have, t.spans.ranges))
 	}
 }

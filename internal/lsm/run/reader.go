@@ -79,16 +79,24 @@ type file struct {
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
 	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
+	if err := r.open(&cfg); err != nil {
+		// Close frees what was opened before the error.
+		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	return r, nil
+}
+
+// open is Open for a Reader that has nothing but its description.
+func (r *Reader) open(cfg *OpenConfig) error {
 	if cfg.Files == nil {
 		cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	}
-	if len(m.Files) == 0 {
-		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
+	if len(r.meta.Files) == 0 {
+		return fmt.Errorf("%w: no files", errs.ErrInvalid)
 	}
-	for i := range m.Files {
-		if err := r.addFile(&cfg, &m.Files[i], m.Stamp); err != nil {
-			// Close frees what the files before have opened.
-			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	for i := range r.meta.Files {
+		if err := r.addFile(cfg, &r.meta.Files[i], r.meta.Stamp); err != nil {
+			return err
 		}
 	}
 	if r.cache == nil && !r.inPlace() {
@@ -101,25 +109,31 @@ func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
 		}
 	}
 	// In this order: range deletes are no entries, so they must not be counted among these.
-	err := r.splitRangeDeletes()
-	if err == nil {
-		err = r.checkMeta()
+	if err := r.splitRangeDeletes(); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	if err := r.checkMeta(); err != nil {
+		return err
 	}
 	if err := r.readFilters(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+		return err
 	}
 	if len(r.dir) > 0 {
 		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
 		r.last = &entry.Entry{Key: r.meta.Last}
 	}
-	r.makeChunks()
-	if r.spans != nil {
-		r.spans.makeChunks()
+	for _, part := range r.parts() {
+		part.makeChunks()
 	}
-	return r, nil
+	return nil
+}
+
+// parts returns the Reader of entries and, if there are any, that of range deletes.
+func (r *Reader) parts() []*Reader {
+	if r.spans == nil {
+		return []*Reader{r}
+	}
+	return []*Reader{r, r.spans}
 }
 
 // openFile opens a file of a run.
@@ -264,11 +278,7 @@ func (r *Reader) splitRangeDeletes() error {
 	}
 	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, parent: r}
 	r.dir = r.dir[:n:n]
-	var s chunk.Stats
-	for i := range r.spans.dir {
-		s.Merge(&r.spans.dir[i].Stats)
-	}
-	r.spans.oldest, r.spans.newest = s.MinVersion, s.MaxVersion
+	r.spans.countEntries()
 	for _, f := range r.files {
 		of := *f
 		of.first = max(f.first-n, 0)
@@ -281,13 +291,9 @@ func (r *Reader) splitRangeDeletes() error {
 // swapped for an older one is found out before anybody reads it.
 func (r *Reader) checkMeta() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
-	var s chunk.Stats
-	for i := range r.dir {
-		s.Merge(&r.dir[i].Stats)
-	}
 	var m layout.RunMeta
+	s := r.countEntries()
 	setStats(&m, &s)
-	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	if n := len(r.dir); n > 0 {
 		m.First = r.dir[0].key
 	}
@@ -307,6 +313,15 @@ func (r *Reader) checkMeta() error {
 		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")
 	}
 	return nil
+}
+
+// countEntries sets oldest and newest, and returns what the directories say of all chunks.
+func (r *Reader) countEntries() (s chunk.Stats) {
+	for i := range r.dir {
+		s.Merge(&r.dir[i].Stats)
+	}
+	r.oldest, r.newest = s.MinVersion, s.MaxVersion
+	return s
 }
 
 // makeChunks makes a chunk.Chunk for each chunk in r.dir.

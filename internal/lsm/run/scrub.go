@@ -10,10 +10,7 @@ import (
 // verifies directory, footer and filters, too, and done is true.
 func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Corruption)) (to int64, done bool) {
 	to = from
-	for _, part := range []*Reader{r, r.spans} {
-		if part == nil {
-			continue
-		}
+	for _, part := range r.parts() {
 		// A Copier: what is on the disk counts, not what is in a mapping.
 		it := part.newCopier()
 		defer it.Close()

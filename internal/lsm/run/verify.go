@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
-	"github.com/brockdb/brock/internal/lsm/chunk"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -22,31 +21,21 @@ import (
 // for every entry that is found; the entry is valid until each returns. When ctx ends, Verify
 // returns after the current chunk.
 func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
-	found := 0
-	count := func(c *errs.Corruption) {
-		found++
-		report(c)
-	}
-	for i := range r.files {
-		r.verifyFile(i, count)
-	}
-	v := newVerifier(r, count)
-	defer v.copies.Close()
+	v := newVerifier(r, report)
 	v.each = each
-	for i := range r.chunks {
-		if ctx.Err() != nil {
-			return
-		}
-		before := found
-		v.verifyChunk(i)
-		v.lacks = found > before
+	for i := range r.files {
+		r.verifyFile(i, v.tell)
 	}
-	r.RangeDeletes().verifySpans(count)
+	v.verifyChunks(ctx)
+	r.RangeDeletes().verifySpans(ctx, v.tell)
+	if ctx.Err() != nil {
+		return
+	}
 	have := slices.Collect(maps.Values(v.refs))
 	layout.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
 		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
-		c.FollowUp = found > 0
+		c.FollowUp = v.found > 0
 		report(c)
 	}
 }
@@ -57,6 +46,7 @@ type verifier struct {
 	*Reader
 	copies *cursor                             // reads the chunks again
 	report func(*errs.Corruption)              // gets what is wrong
+	found  int                                 // how often report was called
 	each   func(*entry.Entry)                  // gets each entry; may be nil
 	last   entry.Entry                         // the entry before, without its value; across chunks
 	lacks  bool                                // the chunk before is damaged: last may not be its last entry
@@ -69,23 +59,41 @@ func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
 	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]layout.SegmentRef{}}
 }
 
+// tell reports c.
+func (v *verifier) tell(c *errs.Corruption) {
+	v.found++
+	v.report(c)
+}
+
+// verifyChunks verifies all chunks, until ctx ends.
+func (v *verifier) verifyChunks(ctx context.Context) {
+	defer v.copies.Close()
+	for i := range v.chunks {
+		if ctx.Err() != nil {
+			return
+		}
+		before := v.found
+		v.verifyChunk(i)
+		v.lacks = v.found > before
+	}
+}
+
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
+	var prefix []byte
 	c, err := v.copies.loadChunk(i)
+	if err == nil {
+		prefix, err = v.prefix(i, c)
+	}
 	if err != nil {
-		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
+		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell)
 		return
 	}
 	fail := func(reason string) {
-		v.report(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
-	}
-	prefix, err := v.prefix(i, c)
-	if err != nil {
-		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
-		return
+		v.tell(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
 	}
 	first := true
-	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
+	c.Check(&v.fileOf(i).owner, prefix, v.tell, func(e *entry.Entry, newest bool) uint64 {
 		// Behind a damaged chunk the last key is not known: then only the order is checked.
 		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
@@ -164,16 +172,14 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
-	if f.key != nil {
-		b := make([]byte, at.words*8, at.words*8+chunk.Room)
-		if err := f.ReadFull(b, int64(at.offset)); err != nil {
-			return err
-		}
-		return f.decryptFilter(at, b)
-	}
-	again := &file{File: f.File, origin: f.origin}
+	// As another file: f has the filter's pages, which Close frees, already.
+	again := &file{File: f.File, origin: f.origin, blocks: f.blocks}
 	s, err := again.readFilter(at)
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.encrypted != nil:
+		_, err = s.encrypted.All()
+	default:
 		s.pages.Free()
 	}
 	return err

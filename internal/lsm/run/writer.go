@@ -54,8 +54,7 @@ type Writer struct {
 	ref        *layout.SegmentRef                   // the one of refs that was counted last
 	stats      chunk.Stats                          // of the entries so far
 	meta       layout.RunMeta                       // of the run so far
-	err        error                                // the first error
-	done       bool                                 // Finish was called
+	err        error                                // the first error, or errFinished
 
 	file     vfs.File         // the file that is written; nil: none
 	out      *pageio.Appender // appends to file
@@ -85,8 +84,8 @@ func NewWriter(cfg WriterConfig) *Writer {
 // Add writes the next entry; entries come in the order of entry.Compare, no two
 // equal. e and what it points to may be reused at once.
 func (w *Writer) Add(e *entry.Entry) error {
-	if w.err != nil || w.done {
-		return w.firstError()
+	if w.err != nil {
+		return w.err
 	}
 	if !writable(e) {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
@@ -158,7 +157,7 @@ func (w *Writer) flushChunk() error {
 	// whole file stays within FileBytes.
 	size := int64(w.b.Size())
 	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
-		if err := w.finishFile(); err != nil {
+		if err := w.finishFile(false); err != nil {
 			return err
 		}
 	}
@@ -229,11 +228,12 @@ func (w *Writer) createFile() error {
 	return w.writeBytes(page)
 }
 
-// finishFile writes the directory and the footer, and makes the file durable.
-func (w *Writer) finishFile() error {
+// finishFile writes the directory and the footer, and makes the file durable. last says that it is
+// the last one of the run.
+func (w *Writer) finishFile(last bool) error {
 	if w.cfg.About != nil {
 		w.dir.about = []byte{0, 0, 0, 0, 0, 0, 0, 0}
-		if w.done {
+		if last {
 			// It tells a salvage that no file of the run is missing behind this one.
 			w.dir.about[0] = aboutLast
 		}
@@ -281,33 +281,42 @@ func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 // Finish completes the run and makes its files and their names durable. Without entries and range
 // deletes there are no files.
 func (w *Writer) Finish() (layout.RunMeta, error) {
-	if w.err != nil || w.done {
-		return layout.RunMeta{}, w.firstError()
+	if w.err != nil {
+		return layout.RunMeta{}, w.err
 	}
+	if err := w.finishRun(); err != nil {
+		return layout.RunMeta{}, err
+	}
+	w.err = errFinished
+	w.freeMemory()
+	return w.meta, nil
+}
+
+// finishRun writes what is not written yet, and completes w.meta.
+func (w *Writer) finishRun() error {
 	if !w.b.Empty() {
 		if err := w.flushChunk(); err != nil {
-			return layout.RunMeta{}, err
+			return err
 		}
 	}
 	if w.ranges.forests > 1 && !w.newest {
-		return layout.RunMeta{}, w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
+		return w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
 	}
-	w.done = true
 	if w.file == nil {
-		return layout.RunMeta{}, nil
+		return nil
 	}
 	// The last file has the filter of the last chunks, and knows of the range deletes of all.
 	w.dir.ranges = w.ranges
 	if err := w.writeFilter(true); err != nil {
-		return layout.RunMeta{}, err
+		return err
 	}
-	if err := w.finishFile(); err != nil {
-		return layout.RunMeta{}, err
+	if err := w.finishFile(true); err != nil {
+		return err
 	}
 	// A file that was synced may still lose its name in a crash.
 	if !w.cfg.Unsynced {
 		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-			return layout.RunMeta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+			return w.fail(fmt.Errorf("sync directory of runs: %w", err))
 		}
 	}
 	setStats(&w.meta, &w.stats)
@@ -319,13 +328,12 @@ func (w *Writer) Finish() (layout.RunMeta, error) {
 	if w.cfg.Expiries != nil {
 		w.meta.Expiry = w.cfg.Expiries.List()
 	}
-	w.freeMemory()
-	return w.meta, nil
+	return nil
 }
 
 // Abort removes what was written. It does nothing after Finish.
 func (w *Writer) Abort() {
-	if !w.done && w.err == nil {
+	if w.err == nil {
 		_ = w.fail(errAborted)
 	}
 }
@@ -334,14 +342,6 @@ var (
 	errAborted  = errors.New("run writer was aborted")
 	errFinished = errors.New("run writer is finished")
 )
-
-// firstError is why nothing can be added any more.
-func (w *Writer) firstError() error {
-	if w.err != nil {
-		return w.err
-	}
-	return errFinished
-}
 
 // fail makes err the result of all later calls, and removes the files. A file that cannot be
 // removed is an orphan, which the next opening of the store removes.
