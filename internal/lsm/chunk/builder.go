@@ -534,21 +534,17 @@ func (b *Builder) appendFences(t []byte, shift int) []byte {
 	n := b.now.fences(shift)
 	t = binary.LittleEndian.AppendUint32(t, uint32(shift))
 	t = binary.LittleEndian.AppendUint32(t, uint32(n))
-	end := fence{word: ^uint64(0), off: uint64(b.now.End)}
-	each := func(fn func(f fence)) {
-		for i, p := 0, 0; p < n; p++ {
-			for i < len(b.fences) && int(b.fences[i].off>>shift) < p {
-				i++
-			}
-			if i < len(b.fences) {
-				fn(b.fences[i])
-			} else {
-				fn(end)
-			}
+	fences := append(b.fences, fence{word: ^uint64(0), off: uint64(b.now.End)})
+	at := len(t)
+	t = append(t, make([]byte, 12*n)...)
+	words, starts := t[at:], t[at+8*n:]
+	for p := range n {
+		for len(fences) > 1 && int(fences[0].off>>shift) < p {
+			fences = fences[1:]
 		}
+		binary.LittleEndian.PutUint64(words[8*p:], fences[0].word)
+		binary.LittleEndian.PutUint32(starts[4*p:], uint32(fences[0].off>>3))
 	}
-	each(func(f fence) { t = binary.LittleEndian.AppendUint64(t, f.word) })
-	each(func(f fence) { t = binary.LittleEndian.AppendUint32(t, uint32(f.off>>3)) })
 	return t
 }
 
@@ -557,9 +553,7 @@ const indexNarrow = 1 // kind of index: buckets of 32-bit slots
 // zeroExtend makes the buffer n bytes long.
 func (b *Builder) zeroExtend(n int) {
 	old := len(b.buf)
-	if cap(b.buf) < n {
-		b.growBuffer(n)
-	}
+	b.growBuffer(n)
 	b.buf = b.buf[:n]
 	clear(b.buf[old:])
 }

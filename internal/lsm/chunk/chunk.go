@@ -200,15 +200,22 @@ func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
 
 // span is page for all bytes in [lo, hi), which may cross pages.
 func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if c.File != nil {
-		return c.spanOf(lo, hi, b)
+	if c.File == nil {
+		if err := c.Verify(lo, hi); err != nil {
+			return nil, err
+		}
+		// The user of a value has no guard: a page that can't be read must fault here.
+		pageio.Touch(c.Data[hi-1 : hi])
+		return c.Data[lo:hi:hi], nil
 	}
-	if err := c.Verify(lo, hi); err != nil {
+	if b != nil && b.Has(lo) {
+		return b.Span(lo, hi)
+	}
+	t, err := c.Trailer()
+	if err != nil {
 		return nil, err
 	}
-	// The user of a value has no guard: a page that can't be read must fault here.
-	pageio.Touch(c.Data[hi-1 : hi])
-	return c.Data[lo:hi:hi], nil
+	return t.body.Span(lo, hi)
 }
 
 const maxPrime = 64 // pages that are read ahead at a time, at most
@@ -264,9 +271,6 @@ func (c *Chunk) verifyPage(p int, t *Trailer) error {
 // what is damaged: once for pages that follow each other. Of an encrypted file it decrypts Data in
 // place, but for pages that were decrypted before. It returns false if it has called report.
 func (c *Chunk) VerifyAll(report func(error)) (ok bool) {
-	if c.verifyPages(0, c.pages()) == nil {
-		return true
-	}
 	ok = true
 	damaged := false // the page before
 	for p := range c.pages() {

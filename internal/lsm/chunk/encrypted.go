@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -69,15 +68,6 @@ func (c *Chunk) decryptPage(p int, t *Trailer) error {
 		return c.corrupt(p<<pageShift, "page: %v", err)
 	}
 	return nil
-}
-
-// clearLength returns the length in the clear bytes of the encrypted trailer that b may begin
-// with; 0 if it can't be one.
-func clearLength(b []byte) uint32 {
-	if binary.LittleEndian.Uint32(b[crypt.TagSize:]) != 0 {
-		return 0
-	}
-	return binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
 }
 
 // Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged stays as it

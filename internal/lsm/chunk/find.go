@@ -49,13 +49,16 @@ func (l *Layout) endsBefore(offset int64) bool {
 // a version in the header of an entry is enough for that.
 func TrailerSize(b []byte, offset int64, encrypted bool) int {
 	const most = 1 << 26 // 64 MiB: the longest that is written, for an entry of 2 GiB, has at most 34 MiB (trailerBound)
-	n := binary.LittleEndian.Uint32(b[4:])
 	if encrypted {
-		n = clearLength(b)
+		// Of its bytes, only the zeros and the length behind the tag are clear.
+		if b = b[crypt.TagSize:]; binary.LittleEndian.Uint32(b) != 0 {
+			return 0
+		}
 	} else if end := binary.LittleEndian.Uint64(b[8:]); end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
 		return 0
 	}
-	if n == 0 || n%PageSize != 0 || n > most {
+	n := binary.LittleEndian.Uint32(b[4:])
+	if n%PageSize != 0 || n > most {
 		return 0
 	}
 	return int(n)

@@ -32,18 +32,6 @@ func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
 	return b.Page(off)
 }
 
-// spanOf is span for a chunk that is read block by block.
-func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if b != nil && b.Has(lo) {
-		return b.Span(lo, hi)
-	}
-	t, err := c.Trailer()
-	if err != nil {
-		return nil, err
-	}
-	return t.body.Span(lo, hi)
-}
-
 // detach copies the value of the entry at off, unless its block was used before and so is likely
 // to stay in the cache. A transaction may keep many values, and each would keep a whole block
 // in memory.
@@ -61,7 +49,7 @@ func (c *Chunk) fetch(lo, hi int) error {
 	// Block by block: each is an item of the cache.
 	for lo < hi {
 		end := min((lo|(blocks.Size-1))+1, hi)
-		if _, err := c.spanOf(lo, end, nil); err != nil {
+		if _, err := c.span(lo, end, nil); err != nil {
 			return err
 		}
 		lo = end

@@ -33,6 +33,7 @@ type record struct {
 	chunk.Stats
 	offset          uint64 // where the chunk begins in the file
 	trailerChecksum uint32 // proves that the trailer is this chunk's
+	file            *file  // that it is in; nil until it is in a Reader
 	bound
 }
 
@@ -221,9 +222,6 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 	left := to - r.offset
 	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > left || trailer%chunk.PageSize != 0 || trailer == 0 {
 		return 0, fmt.Errorf("%d bytes of entries, trailer of %d", stop, trailer)
-	}
-	if uint64(buckets)*64+uint64(trailer)+stop+2*chunk.PageSize > left+2*chunk.PageSize {
-		return 0, fmt.Errorf("%d buckets in %d bytes", buckets, left)
 	}
 	r.Layout = chunk.Layout{
 		End: int(stop), Buckets: int(buckets), TrailerSize: int(trailer),

@@ -13,9 +13,11 @@ import (
 )
 
 // Iterator walks the entries of the run. Close it once: another reader gets its memory then.
-func (r *Reader) Iterator() iterator.Iterator {
+func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
+
+func (r *Reader) newCursor() *cursor {
 	it := cursors.Get().(*cursor)
-	it.r, it.i, it.pooled = r, -1, true
+	it.r, it.i = r, -1
 	return it
 }
 
@@ -57,12 +59,8 @@ type cursor struct {
 	valid bool            // it is at an entry
 	err   error           // of the last move
 
-	pooled bool // it is from cursors, and Close puts it back there
-
 	stream *stream // reads a chunk's copy whole; nil: pages are read when they are verified
 }
-
-func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
 
 // Ends is the method of an iterator.Bounded.
 func (it *cursor) Ends() (first, last *entry.Entry) { return it.r.first, it.r.last }
@@ -294,18 +292,16 @@ func (it *cursor) Err() error { return it.err }
 func (it *cursor) Close() {
 	it.valid = false
 	it.Cursor.Close()
-	if it.pooled {
-		invariant.Check(it.r != nil, "an iterator is closed twice")
-		it.Cursor.Reset()
-		it.r, it.err = nil, nil
-		if !invariant.Enabled { // else one that is used after Close is found out
-			cursors.Put(it)
-		}
-		return
-	}
 	if it.own != nil {
 		it.own.Free()
 		it.Cursor.Free()
 		it.i = -1
+		return
+	}
+	invariant.Check(it.r != nil, "an iterator is closed twice")
+	it.Cursor.Reset()
+	it.r, it.err = nil, nil
+	if !invariant.Enabled { // else one that is used after Close is found out
+		cursors.Put(it)
 	}
 }

@@ -441,7 +441,7 @@ func prefixLen(key []byte) int {
 
 // corrupt returns a Corruption of the run's range deletes.
 func (t RangeDeletes) corrupt(format string, args ...any) *errs.Corruption {
-	return errs.NewCorruption(t.spans.files[0].name, -1, "range deletes: "+format, args...)
+	return errs.NewCorruption(t.spans.parent.files[0].name, -1, "range deletes: "+format, args...)
 }
 
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -67,7 +66,6 @@ type Reader struct {
 type file struct {
 	*pageio.File
 	origin
-	first  int          // index of its first chunk in Reader.dir
 	dir    *directory   // its directory, without the chunks, which are in Reader.dir
 	chunks int          // number of its chunks
 	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
@@ -99,14 +97,14 @@ func (r *Reader) open(cfg *OpenConfig) error {
 			return err
 		}
 	}
-	if r.cache == nil && !r.inPlace() {
-		r.cache = NewCache(0)
-	}
 	for _, f := range r.files {
-		// Only now is it known whether a cache is needed.
-		if f.pages == nil {
-			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
+		if f.pages != nil {
+			continue
 		}
+		if r.cache == nil {
+			r.cache = NewCache(0)
+		}
+		f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
 	}
 	// In this order: range deletes are no entries, so they must not be counted among these.
 	if err := r.splitRangeDeletes(); err != nil {
@@ -181,7 +179,6 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	if err != nil {
 		return err
 	}
-	f.first = len(r.dir)
 	// In the list before anything can fail: Close then closes it.
 	r.files = append(r.files, f)
 	name := f.name
@@ -201,6 +198,9 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	}
 	if err := f.dir.stamp(stamp, name); err != nil {
 		return err
+	}
+	for i := range f.dir.chunks {
+		f.dir.chunks[i].file = f
 	}
 	r.dir = append(r.dir, f.dir.chunks...)
 	f.chunks, f.dir.chunks = len(f.dir.chunks), nil
@@ -279,11 +279,6 @@ func (r *Reader) splitRangeDeletes() error {
 	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, parent: r}
 	r.dir = r.dir[:n:n]
 	r.spans.countEntries()
-	for _, f := range r.files {
-		of := *f
-		of.first = max(f.first-n, 0)
-		r.spans.files = append(r.spans.files, &of)
-	}
 	return nil
 }
 
@@ -328,23 +323,17 @@ func (r *Reader) countEntries() (s chunk.Stats) {
 func (r *Reader) makeChunks() {
 	r.keys = newKeys(r.dir)
 	r.chunks = make([]chunk.Chunk, len(r.dir))
-	// Files that are read in place share one set of verified pages.
-	for k, f := range r.files {
-		end := len(r.dir)
-		if k+1 < len(r.files) {
-			end = min(end, r.files[k+1].first)
-		}
-		m := f.Mapped()
-		for i := f.first; i < end; i++ {
-			d, c := &r.dir[i], &r.chunks[i]
-			c.Layout = d.Layout
-			c.Page = int(d.offset / chunk.PageSize)
-			c.Pages, c.File = f.pages, f.blocks
-			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
-			if f.pages != nil {
-				size := uint64(d.Layout.Size())
-				c.Data = m[d.offset:][:size:size]
-			}
+	for i := range r.dir {
+		d, c := &r.dir[i], &r.chunks[i]
+		c.Layout = d.Layout
+		c.Page = int(d.offset / chunk.PageSize)
+		// Chunks of a file that is read in place share one set of verified pages.
+		f := d.file
+		c.Pages, c.File = f.pages, f.blocks
+		c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
+		if f.pages != nil {
+			size := uint64(d.Layout.Size())
+			c.Data = f.Mapped()[d.offset:][:size:size]
 		}
 	}
 }
@@ -354,11 +343,6 @@ func (r *Reader) Meta() *layout.RunMeta { return &r.meta }
 
 // MaxVersion is the greatest version of an entry or range delete.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
-
-// inPlace reports whether all of the run's files are read in their mappings.
-func (r *Reader) inPlace() bool {
-	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.pages == nil })
-}
 
 // Get finds the newest version of key that is not newer than at, and sets dst to it, with key as
 // dst.Key. It returns false if there is none. Get does not use the filter: call MayContain
@@ -462,14 +446,8 @@ func (r *Reader) Warm() error {
 	return nil
 }
 
-// fileOf returns the file of chunk i. There are few files.
-func (r *Reader) fileOf(i int) *file {
-	k := len(r.files) - 1
-	for r.files[k].first > i {
-		k--
-	}
-	return r.files[k]
-}
+// fileOf returns the file of chunk i.
+func (r *Reader) fileOf(i int) *file { return r.dir[i].file }
 
 // Held is pageio.File.Held of the run's files.
 func (r *Reader) Held() (held []vfs.File) {
