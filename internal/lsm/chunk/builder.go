@@ -484,29 +484,21 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64, e *crypt.Enc
 	t = binary.LittleEndian.AppendUint32(t, 0) // length
 	t = binary.LittleEndian.AppendUint64(t, uint64(l.End))
 
-	t, at := AppendSection(t, secPrefix, Required)
-	t = append(t, b.now.First[:l.Prefix]...)
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, secFence, Required)
-	t = b.appendFences(t, shift)
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, list, Required)
-	t, err := b.appendSums(t, id, offset, e)
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, secIndex, Required)
-	t = binary.LittleEndian.AppendUint32(t, indexNarrow)
-	t = binary.LittleEndian.AppendUint32(t, uint32(l.Buckets))
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, secStat, 0)
-	t = binary.LittleEndian.AppendUint64(t, uint64(l.VersionBase))
-	t = binary.LittleEndian.AppendUint64(t, uint64(l.SegmentBase))
-	t = b.now.Stats.Append(t)
-	t = EndSection(t, at)
-
+	t = AppendSection(t, secPrefix, Required, func(t []byte) []byte { return append(t, b.now.First[:l.Prefix]...) })
+	t = AppendSection(t, secFence, Required, func(t []byte) []byte { return b.appendFences(t, shift) })
+	var err error
+	t = AppendSection(t, list, Required, func(t []byte) []byte {
+		t, err = b.appendSums(t, id, offset, e)
+		return t
+	})
+	t = AppendSection(t, secIndex, Required, func(t []byte) []byte {
+		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(t, indexNarrow), uint32(l.Buckets))
+	})
+	t = AppendSection(t, secStat, 0, func(t []byte) []byte {
+		t = binary.LittleEndian.AppendUint64(t, uint64(l.VersionBase))
+		t = binary.LittleEndian.AppendUint64(t, uint64(l.SegmentBase))
+		return b.now.Stats.Append(t)
+	})
 	b.buf = t
 	// Whole pages: the next chunk begins at a page, too.
 	l.TrailerSize = pageCeil(len(t) - start)

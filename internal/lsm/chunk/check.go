@@ -2,26 +2,17 @@ package chunk
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 )
 
 // Check reads the whole chunk, which was not read before, and reports everything in it that is
 // wrong: its checksums, and whether entries, their order, fences, index and statistics agree. The
-// checks after a bad checksum are left out. prefix is what the keys share. each is called for every
+// checks after a bad checksum are left out. fail gets what is wrong. prefix is what the keys share. each is called for every
 // entry and returns the hash of its key; newest says that the entry is the first of its key in the
 // chunk.
-func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption), each func(e *entry.Entry, newest bool) (hash uint64)) {
-	fail := func(err error) {
-		var bad *errs.Corruption
-		if !errors.As(err, &bad) {
-			bad = &errs.Corruption{File: c.Place.File, Offset: c.Place.Offset, Reason: "chunk is unreadable", Err: err}
-		}
-		report(bad)
-	}
+func (c *Chunk) Check(owner *Owner, prefix []byte, fail func(error), each func(e *entry.Entry, newest bool) (hash uint64)) {
 	t, err := c.Trailer()
 	if err != nil {
 		fail(err)

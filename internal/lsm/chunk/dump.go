@@ -94,8 +94,9 @@ var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", se
 
 func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool) {
 	d.Section("trailer")
-	end := at + l.TrailerSize
+	end, sumSize := at+l.TrailerSize, 4
 	if encrypted {
+		sumSize = crypt.TagSize
 		d.Field(at, crypt.TagSize, "tag", "%x", file[at:at+crypt.TagSize])
 		at += crypt.TagSize
 	}
@@ -117,13 +118,9 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool)
 			for i := range n {
 				d.Field(pos+8*n+4*i, 4, "  first entry", "%d", int(binary.LittleEndian.Uint32(p[8*n+4*i:]))<<3)
 			}
-		case tag == secChecksums:
-			for i := range len(p) / 4 {
-				d.Field(pos+4*i, 4, "  page", "%d", i)
-			}
-		case tag == secTags:
-			for i := range len(p) / crypt.TagSize {
-				d.Field(pos+crypt.TagSize*i, crypt.TagSize, "  page", "%d", i)
+		case tag == secChecksums || tag == secTags:
+			for i := range len(p) / sumSize {
+				d.Field(pos+sumSize*i, sumSize, "  page", "%d", i)
 			}
 		case tag == secIndex:
 			d.U32(pos, "  kind", "  buckets")

@@ -33,18 +33,14 @@ type filterRecord struct {
 
 const filterRecordSize = 24 // bytes of a filter in the directory
 
-// appendFilters appends the section of a directory for its filters.
-func appendFilters(b []byte, d *directory) []byte {
-	if len(d.filters) == 0 {
-		return b
-	}
-	b, at := chunk.AppendSection(b, secFilters, 0)
+// appendFilters appends the payload of the section of filters.
+func (d *directory) appendFilters(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, filterWords)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(d.filters)))
 	for i := range d.filters {
 		b = d.filters[i].appendRecord(b)
 	}
-	return chunk.EndSection(b, at)
+	return b
 }
 
 // appendRecord appends the record of a filter.

@@ -53,28 +53,30 @@ const aboutLast = 1 // flag of the section about: the file is the last one of it
 
 // appendDirectory appends the sections of a directory.
 func appendDirectory(b []byte, d *directory) []byte {
-	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
-	for i := range d.chunks {
-		b = appendRecord(b, &d.chunks[i])
+	b = chunk.AppendSection(b, secChunks, chunk.Required, func(b []byte) []byte {
+		for i := range d.chunks {
+			b = appendRecord(b, &d.chunks[i])
+		}
+		return b
+	})
+	b = chunk.AppendSection(b, secBounds, chunk.Required, func(b []byte) []byte { return appendBounds(b, d.chunks) })
+	// Without filters there is no section: a reader that finds one relies on what it says.
+	if len(d.filters) > 0 {
+		b = chunk.AppendSection(b, secFilters, 0, d.appendFilters)
 	}
-	b = chunk.EndSection(b, at)
-
-	b = appendBounds(b, d.chunks)
-	b = appendFilters(b, d)
 	if (d.ranges != ranges{}) {
-		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
-		b = chunk.EndSection(d.ranges.appendRanges(b), at)
+		b = chunk.AppendSection(b, secRanges, chunk.Required, d.ranges.appendRanges)
 	}
 	if d.encrypted {
-		b, at = chunk.AppendSection(b, secTags, chunk.Required)
-		for i := range d.filters {
-			b = append(b, d.filters[i].tags...)
-		}
-		b = chunk.EndSection(b, at)
+		b = chunk.AppendSection(b, secTags, chunk.Required, func(b []byte) []byte {
+			for i := range d.filters {
+				b = append(b, d.filters[i].tags...)
+			}
+			return b
+		})
 	}
 	if d.about != nil {
-		b, at = chunk.AppendSection(b, secAbout, 0)
-		b = chunk.EndSection(append(b, d.about...), at)
+		b = chunk.AppendSection(b, secAbout, 0, func(b []byte) []byte { return append(b, d.about...) })
 	}
 	return b
 }
@@ -157,9 +159,8 @@ const (
 	boundLong  = 1 << 15 // flag: bound.long
 )
 
-// appendBounds appends the section of a directory for the bounds of its chunks.
+// appendBounds appends the payload of the section of bounds.
 func appendBounds(b []byte, chunks []record) []byte {
-	b, at := chunk.AppendSection(b, secBounds, chunk.Required)
 	for i := range chunks {
 		r := &chunks[i].bound
 		word := uint16(r.apart)
@@ -175,7 +176,7 @@ func appendBounds(b []byte, chunks []record) []byte {
 	for i := range chunks {
 		b = append(b, chunks[i].key...)
 	}
-	return chunk.EndSection(b, at)
+	return b
 }
 
 // decodeBounds decodes the bounds of chunks, whose records are decoded already; keys

@@ -42,14 +42,6 @@ type stream struct {
 	file *file // the file that it reads; another begins a new Stream
 }
 
-// readAt reads n bytes at off of f into p.
-func (s *stream) readAt(f *file, p []byte, off int64) error {
-	if s.file != f {
-		s.file, s.Stream = f, f.Stream(f.Size())
-	}
-	return s.ReadFull(p, off)
-}
-
 // cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
 type cursor struct {
 	chunk.Cursor
@@ -101,8 +93,11 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
 	// Whole, in one large request: a Copier reads everything anyway.
-	if it.stream != nil {
-		if err := it.stream.readAt(f, data, c.Place.Offset); err != nil {
+	if s := it.stream; s != nil {
+		if s.file != f {
+			*s = stream{f.Stream(f.Size()), f}
+		}
+		if err := s.ReadFull(data, c.Place.Offset); err != nil {
 			return nil, err
 		}
 		read = func(int64, int) error { return nil }

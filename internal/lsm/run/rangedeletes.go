@@ -171,6 +171,10 @@ func (t RangeDeletes) getSearch() *search {
 	if s, _ := t.spans.searches.Get().(*search); s != nil {
 		return s
 	}
+	return t.newSearch()
+}
+
+func (t RangeDeletes) newSearch() *search {
 	s := &search{cursor: cursor{r: t.spans, i: -1}}
 	s.Lent = true
 	return s
@@ -204,8 +208,8 @@ func (s *search) lone() bool {
 // does for entries. It is used by one goroutine, and closed by Close. No method may be called while
 // another one runs, so not by the functions that Since and Some call.
 func (t RangeDeletes) Copier() RangeDeletes {
-	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
-	s.Mem, s.Lent = new(offheap.Buffer), true
+	s := t.newSearch()
+	s.own, s.Mem = new(offheap.Buffer), new(offheap.Buffer)
 	return RangeDeletes{t.spans, s}
 }
 

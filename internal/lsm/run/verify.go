@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
-	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Verify reads the whole run, whatever was verified before, and calls report for
@@ -31,9 +29,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	if ctx.Err() != nil {
 		return
 	}
-	have := slices.Collect(maps.Values(v.refs))
-	layout.SortRefs(have)
-	if !slices.Equal(have, r.meta.Refs) {
+	if !slices.Equal(v.refs.list(), r.meta.Refs) {
 		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
 		c.FollowUp = v.found > 0
 		report(c)
@@ -44,19 +40,19 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 // not what was verified before.
 type verifier struct {
 	*Reader
-	copies *cursor                             // reads the chunks again
-	report func(*errs.Corruption)              // gets what is wrong
-	found  int                                 // how often report was called
-	each   func(*entry.Entry)                  // gets each entry; may be nil
-	last   entry.Entry                         // the entry before, without its value; across chunks
-	lacks  bool                                // the chunk before is damaged: last may not be its last entry
-	refs   map[entry.FileNum]layout.SegmentRef // references of the entries so far, by segment
-	asked  *blocks.Part                        // the encrypted filter that words is
-	words  bloom                               // that filter, decrypted
+	copies *cursor                // reads the chunks again
+	report func(*errs.Corruption) // gets what is wrong
+	found  int                    // how often report was called
+	each   func(*entry.Entry)     // gets each entry; may be nil
+	last   entry.Entry            // the entry before, without its value; across chunks
+	lacks  bool                   // the chunk before is damaged: last may not be its last entry
+	refs   refs                   // references of the entries so far
+	asked  *blocks.Part           // the encrypted filter that words is
+	words  bloom                  // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
-	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]layout.SegmentRef{}}
+	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: newRefs()}
 }
 
 // tell reports c.
@@ -85,15 +81,16 @@ func (v *verifier) verifyChunk(i int) {
 	if err == nil {
 		prefix, err = v.prefix(i, c)
 	}
+	failed := func(err error) { reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell) }
 	if err != nil {
-		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell)
+		failed(err)
 		return
 	}
 	fail := func(reason string) {
 		v.tell(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
 	}
 	first := true
-	c.Check(&v.fileOf(i).owner, prefix, v.tell, func(e *entry.Entry, newest bool) uint64 {
+	c.Check(&v.fileOf(i).owner, prefix, failed, func(e *entry.Entry, newest bool) uint64 {
 		// Behind a damaged chunk the last key is not known: then only the order is checked.
 		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
@@ -142,10 +139,7 @@ func (v *verifier) chunkBound(i int) *bound {
 
 // countEntry counts a reference, and remembers e for the check of order.
 func (v *verifier) countEntry(e *entry.Entry) {
-	if e.Separated {
-		f := v.refs[e.Handle.Segment]
-		v.refs[e.Handle.Segment] = layout.SegmentRef{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
-	}
+	v.refs.addEntry(e)
 	v.last = entry.Entry{Key: append(v.last.Key[:0], e.Key...), Version: e.Version}
 	if v.each != nil {
 		v.each(e)

@@ -47,14 +47,13 @@ type WriterConfig struct {
 // all calls return that error, and its files are removed.
 type Writer struct {
 	cfg        WriterConfig
-	b          *chunk.Builder                       // builds the current chunk
-	hashes     []uint64                             // hashes of the keys in chunks that have no filter yet
-	unfiltered uint32                               // number of these chunks
-	refs       map[entry.FileNum]*layout.SegmentRef // references of the entries so far, by segment
-	ref        *layout.SegmentRef                   // the one of refs that was counted last
-	stats      chunk.Stats                          // of the entries so far
-	meta       layout.RunMeta                       // of the run so far
-	err        error                                // the first error, or errFinished
+	b          *chunk.Builder // builds the current chunk
+	hashes     []uint64       // hashes of the keys in chunks that have no filter yet
+	unfiltered uint32         // number of these chunks
+	refs       refs           // references of the entries so far
+	stats      chunk.Stats    // of the entries so far
+	meta       layout.RunMeta // of the run so far
+	err        error          // the first error, or errFinished
 
 	file     vfs.File         // the file that is written; nil: none
 	out      *pageio.Appender // appends to file
@@ -78,7 +77,7 @@ type Writer struct {
 func NewWriter(cfg WriterConfig) *Writer {
 	cfg.FileBytes = cmp.Or(cfg.FileBytes, DefaultFileBytes)
 	cfg.FilterKeys = cmp.Or(cfg.FilterKeys, DefaultFilterKeys)
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*layout.SegmentRef{}}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: newRefs()}
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -97,9 +96,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if err := w.addEntry(e); err != nil {
 		return err
 	}
-	if e.Separated {
-		w.countHandle(&e.Handle)
-	}
+	w.refs.addEntry(e)
 	if w.cfg.Expiries != nil {
 		w.cfg.Expiries.Add(e)
 	}
@@ -137,18 +134,37 @@ func writable(e *entry.Entry) bool {
 	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
 }
 
-// countHandle counts a reference to a segment.
-func (w *Writer) countHandle(h *entry.Handle) {
-	r := w.ref
-	if r == nil || r.Segment != h.Segment {
-		if r = w.refs[h.Segment]; r == nil {
-			r = &layout.SegmentRef{Segment: h.Segment}
-			w.refs[h.Segment] = r
-		}
-		w.ref = r
+// refs counts references to segments.
+type refs struct {
+	bySegment map[entry.FileNum]*layout.SegmentRef
+	last      *layout.SegmentRef // the one that was counted last; nil: there is none
+}
+
+func newRefs() refs { return refs{bySegment: map[entry.FileNum]*layout.SegmentRef{}} }
+
+// addEntry counts the reference that e has, if any.
+func (r *refs) addEntry(e *entry.Entry) {
+	if !e.Separated {
+		return
 	}
-	r.Records++
-	r.Bytes += h.Length
+	// Handles that follow each other mostly lead to one segment: no look into the map.
+	if h := &e.Handle; r.last == nil || r.last.Segment != h.Segment {
+		if r.last = r.bySegment[h.Segment]; r.last == nil {
+			r.last = &layout.SegmentRef{Segment: h.Segment}
+			r.bySegment[h.Segment] = r.last
+		}
+	}
+	r.last.Records++
+	r.last.Bytes += e.Handle.Length
+}
+
+// list returns the counts in the order of segments; nil if there are none.
+func (r *refs) list() (list []layout.SegmentRef) {
+	for _, ref := range r.bySegment {
+		list = append(list, *ref)
+	}
+	layout.SortRefs(list)
+	return list
 }
 
 // flushChunk writes the chunk that is being built.
@@ -321,10 +337,7 @@ func (w *Writer) finishRun() error {
 	}
 	setStats(&w.meta, &w.stats)
 	w.meta.AddRangeDeletes(&w.rangeDeletes)
-	for _, r := range w.refs {
-		w.meta.Refs = append(w.meta.Refs, *r)
-	}
-	layout.SortRefs(w.meta.Refs)
+	w.meta.Refs = w.refs.list()
 	if w.cfg.Expiries != nil {
 		w.meta.Expiry = w.cfg.Expiries.List()
 	}
@@ -362,7 +375,7 @@ func (w *Writer) fail(err error) error {
 // freeMemory frees the memory of the Writer.
 func (w *Writer) freeMemory() {
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
+	w.hashes, w.created, w.refs = nil, nil, refs{}
 }
 
 // setStats sets what m says of entries, which s counts.
