@@ -111,6 +111,9 @@ func (it *Cursor) Entry() *entry.Entry { return &it.e }
 // Err is the error that the last move met.
 func (it *Cursor) Err() error { return it.err }
 
+// Fail makes err that of the last move. No move but a seek succeeds then, unless err is nil.
+func (it *Cursor) Fail(err error) { it.err = err }
+
 // Older reports whether the current entry is followed by an older version of its key.
 func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
 

@@ -38,7 +38,7 @@ type footer struct {
 
 // encodeFooter returns the footer for this offset; e is nil for a plain file.
 func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
-	b = make([]byte, footerSize)
+	b = make([]byte, encryptedFooterSize)
 	binary.LittleEndian.PutUint32(b[4:], footerMagic)
 	binary.LittleEndian.PutUint16(b[8:], formatVersion)
 	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
@@ -46,12 +46,14 @@ func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encry
 	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
 	copy(b[40:], f.uuid[:])
 	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
-	if e != nil {
-		b, err = f.encryptFooter(b, e, offset)
+	if e == nil {
+		b = b[:footerSize]
+	} else if err = f.encryptFooter(b, e, offset); err != nil {
+		return nil, err
 	}
 	f.checksum = id.Sum(offset, b[4:])
 	binary.LittleEndian.PutUint32(b, f.checksum)
-	return b, err
+	return b, nil
 }
 
 // decodeFooter decodes and checks the footer b at offset of the file id. The length of b says
@@ -75,7 +77,8 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	version := uint16(formatVersion)
 	if len(b) == encryptedFooterSize {
 		version = encryptedVersion
-		f.decodeKeyID(b)
+		f.dirTag = crypt.Tag(b[footerDirTag:])
+		f.keyID = crypt.FileKeyID{Key: crypt.ID(b[footerKey:]), Salt: [16]byte(b[footerKeyID:]), Cipher: crypt.Cipher(b[footerCipher])}
 	}
 	if v := binary.LittleEndian.Uint16(b[8:]); v != version || binary.LittleEndian.Uint16(b[10:]) != 0 {
 		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
@@ -105,25 +108,18 @@ func footerData(b []byte) []byte {
 	return append(bytes.Clone(b[4:footerTag]), b[footerKey:encryptedFooterSize]...)
 }
 
-// encryptFooter makes the footer of an encrypted file of b, that of a plain one.
-func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) ([]byte, error) {
-	b = append(b, make([]byte, encryptedFooterSize-footerSize)...)
+// encryptFooter makes b, the footer of a plain file with room behind, that of an encrypted one.
+func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) error {
 	b[8], b[footerCipher] = encryptedVersion, byte(f.keyID.Cipher)
 	copy(b[footerDirTag:], f.dirTag[:])
 	copy(b[footerKey:], f.keyID.Key[:])
 	copy(b[footerKeyID:], f.keyID.Salt[:])
 	if err := chunk.Begin(e, offset, len(b)); err != nil {
-		return nil, err
+		return err
 	}
 	tag, err := e.Encrypt(nil, nil, crypt.Footer, offset, footerData(b))
 	copy(b[footerTag:], tag[:])
-	return b, err
-}
-
-// decodeKeyID decodes what the footer of a plain file doesn't have.
-func (f *footer) decodeKeyID(b []byte) {
-	f.dirTag = crypt.Tag(b[footerDirTag:])
-	f.keyID = crypt.FileKeyID{Key: crypt.ID(b[footerKey:]), Salt: [16]byte(b[footerKeyID:]), Cipher: crypt.Cipher(b[footerCipher])}
+	return err
 }
 
 // verifyFooter checks that the footer b, which lies at offset, has the expected file key id and the

@@ -45,13 +45,11 @@ type stream struct {
 // cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
 type cursor struct {
 	chunk.Cursor
-	r     *Reader         // whose chunks are walked
-	own   *offheap.Buffer // memory for a copy of the chunk; nil: the Reader's memory is walked
-	i     int             // chunk that it is on; -1: none
-	valid bool            // it is at an entry
-	err   error           // of the last move
-
-	stream *stream // reads a chunk's copy whole; nil: pages are read when they are verified
+	r      *Reader         // whose chunks are walked
+	own    *offheap.Buffer // memory for a copy of the chunk; nil: the Reader's memory is walked
+	i      int             // chunk that it is on; -1: none
+	valid  bool            // it is at an entry
+	stream *stream         // reads a chunk's copy whole; nil: pages are read when they are verified
 }
 
 // Ends is the method of an iterator.Bounded.
@@ -59,21 +57,18 @@ func (it *cursor) Ends() (first, last *entry.Entry) { return it.r.first, it.r.la
 
 // openChunk puts the cursor on chunk i.
 func (it *cursor) openChunk(i int) bool {
-	it.valid, it.err = false, nil
 	if i < 0 || i >= len(it.r.chunks) {
-		return false
+		return it.stop(nil)
 	}
 	c, err := it.loadChunk(i)
 	if err != nil {
-		it.err = err
-		return false
+		return it.stop(err)
 	}
 	prefix, err := it.r.prefix(i, c)
 	if err != nil {
-		it.err = err
-		return false
+		return it.stop(err)
 	}
-	it.i = i
+	it.i, it.valid = i, false
 	it.Cursor.Open(c, prefix)
 	return true
 }
@@ -108,10 +103,13 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 // settle notes whether a move of the chunk's cursor has come to an entry, and returns that.
 func (it *cursor) settle(ok bool) bool {
 	it.valid = ok
-	if !ok && it.err == nil {
-		it.err = it.Cursor.Err()
-	}
 	return ok
+}
+
+// stop ends the move: there is no entry, because of err unless that is nil.
+func (it *cursor) stop(err error) bool {
+	it.Fail(err)
+	return it.settle(false)
 }
 
 // direction is where a walk goes: what the numbers of chunks grow by.
@@ -176,7 +174,7 @@ func (it *cursor) cross(d direction) bool {
 	if !it.valid {
 		return false
 	}
-	if it.settle(false); it.err != nil {
+	if it.settle(false); it.Err() != nil {
 		return false
 	}
 	// Opening a chunk resets the count of blocks; a walk over chunks goes on counting.
@@ -205,8 +203,7 @@ func (it *cursor) SeekLT(key []byte) bool { return it.seek(key, backward) }
 func (it *cursor) seek(key []byte, d direction) bool {
 	i, err := it.r.searchNewest(key)
 	if err != nil {
-		it.valid, it.err = false, err
-		return false
+		return it.stop(err)
 	}
 	return it.seekIn(i, key, d)
 }
@@ -219,8 +216,7 @@ func (it *cursor) seekIn(i int, key []byte, d direction) bool {
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	switch {
 	case err != nil:
-		it.valid, it.err = false, err
-		return false
+		return it.stop(err)
 	// Without the prefix of the chunk's keys, key is before or behind all of them: this chunk lies
 	// ahead of the walk, or behind it.
 	case order*int(d) < 0:
@@ -233,7 +229,7 @@ func (it *cursor) seekIn(i int, key []byte, d direction) bool {
 		return found || it.cross(forward)
 	}
 	// The last entry less than key is the one before the first that is not less.
-	if !found && it.Cursor.Err() != nil {
+	if !found && it.Err() != nil {
 		return it.settle(false)
 	}
 	return it.Prev()
@@ -276,12 +272,6 @@ func (it *cursor) skip(key []byte, v entry.Version, d direction) bool {
 // SkipNewer leaves out nothing: older versions of a key lie behind it.
 func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
 
-// Entry is the entry at the position.
-func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
-
-// Err says why a move returned false, nil at the end.
-func (it *cursor) Err() error { return it.err }
-
 // Close gives the cursor to other readers, and a Copier's memory back; all else belongs to the
 // Reader.
 func (it *cursor) Close() {
@@ -295,7 +285,7 @@ func (it *cursor) Close() {
 	}
 	invariant.Check(it.r != nil, "an iterator is closed twice")
 	it.Cursor.Reset()
-	it.r, it.err = nil, nil
+	it.r = nil
 	if !invariant.Enabled { // else one that is used after Close is found out
 		cursors.Put(it)
 	}

@@ -58,7 +58,7 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 // changedInChunk is ChangedSince for chunk i, whose keys don't all lie in the range.
 func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (bool, error) {
 	if !it.openChunk(i) {
-		return false, it.err
+		return false, it.Err()
 	}
 	off, err := it.offset(i, lo)
 	for ok := err == nil && off < it.Chunk().End; ok; ok = it.Cursor.Next() {
@@ -70,7 +70,7 @@ func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (boo
 			return true, nil
 		}
 	}
-	return false, cmp.Or(err, it.Cursor.Err())
+	return false, cmp.Or(err, it.Err())
 }
 
 // EachSince calls fn for the key of every entry newer than since until it returns
@@ -82,14 +82,14 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 			continue
 		}
 		if !it.openChunk(i) {
-			return it.err
+			return it.Err()
 		}
 		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
 			if e := it.Entry(); e.Version > since && !fn(e.Key) {
 				return nil
 			}
 		}
-		if err := it.Cursor.Err(); err != nil {
+		if err := it.Err(); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (it *cursor) sumStretch(s stretch, sum *content) bool {
 		for ok := s.from < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
 			sum.addEntry(it.Entry())
 		}
-		return it.Cursor.Err() == nil
+		return it.Err() == nil
 	}
 	// Rows of entries: one alone would be met more often if it follows a long one.
 	end, length := it.Chunk().End, 0
@@ -242,7 +242,7 @@ func (it *cursor) offset(i int, key []byte) (int, error) {
 	if found {
 		return it.Cursor.Offset(), nil
 	}
-	return it.Chunk().End, it.Cursor.Err()
+	return it.Chunk().End, it.Err()
 }
 
 // Split returns at most n-1 keys that cut [lo, hi) into pieces of about the same size in files, in
