@@ -360,7 +360,7 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 	clear(buf[n:end])
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
-	b.now.addEntry(e, older)
+	b.now.AddEntry(e, older)
 }
 
 // growBuffer makes room for n bytes in all: twice as many as before, in few steps up to the size of

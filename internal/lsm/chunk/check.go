@@ -66,7 +66,7 @@ func (k *checker) checkEntries(prefix []byte) {
 		if !same {
 			k.checkIndex(e, hash, first, at)
 		}
-		k.stats.addEntry(e, same)
+		k.stats.AddEntry(e, same)
 		k.key = append(k.key[:0], e.Key...)
 		prev = entry.Entry{Key: k.key, Version: e.Version}
 		older, first = it.Older(), false

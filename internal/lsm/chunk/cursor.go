@@ -242,27 +242,34 @@ func (it *Cursor) verifyAhead(off int) bool {
 	if it.leaveNear(); off < it.safe {
 		return true
 	}
-	end := it.chunk.End
+	c, end := it.chunk, it.chunk.End
 	if off >= end || it.err != nil {
 		return false
 	}
-	if it.chunk.File != nil {
-		return it.nextBlock(off)
-	}
-	if it.chunk.Pages == nil {
+	page := off &^ (PageSize - 1)
+	switch {
+	case c.File != nil:
+		return it.nextBlock(page, off)
+	case c.Pages == nil:
 		it.safe = end // all is verified
-		return true
-	}
-	hi := (off>>pageShift + 1) << pageShift
-	if !it.chunk.verified(off) {
-		hi = min(off>>pageShift<<pageShift+it.ahead<<pageShift, pageCeil(end))
-		it.ahead = min(it.ahead*2, maxPrime)
-		if it.err = it.chunk.Verify(off, hi); it.err != nil {
+	case c.verified(off):
+		it.safe = min(page+PageSize, end)
+	default:
+		hi := it.reach(page)
+		if it.err = c.Verify(page, hi); it.err != nil {
 			return false
 		}
+		it.safe = hi
 	}
-	it.safe = min(hi, end)
 	return true
+}
+
+// reach returns up to where the pages from this one on are verified now, and makes that further the
+// next time.
+func (it *Cursor) reach(page int) int {
+	hi := min(page+it.ahead*PageSize, it.chunk.End)
+	it.ahead = min(it.ahead*2, maxPrime)
+	return hi
 }
 
 // decode moves to the entry at off, whatever its form.
@@ -429,15 +436,13 @@ func (it *Cursor) skipLess(word uint64) {
 // shortWalk is how many blocks a walk leaves in the cache even if the cache has no room: 128 KB.
 const shortWalk = 8
 
-// nextBlock is verifyAhead for a chunk that is read block by block.
-func (it *Cursor) nextBlock(off int) bool {
+// nextBlock is verifyAhead for a chunk that is read block by block; off lies in this page.
+func (it *Cursor) nextBlock(page, off int) bool {
 	if !it.enterBlock(off) {
 		return false
 	}
 	it.base = it.block.Start()
-	page := off &^ (PageSize - 1)
-	hi := min(page+it.ahead*PageSize, it.base+blocks.Size, it.chunk.End)
-	it.ahead = min(it.ahead*2, maxPrime)
+	hi := min(it.reach(page), it.base+blocks.Size)
 	if _, it.err = it.block.Span(page, hi); it.err != nil {
 		return false
 	}

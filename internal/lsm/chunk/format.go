@@ -166,8 +166,8 @@ func (s Stats) Stamped(v entry.Version) Stats {
 	return s
 }
 
-// addEntry counts e; older says that it is not the first version of its key.
-func (s *Stats) addEntry(e *entry.Entry, older bool) {
+// AddEntry counts e; older says that it is not the first version of its key.
+func (s *Stats) AddEntry(e *entry.Entry, older bool) {
 	if s.Entries == 0 {
 		s.MinVersion, s.MaxVersion = e.Version, e.Version
 	}

@@ -104,41 +104,21 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64) {
 	it := r.newCursor()
 	for s := range it.stretches(lo, hi) {
-		d := &r.dir[s.chunk]
-		all := content{float64(d.Entries), float64(d.KeyBytes + d.ValueBytes), float64(d.SeparatedBytes)}
-		sum := all
+		all := &r.dir[s.chunk]
+		sum, part := all.Stats, 1.0
 		switch {
 		case s.whole:
-		case look && it.sumStretch(s, &sum):
-			// What a few entries say of a part is no more than what the chunk is known to have.
-			sum = content{min(sum.entries, all.entries), min(sum.size, all.size), min(sum.separated, all.separated)}
+		case look && it.sumStretch(s, &sum, &part):
 		default:
-			sum = all.part(s.bytes() / float64(d.End-chunk.HeaderSize))
+			sum, part = all.Stats, s.bytes()/float64(all.End-chunk.HeaderSize)
 		}
-		entries += uint64(sum.entries + 0.5)
-		size += uint64(sum.size + 0.5)
-		separated += uint64(sum.separated + 0.5)
+		// What a few entries say of a part is no more than what the chunk is known to have.
+		count := func(n, most uint64) uint64 { return min(uint64(float64(n)*part+0.5), most) }
+		entries += count(sum.Entries, all.Entries)
+		size += count(sum.KeyBytes+sum.ValueBytes, all.KeyBytes+all.ValueBytes)
+		separated += count(sum.SeparatedBytes, all.SeparatedBytes)
 	}
 	return entries, size, separated
-}
-
-// content is what some entries hold.
-type content struct {
-	entries, size, separated float64 // size: bytes of keys and inline values
-}
-
-// addEntry counts e.
-func (c *content) addEntry(e *entry.Entry) {
-	c.entries++
-	c.size += float64(len(e.Key) + len(e.Value))
-	if e.Separated {
-		c.separated += float64(e.Handle.Length)
-	}
-}
-
-// part is this part of c.
-func (c content) part(p float64) content {
-	return content{c.entries * p, c.size * p, c.separated * p}
 }
 
 const (
@@ -179,13 +159,13 @@ func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
 	}
 }
 
-// sumStretch makes sum what the stretch holds that the cursor is at. It returns false if that can't
-// be read.
-func (it *cursor) sumStretch(s stretch, sum *content) bool {
-	*sum = content{}
+// sumStretch reads entries of the stretch that the cursor is at: what it holds is sum, times part. It
+// returns false if they can't be read.
+func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
+	*sum = chunk.Stats{}
 	if s.to-s.from <= lookBytes || it.r.dir[s.chunk].Entries <= lookPlaces*lookRow {
 		for ok := s.from < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
-			sum.addEntry(it.Entry())
+			sum.AddEntry(it.Entry(), false)
 		}
 		return it.Err() == nil
 	}
@@ -198,7 +178,7 @@ func (it *cursor) sumStretch(s stretch, sum *content) bool {
 			if at < s.from || at >= s.to {
 				break
 			}
-			sum.addEntry(it.Entry())
+			sum.AddEntry(it.Entry(), false)
 			next := end
 			if ok = it.Cursor.Next(); ok {
 				next = it.Cursor.Offset()
@@ -206,7 +186,7 @@ func (it *cursor) sumStretch(s stretch, sum *content) bool {
 			length += next - at
 		}
 	}
-	*sum = sum.part(s.bytes() / float64(max(length, 1)))
+	*part = s.bytes() / float64(max(length, 1))
 	return length > 0
 }
 
