@@ -92,11 +92,6 @@ const (
 	Older                   // added, an older version of the last key
 )
 
-// lastKey appends the key of the last entry to dst.
-func (b *Builder) lastKey(dst []byte) []byte {
-	return append(append(dst, b.now.First[:b.now.Prefix]...), b.lastSuffix()...)
-}
-
 // lastSuffix is the key of the last entry, without the prefix.
 func (b *Builder) lastSuffix() []byte {
 	start, end := suffixAt(b.buf, b.prev)
@@ -125,8 +120,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 			return Disorder
 		}
 		b.beginChunk(e.Key, older)
-		b.appendEntry(e, entry.Word(e.Key[b.now.Prefix:]), hash, older)
-		return outcomeOf(older)
+		return b.appendEntry(e, entry.Word(e.Key[b.now.Prefix:]), hash, older)
 	}
 	older := false
 	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.now.First[:p])
@@ -158,16 +152,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	if len(b.buf)+b.need(e) > MaxEntries {
 		return Full
 	}
-	b.appendEntry(e, word, hash, older)
-	return outcomeOf(older)
-}
-
-// outcomeOf is the Outcome of an entry that was added.
-func outcomeOf(older bool) Outcome {
-	if older {
-		return Older
-	}
-	return NewKey
+	return b.appendEntry(e, word, hash, older)
 }
 
 // follows reports whether e may come after the last entry, of whichever chunk,
@@ -307,7 +292,7 @@ func inlineLen(buf []byte, off int, w uint64) int {
 
 // appendEntry encodes e, which shares the prefix and has room; word is the key word of its suffix.
 // older says that e is an older version of the last key.
-func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
+func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) Outcome {
 	off := len(b.buf)
 	suffix := e.Key[b.now.Prefix:]
 	// The first entry that begins in a block is the block's fence. Seeks start there.
@@ -361,6 +346,10 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
 	b.now.AddEntry(e, older)
+	if older {
+		return Older
+	}
+	return NewKey
 }
 
 // growBuffer makes room for n bytes in all: twice as many as before, in few steps up to the size of
@@ -443,7 +432,8 @@ func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image 
 	// The header is written last, because the file's number is known only now.
 	owner.putBytes(b.buf)
 	// Copied, as buf is used for the next chunk, and the next key is compared with it.
-	b.now.Last = b.lastKey(b.lastMem.Grow(nil, b.now.Prefix+len(b.lastSuffix())))
+	prefix, suffix := b.now.First[:b.now.Prefix], b.lastSuffix()
+	b.now.Last = append(append(b.lastMem.Grow(nil, len(prefix)+len(suffix)), prefix...), suffix...)
 	b.endEntries()
 	b.now.Buckets = bucketsFor(len(b.items))
 	index := b.now.IndexStart()

@@ -39,7 +39,6 @@ type checker struct {
 
 	stats Stats  // what the entries say so far
 	block int    // index of the next fence to compare
-	key   []byte // key of the entry before
 }
 
 // checkEntries walks the entries and compares order, marks, fences, index and statistics.
@@ -47,9 +46,9 @@ func (k *checker) checkEntries(prefix []byte) {
 	var it Cursor
 	it.Open(k.c, prefix)
 	var prev entry.Entry
-	older, first := false, true
+	older := false
 	for it.Next() {
-		e := it.Entry()
+		e, first := it.Entry(), k.stats.Entries == 0
 		at := func(format string, args ...any) { k.fail(k.c.corrupt(it.Offset(), format, args...)) }
 		same := !first && string(e.Key) == string(prev.Key)
 		if !first && entry.Compare(&prev, e) >= 0 {
@@ -67,9 +66,8 @@ func (k *checker) checkEntries(prefix []byte) {
 			k.checkIndex(e, hash, first, at)
 		}
 		k.stats.AddEntry(e, same)
-		k.key = append(k.key[:0], e.Key...)
-		prev = entry.Entry{Key: k.key, Version: e.Version}
-		older, first = it.Older(), false
+		prev = entry.Entry{Key: append(prev.Key[:0], e.Key...), Version: e.Version}
+		older = it.Older()
 	}
 	if it.Err() != nil {
 		k.fail(it.Err())

@@ -123,6 +123,9 @@ func (r *Reader) readFilters() error {
 			if err != nil {
 				return err
 			}
+			if s.pages != nil {
+				f.filters = append(f.filters, s.pages)
+			}
 			// One filter for all chunks stands for itself, so that a get asks it before it searches for
 			// the chunk.
 			n := int(at.chunks)
@@ -182,7 +185,6 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 		pages.Free()
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
-	f.filters = append(f.filters, pages)
 	return summed{words: words, bloom: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 

@@ -159,8 +159,9 @@ const keptKeys = 64 << 10
 // search finds spans. It is used by one goroutine at a time, and then again by others.
 type search struct {
 	cursor
-	prefix, key []byte         // scratch
-	long        offheap.Buffer // memory of key if it is long
+	prefix [nodePrefixLen]byte // scratch, as is key
+	key    []byte
+	long   offheap.Buffer // memory of key if it is long
 }
 
 // getSearch returns a search that nobody else uses. Give it back by putSearch.

@@ -166,9 +166,7 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
-	// As another file: f has the filter's pages, which Close frees, already.
-	again := &file{File: f.File, origin: f.origin, blocks: f.blocks}
-	s, err := again.readFilter(at)
+	s, err := f.readFilter(at)
 	switch {
 	case err != nil:
 	case s.encrypted != nil:
