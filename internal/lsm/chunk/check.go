@@ -9,10 +9,10 @@ import (
 
 // Check reads the whole chunk, which was not read before, and reports everything in it that is
 // wrong: its checksums, and whether entries, their order, fences, index and statistics agree. The
-// checks after a bad checksum are left out. fail gets what is wrong. prefix is what the keys share. each is called for every
+// checks after a bad checksum are left out. fail gets what is wrong. each is called for every
 // entry and returns the hash of its key; newest says that the entry is the first of its key in the
 // chunk.
-func (c *Chunk) Check(owner *Owner, prefix []byte, fail func(error), each func(e *entry.Entry, newest bool) (hash uint64)) {
+func (c *Chunk) Check(owner *Owner, fail func(error), each func(e *entry.Entry, newest bool) (hash uint64)) {
 	t, err := c.Trailer()
 	if err != nil {
 		fail(err)
@@ -27,7 +27,7 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, fail func(error), each func(e
 		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
 	}
 	k := checker{c: c, t: t, fail: fail, each: each}
-	k.checkEntries(prefix)
+	k.checkEntries()
 }
 
 // checker checks the entries of one chunk.
@@ -42,9 +42,9 @@ type checker struct {
 }
 
 // checkEntries walks the entries and compares order, marks, fences, index and statistics.
-func (k *checker) checkEntries(prefix []byte) {
+func (k *checker) checkEntries() {
 	var it Cursor
-	it.Open(k.c, prefix)
+	it.Open(k.c, k.t.prefix)
 	var prev entry.Entry
 	older := false
 	for it.Next() {

@@ -176,7 +176,7 @@ func TestRoundTrip(t *testing.T) {
 func checkAll(t *testing.T, c *Chunk, b *built) {
 	t.Helper()
 	i := 0
-	c.Check(&owner, b.prefix, func(err error) { t.Fatal(err) }, func(e *entry.Entry, newest bool) uint64 {
+	c.Check(&owner, func(err error) { t.Fatal(err) }, func(e *entry.Entry, newest bool) uint64 {
 		if i == len(b.entries) || !same(e, &b.entries[i]) {
 			t.Fatalf("entry %d of %d: %+v", i, len(b.entries), e)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
@@ -28,6 +29,14 @@ type origin struct {
 	id    checksum.Identity // what checksums are bound to
 	keyID crypt.FileKeyID   // file key id; zero: the file is plain
 	key   *crypt.Decrypter  // nil: the file is plain
+}
+
+// damaged says that the part of the file at off is damaged, because of err; nil if that is nil.
+func (o *origin) damaged(off int64, part string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &errs.Corruption{File: o.name, Offset: off, Reason: part, Err: err}
 }
 
 // cryptFile is the name of the file to package crypt: keys and tags are bound to it.

@@ -132,10 +132,7 @@ func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 		return errs.NewCorruption(o.name, offset, "footer: another file key id than expected")
 	}
 	tag := crypt.Tag(b[footerTag:])
-	if err := o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)); err != nil {
-		return &errs.Corruption{File: o.name, Offset: offset, Reason: "footer", Err: err}
-	}
-	return nil
+	return o.damaged(offset, "footer", o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)))
 }
 
 // footerSize is the length of the file's footer.

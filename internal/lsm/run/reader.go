@@ -243,19 +243,13 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 		return nil, nil, err
 	}
 	d, err := decodeDirectory(b, ft.dirOffset, o.key != nil)
-	if err != nil {
-		return nil, nil, &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
-	}
-	return d, ft, nil
+	return d, ft, o.damaged(int64(ft.dirOffset), "directory", err)
 }
 
 // verifyDirectory compares the directory b with its checksum, or decrypts it in place.
 func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	if o.key != nil {
-		if err := o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil); err != nil {
-			return &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
-		}
-		return nil
+		return o.damaged(int64(ft.dirOffset), "directory", o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
 	}
 	if got := o.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
 		return errs.NewCorruption(o.name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)

@@ -76,11 +76,7 @@ func (v *verifier) verifyChunks(ctx context.Context) {
 
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
-	var prefix []byte
 	c, err := v.copies.loadChunk(i)
-	if err == nil {
-		prefix, err = v.prefix(i, c)
-	}
 	failed := func(err error) { reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell) }
 	if err != nil {
 		failed(err)
@@ -90,7 +86,7 @@ func (v *verifier) verifyChunk(i int) {
 		v.tell(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
 	}
 	first := true
-	c.Check(&v.fileOf(i).owner, prefix, failed, func(e *entry.Entry, newest bool) uint64 {
+	c.Check(&v.fileOf(i).owner, failed, func(e *entry.Entry, newest bool) uint64 {
 		// Behind a damaged chunk the last key is not known: then only the order is checked.
 		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
@@ -199,8 +195,5 @@ func (f *file) verifyHeader() error {
 	if err == nil {
 		err = f.key.CheckPage(p)
 	}
-	if err != nil {
-		return &errs.Corruption{File: f.name, Offset: 0, Reason: "header", Err: err}
-	}
-	return nil
+	return f.damaged(0, "header", err)
 }
