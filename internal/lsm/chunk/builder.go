@@ -26,7 +26,6 @@ type Builder struct {
 	segments    extent        // of the handles of short entries
 	lastVersion entry.Version // of the last entry
 	lastWord    uint64        // first 8 bytes of the last entry's suffix
-	block       int           // fence block in which the last entry begins; -1: none
 
 	// Off the Go heap: with megabytes on it, the collector would let garbage grow by
 	// as much again.
@@ -204,7 +203,7 @@ func (b *Builder) restart() {
 	b.zeroExtend(HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
-	b.prev, b.block = 0, -1
+	b.prev = 0
 	b.now.Stats = Stats{}
 	b.versions, b.segments = extent{}, extent{}
 }
@@ -296,9 +295,8 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) Out
 	off := len(b.buf)
 	suffix := e.Key[b.now.Prefix:]
 	// The first entry that begins in a block is the block's fence. Seeks start there.
-	if block := off >> fenceShift; block != b.block {
+	if n := len(b.fences); n == 0 || int(b.fences[n-1].off)>>fenceShift != off>>fenceShift {
 		b.fences = append(b.fences, fence{word, uint64(off)})
-		b.block = block
 	}
 	// Only the newest version of a key is indexed: older ones follow it, and a walk finds them.
 	if !older {

@@ -56,10 +56,6 @@ func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
 // Free gives the memory back.
 func (p *Pages) Free() { p.verified.Free() }
 
-func (p *Pages) test(i int) bool { return p.verified.Test(i) }
-
-func (p *Pages) markVerified(i int) { p.verified.Set(i) }
-
 // corrupt returns a Corruption at off of the chunk.
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
@@ -106,7 +102,7 @@ func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 	}
 	// Set last: another goroutine that sees the bit relies on c.trailer, stored above.
 	if c.Pages != nil {
-		c.Pages.markVerified(c.Page + start>>pageShift)
+		c.Pages.verified.Set(c.Page + start>>pageShift)
 	}
 	return t, nil
 }
@@ -167,13 +163,13 @@ func (c *Chunk) Verify(lo, hi int) error {
 		return nil
 	}
 	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
-		if c.Pages.test(c.Page + p) {
+		if c.Pages.verified.Test(c.Page + p) {
 			continue
 		}
 		// Pages that follow each other are read in one go, up to maxPrime: fewer requests to the
 		// disk.
 		n := 1
-		for p+n <= end && n < maxPrime && !c.Pages.test(c.Page+p+n) {
+		for p+n <= end && n < maxPrime && !c.Pages.verified.Test(c.Page+p+n) {
 			n++
 		}
 		if err := c.verifyPages(p, n); err != nil {
@@ -222,7 +218,7 @@ const maxPrime = 64 // pages that are read ahead at a time, at most
 
 // verified reports whether the page of off has been checked.
 func (c *Chunk) verified(off int) bool {
-	return c.Pages == nil || c.Pages.test(c.Page+off>>pageShift)
+	return c.Pages == nil || c.Pages.verified.Test(c.Page+off>>pageShift)
 }
 
 // verifyPages verifies n pages from the page first on, whatever was verified before.
@@ -249,7 +245,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 			return err
 		}
 		if c.Pages != nil {
-			c.Pages.markVerified(c.Page + p)
+			c.Pages.verified.Set(c.Page + p)
 		}
 	}
 	return nil

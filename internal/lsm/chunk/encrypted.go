@@ -60,7 +60,7 @@ func decryptTrailer(t []byte, offset int64, d *crypt.Decrypter) error {
 // decryptPage decrypts page p of the chunk in place, unless that was done.
 func (c *Chunk) decryptPage(p int, t *Trailer) error {
 	// Decrypting twice would make garbage of it: bytes and plain text share the memory.
-	if c.Pages != nil && c.Pages.test(c.Page+p) {
+	if c.Pages != nil && c.Pages.verified.Test(c.Page+p) {
 		return nil
 	}
 	page, tag := c.Data[p<<pageShift:][:PageSize], crypt.Tag(t.sums[crypt.TagSize*p:])

@@ -32,8 +32,8 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if whole {
 			return true, nil
 		}
-		if changed, err := it.changedInChunk(i, lo, hi, since); changed || err != nil {
-			return changed, err
+		if none, err := it.eachSince(i, lo, hi, since, func([]byte) bool { return false }); !none {
+			return err == nil, err
 		}
 	}
 	return false, nil
@@ -55,8 +55,9 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 	}
 }
 
-// changedInChunk is ChangedSince for chunk i, whose keys don't all lie in the range.
-func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (bool, error) {
+// eachSince calls fn for the keys in [lo, hi) of the entries of chunk i that are newer than since. It
+// returns false once fn has, and after an error.
+func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(key []byte) bool) (bool, error) {
 	if !it.openChunk(i) {
 		return false, it.Err()
 	}
@@ -66,11 +67,12 @@ func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (boo
 		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
 			break
 		}
-		if e.Version > since {
-			return true, nil
+		if e.Version > since && !fn(e.Key) {
+			return false, nil
 		}
 	}
-	return false, cmp.Or(err, it.Err())
+	err = cmp.Or(err, it.Err())
+	return err == nil, err
 }
 
 // EachSince calls fn for the key of every entry newer than since until it returns
@@ -81,15 +83,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if !it.openChunk(i) {
-			return it.Err()
-		}
-		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
-			if e := it.Entry(); e.Version > since && !fn(e.Key) {
-				return nil
-			}
-		}
-		if err := it.Err(); err != nil {
+		if more, err := it.eachSince(i, nil, nil, since, fn); !more {
 			return err
 		}
 	}
