@@ -223,6 +223,7 @@ func (b *Builder) need(e *entry.Entry) int {
 // chunk has no room for that. From the 17th cut on it at least halves the prefix, so that
 // hostile keys cost only a few more rewrites.
 func (b *Builder) shrink(e *entry.Entry) bool {
+	// The prefix only gets shorter within a chunk: it is rewritten a bounded number of times.
 	p := entry.CommonPrefix(e.Key, b.now.First[:b.now.Prefix])
 	if b.shrinks++; b.shrinks > 16 {
 		p = min(p, b.now.Prefix/2)
@@ -457,8 +458,8 @@ func (b *Builder) appendSums(t []byte, id checksum.Identity, offset int64, e *cr
 	return t, nil
 }
 
-// appendTrailer appends the trailer of the chunk at offset, which has the checksums, or tags, of all
-// pages before it.
+// appendTrailer appends the trailer of the chunk at offset, which has the checksums, or tags, of
+// all pages before it.
 func (b *Builder) appendTrailer(id checksum.Identity, offset int64, e *crypt.Encrypter) error {
 	start := len(b.buf)
 	l := &b.now.Layout

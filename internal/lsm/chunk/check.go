@@ -18,11 +18,13 @@ func (c *Chunk) Check(owner *Owner, fail func(error), each func(e *entry.Entry, 
 		fail(err)
 		return
 	}
+	// What would be decoded from damaged bytes is only the same damage under other names.
 	if !c.VerifyAll(fail) {
 		return
 	}
 	var head [HeaderSize]byte
 	owner.putBytes(head[:])
+	// No reader looks at the header. A salvage tells by it which store a lone file is from.
 	if !bytes.HasPrefix(c.Data, head[:]) {
 		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
 	}
@@ -37,8 +39,8 @@ type checker struct {
 	fail func(error)                              // gets what is wrong
 	each func(e *entry.Entry, newest bool) uint64 // see Chunk.Check
 
-	stats Stats  // what the entries say so far
-	block int    // index of the next fence to compare
+	stats Stats // what the entries say so far
+	block int   // index of the next fence to compare
 }
 
 // checkEntries walks the entries and compares order, marks, fences, index and statistics.
@@ -54,6 +56,7 @@ func (k *checker) checkEntries() {
 		if !first && entry.Compare(&prev, e) >= 0 {
 			at("entry out of order")
 		}
+		// Gets and walks stop at an entry without the mark: what is behind it would be lost.
 		if same != older && !first {
 			at("mark of older versions is wrong")
 		}
@@ -88,6 +91,7 @@ func (k *checker) checkEntries() {
 // checkFence checks that the fences up to the current entry, which were not compared yet, lead to
 // it.
 func (k *checker) checkFence(it *Cursor) {
+	// A block in which no entry begins has the fence of the next entry.
 	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
 		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {
 			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))

@@ -76,8 +76,8 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 	return c.loadTrailer(t)
 }
 
-// loadTrailer reads and verifies the trailer. t is what was parsed of the same bytes before; nil: it
-// is parsed now.
+// loadTrailer reads and verifies the trailer. t is what was parsed of the same bytes before; nil:
+// it is parsed now.
 func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 	start := c.TrailerStart()
 	b, err := c.readTrailer(start)

@@ -122,6 +122,7 @@ func (it *Cursor) Offset() int { return it.off }
 
 // growKey makes room for a key with a suffix of this length.
 func (it *Cursor) growKey(suffix int) {
+	// 8 bytes more than the key: copySuffix copies whole words.
 	need := it.plen + suffix + 8
 	switch {
 	case it.most < 0: // key is the chunk's prefix
@@ -132,10 +133,12 @@ func (it *Cursor) growKey(suffix int) {
 		return
 	case need <= len(it.key):
 	case it.Mem != nil:
+		// Some more than needed: keys that grow slowly would each be copied otherwise.
 		it.key = it.Mem.Grow(it.key, need+min(need/4, longPrefix))
 	case need <= len(it.room) && it.key == nil:
 		it.key = it.room[:]
 	default:
+		// Enough for any suffix of the short form, so that Next seldom leaves its fast way for it.
 		it.key = append(it.key, make([]byte, max(need, it.plen+maxSuffix+8)-len(it.key))...)
 	}
 	it.key = it.key[:cap(it.key)]
@@ -158,6 +161,7 @@ func (it *Cursor) Last() bool {
 func (it *Cursor) seekTo(off int) {
 	it.leaveNear()
 	it.off, it.next, it.head = off, off, 0
+	// Bytes up to safe are verified from the last place on, and off may lie before that.
 	it.safe = 0
 	it.foresees = 0
 	it.ahead, it.err = 1, nil
@@ -275,6 +279,7 @@ func (it *Cursor) reach(page int) int {
 // decode moves to the entry at off, whatever its form.
 func (it *Cursor) decode(off int) bool {
 	it.leaveNear()
+	// Any field may be set now: the next entry of one form must clear the rest.
 	it.form = anyForm
 	p, start, end, next, err := it.chunk.decodeEntry(off, &it.e, it.block)
 	if err != nil {
@@ -332,6 +337,7 @@ func (it *Cursor) loadBlock() bool {
 	}
 	var e entry.Entry
 	off := t.start(p)
+	// Now, as the walk goes forward from here: else each entry would look for its block in the cache.
 	if it.chunk.File != nil && !it.enterBlock(off) {
 		return false
 	}
@@ -357,6 +363,7 @@ func (it *Cursor) loadBlock() bool {
 // than suffix.
 func (it *Cursor) SeekGE(suffix []byte) bool {
 	off, err := it.chunk.seekFence(suffix)
+	// Also after an error: the place before the seek counts no more.
 	it.seekTo(off)
 	if err != nil {
 		it.err = err
@@ -446,6 +453,7 @@ func (it *Cursor) nextBlock(page, off int) bool {
 	if _, it.err = it.block.Span(page, hi); it.err != nil {
 		return false
 	}
+	// Only this block: Next decodes what lies in it, and decode puts together what crosses its end.
 	it.data = it.block.Data()
 	it.view, it.at = it.data, it.base
 	it.safe = hi

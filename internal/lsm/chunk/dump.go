@@ -52,6 +52,7 @@ func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	}
 	start, end = off+start, off+end
 	w := binary.LittleEndian.Uint64(c.Data[off:])
+	// The bits as they are in the file: of an entry that is decoded, the form is no longer known.
 	form := ""
 	for _, f := range []struct {
 		bit  uint64
@@ -102,6 +103,7 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool)
 	}
 	d.U32(at, "checksum", "length")
 	d.U64(at+8, "end of entries")
+	// All numbers may be damaged: a section is split into its parts only if it is long enough.
 	_ = Sections(file[at+16:end], func(tag uint16, off int, p []byte) (bool, error) {
 		pos := at + 16 + off
 		d.Field(pos-sectionHead, sectionHead, sectionNames[tag], "section %d, %d bytes", tag, len(p))

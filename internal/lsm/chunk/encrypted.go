@@ -44,6 +44,7 @@ func encryptTrailer(t []byte, offset int64, e *crypt.Encrypter) error {
 	if err := Begin(e, offset, len(t)); err != nil {
 		return err
 	}
+	// The length stays clear, as a salvage searches by it; but the tag covers it, so it is proven.
 	text := t[trailerClear:]
 	tag, err := e.Encrypt(text, text, crypt.Trailer, offset, t[crypt.TagSize:trailerClear])
 	copy(t, tag[:])
@@ -70,8 +71,8 @@ func (c *Chunk) decryptPage(p int, t *Trailer) error {
 	return nil
 }
 
-// Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged stays as it
-// is in the file.
+// Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged stays as
+// it is in the file.
 func (c *Chunk) Decrypt() {
 	// Decryption in place destroys what it can't decrypt, and a dump shows what the file has.
 	start, kept := c.TrailerStart(), bytes.Clone(c.Data)

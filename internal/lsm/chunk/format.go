@@ -172,6 +172,7 @@ func (s *Stats) AddEntry(e *entry.Entry, older bool) {
 		s.MinVersion, s.MaxVersion = e.Version, e.Version
 	}
 	s.Entries++
+	// A key counts where its newest version is. So the keys of chunks add up to those of the run.
 	if !older {
 		s.Keys++
 	}

@@ -39,6 +39,7 @@ func (c *Chunk) detach(off int, e *entry.Entry) {
 	if n := len(e.Value); n == 0 || n > blocks.Size/2 {
 		return
 	}
+	// The trailer may have left the cache since: then nothing tells of its blocks.
 	if t := c.trailer.Load(); t == nil || !t.body.Was(off) {
 		e.Value = bytes.Clone(e.Value)
 	}

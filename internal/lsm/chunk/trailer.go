@@ -45,31 +45,11 @@ func parseTrailer(b []byte, encrypted bool) (*Trailer, Layout, error) {
 	}
 	l.End = int(binary.LittleEndian.Uint64(b[8:]))
 	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (known bool, err error) {
-		ok := true
-		switch tag {
-		case secPrefix:
-			t.prefix, l.Prefix = p, len(p)
-		case secFence:
-			ok = t.decodeFences(p, &l)
-		case secChecksums, secTags:
-			// A list of the other kind would be read as one of this kind.
-			t.sums, ok = p, encrypted == (tag == secTags)
-		case secIndex:
-			if ok = len(p) == 8 && binary.LittleEndian.Uint32(p) == indexNarrow; ok {
-				l.Buckets = int(binary.LittleEndian.Uint32(p[4:]))
-			}
-		case secStat:
-			if ok = len(p) >= 16+StatsSize; ok {
-				l.VersionBase, l.SegmentBase = entry.Version(binary.LittleEndian.Uint64(p)), entry.FileNum(binary.LittleEndian.Uint64(p[8:]))
-				t.Stats = DecodeStats(p[16:])
-			}
-		default:
-			return false, nil
-		}
+		known, ok := t.decodeSection(&l, tag, p, encrypted)
 		if !ok {
-			return true, errTrailer
+			err = errTrailer
 		}
-		return true, nil
+		return known, err
 	})
 	// The sums come before the index in a trailer, so only now it is known how many there must be.
 	// Fences must ascend, or readers could walk in a circle.
@@ -77,6 +57,32 @@ func parseTrailer(b []byte, encrypted bool) (*Trailer, Layout, error) {
 		err = errTrailer
 	}
 	return t, l, err
+}
+
+// decodeSection decodes one section into t and l.
+func (t *Trailer) decodeSection(l *Layout, tag uint16, p []byte, encrypted bool) (known, ok bool) {
+	ok = true
+	switch tag {
+	case secPrefix:
+		t.prefix, l.Prefix = p, len(p)
+	case secFence:
+		ok = t.decodeFences(p, l)
+	case secChecksums, secTags:
+		// A list of the other kind would be read as one of this kind.
+		t.sums, ok = p, encrypted == (tag == secTags)
+	case secIndex:
+		if ok = len(p) == 8 && binary.LittleEndian.Uint32(p) == indexNarrow; ok {
+			l.Buckets = int(binary.LittleEndian.Uint32(p[4:]))
+		}
+	case secStat:
+		if ok = len(p) >= 16+StatsSize; ok {
+			l.VersionBase, l.SegmentBase = entry.Version(binary.LittleEndian.Uint64(p)), entry.FileNum(binary.LittleEndian.Uint64(p[8:]))
+			t.Stats = DecodeStats(p[16:])
+		}
+	default:
+		return false, true
+	}
+	return true, ok
 }
 
 // decodeFences decodes the section of fences of a chunk, of whose layout the end is known.
@@ -89,6 +95,7 @@ func (t *Trailer) decodeFences(b []byte, l *Layout) (ok bool) {
 		return false
 	}
 	n := l.fences(int(shift))
+	// Behind this, fences are read by number without a look at the length.
 	if b = b[8:]; len(b) != 12*n {
 		return false
 	}

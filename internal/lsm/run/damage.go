@@ -23,6 +23,7 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 			if !found || bytes.Compare(from, lo) < 0 {
 				lo = from
 			}
+			// No bound is the widest: another range must not narrow it again.
 			if !found || to == nil || hi != nil && bytes.Compare(to, hi) > 0 {
 				hi = to
 			}
@@ -41,6 +42,7 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 	lo, hi = r.keysOf(i)
 	c := &r.chunks[i]
+	// A span of a range delete covers keys far from the entries beside it: those prove nothing.
 	if r.parent != nil || off < 0 {
 		return lo, hi
 	}
@@ -60,6 +62,7 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 		lo = before.Key
 	}
 	if gap.Before < rest.Len() {
+		// The bound is not in the range, and the key must be.
 		rest.Entry(gap.Before, &behind)
 		hi = append(behind.Key, 0)
 	}

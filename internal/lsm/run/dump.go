@@ -38,6 +38,7 @@ func footerOf(file []byte, size int) (o chunk.Owner, ft *footer, err error) {
 // ring is nil or doesn't have its data key, only header and footer are shown; in the latter case
 // Dump also returns an error that wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
+	// The header is shown before anything else, so there must be room for one.
 	if o, ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.dirOffset >= headerSize {
 		return dumpEncrypted(w, file, o, ft, ring)
 	}
@@ -86,6 +87,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 			dumpFilter(d, &filters[0])
 			filters = filters[1:]
 		}
+		// Their entries look like any others: only the keys, which begin with a tag, tell.
 		name := "chunk"
 		if isRangeDeletes(r.key) {
 			name = "chunk of range deletes"
@@ -97,6 +99,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 		dumpFilter(d, &filters[i])
 	}
 	d.Section("directory")
+	// No section stops the walk, not even one that is required and unknown: a dump shows it.
 	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
 		dumpSection(d, dir, tag, int(ft.dirOffset)+off, p)
 		return true, nil
@@ -169,6 +172,7 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ft *footer, ring
 		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
 		var o origin
 		if o, err = cfg.origin(owner.Num, ft.keyID); err == nil {
+			// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
 			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
 			err = o.decryptImage(file, ft)
 		}
@@ -218,6 +222,7 @@ func (o *origin) decryptImage(file []byte, ft *footer) error {
 	read := func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.filters {
 		f := d.filters[i].part(&blocks.File{Name: o.name, ID: o.id, Key: o.key, Read: read})
+		// All decrypts into memory of its own: a filter with a damaged page stays as it is.
 		if b, err := f.All(); err == nil {
 			copy(file[d.filters[i].offset:], b)
 		}

@@ -52,12 +52,14 @@ func header(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]by
 	binary.LittleEndian.PutUint64(p[headerNumber:], uint64(owner.Num))
 	copy(p[headerUUID:], owner.UUID[:])
 	err := e.PutPage(p, keyID)
+	// Last: it covers what PutPage has written. Without a key it still tells damage from a plain file.
 	binary.LittleEndian.PutUint32(p[headerSum:], owner.ID().Sum(0, p[:headerSum]))
 	return p, err
 }
 
 // checkHeader checks all of a header page but its tag.
 func checkHeader(p []byte, owner *chunk.Owner) error {
+	// The sum is bound to store and number: the header of another file does not pass.
 	sum := binary.LittleEndian.Uint32(p[headerSum:])
 	if got := owner.ID().Sum(0, p[:headerSum]); got != sum || string(p[:4]) != headerMagic {
 		return fmt.Errorf("header: checksum %#x, want %#x", got, sum)

@@ -69,6 +69,7 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 		return nil
 	}
 	n, p := binary.LittleEndian.Uint32(p[4:]), p[8:]
+	// Before memory is taken for them: the number may be anything.
 	if uint64(n) > uint64(len(p))/filterRecordSize {
 		return fmt.Errorf("%d filters in %d bytes", n, len(p))
 	}
@@ -86,11 +87,14 @@ func (w *Writer) writeFilter(end bool) error {
 	if w.unfiltered == 0 || w.cfg.NoFilter {
 		return nil
 	}
+	// Chunks may have only older versions, and so no key. A filter without words would say that it
+	// has every key, and a reader refuses it.
 	n := max(bloomWords(len(w.hashes)), 1)
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
 	if !end {
 		n = (n + pageWords - 1) / pageWords * pageWords
 	}
+	// With Room: Encrypt puts the tag of the last page behind it for a moment.
 	words := make(bloom, 8*n, 8*n+chunk.Room)
 	for _, h := range w.hashes {
 		words.addHash(h)
@@ -137,6 +141,8 @@ func (r *Reader) readFilters() error {
 			}
 		}
 	}
+	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would take
+	// that of another chunk, and gets would miss keys.
 	if chunks < len(r.dir) && chunks > 0 {
 		return errs.NewCorruption(r.files[0].name, -1, "filters are for %d of %d chunks", chunks, len(r.dir))
 	}
@@ -181,6 +187,8 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if err != nil {
 		return summed{}, err
 	}
+	// Sum returns the plain checksum, as it makes those of the pages of the same bytes. What binds
+	// it to this file and place is added here.
 	if got := crc ^ f.id.Mask(int64(at.offset)); got != at.checksum {
 		pages.Free()
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
@@ -205,6 +213,7 @@ func (r *Reader) FilterBytes() (n int64) {
 // IndexBytes returns about how much memory the directories and the bounds of chunks take.
 func (r *Reader) IndexBytes() int64 {
 	const perChunk = 512 // its record, its Chunk and its parsed trailer
+	// An estimate will do: it is a metric, and bounds nothing.
 	n := int64(len(r.dir)*perChunk + len(r.keys.blob))
 	if r.spans != nil {
 		n += r.spans.IndexBytes()

@@ -51,6 +51,7 @@ func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encry
 	} else if err = f.encryptFooter(b, e, offset); err != nil {
 		return nil, err
 	}
+	// Last: it covers what encryption has added, too.
 	f.checksum = id.Sum(offset, b[4:])
 	binary.LittleEndian.PutUint32(b, f.checksum)
 	return b, nil
@@ -74,6 +75,8 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
 		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
 	}
+	// By the length that the caller asked for, not by what b says: a plain footer must not pass for
+	// that of an encrypted file, as it has no tag.
 	version := uint16(formatVersion)
 	if len(b) == encryptedFooterSize {
 		version = encryptedVersion
@@ -117,6 +120,7 @@ func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) error
 	if err := chunk.Begin(e, offset, len(b)); err != nil {
 		return err
 	}
+	// No byte is hidden: the file key id is needed before there is a key. But nobody can forge it.
 	tag, err := e.Encrypt(nil, nil, crypt.Footer, offset, footerData(b))
 	copy(b[footerTag:], tag[:])
 	return err
@@ -128,6 +132,8 @@ func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	if o.key == nil {
 		return nil
 	}
+	// The manifest says by which key a file is read. A file that chose another one could be an old one
+	// that was put back.
 	if ft.keyID != o.keyID {
 		return errs.NewCorruption(o.name, offset, "footer: another file key id than expected")
 	}

@@ -68,6 +68,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 		b = chunk.AppendSection(b, secRanges, chunk.Required, d.ranges.appendRanges)
 	}
 	if d.encrypted {
+		// Required, unlike the filters: who skipped it would read encrypted words as a filter.
 		b = chunk.AppendSection(b, secTags, chunk.Required, func(b []byte) []byte {
 			for i := range d.filters {
 				b = append(b, d.filters[i].tags...)
@@ -76,6 +77,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 		})
 	}
 	if d.about != nil {
+		// Not required: only a salvage without MANIFEST needs it.
 		b = chunk.AppendSection(b, secAbout, 0, func(b []byte) []byte { return append(b, d.about...) })
 	}
 	return b
@@ -112,6 +114,7 @@ func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 			err = d.ranges.decodeRanges(p)
 		case secAbout:
 			d.about = p
+		// In a plain file the section is unknown, and as it is required, the file is refused.
 		case secTags:
 			tags = p
 			return encrypted, nil
@@ -141,6 +144,7 @@ func (d *directory) decodeChunks(p []byte, end uint64) (err error) {
 	}
 	d.chunks = make([]record, n)
 	// Records must follow each other in the file.
+	// Else two chunks could share bytes, and damage of one would be damage of both.
 	next := uint64(0)
 	if d.encrypted {
 		next = headerSize
@@ -191,9 +195,11 @@ func decodeBounds(p []byte, chunks []record) error {
 		n := int(binary.LittleEndian.Uint16(heads[boundHead*i:]))
 		word := binary.LittleEndian.Uint16(heads[boundHead*i+2:])
 		r.apart, r.again, r.long = int(word&(boundAgain-1)), word&boundAgain != 0, word&boundLong != 0
+		// Searches slice keys by these numbers without a look at their length.
 		if n > min(len(p), boundSize) || r.apart > n || r.apart == 0 || r.long && r.apart != boundSize {
 			return fmt.Errorf("chunk %d: bound of %d bytes, %d tell it apart", i, n, r.apart)
 		}
+		// keys.hasPrefix and Reader.prefix take the prefix out of the bound.
 		if uint(r.Prefix) > entry.MaxKey || min(r.Prefix, boundSize) > n {
 			return fmt.Errorf("chunk %d: bound of %d bytes, prefix of %d", i, n, r.Prefix)
 		}
@@ -215,6 +221,7 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 	stop := binary.LittleEndian.Uint64(p[8:])
 	buckets := binary.LittleEndian.Uint32(p[16:])
 	trailer := binary.LittleEndian.Uint32(p[20:])
+	// Pages are verified by their number in the file, so a chunk must begin at one.
 	if r.offset < from || r.offset > to || r.offset%chunk.PageSize != 0 {
 		return 0, fmt.Errorf("at %d", r.offset)
 	}

@@ -279,6 +279,7 @@ func (it *cursor) Close() {
 	it.Cursor.Close()
 	if it.own != nil {
 		it.own.Free()
+		// The copy is gone with own: the next move must not take it for chunk i.
 		it.Cursor.Free()
 		it.i = -1
 		return

@@ -40,6 +40,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 		return nil
 	}
 	forest := int(w.ranges.forests)
+	// findVisiblePart finds forests, and range deletes within one, by binary search for a version.
 	if !slices.IsSortedFunc(list, rangedel.Compare) || forest > 0 && list[0].Version < w.last {
 		return w.fail(fmt.Errorf("write run: %w: range deletes out of order", errs.ErrInvalid))
 	}
@@ -58,6 +59,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 // AddNewest adds a span of what a reader sees that sees all of several forests: at each place the
 // newest range delete. Spans are added in the order of keys and must not overlap.
 func (w *Writer) AddNewest(t rangedel.Delete) error {
+	// One forest has these spans already: they are its node Top.
 	if w.ranges.forests < 2 {
 		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
 	}
@@ -190,6 +192,7 @@ func (t RangeDeletes) putSearch(s *search) {
 	if t.copier != nil && s.lone() {
 		s.Close()
 	}
+	// The collector decides how long an idle search lives, and its memory for keys with it.
 	if t.copier == nil && s.KeyRoom() <= keptKeys {
 		t.spans.searches.Put(s)
 	}
@@ -237,6 +240,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 	s.key = append(append(append(s.key, prefix...), key...), 0)
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			// Checksums prove bytes, not sense: such a span would cover all keys before its end.
 			if len(e.Value) == 0 {
 				return 0, RangeDeletes{spans: s.r}.corrupt("a span without a lower bound")
 			}
@@ -362,6 +366,7 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 		switch {
 		case o.Err() != nil || !ok && o.forest == last:
 			err = o.Err()
+			// Who stops earlier leaves the search to the collector, or to Close of a Copier.
 			o.source.putSearch(o.search)
 			o.search = nil
 			return d, false, err
@@ -388,6 +393,7 @@ func (t RangeDeletes) Since(v entry.Version, fn func(rangedel.Delete) error) err
 
 // Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
 func (t RangeDeletes) Flat(v entry.Version, fn func(rangedel.Delete) error) error {
+	// With a stamp Ordered walks the flat ones: here they would come a second time.
 	if t.Empty() || t.stamped() {
 		return nil
 	}
@@ -408,6 +414,7 @@ func (t RangeDeletes) Some(n int, fn func(d rangedel.Delete, each int64)) {
 		})
 		return
 	}
+	// Split cuts behind the first key only, so the first span is asked by its prefix.
 	first := flatPrefix(nil)
 	if t.spans.ranges.flat == 0 {
 		first = leavesPrefix(nil, 0)
@@ -459,6 +466,7 @@ func (t RangeDeletes) ChangedSince(lo, hi []byte, since entry.Version) (bool, er
 	defer t.putSearch(s)
 	prefixes := [][]byte{flatPrefix(nil)}
 	if t.spans.ranges.history > 0 {
+		// The newest span at a place is enough: if it is not newer than since, no other one there is.
 		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
 	}
 	for _, prefix := range prefixes {

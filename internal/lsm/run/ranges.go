@@ -29,6 +29,7 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
+		// All keys of the chunk lie in the range, so the newest entry does, and no page is read.
 		if whole {
 			return true, nil
 		}
@@ -48,6 +49,7 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 			if hi != nil && bytes.Compare(first, hi) >= 0 {
 				return
 			}
+			// Where the last chunk ends only its entries tell, so with a bound hi it is never whole.
 			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.below(i, hi))) {
 				return
 			}
@@ -55,8 +57,8 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 	}
 }
 
-// eachSince calls fn for the keys in [lo, hi) of the entries of chunk i that are newer than since. It
-// returns false once fn has, and after an error.
+// eachSince calls fn for the keys in [lo, hi) of the entries of chunk i that are newer than since.
+// It returns false once fn has, and after an error.
 func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(key []byte) bool) (bool, error) {
 	if !it.openChunk(i) {
 		return false, it.Err()
@@ -64,6 +66,7 @@ func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(k
 	off, err := it.offset(i, lo)
 	for ok := err == nil && off < it.Chunk().End; ok; ok = it.Cursor.Next() {
 		e := it.Entry()
+		// Compared here, not searched for before: most walks end at the first entries.
 		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
 			break
 		}
@@ -153,8 +156,8 @@ func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
 	}
 }
 
-// sumStretch reads entries of the stretch that the cursor is at: what it holds is sum, times part. It
-// returns false if they can't be read.
+// sumStretch reads entries of the stretch that the cursor is at: what it holds is sum, times part.
+// It returns false if they can't be read.
 func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
 	*sum = chunk.Stats{}
 	if s.to-s.from <= lookBytes || it.r.dir[s.chunk].Entries <= lookPlaces*lookRow {
@@ -169,6 +172,7 @@ func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
 		ok := it.Cursor.SeekPart((float64(s.from) + (float64(j)+0.5)*s.bytes()/lookPlaces) / float64(end))
 		for n := 0; ok && n < lookRow; n++ {
 			at := it.Cursor.Offset()
+			// SeekPart goes to a fence, which may lie before the stretch.
 			if at < s.from || at >= s.to {
 				break
 			}
@@ -177,6 +181,7 @@ func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
 			if ok = it.Cursor.Next(); ok {
 				next = it.Cursor.Offset()
 			}
+			// By the bytes that were read, not by their number: short entries are met more seldom.
 			length += next - at
 		}
 	}
@@ -192,11 +197,13 @@ func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	}
 	var err error
 	if to = it.Chunk().End; hi != nil {
+		// hi before lo: the cursor is left at the first entry of the range.
 		to, err = it.offset(i, hi)
 	}
 	if err == nil {
 		from, err = it.offset(i, lo)
 	}
+	// lo may be behind hi: the range is empty then.
 	return from, max(to, from), err == nil
 }
 
@@ -219,6 +226,18 @@ func (it *cursor) offset(i int, key []byte) (int, error) {
 	return it.Chunk().End, it.Err()
 }
 
+// eachKey calls fn for the keys of a stretch of a range that begins at lo, and for where their
+// entries begin.
+func (it *cursor) eachKey(s *stretch, lo []byte, fn func(key []byte, at int)) {
+	if !it.openChunk(s.chunk) {
+		return
+	}
+	off, err := it.offset(s.chunk, lo)
+	for ok := err == nil && off < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
+		fn(it.Entry().Key, it.Cursor.Offset())
+	}
+}
+
 // Split returns at most n-1 keys that cut [lo, hi) into pieces of about the same size in files, in
 // order; nil is no bound. Each is greater than lo and than the first key of the run. Split reads
 // entries only if the range is small, or has not many more chunks than pieces.
@@ -228,6 +247,7 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		last = lo
 	}
 	cut := func(key []byte) {
+		// Where entries are long, two cuts may find the same one. Moves overwrite the key.
 		if bytes.Compare(key, last) > 0 && (hi == nil || bytes.Compare(key, hi) < 0) {
 			last = bytes.Clone(key)
 			cuts = append(cuts, last)
@@ -243,14 +263,14 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 	due := func() float64 { return total * float64(next) / float64(n) }
 	for i := range list {
 		s := &list[i]
-		if total <= cutBytes && it.openChunk(s.chunk) {
-			off, err := it.offset(s.chunk, lo)
-			for ok := err == nil && off < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
-				if next < n && due() <= sum+float64(it.Cursor.Offset()-s.from) {
+		// Fences are 1 KB apart: in a small range they would give only a few different cuts.
+		if total <= cutBytes {
+			it.eachKey(s, lo, func(key []byte, at int) {
+				if next < n && due() <= sum+float64(at-s.from) {
 					next++
-					cut(it.Entry().Key)
+					cut(key)
 				}
-			}
+			})
 		}
 		for ; next < n && due() < sum+s.bytes(); next++ {
 			part := (float64(s.from) + due() - sum) / float64(r.dir[s.chunk].End)

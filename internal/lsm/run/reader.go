@@ -117,6 +117,7 @@ func (r *Reader) open(cfg *OpenConfig) error {
 		return err
 	}
 	if len(r.dir) > 0 {
+		// No entry of this key comes before the greatest version, as versions come newest first.
 		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
 		r.last = &entry.Entry{Key: r.meta.Last}
 	}
@@ -140,6 +141,7 @@ func (cfg *OpenConfig) openFile(m *layout.RunFile) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
 	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
 		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
 	}
@@ -235,6 +237,7 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	if err != nil {
 		return nil, nil, err
 	}
+	// The footer is verified: else its numbers could ask for any amount of memory.
 	b := make([]byte, ft.dirSize, ft.dirSize+chunk.Room)
 	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
 		return nil, nil, err
@@ -264,6 +267,7 @@ func (r *Reader) splitRangeDeletes() error {
 	for n > 0 && isRangeDeletes(r.dir[n-1].key) {
 		n--
 	}
+	// Range deletes that are not counted would not be asked for, and what they deleted would be back.
 	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
 		return errs.NewCorruption(last.name, -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
 	}
@@ -395,6 +399,7 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 
 // prefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
 func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
+	// Without a page of the chunk: most prefixes are short.
 	if c.Prefix <= boundSize {
 		return r.keys.from(i)[:c.Prefix], nil
 	}
@@ -462,6 +467,7 @@ func (r *Reader) Close() error {
 		if f.pages != nil {
 			f.pages.Free()
 		}
+		// The files of the process keep a list of all sets of verified pages: it must not grow.
 		for _, s := range f.filters {
 			s.Free()
 		}

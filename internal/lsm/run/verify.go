@@ -26,6 +26,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	}
 	v.verifyChunks(ctx)
 	r.RangeDeletes().verifySpans(ctx, v.tell)
+	// The counts lack what was left out, so they would look wrong.
 	if ctx.Err() != nil {
 		return
 	}
@@ -103,9 +104,11 @@ func (v *verifier) verifyChunk(i int) {
 		}
 		return h
 	})
+	// Seeks leave out a run by the bounds in the manifest: what is beyond them is never found.
 	if !first && v.meta.Last != nil && bytes.Compare(v.last.Key, v.meta.Last) > 0 {
 		fail("last entry is beyond what the manifest says")
 	}
+	// Skips, estimates and the planner go by the numbers in the directory.
 	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
 		fail("statistics are not those in the directory")
 	}
@@ -149,6 +152,7 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	if err == nil {
 		err = f.verifyHeader()
 	}
+	// A sound directory of another file is as bad as a damaged one: chunks are read by the old one.
 	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
@@ -165,6 +169,7 @@ func (f *file) verifyFilter(at *filterRecord) error {
 	s, err := f.readFilter(at)
 	switch {
 	case err != nil:
+	// Its pages are opened when they are used; of a plain one readFilter has summed all.
 	case s.encrypted != nil:
 		_, err = s.encrypted.All()
 	default:
@@ -184,6 +189,8 @@ func reportError(name string, offset uint64, err error, report func(*errs.Corrup
 
 // verifyHeader reads the header page again.
 func (f *file) verifyHeader() error {
+	// A plain file has none. Of an encrypted one only a salvage reads it: then it is too late to
+	// find that it is damaged.
 	if f.key == nil {
 		return nil
 	}

@@ -90,6 +90,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
+	// Readers take all chunks from the first one of range deletes on for such.
 	if w.ranged || isRangeDeletes(e.Key) {
 		return w.fail(fmt.Errorf("write run: %w: entry behind range deletes", errs.ErrInvalid))
 	}
@@ -199,10 +200,12 @@ func (w *Writer) flushChunk() error {
 	}
 	w.stats.Merge(&info.Stats)
 	if w.meta.First == nil {
+		// The bound, as it is in the directory: checkMeta compares the two.
 		w.meta.First = r.key
 	}
 	w.meta.Last = layout.UpperBound(info.Last)
 	w.unfiltered++
+	// Filters end with chunks: so the chunk of a key tells which filter has it.
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
 	}
@@ -226,6 +229,7 @@ func (w *Writer) createFile() error {
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
+	// Before anything else can fail: fail removes what is listed.
 	w.created = append(w.created, name)
 	w.file, w.out = f, pageio.NewAppender(f)
 	w.offset = 0
@@ -285,6 +289,7 @@ func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
 		return nil, nil, err
 	} else {
+		// Encrypt puts the tag behind the text for a moment.
 		dir = slices.Grow(dir, chunk.Room)
 		if foot.dirTag, err = w.enc.Encrypt(dir, dir, crypt.Directory, w.offset, nil); err != nil {
 			return nil, nil, err
@@ -315,6 +320,7 @@ func (w *Writer) finishRun() error {
 			return err
 		}
 	}
+	// Who reads all the history asks only these spans: without them it would see nothing of it.
 	if w.ranges.forests > 1 && !w.newest {
 		return w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
 	}
@@ -374,6 +380,7 @@ func (w *Writer) fail(err error) error {
 
 // freeMemory frees the memory of the Writer.
 func (w *Writer) freeMemory() {
+	// It lies outside the Go heap, so no collector would do it.
 	w.b.Release()
 	w.hashes, w.created, w.refs = nil, nil, refs{}
 }
