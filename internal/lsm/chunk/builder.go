@@ -73,7 +73,6 @@ type Info struct {
 	Stats
 	First, Last     []byte
 	Shared          int    // bytes that First shares with the last key before; -1: there is none
-	Again           bool   // First is that key, in an older version
 	TrailerChecksum uint32 // also in the directory, so that a trailer of another chunk is found
 }
 
@@ -118,7 +117,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if !ok {
 			return Disorder
 		}
-		b.beginChunk(e.Key, older)
+		b.beginChunk(e.Key)
 		return b.appendEntry(e, entry.Word(e.Key[b.now.Prefix:]), hash, older)
 	}
 	older := false
@@ -183,15 +182,15 @@ func (b *Builder) compareLast(key []byte) int {
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
-// beginChunk begins a chunk with this first key. again says that the chunk before ends with it.
-func (b *Builder) beginChunk(key []byte, again bool) {
+// beginChunk begins a chunk with this first key.
+func (b *Builder) beginChunk(key []byte) {
 	shared := -1
 	if b.now.Last != nil {
 		shared = entry.CommonPrefix(b.now.Last, key)
 	}
 	// The prefix is guessed from the chunk before, because every key that doesn't share it costs a
 	// rewrite (shrink). The first key alone would be the guess otherwise.
-	b.now = Info{Layout: Layout{Prefix: min(b.prefixGuess, len(key))}, Last: b.now.Last, Shared: shared, Again: again}
+	b.now = Info{Layout: Layout{Prefix: min(b.prefixGuess, len(key))}, Last: b.now.Last, Shared: shared}
 	b.now.First = append(b.firstMem.Grow(nil, len(key)), key...)
 	b.shrinks = 0
 	b.restart()

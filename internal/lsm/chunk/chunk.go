@@ -159,17 +159,14 @@ func (c *Chunk) Verify(lo, hi int) error {
 	if c.File != nil {
 		return c.fetch(lo, hi)
 	}
-	if c.Pages == nil {
-		return nil
-	}
 	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
-		if c.Pages.verified.Test(c.Page + p) {
+		if c.verified(p << pageShift) {
 			continue
 		}
 		// Pages that follow each other are read in one go, up to maxPrime: fewer requests to the
 		// disk.
 		n := 1
-		for p+n <= end && n < maxPrime && !c.Pages.verified.Test(c.Page+p+n) {
+		for p+n <= end && n < maxPrime && !c.verified((p+n)<<pageShift) {
 			n++
 		}
 		if err := c.verifyPages(p, n); err != nil {

@@ -43,8 +43,7 @@ type Cursor struct {
 	room [64]byte // most keys need no more
 
 	near     *[nearSize]byte // what Foresee has copied; nil: it was not called yet
-	foreseen bool            // view is near, and safe is its end
-	verified int             // if foreseen: what safe was before
+	verified int             // what safe was before Foresee; 0: view is not near
 	foresees int             // calls of Foresee since the last seek, counted up to 2
 }
 
@@ -62,7 +61,7 @@ const (
 // keys share, with the chunk's Layout.Prefix bytes.
 func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	it.chunk, it.data, it.base, it.block = c, c.Data, 0, nil
-	it.view, it.at, it.foreseen = it.data, 0, false
+	it.view, it.at, it.verified = it.data, 0, 0
 	it.next, it.off, it.safe, it.head = HeaderSize, 0, 0, 0
 	it.ahead, it.err = 1, nil
 	it.stack = it.stack[:0]
@@ -254,8 +253,6 @@ func (it *Cursor) verifyAhead(off int) bool {
 	switch {
 	case c.File != nil:
 		return it.nextBlock(page, off)
-	case c.Pages == nil:
-		it.safe = end // all is verified
 	case c.verified(off):
 		it.safe = min(page+PageSize, end)
 	default:

@@ -65,7 +65,7 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	if it.near == nil {
 		it.near = nearPool.Get().(*[nearSize]byte)
 	}
-	it.view, it.at, it.foreseen = it.near[:copy(it.near[:], it.data[begin:off])], begin+it.base, true
+	it.view, it.at = it.near[:copy(it.near[:], it.data[begin:off])], begin+it.base
 	it.verified, it.safe = it.safe, off+it.base
 	return n
 }
@@ -81,8 +81,8 @@ func (it *Cursor) foresight() int {
 
 // leaveNear makes Next decode from the chunk again.
 func (it *Cursor) leaveNear() {
-	if it.foreseen {
-		it.safe, it.view, it.at, it.foreseen = it.verified, it.data, it.base, false
+	if it.verified > 0 {
+		it.safe, it.view, it.at, it.verified = it.verified, it.data, it.base, 0
 	}
 }
 

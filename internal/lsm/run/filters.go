@@ -211,12 +211,11 @@ func (r *Reader) FilterBytes() (n int64) {
 }
 
 // IndexBytes returns about how much memory the directories and the bounds of chunks take.
-func (r *Reader) IndexBytes() int64 {
+func (r *Reader) IndexBytes() (n int64) {
 	const perChunk = 512 // its record, its Chunk and its parsed trailer
 	// An estimate will do: it is a metric, and bounds nothing.
-	n := int64(len(r.dir)*perChunk + len(r.keys.blob))
-	if r.spans != nil {
-		n += r.spans.IndexBytes()
+	for _, part := range r.parts() {
+		n += int64(len(part.dir)*perChunk + len(part.keys.blob))
 	}
 	return n
 }
@@ -246,7 +245,7 @@ func (r *Reader) filterOf(key []byte) *summed {
 func (d *directory) tagFilters(b []byte) error {
 	for i := range d.filters {
 		f := &d.filters[i]
-		n := f.pages() * crypt.TagSize
+		n := uint64(chunk.PagesOf(int64(f.words*8))) * crypt.TagSize
 		if uint64(len(b)) < n {
 			return fmt.Errorf("no tags for the filter at %d", f.offset)
 		}
@@ -262,6 +261,3 @@ func (d *directory) tagFilters(b []byte) error {
 func (f *filterRecord) part(of *blocks.File) *blocks.Part {
 	return blocks.NewPart(of, crypt.Filter, int64(f.offset), int(f.words)*8, f.tags)
 }
-
-// pages is the number of the filter's pages, each of which has a tag.
-func (f *filterRecord) pages() uint64 { return (f.words*8 + chunk.PageSize - 1) / chunk.PageSize }

@@ -138,7 +138,7 @@ func (t RangeDeletes) Find(key []byte, at entry.Version, around *rangedel.Stretc
 	defer t.putSearch(s)
 	// History first: it is newer than the flat range deletes at its place.
 	if t.spans.ranges.history > 0 {
-		if v, err := s.findInHistory(t, key, at, around); v > 0 || err != nil {
+		if v, err := s.findInHistory(key, at, around); v > 0 || err != nil {
 			return v, err
 		}
 	}
@@ -242,7 +242,7 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
 			// Checksums prove bytes, not sense: such a span would cover all keys before its end.
 			if len(e.Value) == 0 {
-				return 0, RangeDeletes{spans: s.r}.corrupt("a span without a lower bound")
+				return 0, s.r.corruptSpans("a span without a lower bound")
 			}
 			if bytes.Compare(e.Value, key) <= 0 {
 				around.Within(e.Value, e.Key[len(prefix):])
@@ -261,15 +261,16 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 }
 
 // findInHistory is Find for the forests.
-func (s *search) findInHistory(t RangeDeletes, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
-	forest, n := int(t.spans.ranges.forests), 0
-	if at < t.spans.newest {
-		if forest, n, err = s.findVisiblePart(t, at); err != nil {
+func (s *search) findInHistory(key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
+	forests := int(s.r.ranges.forests)
+	forest, n := forests, 0
+	if at < s.r.newest {
+		if forest, n, err = s.findVisiblePart(at); err != nil {
 			return 0, err
 		}
 	}
-	if forest == int(t.spans.ranges.forests) {
-		return s.findSpan(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
+	if forest == forests {
+		return s.findSpan(s.r.ranges.newestPrefix(s.prefix[:0]), key, around)
 	}
 	// The first n range deletes of a forest are the nodes that the digits of n stand for. The
 	// newest are asked first, and the first that covers the key counts.
@@ -289,28 +290,28 @@ func (s *search) findInHistory(t RangeDeletes, key []byte, at entry.Version, aro
 	return v, err
 }
 
-// findVisiblePart returns of which forest a reader of version at sees only a part, and the number of range
-// deletes in that part. Of the forests before, it sees all, and of those behind, nothing.
-func (s *search) findVisiblePart(t RangeDeletes, at entry.Version) (forest, n int, err error) {
+// findVisiblePart returns of which forest a reader of version at sees only a part, and the number
+// of range deletes in that part. Of the forests before, it sees all, and of those behind, nothing.
+func (s *search) findVisiblePart(at entry.Version) (forest, n int, err error) {
 	// newer moves to range delete n of a forest, and reports whether it is newer than at.
 	newer := func(forest, n int) bool {
 		s.key = nodePrefix(s.key[:0], forest, 0, n)
 		if err == nil && (!s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key)) {
 			if err = s.Err(); err == nil {
-				err = t.corrupt("%d of forest %d is missing", n, forest)
+				err = s.r.corruptSpans("%d of forest %d is missing", n, forest)
 			}
 		}
 		return err != nil || s.Entry().Version > at
 	}
 	// Forests, and range deletes within one, are in order of versions, so binary search finds both.
-	forests := int(t.spans.ranges.forests)
+	forests := int(s.r.ranges.forests)
 	if forest = sort.Search(forests, func(i int) bool { return newer(i, 0) }) - 1; forest < 0 || err != nil {
 		return 0, 0, err
 	}
 	// The last entry of level 0 tells how many there are.
 	s.key = append(forestPrefix(s.key[:0], forest), 1)
 	if !s.SeekLT(s.key) || len(s.Entry().Key) < nodePrefixLen {
-		return 0, 0, cmp.Or[error](s.Err(), t.corrupt("forest %d has no end", forest))
+		return 0, 0, cmp.Or[error](s.Err(), s.r.corruptSpans("forest %d has no end", forest))
 	}
 	_, last := nodeOf(s.Entry().Key)
 	n = sort.Search(last+1, func(i int) bool { return newer(forest, i) })
@@ -374,7 +375,7 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 			o.forest, o.inside = o.forest+1, false
 		case o.Entry().Version > o.after:
 			if d, ok = spanOf(o.Entry()); !ok {
-				return d, false, o.source.corrupt("bad bounds")
+				return d, false, o.r.corruptSpans("bad bounds")
 			}
 			return d, true, nil
 		}
@@ -451,9 +452,9 @@ func prefixLen(key []byte) int {
 	return 1
 }
 
-// corrupt returns a Corruption of the run's range deletes.
-func (t RangeDeletes) corrupt(format string, args ...any) *errs.Corruption {
-	return errs.NewCorruption(t.spans.parent.files[0].name, -1, "range deletes: "+format, args...)
+// corruptSpans returns a Corruption of the range deletes that r reads.
+func (r *Reader) corruptSpans(format string, args ...any) *errs.Corruption {
+	return errs.NewCorruption(r.parent.files[0].name, -1, "range deletes: "+format, args...)
 }
 
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
@@ -464,17 +465,12 @@ func (t RangeDeletes) ChangedSince(lo, hi []byte, since entry.Version) (bool, er
 	}
 	s := t.getSearch()
 	defer t.putSearch(s)
-	prefixes := [][]byte{flatPrefix(nil)}
-	if t.spans.ranges.history > 0 {
-		// The newest span at a place is enough: if it is not newer than since, no other one there is.
-		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
+	changed, err := s.spansChangedSince(flatPrefix(nil), lo, hi, since)
+	// The newest span at a place is enough: if it is not newer than since, no other one there is.
+	if !changed && err == nil && t.spans.ranges.history > 0 {
+		changed, err = s.spansChangedSince(t.spans.ranges.newestPrefix(nil), lo, hi, since)
 	}
-	for _, prefix := range prefixes {
-		if changed, err := s.spansChangedSince(prefix, lo, hi, since); changed || err != nil {
-			return changed, err
-		}
-	}
-	return false, nil
+	return changed, err
 }
 
 // spansChangedSince is ChangedSince for the spans whose keys begin with prefix.
@@ -518,7 +514,7 @@ func (t RangeDeletes) verifySpans(ctx context.Context, report func(*errs.Corrupt
 	v.each = func(e *entry.Entry) {
 		n := prefixLen(e.Key)
 		if _, ok := spanOf(e); !ok || len(before) > n && bytes.Equal(before[:n], e.Key[:n]) && bytes.Compare(before[n:], e.Value) > 0 {
-			v.tell(t.corrupt("bad bounds, or out of order"))
+			v.tell(t.spans.corruptSpans("bad bounds, or out of order"))
 			return // a key this short has no node
 		}
 		before = append(before[:0], e.Key...)
@@ -538,6 +534,6 @@ func (t RangeDeletes) verifySpans(ctx context.Context, report func(*errs.Corrupt
 	v.verifyChunks(ctx)
 	// Behind other damage they can't be counted.
 	if v.found == 0 && ctx.Err() == nil && have != t.spans.ranges {
-		v.tell(t.corrupt("%v, the directory says %v", have, t.spans.ranges))
+		v.tell(t.spans.corruptSpans("%v, the directory says %v", have, t.spans.ranges))
 	}
 }

@@ -198,27 +198,25 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
-	if err := f.dir.stamp(stamp, name); err != nil {
+	if err := f.adoptChunks(stamp); err != nil {
 		return err
-	}
-	for i := range f.dir.chunks {
-		f.dir.chunks[i].file = f
 	}
 	r.dir = append(r.dir, f.dir.chunks...)
 	f.chunks, f.dir.chunks = len(f.dir.chunks), nil
 	return nil
 }
 
-// stamp gives all entries the version v; 0: they have their own.
-func (d *directory) stamp(v entry.Version, name string) error {
-	for i := range d.chunks {
-		r := &d.chunks[i]
+// adoptChunks makes the chunks in the directory those of f, and gives their entries the version v;
+// 0: they have their own.
+func (f *file) adoptChunks(v entry.Version) error {
+	for i := range f.dir.chunks {
+		r := &f.dir.chunks[i]
 		// A stamp replaces versions, which must be 0 in the file: else two versions of a key could
 		// become one.
 		if v != 0 && r.MaxVersion != 0 {
-			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+			return errs.NewCorruption(f.name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
-		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
+		r.file, r.Layout.Stamp, r.Stats = f, v, r.Stats.Stamped(v)
 	}
 	return nil
 }

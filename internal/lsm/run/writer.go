@@ -191,7 +191,7 @@ func (w *Writer) flushChunk() error {
 		return err
 	}
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.bound = newBound(info.First, info.Shared, info.Again, info.Prefix)
+	r.bound = newBound(info.First, info.Shared, info.Prefix)
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + boundHead + len(r.key))
 	// Range deletes are not counted among entries, and no filter has them.
