@@ -125,6 +125,7 @@ func (it *Cursor) growKey(suffix int) {
 	need := it.plen + suffix + 8
 	switch {
 	case it.most < 0: // key is the chunk's prefix
+		// It lies in the chunk, which must not be written to.
 		prefix := it.key
 		it.key, it.most = nil, 0
 		it.growKey(suffix)
@@ -303,6 +304,7 @@ func (it *Cursor) Prev() bool {
 	if it.err != nil || it.off <= HeaderSize {
 		return false
 	}
+	// The stack has the entries around only while a walk goes on backward.
 	if len(it.stack) == 0 || int(it.stack[0]) >= it.off>>3 || it.off > it.stackEnd {
 		if !it.loadBlock() {
 			return false

@@ -35,6 +35,7 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 	for i := range l.Buckets {
 		at := off + l.IndexStart() + i*bucketSize
 		bucket := (*[bucketSize]byte)(file[at:])
+		// Empty slots are left out: a fifth of the index, of which there is nothing to say.
 		for s := range bucketSlots {
 			if w := binary.LittleEndian.Uint32(bucket[4*s:]); w != 0 {
 				d.Field(at+4*s, 4, fmt.Sprintf("bucket %d", i), "fingerprint %#x, entry at %d", w>>17, off+int(w&(1<<17-1))<<3)
@@ -95,6 +96,7 @@ var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", se
 
 func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool) {
 	d.Section("trailer")
+	// By the directory: the length in the trailer itself may be damaged.
 	end, sumSize := at+l.TrailerSize, 4
 	if encrypted {
 		sumSize = crypt.TagSize

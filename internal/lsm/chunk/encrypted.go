@@ -30,6 +30,7 @@ func Begin(e *crypt.Encrypter, offset int64, size int) error {
 // tags. There is Room behind b.
 func EncryptPages(tags, b []byte, unit crypt.Unit, offset int64, e *crypt.Encrypter) ([]byte, error) {
 	err := Begin(e, offset, len(b))
+	// Page by page: a get decrypts one page, not the chunk.
 	for at := 0; at < len(b) && err == nil; at += PageSize {
 		page := b[at:min(at+PageSize, len(b))]
 		var tag crypt.Tag

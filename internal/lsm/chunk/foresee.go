@@ -59,6 +59,7 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 		}
 		off = align8(stop)
 	}
+	// Nothing is copied: Next goes on in the chunk.
 	if n == 0 {
 		return 0
 	}

@@ -168,6 +168,7 @@ func (s Stats) Stamped(v entry.Version) Stats {
 
 // AddEntry counts e; older says that it is not the first version of its key.
 func (s *Stats) AddEntry(e *entry.Entry, older bool) {
+	// Without this, the 0 of empty Stats would be the least version.
 	if s.Entries == 0 {
 		s.MinVersion, s.MaxVersion = e.Version, e.Version
 	}
@@ -204,6 +205,7 @@ func (s *Stats) Merge(t *Stats) {
 	}
 	s.MinVersion = min(s.MinVersion, t.MinVersion)
 	s.MaxVersion = max(s.MaxVersion, t.MaxVersion)
+	// 0 is no expiry, not the earliest.
 	if s.MinExpiry == 0 || t.MinExpiry != 0 && t.MinExpiry < s.MinExpiry {
 		s.MinExpiry = t.MinExpiry
 	}

@@ -23,6 +23,7 @@ func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
 
 // pageOf is page for a chunk that is read block by block.
 func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
+	// Walks have their block at hand: to look for it in the cache would mark it as used.
 	if b == nil || !b.Has(off) {
 		var err error
 		if b, err = c.block(off, true); err != nil {

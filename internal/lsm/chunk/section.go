@@ -46,6 +46,7 @@ func Sections(b []byte, fn func(tag uint16, off int, payload []byte) (known bool
 		if err != nil {
 			return err
 		}
+		// A later release has written it, and says that the rest is misread without it.
 		if !known && flags&Required != 0 {
 			return fmt.Errorf("section %d is required but unknown", tag)
 		}

@@ -43,6 +43,7 @@ func parseTrailer(b []byte, encrypted bool) (*Trailer, Layout, error) {
 	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != l.TrailerSize {
 		return nil, l, errTrailer
 	}
+	// Before the sections: it says how many fences there must be.
 	l.End = int(binary.LittleEndian.Uint64(b[8:]))
 	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (known bool, err error) {
 		known, ok := t.decodeSection(&l, tag, p, encrypted)
