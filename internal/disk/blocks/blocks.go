@@ -48,9 +48,8 @@ type Part struct {
 	list []atomic.Pointer[Block]
 }
 
-// All returns the whole part, decrypted or verified. A part longer than Size is read past the
-// cache, into new memory.
-func (p *Part) All() ([]byte, error) { return p.Span(0, p.size) }
+// All returns the whole part, decrypted or verified. It is read past the cache, into new memory.
+func (p *Part) All() ([]byte, error) { return p.readCopy(0, p.size) }
 
 // NewPart returns the part of size bytes at off of f. sums has for each page its checksum,
 // or, if the file is encrypted, its tag as this kind of unit.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/offheap"
@@ -13,31 +14,23 @@ import (
 
 // Builder makes chunks, one after the other. It reuses its memory, and is ended by Release.
 type Builder struct {
-	buf          []byte      // header and entries, after Finish the whole chunk; lies in mem
-	first        []byte      // first key; lies in firstMem
-	last         []byte      // last key of the chunk before, set by Finish; lies in lastMem
-	shared       int         // bytes that first shares with last; -1: there is none
-	continuesKey bool        // first is that key, in an older version
-	prefixGuess  int         // length of the prefix to try in the next chunk
-	shrinks      int         // how often this chunk's prefix was cut
-	prev         int         // offset of the last entry; 0: there is none
-	items        []indexItem // what the hash index will have: the newest version of each key
-	fences       []fence     // one for each block in which an entry begins
-	layout       Layout      // of the chunk so far
-	stats        Stats       // of the entries so far
+	buf         []byte      // header and entries, after Finish the whole chunk; lies in mem
+	now         Info        // of the chunk so far; Last is that of the chunk before until Finish
+	prefixGuess int         // length of the prefix to try in the next chunk
+	shrinks     int         // how often this chunk's prefix was cut
+	prev        int         // offset of the last entry; 0: there is none
+	items       []indexItem // what the hash index will have: the newest version of each key
+	fences      []fence     // one for each block in which an entry begins
 
-	maxVersion  entry.Version // greatest version of the short entries
-	maxSegment  entry.FileNum // greatest segment of the short entries
+	versions    extent        // of the short entries
+	segments    extent        // of the handles of short entries
 	lastVersion entry.Version // of the last entry
 	lastWord    uint64        // first 8 bytes of the last entry's suffix
-	block       int           // fence block in which the last entry begins; -1: none
-	hasVersion  bool          // there is a short entry
-	hasSegment  bool          // there is a short entry with a handle
 
 	// Off the Go heap: with megabytes on it, the collector would let garbage grow by
 	// as much again.
 	mem, spare        offheap.Buffer
-	firstMem, lastMem offheap.Buffer
+	firstMem, lastMem offheap.Buffer // have the keys of now
 }
 
 // NewBuilder returns a Builder at the start of its first chunk.
@@ -52,6 +45,22 @@ func (b *Builder) Release() {
 	*b = Builder{prefixGuess: math.MaxInt}
 }
 
+// extent is what numbers lie between, of which entries have only the low bits.
+type extent struct {
+	least, most uint64
+	any         bool // there are numbers
+}
+
+// with returns x extended to v. ok is false if it is then wider than most: the low bits would not
+// tell the numbers apart.
+func (x extent) with(v, most uint64) (y extent, ok bool) {
+	if !x.any {
+		return extent{v, v, true}, true
+	}
+	x.least, x.most = min(x.least, v), max(x.most, v)
+	return x, x.most-x.least <= most
+}
+
 // fence is the first entry that begins in a block of 1 << fenceShift bytes.
 type fence struct {
 	word uint64 // first 8 bytes of its suffix
@@ -64,12 +73,11 @@ type Info struct {
 	Stats
 	First, Last     []byte
 	Shared          int    // bytes that First shares with the last key before; -1: there is none
-	Again           bool   // First is that key, in an older version
 	TrailerChecksum uint32 // also in the directory, so that a trailer of another chunk is found
 }
 
-// Len is the number of entries so far.
-func (b *Builder) Len() int { return int(b.stats.Entries) }
+// Empty reports whether the next entry begins a chunk.
+func (b *Builder) Empty() bool { return b.prev == 0 }
 
 // Outcome is what Add did.
 type Outcome uint8
@@ -81,11 +89,6 @@ const (
 	NewKey                  // added, the first version of its key in the run
 	Older                   // added, an older version of the last key
 )
-
-// lastKey appends the key of the last entry to dst.
-func (b *Builder) lastKey(dst []byte) []byte {
-	return append(append(dst, b.first[:b.layout.Prefix]...), b.lastSuffix()...)
-}
 
 // lastSuffix is the key of the last entry, without the prefix.
 func (b *Builder) lastSuffix() []byte {
@@ -107,19 +110,18 @@ func suffixAt(buf []byte, off int) (start, end int) {
 // fits. If e is an older version of the last key, even of the chunk before, the
 // last entry is marked as followed by one, also when the chunk is full.
 func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
-	p := b.layout.Prefix
+	p := b.now.Prefix
 	// The first entry sets the prefix, and fits whatever its size.
 	if b.prev == 0 {
 		older, ok := b.follows(e)
 		if !ok {
 			return Disorder
 		}
-		b.beginChunk(e.Key, older)
-		b.appendEntry(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
-		return outcomeOf(older)
+		b.beginChunk(e.Key)
+		return b.appendEntry(e, entry.Word(e.Key[b.now.Prefix:]), hash, older)
 	}
 	older := false
-	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.first[:p])
+	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.now.First[:p])
 	var word uint64
 	if shares {
 		word = entry.Word(e.Key[p:])
@@ -142,22 +144,13 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if !b.shrink(e) {
 			return Full
 		}
-		word = entry.Word(e.Key[b.layout.Prefix:])
+		word = entry.Word(e.Key[b.now.Prefix:])
 	}
 	// MaxEntries is what offsets in the index can reach.
 	if len(b.buf)+b.need(e) > MaxEntries {
 		return Full
 	}
-	b.appendEntry(e, word, hash, older)
-	return outcomeOf(older)
-}
-
-// outcomeOf is the Outcome of an entry that was added.
-func outcomeOf(older bool) Outcome {
-	if older {
-		return Older
-	}
-	return NewKey
+	return b.appendEntry(e, word, hash, older)
 }
 
 // follows reports whether e may come after the last entry, of whichever chunk,
@@ -175,76 +168,78 @@ func (b *Builder) follows(e *entry.Entry) (older, ok bool) {
 // compareLast compares key with the key of the last entry.
 func (b *Builder) compareLast(key []byte) int {
 	if b.prev == 0 {
-		if b.last == nil {
+		if b.now.Last == nil {
 			return 1
 		}
-		return bytes.Compare(key, b.last)
+		return bytes.Compare(key, b.now.Last)
 	}
 	// The last key shares the prefix, so the first byte that differs within it
 	// decides.
-	p := b.layout.Prefix
-	if n := entry.CommonPrefix(key, b.first[:p]); n < p {
-		return bytes.Compare(key[n:], b.first[n:p])
+	p := b.now.Prefix
+	if n := entry.CommonPrefix(key, b.now.First[:p]); n < p {
+		return bytes.Compare(key[n:], b.now.First[n:p])
 	}
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
-// beginChunk begins a chunk with this first key. again says that the chunk before ends with it.
-func (b *Builder) beginChunk(key []byte, again bool) {
-	b.shared, b.continuesKey = -1, again
-	if b.last != nil {
-		b.shared = entry.CommonPrefix(b.last, key)
+// beginChunk begins a chunk with this first key.
+func (b *Builder) beginChunk(key []byte) {
+	shared := -1
+	if b.now.Last != nil {
+		shared = entry.CommonPrefix(b.now.Last, key)
 	}
-	b.first = append(b.firstMem.Grow(nil, len(key)), key...)
 	// The prefix is guessed from the chunk before, because every key that doesn't share it costs a
 	// rewrite (shrink). The first key alone would be the guess otherwise.
-	b.layout = Layout{Prefix: min(b.prefixGuess, len(key))}
-	b.stats = Stats{}
+	b.now = Info{Layout: Layout{Prefix: min(b.prefixGuess, len(key))}, Last: b.now.Last, Shared: shared}
+	b.now.First = append(b.firstMem.Grow(nil, len(key)), key...)
 	b.shrinks = 0
-	b.hasVersion, b.hasSegment = false, false
 	b.restart()
 }
 
-// restart empties the buffer and the lists of entries.
+// restart forgets the entries of the chunk.
 func (b *Builder) restart() {
 	b.buf = b.buf[:0]
 	b.zeroExtend(HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
-	b.prev, b.block = 0, -1
+	b.prev = 0
+	b.now.Stats = Stats{}
+	b.versions, b.segments = extent{}, extent{}
+}
+
+// endEntries notes in the layout what follows from the entries.
+func (b *Builder) endEntries() {
+	b.now.End = len(b.buf)
+	b.now.VersionBase, b.now.SegmentBase = entry.Version(b.versions.least), entry.FileNum(b.segments.least)
 }
 
 // need is an upper bound of the bytes that e takes, in any form.
 func (b *Builder) need(e *entry.Entry) int {
-	return align8(wideHand + len(e.Key) - b.layout.Prefix + max(len(e.Value), rawSize))
+	return align8(wideHand + len(e.Key) - b.now.Prefix + max(len(e.Value), rawSize))
 }
 
 // shrink cuts the prefix to what e shares with it and writes the entries again, unless the
 // chunk has no room for that. From the 17th cut on it at least halves the prefix, so that
 // hostile keys cost only a few more rewrites.
 func (b *Builder) shrink(e *entry.Entry) bool {
-	p := entry.CommonPrefix(e.Key, b.first[:b.layout.Prefix])
+	// The prefix only gets shorter within a chunk: it is rewritten a bounded number of times.
+	p := entry.CommonPrefix(e.Key, b.now.First[:b.now.Prefix])
 	if b.shrinks++; b.shrinks > 16 {
-		p = min(p, b.layout.Prefix/2)
+		p = min(p, b.now.Prefix/2)
 	}
-	grow := b.layout.Prefix - p
-	entries := int(b.stats.Entries)
-	// A suffix that becomes long makes the whole entry wide.
-	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.hasRoomFor(grow, e) {
+	if !b.hasRoomFor(b.now.Prefix-p, e) {
 		return false
 	}
 	// Entries are decoded from the old buffer and appended to the spare one. Hashes come from the
 	// index items, as older versions have none.
-	old := Chunk{Layout: b.layout, Data: b.buf}
-	old.End = len(b.buf)
-	key := append([]byte(nil), b.first[:b.layout.Prefix]...)
+	b.endEntries()
+	old := Chunk{Layout: b.now.Layout, Data: b.buf}
+	key := append([]byte(nil), b.now.First[:b.now.Prefix]...)
 	prefix := len(key)
 	items := append([]indexItem(nil), b.items...)
 	b.mem, b.spare, b.buf = b.spare, b.mem, nil
 	b.restart()
-	b.layout.Prefix = p
-	b.stats = Stats{}
-	b.hasVersion, b.hasSegment = false, false
+	b.now.Prefix = p
 	var x entry.Entry
 	for off := HeaderSize; off < old.End; {
 		ent, start, end, next, err := old.decodeEntry(off, &x, nil)
@@ -265,13 +260,13 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	return true
 }
 
-// hasRoomFor reports whether the chunk has room for e once every suffix has grown by grow bytes. It
-// looks at each entry: the bound in shrink, which doesn't, takes every entry for a wide one.
+// hasRoomFor reports whether the chunk has room for e once every suffix has grown by grow bytes.
 func (b *Builder) hasRoomFor(grow int, e *entry.Entry) bool {
-	size := len(b.buf) + int(b.stats.Entries)*align8(grow) + grow + b.need(e)
+	size := len(b.buf) + int(b.now.Entries)*align8(grow) + grow + b.need(e)
 	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
 		start, end := suffixAt(b.buf, off)
 		w := binary.LittleEndian.Uint64(b.buf[off:])
+		// A suffix that becomes long makes the whole entry wide.
 		if w&flagWide == 0 && end-start+grow > maxSuffix {
 			size += wideHand
 		}
@@ -296,13 +291,12 @@ func inlineLen(buf []byte, off int, w uint64) int {
 
 // appendEntry encodes e, which shares the prefix and has room; word is the key word of its suffix.
 // older says that e is an older version of the last key.
-func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
+func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) Outcome {
 	off := len(b.buf)
-	suffix := e.Key[b.layout.Prefix:]
+	suffix := e.Key[b.now.Prefix:]
 	// The first entry that begins in a block is the block's fence. Seeks start there.
-	if block := off >> fenceShift; block != b.block {
+	if n := len(b.fences); n == 0 || int(b.fences[n-1].off)>>fenceShift != off>>fenceShift {
 		b.fences = append(b.fences, fence{word, uint64(off)})
-		b.block = block
 	}
 	// Only the newest version of a key is indexed: older ones follow it, and a walk finds them.
 	if !older {
@@ -349,7 +343,11 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) {
 	clear(buf[n:end])
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
-	b.stats.addEntry(e, older)
+	b.now.AddEntry(e, older)
+	if older {
+		return Older
+	}
+	return NewKey
 }
 
 // growBuffer makes room for n bytes in all: twice as many as before, in few steps up to the size of
@@ -396,131 +394,113 @@ func rawMark(e *entry.Entry) uint64 {
 	return 0
 }
 
-// short reports whether e fits the short form, and if so makes room for its
-// version and segment in the ranges that the chunk's bases stand for.
+// short reports whether e fits the short form, and if so extends the numbers that the chunk's bases
+// stand for to its version and segment.
 func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
 	if len(suffix) > maxSuffix || len(e.Value) > maxInline || e.Expires > maxExpiry {
 		return false
 	}
-	// The header has 32 bits of the version and 16 of the segment. The bases must
-	// stay within that distance of all short entries, also of those before.
-	lo, hi := e.Version, e.Version
-	if b.hasVersion {
-		lo, hi = min(lo, b.layout.VersionBase), max(hi, b.maxVersion)
-	}
-	if hi-lo > 1<<32-1 {
-		return false
-	}
-	if e.Separated {
+	// The header has 32 bits of the version and 16 of the segment. Nothing is noted before all fits:
+	// a wide entry has both in full, and must not take room in the extents.
+	versions, ok := b.versions.with(uint64(e.Version), 1<<32-1)
+	segments := b.segments
+	if ok && e.Separated {
 		h := &e.Handle
 		if h.Offset&7 != 0 || h.Offset>>3 > 1<<32-1 || h.Length > 1<<31-1 {
 			return false
 		}
-		from, to := h.Segment, h.Segment
-		if b.hasSegment {
-			from, to = min(from, b.layout.SegmentBase), max(to, b.maxSegment)
-		}
-		if to-from > maxInline {
-			return false
-		}
-		b.layout.SegmentBase, b.maxSegment, b.hasSegment = from, to, true
+		segments, ok = segments.with(uint64(h.Segment), maxInline)
 	}
-	b.layout.VersionBase, b.maxVersion, b.hasVersion = lo, hi, true
-	return true
+	if ok {
+		b.versions, b.segments = versions, segments
+	}
+	return ok
 }
 
 // Size is an upper bound of the size of the chunk if it was finished now.
 func (b *Builder) Size() int {
 	body := pageCeil(len(b.buf)) + pageCeil(bucketsFor(len(b.items))*bucketSize)
-	return body + trailerBound(body, len(b.first))
+	return body + trailerBound(body, len(b.now.First))
 }
 
 // Finish completes the chunk that will be written at offset of the owner, encrypted
 // by e, unless that is nil. The image and the Info are valid until the next Add. Only
 // encryption can fail: then stop writing the file.
 func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image []byte, info Info, err error) {
-	id := owner.ID()
 	// The header is written last, because the file's number is known only now.
 	owner.putBytes(b.buf)
 	// Copied, as buf is used for the next chunk, and the next key is compared with it.
-	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
-	b.layout.End = len(b.buf)
-	b.layout.Buckets = bucketsFor(len(b.items))
-	index := b.layout.IndexStart()
-	b.zeroExtend(b.layout.TrailerStart())
-	buildIndex(b.buf[index:][:b.layout.Buckets*bucketSize], b.items)
-	// The trailer comes last, as it has the checksums, or tags, of all pages before it.
-	b.appendTrailer(func(t []byte) []byte {
-		if e != nil {
-			t, err = b.encryptPages(t, offset, e)
-			return t
-		}
-		for p := 0; p < b.layout.TrailerStart(); p += PageSize {
-			t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), b.buf[p:p+PageSize]))
-		}
-		return t
-	}, e != nil)
-	trailer := b.buf[b.layout.TrailerStart():]
-	b.layout.TrailerSize = len(trailer)
-	var sum uint32
-	switch {
-	case e == nil:
-		sum = id.Sum(offset+int64(b.layout.TrailerStart()), trailer[4:])
-		binary.LittleEndian.PutUint32(trailer, sum)
-	case err == nil:
-		err = encryptTrailer(trailer, offset+int64(b.layout.TrailerStart()), e)
-	}
-
-	if b.stats.Keys > 1 { // one key says nothing of the next ones
-		b.prefixGuess = entry.CommonPrefix(b.first, b.last)
+	prefix, suffix := b.now.First[:b.now.Prefix], b.lastSuffix()
+	b.now.Last = append(append(b.lastMem.Grow(nil, len(prefix)+len(suffix)), prefix...), suffix...)
+	b.endEntries()
+	b.now.Buckets = bucketsFor(len(b.items))
+	index := b.now.IndexStart()
+	b.zeroExtend(b.now.TrailerStart())
+	buildIndex(b.buf[index:][:b.now.Buckets*bucketSize], b.items)
+	err = b.appendTrailer(owner.ID(), offset, e)
+	if b.now.Keys > 1 { // one key says nothing of the next ones
+		b.prefixGuess = entry.CommonPrefix(b.now.First, b.now.Last)
 	}
 	b.prev = 0
-	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, Shared: b.shared, Again: b.continuesKey, TrailerChecksum: sum}
-	b.stats.Entries = 0
-	return b.buf, info, err
+	return b.buf, b.now, err
 }
 
-// appendTrailer appends the trailer, for which sums appends checksums or tags.
-func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
+// appendSums appends the checksum of each page, or encrypts it and appends its tag.
+func (b *Builder) appendSums(t []byte, id checksum.Identity, offset int64, e *crypt.Encrypter) ([]byte, error) {
+	if e != nil {
+		// The trailer lies behind, in the same memory: there is room for the tag of the last page.
+		return EncryptPages(t, b.buf, crypt.Page, offset, e)
+	}
+	for p := 0; p < len(b.buf); p += PageSize {
+		t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), b.buf[p:p+PageSize]))
+	}
+	return t, nil
+}
+
+// appendTrailer appends the trailer of the chunk at offset, which has the checksums, or tags, of
+// all pages before it.
+func (b *Builder) appendTrailer(id checksum.Identity, offset int64, e *crypt.Encrypter) error {
 	start := len(b.buf)
-	l := &b.layout
+	l := &b.now.Layout
 	// So that no append below needs other memory.
-	b.growBuffer(start + trailerBound(start, len(b.first)) + Room)
+	b.growBuffer(start + trailerBound(start, len(b.now.First)) + Room)
 	t, begin, list, shift := b.buf, start, uint16(secChecksums), fenceShift
-	if encrypted {
+	if e != nil {
 		t, begin, list, shift = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags, encryptedShift
 	}
 	t = binary.LittleEndian.AppendUint32(t, 0) // checksum
 	t = binary.LittleEndian.AppendUint32(t, 0) // length
 	t = binary.LittleEndian.AppendUint64(t, uint64(l.End))
 
-	t, at := AppendSection(t, secPrefix, Required)
-	t = append(t, b.first[:l.Prefix]...)
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, secFence, Required)
-	t = b.appendFences(t, shift)
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, list, Required)
-	t = EndSection(sums(t), at)
-
-	t, at = AppendSection(t, secIndex, Required)
-	t = binary.LittleEndian.AppendUint32(t, indexNarrow)
-	t = binary.LittleEndian.AppendUint32(t, uint32(l.Buckets))
-	t = EndSection(t, at)
-
-	t, at = AppendSection(t, secStat, 0)
-	t = binary.LittleEndian.AppendUint64(t, uint64(l.VersionBase))
-	t = binary.LittleEndian.AppendUint64(t, uint64(l.SegmentBase))
-	t = b.stats.Append(t)
-	t = EndSection(t, at)
-
+	t = AppendSection(t, secPrefix, Required, func(t []byte) []byte { return append(t, b.now.First[:l.Prefix]...) })
+	t = AppendSection(t, secFence, Required, func(t []byte) []byte { return b.appendFences(t, shift) })
+	var err error
+	t = AppendSection(t, list, Required, func(t []byte) []byte {
+		t, err = b.appendSums(t, id, offset, e)
+		return t
+	})
+	t = AppendSection(t, secIndex, Required, func(t []byte) []byte {
+		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(t, indexNarrow), uint32(l.Buckets))
+	})
+	t = AppendSection(t, secStat, 0, func(t []byte) []byte {
+		t = binary.LittleEndian.AppendUint64(t, uint64(l.VersionBase))
+		t = binary.LittleEndian.AppendUint64(t, uint64(l.SegmentBase))
+		return b.now.Stats.Append(t)
+	})
 	b.buf = t
 	// Whole pages: the next chunk begins at a page, too.
-	size := pageCeil(len(t) - start)
-	b.zeroExtend(start + size)
-	binary.LittleEndian.PutUint32(b.buf[begin+4:], uint32(size))
+	l.TrailerSize = pageCeil(len(t) - start)
+	b.zeroExtend(start + l.TrailerSize)
+	binary.LittleEndian.PutUint32(b.buf[begin+4:], uint32(l.TrailerSize))
+	t, offset = b.buf[start:], offset+int64(start)
+	switch {
+	case e == nil:
+		b.now.TrailerChecksum = id.Sum(offset, t[4:])
+		binary.LittleEndian.PutUint32(t, b.now.TrailerChecksum)
+	case err == nil:
+		err = encryptTrailer(t, offset, e)
+	}
+	return err
 }
 
 // trailerBound is an upper bound of the length of a trailer behind body bytes, with a prefix of
@@ -531,24 +511,20 @@ func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + 
 // entry begins has the fence of the next block that has one; after the last, the
 // end of the entries.
 func (b *Builder) appendFences(t []byte, shift int) []byte {
-	n := b.layout.fences(shift)
+	n := b.now.fences(shift)
 	t = binary.LittleEndian.AppendUint32(t, uint32(shift))
 	t = binary.LittleEndian.AppendUint32(t, uint32(n))
-	end := fence{word: ^uint64(0), off: uint64(b.layout.End)}
-	each := func(fn func(f fence)) {
-		for i, p := 0, 0; p < n; p++ {
-			for i < len(b.fences) && int(b.fences[i].off>>shift) < p {
-				i++
-			}
-			if i < len(b.fences) {
-				fn(b.fences[i])
-			} else {
-				fn(end)
-			}
+	fences := append(b.fences, fence{word: ^uint64(0), off: uint64(b.now.End)})
+	at := len(t)
+	t = append(t, make([]byte, 12*n)...)
+	words, starts := t[at:], t[at+8*n:]
+	for p := range n {
+		for len(fences) > 1 && int(fences[0].off>>shift) < p {
+			fences = fences[1:]
 		}
+		binary.LittleEndian.PutUint64(words[8*p:], fences[0].word)
+		binary.LittleEndian.PutUint32(starts[4*p:], uint32(fences[0].off>>3))
 	}
-	each(func(f fence) { t = binary.LittleEndian.AppendUint64(t, f.word) })
-	each(func(f fence) { t = binary.LittleEndian.AppendUint32(t, uint32(f.off>>3)) })
 	return t
 }
 
@@ -557,9 +533,7 @@ const indexNarrow = 1 // kind of index: buckets of 32-bit slots
 // zeroExtend makes the buffer n bytes long.
 func (b *Builder) zeroExtend(n int) {
 	old := len(b.buf)
-	if cap(b.buf) < n {
-		b.growBuffer(n)
-	}
+	b.growBuffer(n)
 	b.buf = b.buf[:n]
 	clear(b.buf[old:])
 }

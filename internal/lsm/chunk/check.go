@@ -2,46 +2,34 @@ package chunk
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 )
 
-// Check reads the whole chunk and reports everything in it that is wrong: its
-// checksums, and whether entries, their order, fences, index and statistics
-// agree. The checks after a bad checksum are left out. prefix is what the keys
-// share. each is called for every entry and returns the hash of its key; newest says that the
-// entry is the first of its key in the chunk.
-func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption), each func(e *entry.Entry, newest bool) (hash uint64)) {
-	fail := func(err error) {
-		var bad *errs.Corruption
-		if !errors.As(err, &bad) {
-			bad = &errs.Corruption{File: c.Place.File, Offset: c.Place.Offset, Reason: "chunk is unreadable", Err: err}
-		}
-		report(bad)
-	}
-	// The file may have changed since it was verified. A trailer that was decrypted in place
-	// can't be decrypted again.
-	if c.Place.Key == nil {
-		c.trailer.Store(nil)
-	}
+// Check reads the whole chunk, which was not read before, and reports everything in it that is
+// wrong: its checksums, and whether entries, their order, fences, index and statistics agree. The
+// checks after a bad checksum are left out. fail gets what is wrong. each is called for every
+// entry and returns the hash of its key; newest says that the entry is the first of its key in the
+// chunk.
+func (c *Chunk) Check(owner *Owner, fail func(error), each func(e *entry.Entry, newest bool) (hash uint64)) {
 	t, err := c.Trailer()
 	if err != nil {
 		fail(err)
 		return
 	}
+	// What would be decoded from damaged bytes is only the same damage under other names.
 	if !c.VerifyAll(fail) {
 		return
 	}
 	var head [HeaderSize]byte
 	owner.putBytes(head[:])
+	// No reader looks at the header. A salvage tells by it which store a lone file is from.
 	if !bytes.HasPrefix(c.Data, head[:]) {
 		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
 	}
 	k := checker{c: c, t: t, fail: fail, each: each}
-	k.checkEntries(prefix)
+	k.checkEntries()
 }
 
 // checker checks the entries of one chunk.
@@ -51,24 +39,24 @@ type checker struct {
 	fail func(error)                              // gets what is wrong
 	each func(e *entry.Entry, newest bool) uint64 // see Chunk.Check
 
-	stats Stats  // what the entries say so far
-	block int    // index of the next fence to compare
-	key   []byte // key of the entry before
+	stats Stats // what the entries say so far
+	block int   // index of the next fence to compare
 }
 
 // checkEntries walks the entries and compares order, marks, fences, index and statistics.
-func (k *checker) checkEntries(prefix []byte) {
+func (k *checker) checkEntries() {
 	var it Cursor
-	it.Open(k.c, prefix)
+	it.Open(k.c, k.t.prefix)
 	var prev entry.Entry
-	older, first := false, true
+	older := false
 	for it.Next() {
-		e := it.Entry()
+		e, first := it.Entry(), k.stats.Entries == 0
 		at := func(format string, args ...any) { k.fail(k.c.corrupt(it.Offset(), format, args...)) }
 		same := !first && string(e.Key) == string(prev.Key)
 		if !first && entry.Compare(&prev, e) >= 0 {
 			at("entry out of order")
 		}
+		// Gets and walks stop at an entry without the mark: what is behind it would be lost.
 		if same != older && !first {
 			at("mark of older versions is wrong")
 		}
@@ -80,10 +68,9 @@ func (k *checker) checkEntries(prefix []byte) {
 		if !same {
 			k.checkIndex(e, hash, first, at)
 		}
-		k.stats.addEntry(e, same)
-		k.key = append(k.key[:0], e.Key...)
-		prev = entry.Entry{Key: k.key, Version: e.Version}
-		older, first = it.Older(), false
+		k.stats.AddEntry(e, same)
+		prev = entry.Entry{Key: append(prev.Key[:0], e.Key...), Version: e.Version}
+		older = it.Older()
 	}
 	if it.Err() != nil {
 		k.fail(it.Err())
@@ -104,6 +91,7 @@ func (k *checker) checkEntries(prefix []byte) {
 // checkFence checks that the fences up to the current entry, which were not compared yet, lead to
 // it.
 func (k *checker) checkFence(it *Cursor) {
+	// A block in which no entry begins has the fence of the next entry.
 	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
 		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {
 			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))

@@ -23,8 +23,7 @@ type Chunk struct {
 	Place Place
 	File  *blocks.File // reads it block by block; nil: it is in Data
 
-	trailer atomic.Pointer[Trailer] // of Data, once it was parsed
-	opened  atomic.Pointer[opened]  // what the cache has of it, if File reads it
+	trailer atomic.Pointer[Trailer] // once it was parsed; if File reads it, while it is in the cache
 }
 
 // Place is where a chunk lies, and what proves that it is the right one.
@@ -57,10 +56,6 @@ func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
 // Free gives the memory back.
 func (p *Pages) Free() { p.verified.Free() }
 
-func (p *Pages) test(i int) bool { return p.verified.Test(i) }
-
-func (p *Pages) markVerified(i int) { p.verified.Set(i) }
-
 // corrupt returns a Corruption at off of the chunk.
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
@@ -68,39 +63,76 @@ func (c *Chunk) corrupt(off int, format string, args ...any) error {
 
 // Trailer returns the trailer, and verifies it unless that was done recently.
 func (c *Chunk) Trailer() (*Trailer, error) {
-	if c.File != nil {
-		o, err := c.openTrailer()
-		if err != nil {
-			return nil, err
-		}
-		return o.trailer, nil
-	}
+	t := c.trailer.Load()
+	switch {
+	case t == nil:
+	case c.File != nil:
+		t.Use()
+		return t, nil
 	// The bit of its first page stands for all of it.
-	start, t := c.TrailerStart(), c.trailer.Load()
-	if t != nil && c.verified(start) {
+	case c.verified(c.TrailerStart()):
 		return t, nil
 	}
-	if c.Pages != nil {
-		if err := c.Pages.prime(c.Place.Offset+int64(start), c.TrailerSize); err != nil {
-			return nil, err
-		}
+	return c.loadTrailer(t)
+}
+
+// loadTrailer reads and verifies the trailer. t is what was parsed of the same bytes before; nil:
+// it is parsed now.
+func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
+	start := c.TrailerStart()
+	b, err := c.readTrailer(start)
+	if err == nil {
+		err = c.verifyTrailer(b, start)
 	}
-	b := c.Data[start:][:c.TrailerSize]
-	if err := c.verifyTrailer(b, start); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if t == nil {
-		var err error
-		if t, err = parseTrailer(b, &c.Layout, c.Place.Key != nil); err != nil {
+		var l Layout
+		t, l, err = parseTrailer(b, c.Place.Key != nil)
+		// With other bases than those of the directory, versions would be completed wrongly.
+		if l.Stamp = c.Stamp; err == nil && l != c.Layout {
+			err = errTrailer
+		}
+		if err != nil {
 			return nil, c.corrupt(start, "%v", err)
 		}
-		c.trailer.Store(t)
+		t.Stats = t.Stats.Stamped(c.Stamp)
+		c.keepTrailer(t)
 	}
-	// Set last: another goroutine that sees the bit relies on trailer, stored above.
+	// Set last: another goroutine that sees the bit relies on c.trailer, stored above.
 	if c.Pages != nil {
-		c.Pages.markVerified(c.Page + start>>pageShift)
+		c.Pages.verified.Set(c.Page + start>>pageShift)
 	}
 	return t, nil
+}
+
+// readTrailer returns the bytes of the trailer, which are not verified yet.
+func (c *Chunk) readTrailer(start int) ([]byte, error) {
+	off := c.Place.Offset + int64(start)
+	if c.File != nil {
+		b := make([]byte, c.TrailerSize, c.TrailerSize+Room) // decryption needs Room behind
+		return b, c.File.Read(b, off)
+	}
+	if c.Pages != nil {
+		if err := c.Pages.prime(off, c.TrailerSize); err != nil {
+			return nil, err
+		}
+	}
+	return c.Data[start:][:c.TrailerSize], nil
+}
+
+// keepTrailer makes t, just parsed, the one that is used from now on.
+func (c *Chunk) keepTrailer(t *Trailer) {
+	t.chunk = c
+	if c.File != nil {
+		t.body = blocks.NewPart(c.File, crypt.Page, c.Place.Offset, c.TrailerStart(), t.sums)
+	}
+	// Several goroutines may have read it: one keeps it, the others use theirs once. Only what is
+	// kept may be in the cache: else Drop would not find it.
+	if c.trailer.CompareAndSwap(nil, t) && c.File != nil {
+		c.File.Cache.Add(c.File.Owner, t, int64(c.TrailerSize)+t.body.TableBytes()+openedBytes)
+	}
 }
 
 // verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
@@ -127,17 +159,14 @@ func (c *Chunk) Verify(lo, hi int) error {
 	if c.File != nil {
 		return c.fetch(lo, hi)
 	}
-	if c.Pages == nil {
-		return nil
-	}
 	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
-		if c.Pages.test(c.Page + p) {
+		if c.verified(p << pageShift) {
 			continue
 		}
 		// Pages that follow each other are read in one go, up to maxPrime: fewer requests to the
 		// disk.
 		n := 1
-		for p+n <= end && n < maxPrime && !c.Pages.test(c.Page+p+n) {
+		for p+n <= end && n < maxPrime && !c.verified((p+n)<<pageShift) {
 			n++
 		}
 		if err := c.verifyPages(p, n); err != nil {
@@ -164,22 +193,29 @@ func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
 
 // span is page for all bytes in [lo, hi), which may cross pages.
 func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if c.File != nil {
-		return c.spanOf(lo, hi, b)
+	if c.File == nil {
+		if err := c.Verify(lo, hi); err != nil {
+			return nil, err
+		}
+		// The user of a value has no guard: a page that can't be read must fault here.
+		pageio.Touch(c.Data[hi-1 : hi])
+		return c.Data[lo:hi:hi], nil
 	}
-	if err := c.Verify(lo, hi); err != nil {
+	if b != nil && b.Has(lo) {
+		return b.Span(lo, hi)
+	}
+	t, err := c.Trailer()
+	if err != nil {
 		return nil, err
 	}
-	// The user of a value has no guard: a page that can't be read must fault here.
-	pageio.Touch(c.Data[hi-1 : hi])
-	return c.Data[lo:hi:hi], nil
+	return t.body.Span(lo, hi)
 }
 
 const maxPrime = 64 // pages that are read ahead at a time, at most
 
 // verified reports whether the page of off has been checked.
 func (c *Chunk) verified(off int) bool {
-	return c.Pages == nil || c.Pages.test(c.Page+off>>pageShift)
+	return c.Pages == nil || c.Pages.verified.Test(c.Page+off>>pageShift)
 }
 
 // verifyPages verifies n pages from the page first on, whatever was verified before.
@@ -206,7 +242,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 			return err
 		}
 		if c.Pages != nil {
-			c.Pages.markVerified(c.Page + p)
+			c.Pages.verified.Set(c.Page + p)
 		}
 	}
 	return nil
@@ -228,9 +264,6 @@ func (c *Chunk) verifyPage(p int, t *Trailer) error {
 // what is damaged: once for pages that follow each other. Of an encrypted file it decrypts Data in
 // place, but for pages that were decrypted before. It returns false if it has called report.
 func (c *Chunk) VerifyAll(report func(error)) (ok bool) {
-	if c.verifyPages(0, c.pages()) == nil {
-		return true
-	}
 	ok = true
 	damaged := false // the page before
 	for p := range c.pages() {
@@ -521,16 +554,6 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 		return 0, err
 	}
 	return bytes.Compare(key[len(prefix):], p[start:end]), nil
-}
-
-// Position estimates which part of the chunk's entries, by bytes, comes before suffix, from 0
-// to 1; one half if that can't be read.
-func (c *Chunk) Position(suffix []byte) float64 {
-	off, err := c.seekFence(suffix)
-	if err != nil {
-		return 0.5
-	}
-	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
 }
 
 // seekFence returns the offset of the entry at the last fence before suffix. A walk forward from

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/offheap"
 	"github.com/brockdb/brock/internal/disk/pageio"
@@ -67,7 +66,7 @@ func build(t testing.TB, entries []entry.Entry) (chunks []*built) {
 			t.Fatalf("entry %d: outcome %d, want %d", i, done, want)
 		}
 	}
-	if b.Len() > 0 {
+	if !b.Empty() {
 		finish(len(entries))
 	}
 	return chunks
@@ -177,7 +176,7 @@ func TestRoundTrip(t *testing.T) {
 func checkAll(t *testing.T, c *Chunk, b *built) {
 	t.Helper()
 	i := 0
-	c.Check(&owner, b.prefix, func(err *errs.Corruption) { t.Fatal(err) }, func(e *entry.Entry, newest bool) uint64 {
+	c.Check(&owner, func(err error) { t.Fatal(err) }, func(e *entry.Entry, newest bool) uint64 {
 		if i == len(b.entries) || !same(e, &b.entries[i]) {
 			t.Fatalf("entry %d of %d: %+v", i, len(b.entries), e)
 		}

@@ -43,8 +43,7 @@ type Cursor struct {
 	room [64]byte // most keys need no more
 
 	near     *[nearSize]byte // what Foresee has copied; nil: it was not called yet
-	foreseen bool            // view is near, and safe is its end
-	verified int             // if foreseen: what safe was before
+	verified int             // what safe was before Foresee; 0: view is not near
 	foresees int             // calls of Foresee since the last seek, counted up to 2
 }
 
@@ -62,7 +61,7 @@ const (
 // keys share, with the chunk's Layout.Prefix bytes.
 func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	it.chunk, it.data, it.base, it.block = c, c.Data, 0, nil
-	it.view, it.at, it.foreseen = it.data, 0, false
+	it.view, it.at, it.verified = it.data, 0, 0
 	it.next, it.off, it.safe, it.head = HeaderSize, 0, 0, 0
 	it.ahead, it.err = 1, nil
 	it.stack = it.stack[:0]
@@ -111,6 +110,9 @@ func (it *Cursor) Entry() *entry.Entry { return &it.e }
 // Err is the error that the last move met.
 func (it *Cursor) Err() error { return it.err }
 
+// Fail makes err that of the last move. No move but a seek succeeds then, unless err is nil.
+func (it *Cursor) Fail(err error) { it.err = err }
+
 // Older reports whether the current entry is followed by an older version of its key.
 func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
 
@@ -119,9 +121,11 @@ func (it *Cursor) Offset() int { return it.off }
 
 // growKey makes room for a key with a suffix of this length.
 func (it *Cursor) growKey(suffix int) {
+	// 8 bytes more than the key: copySuffix copies whole words.
 	need := it.plen + suffix + 8
 	switch {
 	case it.most < 0: // key is the chunk's prefix
+		// It lies in the chunk, which must not be written to.
 		prefix := it.key
 		it.key, it.most = nil, 0
 		it.growKey(suffix)
@@ -129,10 +133,12 @@ func (it *Cursor) growKey(suffix int) {
 		return
 	case need <= len(it.key):
 	case it.Mem != nil:
+		// Some more than needed: keys that grow slowly would each be copied otherwise.
 		it.key = it.Mem.Grow(it.key, need+min(need/4, longPrefix))
 	case need <= len(it.room) && it.key == nil:
 		it.key = it.room[:]
 	default:
+		// Enough for any suffix of the short form, so that Next seldom leaves its fast way for it.
 		it.key = append(it.key, make([]byte, max(need, it.plen+maxSuffix+8)-len(it.key))...)
 	}
 	it.key = it.key[:cap(it.key)]
@@ -155,6 +161,7 @@ func (it *Cursor) Last() bool {
 func (it *Cursor) seekTo(off int) {
 	it.leaveNear()
 	it.off, it.next, it.head = off, off, 0
+	// Bytes up to safe are verified from the last place on, and off may lie before that.
 	it.safe = 0
 	it.foresees = 0
 	it.ahead, it.err = 1, nil
@@ -239,32 +246,38 @@ func (it *Cursor) verifyAhead(off int) bool {
 	if it.leaveNear(); off < it.safe {
 		return true
 	}
-	end := it.chunk.End
+	c, end := it.chunk, it.chunk.End
 	if off >= end || it.err != nil {
 		return false
 	}
-	if it.chunk.File != nil {
-		return it.nextBlock(off)
-	}
-	if it.chunk.Pages == nil {
-		it.safe = end // all is verified
-		return true
-	}
-	hi := (off>>pageShift + 1) << pageShift
-	if !it.chunk.verified(off) {
-		hi = min(off>>pageShift<<pageShift+it.ahead<<pageShift, pageCeil(end))
-		it.ahead = min(it.ahead*2, maxPrime)
-		if it.err = it.chunk.Verify(off, hi); it.err != nil {
+	page := off &^ (PageSize - 1)
+	switch {
+	case c.File != nil:
+		return it.nextBlock(page, off)
+	case c.verified(off):
+		it.safe = min(page+PageSize, end)
+	default:
+		hi := it.reach(page)
+		if it.err = c.Verify(page, hi); it.err != nil {
 			return false
 		}
+		it.safe = hi
 	}
-	it.safe = min(hi, end)
 	return true
+}
+
+// reach returns up to where the pages from this one on are verified now, and makes that further the
+// next time.
+func (it *Cursor) reach(page int) int {
+	hi := min(page+it.ahead*PageSize, it.chunk.End)
+	it.ahead = min(it.ahead*2, maxPrime)
+	return hi
 }
 
 // decode moves to the entry at off, whatever its form.
 func (it *Cursor) decode(off int) bool {
 	it.leaveNear()
+	// Any field may be set now: the next entry of one form must clear the rest.
 	it.form = anyForm
 	p, start, end, next, err := it.chunk.decodeEntry(off, &it.e, it.block)
 	if err != nil {
@@ -291,6 +304,7 @@ func (it *Cursor) Prev() bool {
 	if it.err != nil || it.off <= HeaderSize {
 		return false
 	}
+	// The stack has the entries around only while a walk goes on backward.
 	if len(it.stack) == 0 || int(it.stack[0]) >= it.off>>3 || it.off > it.stackEnd {
 		if !it.loadBlock() {
 			return false
@@ -322,6 +336,7 @@ func (it *Cursor) loadBlock() bool {
 	}
 	var e entry.Entry
 	off := t.start(p)
+	// Now, as the walk goes forward from here: else each entry would look for its block in the cache.
 	if it.chunk.File != nil && !it.enterBlock(off) {
 		return false
 	}
@@ -347,6 +362,7 @@ func (it *Cursor) loadBlock() bool {
 // than suffix.
 func (it *Cursor) SeekGE(suffix []byte) bool {
 	off, err := it.chunk.seekFence(suffix)
+	// Also after an error: the place before the seek counts no more.
 	it.seekTo(off)
 	if err != nil {
 		it.err = err
@@ -426,18 +442,17 @@ func (it *Cursor) skipLess(word uint64) {
 // shortWalk is how many blocks a walk leaves in the cache even if the cache has no room: 128 KB.
 const shortWalk = 8
 
-// nextBlock is verifyAhead for a chunk that is read block by block.
-func (it *Cursor) nextBlock(off int) bool {
+// nextBlock is verifyAhead for a chunk that is read block by block; off lies in this page.
+func (it *Cursor) nextBlock(page, off int) bool {
 	if !it.enterBlock(off) {
 		return false
 	}
 	it.base = it.block.Start()
-	page := off &^ (PageSize - 1)
-	hi := min(page+it.ahead*PageSize, it.base+blocks.Size, it.chunk.End)
-	it.ahead = min(it.ahead*2, maxPrime)
+	hi := min(it.reach(page), it.base+blocks.Size)
 	if _, it.err = it.block.Span(page, hi); it.err != nil {
 		return false
 	}
+	// Only this block: Next decodes what lies in it, and decode puts together what crosses its end.
 	it.data = it.block.Data()
 	it.view, it.at = it.data, it.base
 	it.safe = hi

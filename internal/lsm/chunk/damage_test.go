@@ -98,7 +98,7 @@ func TestEachFlippedByteIsFound(t *testing.T) {
 		bad.image = bytes.Clone(b.image)
 		bad.image[i] ^= 1 << (i % 8)
 		found := false
-		bad.open().Check(&owner, b.prefix, func(err *errs.Corruption) {
+		bad.open().Check(&owner, func(err error) {
 			if !errors.Is(err, errs.ErrCorrupt) {
 				t.Fatalf("byte %d: %v", i, err)
 			}
@@ -180,7 +180,7 @@ func TestHostileChunksAreHarmless(t *testing.T) {
 			if _, err := readAll(c, b); err != nil && !errors.Is(err, errs.ErrCorrupt) {
 				t.Fatal(err)
 			}
-			c.Check(&owner, b.prefix, func(*errs.Corruption) {}, func(e *entry.Entry, _ bool) uint64 { return hash.Sum(seed, e.Key) })
+			c.Check(&owner, func(error) {}, func(e *entry.Entry, _ bool) uint64 { return hash.Sum(seed, e.Key) })
 		}
 	}
 }

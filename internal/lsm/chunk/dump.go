@@ -35,6 +35,7 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 	for i := range l.Buckets {
 		at := off + l.IndexStart() + i*bucketSize
 		bucket := (*[bucketSize]byte)(file[at:])
+		// Empty slots are left out: a fifth of the index, of which there is nothing to say.
 		for s := range bucketSlots {
 			if w := binary.LittleEndian.Uint32(bucket[4*s:]); w != 0 {
 				d.Field(at+4*s, 4, fmt.Sprintf("bucket %d", i), "fingerprint %#x, entry at %d", w>>17, off+int(w&(1<<17-1))<<3)
@@ -52,6 +53,7 @@ func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	}
 	start, end = off+start, off+end
 	w := binary.LittleEndian.Uint64(c.Data[off:])
+	// The bits as they are in the file: of an entry that is decoded, the form is no longer known.
 	form := ""
 	for _, f := range []struct {
 		bit  uint64
@@ -94,13 +96,16 @@ var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", se
 
 func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool) {
 	d.Section("trailer")
-	end := at + l.TrailerSize
+	// By the directory: the length in the trailer itself may be damaged.
+	end, sumSize := at+l.TrailerSize, 4
 	if encrypted {
+		sumSize = crypt.TagSize
 		d.Field(at, crypt.TagSize, "tag", "%x", file[at:at+crypt.TagSize])
 		at += crypt.TagSize
 	}
 	d.U32(at, "checksum", "length")
 	d.U64(at+8, "end of entries")
+	// All numbers may be damaged: a section is split into its parts only if it is long enough.
 	_ = Sections(file[at+16:end], func(tag uint16, off int, p []byte) (bool, error) {
 		pos := at + 16 + off
 		d.Field(pos-sectionHead, sectionHead, sectionNames[tag], "section %d, %d bytes", tag, len(p))
@@ -117,13 +122,9 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool)
 			for i := range n {
 				d.Field(pos+8*n+4*i, 4, "  first entry", "%d", int(binary.LittleEndian.Uint32(p[8*n+4*i:]))<<3)
 			}
-		case tag == secChecksums:
-			for i := range len(p) / 4 {
-				d.Field(pos+4*i, 4, "  page", "%d", i)
-			}
-		case tag == secTags:
-			for i := range len(p) / crypt.TagSize {
-				d.Field(pos+crypt.TagSize*i, crypt.TagSize, "  page", "%d", i)
+		case tag == secChecksums || tag == secTags:
+			for i := range len(p) / sumSize {
+				d.Field(pos+sumSize*i, sumSize, "  page", "%d", i)
 			}
 		case tag == secIndex:
 			d.U32(pos, "  kind", "  buckets")

@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -27,21 +26,18 @@ func Begin(e *crypt.Encrypter, offset int64, size int) error {
 	return err
 }
 
-// encryptPages encrypts what comes before the trailer, and appends the tags to t.
-func (b *Builder) encryptPages(t []byte, offset int64, e *crypt.Encrypter) ([]byte, error) {
-	// The trailer lies behind, in the same memory: there is room for the tag of the last page.
-	if err := Begin(e, offset, b.layout.TrailerStart()); err != nil {
-		return t, err
+// EncryptPages encrypts b, which will lie at offset, in place, and appends the tag of each page to
+// tags. There is Room behind b.
+func EncryptPages(tags, b []byte, unit crypt.Unit, offset int64, e *crypt.Encrypter) ([]byte, error) {
+	err := Begin(e, offset, len(b))
+	// Page by page: a get decrypts one page, not the chunk.
+	for at := 0; at < len(b) && err == nil; at += PageSize {
+		page := b[at:min(at+PageSize, len(b))]
+		var tag crypt.Tag
+		tag, err = e.Encrypt(page, page, unit, offset+int64(at), nil)
+		tags = append(tags, tag[:]...)
 	}
-	for p := 0; p < b.layout.TrailerStart(); p += PageSize {
-		page := b.buf[p : p+PageSize]
-		tag, err := e.Encrypt(page, page, crypt.Page, offset+int64(p), nil)
-		if err != nil {
-			return t, err
-		}
-		t = append(t, tag[:]...)
-	}
-	return t, nil
+	return tags, err
 }
 
 // encryptTrailer encrypts the trailer t, which lies at offset.
@@ -49,6 +45,7 @@ func encryptTrailer(t []byte, offset int64, e *crypt.Encrypter) error {
 	if err := Begin(e, offset, len(t)); err != nil {
 		return err
 	}
+	// The length stays clear, as a salvage searches by it; but the tag covers it, so it is proven.
 	text := t[trailerClear:]
 	tag, err := e.Encrypt(text, text, crypt.Trailer, offset, t[crypt.TagSize:trailerClear])
 	copy(t, tag[:])
@@ -65,7 +62,7 @@ func decryptTrailer(t []byte, offset int64, d *crypt.Decrypter) error {
 // decryptPage decrypts page p of the chunk in place, unless that was done.
 func (c *Chunk) decryptPage(p int, t *Trailer) error {
 	// Decrypting twice would make garbage of it: bytes and plain text share the memory.
-	if c.Pages != nil && c.Pages.test(c.Page+p) {
+	if c.Pages != nil && c.Pages.verified.Test(c.Page+p) {
 		return nil
 	}
 	page, tag := c.Data[p<<pageShift:][:PageSize], crypt.Tag(t.sums[crypt.TagSize*p:])
@@ -75,33 +72,19 @@ func (c *Chunk) decryptPage(p int, t *Trailer) error {
 	return nil
 }
 
-// clearLength returns the length in the clear bytes of the encrypted trailer that b may begin
-// with; 0 if it can't be one.
-func clearLength(b []byte) uint32 {
-	if binary.LittleEndian.Uint32(b[crypt.TagSize:]) != 0 {
-		return 0
-	}
-	return binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
-}
-
-// Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged
-// stays as it is in the file, and ok is false.
-func (c *Chunk) Decrypt() (ok bool) {
-	start := c.TrailerStart()
+// Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged stays as
+// it is in the file.
+func (c *Chunk) Decrypt() {
 	// Decryption in place destroys what it can't decrypt, and a dump shows what the file has.
-	trailer := bytes.Clone(c.Data[start:])
+	start, kept := c.TrailerStart(), bytes.Clone(c.Data)
 	t, err := c.Trailer()
 	if err != nil {
-		copy(c.Data[start:], trailer)
-		return false
+		copy(c.Data[start:], kept[start:])
+		return
 	}
-	ok = true
 	for p := range c.pages() {
-		page := bytes.Clone(c.Data[p<<pageShift:][:PageSize])
 		if c.decryptPage(p, t) != nil {
-			copy(c.Data[p<<pageShift:], page)
-			ok = false
+			copy(c.Data[p<<pageShift:][:PageSize], kept[p<<pageShift:])
 		}
 	}
-	return ok
 }

@@ -59,13 +59,14 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 		}
 		off = align8(stop)
 	}
+	// Nothing is copied: Next goes on in the chunk.
 	if n == 0 {
 		return 0
 	}
 	if it.near == nil {
 		it.near = nearPool.Get().(*[nearSize]byte)
 	}
-	it.view, it.at, it.foreseen = it.near[:copy(it.near[:], it.data[begin:off])], begin+it.base, true
+	it.view, it.at = it.near[:copy(it.near[:], it.data[begin:off])], begin+it.base
 	it.verified, it.safe = it.safe, off+it.base
 	return n
 }
@@ -81,8 +82,8 @@ func (it *Cursor) foresight() int {
 
 // leaveNear makes Next decode from the chunk again.
 func (it *Cursor) leaveNear() {
-	if it.foreseen {
-		it.safe, it.view, it.at, it.foreseen = it.verified, it.data, it.base, false
+	if it.verified > 0 {
+		it.safe, it.view, it.at, it.verified = it.verified, it.data, it.base, 0
 	}
 }
 

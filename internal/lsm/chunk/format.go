@@ -135,20 +135,28 @@ type Stats struct {
 // StatsSize is the length of encoded Stats.
 const StatsSize = 9 * 8
 
+// numbers are the fields in the order in which they are written.
+func (s *Stats) numbers() [9]*uint64 {
+	return [...]*uint64{&s.Entries, &s.Keys, &s.Deletes, &s.KeyBytes, &s.ValueBytes, &s.SeparatedBytes,
+		(*uint64)(&s.MinVersion), (*uint64)(&s.MaxVersion), &s.MinExpiry}
+}
+
+const summed = 6 // of numbers: the first ones, which add up; versions and expiry don't
+
 // Append encodes s.
 func (s *Stats) Append(b []byte) []byte {
-	for _, v := range [...]uint64{s.Entries, s.Keys, s.Deletes, s.KeyBytes, s.ValueBytes, s.SeparatedBytes,
-		uint64(s.MinVersion), uint64(s.MaxVersion), s.MinExpiry} {
-		b = binary.LittleEndian.AppendUint64(b, v)
+	for _, n := range s.numbers() {
+		b = binary.LittleEndian.AppendUint64(b, *n)
 	}
 	return b
 }
 
 // DecodeStats decodes the Stats at the start of b, which is at least StatsSize long.
-func DecodeStats(b []byte) Stats {
-	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	return Stats{Entries: u(0), Keys: u(1), Deletes: u(2), KeyBytes: u(3), ValueBytes: u(4), SeparatedBytes: u(5),
-		MinVersion: entry.Version(u(6)), MaxVersion: entry.Version(u(7)), MinExpiry: u(8)}
+func DecodeStats(b []byte) (s Stats) {
+	for i, n := range s.numbers() {
+		*n = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return s
 }
 
 // Stamped returns s with v added to its versions, see Layout.Stamp.
@@ -158,12 +166,14 @@ func (s Stats) Stamped(v entry.Version) Stats {
 	return s
 }
 
-// addEntry counts e; older says that it is not the first version of its key.
-func (s *Stats) addEntry(e *entry.Entry, older bool) {
+// AddEntry counts e; older says that it is not the first version of its key.
+func (s *Stats) AddEntry(e *entry.Entry, older bool) {
+	// Without this, the 0 of empty Stats would be the least version.
 	if s.Entries == 0 {
 		s.MinVersion, s.MaxVersion = e.Version, e.Version
 	}
 	s.Entries++
+	// A key counts where its newest version is. So the keys of chunks add up to those of the run.
 	if !older {
 		s.Keys++
 	}
@@ -195,15 +205,14 @@ func (s *Stats) Merge(t *Stats) {
 	}
 	s.MinVersion = min(s.MinVersion, t.MinVersion)
 	s.MaxVersion = max(s.MaxVersion, t.MaxVersion)
+	// 0 is no expiry, not the earliest.
 	if s.MinExpiry == 0 || t.MinExpiry != 0 && t.MinExpiry < s.MinExpiry {
 		s.MinExpiry = t.MinExpiry
 	}
-	s.Entries += t.Entries
-	s.Keys += t.Keys
-	s.Deletes += t.Deletes
-	s.KeyBytes += t.KeyBytes
-	s.ValueBytes += t.ValueBytes
-	s.SeparatedBytes += t.SeparatedBytes
+	to, from := s.numbers(), t.numbers()
+	for i := range summed {
+		*to[i] += *from[i]
+	}
 }
 
 // pageCeil is n rounded up to whole pages.

@@ -3,65 +3,27 @@ package chunk
 import (
 	"bytes"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/blocks"
 )
 
-// opened is what is in memory of a chunk that is read block by block: its parsed trailer, and
-// the table of its blocks. It is an item of the cache, as each of its blocks is.
-type opened struct {
-	blocks.Used
-	chunk   *Chunk // whose trailer it is
-	trailer *Trailer
-	body    *blocks.Part // entries and index
-}
+// How a chunk that is not in memory is read, block by block.
 
-// openedBytes is about the memory of an opened beside trailer and table, in bytes.
+// openedBytes is about the memory of a Trailer beside its bytes and the table of blocks, in bytes.
 const openedBytes = 2 << 10
-
-// Drop is the method of a blocks.Item.
-func (o *opened) Drop() { o.chunk.opened.CompareAndSwap(o, nil) }
-
-// openTrailer returns what the cache has of the chunk, or reads the trailer and adds it to the
-// cache.
-func (c *Chunk) openTrailer() (*opened, error) {
-	if o := c.opened.Load(); o != nil {
-		o.Use()
-		return o, nil
-	}
-	start := c.TrailerStart()
-	// Decryption needs Room behind.
-	buf := make([]byte, c.TrailerSize, c.TrailerSize+Room)
-	if err := c.File.Read(buf, c.Place.Offset+int64(start)); err != nil {
-		return nil, err
-	}
-	if err := c.verifyTrailer(buf, start); err != nil {
-		return nil, err
-	}
-	t, err := parseTrailer(buf, &c.Layout, c.Place.Key != nil)
-	if err != nil {
-		return nil, c.corrupt(start, "%v", err)
-	}
-	o := &opened{chunk: c, trailer: t, body: blocks.NewPart(c.File, crypt.Page, c.Place.Offset, start, t.sums)}
-	// Several goroutines may have read it: one adds it, the others use theirs once.
-	if c.opened.CompareAndSwap(nil, o) {
-		c.File.Cache.Add(c.File.Owner, o, int64(len(buf))+o.body.TableBytes()+openedBytes)
-	}
-	return o, nil
-}
 
 // block returns the block that has the byte at off, see blocks.Part.
 func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
-	o, err := c.openTrailer()
+	t, err := c.Trailer()
 	if err != nil {
 		return nil, err
 	}
-	return o.body.Block(off, keep), nil
+	return t.body.Block(off, keep), nil
 }
 
 // pageOf is page for a chunk that is read block by block.
 func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
+	// Walks have their block at hand: to look for it in the cache would mark it as used.
 	if b == nil || !b.Has(off) {
 		var err error
 		if b, err = c.block(off, true); err != nil {
@@ -71,18 +33,6 @@ func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
 	return b.Page(off)
 }
 
-// spanOf is span for a chunk that is read block by block.
-func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if b != nil && b.Has(lo) {
-		return b.Span(lo, hi)
-	}
-	o, err := c.openTrailer()
-	if err != nil {
-		return nil, err
-	}
-	return o.body.Span(lo, hi)
-}
-
 // detach copies the value of the entry at off, unless its block was used before and so is likely
 // to stay in the cache. A transaction may keep many values, and each would keep a whole block
 // in memory.
@@ -90,7 +40,8 @@ func (c *Chunk) detach(off int, e *entry.Entry) {
 	if n := len(e.Value); n == 0 || n > blocks.Size/2 {
 		return
 	}
-	if o := c.opened.Load(); o == nil || !o.body.Was(off) {
+	// The trailer may have left the cache since: then nothing tells of its blocks.
+	if t := c.trailer.Load(); t == nil || !t.body.Was(off) {
 		e.Value = bytes.Clone(e.Value)
 	}
 }
@@ -100,7 +51,7 @@ func (c *Chunk) fetch(lo, hi int) error {
 	// Block by block: each is an item of the cache.
 	for lo < hi {
 		end := min((lo|(blocks.Size-1))+1, hi)
-		if _, err := c.spanOf(lo, end, nil); err != nil {
+		if _, err := c.span(lo, end, nil); err != nil {
 			return err
 		}
 		lo = end

@@ -11,18 +11,13 @@ const Required = 1
 
 const sectionHead = 8 // u16 tag, u16 flags, u32 length
 
-// AppendSection begins a section; its payload is appended next, and then
-// EndSection is called with the returned start.
-func AppendSection(b []byte, tag, flags uint16) (grown []byte, start int) {
-	start = len(b)
+// AppendSection appends a section, for which payload appends the payload.
+func AppendSection(b []byte, tag, flags uint16, payload func([]byte) []byte) []byte {
+	start := len(b)
 	b = binary.LittleEndian.AppendUint16(b, tag)
 	b = binary.LittleEndian.AppendUint16(b, flags)
-	return append(b, 0, 0, 0, 0), start
-}
-
-// EndSection ends the section that began at start: it fills in the length and
-// pads to a multiple of 8.
-func EndSection(b []byte, start int) []byte {
+	b = payload(append(b, 0, 0, 0, 0))
+	// The length is that without padding: the payload has no length of its own.
 	binary.LittleEndian.PutUint32(b[start+4:], uint32(len(b)-start-sectionHead))
 	for len(b)&7 != 0 {
 		b = append(b, 0)
@@ -51,6 +46,7 @@ func Sections(b []byte, fn func(tag uint16, off int, payload []byte) (known bool
 		if err != nil {
 			return err
 		}
+		// A later release has written it, and says that the rest is misread without it.
 		if !known && flags&Required != 0 {
 			return fmt.Errorf("section %d is required but unknown", tag)
 		}

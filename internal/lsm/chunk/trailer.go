@@ -5,17 +5,26 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/blocks"
 )
 
-// Trailer is the verified trailer of a chunk.
+// Trailer is the verified trailer of a chunk. Of a chunk that is read block by block it is an item
+// of the cache, as each of its blocks is.
 type Trailer struct {
+	blocks.Used
 	shift  int    // a fence stands every 1<<shift bytes
 	words  []byte // u64 for each fence: key word of the first entry behind it
 	starts []byte // u32 for each fence: offset / 8 of that entry
 	sums   []byte // u32, or a tag, for each page of entries and index
 	prefix []byte // what the keys share
 	Stats  Stats
+
+	chunk *Chunk       // whose trailer it is
+	body  *blocks.Part // entries and index; nil: they are in Chunk.Data
 }
+
+// Drop is the method of a blocks.Item.
+func (t *Trailer) Drop() { t.chunk.trailer.CompareAndSwap(t, nil) }
 
 func (t *Trailer) word(p int) uint64 { return binary.LittleEndian.Uint64(t.words[8*p:]) }
 
@@ -24,65 +33,61 @@ func (t *Trailer) start(p int) int { return int(binary.LittleEndian.Uint32(t.sta
 // fences is the number of fences.
 func (t *Trailer) fences() int { return len(t.starts) / 4 }
 
-// parseTrailer decodes a trailer whose checksum, or tag, has been verified, and compares
-// it with the layout that the directory has. It keeps b.
-func parseTrailer(b []byte, l *Layout, encrypted bool) (*Trailer, error) {
-	size := len(b)
+// parseTrailer decodes a trailer whose checksum, or tag, has been verified. It also returns the
+// layout that the trailer says: compare it with what is known of the chunk. It keeps b.
+func parseTrailer(b []byte, encrypted bool) (*Trailer, Layout, error) {
+	t, l, sumSize := new(Trailer), Layout{TrailerSize: len(b)}, 4
 	if encrypted {
-		b = b[min(crypt.TagSize, size):]
+		b, sumSize = b[min(crypt.TagSize, len(b)):], crypt.TagSize
 	}
-	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != size || binary.LittleEndian.Uint64(b[8:]) != uint64(l.End) {
-		return nil, errTrailer
+	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != l.TrailerSize {
+		return nil, l, errTrailer
 	}
-	p := trailerParser{layout: l, trailer: new(Trailer), index: l.Buckets == 0, encrypted: encrypted}
-	if err := Sections(b[16:], p.decodeSection); err != nil {
-		return nil, err
+	// Before the sections: it says how many fences there must be.
+	l.End = int(binary.LittleEndian.Uint64(b[8:]))
+	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (known bool, err error) {
+		known, ok := t.decodeSection(&l, tag, p, encrypted)
+		if !ok {
+			err = errTrailer
+		}
+		return known, err
+	})
+	// The sums come before the index in a trailer, so only now it is known how many there must be.
+	// Fences must ascend, or readers could walk in a circle.
+	if err == nil && (t.prefix == nil || t.starts == nil || t.sums == nil || len(t.sums) != sumSize*l.pages() || !t.ascends(l.End)) {
+		err = errTrailer
 	}
-	// These sections must be there, and fences must ascend, or readers could walk in a circle.
-	if !p.prefix || !p.index || p.trailer.sums == nil || p.trailer.starts == nil || !p.trailer.ascends(l.End) {
-		return nil, errTrailer
-	}
-	return p.trailer, nil
+	return t, l, err
 }
 
-// trailerParser gathers what the sections of a trailer say.
-type trailerParser struct {
-	layout        *Layout
-	trailer       *Trailer
-	prefix, index bool // these sections agree with the layout
-	encrypted     bool
-}
-
-// decodeSection decodes one section; its payload is b.
-func (p *trailerParser) decodeSection(tag uint16, _ int, b []byte) (known bool, err error) {
-	ok := true
+// decodeSection decodes one section into t and l.
+func (t *Trailer) decodeSection(l *Layout, tag uint16, p []byte, encrypted bool) (known, ok bool) {
+	ok = true
 	switch tag {
 	case secPrefix:
-		p.prefix = len(b) == p.layout.Prefix
-		p.trailer.prefix = b
+		t.prefix, l.Prefix = p, len(p)
 	case secFence:
-		ok = p.decodeFences(b)
-	case secChecksums:
-		p.trailer.sums = b
-		ok = len(b) == 4*p.layout.pages() && !p.encrypted
-	case secTags:
-		p.trailer.sums = b
-		ok = len(b) == crypt.TagSize*p.layout.pages() && p.encrypted
+		ok = t.decodeFences(p, l)
+	case secChecksums, secTags:
+		// A list of the other kind would be read as one of this kind.
+		t.sums, ok = p, encrypted == (tag == secTags)
 	case secIndex:
-		p.index = len(b) == 8 && binary.LittleEndian.Uint32(b) == indexNarrow && int(binary.LittleEndian.Uint32(b[4:])) == p.layout.Buckets
+		if ok = len(p) == 8 && binary.LittleEndian.Uint32(p) == indexNarrow; ok {
+			l.Buckets = int(binary.LittleEndian.Uint32(p[4:]))
+		}
 	case secStat:
-		ok = p.decodeStats(b)
+		if ok = len(p) >= 16+StatsSize; ok {
+			l.VersionBase, l.SegmentBase = entry.Version(binary.LittleEndian.Uint64(p)), entry.FileNum(binary.LittleEndian.Uint64(p[8:]))
+			t.Stats = DecodeStats(p[16:])
+		}
 	default:
-		return false, nil
+		return false, true
 	}
-	if !ok {
-		return true, errTrailer
-	}
-	return true, nil
+	return true, ok
 }
 
-// decodeFences decodes the section of fences.
-func (p *trailerParser) decodeFences(b []byte) (ok bool) {
+// decodeFences decodes the section of fences of a chunk, of whose layout the end is known.
+func (t *Trailer) decodeFences(b []byte, l *Layout) (ok bool) {
 	if len(b) < 8 {
 		return false
 	}
@@ -90,24 +95,13 @@ func (p *trailerParser) decodeFences(b []byte) (ok bool) {
 	if shift < minFenceShift || shift > maxFenceShift {
 		return false
 	}
-	n := p.layout.fences(int(shift))
+	n := l.fences(int(shift))
+	// Behind this, fences are read by number without a look at the length.
 	if b = b[8:]; len(b) != 12*n {
 		return false
 	}
-	t := p.trailer
 	t.shift, t.words, t.starts = int(shift), b[:8*n:8*n], b[8*n:]
 	return true
-}
-
-// decodeStats decodes the section of statistics. The bases must agree with the directory, or versions
-// would be completed wrongly.
-func (p *trailerParser) decodeStats(b []byte) (ok bool) {
-	if len(b) < 16+StatsSize {
-		return false
-	}
-	version, segment := entry.Version(binary.LittleEndian.Uint64(b)), entry.FileNum(binary.LittleEndian.Uint64(b[8:]))
-	p.trailer.Stats = DecodeStats(b[16:]).Stamped(p.layout.Stamp)
-	return version == p.layout.VersionBase && segment == p.layout.SegmentBase
 }
 
 // ascends reports whether the first fence leads to the first entry, and each

@@ -25,9 +25,9 @@ type bound struct {
 
 // newBound returns the bound of a chunk with this first key and prefix. shared is the number of
 // bytes that the key has in common with the last key of the chunk before; -1 for the first chunk.
-// again says that both are the same key.
-func newBound(first []byte, shared int, again bool, prefix int) bound {
-	b := bound{apart: len(first), again: again}
+func newBound(first []byte, shared, prefix int) bound {
+	// No key before first is longer and begins with it, so what it shares as a whole is itself.
+	b := bound{apart: len(first), again: shared == len(first)}
 	// One byte more than what is shared sorts above the last key.
 	if shared >= 0 {
 		b.apart = min(shared+1, len(first))
@@ -50,6 +50,6 @@ func (b *bound) suitsChunk(first, before []byte, prefix int) bool {
 	if before == nil {
 		return bytes.HasPrefix(first, b.key)
 	}
-	want := newBound(first, entry.CommonPrefix(first, before), bytes.Equal(first, before), prefix)
+	want := newBound(first, entry.CommonPrefix(first, before), prefix)
 	return bytes.Equal(b.key, want.key) && b.apart == want.apart && b.again == want.again && b.long == want.long
 }

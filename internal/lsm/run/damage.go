@@ -12,27 +12,25 @@ import (
 // concerns: every entry that lies there is in it. off is -1 for damage to all of the file. A nil
 // hi is no bound.
 func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
-	found := false
-	for _, part := range []*Reader{r, r.spans} {
-		if part == nil {
-			continue
-		}
+	for _, part := range r.parts() {
 		for i := range part.chunks {
 			c := &part.chunks[i]
 			if c.Place.File != file || off >= 0 && (off < c.Place.Offset || off >= c.Place.Offset+int64(c.Layout.Size())) {
 				continue
 			}
-			from, to := part.keysLost(i, off)
-			if !found || bytes.Compare(from, lo) < 0 {
+			// A span of a range delete covers keys far from the entries beside it: any may be concerned.
+			if part == r.spans {
+				return Bounds(&r.meta)
+			}
+			// Chunks are in the order of keys: the first one begins the range, the last one ends it.
+			from, to := r.keysLost(i, off)
+			if lo == nil {
 				lo = from
 			}
-			if !found || to == nil || hi != nil && bytes.Compare(to, hi) > 0 {
-				hi = to
-			}
-			found = true
+			hi = to
 		}
 	}
-	if !found { // the damage is in directory, filter or footer: all of the run
+	if lo == nil { // the damage is in directory, filter or footer: all of the run
 		return Bounds(&r.meta)
 	}
 	return lo, hi
@@ -42,14 +40,12 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 // with entries, the range is as far as the entries before and behind that a checksum proves. These
 // are in it: older versions of their keys may be lost.
 func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
-	lo, hi = r.keysOf(i)
-	c := &r.chunks[i]
-	if r.parent != nil || off < 0 {
+	if lo, hi = r.keysOf(i); off < 0 {
 		return lo, hi
 	}
 	// The bound has the prefix, so no damaged trailer is needed for it.
-	rest := chunk.Rescue(c, r.keys.from(i), r.fileOf(i).ReadLeft)
-	at, ok := rest.GapAt(int(off - c.Place.Offset))
+	rest := chunk.Rescue(&r.chunks[i], r.keys.from(i), r.fileOf(i).ReadLeft)
+	at, ok := rest.GapAt(int(off - r.chunks[i].Place.Offset))
 	if !ok {
 		return lo, hi
 	}
@@ -60,30 +56,29 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 	}
 	if at < rest.Len() {
 		rest.Entry(at, &behind)
+		// The bound is not in the range, and the key must be.
 		hi = append(behind.Key, 0)
 	}
 	return lo, hi
 }
 
 // keysOf returns the range of stored keys in which all entries of chunk i lie; a nil hi is no
-// bound. For a chunk of range deletes that is the range that all of the run's may cover.
+// bound.
 func (r *Reader) keysOf(i int) (lo, hi []byte) {
-	if r.parent != nil {
-		return Bounds(&r.parent.meta)
+	if i+1 == len(r.chunks) {
+		_, hi = Bounds(&r.meta)
+		return r.keys.from(i), hi
 	}
-	_, hi = Bounds(&r.meta)
-	if i+1 < len(r.chunks) {
-		b := r.keys.apart(i + 1)
-		switch s := &r.keys.spans[i+1]; {
-		// Only the chunk itself tells where its keys begin: count all that begin as the bound does.
-		case s.long:
-			hi = after(b)
-		// The chunk before may end with the same key.
-		case s.again:
-			hi = append(bytes.Clone(b), 0)
-		default:
-			hi = b
-		}
+	b := r.keys.apart(i + 1)
+	switch s := &r.keys.spans[i+1]; {
+	// Only the chunk itself tells where its keys begin: count all that begin as the bound does.
+	case s.long:
+		hi = after(b)
+	// The chunk before may end with the same key.
+	case s.again:
+		hi = append(bytes.Clone(b), 0)
+	default:
+		hi = b
 	}
 	return r.keys.from(i), hi
 }

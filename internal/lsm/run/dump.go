@@ -1,26 +1,36 @@
 package run
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/dump"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
 // StoreOf returns the uuid of the store that an encrypted run file belongs to. ok is false for a
 // plain file, and for one with a damaged footer.
 func StoreOf(file []byte) (uuid [16]byte, ok bool) {
-	o, ok := encryptedFile(file)
-	return o.UUID, ok
+	o, _, err := footerOf(file, encryptedFooterSize)
+	return o.UUID, err == nil
+}
+
+// footerOf decodes the footer of size bytes at the end of a file, and returns whom it names.
+func footerOf(file []byte, size int) (o chunk.Owner, ft *footer, err error) {
+	at := len(file) - size
+	if at < 0 {
+		return o, nil, errNoFooter
+	}
+	b := file[at:]
+	o = chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
+	ft, err = decodeFooter(b, o.ID(), int64(at), "the file")
+	return o, ft, err
 }
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not refused, as far as
@@ -28,27 +38,25 @@ func StoreOf(file []byte) (uuid [16]byte, ok bool) {
 // ring is nil or doesn't have its data key, only header and footer are shown; in the latter case
 // Dump also returns an error that wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
-	if o, ok := encryptedFile(file); ok {
-		return dumpEncrypted(w, file, o, ring)
+	// The header is shown before anything else, so there must be room for one.
+	if o, ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.dirOffset >= headerSize {
+		return dumpEncrypted(w, file, o, ft, ring)
 	}
 	// The footer is at the end and leads to the directory, which leads to the rest.
 	d := dump.New(w, file, 0)
-	at := len(file) - footerSize
-	if at < 0 {
-		return d.Close()
-	}
-	id := checksum.New([16]byte(file[at+40:]), byte(filename.Run), binary.LittleEndian.Uint64(file[at+56:]))
-	ft, err := decodeFooter(file[at:], id, int64(at), "the file")
+	o, ft, err := footerOf(file, footerSize)
 	if err != nil {
 		d.Note("%v", err)
 	} else {
 		b := file[ft.dirOffset:][:ft.dirSize]
-		if id.Sum(int64(ft.dirOffset), b) != ft.dirSum {
+		if o.ID().Sum(int64(ft.dirOffset), b) != ft.dirSum {
 			d.Note("the directory's checksum is wrong")
 		}
 		dumpContents(d, file, ft, b, false)
 	}
-	dumpFooter(d, file, at)
+	if at := len(file) - footerSize; at >= 0 {
+		dumpFooter(d, file, at)
+	}
 	return d.Close()
 }
 
@@ -79,6 +87,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 			dumpFilter(d, &filters[0])
 			filters = filters[1:]
 		}
+		// Their entries look like any others: only the keys, which begin with a tag, tell.
 		name := "chunk"
 		if isRangeDeletes(r.key) {
 			name = "chunk of range deletes"
@@ -90,6 +99,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 		dumpFilter(d, &filters[i])
 	}
 	d.Section("directory")
+	// No section stops the walk, not even one that is required and unknown: a dump shows it.
 	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
 		dumpSection(d, dir, tag, int(ft.dirOffset)+off, p)
 		return true, nil
@@ -151,32 +161,18 @@ func dumpRecord(d *dump.Writer, at int) {
 	chunk.DumpStats(d, at+48)
 }
 
-// encryptedFile returns what the footer of an encrypted file says of its owner. ok is false if
-// there is no such footer.
-func encryptedFile(file []byte) (o chunk.Owner, ok bool) {
-	at := len(file) - encryptedFooterSize
-	if at < headerSize {
-		return o, false
-	}
-	b := file[at:]
-	o = chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
-	_, err := decodeFooter(b, o.ID(), int64(at), "")
-	return o, err == nil
-}
+var (
+	errNoKeys   = errors.New("no keys")
+	errNoFooter = errors.New("no footer")
+)
 
-var errNoKeys = errors.New("no keys")
-
-func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring) error {
-	at := len(file) - encryptedFooterSize
-	ft, err := decodeFooter(file[at:], owner.ID(), int64(at), "the file")
-	if err != nil {
-		return err
-	}
-	err = errNoKeys
+func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ft *footer, ring *crypt.Ring) error {
+	err := errNoKeys
 	if ring != nil {
 		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
 		var o origin
 		if o, err = cfg.origin(owner.Num, ft.keyID); err == nil {
+			// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
 			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
 			err = o.decryptImage(file, ft)
 		}
@@ -194,6 +190,7 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	} else {
 		d.Note("the rest can't be decrypted: %v", err)
 	}
+	at := len(file) - encryptedFooterSize
 	dumpFooter(d, file, at)
 	d.Bytes(at+footerDirTag, crypt.TagSize, "tag of the directory")
 	d.Bytes(at+footerTag, crypt.TagSize, "tag of the footer")
@@ -222,12 +219,12 @@ func (o *origin) decryptImage(file []byte, ft *footer) error {
 		c.Data = file[r.offset:][:r.Layout.Size()]
 		c.Decrypt()
 	}
+	read := func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.filters {
-		f := &d.filters[i]
-		b := file[f.offset:][:f.words*8]
-		kept := bytes.Clone(b)
-		if o.decryptFilter(f, b) != nil {
-			copy(b, kept)
+		f := d.filters[i].part(&blocks.File{Name: o.name, ID: o.id, Key: o.key, Read: read})
+		// All decrypts into memory of its own: a filter with a damaged page stays as it is.
+		if b, err := f.All(); err == nil {
+			copy(file[d.filters[i].offset:], b)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
@@ -30,6 +31,14 @@ type origin struct {
 	key   *crypt.Decrypter  // nil: the file is plain
 }
 
+// damaged says that the part of the file at off is damaged, because of err; nil if that is nil.
+func (o *origin) damaged(off int64, part string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &errs.Corruption{File: o.name, Offset: off, Reason: part, Err: err}
+}
+
 // cryptFile is the name of the file to package crypt: keys and tags are bound to it.
 func cryptFile(o *chunk.Owner) crypt.File {
 	return crypt.File{UUID: o.UUID, Kind: byte(filename.Run), Number: uint64(o.Num)}
@@ -43,12 +52,14 @@ func header(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]by
 	binary.LittleEndian.PutUint64(p[headerNumber:], uint64(owner.Num))
 	copy(p[headerUUID:], owner.UUID[:])
 	err := e.PutPage(p, keyID)
+	// Last: it covers what PutPage has written. Without a key it still tells damage from a plain file.
 	binary.LittleEndian.PutUint32(p[headerSum:], owner.ID().Sum(0, p[:headerSum]))
 	return p, err
 }
 
 // checkHeader checks all of a header page but its tag.
 func checkHeader(p []byte, owner *chunk.Owner) error {
+	// The sum is bound to store and number: the header of another file does not pass.
 	sum := binary.LittleEndian.Uint32(p[headerSum:])
 	if got := owner.ID().Sum(0, p[:headerSum]); got != sum || string(p[:4]) != headerMagic {
 		return fmt.Errorf("header: checksum %#x, want %#x", got, sum)

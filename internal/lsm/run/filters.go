@@ -33,18 +33,14 @@ type filterRecord struct {
 
 const filterRecordSize = 24 // bytes of a filter in the directory
 
-// appendFilters appends the section of a directory for its filters.
-func appendFilters(b []byte, d *directory) []byte {
-	if len(d.filters) == 0 {
-		return b
-	}
-	b, at := chunk.AppendSection(b, secFilters, 0)
+// appendFilters appends the payload of the section of filters.
+func (d *directory) appendFilters(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, filterWords)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(d.filters)))
 	for i := range d.filters {
 		b = d.filters[i].appendRecord(b)
 	}
-	return chunk.EndSection(b, at)
+	return b
 }
 
 // appendRecord appends the record of a filter.
@@ -73,6 +69,7 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 		return nil
 	}
 	n, p := binary.LittleEndian.Uint32(p[4:]), p[8:]
+	// Before memory is taken for them: the number may be anything.
 	if uint64(n) > uint64(len(p))/filterRecordSize {
 		return fmt.Errorf("%d filters in %d bytes", n, len(p))
 	}
@@ -90,11 +87,14 @@ func (w *Writer) writeFilter(end bool) error {
 	if w.unfiltered == 0 || w.cfg.NoFilter {
 		return nil
 	}
+	// Chunks may have only older versions, and so no key. A filter without words would say that it
+	// has every key, and a reader refuses it.
 	n := max(bloomWords(len(w.hashes)), 1)
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
 	if !end {
 		n = (n + pageWords - 1) / pageWords * pageWords
 	}
+	// With Room: Encrypt puts the tag of the last page behind it for a moment.
 	words := make(bloom, 8*n, 8*n+chunk.Room)
 	for _, h := range w.hashes {
 		words.addHash(h)
@@ -102,9 +102,10 @@ func (w *Writer) writeFilter(end bool) error {
 	w.hashes = w.hashes[:0]
 	f := filterRecord{chunks: w.unfiltered, offset: uint64(w.offset), words: uint64(n)}
 	w.unfiltered = 0
+	var err error
 	if w.enc == nil {
 		f.checksum = w.owner.ID().Sum(w.offset, words)
-	} else if err := f.encryptFilter(words, w.enc); err != nil {
+	} else if f.tags, err = chunk.EncryptPages(nil, words, crypt.Filter, w.offset, w.enc); err != nil {
 		return w.fail(err)
 	}
 	w.dir.filters = append(w.dir.filters, f)
@@ -126,6 +127,9 @@ func (r *Reader) readFilters() error {
 			if err != nil {
 				return err
 			}
+			if s.pages != nil {
+				f.filters = append(f.filters, s.pages)
+			}
 			// One filter for all chunks stands for itself, so that a get asks it before it searches for
 			// the chunk.
 			n := int(at.chunks)
@@ -137,6 +141,8 @@ func (r *Reader) readFilters() error {
 			}
 		}
 	}
+	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would take
+	// that of another chunk, and gets would miss keys.
 	if chunks < len(r.dir) && chunks > 0 {
 		return errs.NewCorruption(r.files[0].name, -1, "filters are for %d of %d chunks", chunks, len(r.dir))
 	}
@@ -175,17 +181,18 @@ func (s *summed) mayContain(hash uint64) bool {
 func (f *file) readFilter(at *filterRecord) (summed, error) {
 	words := int(at.words)
 	if f.key != nil {
-		return summed{words: words, encrypted: blocks.NewPart(f.blocks, crypt.Filter, int64(at.offset), words*8, at.tags)}, nil
+		return summed{words: words, encrypted: at.part(f.blocks)}, nil
 	}
 	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
 	if err != nil {
 		return summed{}, err
 	}
+	// Sum returns the plain checksum, as it makes those of the pages of the same bytes. What binds
+	// it to this file and place is added here.
 	if got := crc ^ f.id.Mask(int64(at.offset)); got != at.checksum {
 		pages.Free()
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
-	f.filters = append(f.filters, pages)
 	return summed{words: words, bloom: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 
@@ -204,11 +211,11 @@ func (r *Reader) FilterBytes() (n int64) {
 }
 
 // IndexBytes returns about how much memory the directories and the bounds of chunks take.
-func (r *Reader) IndexBytes() int64 {
+func (r *Reader) IndexBytes() (n int64) {
 	const perChunk = 512 // its record, its Chunk and its parsed trailer
-	n := int64(len(r.dir)*perChunk + len(r.keys.blob))
-	if r.spans != nil {
-		n += r.spans.IndexBytes()
+	// An estimate will do: it is a metric, and bounds nothing.
+	for _, part := range r.parts() {
+		n += int64(len(part.dir)*perChunk + len(part.keys.blob))
 	}
 	return n
 }
@@ -238,7 +245,7 @@ func (r *Reader) filterOf(key []byte) *summed {
 func (d *directory) tagFilters(b []byte) error {
 	for i := range d.filters {
 		f := &d.filters[i]
-		n := f.pages() * crypt.TagSize
+		n := uint64(chunk.PagesOf(int64(f.words*8))) * crypt.TagSize
 		if uint64(len(b)) < n {
 			return fmt.Errorf("no tags for the filter at %d", f.offset)
 		}
@@ -250,33 +257,7 @@ func (d *directory) tagFilters(b []byte) error {
 	return nil
 }
 
-// pages is the number of the filter's pages, each of which has a tag.
-func (f *filterRecord) pages() uint64 { return (f.words*8 + chunk.PageSize - 1) / chunk.PageSize }
-
-// encryptFilter encrypts a filter, which begins at r.offset and has Room behind, page by page.
-func (r *filterRecord) encryptFilter(f []byte, e *crypt.Encrypter) error {
-	if err := chunk.Begin(e, int64(r.offset), len(f)); err != nil {
-		return err
-	}
-	for at := 0; at < len(f); at += chunk.PageSize {
-		page := f[at:min(at+chunk.PageSize, len(f))]
-		tag, err := e.Encrypt(page, page, crypt.Filter, int64(r.offset)+int64(at), nil)
-		if err != nil {
-			return err
-		}
-		r.tags = append(r.tags, tag[:]...)
-	}
-	return nil
-}
-
-// decryptFilter decrypts the filter in f, which has Room behind, in place.
-func (o *origin) decryptFilter(r *filterRecord, f []byte) error {
-	for at := 0; at < len(f); at += chunk.PageSize {
-		page := f[at:min(at+chunk.PageSize, len(f))]
-		tag := crypt.Tag(r.tags[at/chunk.PageSize*crypt.TagSize:])
-		if err := o.key.Decrypt(page, page, &tag, crypt.Filter, int64(r.offset)+int64(at), 0, nil); err != nil {
-			return &errs.Corruption{File: o.name, Offset: int64(r.offset) + int64(at), Reason: "filter", Err: err}
-		}
-	}
-	return nil
+// part reads the filter of an encrypted file.
+func (f *filterRecord) part(of *blocks.File) *blocks.Part {
+	return blocks.NewPart(of, crypt.Filter, int64(f.offset), int(f.words)*8, f.tags)
 }

@@ -38,7 +38,7 @@ type footer struct {
 
 // encodeFooter returns the footer for this offset; e is nil for a plain file.
 func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
-	b = make([]byte, footerSize)
+	b = make([]byte, encryptedFooterSize)
 	binary.LittleEndian.PutUint32(b[4:], footerMagic)
 	binary.LittleEndian.PutUint16(b[8:], formatVersion)
 	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
@@ -46,12 +46,15 @@ func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encry
 	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
 	copy(b[40:], f.uuid[:])
 	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
-	if e != nil {
-		b, err = f.encryptFooter(b, e, offset)
+	if e == nil {
+		b = b[:footerSize]
+	} else if err = f.encryptFooter(b, e, offset); err != nil {
+		return nil, err
 	}
+	// Last: it covers what encryption has added, too.
 	f.checksum = id.Sum(offset, b[4:])
 	binary.LittleEndian.PutUint32(b, f.checksum)
-	return b, err
+	return b, nil
 }
 
 // decodeFooter decodes and checks the footer b at offset of the file id. The length of b says
@@ -72,10 +75,13 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
 		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
 	}
+	// By the length that the caller asked for, not by what b says: a plain footer must not pass for
+	// that of an encrypted file, as it has no tag.
 	version := uint16(formatVersion)
 	if len(b) == encryptedFooterSize {
 		version = encryptedVersion
-		f.decodeKeyID(b)
+		f.dirTag = crypt.Tag(b[footerDirTag:])
+		f.keyID = crypt.FileKeyID{Key: crypt.ID(b[footerKey:]), Salt: [16]byte(b[footerKeyID:]), Cipher: crypt.Cipher(b[footerCipher])}
 	}
 	if v := binary.LittleEndian.Uint16(b[8:]); v != version || binary.LittleEndian.Uint16(b[10:]) != 0 {
 		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
@@ -105,25 +111,19 @@ func footerData(b []byte) []byte {
 	return append(bytes.Clone(b[4:footerTag]), b[footerKey:encryptedFooterSize]...)
 }
 
-// encryptFooter makes the footer of an encrypted file of b, that of a plain one.
-func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) ([]byte, error) {
-	b = append(b, make([]byte, encryptedFooterSize-footerSize)...)
+// encryptFooter makes b, the footer of a plain file with room behind, that of an encrypted one.
+func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) error {
 	b[8], b[footerCipher] = encryptedVersion, byte(f.keyID.Cipher)
 	copy(b[footerDirTag:], f.dirTag[:])
 	copy(b[footerKey:], f.keyID.Key[:])
 	copy(b[footerKeyID:], f.keyID.Salt[:])
 	if err := chunk.Begin(e, offset, len(b)); err != nil {
-		return nil, err
+		return err
 	}
+	// No byte is hidden: the file key id is needed before there is a key. But nobody can forge it.
 	tag, err := e.Encrypt(nil, nil, crypt.Footer, offset, footerData(b))
 	copy(b[footerTag:], tag[:])
-	return b, err
-}
-
-// decodeKeyID decodes what the footer of a plain file doesn't have.
-func (f *footer) decodeKeyID(b []byte) {
-	f.dirTag = crypt.Tag(b[footerDirTag:])
-	f.keyID = crypt.FileKeyID{Key: crypt.ID(b[footerKey:]), Salt: [16]byte(b[footerKeyID:]), Cipher: crypt.Cipher(b[footerCipher])}
+	return err
 }
 
 // verifyFooter checks that the footer b, which lies at offset, has the expected file key id and the
@@ -132,14 +132,13 @@ func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	if o.key == nil {
 		return nil
 	}
+	// The manifest says by which key a file is read. A file that chose another one could be an old one
+	// that was put back.
 	if ft.keyID != o.keyID {
 		return errs.NewCorruption(o.name, offset, "footer: another file key id than expected")
 	}
 	tag := crypt.Tag(b[footerTag:])
-	if err := o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)); err != nil {
-		return &errs.Corruption{File: o.name, Offset: offset, Reason: "footer", Err: err}
-	}
-	return nil
+	return o.damaged(offset, "footer", o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)))
 }
 
 // footerSize is the length of the file's footer.

@@ -33,6 +33,7 @@ type record struct {
 	chunk.Stats
 	offset          uint64 // where the chunk begins in the file
 	trailerChecksum uint32 // proves that the trailer is this chunk's
+	file            *file  // that it is in; nil until it is in a Reader
 	bound
 }
 
@@ -52,28 +53,32 @@ const aboutLast = 1 // flag of the section about: the file is the last one of it
 
 // appendDirectory appends the sections of a directory.
 func appendDirectory(b []byte, d *directory) []byte {
-	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
-	for i := range d.chunks {
-		b = appendRecord(b, &d.chunks[i])
+	b = chunk.AppendSection(b, secChunks, chunk.Required, func(b []byte) []byte {
+		for i := range d.chunks {
+			b = appendRecord(b, &d.chunks[i])
+		}
+		return b
+	})
+	b = chunk.AppendSection(b, secBounds, chunk.Required, func(b []byte) []byte { return appendBounds(b, d.chunks) })
+	// Without filters there is no section: a reader that finds one relies on what it says.
+	if len(d.filters) > 0 {
+		b = chunk.AppendSection(b, secFilters, 0, d.appendFilters)
 	}
-	b = chunk.EndSection(b, at)
-
-	b = appendBounds(b, d.chunks)
-	b = appendFilters(b, d)
 	if (d.ranges != ranges{}) {
-		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
-		b = chunk.EndSection(d.ranges.appendRanges(b), at)
+		b = chunk.AppendSection(b, secRanges, chunk.Required, d.ranges.appendRanges)
 	}
 	if d.encrypted {
-		b, at = chunk.AppendSection(b, secTags, chunk.Required)
-		for i := range d.filters {
-			b = append(b, d.filters[i].tags...)
-		}
-		b = chunk.EndSection(b, at)
+		// Required, unlike the filters: who skipped it would read encrypted words as a filter.
+		b = chunk.AppendSection(b, secTags, chunk.Required, func(b []byte) []byte {
+			for i := range d.filters {
+				b = append(b, d.filters[i].tags...)
+			}
+			return b
+		})
 	}
 	if d.about != nil {
-		b, at = chunk.AppendSection(b, secAbout, 0)
-		b = chunk.EndSection(append(b, d.about...), at)
+		// Not required: only a salvage without MANIFEST needs it.
+		b = chunk.AppendSection(b, secAbout, 0, func(b []byte) []byte { return append(b, d.about...) })
 	}
 	return b
 }
@@ -109,6 +114,7 @@ func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 			err = d.ranges.decodeRanges(p)
 		case secAbout:
 			d.about = p
+		// In a plain file the section is unknown, and as it is required, the file is refused.
 		case secTags:
 			tags = p
 			return encrypted, nil
@@ -138,6 +144,7 @@ func (d *directory) decodeChunks(p []byte, end uint64) (err error) {
 	}
 	d.chunks = make([]record, n)
 	// Records must follow each other in the file.
+	// Else two chunks could share bytes, and damage of one would be damage of both.
 	next := uint64(0)
 	if d.encrypted {
 		next = headerSize
@@ -156,9 +163,8 @@ const (
 	boundLong  = 1 << 15 // flag: bound.long
 )
 
-// appendBounds appends the section of a directory for the bounds of its chunks.
+// appendBounds appends the payload of the section of bounds.
 func appendBounds(b []byte, chunks []record) []byte {
-	b, at := chunk.AppendSection(b, secBounds, chunk.Required)
 	for i := range chunks {
 		r := &chunks[i].bound
 		word := uint16(r.apart)
@@ -174,7 +180,7 @@ func appendBounds(b []byte, chunks []record) []byte {
 	for i := range chunks {
 		b = append(b, chunks[i].key...)
 	}
-	return chunk.EndSection(b, at)
+	return b
 }
 
 // decodeBounds decodes the bounds of chunks, whose records are decoded already; keys
@@ -189,9 +195,11 @@ func decodeBounds(p []byte, chunks []record) error {
 		n := int(binary.LittleEndian.Uint16(heads[boundHead*i:]))
 		word := binary.LittleEndian.Uint16(heads[boundHead*i+2:])
 		r.apart, r.again, r.long = int(word&(boundAgain-1)), word&boundAgain != 0, word&boundLong != 0
+		// Searches slice keys by these numbers without a look at their length.
 		if n > min(len(p), boundSize) || r.apart > n || r.apart == 0 || r.long && r.apart != boundSize {
 			return fmt.Errorf("chunk %d: bound of %d bytes, %d tell it apart", i, n, r.apart)
 		}
+		// keys.hasPrefix and Reader.prefix take the prefix out of the bound.
 		if uint(r.Prefix) > entry.MaxKey || min(r.Prefix, boundSize) > n {
 			return fmt.Errorf("chunk %d: bound of %d bytes, prefix of %d", i, n, r.Prefix)
 		}
@@ -213,6 +221,7 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 	stop := binary.LittleEndian.Uint64(p[8:])
 	buckets := binary.LittleEndian.Uint32(p[16:])
 	trailer := binary.LittleEndian.Uint32(p[20:])
+	// Pages are verified by their number in the file, so a chunk must begin at one.
 	if r.offset < from || r.offset > to || r.offset%chunk.PageSize != 0 {
 		return 0, fmt.Errorf("at %d", r.offset)
 	}
@@ -221,9 +230,6 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 	left := to - r.offset
 	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > left || trailer%chunk.PageSize != 0 || trailer == 0 {
 		return 0, fmt.Errorf("%d bytes of entries, trailer of %d", stop, trailer)
-	}
-	if uint64(buckets)*64+uint64(trailer)+stop+2*chunk.PageSize > left+2*chunk.PageSize {
-		return 0, fmt.Errorf("%d buckets in %d bytes", buckets, left)
 	}
 	r.Layout = chunk.Layout{
 		End: int(stop), Buckets: int(buckets), TrailerSize: int(trailer),

@@ -13,9 +13,11 @@ import (
 )
 
 // Iterator walks the entries of the run. Close it once: another reader gets its memory then.
-func (r *Reader) Iterator() iterator.Iterator {
+func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
+
+func (r *Reader) newCursor() *cursor {
 	it := cursors.Get().(*cursor)
-	it.r, it.i, it.pooled = r, -1, true
+	it.r, it.i = r, -1
 	return it
 }
 
@@ -40,50 +42,33 @@ type stream struct {
 	file *file // the file that it reads; another begins a new Stream
 }
 
-// readAt reads n bytes at off of f into p.
-func (s *stream) readAt(f *file, p []byte, off int64) error {
-	if s.file != f {
-		s.file, s.Stream = f, f.Stream(f.Size())
-	}
-	return s.ReadFull(p, off)
-}
-
 // cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
 type cursor struct {
 	chunk.Cursor
-	r     *Reader         // whose chunks are walked
-	own   *offheap.Buffer // memory for a copy of the chunk; nil: the Reader's memory is walked
-	i     int             // chunk that it is on; -1: none
-	valid bool            // it is at an entry
-	err   error           // of the last move
-
-	pooled bool // it is from cursors, and Close puts it back there
-
-	stream *stream // reads a chunk's copy whole; nil: pages are read when they are verified
+	r      *Reader         // whose chunks are walked
+	own    *offheap.Buffer // memory for a copy of the chunk; nil: the Reader's memory is walked
+	i      int             // chunk that it is on; -1: none
+	valid  bool            // it is at an entry
+	stream *stream         // reads a chunk's copy whole; nil: pages are read when they are verified
 }
-
-func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
 
 // Ends is the method of an iterator.Bounded.
 func (it *cursor) Ends() (first, last *entry.Entry) { return it.r.first, it.r.last }
 
 // openChunk puts the cursor on chunk i.
 func (it *cursor) openChunk(i int) bool {
-	it.valid, it.err = false, nil
 	if i < 0 || i >= len(it.r.chunks) {
-		return false
+		return it.stop(nil)
 	}
 	c, err := it.loadChunk(i)
 	if err != nil {
-		it.err = err
-		return false
+		return it.stop(err)
 	}
 	prefix, err := it.r.prefix(i, c)
 	if err != nil {
-		it.err = err
-		return false
+		return it.stop(err)
 	}
-	it.i = i
+	it.i, it.valid = i, false
 	it.Cursor.Open(c, prefix)
 	return true
 }
@@ -103,8 +88,11 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
 	// Whole, in one large request: a Copier reads everything anyway.
-	if it.stream != nil {
-		if err := it.stream.readAt(f, data, c.Place.Offset); err != nil {
+	if s := it.stream; s != nil {
+		if s.file != f {
+			*s = stream{f.Stream(f.Size()), f}
+		}
+		if err := s.ReadFull(data, c.Place.Offset); err != nil {
 			return nil, err
 		}
 		read = func(int64, int) error { return nil }
@@ -115,18 +103,38 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 // settle notes whether a move of the chunk's cursor has come to an entry, and returns that.
 func (it *cursor) settle(ok bool) bool {
 	it.valid = ok
-	if !ok && it.err == nil {
-		it.err = it.Cursor.Err()
-	}
 	return ok
 }
 
+// stop ends the move: there is no entry, because of err unless that is nil.
+func (it *cursor) stop(err error) bool {
+	it.Fail(err)
+	return it.settle(false)
+}
+
+// direction is where a walk goes: what the numbers of chunks grow by.
+type direction int
+
+const (
+	forward  direction = 1
+	backward direction = -1
+)
+
 // First moves to the first entry.
-func (it *cursor) First() bool { return it.openChunk(0) && it.settle(it.Cursor.First()) }
+func (it *cursor) First() bool { return it.enter(0, forward) }
 
 // Last moves to the last entry.
-func (it *cursor) Last() bool {
-	return it.openChunk(len(it.r.chunks)-1) && it.settle(it.Cursor.Last())
+func (it *cursor) Last() bool { return it.enter(len(it.r.chunks)-1, backward) }
+
+// enter moves to the entry of chunk i that a walk in this direction meets first.
+func (it *cursor) enter(i int, d direction) bool { return it.openChunk(i) && it.begin(d) }
+
+// begin is enter for the chunk that the cursor is on.
+func (it *cursor) begin(d direction) bool {
+	if d == backward {
+		return it.settle(it.Cursor.Last())
+	}
+	return it.settle(it.Cursor.First())
 }
 
 // Next moves to the next entry.
@@ -135,11 +143,22 @@ func (it *cursor) Next() bool {
 	if it.valid && it.Cursor.Next() {
 		return true
 	}
-	if !it.nextChunk() {
+	if !it.cross(forward) {
 		return false
 	}
 	it.readOn()
 	return true
+}
+
+// Prev moves to the entry before.
+func (it *cursor) Prev() bool { return it.valid && it.Cursor.Prev() || it.cross(backward) }
+
+// move is Next or Prev.
+func (it *cursor) move(d direction) bool {
+	if d == backward {
+		return it.Prev()
+	}
+	return it.Next()
 }
 
 // Foresee is the method of an iterator.Foresighted.
@@ -150,17 +169,17 @@ func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
 	return it.Cursor.Foresee(until, least, most)
 }
 
-// nextChunk moves to the first entry of the next chunk, unless the move before has failed.
-func (it *cursor) nextChunk() bool {
+// cross moves on into the chunk beside, unless the move before has failed.
+func (it *cursor) cross(d direction) bool {
 	if !it.valid {
 		return false
 	}
-	if it.settle(false); it.err != nil {
+	if it.settle(false); it.Err() != nil {
 		return false
 	}
 	// Opening a chunk resets the count of blocks; a walk over chunks goes on counting.
 	entered := it.Entered
-	ok := it.openChunk(it.i+1) && it.settle(it.Cursor.First())
+	ok := it.enter(it.i+int(d), d)
 	it.Entered = entered
 	return ok
 }
@@ -174,162 +193,101 @@ func (it *cursor) readOn() {
 	}
 }
 
-// Prev moves to the entry before.
-func (it *cursor) Prev() bool {
-	if !it.valid {
-		return false
-	}
-	if it.Cursor.Prev() {
-		return true
-	}
-	if it.settle(false); it.err != nil {
-		return false
-	}
-	entered := it.Entered
-	ok := it.openChunk(it.i-1) && it.settle(it.Cursor.Last())
-	it.Entered = entered
-	return ok
-}
-
-// findChunk enters the chunk in which key is or would be.
-func (it *cursor) findChunk(key []byte) (order int, ok bool) {
-	i, err := it.r.searchNewest(key)
-	if err != nil {
-		it.valid, it.err = false, err
-		return 0, false
-	}
-	return it.enterChunk(i, key)
-}
-
-// enterChunk opens chunk i, and compares key with the prefix of the chunk's keys, as comparePrefix
-// does.
-func (it *cursor) enterChunk(i int, key []byte) (order int, ok bool) {
-	if !it.openChunk(i) {
-		return 0, false
-	}
-	order, err := it.r.comparePrefix(i, it.Chunk(), key)
-	if err != nil {
-		it.valid, it.err = false, err
-	}
-	return order, err == nil
-}
-
 // SeekGE moves to the first entry whose key is key or greater.
-func (it *cursor) SeekGE(key []byte) bool {
-	order, ok := it.findChunk(key)
-	return ok && it.landGE(order, key)
-}
-
-// landGE moves to the first entry of the chunk whose key is key or greater, or to the one behind
-// the chunk. order is as enterChunk has returned it.
-func (it *cursor) landGE(order int, key []byte) bool {
-	switch {
-	case order < 0:
-		return it.settle(it.Cursor.First())
-	case order > 0:
-		return it.openChunk(it.i+1) && it.settle(it.Cursor.First())
-	}
-	it.valid = true
-	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
-}
+func (it *cursor) SeekGE(key []byte) bool { return it.seek(key, forward) }
 
 // SeekLT moves to the last entry whose key is less than key.
-func (it *cursor) SeekLT(key []byte) bool {
-	order, ok := it.findChunk(key)
-	return ok && it.landLT(order, key)
+func (it *cursor) SeekLT(key []byte) bool { return it.seek(key, backward) }
+
+// seek is SeekGE or SeekLT.
+func (it *cursor) seek(key []byte, d direction) bool {
+	i, err := it.r.searchNewest(key)
+	if err != nil {
+		return it.stop(err)
+	}
+	return it.seekIn(i, key, d)
 }
 
-// landLT moves to the last entry of the chunk whose key is less than key, or to the one before the
-// chunk. order is as enterChunk has returned it.
-func (it *cursor) landLT(order int, key []byte) bool {
+// seekIn is seek for a key that lies in chunk i, or between it and a chunk beside.
+func (it *cursor) seekIn(i int, key []byte, d direction) bool {
+	if !it.openChunk(i) {
+		return false
+	}
+	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	switch {
-	case order < 0:
-		return it.openChunk(it.i-1) && it.settle(it.Cursor.Last())
-	case order > 0:
-		return it.settle(it.Cursor.Last())
+	case err != nil:
+		return it.stop(err)
+	// Without the prefix of the chunk's keys, key is before or behind all of them: this chunk lies
+	// ahead of the walk, or behind it.
+	case order*int(d) < 0:
+		return it.begin(d)
+	case order*int(d) > 0:
+		return it.enter(i+int(d), d)
+	}
+	found := it.Cursor.SeekGE(key[it.Chunk().Prefix:])
+	if it.valid = true; d == forward {
+		return found || it.cross(forward)
 	}
 	// The last entry less than key is the one before the first that is not less.
-	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
+	if !found && it.Err() != nil {
 		return it.settle(false)
 	}
-	it.valid = true
 	return it.Prev()
 }
 
 // SkipGE leaves out whole chunks: those whose entries are all older than v, as the directory
 // says.
-func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
+func (it *cursor) SkipGE(key []byte, v entry.Version) bool { return it.skip(key, v, forward) }
+
+// SkipLT is SkipGE on the way back.
+func (it *cursor) SkipLT(key []byte, v entry.Version) bool { return it.skip(key, v, backward) }
+
+// skip is SkipGE or SkipLT.
+func (it *cursor) skip(key []byte, v entry.Version, d direction) bool {
 	// In a chunk that has newer entries it only moves to the next one: the caller skips the
 	// older ones itself.
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
-		return it.Next()
+		return it.move(d)
 	}
+	reached := (bytes.Compare(it.Entry().Key, key) >= 0) == (d == forward)
 	// The whole run is older than v, so nothing before key counts.
-	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) < 0 {
-		return it.SeekGE(key)
+	if it.r.newest < v && !reached {
+		return it.seek(key, d)
 	}
 	i := it.i
-	for ; i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i++ {
-		if !it.r.keys.below(i, key) {
-			if bytes.Compare(it.Entry().Key, key) >= 0 {
-				return it.Next()
-			}
-			// Only this chunk: where bounds are long, key may lie far behind it.
-			order, ok := it.enterChunk(i, key)
-			return ok && it.landGE(order, key)
+	for ; i >= 0 && i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i += int(d) {
+		if d == forward && it.r.keys.below(i, key) || d == backward && bytes.Compare(it.r.keys.from(i), key) >= 0 {
+			continue
 		}
-	}
-	// All chunks up to here are older than v; the first of the next one counts.
-	return it.openChunk(i) && it.settle(it.Cursor.First())
-}
-
-// SkipLT is SkipGE on the way back.
-func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
-	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
-		return it.Prev()
-	}
-	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) >= 0 {
-		return it.SeekLT(key)
-	}
-	i := it.i
-	for ; i >= 0 && it.r.dir[i].MaxVersion < v; i-- {
-		if bytes.Compare(it.r.keys.from(i), key) < 0 {
-			if bytes.Compare(it.Entry().Key, key) < 0 {
-				return it.Prev()
-			}
-			order, ok := it.enterChunk(i, key)
-			return ok && it.landLT(order, key)
+		if reached {
+			return it.move(d)
 		}
+		// Only this chunk: where bounds are long, key may lie far behind it.
+		return it.seekIn(i, key, d)
 	}
-	return it.openChunk(i) && it.settle(it.Cursor.Last())
+	// All chunks up to here are older than v; the first entry of the next one counts.
+	return it.enter(i, d)
 }
 
 // SkipNewer leaves out nothing: older versions of a key lie behind it.
 func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
-
-// Entry is the entry at the position.
-func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
-
-// Err says why a move returned false, nil at the end.
-func (it *cursor) Err() error { return it.err }
 
 // Close gives the cursor to other readers, and a Copier's memory back; all else belongs to the
 // Reader.
 func (it *cursor) Close() {
 	it.valid = false
 	it.Cursor.Close()
-	if it.pooled {
-		invariant.Check(it.r != nil, "an iterator is closed twice")
-		it.Cursor.Reset()
-		it.r, it.err = nil, nil
-		if !invariant.Enabled { // else one that is used after Close is found out
-			cursors.Put(it)
-		}
-		return
-	}
 	if it.own != nil {
 		it.own.Free()
+		// The copy is gone with own: the next move must not take it for chunk i.
 		it.Cursor.Free()
 		it.i = -1
+		return
+	}
+	invariant.Check(it.r != nil, "an iterator is closed twice")
+	it.Cursor.Reset()
+	it.r = nil
+	if !invariant.Enabled { // else one that is used after Close is found out
+		cursors.Put(it)
 	}
 }

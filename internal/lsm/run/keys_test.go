@@ -59,7 +59,7 @@ func TestSearchFindsTheChunk(t *testing.T) {
 	for i, name := range names {
 		chunkOf = append(chunkOf, len(records))
 		for range 1 + i%3/2 {
-			records = append(records, record{bound: newBound([]byte(name), shared(before, name), string(before) == name, 0)})
+			records = append(records, record{bound: newBound([]byte(name), shared(before, name), 0)})
 			before = []byte(name)
 		}
 	}

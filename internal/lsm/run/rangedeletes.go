@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -49,6 +50,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 		return nil
 	}
 	forest := int(w.ranges.forests)
+	// findVisiblePart finds forests, and range deletes within one, by binary search for a version.
 	if !slices.IsSortedFunc(list, rangedel.Compare) || forest > 0 && list[0].Version < w.last {
 		return w.fail(fmt.Errorf("write run: %w: range deletes out of order", errs.ErrInvalid))
 	}
@@ -67,6 +69,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 // AddNewest adds a span of what a reader sees that sees all of several forests: at each place the
 // newest range delete. Spans are added in the order of keys and must not overlap.
 func (w *Writer) AddNewest(t rangedel.Delete) error {
+	// One forest has these spans already: they are its node Top.
 	if w.ranges.forests < 2 {
 		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
 	}
@@ -76,15 +79,15 @@ func (w *Writer) AddNewest(t rangedel.Delete) error {
 
 // addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
 func (w *Writer) addSpan(prefix []byte, t rangedel.Delete) error {
-	if w.err != nil || w.done {
-		return w.firstError()
+	if w.err != nil {
+		return w.err
 	}
 	if !t.Valid() {
 		return w.fail(fmt.Errorf("write run: %w: range delete of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
 	}
 	if !w.ranged {
 		// The chunks of entries end here, so that readers tell them apart.
-		if w.b.Len() > 0 {
+		if !w.b.Empty() {
 			if err := w.flushChunk(); err != nil {
 				return err
 			}
@@ -101,11 +104,8 @@ func (w *Writer) countRangeDelete(t rangedel.Delete) {
 	if m.RangeDeletes == 0 || bytes.Compare(t.Lo, m.First) < 0 {
 		m.First = append(m.First[:0], layout.LowerBound(t.Lo)...)
 	}
-	switch {
-	case bytes.Compare(t.Hi, m.Last) <= 0:
-	case len(t.Hi) > layout.BoundSize:
-		m.Last = layout.UpperBound(t.Hi)
-	default:
+	// In the memory of the last one: nearly every range delete ends behind the ones before.
+	if bytes.Compare(t.Hi, m.Last) > 0 {
 		m.Last = append(m.Last[:0], t.Hi...)
 	}
 	if m.RangeDeletes == 0 || t.Version < m.MinVersion {
@@ -148,7 +148,7 @@ func (t RangeDeletes) Find(key []byte, at entry.Version, around *rangedel.Stretc
 	defer t.putSearch(s)
 	// History first: it is newer than the flat range deletes at its place.
 	if t.spans.ranges.history > 0 {
-		if v, err := s.findInHistory(t, key, at, around); v > 0 || err != nil {
+		if v, err := s.findInHistory(key, at, around); v > 0 || err != nil {
 			return v, err
 		}
 	}
@@ -171,8 +171,9 @@ const keptKeys = 64 << 10
 // search finds spans. It is used by one goroutine at a time, and then again by others.
 type search struct {
 	cursor
-	prefix, key []byte         // scratch
-	long        offheap.Buffer // memory of key if it is long
+	prefix [nodePrefixLen]byte // scratch, as is key
+	key    []byte
+	long   offheap.Buffer // memory of key if it is long
 }
 
 // getSearch returns a search that nobody else uses. Give it back by putSearch.
@@ -183,6 +184,10 @@ func (t RangeDeletes) getSearch() *search {
 	if s, _ := t.spans.searches.Get().(*search); s != nil {
 		return s
 	}
+	return t.newSearch()
+}
+
+func (t RangeDeletes) newSearch() *search {
 	s := &search{cursor: cursor{r: t.spans, i: -1}}
 	s.Lent = true
 	return s
@@ -197,6 +202,7 @@ func (t RangeDeletes) putSearch(s *search) {
 	if t.copier != nil && s.lone() {
 		s.Close()
 	}
+	// The collector decides how long an idle search lives, and its memory for keys with it.
 	if t.copier == nil && s.KeyRoom() <= keptKeys {
 		t.spans.searches.Put(s)
 	}
@@ -216,8 +222,8 @@ func (s *search) lone() bool {
 // does for entries. It is used by one goroutine, and closed by Close. No method may be called while
 // another one runs, so not by the functions that Since and Some call.
 func (t RangeDeletes) Copier() RangeDeletes {
-	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
-	s.Mem, s.Lent = new(offheap.Buffer), true
+	s := t.newSearch()
+	s.own, s.Mem = new(offheap.Buffer), new(offheap.Buffer)
 	return RangeDeletes{t.spans, s}
 }
 
@@ -244,8 +250,9 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 	s.key = append(append(append(s.key, prefix...), key...), 0)
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			// Checksums prove bytes, not sense: such a span would cover all keys before its end.
 			if len(e.Value) == 0 {
-				return 0, RangeDeletes{spans: s.r}.corrupt("a span without a lower bound")
+				return 0, s.r.corruptSpans("a span without a lower bound")
 			}
 			if bytes.Compare(e.Value, key) <= 0 {
 				around.Within(e.Value, e.Key[len(prefix):])
@@ -264,15 +271,16 @@ func (s *search) findSpan(prefix, key []byte, around *rangedel.Stretch) (entry.V
 }
 
 // findInHistory is Find for the forests.
-func (s *search) findInHistory(t RangeDeletes, key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
-	forest, n := int(t.spans.ranges.forests), 0
-	if at < t.spans.newest {
-		if forest, n, err = s.findVisiblePart(t, at); err != nil {
+func (s *search) findInHistory(key []byte, at entry.Version, around *rangedel.Stretch) (v entry.Version, err error) {
+	forests := int(s.r.ranges.forests)
+	forest, n := forests, 0
+	if at < s.r.newest {
+		if forest, n, err = s.findVisiblePart(at); err != nil {
 			return 0, err
 		}
 	}
-	if forest == int(t.spans.ranges.forests) {
-		return s.findSpan(t.spans.ranges.newestPrefix(s.prefix[:0]), key, around)
+	if forest == forests {
+		return s.findSpan(s.r.ranges.newestPrefix(s.prefix[:0]), key, around)
 	}
 	// The first n range deletes of a forest are the nodes that the digits of n stand for. The
 	// newest are asked first, and the first that covers the key counts.
@@ -292,28 +300,28 @@ func (s *search) findInHistory(t RangeDeletes, key []byte, at entry.Version, aro
 	return v, err
 }
 
-// findVisiblePart returns of which forest a reader of version at sees only a part, and the number of range
-// deletes in that part. Of the forests before, it sees all, and of those behind, nothing.
-func (s *search) findVisiblePart(t RangeDeletes, at entry.Version) (forest, n int, err error) {
+// findVisiblePart returns of which forest a reader of version at sees only a part, and the number
+// of range deletes in that part. Of the forests before, it sees all, and of those behind, nothing.
+func (s *search) findVisiblePart(at entry.Version) (forest, n int, err error) {
 	// newer moves to range delete n of a forest, and reports whether it is newer than at.
 	newer := func(forest, n int) bool {
 		s.key = nodePrefix(s.key[:0], forest, 0, n)
 		if err == nil && (!s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key)) {
 			if err = s.Err(); err == nil {
-				err = t.corrupt("%d of forest %d is missing", n, forest)
+				err = s.r.corruptSpans("%d of forest %d is missing", n, forest)
 			}
 		}
 		return err != nil || s.Entry().Version > at
 	}
 	// Forests, and range deletes within one, are in order of versions, so binary search finds both.
-	forests := int(t.spans.ranges.forests)
+	forests := int(s.r.ranges.forests)
 	if forest = sort.Search(forests, func(i int) bool { return newer(i, 0) }) - 1; forest < 0 || err != nil {
 		return 0, 0, err
 	}
 	// The last entry of level 0 tells how many there are.
 	s.key = append(forestPrefix(s.key[:0], forest), 1)
 	if !s.SeekLT(s.key) || len(s.Entry().Key) < nodePrefixLen {
-		return 0, 0, cmp.Or(s.Err(), t.corrupt("forest %d has no end", forest))
+		return 0, 0, cmp.Or[error](s.Err(), s.r.corruptSpans("forest %d has no end", forest))
 	}
 	_, last := nodeOf(s.Entry().Key)
 	n = sort.Search(last+1, func(i int) bool { return newer(forest, i) })
@@ -328,20 +336,26 @@ func (s *search) findVisiblePart(t RangeDeletes, at entry.Version) (forest, n in
 // stamp the flat ones, which have one version. No other method of a Copier may be called before its
 // end.
 func (t RangeDeletes) Ordered(v entry.Version) rangedel.Sequence {
-	if t.Empty() || t.spans.newest <= v || !t.stamped() && t.spans.ranges.history == 0 {
-		return (*rangedel.Set)(nil).Ordered(0)
-	}
-	return &ordered{search: t.getSearch(), source: t, after: v}
+	return t.walk(v, !t.Empty() && t.stamped())
 }
 
 // stamped reports whether all range deletes have one version.
 func (t RangeDeletes) stamped() bool { return t.spans.parent.meta.Stamp > 0 }
+
+// walk walks the range deletes that are newer than v: the flat ones, or those of the forests.
+func (t RangeDeletes) walk(v entry.Version, flat bool) rangedel.Sequence {
+	if t.Empty() || t.spans.newest <= v || flat && t.spans.ranges.flat == 0 || !flat && t.spans.ranges.history == 0 {
+		return (*rangedel.Set)(nil).Ordered(0)
+	}
+	return &ordered{search: t.getSearch(), source: t, after: v, flat: flat}
+}
 
 // ordered walks the range deletes of forests, which are their nodes of level 0, or all flat ones.
 type ordered struct {
 	*search               // nil at the end
 	source  RangeDeletes  // whose range deletes
 	after   entry.Version // versions up to this one are left out
+	flat    bool          // it walks the flat ones
 	forest  int           // number of the current forest
 	inside  bool          // the search is inside forest, or the flat ones
 }
@@ -351,7 +365,7 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 	var room [leavesPrefixLen]byte
 	for o.search != nil {
 		prefix, last := flatPrefix(room[:0]), 0
-		if !o.source.stamped() {
+		if !o.flat {
 			prefix, last = leavesPrefix(room[:0], o.forest), int(o.source.spans.ranges.forests)-1
 		}
 		if o.inside {
@@ -363,6 +377,7 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 		switch {
 		case o.Err() != nil || !ok && o.forest == last:
 			err = o.Err()
+			// Who stops earlier leaves the search to the collector, or to Close of a Copier.
 			o.source.putSearch(o.search)
 			o.search = nil
 			return d, false, err
@@ -370,9 +385,9 @@ func (o *ordered) Next() (d rangedel.Delete, ok bool, err error) {
 			o.forest, o.inside = o.forest+1, false
 		case o.Entry().Version > o.after:
 			if d, ok = spanOf(o.Entry()); !ok {
-				err = o.source.corrupt("bad bounds")
+				return d, false, o.r.corruptSpans("bad bounds")
 			}
-			return d, ok, err
+			return d, true, nil
 		}
 	}
 	return d, false, nil
@@ -384,40 +399,16 @@ func (t RangeDeletes) Since(v entry.Version, fn func(rangedel.Delete) error) err
 	if err := t.Flat(v, fn); err != nil {
 		return err
 	}
-	from := t.Ordered(v)
-	for {
-		d, ok, err := from.Next()
-		if !ok || err != nil {
-			return err
-		}
-		if err := fn(d); err != nil {
-			return err
-		}
-	}
+	return rangedel.Merge([]rangedel.Sequence{t.Ordered(v)}, fn)
 }
 
 // Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
 func (t RangeDeletes) Flat(v entry.Version, fn func(rangedel.Delete) error) error {
-	if t.Empty() || t.spans.newest <= v || t.spans.ranges.flat == 0 || t.stamped() {
+	// With a stamp Ordered walks the flat ones: here they would come a second time.
+	if t.Empty() || t.stamped() {
 		return nil
 	}
-	s := t.getSearch()
-	defer t.putSearch(s)
-	prefix := flatPrefix(nil)
-	for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
-		e := s.Entry()
-		if e.Version <= v {
-			continue
-		}
-		d, ok := spanOf(e)
-		if !ok {
-			return t.corrupt("bad bounds")
-		}
-		if err := fn(d); err != nil {
-			return err
-		}
-	}
-	return s.Err()
+	return rangedel.Merge([]rangedel.Sequence{t.walk(v, true)}, fn)
 }
 
 // Some calls fn for a sample of at most n range deletes, spread evenly. Each of them stands for so
@@ -434,6 +425,7 @@ func (t RangeDeletes) Some(n int, fn func(d rangedel.Delete, each int64)) {
 		})
 		return
 	}
+	// Split cuts behind the first key only, so the first span is asked by its prefix.
 	first := flatPrefix(nil)
 	if t.spans.ranges.flat == 0 {
 		first = leavesPrefix(nil, 0)
@@ -470,9 +462,9 @@ func prefixLen(key []byte) int {
 	return 1
 }
 
-// corrupt returns a Corruption of the run's range deletes.
-func (t RangeDeletes) corrupt(format string, args ...any) error {
-	return errs.NewCorruption(t.spans.files[0].name, -1, "range deletes: "+format, args...)
+// corruptSpans returns a Corruption of the range deletes that r reads.
+func (r *Reader) corruptSpans(format string, args ...any) *errs.Corruption {
+	return errs.NewCorruption(r.parent.files[0].name, -1, "range deletes: "+format, args...)
 }
 
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
@@ -483,16 +475,12 @@ func (t RangeDeletes) ChangedSince(lo, hi []byte, since entry.Version) (bool, er
 	}
 	s := t.getSearch()
 	defer t.putSearch(s)
-	prefixes := [][]byte{flatPrefix(nil)}
-	if t.spans.ranges.history > 0 {
-		prefixes = append(prefixes, t.spans.ranges.newestPrefix(nil))
+	changed, err := s.spansChangedSince(flatPrefix(nil), lo, hi, since)
+	// The newest span at a place is enough: if it is not newer than since, no other one there is.
+	if !changed && err == nil && t.spans.ranges.history > 0 {
+		changed, err = s.spansChangedSince(t.spans.ranges.newestPrefix(nil), lo, hi, since)
 	}
-	for _, prefix := range prefixes {
-		if changed, err := s.spansChangedSince(prefix, lo, hi, since); changed || err != nil {
-			return changed, err
-		}
-	}
-	return false, nil
+	return changed, err
 }
 
 // spansChangedSince is ChangedSince for the spans whose keys begin with prefix.
@@ -526,31 +514,25 @@ func after(prefix []byte) []byte {
 
 // verifySpans is Verify for the range deletes: that spans are disjoint, and as many as the
 // directory says.
-func (t RangeDeletes) verifySpans(report func(*errs.Corruption)) {
+func (t RangeDeletes) verifySpans(ctx context.Context, report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}
 	v := newVerifier(t.spans, report)
-	defer v.copies.Close()
-	for i := range t.spans.chunks {
-		v.verifyChunk(i)
-	}
 	var have ranges
-	var last []byte // key of the span before
-	s := t.getSearch()
-	defer t.putSearch(s)
-	for ok := s.First(); ok; ok = s.Next() {
-		e := s.Entry()
+	var before []byte // key of the span before
+	v.each = func(e *entry.Entry) {
 		n := prefixLen(e.Key)
-		if _, ok := spanOf(e); !ok || len(last) > n && bytes.Equal(last[:n], e.Key[:n]) && bytes.Compare(last[n:], e.Value) > 0 {
-			reportError(t.spans.files[0].name, 0, t.corrupt("bad bounds, or out of order"), report)
-			return
+		if _, ok := spanOf(e); !ok || len(before) > n && bytes.Equal(before[:n], e.Key[:n]) && bytes.Compare(before[n:], e.Value) > 0 {
+			v.tell(t.spans.corruptSpans("bad bounds, or out of order"))
+			return // a key this short has no node
 		}
-		last = append(last[:0], e.Key...)
+		before = append(before[:0], e.Key...)
 		switch e.Key[0] {
 		case tagFlat:
 			have.flat++
 		case tagNode:
+			// Each range delete is one node of level 0, and each forest has a first one.
 			if level, node := nodeOf(e.Key); level == 0 {
 				have.history++
 				if node == 0 {
@@ -559,7 +541,9 @@ func (t RangeDeletes) verifySpans(report func(*errs.Corruption)) {
 			}
 		}
 	}
-	if s.Err() == nil && have != t.spans.ranges {
-		reportError(t.spans.files[0].name, 0, t.corrupt("%v, the directory says %v", have, t.spans.ranges), report)
+	v.verifyChunks(ctx)
+	// Behind other damage they can't be counted.
+	if v.found == 0 && ctx.Err() == nil && have != t.spans.ranges {
+		v.tell(t.spans.corruptSpans("%v, the directory says %v", have, t.spans.ranges))
 	}
 }

@@ -2,8 +2,12 @@ package run
 
 import (
 	"bytes"
+	"cmp"
+	"iter"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
 // What a run tells of a range of keys: whether it has changed, how much lies in it, and where to
@@ -16,53 +20,62 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 	if r.newest <= since {
 		return false, nil
 	}
+	start, err := r.searchNewest(lo)
+	if err != nil {
+		return false, err
+	}
 	it := r.newCursor()
-	i, err := r.searchNewest(lo)
-	for ; err == nil && i < len(r.chunks); i++ {
-		from := r.keys.from(i)
-		if hi != nil && bytes.Compare(from, hi) >= 0 {
-			break
-		}
-		// The directory decides for most chunks: without newer versions, or with all
-		// keys in the range.
+	for i, whole := range r.chunksIn(start, lo, hi) {
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if bytes.Compare(lo, from) <= 0 && (hi == nil || r.keys.below(i, hi)) {
+		// All keys of the chunk lie in the range, so the newest entry does, and no page is read.
+		if whole {
 			return true, nil
 		}
-		if changed, err := it.changedInChunk(i, lo, hi, since); changed || err != nil {
-			return changed, err
+		if none, err := it.eachSince(i, lo, hi, since, func([]byte) bool { return false }); !none {
+			return err == nil, err
 		}
 	}
-	return false, err
+	return false, nil
 }
 
-// changedInChunk is ChangedSince for chunk i, whose keys don't all lie in the range.
-func (it *cursor) changedInChunk(i int, lo, hi []byte, since entry.Version) (bool, error) {
+// chunksIn walks the chunks from start on that may have keys in [lo, hi). whole says that all keys
+// of the chunk are known to lie there: the directory alone then tells what the range has of it.
+func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
+	return func(yield func(i int, whole bool) bool) {
+		for i := start; i < len(r.chunks); i++ {
+			first := r.keys.from(i)
+			if hi != nil && bytes.Compare(first, hi) >= 0 {
+				return
+			}
+			// Where the last chunk ends only its entries tell, so with a bound hi it is never whole.
+			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.below(i, hi))) {
+				return
+			}
+		}
+	}
+}
+
+// eachSince calls fn for the keys in [lo, hi) of the entries of chunk i that are newer than since.
+// It returns false once fn has, and after an error.
+func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(key []byte) bool) (bool, error) {
 	if !it.openChunk(i) {
-		return false, it.err
+		return false, it.Err()
 	}
-	order, err := it.r.comparePrefix(i, it.Chunk(), lo)
-	if order > 0 || err != nil {
-		return false, err
-	}
-	ok := false
-	if order < 0 {
-		ok = it.Cursor.First()
-	} else {
-		ok = it.Cursor.SeekGE(lo[it.r.dir[i].Prefix:])
-	}
-	for ; ok; ok = it.Cursor.Next() {
+	off, err := it.offset(i, lo)
+	for ok := err == nil && off < it.Chunk().End; ok; ok = it.Cursor.Next() {
 		e := it.Entry()
+		// Compared here, not searched for before: most walks end at the first entries.
 		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
 			break
 		}
-		if e.Version > since {
-			return true, nil
+		if e.Version > since && !fn(e.Key) {
+			return false, nil
 		}
 	}
-	return false, it.Cursor.Err()
+	err = cmp.Or(err, it.Err())
+	return err == nil, err
 }
 
 // EntriesSince is how many entries EachSince reads, and how many range deletes there are.
@@ -84,17 +97,12 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if !it.openChunk(i) {
-			return it.err
-		}
-		for ok := it.Cursor.First(); ok; ok = it.Cursor.Next() {
-			if e := it.Entry(); e.Version > since {
-				if err := fn(e.Key); err != nil {
-					return err
-				}
-			}
-		}
-		if err := it.Cursor.Err(); err != nil {
+		var failed error
+		more, err := it.eachSince(i, nil, nil, since, func(key []byte) bool {
+			failed = fn(key)
+			return failed == nil
+		})
+		if err = cmp.Or(failed, err); !more {
 			return err
 		}
 	}
@@ -103,61 +111,27 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error
 
 // Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
 // their keys and inline values, and bytes of separated values. It uses the
-// directory and the fences of the chunks at both ends. Of a chunk whose fences can't be
-// read, half counts. Entries of these chunks are taken to be alike, unless look says that some are
-// looked at: then a few are read.
+// directory, and of the chunks at both ends the part of their bytes that lies in the range; one
+// that can't be read counts as a whole. Entries of these chunks are taken to be alike, unless look
+// says that some are looked at: then a few are read.
 func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64) {
-	i, _ := r.searchNewest(lo)
-	for ; i < len(r.chunks); i++ {
-		first := r.keys.from(i)
-		if hi != nil && bytes.Compare(first, hi) >= 0 {
-			break
-		}
-		d, after := &r.dir[i], bytes.Compare(lo, first) > 0
-		sum := content{float64(d.Entries), float64(d.KeyBytes + d.ValueBytes), float64(d.SeparatedBytes)}
-		before := hi != nil && !r.keys.below(i, hi)
+	it := r.newCursor()
+	for s := range it.stretches(lo, hi) {
+		all := &r.dir[s.chunk]
+		sum, part := all.Stats, 1.0
 		switch {
-		case !after && !before:
-		case look && r.sumChunk(i, lo, hi, &sum):
-			// What a few entries say of a part is no more than what the chunk is known to have.
-			sum.entries = min(sum.entries, float64(d.Entries))
-			sum.size = min(sum.size, float64(d.KeyBytes+d.ValueBytes))
-			sum.separated = min(sum.separated, float64(d.SeparatedBytes))
+		case s.whole:
+		case look && it.sumStretch(s, &sum, &part):
 		default:
-			// Chunks at both ends count by the part of their bytes that lies in the range.
-			from, to := 0.0, 1.0
-			if after {
-				from = r.position(i, lo)
-			}
-			if before {
-				to = r.position(i, hi)
-			}
-			sum.shrink(max(to-from, 0))
+			sum, part = all.Stats, s.bytes()/float64(all.End-chunk.HeaderSize)
 		}
-		entries += uint64(sum.entries + 0.5)
-		size += uint64(sum.size + 0.5)
-		separated += uint64(sum.separated + 0.5)
+		// What a few entries say of a part is no more than what the chunk is known to have.
+		count := func(n, most uint64) uint64 { return min(uint64(float64(n)*part+0.5), most) }
+		entries += count(sum.Entries, all.Entries)
+		size += count(sum.KeyBytes+sum.ValueBytes, all.KeyBytes+all.ValueBytes)
+		separated += count(sum.SeparatedBytes, all.SeparatedBytes)
 	}
 	return entries, size, separated
-}
-
-// content is what some entries hold.
-type content struct {
-	entries, size, separated float64 // size: bytes of keys and inline values
-}
-
-// addEntry counts e.
-func (c *content) addEntry(e *entry.Entry) {
-	c.entries++
-	c.size += float64(len(e.Key) + len(e.Value))
-	if e.Separated {
-		c.separated += float64(e.Handle.Length)
-	}
-}
-
-// shrink leaves this part of c.
-func (c *content) shrink(part float64) {
-	c.entries, c.size, c.separated = c.entries*part, c.size*part, c.separated*part
 }
 
 const (
@@ -167,38 +141,67 @@ const (
 	cutBytes   = 1 << 20  // of a range, of which Split reads all entries
 )
 
-// sumChunk makes sum what [lo, hi) holds of chunk i. It returns false if that can't be read.
-func (r *Reader) sumChunk(i int, lo, hi []byte, sum *content) bool {
-	it := r.newCursor()
-	from, to, ok := it.entryBounds(i, lo, hi)
-	if !ok {
-		return false
-	}
-	*sum = content{}
-	if to-from <= lookBytes || r.dir[i].Entries <= lookPlaces*lookRow {
-		for ok := from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
-			sum.addEntry(it.Entry())
+// stretch is what a range has of one chunk.
+type stretch struct {
+	chunk    int  // number of the chunk
+	from, to int  // where it begins and ends in the chunk
+	whole    bool // it is all entries of the chunk, or the chunk can't be read
+}
+
+// bytes is its length.
+func (s *stretch) bytes() float64 { return float64(s.to - s.from) }
+
+// stretches walks what [lo, hi) has of each chunk. The cursor is at the first entry of a stretch
+// that is not whole, and may be moved.
+func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
+	return func(yield func(stretch) bool) {
+		// After an error the walk begins at the first chunk: those before lo have empty stretches.
+		start, _ := it.r.searchNewest(lo)
+		for i, whole := range it.r.chunksIn(start, lo, hi) {
+			s := stretch{chunk: i, from: chunk.HeaderSize, to: it.r.dir[i].End, whole: whole}
+			if !whole {
+				from, to, ok := it.entryBounds(i, lo, hi)
+				if s.whole = !ok; ok {
+					s.from, s.to = from, to
+				}
+			}
+			if !yield(s) {
+				return
+			}
 		}
-		return it.Cursor.Err() == nil
+	}
+}
+
+// sumStretch reads entries of the stretch that the cursor is at: what it holds is sum, times part.
+// It returns false if they can't be read.
+func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
+	*sum = chunk.Stats{}
+	if s.to-s.from <= lookBytes || it.r.dir[s.chunk].Entries <= lookPlaces*lookRow {
+		for ok := s.from < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
+			sum.AddEntry(it.Entry(), false)
+		}
+		return it.Err() == nil
 	}
 	// Rows of entries: one alone would be met more often if it follows a long one.
-	places, length := float64(to-from)/lookPlaces, 0
+	end, length := it.Chunk().End, 0
 	for j := range lookPlaces {
-		ok := it.Cursor.SeekPart((float64(from) + (float64(j)+0.5)*places) / float64(it.Chunk().End))
+		ok := it.Cursor.SeekPart((float64(s.from) + (float64(j)+0.5)*s.bytes()/lookPlaces) / float64(end))
 		for n := 0; ok && n < lookRow; n++ {
 			at := it.Cursor.Offset()
-			if at < from || at >= to {
+			// SeekPart goes to a fence, which may lie before the stretch.
+			if at < s.from || at >= s.to {
 				break
 			}
-			sum.addEntry(it.Entry())
-			end := it.Chunk().End
+			sum.AddEntry(it.Entry(), false)
+			next := end
 			if ok = it.Cursor.Next(); ok {
-				end = it.Cursor.Offset()
+				next = it.Cursor.Offset()
 			}
-			length += end - at
+			// By the bytes that were read, not by their number: short entries are met more seldom.
+			length += next - at
 		}
 	}
-	sum.shrink(float64(to-from) / float64(max(length, 1)))
+	*part = s.bytes() / float64(max(length, 1))
 	return length > 0
 }
 
@@ -208,75 +211,47 @@ func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	if !it.openChunk(i) {
 		return 0, 0, false
 	}
-	to = it.Chunk().End
-	if hi != nil {
-		if to, ok = it.offset(i, hi); !ok {
-			return 0, 0, false
-		}
+	var err error
+	if to = it.Chunk().End; hi != nil {
+		// hi before lo: the cursor is left at the first entry of the range.
+		to, err = it.offset(i, hi)
 	}
-	from, ok = it.offset(i, lo)
-	return from, max(to, from), ok
+	if err == nil {
+		from, err = it.offset(i, lo)
+	}
+	// lo may be behind hi: the range is empty then.
+	return from, max(to, from), err == nil
 }
 
 // offset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
-// key, and returns where it begins.
-func (it *cursor) offset(i int, key []byte) (int, bool) {
+// key, and returns where it begins: at the chunk's End if there is none.
+func (it *cursor) offset(i int, key []byte) (int, error) {
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	found := false
 	switch {
 	case err != nil:
-		return 0, false
+		return 0, err
 	case order < 0:
 		found = it.Cursor.First()
 	case order == 0:
 		found = it.Cursor.SeekGE(key[it.r.dir[i].Prefix:])
 	}
 	if found {
-		return it.Cursor.Offset(), true
+		return it.Cursor.Offset(), nil
 	}
-	return it.Chunk().End, it.Cursor.Err() == nil
+	return it.Chunk().End, it.Err()
 }
 
-// position estimates which part of chunk i, from 0 to 1, comes before key.
-func (r *Reader) position(i int, key []byte) float64 {
-	c := &r.chunks[i]
-	switch order, err := r.comparePrefix(i, c, key); {
-	case err != nil:
-		return 0.5
-	case order < 0:
-		return 0
-	case order > 0:
-		return 1
+// eachKey calls fn for the keys of a stretch of a range that begins at lo, and for where their
+// entries begin.
+func (it *cursor) eachKey(s *stretch, lo []byte, fn func(key []byte, at int)) {
+	if !it.openChunk(s.chunk) {
+		return
 	}
-	return c.Position(key[c.Prefix:])
-}
-
-// stretch is what a range has of one chunk.
-type stretch struct {
-	chunk    int     // number of the chunk
-	from, to float64 // where it begins and ends, as parts of the chunk from 0 to 1
-	bytes    float64 // its length
-}
-
-// stretches lists what [lo, hi) has of each chunk. What can't be read counts as a whole.
-func (r *Reader) stretches(lo, hi []byte) (list []stretch, total float64) {
-	i, _ := r.searchNewest(lo)
-	it := r.newCursor()
-	for ; i < len(r.chunks); i++ {
-		first := r.keys.from(i)
-		if hi != nil && bytes.Compare(first, hi) >= 0 {
-			break
-		}
-		s := stretch{chunk: i, to: 1, bytes: float64(r.dir[i].Layout.Size())}
-		if bytes.Compare(lo, first) > 0 || hi != nil && !r.keys.below(i, hi) {
-			if from, to, ok := it.entryBounds(i, lo, hi); ok {
-				end := float64(it.Chunk().End)
-				s.from, s.to, s.bytes = float64(from)/end, float64(to)/end, float64(to-from)
-			}
-		}
-		list, total = append(list, s), total+s.bytes
+	off, err := it.offset(s.chunk, lo)
+	for ok := err == nil && off < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
+		fn(it.Entry().Key, it.Cursor.Offset())
 	}
-	return list, total
 }
 
 // Split returns at most n-1 keys that cut [lo, hi) into pieces of about the same size in files, in
@@ -288,26 +263,33 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		last = lo
 	}
 	cut := func(key []byte) {
+		// Where entries are long, two cuts may find the same one. Moves overwrite the key.
 		if bytes.Compare(key, last) > 0 && (hi == nil || bytes.Compare(key, hi) < 0) {
 			last = bytes.Clone(key)
 			cuts = append(cuts, last)
 		}
 	}
 	it := r.newCursor()
-	list, total := r.stretches(lo, hi)
+	list, total := slices.Collect(it.stretches(lo, hi)), 0.0
+	for i := range list {
+		total += list[i].bytes()
+	}
+	// due is how many bytes come before the next cut.
 	sum, next := 0.0, 1
-	for _, s := range list {
+	due := func() float64 { return total * float64(next) / float64(n) }
+	for i := range list {
+		s := &list[i]
+		// Fences are 1 KB apart: in a small range they would give only a few different cuts.
 		if total <= cutBytes {
-			it.cutSmall(s, lo, hi, func(passed float64) bool {
-				is := next < n && total*float64(next)/float64(n) <= sum+passed
-				if is {
+			it.eachKey(s, lo, func(key []byte, at int) {
+				if next < n && due() <= sum+float64(at-s.from) {
 					next++
+					cut(key)
 				}
-				return is
-			}, cut)
+			})
 		}
-		for ; next < n && total*float64(next)/float64(n) < sum+s.bytes; next++ {
-			part := s.from + (total*float64(next)/float64(n)-sum)/s.bytes*(s.to-s.from)
+		for ; next < n && due() < sum+s.bytes(); next++ {
+			part := (float64(s.from) + due() - sum) / float64(r.dir[s.chunk].End)
 			// With many chunks a piece, their first keys cut well enough.
 			if len(list) < 4*n && it.openChunk(s.chunk) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
@@ -315,18 +297,7 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 				cut(r.keys.from(s.chunk))
 			}
 		}
-		sum += s.bytes
+		sum += s.bytes()
 	}
 	return cuts
-}
-
-// cutSmall calls cut with the keys of a stretch at which due returns true, given the bytes that
-// come before.
-func (it *cursor) cutSmall(s stretch, lo, hi []byte, due func(passed float64) bool, cut func(key []byte)) {
-	from, to, ok := it.entryBounds(s.chunk, lo, hi)
-	for ok = ok && from < to; ok && it.Cursor.Offset() < to; ok = it.Cursor.Next() {
-		if due(float64(it.Cursor.Offset()-from) / float64(to-from) * s.bytes) {
-			cut(it.Entry().Key)
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -66,7 +65,6 @@ type Reader struct {
 type file struct {
 	*pageio.File
 	origin
-	first  int          // index of its first chunk in Reader.dir
 	dir    *directory   // its directory, without the chunks, which are in Reader.dir
 	chunks int          // number of its chunks
 	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
@@ -78,47 +76,62 @@ type file struct {
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
 	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
+	if err := r.open(&cfg); err != nil {
+		// Close frees what was opened before the error.
+		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	return r, nil
+}
+
+// open is Open for a Reader that has nothing but its description.
+func (r *Reader) open(cfg *OpenConfig) error {
 	if cfg.Files == nil {
 		cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	}
-	if len(m.Files) == 0 {
-		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
+	if len(r.meta.Files) == 0 {
+		return fmt.Errorf("%w: no files", errs.ErrInvalid)
 	}
-	for i := range m.Files {
-		if err := r.addFile(&cfg, &m.Files[i], m.Stamp); err != nil {
-			// Close frees what the files before have opened.
-			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	for i := range r.meta.Files {
+		if err := r.addFile(cfg, &r.meta.Files[i], r.meta.Stamp); err != nil {
+			return err
 		}
-	}
-	if r.cache == nil && !r.inPlace() {
-		r.cache = NewCache(0)
 	}
 	for _, f := range r.files {
-		// Only now is it known whether a cache is needed.
-		if f.pages == nil {
-			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
+		if f.pages != nil {
+			continue
 		}
+		if r.cache == nil {
+			r.cache = NewCache(0)
+		}
+		f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
 	}
 	// In this order: range deletes are no entries, so they must not be counted among these.
-	err := r.splitRangeDeletes()
-	if err == nil {
-		err = r.checkMeta()
+	if err := r.splitRangeDeletes(); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	if err := r.checkMeta(); err != nil {
+		return err
 	}
 	if err := r.readFilters(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+		return err
 	}
 	if len(r.dir) > 0 {
+		// No entry of this key comes before the greatest version, as versions come newest first.
 		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
 		r.last = &entry.Entry{Key: r.meta.Last}
 	}
-	r.makeChunks()
-	if r.spans != nil {
-		r.spans.makeChunks()
+	for _, part := range r.parts() {
+		part.makeChunks()
 	}
-	return r, nil
+	return nil
+}
+
+// parts returns the Reader of entries and, if there are any, that of range deletes.
+func (r *Reader) parts() []*Reader {
+	if r.spans == nil {
+		return []*Reader{r}
+	}
+	return []*Reader{r, r.spans}
 }
 
 // openFile opens a file of a run.
@@ -127,6 +140,7 @@ func (cfg *OpenConfig) openFile(m *layout.RunFile) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
 	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
 		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
 	}
@@ -166,7 +180,6 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	if err != nil {
 		return err
 	}
-	f.first = len(r.dir)
 	// In the list before anything can fail: Close then closes it.
 	r.files = append(r.files, f)
 	name := f.name
@@ -184,7 +197,7 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
-	if err := f.dir.stamp(stamp, name); err != nil {
+	if err := f.adoptChunks(stamp); err != nil {
 		return err
 	}
 	r.dir = append(r.dir, f.dir.chunks...)
@@ -192,16 +205,17 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	return nil
 }
 
-// stamp gives all entries the version v; 0: they have their own.
-func (d *directory) stamp(v entry.Version, name string) error {
-	for i := range d.chunks {
-		r := &d.chunks[i]
+// adoptChunks makes the chunks in the directory those of f, and gives their entries the version v;
+// 0: they have their own.
+func (f *file) adoptChunks(v entry.Version) error {
+	for i := range f.dir.chunks {
+		r := &f.dir.chunks[i]
 		// A stamp replaces versions, which must be 0 in the file: else two versions of a key could
 		// become one.
 		if v != 0 && r.MaxVersion != 0 {
-			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+			return errs.NewCorruption(f.name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
-		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
+		r.file, r.Layout.Stamp, r.Stats = f, v, r.Stats.Stamped(v)
 	}
 	return nil
 }
@@ -220,6 +234,7 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	if err != nil {
 		return nil, nil, err
 	}
+	// The footer is verified: else its numbers could ask for any amount of memory.
 	b := make([]byte, ft.dirSize, ft.dirSize+chunk.Room)
 	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
 		return nil, nil, err
@@ -228,19 +243,13 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 		return nil, nil, err
 	}
 	d, err := decodeDirectory(b, ft.dirOffset, o.key != nil)
-	if err != nil {
-		return nil, nil, &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
-	}
-	return d, ft, nil
+	return d, ft, o.damaged(int64(ft.dirOffset), "directory", err)
 }
 
 // verifyDirectory compares the directory b with its checksum, or decrypts it in place.
 func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	if o.key != nil {
-		if err := o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil); err != nil {
-			return &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
-		}
-		return nil
+		return o.damaged(int64(ft.dirOffset), "directory", o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
 	}
 	if got := o.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
 		return errs.NewCorruption(o.name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
@@ -255,6 +264,7 @@ func (r *Reader) splitRangeDeletes() error {
 	for n > 0 && isRangeDeletes(r.dir[n-1].key) {
 		n--
 	}
+	// Range deletes that are not counted would not be asked for, and what they deleted would be back.
 	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
 		return errs.NewCorruption(last.name, -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
 	}
@@ -263,16 +273,7 @@ func (r *Reader) splitRangeDeletes() error {
 	}
 	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, parent: r}
 	r.dir = r.dir[:n:n]
-	var s chunk.Stats
-	for i := range r.spans.dir {
-		s.Merge(&r.spans.dir[i].Stats)
-	}
-	r.spans.oldest, r.spans.newest = s.MinVersion, s.MaxVersion
-	for _, f := range r.files {
-		of := *f
-		of.first = max(f.first-n, 0)
-		r.spans.files = append(r.spans.files, &of)
-	}
+	r.spans.countEntries()
 	return nil
 }
 
@@ -280,13 +281,9 @@ func (r *Reader) splitRangeDeletes() error {
 // swapped for an older one is found out before anybody reads it.
 func (r *Reader) checkMeta() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
-	var s chunk.Stats
-	for i := range r.dir {
-		s.Merge(&r.dir[i].Stats)
-	}
 	var m layout.RunMeta
+	s := r.countEntries()
 	setStats(&m, &s)
-	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	if n := len(r.dir); n > 0 {
 		m.First = r.dir[0].key
 	}
@@ -308,27 +305,30 @@ func (r *Reader) checkMeta() error {
 	return nil
 }
 
+// countEntries sets oldest and newest, and returns what the directories say of all chunks.
+func (r *Reader) countEntries() (s chunk.Stats) {
+	for i := range r.dir {
+		s.Merge(&r.dir[i].Stats)
+	}
+	r.oldest, r.newest = s.MinVersion, s.MaxVersion
+	return s
+}
+
 // makeChunks makes a chunk.Chunk for each chunk in r.dir.
 func (r *Reader) makeChunks() {
 	r.keys = newKeys(r.dir)
 	r.chunks = make([]chunk.Chunk, len(r.dir))
-	// Files that are read in place share one set of verified pages.
-	for k, f := range r.files {
-		end := len(r.dir)
-		if k+1 < len(r.files) {
-			end = min(end, r.files[k+1].first)
-		}
-		m := f.Mapped()
-		for i := f.first; i < end; i++ {
-			d, c := &r.dir[i], &r.chunks[i]
-			c.Layout = d.Layout
-			c.Page = int(d.offset / chunk.PageSize)
-			c.Pages, c.File = f.pages, f.blocks
-			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
-			if f.pages != nil {
-				size := uint64(d.Layout.Size())
-				c.Data = m[d.offset:][:size:size]
-			}
+	for i := range r.dir {
+		d, c := &r.dir[i], &r.chunks[i]
+		c.Layout = d.Layout
+		c.Page = int(d.offset / chunk.PageSize)
+		// Chunks of a file that is read in place share one set of verified pages.
+		f := d.file
+		c.Pages, c.File = f.pages, f.blocks
+		c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
+		if f.pages != nil {
+			size := uint64(d.Layout.Size())
+			c.Data = f.Mapped()[d.offset:][:size:size]
 		}
 	}
 }
@@ -338,11 +338,6 @@ func (r *Reader) Meta() *layout.RunMeta { return &r.meta }
 
 // MaxVersion is the greatest version of an entry or range delete.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
-
-// inPlace reports whether all of the run's files are read in their mappings.
-func (r *Reader) inPlace() bool {
-	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.pages == nil })
-}
 
 // Get finds the newest version of key that is not newer than at, and sets dst to it, with key as
 // dst.Key. It returns false if there is none. Get does not use the filter: call MayContain
@@ -401,6 +396,7 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 
 // prefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
 func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
+	// Without a page of the chunk: most prefixes are short.
 	if c.Prefix <= boundSize {
 		return r.keys.from(i)[:c.Prefix], nil
 	}
@@ -446,14 +442,8 @@ func (r *Reader) Warm() error {
 	return nil
 }
 
-// fileOf returns the file of chunk i. There are few files.
-func (r *Reader) fileOf(i int) *file {
-	k := len(r.files) - 1
-	for r.files[k].first > i {
-		k--
-	}
-	return r.files[k]
-}
+// fileOf returns the file of chunk i.
+func (r *Reader) fileOf(i int) *file { return r.dir[i].file }
 
 // Held is pageio.File.Held of the run's files.
 func (r *Reader) Held() (held []vfs.File) {
@@ -474,6 +464,7 @@ func (r *Reader) Close() error {
 		if f.pages != nil {
 			f.pages.Free()
 		}
+		// The files of the process keep a list of all sets of verified pages: it must not grow.
 		for _, s := range f.filters {
 			s.Free()
 		}

@@ -10,10 +10,7 @@ import (
 // verifies directory, footer and filters, too, and done is true.
 func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Corruption)) (to int64, done bool) {
 	to = from
-	for _, part := range []*Reader{r, r.spans} {
-		if part == nil {
-			continue
-		}
+	for _, part := range r.parts() {
 		// A Copier: what is on the disk counts, not what is in a mapping.
 		it := part.newCopier()
 		defer it.Close()
@@ -22,6 +19,7 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 			if part.fileOf(i).owner.Num != num || c.Place.Offset < to {
 				continue
 			}
+			// Between chunks, after at least one: however small most is, the next call gets further.
 			if to-from >= most {
 				return to, false
 			}
@@ -34,6 +32,7 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 			to = c.Place.Offset + int64(c.Layout.Size())
 		}
 	}
+	// At the end, so that they are read once in a round, however many calls it takes.
 	for i, f := range r.files {
 		if f.owner.Num == num {
 			r.verifyFile(i, report)

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
-	"github.com/brockdb/brock/internal/lsm/chunk"
-	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // Verify reads the whole run, whatever was verified before, and calls report for
@@ -22,31 +19,20 @@ import (
 // for every entry that is found; the entry is valid until each returns. When ctx ends, Verify
 // returns after the current chunk.
 func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
-	found := 0
-	count := func(c *errs.Corruption) {
-		found++
-		report(c)
-	}
-	for i := range r.files {
-		r.verifyFile(i, count)
-	}
-	v := newVerifier(r, count)
-	defer v.copies.Close()
+	v := newVerifier(r, report)
 	v.each = each
-	for i := range r.chunks {
-		if ctx.Err() != nil {
-			return
-		}
-		before := found
-		v.verifyChunk(i)
-		v.lacks = found > before
+	for i := range r.files {
+		r.verifyFile(i, v.tell)
 	}
-	r.RangeDeletes().verifySpans(count)
-	have := slices.Collect(maps.Values(v.refs))
-	layout.SortRefs(have)
-	if !slices.Equal(have, r.meta.Refs) {
+	v.verifyChunks(ctx)
+	r.RangeDeletes().verifySpans(ctx, v.tell)
+	// The counts lack what was left out, so they would look wrong.
+	if ctx.Err() != nil {
+		return
+	}
+	if !slices.Equal(v.refs.list(), r.meta.Refs) {
 		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
-		c.FollowUp = found > 0
+		c.FollowUp = v.found > 0
 		report(c)
 	}
 }
@@ -55,37 +41,53 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 // not what was verified before.
 type verifier struct {
 	*Reader
-	copies *cursor                             // reads the chunks again
-	report func(*errs.Corruption)              // gets what is wrong
-	each   func(*entry.Entry)                  // gets each entry; may be nil
-	last   entry.Entry                         // the entry before, without its value; across chunks
-	lacks  bool                                // the chunk before is damaged: last may not be its last entry
-	refs   map[entry.FileNum]layout.SegmentRef // references of the entries so far, by segment
-	asked  *blocks.Part                        // the encrypted filter that words is
-	words  bloom                               // that filter, decrypted
+	copies *cursor                // reads the chunks again
+	report func(*errs.Corruption) // gets what is wrong
+	found  int                    // how often report was called
+	each   func(*entry.Entry)     // gets each entry; may be nil
+	last   entry.Entry            // the entry before, without its value; across chunks
+	lacks  bool                   // the chunk before is damaged: last may not be its last entry
+	refs   refs                   // references of the entries so far
+	asked  *blocks.Part           // the encrypted filter that words is
+	words  bloom                  // that filter, decrypted
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
-	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]layout.SegmentRef{}}
+	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: newRefs()}
+}
+
+// tell reports c.
+func (v *verifier) tell(c *errs.Corruption) {
+	v.found++
+	v.report(c)
+}
+
+// verifyChunks verifies all chunks, until ctx ends.
+func (v *verifier) verifyChunks(ctx context.Context) {
+	defer v.copies.Close()
+	for i := range v.chunks {
+		if ctx.Err() != nil {
+			return
+		}
+		before := v.found
+		v.verifyChunk(i)
+		v.lacks = v.found > before
+	}
 }
 
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
 	c, err := v.copies.loadChunk(i)
+	failed := func(err error) { reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell) }
 	if err != nil {
-		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
+		failed(err)
 		return
 	}
 	fail := func(reason string) {
-		v.report(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
-	}
-	prefix, err := v.prefix(i, c)
-	if err != nil {
-		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
-		return
+		v.tell(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
 	}
 	first := true
-	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
+	c.Check(&v.fileOf(i).owner, failed, func(e *entry.Entry, newest bool) uint64 {
 		// Behind a damaged chunk the last key is not known: then only the order is checked.
 		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
@@ -102,9 +104,11 @@ func (v *verifier) verifyChunk(i int) {
 		}
 		return h
 	})
+	// Seeks leave out a run by the bounds in the manifest: what is beyond them is never found.
 	if !first && v.meta.Last != nil && bytes.Compare(v.last.Key, v.meta.Last) > 0 {
 		fail("last entry is beyond what the manifest says")
 	}
+	// Skips, estimates and the planner go by the numbers in the directory.
 	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
 		fail("statistics are not those in the directory")
 	}
@@ -134,10 +138,7 @@ func (v *verifier) chunkBound(i int) *bound {
 
 // countEntry counts a reference, and remembers e for the check of order.
 func (v *verifier) countEntry(e *entry.Entry) {
-	if e.Separated {
-		f := v.refs[e.Handle.Segment]
-		v.refs[e.Handle.Segment] = layout.SegmentRef{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
-	}
+	v.refs.addEntry(e)
 	v.last = entry.Entry{Key: append(v.last.Key[:0], e.Key...), Version: e.Version}
 	if v.each != nil {
 		v.each(e)
@@ -151,6 +152,7 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	if err == nil {
 		err = f.verifyHeader()
 	}
+	// A sound directory of another file is as bad as a damaged one: chunks are read by the old one.
 	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
@@ -164,16 +166,13 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
-	if f.key != nil {
-		b := make([]byte, at.words*8, at.words*8+chunk.Room)
-		if err := f.ReadFull(b, int64(at.offset)); err != nil {
-			return err
-		}
-		return f.decryptFilter(at, b)
-	}
-	again := &file{File: f.File, origin: f.origin}
-	s, err := again.readFilter(at)
-	if err == nil {
+	s, err := f.readFilter(at)
+	switch {
+	case err != nil:
+	// Its pages are opened when they are used; of a plain one readFilter has summed all.
+	case s.encrypted != nil:
+		_, err = s.encrypted.All()
+	default:
 		s.pages.Free()
 	}
 	return err
@@ -190,6 +189,8 @@ func reportError(name string, offset uint64, err error, report func(*errs.Corrup
 
 // verifyHeader reads the header page again.
 func (f *file) verifyHeader() error {
+	// A plain file has none. Of an encrypted one only a salvage reads it: then it is too late to
+	// find that it is damaged.
 	if f.key == nil {
 		return nil
 	}
@@ -201,8 +202,5 @@ func (f *file) verifyHeader() error {
 	if err == nil {
 		err = f.key.CheckPage(p)
 	}
-	if err != nil {
-		return &errs.Corruption{File: f.name, Offset: 0, Reason: "header", Err: err}
-	}
-	return nil
+	return f.damaged(0, "header", err)
 }

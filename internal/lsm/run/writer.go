@@ -46,15 +46,13 @@ type WriterConfig struct {
 // all calls return that error, and its files are removed.
 type Writer struct {
 	cfg        WriterConfig
-	b          *chunk.Builder                       // builds the current chunk
-	hashes     []uint64                             // hashes of the keys in chunks that have no filter yet
-	unfiltered uint32                               // number of these chunks
-	refs       map[entry.FileNum]*layout.SegmentRef // references of the entries so far, by segment
-	ref        *layout.SegmentRef                   // the one of refs that was counted last
-	stats      chunk.Stats                          // of the entries so far
-	meta       layout.RunMeta                       // of the run so far
-	err        error                                // the first error
-	done       bool                                 // Finish was called
+	b          *chunk.Builder // builds the current chunk
+	hashes     []uint64       // hashes of the keys in chunks that have no filter yet
+	unfiltered uint32         // number of these chunks
+	refs       refs           // references of the entries so far
+	stats      chunk.Stats    // of the entries so far
+	meta       layout.RunMeta // of the run so far
+	err        error          // the first error, or errFinished
 
 	file     vfs.File         // the file that is written; nil: none
 	out      *pageio.Appender // appends to file
@@ -79,7 +77,7 @@ type Writer struct {
 func NewWriter(cfg WriterConfig) *Writer {
 	cfg.FileBytes = cmp.Or(cfg.FileBytes, DefaultFileBytes)
 	cfg.FilterKeys = cmp.Or(cfg.FilterKeys, DefaultFilterKeys)
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*layout.SegmentRef{}}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: newRefs()}
 }
 
 // WithoutSync makes w sync nothing, as the run need not survive a crash. It returns w.
@@ -91,22 +89,21 @@ func (w *Writer) WithoutSync() *Writer {
 // Add writes the next entry; entries come in the order of entry.Compare, no two
 // equal. e and what it points to may be reused at once.
 func (w *Writer) Add(e *entry.Entry) error {
-	if w.err != nil || w.done {
-		return w.firstError()
+	if w.err != nil {
+		return w.err
 	}
 	if !writable(e) {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
+	// Readers take all chunks from the first one of range deletes on for such.
 	if w.ranged || isRangeDeletes(e.Key) {
 		return w.fail(fmt.Errorf("write run: %w: entry behind range deletes", errs.ErrInvalid))
 	}
 	if err := w.addEntry(e); err != nil {
 		return err
 	}
-	if e.Separated {
-		w.countHandle(&e.Handle)
-	}
+	w.refs.addEntry(e)
 	if w.cfg.Expiries != nil {
 		w.cfg.Expiries.Add(e)
 	}
@@ -144,18 +141,37 @@ func writable(e *entry.Entry) bool {
 	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
 }
 
-// countHandle counts a reference to a segment.
-func (w *Writer) countHandle(h *entry.Handle) {
-	r := w.ref
-	if r == nil || r.Segment != h.Segment {
-		if r = w.refs[h.Segment]; r == nil {
-			r = &layout.SegmentRef{Segment: h.Segment}
-			w.refs[h.Segment] = r
-		}
-		w.ref = r
+// refs counts references to segments.
+type refs struct {
+	bySegment map[entry.FileNum]*layout.SegmentRef
+	last      *layout.SegmentRef // the one that was counted last; nil: there is none
+}
+
+func newRefs() refs { return refs{bySegment: map[entry.FileNum]*layout.SegmentRef{}} }
+
+// addEntry counts the reference that e has, if any.
+func (r *refs) addEntry(e *entry.Entry) {
+	if !e.Separated {
+		return
 	}
-	r.Records++
-	r.Bytes += h.Length
+	// Handles that follow each other mostly lead to one segment: no look into the map.
+	if h := &e.Handle; r.last == nil || r.last.Segment != h.Segment {
+		if r.last = r.bySegment[h.Segment]; r.last == nil {
+			r.last = &layout.SegmentRef{Segment: h.Segment}
+			r.bySegment[h.Segment] = r.last
+		}
+	}
+	r.last.Records++
+	r.last.Bytes += e.Handle.Length
+}
+
+// list returns the counts in the order of segments; nil if there are none.
+func (r *refs) list() (list []layout.SegmentRef) {
+	for _, ref := range r.bySegment {
+		list = append(list, *ref)
+	}
+	layout.SortRefs(list)
+	return list
 }
 
 // flushChunk writes the chunk that is being built.
@@ -164,7 +180,7 @@ func (w *Writer) flushChunk() error {
 	// whole file stays within FileBytes.
 	size := int64(w.b.Size())
 	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
-		if err := w.finishFile(); err != nil {
+		if err := w.finishFile(false); err != nil {
 			return err
 		}
 	}
@@ -181,7 +197,7 @@ func (w *Writer) flushChunk() error {
 		return err
 	}
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.bound = newBound(info.First, info.Shared, info.Again, info.Prefix)
+	r.bound = newBound(info.First, info.Shared, info.Prefix)
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + boundHead + len(r.key))
 	// Range deletes are not counted among entries, and no filter has them.
@@ -190,10 +206,12 @@ func (w *Writer) flushChunk() error {
 	}
 	w.stats.Merge(&info.Stats)
 	if w.meta.First == nil {
+		// The bound, as it is in the directory: checkMeta compares the two.
 		w.meta.First = r.key
 	}
 	w.meta.Last = layout.UpperBound(info.Last)
 	w.unfiltered++
+	// Filters end with chunks: so the chunk of a key tells which filter has it.
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
 	}
@@ -217,6 +235,7 @@ func (w *Writer) createFile() error {
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
+	// Before anything else can fail: fail removes what is listed.
 	w.created = append(w.created, name)
 	w.file, w.out = f, pageio.NewAppender(f)
 	w.offset = 0
@@ -235,11 +254,12 @@ func (w *Writer) createFile() error {
 	return w.writeBytes(page)
 }
 
-// finishFile writes the directory and the footer, and makes the file durable.
-func (w *Writer) finishFile() error {
+// finishFile writes the directory and the footer, and makes the file durable. last says that it is
+// the last one of the run.
+func (w *Writer) finishFile(last bool) error {
 	if w.cfg.About != nil {
 		w.dir.about = []byte{0, 0, 0, 0, 0, 0, 0, 0}
-		if w.done {
+		if last {
 			// It tells a salvage that no file of the run is missing behind this one.
 			w.dir.about[0] = aboutLast
 		}
@@ -275,6 +295,7 @@ func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
 		return nil, nil, err
 	} else {
+		// Encrypt puts the tag behind the text for a moment.
 		dir = slices.Grow(dir, chunk.Room)
 		if foot.dirTag, err = w.enc.Encrypt(dir, dir, crypt.Directory, w.offset, nil); err != nil {
 			return nil, nil, err
@@ -287,51 +308,57 @@ func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 // Finish completes the run and makes its files and their names durable. Without entries and range
 // deletes there are no files.
 func (w *Writer) Finish() (layout.RunMeta, error) {
-	if w.err != nil || w.done {
-		return layout.RunMeta{}, w.firstError()
+	if w.err != nil {
+		return layout.RunMeta{}, w.err
 	}
-	if w.b.Len() > 0 {
-		if err := w.flushChunk(); err != nil {
-			return layout.RunMeta{}, err
-		}
-	}
-	if w.ranges.forests > 1 && !w.newest {
-		return layout.RunMeta{}, w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
-	}
-	w.done = true
-	if w.file == nil {
-		return layout.RunMeta{}, nil
-	}
-	// The last file has the filter of the last chunks, and knows of the range deletes of all.
-	w.dir.ranges = w.ranges
-	if err := w.writeFilter(true); err != nil {
+	if err := w.finishRun(); err != nil {
 		return layout.RunMeta{}, err
 	}
-	if err := w.finishFile(); err != nil {
-		return layout.RunMeta{}, err
-	}
-	// A file that was synced may still lose its name in a crash.
-	if !w.unsynced {
-		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-			return layout.RunMeta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
-		}
-	}
-	setStats(&w.meta, &w.stats)
-	w.meta.AddRangeDeletes(&w.rangeDeletes)
-	for _, r := range w.refs {
-		w.meta.Refs = append(w.meta.Refs, *r)
-	}
-	layout.SortRefs(w.meta.Refs)
-	if w.cfg.Expiries != nil {
-		w.meta.Expiry = w.cfg.Expiries.List()
-	}
+	w.err = errFinished
 	w.freeMemory()
 	return w.meta, nil
 }
 
+// finishRun writes what is not written yet, and completes w.meta.
+func (w *Writer) finishRun() error {
+	if !w.b.Empty() {
+		if err := w.flushChunk(); err != nil {
+			return err
+		}
+	}
+	// Who reads all the history asks only these spans: without them it would see nothing of it.
+	if w.ranges.forests > 1 && !w.newest {
+		return w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
+	}
+	if w.file == nil {
+		return nil
+	}
+	// The last file has the filter of the last chunks, and knows of the range deletes of all.
+	w.dir.ranges = w.ranges
+	if err := w.writeFilter(true); err != nil {
+		return err
+	}
+	if err := w.finishFile(true); err != nil {
+		return err
+	}
+	// A file that was synced may still lose its name in a crash.
+	if !w.unsynced {
+		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
+			return w.fail(fmt.Errorf("sync directory of runs: %w", err))
+		}
+	}
+	setStats(&w.meta, &w.stats)
+	w.meta.AddRangeDeletes(&w.rangeDeletes)
+	w.meta.Refs = w.refs.list()
+	if w.cfg.Expiries != nil {
+		w.meta.Expiry = w.cfg.Expiries.List()
+	}
+	return nil
+}
+
 // Abort removes what was written. It does nothing after Finish.
 func (w *Writer) Abort() {
-	if !w.done && w.err == nil {
+	if w.err == nil {
 		_ = w.fail(errAborted)
 	}
 }
@@ -340,14 +367,6 @@ var (
 	errAborted  = errors.New("run writer was aborted")
 	errFinished = errors.New("run writer is finished")
 )
-
-// firstError is why nothing can be added any more.
-func (w *Writer) firstError() error {
-	if w.err != nil {
-		return w.err
-	}
-	return errFinished
-}
 
 // fail makes err the result of all later calls, and removes the files. A file that cannot be
 // removed is an orphan, which the next opening of the store removes.
@@ -367,8 +386,9 @@ func (w *Writer) fail(err error) error {
 
 // freeMemory frees the memory of the Writer.
 func (w *Writer) freeMemory() {
+	// It lies outside the Go heap, so no collector would do it.
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
+	w.hashes, w.created, w.refs = nil, nil, refs{}
 }
 
 // setStats sets what m says of entries, which s counts.
