@@ -74,19 +74,6 @@ func (r *Record) BareSize() int {
 	return r.Size
 }
 
-// DecodeNextBare is DecodeNext for a payload without piece tables and values in pieces. The next
-// record begins BareSize bytes further on.
-func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
-	if len(src) == 0 || isShort(src) {
-		return DecodeNext(src, before)
-	}
-	if err = r.decodeFrom(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
-		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
-	}
-	*before = r.Version
-	return r, err
-}
-
 // EncryptedBound is how long a record is in an encrypted file whose plain form has at most
 // plain bytes, and a value of this length.
 func EncryptedBound(plain, value uint64) uint64 {

@@ -40,7 +40,7 @@ var ErrRecord = errors.New("bad record")
 
 // Record is a decoded record. Key and Value point into the bytes it was decoded from.
 // A record without a checksum of its own is short: it doesn't say its version, which
-// follows from the records before it; see DecodeNext.
+// follows from the records before it; see Record.DecodeNext.
 type Record struct {
 	Key     []byte
 	Value   []byte // as stored
@@ -262,10 +262,12 @@ func DecodeRecord(src []byte) (r Record, err error) {
 	return r, err
 }
 
-// DecodeNext is DecodeRecord for records that follow each other in a frame. before is
-// the version of the record before, at first one less than that of the first
-// transaction; it becomes the version of this record, whatever its form.
-func DecodeNext(src []byte, before *Version) (r Record, err error) {
+// DecodeNext makes r the record at the start of src, as DecodeRecord does, where records follow
+// each other in a frame. before is the version of the record before, at first one less than that
+// of the first transaction; it becomes the version of this record, whatever its form. With bare,
+// src has no piece tables and no values in pieces: the next record begins BareSize bytes further on.
+func (r *Record) DecodeNext(src []byte, before *Version, bare bool) (err error) {
+	*r = Record{}
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
 		// Versions of a group's transactions follow each other, so the mark is enough.
@@ -273,11 +275,17 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 			*before++
 		}
 		r.Version = *before
-	} else {
-		err = r.decodeFrom(src, uint64(len(src)), false)
-		*before = r.Version
+		return err
 	}
-	return r, err
+	room := uint64(len(src))
+	if bare {
+		room = math.MaxInt
+	}
+	if err = r.decodeFrom(src, room, bare); err == nil && bare && r.BareSize() > len(src) {
+		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
+	}
+	*before = r.Version
+	return err
 }
 
 // DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,

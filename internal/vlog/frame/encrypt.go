@@ -83,8 +83,11 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	putData(&x.data, &before, x.buf, c.sharedBytes)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
-	if c.ownBytes > 0 {
-		err = c.eachPart(func(rec []byte, size, head int) error { return x.writeOwn(c, rec, size, head) }, func([]byte) error { return nil })
+	w := c.walk()
+	for err == nil && w.next() {
+		if w.size > 0 {
+			err = x.writeOwn(c, w.part[w.own:], w.size, w.head)
+		}
 	}
 	if err == nil {
 		err = x.encryptRest(c)
@@ -231,11 +234,15 @@ func (x *Encrypter) encryptRest(c *Content) error {
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
-	err := c.eachPart(func([]byte, int, int) error { x.tagged++; return nil }, x.putRest)
-	if err == nil {
-		err = x.putStub()
+	for w := c.walk(); w.next(); {
+		if err := x.putRest(w.part[:w.own]); err != nil {
+			return err
+		}
+		if w.size > 0 {
+			x.tagged++
+		}
 	}
-	return err
+	return x.putStub()
 }
 
 // putRest appends b to the rest. If records with tags came before b, their stub comes first.

@@ -30,7 +30,8 @@ func (f *follower) add(_ entry.Position, payload []byte, h frame.Header) error {
 	var text strings.Builder
 	v := h.FirstVersion - 1
 	for len(payload) > 0 {
-		r, err := entry.DecodeNext(payload, &v)
+		var r entry.Record
+		err := r.DecodeNext(payload, &v, false)
 		if err != nil {
 			return err
 		}

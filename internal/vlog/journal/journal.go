@@ -141,7 +141,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if err := j.Err(); err != nil {
 		return entry.Position{}, err
 	}
-	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), First: first, Payload: transactions}
+	f := segment.Frame{Content: frame.Content{Kind: frame.Group, First: first, Payload: transactions}, Transactions: uint16(len(transactions))}
 	size, err := f.Measure(j.encrypted())
 	if err != nil {
 		return entry.Position{}, err

@@ -108,7 +108,7 @@ func (v *ValueWriter) appendLarge(head []byte, size int, value io.Reader, n int)
 	rest := size - len(head) // the value and its padding
 	// Records end at multiples of 8.
 	padded := io.MultiReader(value, bytes.NewReader(zeros[:rest-n]))
-	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: rest, value: padded})
+	at, err := v.w.Append(Frame{Content: frame.Content{Kind: frame.Group, Payload: v.payload, Missing: rest, Value: padded}})
 	v.payload[0] = nil
 	if err != nil {
 		return entry.Handle{}, err
@@ -262,7 +262,7 @@ func (v *ValueWriter) flushRecords() error {
 	if len(v.buf) == 0 {
 		return nil
 	}
-	f := Frame{Kind: frame.Group, Payload: v.payload}
+	f := Frame{Content: frame.Content{Kind: frame.Group, Payload: v.payload}}
 	// Blocks are filled before they are written piece by piece.
 	if end := v.Size(); end >= fillFrom {
 		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
