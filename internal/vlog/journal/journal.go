@@ -28,13 +28,12 @@ import (
 
 // A file is filled with zeros ahead of its end, in steps that double it.
 const (
-	leastFill      = 64 << 10  // the smallest step, in bytes
-	mostFill       = 1 << 20   // the largest step: a sync has to wait for it
-	smallSync      = 256 << 10 // most bytes between two syncs for which a file is filled in steps
-	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
-	smallFrame     = 32 << 10  // shorter frames fill blocks of smallBlock: each write costs a walk through its large page
-	smallBlock     = 256 << 10
-	writebackEvery = 4 << 20 // bytes appended between two hints to write back
+	leastFill  = 64 << 10  // the smallest step, in bytes
+	mostFill   = 1 << 20   // the largest step: a sync has to wait for it
+	smallSync  = 256 << 10 // most bytes between two syncs for which a file is filled in steps
+	bulkFill   = 4 << 20   // bytes without a sync from which on whole blocks are filled
+	smallFrame = 32 << 10  // shorter frames fill blocks of smallBlock: each write costs a walk through its large page
+	smallBlock = 256 << 10
 )
 
 // Config is what a Journal needs.
@@ -73,11 +72,10 @@ type Owner interface {
 // goroutine at a time (the leader of a commit group). All else may be called at any time by
 // any goroutine.
 type Journal struct {
-	c      Config
-	files  segment.Config
-	cur    *open // the segment being written; nil between Rotate and the next Append
-	hinted int64 // offset in cur up to which the system was asked to write back
-	bulk   int64 // bytes appended since the last sync
+	c     Config
+	files segment.Config
+	cur   *open // the segment being written; nil between Rotate and the next Append
+	bulk  int64 // bytes appended since the last sync
 	// most bytes of cur are small values, which nobody reads there after their flush
 	small      bool
 	synced     int64                 // bytes that the last sync made durable; 0 = there was none
@@ -166,7 +164,8 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		// stop at the bad one and lose those behind it.
 		return entry.Position{}, j.refusedError(j.cutBack(err))
 	}
-	j.appended(size)
+	j.bulk += size
+	j.updateState(false)
 	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
 }
 
@@ -268,7 +267,6 @@ func (j *Journal) beginSegment(size int64) error {
 		_ = j.c.FS.Remove(filepath.Join(j.c.Dir, w.Name())) // or the next Open does
 		return fmt.Errorf("begin journal segment %s: %w", w.Name(), err)
 	}
-	j.hinted = 0
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: limit, reader: r}
@@ -276,17 +274,6 @@ func (j *Journal) beginSegment(size int64) error {
 	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
 	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
 	return nil
-}
-
-// appended notes that a frame of this size was appended to cur.
-func (j *Journal) appended(size int64) {
-	j.bulk += size
-	// Only whole blocks: the last one would be written again with the next frame.
-	if to := j.cur.End() / segment.BlockSize * segment.BlockSize; to-j.hinted >= writebackEvery {
-		j.cur.StartWriteback(j.hinted, to-j.hinted)
-		j.hinted = to
-	}
-	j.updateState(false)
 }
 
 // updateState brings point and live up to date with cur.

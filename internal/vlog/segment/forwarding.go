@@ -153,31 +153,33 @@ func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body
 
 // encryptBody encrypts the body page by page, and puts the tags behind it.
 func (h *ForwardingHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
-	body, tags := body[:h.bodySize()], body[h.bodySize():]
-	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
+	if _, err := e.Begin(HeaderSize, h.bodySize()); err != nil {
 		return err
 	}
-	for off := int64(HeaderSize); len(body) > 0; off += forwardingPage {
-		page := body[:min(forwardingPage, len(body))]
-		tag, err := e.Encrypt(page, page, crypt.Page, off, nil)
-		if err != nil {
-			return err
-		}
-		tags = tags[copy(tags, tag[:]):]
-		body = body[len(page):]
-	}
-	return nil
+	return h.eachPage(body, func(page, tag []byte, off int64) error {
+		t, err := e.Encrypt(page, page, crypt.Page, off, nil)
+		copy(tag, t[:])
+		return err
+	})
 }
 
-// decryptBody undoes encrypt, in place.
+// decryptBody undoes encryptBody, in place.
 func (h *ForwardingHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
+	return h.eachPage(body, func(page, tag []byte, off int64) error {
+		t := crypt.Tag(tag)
+		return d.Decrypt(page, page, &t, crypt.Page, off, 0, nil)
+	})
+}
+
+// eachPage calls fn for each page of an encrypted body, with its tag and its offset in the file.
+func (h *ForwardingHeader) eachPage(body []byte, fn func(page, tag []byte, off int64) error) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	for off := int64(HeaderSize); len(body) > 0; off += forwardingPage {
-		page, tag := body[:min(forwardingPage, len(body))], crypt.Tag(tags)
-		if err := d.Decrypt(page, page, &tag, crypt.Page, off, 0, nil); err != nil {
+		n := min(forwardingPage, len(body))
+		if err := fn(body[:n], tags[:crypt.TagSize], off); err != nil {
 			return fmt.Errorf("page at %d: %w", off, err)
 		}
-		body, tags = body[len(page):], tags[crypt.TagSize:]
+		body, tags = body[n:], tags[crypt.TagSize:]
 	}
 	return nil
 }
@@ -387,17 +389,8 @@ func (c *ForwardingCopy) Places(fn func(to uint64)) error {
 	return nil
 }
 
-// Verify reads the file again and compares it with its checksum.
+// Verify reads the file again, whatever has become of its name, and compares it with its checksum.
 func (m *Forwarding) Verify(c Config) error {
-	again, err := OpenForwarding(c, m.header.Number, m.header.KeyID, true)
-	if err != nil {
-		return err
-	}
-	return again.Close()
-}
-
-// Recheck is Verify of the file that is open, whatever has become of its name.
-func (m *Forwarding) Recheck(c Config) error {
 	// A second body on the same file: m stays usable while its bytes are read again.
 	again := &Forwarding{file: m.file, header: ForwardingHeader{KeyID: m.header.KeyID}}
 	err := again.loadBody(c, m.header.Number)

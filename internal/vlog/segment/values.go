@@ -17,23 +17,19 @@ import (
 // How a value segment is written: by flushes, collections and spills.
 
 const (
-	frameTarget    = 256 << 10 // payload from which on a frame is written
-	bufferKept     = 1 << 20   // a buffer grown beyond it is given back
-	writebackEvery = 4 << 20
-	fillFrom       = 1 << 20 // a segment that stays shorter is not filled ahead
+	frameTarget = 256 << 10 // payload from which on a frame is written
+	bufferKept  = 1 << 20   // a buffer grown beyond it is given back
+	fillFrom    = 1 << 20   // a segment that stays shorter is not filled ahead
 )
 
 // ValueWriter writes a value segment: records in the order of Add, each with
 // its own checksum. It is used by one goroutine.
 type ValueWriter struct {
-	w      *Writer
-	buf    []byte // the records of the frame being filled
-	placed int64  // in an encrypted segment: the bytes that the records of buf will take in the file
-	// of length 1: holds buf for Append, so that no slice is allocated each time
-	payload [][]byte
-	hinted  int64 // offset up to which the system was asked to write back
-	closed  bool  // the file is closed
-	stopped error // the first error; all later calls return it
+	w       *Writer
+	buf     []byte // the records of the frame being filled
+	placed  int64  // in an encrypted segment: the bytes that the records of buf will take in the file
+	closed  bool   // the file is closed
+	stopped error  // the first error; all later calls return it
 }
 
 // Stats describes a finished segment.
@@ -50,7 +46,7 @@ func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
+	return &ValueWriter{w: w}, nil
 }
 
 // Add appends e, whose value is e.Value, and returns where it will be. The handle
@@ -104,18 +100,12 @@ func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 // of n bytes that follows. Nothing waits to be written.
 func (v *ValueWriter) appendLarge(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
-	v.payload[0] = head
 	rest := size - len(head) // the value and its padding
 	// Records end at multiples of 8.
 	padded := io.MultiReader(value, bytes.NewReader(zeros[:rest-n]))
-	at, err := v.w.Append(Frame{Content: frame.Content{Kind: frame.Group, Payload: v.payload, Missing: rest, Value: padded}})
-	v.payload[0] = nil
-	if err != nil {
-		return entry.Handle{}, err
-	}
+	at, err := v.w.Append(Frame{Content: frame.Content{Kind: frame.Group, Payload: [][]byte{head}, Missing: rest, Value: padded}})
 	h.Offset = uint64(at)
-	v.writeback()
-	return h, nil
+	return h, err
 }
 
 // Append appends a record with its own checksum, made by entry.AppendRecord and not
@@ -262,31 +252,17 @@ func (v *ValueWriter) flushRecords() error {
 	if len(v.buf) == 0 {
 		return nil
 	}
-	f := Frame{Content: frame.Content{Kind: frame.Group, Payload: v.payload}}
+	f := Frame{Content: frame.Content{Kind: frame.Group, Payload: [][]byte{v.buf}}}
 	// Blocks are filled before they are written piece by piece.
 	if end := v.Size(); end >= fillFrom {
 		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
 	}
-	v.payload[0] = v.buf
-	_, err := v.w.Append(f)
-	// Or payload would keep a buffer alive that is given back below.
-	v.payload[0] = nil
-	if err != nil {
+	if _, err := v.w.Append(f); err != nil {
 		return err
 	}
-	v.writeback()
 	v.placed = 0
 	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
 		v.buf = nil
 	}
 	return nil
-}
-
-// writeback asks the system to write whole parts to the disk while the segment grows, so that
-// the sync at the end is short.
-func (v *ValueWriter) writeback() {
-	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
-		v.w.StartWriteback(v.hinted, to-v.hinted)
-		v.hinted = to
-	}
 }

@@ -32,6 +32,7 @@ type Writer struct {
 	allocated int64         // the file's length, as far as is known
 	at        Place         // behind the last frame
 	before    Place         // the end before the last Append, for Retract
+	hinted    int64         // offset up to which the system was asked to write back
 	ended     bool          // nothing can be appended
 
 	encrypt *frame.Encrypter // nil: the file is plain
@@ -66,7 +67,9 @@ func Create(c Config, h Header) (*Writer, error) {
 		_, err = f.WriteAt(page, 0)
 	}
 	if err != nil {
-		return nil, discardHeaderless(c, path, f, err)
+		err = errors.Join(err, f.Close())
+		_ = c.FS.Remove(path) // or the next Open does
+		return nil, err
 	}
 	w.countWritten(HeaderSize)
 	w.end.Store(HeaderSize)
@@ -78,14 +81,6 @@ func (w *Writer) countWritten(n int) {
 	if w.cfg.Written != nil {
 		w.cfg.Written.Add(int64(n))
 	}
-}
-
-// discardHeaderless removes a segment that has no header. What can't be removed now, the
-// next Open removes.
-func discardHeaderless(c Config, path string, f vfs.File, err error) error {
-	err = errors.Join(err, f.Close())
-	_ = c.FS.Remove(path)
-	return err
 }
 
 // Frame is what Append writes. Append places the records of Payload, which must not be changed
@@ -132,7 +127,20 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	w.at.advance(&f.header, f.Totals)
 	// Readers see the frame from here on.
 	w.end.Store(w.at.Offset)
+	w.writeback()
 	return start + frame.HeaderSize, nil
+}
+
+// writebackEvery is how many bytes are appended between two hints to write back.
+const writebackEvery = 4 << 20
+
+// writeback asks the system to write whole blocks to the disk while the segment grows, so that a
+// sync is short. The last block would be written again with the next frame.
+func (w *Writer) writeback() {
+	if to := w.at.Offset / BlockSize * BlockSize; to-w.hinted >= writebackEvery {
+		w.f.StartWriteback(w.hinted, to-w.hinted)
+		w.hinted = to
+	}
 }
 
 // makeHeader gives the records of f their versions and, in a plain segment, checksums. Then it
@@ -293,9 +301,6 @@ func (w *Writer) Retract() error {
 	w.end.Store(w.at.Offset)
 	return w.CutBack()
 }
-
-// StartWriteback hints that n bytes at off will not be written again.
-func (w *Writer) StartWriteback(off, n int64) { w.f.StartWriteback(off, n) }
 
 // Close closes the file, without a sync. Readers stay usable.
 func (w *Writer) Close() error { return w.f.Close() }
