@@ -299,17 +299,15 @@ func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err er
 
 // Sum sets the checksums of a whole record that was decrypted, as AppendRecord does.
 func Sum(rec []byte) {
-	size, head := rawOwn(rec)
-	value := ValueSize(rec)
-	if value < PieceSize {
-		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(rec[head:head+value]))
+	at := ValueAt(rec)
+	value := rec[at : at+ValueSize(rec)]
+	if len(value) < PieceSize {
+		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(value))
 		return
 	}
-	table := rec[head : head+4*pieceCount(value)]
-	pieces := rec[head+len(table) : size][:value]
-	for i := range len(table) / 4 {
-		part := pieces[i*PieceSize : min((i+1)*PieceSize, value)]
-		binary.LittleEndian.PutUint32(table[4*i:], checksum.Plain(part))
+	var sums []uint32
+	for part := range slices.Chunk(value, PieceSize) {
+		sums = append(sums, checksum.Plain(part))
 	}
-	binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(table))
+	PutTable(rec[:at], sums)
 }

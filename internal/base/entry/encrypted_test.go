@@ -141,7 +141,7 @@ func checkHead(t *testing.T, d *crypt.Decrypter, file, rec []byte, offset int64)
 	if !x.InPieces() {
 		return
 	}
-	if got := x.AppendHead(nil, head); !bytes.Equal(got, withoutSums(rec)[:want.HeadSize()]) {
+	if got := x.AppendHead(nil, head); !bytes.Equal(got, withoutSums(rec)[:want.Bare()-want.ValueSize]) {
 		t.Fatal("AppendHead makes another head of it")
 	}
 	version := Version(0)

@@ -213,7 +213,7 @@ func (x *Decrypter) joinOwn() error {
 	}
 	if rec.InPieces() { // the tags of the pieces are behind the key
 		end := at + rec.BareSize()
-		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
+		clear(x.out[at+rec.KeyEnd() : end])
 		x.out = x.out[:end]
 	}
 	x.next += c.Size

@@ -153,7 +153,7 @@ func asDecrypted(t *testing.T, payload [][]byte) (want []byte, totals Totals) {
 				clear(p[8:16])
 				want = append(want, p[:r.BareSize()]...)
 				if r.BareSize() < r.Size { // the key's end is not aligned
-					clear(want[len(want)-r.BareSize()+r.HeadSize()-4*((r.ValueSize+entry.PieceSize-1)/entry.PieceSize):])
+					clear(want[len(want)-r.BareSize()+r.KeyEnd():])
 				}
 			} else {
 				want = append(want, p[:r.Size]...)

@@ -90,8 +90,7 @@ func (h *Header) checkRecords(payload []byte, id checksum.Identity, offset int64
 		if !r.Own || h.Encrypted { // a tag covers the whole record
 			continue
 		}
-		_, head := entry.RawSize(rec)
-		crc = checksum.Extend(crc, payload[covered:pos+head])
+		crc = checksum.Extend(crc, payload[covered:pos+r.KeyEnd()])
 		covered = pos + r.Size
 		// No checksum covers the bytes behind the value, so a flipped bit there would pass.
 		if len(bytes.TrimLeft(rec[r.Bare():r.Size], "\x00")) != 0 {
