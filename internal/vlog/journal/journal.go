@@ -270,9 +270,9 @@ func (j *Journal) beginSegment(size int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: limit, reader: r}
-	empty := frame.End{Name: frame.Name{File: h.Number, KeyID: w.KeyID()}, Offset: segment.HeaderSize}
+	h.KeyID = w.KeyID()
 	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
-	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
+	j.live = append(j.live, emptySegment(h.Number, &h))
 	return nil
 }
 

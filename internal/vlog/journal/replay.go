@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -215,48 +216,52 @@ func (r *replay) closed() bool {
 	return r.c.Known.Closed && r.point.Number == r.c.Known.Proven()
 }
 
-// visit replays the frames of one segment up to its end, see ends. A segment without
-// frames is no link of the chain: nothing proves that its header is durable, so nothing may be
-// built on it.
+// visit replays the frames of one segment. A segment without frames is no link of the chain:
+// nothing proves that its header is durable, so nothing may be built on it.
 func (r *replay) visit(c *candidate) error {
-	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: c.header.KeyID, FramesOnly: true})
+	s := emptySegment(c.num, &c.header)
+	rd, err := r.open(&s)
 	if err != nil {
 		return err
 	}
-	err = r.readFrames(c, rd)
+	frames := rd.Frames(true)
+	err = r.passFrames(frames, s, math.MaxInt64)
+	if c.visited = r.point.File == c.num; err == nil && c.visited {
+		if err = r.checkSurplus(frames); err != nil && r.c.UpTo {
+			r.stop, err = &Stop{err}, nil
+		}
+	}
 	return errors.Join(err, rd.Close())
 }
 
-func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
-	s := rd.Frames(true)
-	at := s.At()
-	for !r.ends.isEnd(at.End(c.num, c.header.KeyID).Name) {
-		f, ok, err := r.passNext(s, c.num, c.header.KeyID)
-		if err != nil {
-			return err
+// open opens a segment to read its frames.
+func (r *replay) open(s *SegmentInfo) (*segment.Reader, error) {
+	return segment.Open(r.files, filename.Journal, s.File, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
+}
+
+// passFrames passes the groups of the segment s behind its known end to fn: up to the segment's
+// end, see ends, and not beyond limit. It notes how far it came, also before an error.
+func (r *replay) passFrames(frames *segment.Frames, s SegmentInfo, limit int64) (err error) {
+	at, known := frames.At(), s.Offset
+	for ok := true; ok && at.Offset < limit && !r.ends.isEnd(at.End(s.File, s.KeyID).Name); {
+		var f segment.Found
+		if f, ok, err = r.passNext(frames, s.File, s.KeyID); ok {
+			r.unproven.addFrame(&f, s.File)
+			// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
+			at = frames.At()
 		}
-		if !ok {
-			break
-		}
-		r.unproven.addFrame(&f, len(r.out.Segments))
-		// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
-		at = s.At()
 	}
-	// No frame of it counts, so it is no link, see visit.
-	if at.Next == c.header.FirstFrame() {
-		return nil
+	if at.Offset == known {
+		return err // no frame of it counts, so it may be no link, see visit
 	}
-	c.visited = true
-	end := at.End(c.num, c.header.KeyID)
-	if err := r.checkSurplus(end.Name, s); err != nil && !r.c.UpTo {
-		return err
-	} else if err != nil {
-		r.stop = &Stop{err}
-	}
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.KeyID), at.Sealed, at.Totals
 	// A segment without records has no greatest version.
-	r.point = Point{end, max(r.point.LastVersion, at.Max)}
-	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: at.Sealed, Totals: at.Totals})
-	return nil
+	r.point = Point{s.End, max(r.point.LastVersion, s.Max)}
+	if n := len(r.out.Segments); n > 0 && r.out.Segments[n-1].File == s.File {
+		r.out.Segments = r.out.Segments[:n-1]
+	}
+	r.out.Segments = append(r.out.Segments, s)
+	return err
 }
 
 // passNext reads the next frame of a segment with this file key id, and passes its group to fn. ok
@@ -286,8 +291,9 @@ func (r *replay) passNext(s *segment.Frames, num entry.FileNum, keyID crypt.File
 // checkSurplus returns an error if a frame behind the end of a segment had been durable. Then the
 // segment that names this end is that of a copy of the store that went on from there. The end that
 // a session has found is sure: whatever lies behind it was given up.
-func (r *replay) checkSurplus(end frame.Name, s *segment.Frames) error {
+func (r *replay) checkSurplus(s *segment.Frames) error {
 	// Without a segment that goes on here, judge looks at what lies behind the end.
+	end := r.point.Name
 	next := r.ends[endName(end)]
 	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
 		return nil
@@ -335,31 +341,9 @@ func (r *replay) judge() error {
 	}
 	// Let k be the first frame that is missing. If anything proves that it was durable, data is
 	// lost. Otherwise nobody was promised frame k, and the tail is cut.
-	durable, lost := r.c.Known.Proven(), new(Lost)
-	// Frames behind the end of the chain count for nothing, but each says how many
-	// frames had been durable when it was written.
-	for _, c := range r.found {
-		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
-			continue // what lies behind its end is none of its frames
-		}
-		// A file that is no link is searched whole, even if its header is bad: it may hold the
-		// proof.
-		from := int64(segment.HeaderSize)
-		if c.visited {
-			from = r.point.Offset
-		} else {
-			r.out.Dropped = append(r.out.Dropped, c.num)
-		}
-		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.Number+1)
-		if err != nil {
-			return err
-		}
-		durable = max(durable, t.Durable)
-		lost.Transactions += t.Transactions
-		lost.LastVersion = max(lost.LastVersion, t.LastVersion)
-		// Zeros were never written.
-		r.out.CutFrames += t.Frames
-		r.out.CutBytes += t.Used - from
+	durable, lost, err := r.searchTails()
+	if err != nil {
+		return err
 	}
 	switch {
 	case r.stop != nil:
@@ -375,6 +359,42 @@ func (r *replay) judge() error {
 	}
 	r.out.Lost = lost
 	return nil
+}
+
+// searchTails counts the frames behind the end of the chain. They count for nothing, but each says
+// how many frames had been durable when it was written. durable is the greatest frame number that
+// anything proves durable.
+func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
+	durable, lost = r.c.Known.Proven(), new(Lost)
+	for _, c := range r.found {
+		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
+			continue // what lies behind its end is none of its frames
+		}
+		// A file that is no link is searched whole, even if its header is bad: it may hold the
+		// proof.
+		from := int64(segment.HeaderSize)
+		if c.visited {
+			from = r.point.Offset
+		} else {
+			r.out.Dropped = append(r.out.Dropped, c.num)
+		}
+		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.Number+1)
+		if err != nil {
+			return 0, nil, err
+		}
+		durable = max(durable, t.Durable)
+		lost.add(&t)
+		// Zeros were never written.
+		r.out.CutFrames += t.Frames
+		r.out.CutBytes += t.Used - from
+	}
+	return durable, lost, nil
+}
+
+// add counts the frames of a tail.
+func (l *Lost) add(t *frame.Tail) {
+	l.Transactions += t.Transactions
+	l.LastVersion = max(l.LastVersion, t.LastVersion)
 }
 
 // judgeClosed returns an error if a segment has frames from behind the recorded end of a journal
@@ -405,8 +425,7 @@ func (r *replay) judgeClosed() error {
 		if r.out.Lost == nil {
 			r.out.Lost = &Lost{Damage: err}
 		}
-		r.out.Lost.Transactions += t.Transactions
-		r.out.Lost.LastVersion = max(r.out.Lost.LastVersion, t.LastVersion)
+		r.out.Lost.add(&t)
 	}
 	return nil
 }
