@@ -102,9 +102,8 @@ func (e *Engine) forWriting(names []filename.Name, result *journal.ReplayResult,
 	}
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
-		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.state, e.Work.disk},
-		Begin: result.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
-		Registered: known.Proven(), Found: result.Segments,
+		Config: e.files.Segments(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.state, e.Work.disk}, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
+		Begin: result.Begin, Registered: known.Proven(), Found: result.Segments,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first
@@ -124,7 +123,7 @@ func (e *Engine) follow() error {
 	}
 	e.Copies.follower = follow.New(follow.Config{
 		Keys: keys, Log: e.log, Files: e.files, Views: e.views, Store: cfg.Store, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
-		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: e.files.Open},
+		Journal: journal.ReplayConfig{Config: e.files.Segments(), NoMap: cfg.NoMap},
 	})
 	if _, err := e.Copies.follower.Refresh(context.Background()); err != nil {
 		e.Copies.follower.Close()

@@ -20,7 +20,7 @@ func (w *writer) replayJournal(layout *layout.Layout, v *view.View, rec *Recover
 	sequel, known := newSequel(layout, damaged), view.KnownJournal(layout)
 	known.Closed = known.Closed && !damaged // else a lost edit may have begun another session
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Ring: w.cfg.Ring, Known: known, ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
+		Config: w.files.Segments(), Known: known, ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if err := sequel.check(pos.Segment, &h, payload); err != nil {
 			return err

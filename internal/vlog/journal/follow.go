@@ -26,7 +26,7 @@ type Follower struct {
 // Follow.
 func NewFollower(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) *Follower {
 	c.ReadOnly = true
-	return &Follower{fresh: true, replay: replay{c: c, fn: fn, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}}}
+	return &Follower{fresh: true, replay: replay{c: c, fn: fn}}
 }
 
 // Reset forgets what was read: the next Follow begins at Known.Begin.

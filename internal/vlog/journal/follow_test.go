@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // follower reads the groups of a history while it goes on.
@@ -22,7 +23,7 @@ type follower struct {
 
 func newFollower(h *history) *follower {
 	f := &follower{h: h}
-	f.f = NewFollower(ReplayConfig{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}, f.add)
+	f.f = NewFollower(ReplayConfig{Config: segment.Config{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}}, f.add)
 	return f
 }
 

@@ -20,10 +20,8 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
 // A file is filled with zeros ahead of its end, in steps that double it.
@@ -38,17 +36,13 @@ const (
 
 // Config is what a Journal needs.
 type Config struct {
-	FS          vfs.FS
-	Dir         string   // where the segments are
-	UUID        [16]byte // of the store; every checksum depends on it
-	Owner       Owner
-	Begin       Point         // where to go on: zero for a new store, else what Replay returned
-	NoMap       bool          // OpenReader uses no mapping
-	Ring        *crypt.Ring   // keys of an encrypted journal; nil: it is plain
-	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
-	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
-	Registered  uint64        // greatest number of a frame that the manifest says is durable
-	Found       []SegmentInfo // what Replay has found, in order
+	segment.Config // of the journal's segments; Written is set by New
+	Owner          Owner
+	Begin          Point         // where to go on: zero for a new store, else what Replay returned
+	NoMap          bool          // OpenReader uses no mapping
+	MaxUnsynced    int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
+	Registered     uint64        // greatest number of a frame that the manifest says is durable
+	Found          []SegmentInfo // what Replay has found, in order
 }
 
 // Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
@@ -72,10 +66,9 @@ type Owner interface {
 // goroutine at a time (the leader of a commit group). All else may be called at any time by
 // any goroutine.
 type Journal struct {
-	c     Config
-	files segment.Config
-	cur   *open // the segment being written; nil between Rotate and the next Append
-	bulk  int64 // bytes appended since the last sync
+	c    Config
+	cur  *open // the segment being written; nil between Rotate and the next Append
+	bulk int64 // bytes appended since the last sync
 	// most bytes of cur are small values, which nobody reads there after their flush
 	small      bool
 	synced     int64                 // bytes that the last sync made durable; 0 = there was none
@@ -118,8 +111,8 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin, found: c.Found}
-	j.files.Written = &j.written
+	j := &Journal{c: c, point: c.Begin, found: c.Found}
+	j.c.Written = &j.written
 	j.proven = c.Begin.End
 	j.durable.Store(c.Begin.Number)
 	j.registered.Store(c.Registered)
@@ -170,7 +163,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 }
 
 // encrypted reports whether segments that begin now are.
-func (j *Journal) encrypted() bool { return j.files.Ring != nil }
+func (j *Journal) encrypted() bool { return j.c.Ring != nil }
 
 // Written is how many bytes were written to the journal's files: frames, headers, and
 // zeros ahead of them.
@@ -254,7 +247,7 @@ func (j *Journal) beginSegment(size int64) error {
 		PrevVersion: j.point.LastVersion,
 	}
 	h.Before.KeyID = crypt.FileKeyID{}
-	w, err := segment.Create(j.files, h)
+	w, err := segment.Create(j.c.Config, h)
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}

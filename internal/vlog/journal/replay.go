@@ -16,21 +16,15 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
 // ReplayConfig is what Replay needs.
 type ReplayConfig struct {
-	FS       vfs.FS
-	Dir      string
-	UUID     [16]byte
-	Known    Known
-	ReadOnly bool        // write and sync nothing; no Journal may go on from the result
-	UpTo     bool        // a durable frame that is missing or damaged ends the journal; else it is an error
-	NoMap    bool        // use no mapping
-	Ring     *crypt.Ring // decrypts the journal; nil: it is plain
-
-	Files *pageio.Files // opens what is read; nil: without a limit
+	segment.Config // of the journal's segments
+	Known          Known
+	ReadOnly       bool // write and sync nothing; no Journal may go on from the result
+	UpTo           bool // a durable frame that is missing or damaged ends the journal; else it is an error
+	NoMap          bool // use no mapping
 }
 
 // Known is what a manifest says about the journal.
@@ -83,7 +77,6 @@ func (s *Stop) Unwrap() error { return s.Damage }
 // replay is the state of one Replay.
 type replay struct {
 	c        ReplayConfig
-	files    segment.Config
 	fn       func(pos entry.Position, payload []byte, h frame.Header) error
 	found    []*candidate // segments behind Known.Begin, ascending by number
 	ends     ends         // frames with which segments end
@@ -113,7 +106,7 @@ type candidate struct {
 // replayed is durable when it returns. It never changes a byte, and to a journal
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
+	r := &replay{c: c, fn: fn, point: c.Known.Begin}
 	r.unproven.proven = c.Known.Proven()
 	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
@@ -168,7 +161,7 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 			continue
 		}
 		cand := &candidate{num: name.Number}
-		cand.header, cand.bad = segment.ReadHeader(r.files, filename.Journal, name.Number)
+		cand.header, cand.bad = segment.ReadHeader(r.c.Config, filename.Journal, name.Number)
 		if errors.Is(cand.bad, fs.ErrNotExist) {
 			continue // its writer has removed it just now, which only a Follower meets
 		}
@@ -236,7 +229,7 @@ func (r *replay) visit(c *candidate) error {
 
 // open opens a segment to read its frames.
 func (r *replay) open(s *SegmentInfo) (*segment.Reader, error) {
-	return segment.Open(r.files, filename.Journal, s.File, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
+	return segment.Open(r.c.Config, filename.Journal, s.File, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
 }
 
 // passFrames passes the groups of the segment s behind its known end to fn: up to the segment's
@@ -378,7 +371,7 @@ func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
 		} else {
 			r.out.Dropped = append(r.out.Dropped, c.num)
 		}
-		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.Number+1)
+		t, err := segment.FindTail(r.c.Config, filename.Journal, c.num, from, r.point.Number+1)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -411,7 +404,7 @@ func (r *replay) judgeClosed() error {
 		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
 			continue
 		}
-		t, err := segment.FindTail(r.files, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
+		t, err := segment.FindTail(r.c.Config, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
 		if err != nil {
 			return err
 		}

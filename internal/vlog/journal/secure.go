@@ -135,7 +135,7 @@ func (r *replay) foresee() uint64 {
 			return none // as it is where commits are synced
 		}
 	}
-	t, err := segment.FindTail(r.files, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	t, err := segment.FindTail(r.c.Config, filename.Journal, last.num, s.At().Offset, s.At().Next)
 	// The last segment has no frame, so it says nothing of those before.
 	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
 		return none

@@ -120,7 +120,7 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	if end == 0 {
 		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
 	}
-	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, KeyID: keyID})
+	return segment.Open(j.c.Config, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, KeyID: keyID})
 }
 
 // Open returns how many files are open for writing.
