@@ -145,7 +145,7 @@ func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body
 	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
 	binary.LittleEndian.PutUint64(page[40:], h.Records)
 	binary.LittleEndian.PutUint64(page[48:], h.blocks)
-	if err := finishPage(page, filename.Forwarding, forwardingVersion, h.Number, c.UUID, e, keyID); err != nil || e == nil {
+	if err := finishPage(page, filename.Forwarding, h.Number, c.UUID, e, keyID); err != nil || e == nil {
 		return page, body, err
 	}
 	return page, body, h.encryptBody(e, body)
@@ -192,17 +192,10 @@ func ones(p []byte) (n uint32) {
 	return n
 }
 
-// decodeForwarding reads and checks the header page of a file of this length, and returns
-// the checksum of the body, which an encrypted file doesn't have. h.KeyID must be what the
-// page names.
-func (h *ForwardingHeader) decodeForwarding(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
-	keyID, err := checkPage(page, filename.Forwarding, forwardingVersion, number, uuid)
-	if err == nil {
-		err = sameKeyID(keyID, h.KeyID)
-	}
-	if err != nil {
-		return 0, err
-	}
+// decodeForwarding reads the header on the page of a file of this length, which checkPage has
+// checked, and returns the checksum of the body, which an encrypted file doesn't have. h.KeyID must
+// be what the page names.
+func (h *ForwardingHeader) decodeForwarding(page []byte, number entry.FileNum, size int64) (sum uint32, err error) {
 	h.Number = number
 	h.Source = entry.FileNum(binary.LittleEndian.Uint64(page[24:]))
 	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
@@ -233,19 +226,12 @@ func OpenForwarding(c Config, number entry.FileNum, keyID crypt.FileKeyID, noMap
 // loadBody reads and checks header and body.
 func (m *Forwarding) loadBody(c Config, number entry.FileNum) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
-	if m.file.Size() < HeaderSize {
-		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
-	}
-	page := make([]byte, HeaderSize)
-	if err := m.file.ReadFull(page, 0); err != nil {
+	h := &m.header
+	page, d, err := c.openPage(m.file, filename.Forwarding, number, h.KeyID)
+	if err != nil {
 		return err
 	}
-	h := &m.header
-	sum, err := h.decodeForwarding(page, c.UUID, number, m.file.Size())
-	if err != nil {
-		return headerError(m.file.Name(), err)
-	}
-	d, err := c.decrypterOf(page, filename.Forwarding, number, h.KeyID)
+	sum, err := h.decodeForwarding(page, number, m.file.Size())
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}

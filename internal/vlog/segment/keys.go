@@ -56,15 +56,6 @@ func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, keyID c
 	return d, nil
 }
 
-// sameKeyID compares the file key id that a header page names with the one that was recorded for
-// the file: another file of the same number, plain or encrypted, is damage.
-func sameKeyID(got, want crypt.FileKeyID) error {
-	if got != want {
-		return fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, want.Key, want.Salt)
-	}
-	return nil
-}
-
 // KeyIDOf returns the file key id that the header page of a segment or forwarding table names:
 // zero, if the file is plain. It returns an *errs.Corruption if the page is not as it was written.
 func KeyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyID, error) {
@@ -72,11 +63,7 @@ func KeyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyI
 	if err != nil {
 		return crypt.FileKeyID{}, err
 	}
-	version := uint16(formatVersion)
-	if kind == filename.Forwarding {
-		version = forwardingVersion
-	}
-	keyID, err := checkPage(page, kind, version, number, c.UUID)
+	keyID, err := checkPage(page, kind, number, c.UUID)
 	if err == nil {
 		_, err = c.decrypterOf(page, kind, number, keyID)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Segments and forwarding tables begin with a page that has these bytes in the same places: magic,
@@ -18,20 +19,22 @@ import (
 // flagEncrypted is the flag of a page that names a file key id.
 const flagEncrypted = 1
 
-func magic(k filename.Kind) string {
+// pageForm is how the page of a file of the kind begins: its magic, and the version of its format.
+func pageForm(k filename.Kind) (magic string, version uint16) {
 	switch k {
 	case filename.Value:
-		return "BRKV"
+		return "BRKV", formatVersion
 	case filename.Forwarding:
-		return "BRKP"
+		return "BRKP", forwardingVersion
 	}
-	return "BRKJ"
+	return "BRKJ", formatVersion
 }
 
 // finishPage writes what all header pages have into p, which has the rest; e and file key id are
 // those of an encrypted file, e is nil for a plain one.
-func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte, e *crypt.Encrypter, keyID crypt.FileKeyID) error {
-	copy(p, magic(kind))
+func finishPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte, e *crypt.Encrypter, keyID crypt.FileKeyID) error {
+	magic, version := pageForm(kind)
+	copy(p, magic)
 	binary.LittleEndian.PutUint16(p[4:], version)
 	binary.LittleEndian.PutUint64(p[16:], uint64(number))
 	copy(p[64:], uuid[:])
@@ -48,12 +51,13 @@ func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileN
 // checkPage checks what finishPage has written, but for its tag, and returns the file key id that
 // it names. It returns ErrHeader, errs.ErrForeign (a whole page of another store) or
 // errs.ErrFormat (of a newer release).
-func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
+func checkPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
+	magic, version := pageForm(kind)
 	if len(p) < HeaderSize {
 		return keyID, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
 	}
-	if string(p[:4]) != magic(kind) {
-		return keyID, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
+	if string(p[:4]) != magic {
+		return keyID, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic)
 	}
 	// The checksum is computed for the store and number that the page names: if it is
 	// right, a page that doesn't belong here is whole, and not damage.
@@ -75,4 +79,26 @@ func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNu
 		return keyID, fmt.Errorf("%w: number is %d, want %d", ErrHeader, named, number)
 	}
 	return keyID, nil
+}
+
+// openPage reads and checks the header page of an open file, which must name this file key id, as
+// it was recorded for the file. It returns what decrypts the file; nil: it is plain. It returns an
+// *errs.Corruption if the page is not that of the file.
+func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (p []byte, d *crypt.Decrypter, err error) {
+	if f.Size() < HeaderSize {
+		return nil, nil, errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", f.Size(), HeaderSize)
+	}
+	p = make([]byte, HeaderSize)
+	if err := f.ReadFull(p, 0); err != nil {
+		return nil, nil, err
+	}
+	got, err := checkPage(p, kind, number, c.UUID)
+	if err == nil && got != keyID {
+		// A file of the right number may be of an older copy of the store: the file key id tells.
+		err = fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, keyID.Key, keyID.Salt)
+	}
+	if err == nil {
+		d, err = c.decrypterOf(p, kind, number, keyID)
+	}
+	return p, d, headerError(f.Name(), err)
 }

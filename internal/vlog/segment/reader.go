@@ -66,10 +66,6 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 	}
 	// With o.End this is the recorded end: what lies behind it doesn't count.
 	end := f.Size()
-	if end < HeaderSize {
-		err := errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", end, HeaderSize)
-		return nil, errors.Join(err, f.Close())
-	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
 	return newReader(c, kind, number, f, end, shared, o)
@@ -120,7 +116,11 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 		r.keys, err = c.decrypter(kind, number, o.KeyID)
 		err = headerError(r.name, err)
 	} else {
-		err = r.readHeader(&c, kind, number, o.KeyID)
+		var page []byte
+		if page, r.keys, err = c.openPage(file, kind, number, o.KeyID); err == nil {
+			r.header, err = decodeFields(page, kind, number, o.KeyID)
+			err = headerError(r.name, err)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -130,23 +130,6 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 		r.plain = file.Mapped()
 	}
 	return r, nil
-}
-
-// readHeader reads the header of the file, which must have this file key id.
-func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) error {
-	page := make([]byte, HeaderSize)
-	if err := r.file.ReadFull(page, 0); err != nil {
-		return err
-	}
-	var err error
-	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
-		// A file of the right number may be of an older copy of the store: the file key id tells.
-		err = sameKeyID(r.header.KeyID, keyID)
-	}
-	if err == nil {
-		r.keys, err = c.decrypterOf(page, kind, number, keyID)
-	}
-	return headerError(r.name, err)
 }
 
 // ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short

@@ -12,12 +12,8 @@ func (r *Reader) Scrub(c Config, upTo *Place, most int64) (done bool, err error)
 	frames := r.Frames(true)
 	if *upTo == (Place{}) {
 		// From the disk again: the copy in memory can't tell of damage.
-		h, err := ReadHeader(c, r.header.Kind, r.header.Number)
-		if err == nil {
-			err = sameKeyID(h.KeyID, r.header.KeyID)
-		}
-		if err != nil {
-			return true, headerError(r.name, err)
+		if _, _, err := c.openPage(r.file, r.header.Kind, r.header.Number, r.header.KeyID); err != nil {
+			return true, err
 		}
 	} else {
 		frames.Resume(*upTo)
