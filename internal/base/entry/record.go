@@ -438,11 +438,10 @@ func (r *Record) VerifyHead(rec []byte, id checksum.Identity, offset int64) bool
 
 // VerifyValue checks the value of a record with its own checksum.
 func (r *Record) VerifyValue(rec []byte, id checksum.Identity, offset int64) bool {
-	want := binary.LittleEndian.Uint32(rec[8:]) ^ id.Mask(offset)
 	if len(r.pieces) == 0 {
-		return checksum.Plain(r.Value) == want
+		return checksum.Plain(r.Value) == binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset)
 	}
-	return checksum.Plain(r.pieces) == want && r.VerifyPieces(0, r.Value)
+	return r.VerifyTable(rec, id, offset) && r.VerifyPieces(0, r.Value)
 }
 
 // VerifyTable checks the checksums of the pieces of a value that has PieceSize bytes or

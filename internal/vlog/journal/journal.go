@@ -70,25 +70,25 @@ type Journal struct {
 	cur  *open // the segment being written; nil between Rotate and the next Append
 	bulk int64 // bytes appended since the last sync
 	// most bytes of cur are small values, which nobody reads there after their flush
-	small      bool
-	synced     int64                 // bytes that the last sync made durable; 0 = there was none
-	syncing    sync.Mutex            // held while segments are taken from sealed; locked before mu
-	durable    atomic.Uint64         // greatest number of a frame known to be durable
-	registered atomic.Uint64         // greatest number of a frame that is registered
-	before     Point                 // the point before the last Append, for Retract
-	goesOn     bool                  // Owner.GoOn has succeeded: the manifest knows of this session
-	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
-	lean       atomic.Bool           // the disk is nearly full: fill no file ahead
-	written    atomic.Int64          // see Written
-	ahead      atomic.Int64          // see Ahead
+	small   bool
+	synced  int64                 // bytes that the last sync made durable; 0 = there was none
+	syncing sync.Mutex            // held while segments are taken from sealed; locked before mu
+	before  Point                 // the point before the last Append, for Retract
+	goesOn  bool                  // Owner.GoOn has succeeded: the manifest knows of this session
+	failure atomic.Pointer[error] // what Err returns; nil: the journal goes on
+	lean    atomic.Bool           // the disk is nearly full: fill no file ahead
+	written atomic.Int64          // see Written
+	ahead   atomic.Int64          // see Ahead
 
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
 	found  []SegmentInfo // from before New, see Segments; elements are never changed
 	live   []SegmentInfo // begun since
 	proven frame.End     // see DurableEnd
-	sealed []*open       // sealed, not yet synced; in order
-	closed bool
+	// greatest number of a frame that is registered
+	registered uint64
+	sealed     []*open // sealed, not yet synced; in order
+	closed     bool
 }
 
 // open is a segment whose file is open for writing.
@@ -111,11 +111,8 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, point: c.Begin, found: c.Found}
+	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, found: c.Found, registered: c.Registered}
 	j.c.Written = &j.written
-	j.proven = c.Begin.End
-	j.durable.Store(c.Begin.Number)
-	j.registered.Store(c.Registered)
 	return j
 }
 
@@ -173,7 +170,7 @@ func (j *Journal) Written() int64 { return j.written.Load() }
 func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 
 // unsynced counts the frames that are not yet known to be durable.
-func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
+func (j *Journal) unsynced() uint64 { return j.point.Number - j.DurableEnd().Number }
 
 // makeRoom makes cur a segment into which a frame of this size fits.
 func (j *Journal) makeRoom(size int64) error {

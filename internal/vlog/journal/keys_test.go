@@ -209,7 +209,7 @@ func TestLongerSegmentOfAFork(t *testing.T) {
 		told := []frame.End{res.Begin.End}
 		b.owner.register = func(e frame.End) error { told = append(told, e); return nil }
 		b.open(res.Begin)
-		b.j.registered.Store(res.Begin.Number)
+		b.j.registered = res.Begin.Number
 		for range 2 {
 			b.must(b.append(1, 10, 300))
 			b.sync()

@@ -73,7 +73,7 @@ func TestRefusedJournalIsUntouched(t *testing.T) {
 			f.data[rnd.IntN(int(s.Offset))] ^= 1 << rnd.IntN(8)
 			before := d.kill()
 			calls := watch(d, 0)
-			_, _, err := readBack(d, Point{}, known(h.d, rnd.Uint64N(h.j.Durable()+1)), false)
+			_, _, err := readBack(d, Point{}, known(h.d, rnd.Uint64N(h.j.DurableEnd().Number+1)), false)
 			switch {
 			case err == nil:
 				cut++

@@ -43,12 +43,6 @@ type ForwardingHeader struct {
 	blocks  uint64          // of 512 granules of the source, up to the last moved record
 }
 
-// ForwardingStats describes a finished forwarding table.
-type ForwardingStats struct {
-	Size  int64 // of the file
-	KeyID crypt.FileKeyID
-}
-
 // Forwarding is a forwarding table: it leads from the places that a segment's records had to those
 // that they have now. It is a bit for each granule of the source in which a moved record begins,
 // ranks (the number of bits set before each block of 512), and the new places in order: rank by
@@ -78,19 +72,19 @@ func (h *ForwardingHeader) fileBytes() int64 {
 // WriteForwarding writes the forwarding table h.Number of these moves, which ascend by From, and
 // makes file and name durable. h.Records and h.KeyID are set here. On an error it removes
 // what it wrote.
-func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (ForwardingStats, error) {
+func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (Stats, error) {
 	h.Records, h.blocks = uint64(len(moves)), 0
 	if n := len(moves); n > 0 {
 		h.blocks = moves[n-1].From/granule/forwardingBlock + 1
 	}
 	page, body, err := h.encodeForwarding(&c, moves)
 	if err != nil {
-		return ForwardingStats{}, err
+		return Stats{}, err
 	}
 	path := c.filePath(filename.Forwarding, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
-		return ForwardingStats{}, fmt.Errorf("create forwarding table: %w", err)
+		return Stats{}, fmt.Errorf("create forwarding table: %w", err)
 	}
 	_, err = f.WriteVec([][]byte{page, body}, 0)
 	if err == nil {
@@ -103,9 +97,9 @@ func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (ForwardingStat
 	}
 	if err != nil {
 		_ = c.FS.Remove(path) // or the next Open does
-		return ForwardingStats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
+		return Stats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
 	}
-	return ForwardingStats{Size: h.fileBytes(), KeyID: h.KeyID}, nil
+	return Stats{Number: h.Number, Size: h.fileBytes(), KeyID: h.KeyID}, nil
 }
 
 // encodeForwarding makes the header page and the body, behind which are the body's tags if the file

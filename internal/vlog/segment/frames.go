@@ -131,11 +131,7 @@ func (s *Frames) readFrame() (Found, error) {
 		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)
 	}
 	found := Found{Header: h, Offset: s.at.Offset}
-	if s.keys != nil || h.Encrypted {
-		if err := s.decryptPayload(&found); err != nil {
-			return Found{}, err
-		}
-	} else if err := s.readPlain(&found); err != nil {
+	if err := s.readPayload(&found); err != nil {
 		return Found{}, err
 	}
 	if h.Kind == frame.Seal {
@@ -144,28 +140,22 @@ func (s *Frames) readFrame() (Found, error) {
 	return found, nil
 }
 
-// decryptPayload makes the payload of found, a frame that must be encrypted, as its file must be.
-func (s *Frames) decryptPayload(found *Found) (err error) {
-	if s.keys == nil || !found.Header.Encrypted {
-		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
+// readPayload reads and verifies the payload of found, which must be encrypted if its file is.
+func (s *Frames) readPayload(found *Found) (err error) {
+	h := &found.Header
+	if h.Encrypted != (s.keys != nil) {
+		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, h.Encrypted, s.keys != nil)
 	}
-	found.Payload, found.Totals, err = s.keys.Frame(&found.Header, found.Offset, &s.at.Tag)
-	return err
-}
-
-// readPlain reads and verifies the payload of found.
-func (s *Frames) readPlain(found *Found) (err error) {
-	found.Payload, err = s.readBytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
-	if err != nil {
+	if h.Encrypted {
+		found.Payload, found.Totals, err = s.keys.Frame(h, found.Offset, &s.at.Tag)
 		return err
 	}
-	return s.verifyPayload(found)
-}
-
-// verifyPayload is a function of its own for the guard: a big payload is in the mapping.
-func (s *Frames) verifyPayload(found *Found) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, s.name)
-	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
+	payload := found.Offset + frame.HeaderSize
+	if found.Payload, err = s.readBytes(payload, h.PayloadSize()); err != nil {
+		return err
+	}
+	defer pageio.Guard(pageio.Arm(), &err, s.name) // a big payload is in the mapping
+	found.Totals, err = h.Verify(found.Payload, s.id, payload, s.values)
 	return err
 }
 

@@ -32,7 +32,7 @@ type ValueWriter struct {
 	stopped error  // the first error; all later calls return it
 }
 
-// Stats describes a finished segment.
+// Stats describes a finished segment, or a forwarding table, which has no records.
 type Stats struct {
 	Number entry.FileNum
 	Size   int64           // of the file, to be given to Open as its end
@@ -69,7 +69,10 @@ func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
 	if v.w.encrypt != nil {
 		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
 	}
-	return h, v.flushFull()
+	if len(v.buf) < frameTarget {
+		return h, nil
+	}
+	return h, v.Flush()
 }
 
 // sizeAt is how long the segment is when buf has this length.
@@ -122,7 +125,7 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 // Flush writes what was added so far, so that readers of OpenReader find it. It
 // makes nothing durable.
 func (v *ValueWriter) Flush() error {
-	if v.stopped == nil {
+	if v.stopped == nil && len(v.buf) > 0 {
 		v.stopped = v.flushRecords()
 	}
 	return v.stopped
@@ -194,10 +197,7 @@ func (v *ValueWriter) Size() int64 { return v.sizeAt(len(v.buf)) }
 
 // Finish seals the segment and syncs the file and its directory. The writer is done.
 func (v *ValueWriter) Finish() (Stats, error) {
-	err := v.stopped
-	if err == nil {
-		err = v.flushRecords()
-	}
+	err := v.Flush()
 	if err == nil {
 		// A reader takes a value segment without its seal for damaged.
 		err = v.w.Seal(0)
@@ -239,19 +239,8 @@ func (v *ValueWriter) Abort() error {
 	return errors.Join(v.Close(), v.w.cfg.FS.Remove(v.w.path))
 }
 
-// flushFull writes the buffer once it is a frame.
-func (v *ValueWriter) flushFull() error {
-	if len(v.buf) >= frameTarget {
-		v.stopped = v.flushRecords()
-	}
-	return v.stopped
-}
-
 // flushRecords writes what is in buf as one frame.
 func (v *ValueWriter) flushRecords() error {
-	if len(v.buf) == 0 {
-		return nil
-	}
 	f := Frame{Content: frame.Content{Kind: frame.Group, Payload: [][]byte{v.buf}}}
 	// Blocks are filled before they are written piece by piece.
 	if end := v.Size(); end >= fillFrom {
