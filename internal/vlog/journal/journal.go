@@ -71,6 +71,7 @@ type Journal struct {
 	bulk int64 // bytes appended since the last sync
 	// most bytes of cur are small values, which nobody reads there after their flush
 	small   bool
+	durable atomic.Uint64         // proven.Number, which Append reads without a lock
 	synced  int64                 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex            // held while segments are taken from sealed; locked before mu
 	before  Point                 // the point before the last Append, for Retract
@@ -113,6 +114,7 @@ func (o *open) Close() error {
 func New(c Config) *Journal {
 	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, found: c.Found, registered: c.Registered}
 	j.c.Written = &j.written
+	j.durable.Store(c.Begin.Number)
 	return j
 }
 
@@ -170,7 +172,7 @@ func (j *Journal) Written() int64 { return j.written.Load() }
 func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 
 // unsynced counts the frames that are not yet known to be durable.
-func (j *Journal) unsynced() uint64 { return j.point.Number - j.DurableEnd().Number }
+func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
 
 // makeRoom makes cur a segment into which a frame of this size fits.
 func (j *Journal) makeRoom(size int64) error {

@@ -113,6 +113,7 @@ func (j *Journal) settle(end frame.End) {
 func (j *Journal) settleLocked(end frame.End) {
 	if end.Number > j.proven.Number {
 		j.proven = end
+		j.durable.Store(end.Number)
 	}
 }
 

@@ -34,10 +34,9 @@ import (
 
 const (
 	// HeaderSize is the length of a segment's header; the first frame follows it.
-	HeaderSize    = 4096
-	formatVersion = 3
-	sealPayload   = 40
-	sumOffset     = HeaderSize - 4
+	HeaderSize  = 4096
+	sealPayload = 40
+	sumOffset   = HeaderSize - 4
 )
 
 // Config says where segments lie and which store they belong to.

@@ -18,12 +18,11 @@ import (
 
 // The forwarding table is described in docs/format.md, "Forwarding".
 const (
-	forwardingVersion = 1
-	forwardingBlock   = 512 // granules a block
-	blockBytes        = forwardingBlock / 8
-	rankBytes         = 4
-	placeBytes        = 4
-	forwardingPage    = 4096 // bytes of an encrypted body under one tag
+	forwardingBlock = 512 // granules a block
+	blockBytes      = forwardingBlock / 8
+	rankBytes       = 4
+	placeBytes      = 4
+	forwardingPage  = 4096 // bytes of an encrypted body under one tag
 )
 
 // Move is one record that has a new place.

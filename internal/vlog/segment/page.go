@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Segments and forwarding tables begin with a page that has these bytes in the same places: magic,
@@ -18,6 +17,12 @@ import (
 
 // flagEncrypted is the flag of a page that names a file key id.
 const flagEncrypted = 1
+
+// The versions of the formats of segments and forwarding tables.
+const (
+	formatVersion     = 3
+	forwardingVersion = 1
+)
 
 // pageForm is how the page of a file of the kind begins: its magic, and the version of its format.
 func pageForm(k filename.Kind) (magic string, version uint16) {
@@ -79,26 +84,4 @@ func checkPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte
 		return keyID, fmt.Errorf("%w: number is %d, want %d", ErrHeader, named, number)
 	}
 	return keyID, nil
-}
-
-// openPage reads and checks the header page of an open file, which must name this file key id, as
-// it was recorded for the file. It returns what decrypts the file; nil: it is plain. It returns an
-// *errs.Corruption if the page is not that of the file.
-func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (p []byte, d *crypt.Decrypter, err error) {
-	if f.Size() < HeaderSize {
-		return nil, nil, errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", f.Size(), HeaderSize)
-	}
-	p = make([]byte, HeaderSize)
-	if err := f.ReadFull(p, 0); err != nil {
-		return nil, nil, err
-	}
-	got, err := checkPage(p, kind, number, c.UUID)
-	if err == nil && got != keyID {
-		// A file of the right number may be of an older copy of the store: the file key id tells.
-		err = fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, keyID.Key, keyID.Salt)
-	}
-	if err == nil {
-		d, err = c.decrypterOf(p, kind, number, keyID)
-	}
-	return p, d, headerError(f.Name(), err)
 }

@@ -132,6 +132,28 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	return r, nil
 }
 
+// openPage reads and checks the header page of an open file, which must name this file key id, as
+// it was recorded for the file. It returns what decrypts the file; nil: it is plain. It returns an
+// *errs.Corruption if the page is not that of the file.
+func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (p []byte, d *crypt.Decrypter, err error) {
+	if f.Size() < HeaderSize {
+		return nil, nil, errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", f.Size(), HeaderSize)
+	}
+	p = make([]byte, HeaderSize)
+	if err := f.ReadFull(p, 0); err != nil {
+		return nil, nil, err
+	}
+	got, err := checkPage(p, kind, number, c.UUID)
+	if err == nil && got != keyID {
+		// A file of the right number may be of an older copy of the store: the file key id tells.
+		err = fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, keyID.Key, keyID.Salt)
+	}
+	if err == nil {
+		d, err = c.decrypterOf(p, kind, number, keyID)
+	}
+	return p, d, headerError(f.Name(), err)
+}
+
 // ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short
 // for one, or holds something else, and errs.ErrKey if the file is
 // encrypted and its key can't be had; see DecodeHeader.
