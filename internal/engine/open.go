@@ -91,9 +91,8 @@ func (e *Engine) forWriting(rec *Recovery) error {
 	}
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
-		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.log, e.state, e.Work.disk},
-		Begin: rec.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
-		Registered: known.Proven(), Found: rec.Segments,
+		Config: e.files.Segments(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state, e.Work.disk},
+		Begin: rec.Begin, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles), Registered: known.Proven(), Found: rec.Segments,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first

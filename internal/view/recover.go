@@ -65,7 +65,7 @@ func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error
 	sequel, known := newSequel(v.Layout, o.Damage != nil), KnownJournal(v.Layout)
 	known.Closed = known.Closed && o.Damage == nil // else a lost edit may have begun another session
 	found.ReplayResult, err = journal.Replay(journal.ReplayConfig{
-		FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap, Files: f.Open,
+		Config: f.Segments(), Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if err := sequel.check(pos.Segment, &h, payload); err != nil {
 			return err

@@ -89,7 +89,7 @@ func (w *verifier) hashRecord(key []byte, version entry.Version, offset, length,
 // verifySegment reads a segment, or the forwarding table that stands for it.
 func (w *verifier) verifySegment(ctx context.Context, f *Segment, cfg segment.Config, coder *codec.Coder) error {
 	if f.Moved != nil {
-		return f.Moved.Recheck(cfg)
+		return f.Moved.Verify(cfg)
 	}
 	state := w.Layout.Segment(f.Num) // nil: a journal segment, to which no run refers
 	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {

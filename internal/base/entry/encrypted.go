@@ -74,19 +74,6 @@ func (r *Record) BareSize() int {
 	return r.Size
 }
 
-// DecodeNextBare is DecodeNext for a payload without piece tables and values in pieces. The next
-// record begins BareSize bytes further on.
-func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
-	if len(src) == 0 || isShort(src) {
-		return DecodeNext(src, before)
-	}
-	if err = r.decodeFrom(src, math.MaxInt, true); err == nil && r.BareSize() > len(src) {
-		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
-	}
-	*before = r.Version
-	return r, err
-}
-
 // EncryptedBound is how long a record is in an encrypted file whose plain form has at most
 // plain bytes, and a value of this length.
 func EncryptedBound(plain, value uint64) uint64 {
@@ -312,17 +299,15 @@ func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err er
 
 // Sum sets the checksums of a whole record that was decrypted, as AppendRecord does.
 func Sum(rec []byte) {
-	size, head := rawOwn(rec)
-	value := ValueSize(rec)
-	if value < PieceSize {
-		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(rec[head:head+value]))
+	at := ValueAt(rec)
+	value := rec[at : at+ValueSize(rec)]
+	if len(value) < PieceSize {
+		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(value))
 		return
 	}
-	table := rec[head : head+4*pieceCount(value)]
-	pieces := rec[head+len(table) : size][:value]
-	for i := range len(table) / 4 {
-		part := pieces[i*PieceSize : min((i+1)*PieceSize, value)]
-		binary.LittleEndian.PutUint32(table[4*i:], checksum.Plain(part))
+	var sums []uint32
+	for part := range slices.Chunk(value, PieceSize) {
+		sums = append(sums, checksum.Plain(part))
 	}
-	binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(table))
+	PutTable(rec[:at], sums)
 }

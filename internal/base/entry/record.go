@@ -15,7 +15,6 @@ import (
 // The record is described in docs/format.md, "Record".
 const (
 	HeaderSize = 24            // bytes before extension, key and value of a record with its own checksum
-	LeastSize  = shortLeast    // bytes of the shortest record
 	PieceSize  = 64 << 10      // values from 64 KiB on have one checksum for each piece of 64 KiB
 	MaxKey     = 1<<20 + 16    // 1 MiB for the user's key, and 16 bytes for its keyspace's prefix
 	MaxValue   = math.MaxInt32 // 2 GiB - 1
@@ -40,7 +39,7 @@ var ErrRecord = errors.New("bad record")
 
 // Record is a decoded record. Key and Value point into the bytes it was decoded from.
 // A record without a checksum of its own is short: it doesn't say its version, which
-// follows from the records before it; see DecodeNext.
+// follows from the records before it; see Record.DecodeNext.
 type Record struct {
 	Key     []byte
 	Value   []byte // as stored
@@ -69,24 +68,35 @@ func RecordSize(e *Entry, own bool) int {
 	if !own {
 		return shortSize(e)
 	}
-	value := len(e.Value)
+	value := e.storedLen()
+	n := HeaderSize + extensionSize(e) + len(e.Key) + value
+	if value >= PieceSize {
+		n += 4 * pieceCount(value)
+	}
+	return Align(n)
+}
+
+// storedLen is the length of the value as it is stored, inline or separated.
+func (e *Entry) storedLen() int {
 	if e.Separated {
-		value = int(e.Handle.Length)
+		return int(e.Handle.Length)
 	}
-	n := HeaderSize + len(e.Key) + value
-	if e.Expires != 0 || e.Raw != 0 || len(e.Key) >= longKey {
-		n += 8
-	}
+	return len(e.Value)
+}
+
+// extensionSize is the length of the extension in a record of e with its own checksum; 0: it has
+// none.
+func extensionSize(e *Entry) (n int) {
 	if e.Expires != 0 {
 		n += 8
 	}
 	if e.Raw != 0 {
 		n += 8
 	}
-	if value >= PieceSize {
-		n += 4 * pieceCount(value)
+	if n > 0 || len(e.Key) >= longKey {
+		n += 8
 	}
-	return Align(n)
+	return n
 }
 
 // AppendRecord appends the record of e to dst. e.Value must be the value. dst must begin where
@@ -99,95 +109,79 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	if !own {
 		return appendShort(dst, e)
 	}
-	dst = Pad(dst)
-	start := len(dst)
-	dst, table := appendHead(dst, e)
-	if table == len(dst) {
-		dst = append(dst, e.Value...)
-	} else {
-		// The checksum of a piece is computed from the copy, which is in the processor's cache.
-		end, at := len(dst), table
-		for v := e.Value; len(v) > 0; at += 4 {
-			n := min(len(v), PieceSize)
-			dst = append(dst, v[:n]...)
-			binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(dst[len(dst)-n:]))
-			v = v[n:]
-		}
-		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:end]))
-	}
-	return Pad(dst)
+	return Pad(appendOwn(Pad(dst), e, true))
 }
 
 // AppendHead appends what comes before the value in the record of e with its own
 // checksum, as AppendRecord does. The value follows, and zeros up to a multiple of 8.
-func AppendHead(dst []byte, e *Entry) []byte {
+func AppendHead(dst []byte, e *Entry) []byte { return appendOwn(dst, e, false) }
+
+// appendOwn appends a record with its own checksum, or the head of one, without padding.
+func appendOwn(dst []byte, e *Entry, whole bool) []byte {
 	start := len(dst)
-	dst, table := appendHead(dst, e)
-	if table == len(dst) {
+	dst = appendHeader(dst, e)
+	if len(e.Value) < PieceSize {
+		// Plain, without the mask of a place: Place adds that when the offset is known.
+		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(e.Value))
+		if whole {
+			dst = append(dst, e.Value...)
+		}
 		return dst
 	}
-	at := table
+	table := len(dst)
+	dst = append(dst, make([]byte, 4*pieceCount(len(e.Value)))...)
+	end, at := len(dst), table
 	for v := e.Value; len(v) > 0; at += 4 {
-		n := min(len(v), PieceSize)
-		binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(v[:n]))
-		v = v[n:]
+		part := v[:min(len(v), PieceSize)]
+		v = v[len(part):]
+		if whole {
+			// The checksum is computed from the copy, which is in the processor's cache.
+			dst = append(dst, part...)
+			part = dst[len(dst)-len(part):]
+		}
+		binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(part))
 	}
-	binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:]))
+	binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:end]))
 	return dst
 }
 
-// appendHead is AppendHead without the checksums of a value in pieces. head[table:] has room for
-// them; it is empty if the value has no pieces.
-func appendHead(dst []byte, e *Entry) (head []byte, table int) {
+// appendHeader appends header, extension and key of a record with its own checksum.
+func appendHeader(dst []byte, e *Entry) []byte {
 	var h [HeaderSize]byte
 	h[0] = byte(e.Kind)
 	h[1] = e.Meta
+	binary.LittleEndian.PutUint16(h[2:], uint16(min(len(e.Key), longKey)))
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(e.Value)))
 	word := uint64(e.Version) | uint64(e.Codec)<<codecShift | flagOwn
-	klen := uint16(longKey)
-	if len(e.Key) < longKey {
-		klen = uint16(len(e.Key))
-	}
-	binary.LittleEndian.PutUint16(h[2:], klen)
-	ext := e.Expires != 0 || e.Raw != 0 || klen == longKey
-	if ext {
+	ext := extensionSize(e)
+	if ext > 0 {
 		word |= flagExt
 	}
-	// Checksums of large values are computed piece by piece, by the caller.
 	if len(e.Value) >= PieceSize {
 		word |= flagPieces
-	} else {
-		// Plain, without the mask of a place: Place adds that when the offset is known.
-		binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
 	}
 	binary.LittleEndian.PutUint64(h[16:], word)
 	dst = append(dst, h[:]...)
-	if ext {
-		size, fields := uint16(8), uint16(0)
-		if e.Expires != 0 {
-			size, fields = size+8, fields|extExpiry
-		}
-		if e.Raw != 0 {
-			size, fields = size+8, fields|extRaw
-		}
-		dst = binary.LittleEndian.AppendUint16(dst, size)
-		dst = binary.LittleEndian.AppendUint16(dst, fields)
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.Key)))
-		if e.Expires != 0 {
-			dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
-		}
-		if e.Raw != 0 {
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Raw))
-		}
+	if ext == 0 {
+		return append(dst, e.Key...)
 	}
-	dst = append(dst, e.Key...)
-	table = len(dst)
-	if word&flagPieces != 0 {
-		for range pieceCount(len(e.Value)) {
-			dst = append(dst, 0, 0, 0, 0)
-		}
+	fields := uint16(0)
+	if e.Expires != 0 {
+		fields |= extExpiry
 	}
-	return dst, table
+	if e.Raw != 0 {
+		fields |= extRaw
+	}
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(ext))
+	dst = binary.LittleEndian.AppendUint16(dst, fields)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.Key)))
+	if e.Expires != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
+	}
+	if e.Raw != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Raw))
+	}
+	return append(dst, e.Key...)
 }
 
 // RawSize reads from a record's first bytes how long it is, and how many bytes
@@ -196,8 +190,7 @@ func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 // short record rec must have all, and what follows it.
 func RawSize(rec []byte) (size, head int) {
 	if isShort(rec) {
-		head, key, value := shortHead(rec)
-		size = endWithZeros(rec, head+key+value)
+		size = ShortSize(rec)
 		return size, size
 	}
 	return rawOwn(rec)
@@ -262,10 +255,12 @@ func DecodeRecord(src []byte) (r Record, err error) {
 	return r, err
 }
 
-// DecodeNext is DecodeRecord for records that follow each other in a frame. before is
-// the version of the record before, at first one less than that of the first
-// transaction; it becomes the version of this record, whatever its form.
-func DecodeNext(src []byte, before *Version) (r Record, err error) {
+// DecodeNext makes r the record at the start of src, as DecodeRecord does, where records follow
+// each other in a frame. before is the version of the record before, at first one less than that
+// of the first transaction; it becomes the version of this record, whatever its form. With bare,
+// src has no piece tables and no values in pieces: the next record begins BareSize bytes further on.
+func (r *Record) DecodeNext(src []byte, before *Version, bare bool) (err error) {
+	*r = Record{}
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
 		// Versions of a group's transactions follow each other, so the mark is enough.
@@ -273,11 +268,17 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 			*before++
 		}
 		r.Version = *before
-	} else {
-		err = r.decodeFrom(src, uint64(len(src)), false)
-		*before = r.Version
+		return err
 	}
-	return r, err
+	room := uint64(len(src))
+	if bare {
+		room = math.MaxInt
+	}
+	if err = r.decodeFrom(src, room, bare); err == nil && bare && r.BareSize() > len(src) {
+		err = fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, r.BareSize(), len(src))
+	}
+	*before = r.Version
+	return err
 }
 
 // DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,
@@ -437,11 +438,10 @@ func (r *Record) VerifyHead(rec []byte, id checksum.Identity, offset int64) bool
 
 // VerifyValue checks the value of a record with its own checksum.
 func (r *Record) VerifyValue(rec []byte, id checksum.Identity, offset int64) bool {
-	want := binary.LittleEndian.Uint32(rec[8:]) ^ id.Mask(offset)
 	if len(r.pieces) == 0 {
-		return checksum.Plain(r.Value) == want
+		return checksum.Plain(r.Value) == binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset)
 	}
-	return checksum.Plain(r.pieces) == want && r.VerifyPieces(0, r.Value)
+	return r.VerifyTable(rec, id, offset) && r.VerifyPieces(0, r.Value)
 }
 
 // VerifyTable checks the checksums of the pieces of a value that has PieceSize bytes or
@@ -463,21 +463,8 @@ func (r *Record) VerifyPieces(at int, part []byte) bool {
 	return true
 }
 
-// HeadSize returns how many bytes of the record come before the value.
-func (r *Record) HeadSize() int { return r.valueStart + len(r.pieces) }
-
-// HeadBound returns an upper bound of HeadSize for a record of size bytes with its own checksum.
-// first has the first HeadStart bytes of the record. They may be damaged: the bound is never
-// above size, nor far above the sum of MaxKey and the piece table.
-func HeadBound(first []byte, size int) int {
-	const extension = 1 << 16
-	_, head := rawOwn(first)
-	// Bounded by what a sound record can have: a damaged length must not cost memory.
-	return min(min(head, HeaderSize+extension+MaxKey)+4*pieceCount(size), size)
-}
-
-// HeadStart is how many bytes of a record HeadBound needs.
-const HeadStart = HeaderSize + 8
+// KeyEnd returns how many bytes of the record come before the value, or before its piece table.
+func (r *Record) KeyEnd() int { return r.valueStart }
 
 // pieceCount is how many pieces a value of n bytes has.
 func pieceCount(n int) int { return (n + PieceSize - 1) / PieceSize }

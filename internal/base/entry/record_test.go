@@ -66,7 +66,8 @@ func TestRecordRoundTrip(t *testing.T) {
 			}
 			before := s.e.Version - 1
 			Begin(rec)
-			got, err := DecodeNext(append(slices.Clone(rec), "tail"...), &before)
+			var got Record
+			err := got.DecodeNext(append(slices.Clone(rec), "tail"...), &before, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +287,8 @@ func TestVersionsFollow(t *testing.T) {
 	}
 	v := Version(first - 1)
 	for at := 0; at < len(all); {
-		r, err := DecodeNext(all[at:], &v)
+		var r Record
+		err := r.DecodeNext(all[at:], &v, false)
 		if err != nil || len(want) == 0 || r.Version != want[0] || v != want[0] || r.Own && at%8 != 0 {
 			t.Fatalf("at %d: %+v, %v; want versions %d", at, r, err, want)
 		}

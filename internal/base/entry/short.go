@@ -16,8 +16,7 @@ const (
 	shortBegins   = 1 << 3 // first record of its transaction
 	shortKind     = 1<<3 - 1
 
-	shortLeast = 4 // bytes of the shortest one, whose key has one byte
-	mostZeros  = 7 // behind a short record, up to a multiple of 8
+	mostZeros = 7 // behind a short record, up to a multiple of 8
 )
 
 // Pad appends zeros up to a multiple of 8 bytes. The records of a transaction have such a length,
@@ -50,10 +49,7 @@ func isShort(rec []byte) bool { return rec[0]&shortForm != 0 }
 
 // shortSize is the encoded length of a short record of e, without zeros behind it.
 func shortSize(e *Entry) int {
-	value := len(e.Value)
-	if e.Separated {
-		value = int(e.Handle.Length)
-	}
+	value := e.storedLen()
 	n := 1 + uvarintSize(len(e.Key)) + uvarintSize(value) + len(e.Key) + value
 	if e.Meta != 0 {
 		n++
@@ -95,7 +91,7 @@ func appendShort(dst []byte, e *Entry) []byte {
 }
 
 // shortHead reads the lengths of the short record that src begins with. Its key begins
-// at head, behind its other fields; head is 0 if src is too short or the lengths are too large.
+// at head, behind its other fields; head is 0 if src doesn't have all of the record.
 func shortHead(src []byte) (head, key, value int) {
 	pos := 3
 	// The usual case, both lengths in one byte, without calls.
@@ -121,7 +117,7 @@ func shortHead(src []byte) (head, key, value int) {
 			pos += 8
 		}
 	}
-	if pos > len(src) {
+	if pos > len(src) || key > len(src)-pos || value > len(src)-pos-key {
 		return 0, 0, 0
 	}
 	return pos, key, value
@@ -132,8 +128,8 @@ func shortHead(src []byte) (head, key, value int) {
 func (r *Record) decodeShort(src []byte) error {
 	first := src[0]
 	head, key, value := shortHead(src)
-	if head == 0 || key > len(src)-head || value > len(src)-head-key || first&shortReserved != 0 || first&shortKind == 0 {
-		return fmt.Errorf("%w: short record, flags and kind %#x, key of %d and value of %d bytes, %d are left", ErrRecord, first, key, value, len(src))
+	if head == 0 || first&shortReserved != 0 || first&shortKind == 0 {
+		return fmt.Errorf("%w: short record, flags and kind %#x, %d bytes are left", ErrRecord, first, len(src))
 	}
 	start := head + key
 	end := start + value
@@ -154,7 +150,7 @@ func (r *Record) decodeShort(src []byte) error {
 // behind it, if it is a short one and whole; else 0.
 func ShortSize(rec []byte) int {
 	head, key, value := shortHead(rec)
-	if !isShort(rec) || head == 0 || key > len(rec)-head || value > len(rec)-head-key {
+	if !isShort(rec) || head == 0 {
 		return 0
 	}
 	return endWithZeros(rec, head+key+value)

@@ -77,9 +77,7 @@ const checkEvery = 1 << 20
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
 	f := &Follower{c: c, turn: jobs.NewTurn()}
-	f.journal = journal.NewFollower(journal.ReplayConfig{
-		FS: c.FS, Dir: c.ValueDir, UUID: c.UUID, Ring: c.Ring, NoMap: c.NoMap, Files: c.Files.Open,
-	}, f.addRecords)
+	f.journal = journal.NewFollower(journal.ReplayConfig{Config: c.Files.Segments(), NoMap: c.NoMap}, f.addRecords)
 	return f
 }
 

@@ -143,7 +143,8 @@ func (m *memory) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	}
 	m.step("apply %d bytes at %d", len(payload), at.Offset)
 	for len(payload) > 0 {
-		rec, err := entry.DecodeNext(payload, &v)
+		var rec entry.Record
+		err := rec.DecodeNext(payload, &v, false)
 		if err != nil {
 			return next, err
 		}

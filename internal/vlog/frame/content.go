@@ -4,118 +4,193 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
 )
 
-// Content is the content of a frame to be encrypted.
+// Content is the payload of a frame that is to be written.
+//
+// The records must be whole, as entry.AppendRecord makes them. Only the last one may lack bytes
+// at the end of its value, if it has a checksum of its own. Lengths are checked before what lies
+// behind them is read; errs.ErrInvalid tells of bytes that are no records.
 type Content struct {
+	Kind Kind
+	// version of the records in Payload[0], those in Payload[i] get First+i; 0: each has its version
+	// already, and a checksum of its own
+	First   entry.Version
 	Payload [][]byte  // of a Group: each slice has whole records in their plain form
 	Missing int       // bytes of the last record's value, and padding, that are not in Payload
-	Value   io.Reader // yields the missing bytes, without the padding
+	Value   io.Reader // yields the missing bytes; an encrypted frame leaves out the padding
 
-	opaque bool // the payload has no records: it is not that of a Group
-	// the record measured last has a tag of its own, so the next one shares its stub: the
-	// placeholder in the frame for records that are encrypted one by one
-	tagged bool
-	// bytes in the file: of records with tags of their own, and of all else
-	ownBytes, sharedBytes int64
+	Totals Totals // of the records; set by Place, and by Measure for an encrypted frame
+
+	size        int64 // of the encrypted frame; 0: it was not measured
+	sharedBytes int64 // in the file: of all but records with tags of their own
 }
 
-// Measure returns the length of the encrypted frame. For a Group, it also checks the records
-// as Frame.Place does, and returns their totals. Unless first is 0, it gives the records of
-// Payload[i] the version first+i.
-func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64, err error) {
-	c.opaque, c.tagged, c.ownBytes, c.sharedBytes = kind != Group, false, 0, 0
-	for i, p := range c.Payload {
-		v, missing := first, 0
-		if v != 0 {
-			v += entry.Version(i)
+// Measure returns the length of the frame, encrypted or plain. For an encrypted one it also
+// checks the records as Place does, and gives them their versions, the first time.
+func (c *Content) Measure(encrypted bool) (size int64, err error) {
+	if encrypted {
+		if c.size == 0 {
+			err = c.measureEncrypted()
 		}
-		if i == len(c.Payload)-1 {
-			// Only the last record may be incomplete: nothing can follow a value of which not all
-			// is here.
-			missing = c.Missing
-		}
-		if c.opaque {
-			c.sharedBytes += int64(len(p))
-		} else if err := c.measureRecords(p, missing, v, &t); err != nil {
-			return t, 0, err
-		}
+		return c.size, err
 	}
-	// The end of the frame says how long the shared part is, in units of 8 bytes.
-	if c.sharedBytes&7 != 0 {
-		return t, 0, fmt.Errorf("%w: %d bytes without tags", entry.ErrRecord, c.sharedBytes)
+	size = HeaderSize + int64(c.Missing)
+	for _, p := range c.Payload {
+		size += int64(len(p))
 	}
-	return t, EncryptedSize(c.ownBytes, c.sharedBytes), nil
+	return size, nil
 }
 
-// measureRecords checks the records of one transaction, as Place does, and adds their lengths in
-// the encrypted frame.
-func (c *Content) measureRecords(records []byte, missing int, v entry.Version, t *Totals) error {
-	if v != 0 {
-		// A reader learns versions from records: it would not see this transaction.
-		if len(records) == 0 {
-			return fmt.Errorf("%w: a transaction without records", entry.ErrRecord)
+func (c *Content) measureEncrypted() error {
+	own, shared, tagged := int64(0), int64(0), false
+	w := c.walk()
+	for w.next() {
+		if w.own > 0 {
+			shared, tagged = shared+int64(w.own), false
 		}
-		entry.Begin(records)
-	}
-	for pos := 0; pos < len(records); {
-		rec := records[pos:]
-		if !isOwn(rec) {
-			// A short record takes its version from the transaction, so there must be one.
-			size := entry.ShortSize(rec)
-			if size == 0 || v == 0 {
-				return fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
-			}
-			t.countVersion(v)
-			t.SmallBytes += uint64(size)
-			c.sharedBytes, c.tagged = c.sharedBytes+int64(size), false
-			pos += size
+		if w.size == 0 {
 			continue
 		}
-		size, _, err := ownAt(rec, missing, pos)
-		if err != nil {
-			return err
+		// One stub, the placeholder in the frame, stands for all records with tags in a row, even if
+		// they belong to several transactions.
+		if own += int64(entry.EncryptedSize(w.part[w.own:])); !tagged {
+			shared, tagged = shared+stubSize, true
 		}
-		if v != 0 {
-			entry.SetVersion(rec, v)
-		}
-		t.countVersion(versionOf(rec))
-		t.OwnBytes += uint64(size)
-		// One stub stands for all records with tags in a row, even if they belong to
-		// several transactions.
-		if c.ownBytes += int64(entry.EncryptedSize(rec)); !c.tagged {
-			c.sharedBytes, c.tagged = c.sharedBytes+stubSize, true
-		}
-		pos += size
 	}
+	if w.err != nil {
+		return w.err
+	}
+	// The end of the frame says how long the shared part is, in units of 8 bytes.
+	if shared&7 != 0 {
+		return invalid("%d bytes without tags", shared)
+	}
+	c.Totals, c.sharedBytes, c.size = w.totals, shared, EncryptedSize(own, shared)
 	return nil
 }
 
-// eachPart calls own for each record with a tag, and rest for the bytes between them. It stops
-// at the first error. Measure must have checked the records.
-func (c *Content) eachPart(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
-	for _, p := range c.Payload {
-		from := 0
-		for pos := 0; pos < len(p) && !c.opaque; {
-			if !isOwn(p[pos:]) {
-				pos += entry.ShortSize(p[pos:])
-				continue
-			}
-			if err := rest(p[from:pos]); err != nil {
-				return err
-			}
-			size, head := entry.RawSize(p[pos:])
-			// The last record may go on behind the payload: its missing bytes come from Value.
-			if err := own(p[pos:min(pos+size, len(p))], size, head); err != nil {
-				return err
-			}
-			pos += size
-			from = pos
+// Place completes the records before they are written at offset of the file id: it gives them
+// their versions, and sets the checksums of those that have their own, because these depend on
+// where a record lies. It returns the plain checksum of all bytes that the frame's covers.
+func (c *Content) Place(id checksum.Identity, offset int64) (crc uint32, err error) {
+	w := c.walk()
+	for w.next() {
+		if w.size > 0 {
+			entry.Place(w.part[w.own:], id, offset+int64(w.own), w.head)
 		}
-		if err := rest(p[min(from, len(p)):]); err != nil {
-			return err
+		// A value's own checksum covers it: a large value is read for one checksum only, when it is
+		// encoded.
+		crc = checksum.Extend(crc, w.part[:w.own+w.head])
+		offset += int64(w.own + w.size)
+	}
+	c.Totals = w.totals
+	return crc, w.err
+}
+
+// walk is a walk over the payload of a Content, part by part: a record with its own checksum, and
+// the short ones before it in the same transaction. What is not a Group's has one part a slice.
+// It has no pointer to the Content, which would then not stay on the stack.
+type walk struct {
+	group   bool
+	first   entry.Version
+	payload [][]byte
+	missing int
+
+	i, pos int    // the next part begins at pos of payload[i]
+	totals Totals // of the records so far
+	err    error  // why there are no more parts; nil: all were found
+
+	part []byte // the part that was found
+	own  int    // where in part the record with its own checksum begins; its length, if there is none
+	// of that record, as entry.RawSize: part may lack bytes of its value; 0: there is none
+	size, head int
+}
+
+func (c *Content) walk() walk {
+	return walk{group: c.Kind == Group, first: c.First, payload: c.Payload, missing: c.Missing}
+}
+
+// next finds the next part, checks its records and gives them their version.
+func (w *walk) next() bool {
+	if w.err != nil || w.i == len(w.payload) {
+		return false
+	}
+	p, from := w.payload[w.i], w.pos
+	w.own, w.size, w.head = len(p), 0, 0
+	if w.group {
+		w.findRecords(p)
+	}
+	end := min(from+w.own+w.size, len(p))
+	w.part = p[from:end]
+	if w.pos = end; end == len(p) {
+		w.i, w.pos = w.i+1, 0
+	}
+	return w.err == nil
+}
+
+// findRecords sets own, size and head for the records of p from pos on.
+func (w *walk) findRecords(p []byte) {
+	v := w.first
+	if v != 0 {
+		v += entry.Version(w.i)
+		if len(p) == 0 {
+			// A reader learns versions from records: it would not see this transaction.
+			w.err = invalid("a transaction without records")
+			return
+		}
+		if w.pos == 0 {
+			entry.Begin(p)
 		}
 	}
-	return nil
+	pos := w.pos
+	for pos < len(p) && !isOwn(p[pos:]) {
+		size := entry.ShortSize(p[pos:])
+		// Only a record with its own checksum can bring its version along.
+		if size == 0 || v == 0 {
+			w.err = invalid("%d bytes at %d, version %d", len(p)-pos, pos, v)
+			return
+		}
+		w.totals.count(v, false, size)
+		pos += size
+	}
+	if w.own = pos - w.pos; pos == len(p) {
+		return
+	}
+	missing := 0
+	if w.i == len(w.payload)-1 {
+		// Only the last record may be incomplete: nothing can follow a value of which not all is here.
+		missing = w.missing
+	}
+	if w.size, w.head, w.err = ownAt(p[pos:], missing, pos); w.err != nil {
+		return
+	}
+	if v != 0 {
+		entry.SetVersion(p[pos:], v)
+	}
+	w.totals.count(versionOf(p[pos:]), true, w.size)
+}
+
+// ownAt checks the lengths of the record with its own checksum that rec begins with, at pos
+// of its payload. Of the last one missing bytes are not in rec.
+func ownAt(rec []byte, missing, pos int) (size, head int, err error) {
+	if len(rec) < entry.HeaderSize || len(rec)+missing < minOwn || pos&7 != 0 {
+		return 0, 0, invalid("%d bytes at %d", len(rec), pos)
+	}
+	size, head = entry.RawSize(rec)
+	// The length decides what the checksum covers and where the next record begins.
+	if size > len(rec)+missing || head > min(size, len(rec)) {
+		return 0, 0, invalid("%d bytes at %d, %d are left", size, pos, len(rec)+missing)
+	}
+	return size, head, nil
+}
+
+// minOwn is the shortest record with its own checksum: its key has at least one byte.
+const minOwn = entry.HeaderSize + 8
+
+// invalid reports a payload that is not of whole records.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: frame payload: %w: %s", errs.ErrInvalid, entry.ErrRecord, fmt.Sprintf(format, args...))
 }

@@ -26,11 +26,9 @@ type Decrypter struct {
 	rest   []byte // the frame's rest, decrypted
 	out    []byte // the payload of a frame that has records with tags
 
-	attempt uint32        // as the frame's end says; each record must say the same
-	next    int64         // where the next record with a tag begins
-	ownEnd  int64         // where the last record with a tag ends
-	version entry.Version // of the record before: a short record may continue it
-	totals  Totals        // of the records so far
+	attempt uint32 // as the frame's end says; each record must say the same
+	next    int64  // where the next record with a tag begins
+	ownEnd  int64  // where the last record with a tag ends
 }
 
 // NewDecrypter returns a Decrypter that gets the bytes of a file from read. read returns n bytes
@@ -50,7 +48,7 @@ func NewDecrypter(d *crypt.Decrypter, values bool, read func(off, n int64) ([]by
 // values in pieces. Walk it with Records. If any bit of the frame has changed since it was
 // written, Frame returns ErrFrame. Other errors are those of read.
 func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload []byte, t Totals, err error) {
-	x.offset, x.whole, x.totals = offset, nil, Totals{}
+	x.offset, x.whole = offset, nil
 	if h.Size < EncryptedSize(0, 0) {
 		return nil, t, fmt.Errorf("%w: %d bytes, encrypted", ErrFrame, h.Size)
 	}
@@ -70,14 +68,10 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 		}
 		return x.rest, t, nil
 	}
-	payload, err = x.joinPayload(h)
-	if err == nil && x.totals.Records != uint64(h.Records) {
-		err = fmt.Errorf("%w: %d records, want %d", ErrFrame, x.totals.Records, h.Records)
+	if payload, err = x.joinPayload(); err == nil {
+		t, _, err = h.checkRecords(payload, 0, offset+HeaderSize, false)
 	}
-	if err != nil {
-		return nil, t, err
-	}
-	return payload, x.totals, nil
+	return payload, t, err
 }
 
 // readBytes returns n bytes of the frame at offset off of the file. They are valid until the next
@@ -156,20 +150,16 @@ func damaged(err error, offset int64) error {
 }
 
 // joinPayload makes the payload: it puts the records with tags back between the others.
-func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
-	x.version = h.FirstVersion - 1
+func (x *Decrypter) joinPayload() ([]byte, error) {
 	x.out = x.out[:0]
 	from := 0 // the rest from here on is not in out yet
 	for pos := 0; pos < len(x.rest); {
 		if !isOwn(x.rest[pos:]) {
-			r, err := entry.DecodeNext(x.rest[pos:], &x.version)
-			if err == nil {
-				err = x.countRecord(h, &r)
+			size := entry.ShortSize(x.rest[pos:])
+			if size == 0 {
+				return nil, fmt.Errorf("%w: %d bytes of the rest are no record", ErrFrame, len(x.rest)-pos)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrFrame, err)
-			}
-			pos += r.Size
+			pos += size
 			continue
 		}
 		stub := x.rest[pos:]
@@ -178,7 +168,7 @@ func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 		}
 		x.out = append(x.out, x.rest[from:pos]...)
 		for range binary.LittleEndian.Uint32(stub[4:]) {
-			if err := x.joinOwn(h); err != nil {
+			if err := x.joinOwn(); err != nil {
 				return nil, damaged(err, x.next)
 			}
 		}
@@ -198,7 +188,7 @@ func (x *Decrypter) joinPayload(h *Header) ([]byte, error) {
 }
 
 // joinOwn appends the next record with a tag to the payload.
-func (x *Decrypter) joinOwn(h *Header) error {
+func (x *Decrypter) joinOwn() error {
 	left := x.ownEnd - x.next
 	b, err := x.readBytes(x.next, min(left, 8))
 	if err != nil {
@@ -215,9 +205,6 @@ func (x *Decrypter) joinOwn(h *Header) error {
 	at, n := len(x.out), c.Head-entry.TagSize
 	x.out = slices.Grow(x.out, n)[:at+n]
 	rec, err := entry.DecryptHead(x.out[at:], b, x.keys, x.next)
-	if err == nil {
-		err = x.countRecord(h, &rec.Record)
-	}
 	if err == nil && x.values && rec.InPieces() {
 		err = x.verifyPieces(&rec)
 	}
@@ -226,11 +213,9 @@ func (x *Decrypter) joinOwn(h *Header) error {
 	}
 	if rec.InPieces() { // the tags of the pieces are behind the key
 		end := at + rec.BareSize()
-		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
+		clear(x.out[at+rec.KeyEnd() : end])
 		x.out = x.out[:end]
 	}
-	// A short record that follows may continue this version.
-	x.version = rec.Version
 	x.next += c.Size
 	return nil
 }
@@ -253,19 +238,6 @@ func (x *Decrypter) verifyPieces(rec *entry.Encrypted) error {
 			return err
 		}
 		at += n
-	}
-	return nil
-}
-
-// countRecord adds a record of the frame to its totals.
-func (x *Decrypter) countRecord(h *Header, r *entry.Record) error {
-	if r.Version < h.FirstVersion || r.Version > entry.MaxVersion {
-		return fmt.Errorf("%w: version %d, the frame begins with %d", entry.ErrRecord, r.Version, h.FirstVersion)
-	}
-	if x.totals.countVersion(r.Version); r.Own {
-		x.totals.OwnBytes += uint64(r.Size)
-	} else {
-		x.totals.SmallBytes += uint64(r.Size)
 	}
 	return nil
 }

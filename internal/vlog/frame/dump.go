@@ -17,7 +17,7 @@ func Dump(d *dump.Writer, b []byte, off int) (end int) {
 	size := HeaderSize
 	if off+HeaderSize <= len(b) {
 		kind = Kind(b[off+12])
-		size = 8 * int(uint32(b[off+8])|uint32(b[off+9])<<8|uint32(b[off+10])<<16|uint32(b[off+11])<<24)
+		size = 8 * int(binary.LittleEndian.Uint32(b[off+8:]))
 	}
 	d.Field(off+12, 1, "kind", "%v", kind)
 	d.U8(off+13, "flags")
@@ -80,57 +80,39 @@ func dumpEncrypted(d *dump.Writer, b []byte, from, end int) {
 	d.U32(at+crypt.TagSize, "length of the rest in units of 8", "attempt")
 }
 
+// dumpRecord shows the record that rec begins with, at pos. Record has the parts, not where they
+// lie: they end with key, piece table, value and zeros.
 func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 	r, err := entry.DecodeRecord(rec)
 	if err != nil {
 		d.Note("%v", err)
 		return 0
 	}
-	if !r.Own {
-		return dumpShort(d, &r, pos)
+	end := pos + r.Bare()
+	value := end - len(r.Value)
+	table := pos + r.KeyEnd()
+	key := table - len(r.Key)
+	if r.Own {
+		d.Field(pos, 1, "record kind", "%d", r.Kind)
+		d.U8(pos+1, "meta")
+		d.U16(pos+2, "key length")
+		d.U32(pos+4, "value length", "value checksum", "head checksum")
+		d.Field(pos+16, 8, "word", "version %d, codec %v, length before it %d, own checksum %v, expires %d", r.Version, r.Codec, r.Raw, r.Own, r.Expires)
+		if n := key - pos - entry.HeaderSize; n > 0 {
+			d.Field(pos+entry.HeaderSize, n, "extension", "")
+		}
+	} else {
+		d.Field(pos, key-pos, "short record", "kind %d, meta %d, expires %d, key of %d bytes, value of %d", r.Kind, r.Meta, r.Expires, len(r.Key), len(r.Value))
 	}
-	d.Field(pos, 1, "record kind", "%d", r.Kind)
-	d.U8(pos+1, "meta")
-	d.U16(pos+2, "key length")
-	d.U32(pos+4, "value length", "value checksum", "head checksum")
-	d.Field(pos+16, 8, "word", "version %d, codec %v, length before it %d, own checksum %v, expires %d", r.Version, r.Codec, r.Raw, r.Own, r.Expires)
-	// Record has the parts, not where they lie: they follow each other in this order.
-	key := entry.HeaderSize
-	if rec[23]&0x20 != 0 { // an extension, which begins with its length
-		key += int(rec[entry.HeaderSize]) | int(rec[entry.HeaderSize+1])<<8
-	}
-	if key > entry.HeaderSize {
-		d.Field(pos+entry.HeaderSize, key-entry.HeaderSize, "extension", "")
-	}
-	d.Bytes(pos+key, len(r.Key), "key")
-	value := key + len(r.Key)
-	if r.Own && len(r.Value) >= entry.PieceSize {
-		table := 4 * ((len(r.Value) + entry.PieceSize - 1) / entry.PieceSize)
-		d.Field(pos+value, table, "piece checksums", "")
-		value += table
-	}
-	if n := len(r.Value); n > 0 {
-		d.Bytes(pos+value, n, "value")
-		value += n
-	}
-	if value < r.Size {
-		d.Field(pos+value, r.Size-value, "padding", "")
-	}
-	return r.Size
-}
-
-// dumpShort dumps a record in the short form. Record has the parts, not where they lie:
-// they end with key, value and zeros.
-func dumpShort(d *dump.Writer, r *entry.Record, pos int) (size int) {
-	value := pos + r.Bare() - len(r.Value)
-	key := value - len(r.Key)
-	d.Field(pos, key-pos, "short record", "kind %d, meta %d, expires %d, key of %d bytes, value of %d", r.Kind, r.Meta, r.Expires, len(r.Key), len(r.Value))
 	d.Bytes(key, len(r.Key), "key")
+	if value > table {
+		d.Field(table, value-table, "piece checksums", "")
+	}
 	if len(r.Value) > 0 {
 		d.Bytes(value, len(r.Value), "value")
 	}
 	if n := r.Size - r.Bare(); n > 0 {
-		d.Field(pos+r.Bare(), n, "padding", "")
+		d.Field(end, n, "padding", "")
 	}
 	return r.Size
 }

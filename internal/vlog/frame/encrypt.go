@@ -83,8 +83,11 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	putData(&x.data, &before, x.buf, c.sharedBytes)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
-	if c.ownBytes > 0 {
-		err = c.eachPart(func(rec []byte, size, head int) error { return x.writeOwn(c, rec, size, head) }, func([]byte) error { return nil })
+	w := c.walk()
+	for err == nil && w.next() {
+		if w.size > 0 {
+			err = x.writeOwn(c, w.part[w.own:], w.size, w.head)
+		}
 	}
 	if err == nil {
 		err = x.encryptRest(c)
@@ -152,74 +155,44 @@ func (x *Encrypter) writeOwn(c *Content, rec []byte, size, head int) error {
 	return err
 }
 
-// writeLarge encrypts a record whose value has pieces. If the record is longer than 1 MiB, its
-// pieces are written before its head, as the head has their tags. A crash in between leaves a
-// torn frame.
+// writeLarge encrypts a record whose value has pieces. The head has their tags, so it is encrypted
+// last: its place in buf is zeros until then. Of a record longer than 1 MiB that may have been
+// written already, and is written again. A crash in between leaves a torn frame.
 func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
-	size, left, begin := entry.EncryptedSize(rec), entry.ValueSize(rec), min(entry.ValueAt(rec), len(rec))
+	left, begin := entry.ValueSize(rec), min(entry.ValueAt(rec), len(rec))
 	var value io.Reader = bytes.NewReader(rec[begin:min(begin+left, len(rec))])
 	if c.Value != nil {
 		value = io.MultiReader(value, c.Value)
 	}
-	if size <= stepBytes {
-		return x.writeLargeInBuffer(rec[:head], value, size, left)
-	}
-	// The head is written last, to a place before the pieces. What is in buf lies before both.
-	if err := x.flushBuffer(); err != nil {
-		return err
-	}
-	l := entry.NewLarge(rec[:head], x.keys, x.at, x.attempt)
-	for left > 0 {
-		x.buf = slices.Grow(x.buf[:0], min(left, pieceBytes)+crypt.TagSize)
-		part, at := x.buf[:min(left, pieceBytes)], l.Next()
-		if err := nextPieces(l, value, part); err != nil {
-			return err
-		}
-		if left -= len(part); left == 0 {
-			part = entry.Pad(part)
-		}
-		if err := x.write(part, at); err != nil {
-			return err
-		}
-	}
-	b, err := l.Head()
-	if err != nil {
-		return err
-	}
-	x.buf = x.buf[:0]
-	at := x.at
-	x.at += int64(size)
-	return x.write(b, at)
-}
-
-// writeLargeInBuffer is writeLarge for a record of up to 1 MiB, which is written together with
-// others.
-func (x *Encrypter) writeLargeInBuffer(head []byte, value io.Reader, size, left int) error {
-	if err := x.makeRoom(size); err != nil {
+	if err := x.makeRoom(min(entry.EncryptedSize(rec), stepBytes)); err != nil {
 		return err
 	}
 	at := len(x.buf)
 	offset := x.at + int64(at)
-	l := entry.NewLarge(head, x.keys, offset, x.attempt)
-	b := x.buf[at : at+size]
-	begin := int(l.Next() - offset)
-	if err := nextPieces(l, value, b[begin:begin+left]); err != nil {
-		return err
+	l := entry.NewLarge(rec[:head], x.keys, offset, x.attempt)
+	x.buf = append(x.buf, make([]byte, l.Next()-offset)...)
+	for left > 0 {
+		n := min(left, pieceBytes)
+		if err := x.makeRoom(n); err != nil {
+			return err
+		}
+		part := x.buf[len(x.buf):][:n]
+		if _, err := io.ReadFull(value, part); err != nil {
+			return err
+		}
+		if err := l.Pieces(part); err != nil {
+			return err
+		}
+		// The padding must be zeros: a reader checks it, as no tag covers it.
+		x.buf = entry.Pad(x.buf[:len(x.buf)+n])
+		left -= n
 	}
-	// The padding must be zeros: a reader checks it, as no tag covers it.
-	clear(b[begin+left:])
-	first, err := l.Head()
-	copy(b, first)
-	x.buf = x.buf[:at+size]
+	b, err := l.Head()
+	if err == nil && x.at > offset {
+		return x.write(b, offset)
+	}
+	copy(x.buf[at:], b)
 	return err
-}
-
-// nextPieces reads the next pieces of a value into part, and encrypts them there.
-func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
-	if _, err := io.ReadFull(value, part); err != nil {
-		return err
-	}
-	return l.Pieces(part)
 }
 
 // encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's
@@ -231,11 +204,15 @@ func (x *Encrypter) encryptRest(c *Content) error {
 		x.block = len(x.buf)
 		return x.endBlock()
 	}
-	err := c.eachPart(func([]byte, int, int) error { x.tagged++; return nil }, x.putRest)
-	if err == nil {
-		err = x.putStub()
+	for w := c.walk(); w.next(); {
+		if err := x.putRest(w.part[:w.own]); err != nil {
+			return err
+		}
+		if w.size > 0 {
+			x.tagged++
+		}
 	}
-	return err
+	return x.putStub()
 }
 
 // putRest appends b to the rest. If records with tags came before b, their stub comes first.

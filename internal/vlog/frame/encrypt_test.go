@@ -79,14 +79,15 @@ var before = crypt.Tag{5, 5, 5}
 // encryptTo writes a group to f, at frameAt.
 func encryptTo(t testing.TB, f *file, e *crypt.Encrypter, kind Kind, c Content) Header {
 	t.Helper()
-	first := entry.Version(9)
-	if c.Missing > 0 {
-		first = 0
+	c.Kind = kind
+	if c.Missing == 0 {
+		c.First = 9
 	}
-	totals, size, err := c.Measure(kind, first)
+	size, err := c.Measure(true)
 	if err != nil {
 		t.Fatal(err)
 	}
+	totals := c.Totals
 	h := Header{Kind: kind, Size: size, Transactions: uint16(len(c.Payload)), Records: uint32(totals.Records), Chain: 0x01020304, FirstVersion: totals.Min, Number: 2, Unsynced: 1}
 	if err := NewEncrypter(e, testID, f.write).Frame(&h, &c, frameAt, before); err != nil {
 		t.Fatal(err)
@@ -143,20 +144,19 @@ func asDecrypted(t *testing.T, payload [][]byte) (want []byte, totals Totals) {
 	for i, p := range payload {
 		version := entry.Version(8 + i)
 		for p = bytes.Clone(p); len(p) > 0; {
-			r, err := entry.DecodeNext(p, &version)
+			var r entry.Record
+			err := r.DecodeNext(p, &version, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if totals.countVersion(r.Version); r.Own {
+			if totals.count(r.Version, r.Own, r.Size); r.Own {
 				clear(p[8:16])
 				want = append(want, p[:r.BareSize()]...)
 				if r.BareSize() < r.Size { // the key's end is not aligned
-					clear(want[len(want)-r.BareSize()+r.HeadSize()-4*((r.ValueSize+entry.PieceSize-1)/entry.PieceSize):])
+					clear(want[len(want)-r.BareSize()+r.KeyEnd():])
 				}
-				totals.OwnBytes += uint64(r.Size)
 			} else {
 				want = append(want, p[:r.Size]...)
-				totals.SmallBytes += uint64(r.Size)
 			}
 			p = p[r.Size:]
 		}
@@ -257,7 +257,7 @@ func TestEncryptedFromReader(t *testing.T) {
 		rec := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00k"), Value: value, Kind: entry.Set, Version: 9}, true)
 		head := rec[:entry.ValueAt(rec)]
 		f := new(file)
-		c := Content{Payload: [][]byte{head}, Missing: len(rec) - len(head), Value: bytes.NewReader(value)}
+		c := Content{Kind: Group, Payload: [][]byte{head}, Missing: len(rec) - len(head), Value: bytes.NewReader(value)}
 		encryptTo(t, f, e, Group, c)
 		if _, _, totals, err := decryptFrom(f, d, &before); err != nil || totals.OwnBytes != uint64(len(rec)) {
 			t.Fatalf("%d: %+v, %v", n, totals, err)
@@ -274,7 +274,7 @@ func TestEncryptedFromReader(t *testing.T) {
 		}
 		// A source that ends early, and a second try in the same place.
 		c.Value = strings.NewReader("ab")
-		_, size, _ := c.Measure(Group, 0)
+		size, _ := c.Measure(true)
 		h := Header{Kind: Group, Size: size, Records: 1, FirstVersion: 9, Number: 2}
 		x := NewEncrypter(e, testID, f.write)
 		if err := x.Frame(&h, &c, frameAt, before); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -353,13 +353,13 @@ func TestFramesOfTwoTries(t *testing.T) {
 func TestMeasureRefusesWhatIsNoRecord(t *testing.T) {
 	good := records()
 	for _, n := range []int{1, 8, 24, 31, 40, len(good) - 1, len(good) - 8} {
-		c := Content{Payload: [][]byte{good[:n]}}
-		if _, _, err := c.Measure(Group, 0); !errors.Is(err, entry.ErrRecord) {
+		c := Content{Kind: Group, Payload: [][]byte{good[:n]}}
+		if _, err := c.Measure(true); !errors.Is(err, entry.ErrRecord) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
-	c := Content{Payload: [][]byte{good, nil}}
-	if _, _, err := c.Measure(Group, 1); !errors.Is(err, entry.ErrRecord) {
+	c := Content{Kind: Group, First: 1, Payload: [][]byte{good, nil}}
+	if _, err := c.Measure(true); !errors.Is(err, entry.ErrRecord) {
 		t.Errorf("a transaction without records: %v", err)
 	}
 }
@@ -374,8 +374,8 @@ func TestNoMemoryForEncryptedFrames(t *testing.T) {
 	x := NewEncrypter(e, testID, f.write)
 	whole := f.b[frameAt : frameAt+1<<19]
 	y := NewDecrypter(d, true, func(off, n int64) ([]byte, error) { return whole[off-frameAt:][:n], nil })
-	c := Content{Payload: [][]byte{records()}}
-	_, size, _ := c.Measure(Group, 9)
+	c := Content{Kind: Group, First: 9, Payload: [][]byte{records()}}
+	size, _ := c.Measure(true)
 	h := Header{Kind: Group, Size: size, Records: 4, FirstVersion: 9, Number: 2}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := x.Frame(&h, &c, frameAt, before); err != nil {

@@ -37,29 +37,18 @@ func (r *Records) At() int64 { return r.at }
 // Next makes rec the next record; there must be More. Its Value is nil if that isn't in the
 // payload; ValueSize tells the length.
 func (r *Records) Next(rec *entry.Record) (err error) {
+	if err = rec.DecodeNext(r.payload, &r.version, r.bare); err != nil {
+		return err
+	}
+	n, inFile := rec.Size, rec.Size
 	if r.encrypted {
-		return r.nextEncrypted(rec)
+		// A file offset has no place for short records: they are together behind the others.
+		inFile = rec.FileSize(true)
+		if r.bare {
+			n = rec.BareSize()
+		}
 	}
-	if *rec, err = entry.DecodeNext(r.payload, &r.version); err == nil {
-		r.payload = r.payload[rec.Size:]
-		r.at += int64(rec.Size)
-	}
-	return err
-}
-
-func (r *Records) nextEncrypted(rec *entry.Record) (err error) {
-	// A file offset has no place for short records: they are together behind the others.
-	n := 0
-	if r.bare {
-		*rec, err = entry.DecodeNextBare(r.payload, &r.version)
-		n = rec.BareSize()
-	} else {
-		*rec, err = entry.DecodeNext(r.payload, &r.version)
-		n = rec.Size
-	}
-	if err == nil {
-		r.payload = r.payload[n:]
-		r.at += int64(rec.FileSize(true))
-	}
-	return err
+	r.payload = r.payload[n:]
+	r.at += int64(inFile)
+	return nil
 }

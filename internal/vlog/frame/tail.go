@@ -53,44 +53,24 @@ func FindTail(id checksum.Identity, c Cursor, size int64, read func(off, n int64
 // It returns where to go on: behind that frame, or at the first place where b has
 // no whole header.
 func (t *Tail) searchFrame(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
-	pos := 0
-	for pos+HeaderSize <= len(b) {
-		// Preallocated rests are zeros for megabytes: skip them by the page.
-		if pos&4095 == 0 && pos+4096 <= len(b) && bytes.Equal(b[pos:pos+4096], zeros[:4096]) {
-			pos += 4096
-			continue
+	h, pos, ok := search(b, id, off, next)
+	if ok {
+		// No frame begins inside the payload of another.
+		end := min(off+int64(pos)+h.Size, size)
+		t.Frames++
+		t.Durable = max(t.Durable, h.Durable())
+		if t.Transactions += int(h.Transactions); h.Transactions > 0 {
+			t.LastVersion = max(t.LastVersion, h.LastVersion())
 		}
-		if h, ok := laterFrame(b[pos:], id, off+int64(pos), next); ok {
-			// No frame begins inside the payload of another.
-			end := min(off+int64(pos)+h.Size, size)
-			t.Frames++
-			t.Durable = max(t.Durable, h.Durable())
-			if t.Transactions += int(h.Transactions); h.Transactions > 0 {
-				t.LastVersion = max(t.LastVersion, h.FirstVersion+entry.Version(h.Transactions)-1)
-			}
-			t.End = max(t.End, end)
-			t.markUsed(b[:pos], off)
-			return end
-		}
-		// Not at the length that a bad header says: it can't be trusted.
-		pos += searchStep
+		t.End = max(t.End, end)
+		t.markUsed(b[:pos], off)
+		return end
 	}
 	t.markUsed(b, off)
 	if off+int64(len(b)) == size {
 		return size
 	}
 	return off + int64(pos)
-}
-
-// laterFrame decodes the header at the start of b, which lies at off.
-func laterFrame(b []byte, id checksum.Identity, off int64, next uint64) (Header, bool) {
-	if !plausible(b) {
-		return Header{}, false
-	}
-	// The checksum depends on file and offset, so a frame's bytes within a user's value are not
-	// taken for one.
-	h, err := Decode(b, id, off)
-	return h, err == nil && h.Number >= next
 }
 
 // markUsed notes the last byte of b, which lies at off, that isn't zero.
@@ -112,15 +92,37 @@ func Find(id checksum.Identity, from, size int64, read func(off, n int64) []byte
 	// In most cases the next frame is where it is looked for, so the first window is one header.
 	for window := int64(HeaderSize); from+HeaderSize <= size; window = findWindow {
 		b := read(from, min(window, size-from))
-		for pos := 0; pos+HeaderSize <= len(b); pos += searchStep {
-			if h, ok := laterFrame(b[pos:], id, from+int64(pos), 0); ok {
-				return h, from + int64(pos)
-			}
+		if h, pos, ok := search(b, id, from, 0); ok {
+			return h, from + int64(pos)
 		}
 		// Windows overlap by less than a header.
 		from += max(searchStep, min(window, size-from)-HeaderSize+searchStep) &^ (searchStep - 1)
 	}
 	return h, size
+}
+
+// search returns the first place in b, which lies at off of the file id, at which a frame's header
+// is whole, and its number is next or more. Without one, pos is the first place where b has no whole
+// header.
+func search(b []byte, id checksum.Identity, off int64, next uint64) (h Header, pos int, ok bool) {
+	for pos+HeaderSize <= len(b) {
+		// Preallocated rests are zeros for megabytes: skip them by the page.
+		if pos&4095 == 0 && pos+4096 <= len(b) && bytes.Equal(b[pos:pos+4096], zeros[:4096]) {
+			pos += 4096
+			continue
+		}
+		if plausible(b[pos:]) {
+			// The checksum depends on file and offset, so a frame's bytes within a user's value are
+			// not taken for one.
+			h, err := Decode(b[pos:], id, off+int64(pos))
+			if err == nil && h.Number >= next {
+				return h, pos, true
+			}
+		}
+		// Not at the length that a bad header says: it can't be trusted.
+		pos += searchStep
+	}
+	return Header{}, pos, false
 }
 
 // findWindow is how many bytes Find reads at once: they stay in a processor's own cache.

@@ -8,11 +8,12 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
 
 func benchConfig(b *testing.B) Config {
-	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, Ring: testRing, Owner: new(owner)}
+	return Config{Config: segment.Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, Ring: testRing}, Owner: new(owner)}
 }
 
 // arena holds n encoded records.
@@ -96,7 +97,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.SetBytes(int64(size))
 			for b.Loop() {
 				n := 0
-				_, err := Replay(ReplayConfig{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, Ring: testRing, ReadOnly: true}, func(_ entry.Position, payload []byte, _ frame.Header) error {
+				_, err := Replay(ReplayConfig{Config: segment.Config{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, Ring: testRing}, ReadOnly: true}, func(_ entry.Position, payload []byte, _ frame.Header) error {
 					n += len(payload)
 					return nil
 				})

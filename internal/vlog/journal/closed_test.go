@@ -15,7 +15,7 @@ import (
 
 // readClosed reads the journal on d, of which a manifest says that it was closed at end.
 func readClosed(d *disk, end frame.End, upTo bool) (groups int, res ReplayResult, err error) {
-	res, err = Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Known: Known{Durable: []frame.End{end}, Closed: true}, ReadOnly: true, UpTo: upTo},
+	res, err = Replay(ReplayConfig{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{end}, Closed: true}, ReadOnly: true, UpTo: upTo},
 		func(entry.Position, []byte, frame.Header) error { groups++; return nil })
 	return groups, res, err
 }

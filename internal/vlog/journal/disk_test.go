@@ -245,7 +245,7 @@ type End struct {
 func (j *Journal) End() End {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := End{Segment: j.point.File, Frame: j.point.Number, Durable: j.durable.Load()}
+	e := End{Segment: j.point.File, Frame: j.point.Number, Durable: j.proven.Number}
 	if n := len(j.live); n > 0 {
 		e.Offset = j.live[n-1].Offset
 	}

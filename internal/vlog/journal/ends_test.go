@@ -14,7 +14,7 @@ import (
 // readKnown reads the journal of h by a replay and by a follower. Both must find this many groups.
 func readKnown(h *history, k Known, want int) error {
 	groups := 0
-	res, err := Replay(ReplayConfig{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing, Known: k, ReadOnly: true},
+	res, err := Replay(ReplayConfig{Config: segment.Config{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}, Known: k, ReadOnly: true},
 		func(entry.Position, []byte, frame.Header) error { groups++; return nil })
 	f := newFollower(h)
 	followed := f.f.Follow(k)

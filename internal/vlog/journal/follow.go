@@ -19,20 +19,18 @@ import (
 // reads the manifest again, and calls again.
 type Follower struct {
 	replay
-	// what lies behind the end was not yet searched for proofs of durable frames
-	fresh  bool   // nothing was searched for proofs yet
-	synced uint64 // greatest frame number that is durable, or was made so by this process
+	fresh bool // what lies behind the end was not yet searched for proofs of durable frames
 }
 
 // NewFollower returns a Follower of the journal that c describes, of which Known is given to
 // Follow.
 func NewFollower(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) *Follower {
 	c.ReadOnly = true
-	return &Follower{fresh: true, replay: replay{c: c, fn: fn, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}}}
+	return &Follower{fresh: true, replay: replay{c: c, fn: fn}}
 }
 
 // Reset forgets what was read: the next Follow begins at Known.Begin.
-func (f *Follower) Reset() { f.broken, f.out.Segments, f.fresh = nil, nil, true }
+func (f *Follower) Reset() { f.broken, f.out, f.fresh = nil, ReplayResult{}, true }
 
 // Segments describes, in order, the segments that were read and not forgotten, up to the
 // frames that were shown.
@@ -69,11 +67,11 @@ func (f *Follower) Follow(k Known) error {
 	if f.fresh && !f.closed() {
 		// Frames behind the end prove that one is damaged, unless it was written
 		// meanwhile: then it is whole now.
-		proof, err := f.findProof()
-		if err != nil {
+		var err error
+		if durable, _, err = f.searchTails(); err != nil {
 			return err
 		}
-		if durable = max(durable, proof); f.point.Number < durable {
+		if f.point.Number < durable {
 			if err := f.advance(); err != nil {
 				return err
 			}
@@ -128,8 +126,7 @@ func (f *Follower) advance() error {
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
 	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
-		begin := frame.End{Name: frame.Name{File: next.num, KeyID: next.header.KeyID}, Offset: segment.HeaderSize}
-		if err := f.resumeSegment(SegmentInfo{End: begin, FirstFrame: next.header.FirstFrame()}); err != nil {
+		if err := f.resumeSegment(emptySegment(next.num, &next.header)); err != nil {
 			return err
 		}
 		if f.point.File != next.num {
@@ -140,51 +137,22 @@ func (f *Follower) advance() error {
 	return nil
 }
 
-// resumeSegment shows the frames that have come in the segment s behind its known end.
+// resumeSegment shows the frames that have come in the segment s behind its known end, up to those
+// that may be taken back.
 func (f *Follower) resumeSegment(s SegmentInfo) error {
-	rd, err := segment.Open(f.files, filename.Journal, s.File, segment.OpenOptions{NoMap: f.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
+	rd, err := f.open(&s)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.showSegment(rd, s), rd.Close())
-}
-
-// showSegment shows the frames of the segment s behind its known end, up to those that may be taken
-// back.
-func (f *Follower) showSegment(rd *segment.Reader, s SegmentInfo) error {
 	end := rd.End()
 	// The manifest doesn't know of this segment yet, so the writer may take its last frame back.
 	if f.c.Known.Proven() < s.FirstFrame {
-		var err error
-		if end, err = f.settledEnd(rd, s); err != nil {
-			return err
-		}
+		end, err = f.settledEnd(rd, s)
 	}
-	frames := s.framesBehind(rd)
-	defer func() { f.noteShown(frames, s) }() // also what came before an error
-	for frames.At().Offset < end && !f.ends.isEnd(frames.At().End(s.File, s.KeyID).Name) {
-		found, ok, err := f.passNext(frames, s.File, s.KeyID)
-		if err != nil || !ok {
-			return err
-		}
-		f.unproven.proven = max(f.unproven.proven, found.Header.Durable())
+	if err == nil {
+		err = f.passFrames(s.framesBehind(rd), s, end)
 	}
-	return nil
-}
-
-// noteShown notes up to where s was shown.
-func (f *Follower) noteShown(frames *segment.Frames, s SegmentInfo) {
-	at := frames.At()
-	if at.Offset == s.Offset {
-		return
-	}
-	s.End, s.Sealed, s.Totals = at.End(s.File, s.KeyID), at.Sealed, at.Totals
-	f.point = Point{s.End, max(f.point.LastVersion, s.Max)}
-	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].File == s.File {
-		f.out.Segments[n-1] = s
-	} else {
-		f.out.Segments = append(f.out.Segments, s)
-	}
+	return errors.Join(err, rd.Close())
 }
 
 // framesBehind are the frames of a segment behind its end.
@@ -227,36 +195,15 @@ func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err
 	return end, nil
 }
 
-// findProof is the greatest frame number that the files behind the end prove durable.
-func (f *Follower) findProof() (durable uint64, err error) {
-	for _, c := range f.found {
-		from := int64(segment.HeaderSize)
-		switch {
-		case c.num < f.point.File, c.num == f.point.File && f.ends.isEnd(f.point.Name):
-			continue
-		case c.num == f.point.File:
-			// The frames before it were shown, and prove nothing new.
-			from = f.point.Offset
-		}
-		t, err := segment.FindTail(f.files, filename.Journal, c.num, from, f.point.Number+1)
-		if err != nil {
-			return 0, err
-		}
-		durable = max(durable, t.Durable)
-	}
-	return durable, nil
-}
-
 // secureShown syncs the frames that nothing proves durable: the writer may sync them later
 // than this process shows them or, for Buffered commits, never.
 func (f *Follower) secureShown() error {
-	f.synced = max(f.synced, f.unproven.proven)
 	last := f.point.Number
-	if last <= f.synced {
+	if last <= f.unproven.proven {
 		return nil
 	}
 	for _, s := range f.out.Segments {
-		if s.Number <= f.synced {
+		if s.Number <= f.unproven.proven {
 			continue
 		}
 		if err := f.sync(s.File); err != nil {
@@ -270,7 +217,7 @@ func (f *Follower) secureShown() error {
 			return err
 		}
 	}
-	f.synced = last
+	f.unproven.proven = last
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // follower reads the groups of a history while it goes on.
@@ -22,7 +23,7 @@ type follower struct {
 
 func newFollower(h *history) *follower {
 	f := &follower{h: h}
-	f.f = NewFollower(ReplayConfig{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}, f.add)
+	f.f = NewFollower(ReplayConfig{Config: segment.Config{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}}, f.add)
 	return f
 }
 
@@ -30,7 +31,8 @@ func (f *follower) add(_ entry.Position, payload []byte, h frame.Header) error {
 	var text strings.Builder
 	v := h.FirstVersion - 1
 	for len(payload) > 0 {
-		r, err := entry.DecodeNext(payload, &v)
+		var r entry.Record
+		err := r.DecodeNext(payload, &v, false)
 		if err != nil {
 			return err
 		}

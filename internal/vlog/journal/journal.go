@@ -20,36 +20,29 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
 // A file is filled with zeros ahead of its end, in steps that double it.
 const (
-	leastFill      = 64 << 10  // the smallest step, in bytes
-	mostFill       = 1 << 20   // the largest step: a sync has to wait for it
-	smallSync      = 256 << 10 // most bytes between two syncs for which a file is filled in steps
-	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
-	smallFrame     = 32 << 10  // shorter frames fill blocks of smallBlock: each write costs a walk through its large page
-	smallBlock     = 256 << 10
-	writebackEvery = 4 << 20 // bytes appended between two hints to write back
+	leastFill  = 64 << 10  // the smallest step, in bytes
+	mostFill   = 1 << 20   // the largest step: a sync has to wait for it
+	smallSync  = 256 << 10 // most bytes between two syncs for which a file is filled in steps
+	bulkFill   = 4 << 20   // bytes without a sync from which on whole blocks are filled
+	smallFrame = 32 << 10  // shorter frames fill blocks of smallBlock: each write costs a walk through its large page
+	smallBlock = 256 << 10
 )
 
 // Config is what a Journal needs.
 type Config struct {
-	FS          vfs.FS
-	Dir         string   // where the segments are
-	UUID        [16]byte // of the store; every checksum depends on it
-	Owner       Owner
-	Begin       Point         // where to go on: zero for a new store, else what Replay returned
-	NoMap       bool          // OpenReader uses no mapping
-	Ring        *crypt.Ring   // keys of an encrypted journal; nil: it is plain
-	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
-	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
-	Registered  uint64        // greatest number of a frame that the manifest says is durable
-	Found       []SegmentInfo // what Replay has found, in order
+	segment.Config // of the journal's segments; Written is set by New
+	Owner          Owner
+	Begin          Point         // where to go on: zero for a new store, else what Replay returned
+	NoMap          bool          // OpenReader uses no mapping
+	MaxUnsynced    int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
+	Registered     uint64        // greatest number of a frame that the manifest says is durable
+	Found          []SegmentInfo // what Replay has found, in order
 }
 
 // Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
@@ -73,31 +66,30 @@ type Owner interface {
 // goroutine at a time (the leader of a commit group). All else may be called at any time by
 // any goroutine.
 type Journal struct {
-	c      Config
-	files  segment.Config
-	cur    *open // the segment being written; nil between Rotate and the next Append
-	hinted int64 // offset in cur up to which the system was asked to write back
-	bulk   int64 // bytes appended since the last sync
+	c    Config
+	cur  *open // the segment being written; nil between Rotate and the next Append
+	bulk int64 // bytes appended since the last sync
 	// most bytes of cur are small values, which nobody reads there after their flush
-	small      bool
-	synced     int64                 // bytes that the last sync made durable; 0 = there was none
-	syncing    sync.Mutex            // held while segments are taken from sealed; locked before mu
-	durable    atomic.Uint64         // greatest number of a frame known to be durable
-	registered atomic.Uint64         // greatest number of a frame that is registered
-	before     Point                 // the point before the last Append, for Retract
-	goesOn     bool                  // Owner.GoOn has succeeded: the manifest knows of this session
-	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
-	lean       atomic.Bool           // the disk is nearly full: fill no file ahead
-	written    atomic.Int64          // see Written
-	ahead      atomic.Int64          // see Ahead
+	small   bool
+	durable atomic.Uint64         // proven.Number, which Append reads without a lock
+	synced  int64                 // bytes that the last sync made durable; 0 = there was none
+	syncing sync.Mutex            // held while segments are taken from sealed; locked before mu
+	before  Point                 // the point before the last Append, for Retract
+	goesOn  bool                  // Owner.GoOn has succeeded: the manifest knows of this session
+	failure atomic.Pointer[error] // what Err returns; nil: the journal goes on
+	lean    atomic.Bool           // the disk is nearly full: fill no file ahead
+	written atomic.Int64          // see Written
+	ahead   atomic.Int64          // see Ahead
 
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
 	found  []SegmentInfo // from before New, see Segments; elements are never changed
 	live   []SegmentInfo // begun since
 	proven frame.End     // see DurableEnd
-	sealed []*open       // sealed, not yet synced; in order
-	closed bool
+	// greatest number of a frame that is registered
+	registered uint64
+	sealed     []*open // sealed, not yet synced; in order
+	closed     bool
 }
 
 // open is a segment whose file is open for writing.
@@ -120,11 +112,9 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin, found: c.Found}
-	j.files.Written = &j.written
-	j.proven = c.Begin.End
+	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, found: c.Found, registered: c.Registered}
+	j.c.Written = &j.written
 	j.durable.Store(c.Begin.Number)
-	j.registered.Store(c.Registered)
 	return j
 }
 
@@ -141,7 +131,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if err := j.Err(); err != nil {
 		return entry.Position{}, err
 	}
-	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), First: first, Payload: transactions}
+	f := segment.Frame{Content: frame.Content{Kind: frame.Group, First: first, Payload: transactions}, Transactions: uint16(len(transactions))}
 	size, err := f.Measure(j.encrypted())
 	if err != nil {
 		return entry.Position{}, err
@@ -166,12 +156,13 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		// stop at the bad one and lose those behind it.
 		return entry.Position{}, j.refusedError(j.cutBack(err))
 	}
-	j.appended(size)
+	j.bulk += size
+	j.updateState(false)
 	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
 }
 
 // encrypted reports whether segments that begin now are.
-func (j *Journal) encrypted() bool { return j.files.Ring != nil }
+func (j *Journal) encrypted() bool { return j.c.Ring != nil }
 
 // Written is how many bytes were written to the journal's files: frames, headers, and
 // zeros ahead of them.
@@ -255,7 +246,7 @@ func (j *Journal) beginSegment(size int64) error {
 		PrevVersion: j.point.LastVersion,
 	}
 	h.Before.KeyID = crypt.FileKeyID{}
-	w, err := segment.Create(j.files, h)
+	w, err := segment.Create(j.c.Config, h)
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
@@ -268,25 +259,13 @@ func (j *Journal) beginSegment(size int64) error {
 		_ = j.c.FS.Remove(filepath.Join(j.c.Dir, w.Name())) // or the next Open does
 		return fmt.Errorf("begin journal segment %s: %w", w.Name(), err)
 	}
-	j.hinted = 0
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: limit, reader: r}
-	empty := frame.End{Name: frame.Name{File: h.Number, KeyID: w.KeyID()}, Offset: segment.HeaderSize}
+	h.KeyID = w.KeyID()
 	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
-	j.live = append(j.live, SegmentInfo{End: empty, FirstFrame: h.FirstFrame()})
+	j.live = append(j.live, emptySegment(h.Number, &h))
 	return nil
-}
-
-// appended notes that a frame of this size was appended to cur.
-func (j *Journal) appended(size int64) {
-	j.bulk += size
-	// Only whole blocks: the last one would be written again with the next frame.
-	if to := j.cur.End() / segment.BlockSize * segment.BlockSize; to-j.hinted >= writebackEvery {
-		j.cur.StartWriteback(j.hinted, to-j.hinted)
-		j.hinted = to
-	}
-	j.updateState(false)
 }
 
 // updateState brings point and live up to date with cur.

@@ -69,7 +69,7 @@ func newHistory(t testing.TB, d *disk, segmentBytes int64) *history {
 }
 
 func (h *history) open(p Point) {
-	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing, Begin: p, Owner: &h.owner})
+	h.j = New(Config{Config: segment.Config{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}, Begin: p, Owner: &h.owner})
 }
 
 // group makes group i: its content differs from that of every other, and from
@@ -109,7 +109,7 @@ func (h *history) sync() {
 // readBack reads the groups that d has behind begin.
 func readBack(d *disk, begin Point, durable []frame.End, readOnly bool) ([]string, ReplayResult, error) {
 	var groups []string
-	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Known: Known{Begin: begin, Durable: durable}, ReadOnly: readOnly},
+	res, err := Replay(ReplayConfig{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, Known: Known{Begin: begin, Durable: durable}, ReadOnly: readOnly},
 		func(pos entry.Position, payload []byte, h frame.Header) error {
 			var text strings.Builder
 			var r entry.Record
@@ -246,7 +246,7 @@ func TestMissingSegments(t *testing.T) {
 		d := h.d.kill()
 		delete(d.files, "db/"+filename.Of(filename.Journal, num))
 		for _, known := range [][]frame.End{all[3:], all} {
-			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Known: Known{Durable: known}, ReadOnly: true},
+			_, err := Replay(ReplayConfig{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, Known: Known{Durable: known}, ReadOnly: true},
 				func(entry.Position, []byte, frame.Header) error { return nil })
 			var damage *errs.Corruption
 			if !errors.As(err, &damage) || damage.File != filename.Of(filename.Journal, num) {
@@ -258,7 +258,7 @@ func TestMissingSegments(t *testing.T) {
 
 func TestForeignSegment(t *testing.T) {
 	d := newDisk()
-	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, Owner: &owner{num: 7}})
+	other := New(Config{Config: segment.Config{FS: d, Dir: "db", UUID: [16]byte{9}}, Owner: &owner{num: 7}})
 	g, _ := group(0, 0, 5)
 	if _, err := other.Append(1, [][]byte{g}); err != nil {
 		t.Fatal(err)

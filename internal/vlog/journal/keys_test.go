@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // testRing has the keys of the journals in all tests; nil: they are plain.
@@ -89,7 +90,7 @@ func TestSegmentsOfAFork(t *testing.T) {
 	for _, s := range segments {
 		mixed := &history{t: t, d: a.d.kill()}
 		mixed.copyFile(b.d, s.File)
-		_, err := Replay(ReplayConfig{FS: mixed.d, Dir: "db", UUID: uuid, Ring: testRing, Known: Known{Durable: known(a.d, s.FirstFrame)}, ReadOnly: true},
+		_, err := Replay(ReplayConfig{Config: segment.Config{FS: mixed.d, Dir: "db", UUID: uuid, Ring: testRing}, Known: Known{Durable: known(a.d, s.FirstFrame)}, ReadOnly: true},
 			func(entry.Position, []byte, frame.Header) error { return nil })
 		if !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("segment %d is that of the fork, and registered: %v", s.File, err)
@@ -168,7 +169,7 @@ func TestKeyOfAJournalChanges(t *testing.T) {
 	h.must(err)
 	plain := len(h.groups)
 	testRing = ring
-	h.j.files.Ring = ring
+	h.j.c.Ring = ring
 	for i := range byte(3) {
 		h.must(ring.SetCurrent(crypt.ID{20 + i}))
 		h.must(h.append(0, 10, 300, 70_000))
@@ -208,7 +209,7 @@ func TestLongerSegmentOfAFork(t *testing.T) {
 		told := []frame.End{res.Begin.End}
 		b.owner.register = func(e frame.End) error { told = append(told, e); return nil }
 		b.open(res.Begin)
-		b.j.registered.Store(res.Begin.Number)
+		b.j.registered = res.Begin.Number
 		for range 2 {
 			b.must(b.append(1, 10, 300))
 			b.sync()

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -41,12 +42,12 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir = t.TempDir()
 			payload, _ := group(1, 0, 17<<20)
-			j := New(Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing, Owner: &owner{}})
+			j := New(Config{Config: segment.Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing}, Owner: &owner{}})
 			_, err := j.Append(1, [][]byte{payload})
 			must(err)
 			must(j.Sync())
 			must(j.Close())
-			err = read(ReplayConfig{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
+			err = read(ReplayConfig{Config: segment.Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
 			if !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("%v, after %d", err, sum)
 			}
@@ -59,7 +60,7 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 func TestLongHoleTakesNoMemory(t *testing.T) {
 	dir, fsys := t.TempDir(), vfs.OS()
 	payload, _ := group(1, 0, 100)
-	j := New(Config{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing, Owner: &owner{}})
+	j := New(Config{Config: segment.Config{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing}, Owner: &owner{}})
 	pos, err := j.Append(1, [][]byte{payload})
 	if err = errors.Join(err, j.Sync(), j.Close()); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestLongHoleTakesNoMemory(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := read(ReplayConfig{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
+		err := read(ReplayConfig{Config: segment.Config{FS: fsys, Dir: dir, UUID: uuid, Ring: testRing}, Known: Known{Durable: []frame.End{j.DurableEnd()}}, ReadOnly: true})
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > length/100_000 {
 			t.Errorf("%s: %d MB allocated", name, n>>20)

@@ -3,6 +3,7 @@ package journal
 import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Point is a place between two frames of the journal where a segment ends: behind the frame
@@ -19,6 +20,12 @@ type SegmentInfo struct {
 	FirstFrame uint64 // number of its first frame
 	Sealed     bool   // it doesn't grow any more
 	frame.Totals
+}
+
+// emptySegment is the segment with this number and header before its first frame.
+func emptySegment(num entry.FileNum, h *segment.Header) SegmentInfo {
+	begin := frame.End{Name: frame.Name{File: num, KeyID: h.KeyID}, Offset: segment.HeaderSize}
+	return SegmentInfo{End: begin, FirstFrame: h.FirstFrame()}
 }
 
 // canEndAt reports whether the journal can have ended at end, while it had the frames of s, or before

@@ -9,8 +9,8 @@ package journal
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
-	s := j.newestSegment()
-	if j.registered.Load() >= s.FirstFrame {
+	s := j.unregistered()
+	if !s.hasFrames() {
 		return nil
 	}
 	// Its frames are durable already: the manifest never names what a crash can take away.
@@ -18,24 +18,29 @@ func (j *Journal) Register() error {
 		return err
 	}
 	// All frames before are registered with it: the chain names each.
-	raise(&j.registered, s.Number)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.registered = max(j.registered, s.Number)
 	return nil
 }
 
-// newestSegment is the last segment that has frames.
-func (j *Journal) newestSegment() SegmentInfo {
+// unregistered is the last segment that has frames, if none of them is registered; else zero. If
+// this session has written nothing, it is what Replay has found.
+func (j *Journal) unregistered() (newest SegmentInfo) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for i := len(j.live) - 1; i >= 0; i-- {
-		if s := j.live[i]; s.hasFrames() {
-			return s
+	if n := len(j.c.Found); n > 0 {
+		newest = j.c.Found[n-1]
+	}
+	for _, s := range j.live {
+		if s.hasFrames() {
+			newest = s
 		}
 	}
-	// This session has written nothing: what Replay found may not be registered yet.
-	if n := len(j.c.Found); n > 0 {
-		return j.c.Found[n-1]
+	if j.registered >= newest.FirstFrame {
+		return SegmentInfo{}
 	}
-	return SegmentInfo{}
+	return newest
 }
 
 // Retract takes back what the last Append wrote, durably, after a Sync that was

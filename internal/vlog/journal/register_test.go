@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // manifest is what a journal tells of its segments.
@@ -86,14 +87,14 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 	h.must(err)
 	for _, known := range []uint64{0, 1, 2} {
 		m := &manifest{h: &history{t: t, d: d}}
-		j := New(Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Registered: known, Found: res.Segments[:1]})
+		j := New(Config{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Registered: known, Found: res.Segments[:1]})
 		h.must(j.Sync())
 		if want := map[bool]int{true: 1}[known == 0]; len(m.told) != want {
 			t.Errorf("frame %d is known: told %v", known, m.told)
 		}
 	}
 	m := &manifest{h: &history{t: t, d: d}}
-	j := New(Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Found: res.Segments[:1]})
+	j := New(Config{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Found: res.Segments[:1]})
 	j.Forget(res.Begin.File)
 	h.must(j.Sync())
 	g, _ := group(2, 0, 10)

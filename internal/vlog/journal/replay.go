@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -15,21 +16,15 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
 // ReplayConfig is what Replay needs.
 type ReplayConfig struct {
-	FS       vfs.FS
-	Dir      string
-	UUID     [16]byte
-	Known    Known
-	ReadOnly bool        // write and sync nothing; no Journal may go on from the result
-	UpTo     bool        // a durable frame that is missing or damaged ends the journal; else it is an error
-	NoMap    bool        // use no mapping
-	Ring     *crypt.Ring // decrypts the journal; nil: it is plain
-
-	Files *pageio.Files // opens what is read; nil: without a limit
+	segment.Config // of the journal's segments
+	Known          Known
+	ReadOnly       bool // write and sync nothing; no Journal may go on from the result
+	UpTo           bool // a durable frame that is missing or damaged ends the journal; else it is an error
+	NoMap          bool // use no mapping
 }
 
 // Known is what a manifest says about the journal.
@@ -82,7 +77,6 @@ func (s *Stop) Unwrap() error { return s.Damage }
 // replay is the state of one Replay.
 type replay struct {
 	c        ReplayConfig
-	files    segment.Config
 	fn       func(pos entry.Position, payload []byte, h frame.Header) error
 	found    []*candidate // segments behind Known.Begin, ascending by number
 	ends     ends         // frames with which segments end
@@ -112,7 +106,7 @@ type candidate struct {
 // replayed is durable when it returns. It never changes a byte, and to a journal
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Known.Begin}
+	r := &replay{c: c, fn: fn, point: c.Known.Begin}
 	r.unproven.proven = c.Known.Proven()
 	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
@@ -167,7 +161,7 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 			continue
 		}
 		cand := &candidate{num: name.Number}
-		cand.header, cand.bad = segment.ReadHeader(r.files, filename.Journal, name.Number)
+		cand.header, cand.bad = segment.ReadHeader(r.c.Config, filename.Journal, name.Number)
 		if errors.Is(cand.bad, fs.ErrNotExist) {
 			continue // its writer has removed it just now, which only a Follower meets
 		}
@@ -215,48 +209,52 @@ func (r *replay) closed() bool {
 	return r.c.Known.Closed && r.point.Number == r.c.Known.Proven()
 }
 
-// visit replays the frames of one segment up to its end, see ends. A segment without
-// frames is no link of the chain: nothing proves that its header is durable, so nothing may be
-// built on it.
+// visit replays the frames of one segment. A segment without frames is no link of the chain:
+// nothing proves that its header is durable, so nothing may be built on it.
 func (r *replay) visit(c *candidate) error {
-	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: c.header.KeyID, FramesOnly: true})
+	s := emptySegment(c.num, &c.header)
+	rd, err := r.open(&s)
 	if err != nil {
 		return err
 	}
-	err = r.readFrames(c, rd)
+	frames := rd.Frames(true)
+	err = r.passFrames(frames, s, math.MaxInt64)
+	if c.visited = r.point.File == c.num; err == nil && c.visited {
+		if err = r.checkSurplus(frames); err != nil && r.c.UpTo {
+			r.stop, err = &Stop{err}, nil
+		}
+	}
 	return errors.Join(err, rd.Close())
 }
 
-func (r *replay) readFrames(c *candidate, rd *segment.Reader) error {
-	s := rd.Frames(true)
-	at := s.At()
-	for !r.ends.isEnd(at.End(c.num, c.header.KeyID).Name) {
-		f, ok, err := r.passNext(s, c.num, c.header.KeyID)
-		if err != nil {
-			return err
+// open opens a segment to read its frames.
+func (r *replay) open(s *SegmentInfo) (*segment.Reader, error) {
+	return segment.Open(r.c.Config, filename.Journal, s.File, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
+}
+
+// passFrames passes the groups of the segment s behind its known end to fn: up to the segment's
+// end, see ends, and not beyond limit. It notes how far it came, also before an error.
+func (r *replay) passFrames(frames *segment.Frames, s SegmentInfo, limit int64) (err error) {
+	at, known := frames.At(), s.Offset
+	for ok := true; ok && at.Offset < limit && !r.ends.isEnd(at.End(s.File, s.KeyID).Name); {
+		var f segment.Found
+		if f, ok, err = r.passNext(frames, s.File, s.KeyID); ok {
+			r.unproven.addFrame(&f, s.File)
+			// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
+			at = frames.At()
 		}
-		if !ok {
-			break
-		}
-		r.unproven.addFrame(&f, len(r.out.Segments))
-		// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
-		at = s.At()
 	}
-	// No frame of it counts, so it is no link, see visit.
-	if at.Next == c.header.FirstFrame() {
-		return nil
+	if at.Offset == known {
+		return err // no frame of it counts, so it may be no link, see visit
 	}
-	c.visited = true
-	end := at.End(c.num, c.header.KeyID)
-	if err := r.checkSurplus(end.Name, s); err != nil && !r.c.UpTo {
-		return err
-	} else if err != nil {
-		r.stop = &Stop{err}
-	}
+	s.End, s.Sealed, s.Totals = at.End(s.File, s.KeyID), at.Sealed, at.Totals
 	// A segment without records has no greatest version.
-	r.point = Point{end, max(r.point.LastVersion, at.Max)}
-	r.out.Segments = append(r.out.Segments, SegmentInfo{End: end, FirstFrame: c.header.FirstFrame(), Sealed: at.Sealed, Totals: at.Totals})
-	return nil
+	r.point = Point{s.End, max(r.point.LastVersion, s.Max)}
+	if n := len(r.out.Segments); n > 0 && r.out.Segments[n-1].File == s.File {
+		r.out.Segments = r.out.Segments[:n-1]
+	}
+	r.out.Segments = append(r.out.Segments, s)
+	return err
 }
 
 // passNext reads the next frame of a segment with this file key id, and passes its group to fn. ok
@@ -286,8 +284,9 @@ func (r *replay) passNext(s *segment.Frames, num entry.FileNum, keyID crypt.File
 // checkSurplus returns an error if a frame behind the end of a segment had been durable. Then the
 // segment that names this end is that of a copy of the store that went on from there. The end that
 // a session has found is sure: whatever lies behind it was given up.
-func (r *replay) checkSurplus(end frame.Name, s *segment.Frames) error {
+func (r *replay) checkSurplus(s *segment.Frames) error {
 	// Without a segment that goes on here, judge looks at what lies behind the end.
+	end := r.point.Name
 	next := r.ends[endName(end)]
 	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
 		return nil
@@ -335,31 +334,9 @@ func (r *replay) judge() error {
 	}
 	// Let k be the first frame that is missing. If anything proves that it was durable, data is
 	// lost. Otherwise nobody was promised frame k, and the tail is cut.
-	durable, lost := r.c.Known.Proven(), new(Lost)
-	// Frames behind the end of the chain count for nothing, but each says how many
-	// frames had been durable when it was written.
-	for _, c := range r.found {
-		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
-			continue // what lies behind its end is none of its frames
-		}
-		// A file that is no link is searched whole, even if its header is bad: it may hold the
-		// proof.
-		from := int64(segment.HeaderSize)
-		if c.visited {
-			from = r.point.Offset
-		} else {
-			r.out.Dropped = append(r.out.Dropped, c.num)
-		}
-		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.Number+1)
-		if err != nil {
-			return err
-		}
-		durable = max(durable, t.Durable)
-		lost.Transactions += t.Transactions
-		lost.LastVersion = max(lost.LastVersion, t.LastVersion)
-		// Zeros were never written.
-		r.out.CutFrames += t.Frames
-		r.out.CutBytes += t.Used - from
+	durable, lost, err := r.searchTails()
+	if err != nil {
+		return err
 	}
 	switch {
 	case r.stop != nil:
@@ -377,6 +354,42 @@ func (r *replay) judge() error {
 	return nil
 }
 
+// searchTails counts the frames behind the end of the chain. They count for nothing, but each says
+// how many frames had been durable when it was written. durable is the greatest frame number that
+// anything proves durable.
+func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
+	durable, lost = r.c.Known.Proven(), new(Lost)
+	for _, c := range r.found {
+		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
+			continue // what lies behind its end is none of its frames
+		}
+		// A file that is no link is searched whole, even if its header is bad: it may hold the
+		// proof.
+		from := int64(segment.HeaderSize)
+		if c.visited {
+			from = r.point.Offset
+		} else {
+			r.out.Dropped = append(r.out.Dropped, c.num)
+		}
+		t, err := segment.FindTail(r.c.Config, filename.Journal, c.num, from, r.point.Number+1)
+		if err != nil {
+			return 0, nil, err
+		}
+		durable = max(durable, t.Durable)
+		lost.add(&t)
+		// Zeros were never written.
+		r.out.CutFrames += t.Frames
+		r.out.CutBytes += t.Used - from
+	}
+	return durable, lost, nil
+}
+
+// add counts the frames of a tail.
+func (l *Lost) add(t *frame.Tail) {
+	l.Transactions += t.Transactions
+	l.LastVersion = max(l.LastVersion, t.LastVersion)
+}
+
 // judgeClosed returns an error if a segment has frames from behind the recorded end of a journal
 // that was closed: it is another store's, or the manifest is an old one. Before the next session
 // began one, it would have told the manifest.
@@ -391,7 +404,7 @@ func (r *replay) judgeClosed() error {
 		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
 			continue
 		}
-		t, err := segment.FindTail(r.files, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
+		t, err := segment.FindTail(r.c.Config, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
 		if err != nil {
 			return err
 		}
@@ -405,8 +418,7 @@ func (r *replay) judgeClosed() error {
 		if r.out.Lost == nil {
 			r.out.Lost = &Lost{Damage: err}
 		}
-		r.out.Lost.Transactions += t.Transactions
-		r.out.Lost.LastVersion = max(r.out.Lost.LastVersion, t.LastVersion)
+		r.out.Lost.add(&t)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
@@ -20,23 +21,23 @@ type unproven struct {
 
 // mark says where a frame is.
 type mark struct {
-	frame   uint64
-	segment int   // index in ReplayResult.Segments
-	offset  int64 // 0 if it's the first of its segment, whose header is in doubt too
+	frame  uint64
+	file   entry.FileNum
+	offset int64 // 0 if it's the first of its segment, whose header is in doubt too
 }
 
 // markEvery is how much of the journal lies between two marks.
 const markEvery = 64 << 10
 
-// addFrame notes a valid frame of the segment with this index.
-func (d *unproven) addFrame(f *segment.Found, seg int) {
-	m := mark{frame: f.Header.Number, segment: seg, offset: f.Offset}
+// addFrame notes a valid frame of the segment with this number.
+func (d *unproven) addFrame(f *segment.Found, num entry.FileNum) {
+	m := mark{frame: f.Header.Number, file: num, offset: f.Offset}
 	// If the first frame is in doubt, so is the header page before it.
 	if f.Offset == segment.HeaderSize {
 		m.offset = 0
 	}
 	// A mark every 64 KiB is enough: writing a little more again does no harm.
-	if n := len(d.marks); n == 0 || d.marks[n-1].segment != seg || m.offset-d.marks[n-1].offset >= markEvery {
+	if n := len(d.marks); n == 0 || d.marks[n-1].file != num || m.offset-d.marks[n-1].offset >= markEvery {
 		d.marks = append(d.marks, m)
 	}
 	// A frame that proves an earlier one durable takes that out of doubt.
@@ -118,7 +119,8 @@ func (r *replay) foresee() uint64 {
 		return none
 	}
 	last := r.found[n-1]
-	rd, err := segment.Open(r.files, filename.Journal, last.num, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: last.header.KeyID, FramesOnly: true})
+	begin := emptySegment(last.num, &last.header)
+	rd, err := r.open(&begin)
 	if err != nil {
 		return none // visit tells of it
 	}
@@ -133,7 +135,7 @@ func (r *replay) foresee() uint64 {
 			return none // as it is where commits are synced
 		}
 	}
-	t, err := segment.FindTail(r.files, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	t, err := segment.FindTail(r.c.Config, filename.Journal, last.num, s.At().Offset, s.At().Next)
 	// The last segment has no frame, so it says nothing of those before.
 	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
 		return none
@@ -145,14 +147,14 @@ func (r *replay) foresee() uint64 {
 func (r *replay) secure() {
 	from, again := r.unproven.firstUnproven(r.point.Number)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
-		i := r.secured.begun
-		s, offset := r.out.Segments[i], r.out.Segments[i].Offset
+		s := r.out.Segments[r.secured.begun]
+		offset := s.Offset
 		// Before the first frame in doubt a sync is enough. That segment is written again from its
 		// mark on, and later ones as a whole, with their headers.
 		switch {
-		case again && i == from.segment:
+		case again && s.File == from.file:
 			offset = from.offset
-		case again && i > from.segment:
+		case again && s.File > from.file:
 			offset = 0
 		}
 		r.secured.secureInBackground(func() error { return r.secureSegment(s, offset) })

@@ -73,7 +73,7 @@ func TestRefusedJournalIsUntouched(t *testing.T) {
 			f.data[rnd.IntN(int(s.Offset))] ^= 1 << rnd.IntN(8)
 			before := d.kill()
 			calls := watch(d, 0)
-			_, _, err := readBack(d, Point{}, known(h.d, rnd.Uint64N(h.j.Durable()+1)), false)
+			_, _, err := readBack(d, Point{}, known(h.d, rnd.Uint64N(h.j.DurableEnd().Number+1)), false)
 			switch {
 			case err == nil:
 				cut++
@@ -122,7 +122,7 @@ func TestSegmentsAreWrittenAgainEarly(t *testing.T) {
 				return false
 			}
 		}
-		_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, h frame.Header) error {
+		_, err := Replay(ReplayConfig{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}}, func(pos entry.Position, _ []byte, h frame.Header) error {
 			switch {
 			case pos.Segment != segments[len(segments)-1].File:
 			case synced && early():
@@ -170,7 +170,7 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 					t.Errorf("%s: recovered %v", how, v)
 				}
 			}()
-			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, _ frame.Header) error {
+			_, err := Replay(ReplayConfig{Config: segment.Config{FS: d, Dir: "db", UUID: uuid, Ring: testRing}}, func(pos entry.Position, _ []byte, _ frame.Header) error {
 				if pos.Segment != segments[len(segments)/2].File || how == "read error" {
 					return nil
 				}

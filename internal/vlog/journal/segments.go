@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -14,9 +13,6 @@ import (
 
 // The segments whose records are not in runs yet: which there are, and how they are read and
 // forgotten.
-
-// Durable is the number of the last frame known to be durable.
-func (j *Journal) Durable() uint64 { return j.durable.Load() }
 
 // DurableEnd is the place behind the last frame known to be durable.
 func (j *Journal) DurableEnd() frame.End {
@@ -70,14 +66,14 @@ func (j *Journal) Forget(last entry.FileNum) {
 	defer j.mu.Unlock()
 	// What is in runs needs no segment, so the manifest need not know of it either.
 	if last >= j.c.Begin.File {
-		raise(&j.registered, j.c.Begin.Number)
+		j.registered = max(j.registered, j.c.Begin.Number)
 	}
 	for len(j.found) > 0 && j.found[0].File <= last {
 		j.found = j.found[1:]
 	}
 	// The segment being written stays: its later frames are in no run.
 	for len(j.live) > 0 && j.live[0].File <= last && j.live[0].Sealed {
-		raise(&j.registered, j.live[0].Number)
+		j.registered = max(j.registered, j.live[0].Number)
 		j.live = j.live[1:]
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
@@ -105,22 +101,16 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 		j.mu.Unlock()
 		return r, nil
 	}
-	var end int64
-	var keyID crypt.FileKeyID
-	for _, s := range j.live {
-		if s.File == num {
-			end, keyID = s.Offset, s.KeyID
-		}
-	}
+	s := FindSegment(j.live, num)
 	j.mu.Unlock()
 	// While the file is open for writing, the reader shares the writer's end.
 	if found != nil {
 		return found.OpenReader(found.limit, j.c.NoMap)
 	}
-	if end == 0 {
+	if s.Offset == 0 {
 		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
 	}
-	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, KeyID: keyID})
+	return segment.Open(j.c.Config, filename.Journal, num, segment.OpenOptions{End: s.Offset, NoMap: j.c.NoMap, KeyID: s.KeyID})
 }
 
 // Open returns how many files are open for writing.

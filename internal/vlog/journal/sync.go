@@ -2,7 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
@@ -17,10 +16,14 @@ func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
-	last := j.point.Number
-	pending := j.durable.Load() < last
+	pending := j.unsynced() > 0
 	if pending {
-		if err := j.syncAll(); err != nil {
+		// In order, so that no durable frame follows one that is not.
+		err := j.SyncSealed()
+		if err == nil && j.cur != nil {
+			err = j.syncFile(j.cur)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -33,17 +36,6 @@ func (j *Journal) Sync() error {
 		// Not earlier: until here Retract may take the last frame back.
 		j.settle(j.point.End)
 		j.bulk, j.synced = 0, j.bulk
-	}
-	return nil
-}
-
-func (j *Journal) syncAll() error {
-	// In order, so that no durable frame follows one that is not.
-	if err := j.SyncSealed(); err != nil {
-		return err
-	}
-	if j.cur != nil {
-		return j.syncFile(j.cur)
 	}
 	return nil
 }
@@ -121,17 +113,7 @@ func (j *Journal) settle(end frame.End) {
 func (j *Journal) settleLocked(end frame.End) {
 	if end.Number > j.proven.Number {
 		j.proven = end
-	}
-	raise(&j.durable, end.Number)
-}
-
-// raise makes a at least n.
-func raise(a *atomic.Uint64, n uint64) {
-	for {
-		old := a.Load()
-		if old >= n || a.CompareAndSwap(old, n) {
-			return
-		}
+		j.durable.Store(end.Number)
 	}
 }
 

@@ -3,7 +3,6 @@ package segment
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -11,28 +10,42 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
-// What is read of an encrypted segment is copied to memory of its own and decrypted there,
-// which proves it. So nothing of it is remembered as verified.
+// How a record is read to memory of the reader's own, plain or encrypted. What is read of an
+// encrypted segment is decrypted there, which proves it. So nothing of it is remembered as verified.
 
-// decryptStored is StoredIn in an encrypted segment, for a handle that was checked.
-func (r *Reader) decryptStored(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
-	off := int64(h.Offset)
-	bound := min(r.recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
-	if bound > math.MaxInt-crypt.TagSize {
-		return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
+// checkPlace checks an offset that may come from a damaged file, and returns how many bytes are
+// read of the record there, which has at most bound.
+func (r *Reader) checkPlace(off int64, bound uint64) (n int, err error) {
+	end := r.end.Load()
+	if off&7 != 0 || off < HeaderSize || off > end {
+		return 0, errs.NewCorruption(r.name, off, "record at this place, the segment ends at %d", end)
 	}
-	m := recordMemory(dst, from, h.Length, int(bound)+crypt.TagSize)
-	defer m.giveBack()
-	raw := m.record[:bound]
+	// The last record may be shorter than the bound; nothing behind the end is a record.
+	if bound = min(bound, uint64(end-off)); bound > math.MaxInt-crypt.TagSize {
+		return 0, fmt.Errorf("%w: %s: record of %d bytes", errs.ErrUnsupported, r.name, bound)
+	}
+	return int(bound), nil
+}
+
+// readRecord reads the record at off, perhaps with more behind it, to raw, and verifies it there. In
+// an encrypted segment raw has 16 bytes of capacity behind; plain is the record in its plain form,
+// with zeros for its checksums.
+func (r *Reader) readRecord(raw []byte, off int64) (plain []byte, rec entry.Record, err error) {
 	if err := r.readTo(raw, off); err != nil {
-		return value, err
+		return nil, rec, err
 	}
-	plain, err := entry.Decrypt(raw, r.keys, off)
-	if err != nil {
-		return value, r.damagedRecord(off, err)
+	if r.keys != nil {
+		if raw, err = entry.Decrypt(raw, r.keys, off); err != nil {
+			return nil, rec, r.damagedRecord(off, err)
+		}
 	}
-	value, err = r.decodeRecord(plain, off, h.Length, key, v, false)
-	return m.locateValue(dst, value), err
+	if rec, err = entry.DecodeRecord(raw); err != nil {
+		return nil, rec, r.damagedRecord(off, err)
+	}
+	if r.keys == nil {
+		err = r.verifyRecord(&rec, raw, off)
+	}
+	return raw[:rec.Size], rec, err
 }
 
 // readTo fills p with the bytes at off: from the mapping if these pages are known to be in
@@ -50,22 +63,6 @@ func (r *Reader) readTo(p []byte, off int64) (err error) {
 // damagedRecord reports a record that can't be decoded or decrypted.
 func (r *Reader) damagedRecord(off int64, err error) error {
 	return &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
-}
-
-// appendDecrypted decrypts the record that dst has from at on, perhaps with more behind it. It
-// was read at offset of the file. Its plain form takes its place, and ends the result.
-func (r *Reader) appendDecrypted(dst []byte, at int, offset int64) ([]byte, entry.Record, error) {
-	dst = slices.Grow(dst, crypt.TagSize)
-	plain, err := entry.Decrypt(dst[at:], r.keys, offset)
-	if err != nil {
-		return dst, entry.Record{}, r.damagedRecord(offset, err)
-	}
-	dst = dst[:at+copy(dst[at:cap(dst)], plain)]
-	rec, err := entry.DecodeRecord(dst[at:])
-	if err != nil {
-		return dst, rec, r.damagedRecord(offset, err)
-	}
-	return dst, rec, nil
 }
 
 // ValueOf returns the value of rec, which Scan has found at off: one in pieces of an

@@ -34,10 +34,9 @@ import (
 
 const (
 	// HeaderSize is the length of a segment's header; the first frame follows it.
-	HeaderSize    = 4096
-	formatVersion = 3
-	sealPayload   = 40
-	sumOffset     = HeaderSize - 4
+	HeaderSize  = 4096
+	sealPayload = 40
+	sumOffset   = HeaderSize - 4
 )
 
 // Config says where segments lie and which store they belong to.
@@ -102,7 +101,7 @@ func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error
 	if e != nil {
 		copy(p[crypt.FrameTagAt:], h.Before.Tag[:])
 	}
-	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.KeyID)
+	return finishPage(p, h.Kind, h.Number, uuid, e, h.KeyID)
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
@@ -110,18 +109,23 @@ func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error
 // errs.ErrFormat (of a newer release). What an encrypted page says has a checksum only: Open
 // and ReadHeader compare its tag.
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	keyID, err := checkPage(p, kind, formatVersion, number, uuid)
-	h := Header{Kind: kind, Number: number}
+	keyID, err := checkPage(p, kind, number, uuid)
 	if err != nil {
-		return h, err
+		return Header{Kind: kind, Number: number}, err
 	}
+	return decodeFields(p, kind, number, keyID)
+}
+
+// decodeFields reads the header on a page that checkPage has checked.
+func decodeFields(p []byte, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (Header, error) {
+	h := Header{Kind: kind, Number: number, KeyID: keyID}
 	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
 		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
 	}
 	first := binary.LittleEndian.Uint64(p[32:])
 	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
 	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
-	if h.KeyID = keyID; !keyID.IsZero() {
+	if !keyID.IsZero() {
 		h.Before.Tag = crypt.Tag(p[crypt.FrameTagAt:])
 	}
 	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.

@@ -18,12 +18,11 @@ import (
 
 // The forwarding table is described in docs/format.md, "Forwarding".
 const (
-	forwardingVersion = 1
-	forwardingBlock   = 512 // granules a block
-	blockBytes        = forwardingBlock / 8
-	rankBytes         = 4
-	placeBytes        = 4
-	forwardingPage    = 4096 // bytes of an encrypted body under one tag
+	forwardingBlock = 512 // granules a block
+	blockBytes      = forwardingBlock / 8
+	rankBytes       = 4
+	placeBytes      = 4
+	forwardingPage  = 4096 // bytes of an encrypted body under one tag
 )
 
 // Move is one record that has a new place.
@@ -41,12 +40,6 @@ type ForwardingHeader struct {
 	Records uint64          // how many were moved
 	KeyID   crypt.FileKeyID // names the file's key, and is drawn by WriteForwarding; zero = it is plain
 	blocks  uint64          // of 512 granules of the source, up to the last moved record
-}
-
-// ForwardingStats describes a finished forwarding table.
-type ForwardingStats struct {
-	Size  int64 // of the file
-	KeyID crypt.FileKeyID
 }
 
 // Forwarding is a forwarding table: it leads from the places that a segment's records had to those
@@ -78,19 +71,19 @@ func (h *ForwardingHeader) fileBytes() int64 {
 // WriteForwarding writes the forwarding table h.Number of these moves, which ascend by From, and
 // makes file and name durable. h.Records and h.KeyID are set here. On an error it removes
 // what it wrote.
-func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (ForwardingStats, error) {
+func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (Stats, error) {
 	h.Records, h.blocks = uint64(len(moves)), 0
 	if n := len(moves); n > 0 {
 		h.blocks = moves[n-1].From/granule/forwardingBlock + 1
 	}
 	page, body, err := h.encodeForwarding(&c, moves)
 	if err != nil {
-		return ForwardingStats{}, err
+		return Stats{}, err
 	}
 	path := c.filePath(filename.Forwarding, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
-		return ForwardingStats{}, fmt.Errorf("create forwarding table: %w", err)
+		return Stats{}, fmt.Errorf("create forwarding table: %w", err)
 	}
 	_, err = f.WriteVec([][]byte{page, body}, 0)
 	if err == nil {
@@ -103,9 +96,9 @@ func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (ForwardingStat
 	}
 	if err != nil {
 		_ = c.FS.Remove(path) // or the next Open does
-		return ForwardingStats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
+		return Stats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
 	}
-	return ForwardingStats{Size: h.fileBytes(), KeyID: h.KeyID}, nil
+	return Stats{Number: h.Number, Size: h.fileBytes(), KeyID: h.KeyID}, nil
 }
 
 // encodeForwarding makes the header page and the body, behind which are the body's tags if the file
@@ -145,7 +138,7 @@ func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body
 	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
 	binary.LittleEndian.PutUint64(page[40:], h.Records)
 	binary.LittleEndian.PutUint64(page[48:], h.blocks)
-	if err := finishPage(page, filename.Forwarding, forwardingVersion, h.Number, c.UUID, e, keyID); err != nil || e == nil {
+	if err := finishPage(page, filename.Forwarding, h.Number, c.UUID, e, keyID); err != nil || e == nil {
 		return page, body, err
 	}
 	return page, body, h.encryptBody(e, body)
@@ -153,31 +146,33 @@ func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body
 
 // encryptBody encrypts the body page by page, and puts the tags behind it.
 func (h *ForwardingHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
-	body, tags := body[:h.bodySize()], body[h.bodySize():]
-	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
+	if _, err := e.Begin(HeaderSize, h.bodySize()); err != nil {
 		return err
 	}
-	for off := int64(HeaderSize); len(body) > 0; off += forwardingPage {
-		page := body[:min(forwardingPage, len(body))]
-		tag, err := e.Encrypt(page, page, crypt.Page, off, nil)
-		if err != nil {
-			return err
-		}
-		tags = tags[copy(tags, tag[:]):]
-		body = body[len(page):]
-	}
-	return nil
+	return h.eachPage(body, func(page, tag []byte, off int64) error {
+		t, err := e.Encrypt(page, page, crypt.Page, off, nil)
+		copy(tag, t[:])
+		return err
+	})
 }
 
-// decryptBody undoes encrypt, in place.
+// decryptBody undoes encryptBody, in place.
 func (h *ForwardingHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
+	return h.eachPage(body, func(page, tag []byte, off int64) error {
+		t := crypt.Tag(tag)
+		return d.Decrypt(page, page, &t, crypt.Page, off, 0, nil)
+	})
+}
+
+// eachPage calls fn for each page of an encrypted body, with its tag and its offset in the file.
+func (h *ForwardingHeader) eachPage(body []byte, fn func(page, tag []byte, off int64) error) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	for off := int64(HeaderSize); len(body) > 0; off += forwardingPage {
-		page, tag := body[:min(forwardingPage, len(body))], crypt.Tag(tags)
-		if err := d.Decrypt(page, page, &tag, crypt.Page, off, 0, nil); err != nil {
+		n := min(forwardingPage, len(body))
+		if err := fn(body[:n], tags[:crypt.TagSize], off); err != nil {
 			return fmt.Errorf("page at %d: %w", off, err)
 		}
-		body, tags = body[len(page):], tags[crypt.TagSize:]
+		body, tags = body[n:], tags[crypt.TagSize:]
 	}
 	return nil
 }
@@ -190,17 +185,10 @@ func ones(p []byte) (n uint32) {
 	return n
 }
 
-// decodeForwarding reads and checks the header page of a file of this length, and returns
-// the checksum of the body, which an encrypted file doesn't have. h.KeyID must be what the
-// page names.
-func (h *ForwardingHeader) decodeForwarding(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
-	keyID, err := checkPage(page, filename.Forwarding, forwardingVersion, number, uuid)
-	if err == nil {
-		err = sameKeyID(keyID, h.KeyID)
-	}
-	if err != nil {
-		return 0, err
-	}
+// decodeForwarding reads the header on the page of a file of this length, which checkPage has
+// checked, and returns the checksum of the body, which an encrypted file doesn't have. h.KeyID must
+// be what the page names.
+func (h *ForwardingHeader) decodeForwarding(page []byte, number entry.FileNum, size int64) (sum uint32, err error) {
 	h.Number = number
 	h.Source = entry.FileNum(binary.LittleEndian.Uint64(page[24:]))
 	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
@@ -231,19 +219,12 @@ func OpenForwarding(c Config, number entry.FileNum, keyID crypt.FileKeyID, noMap
 // loadBody reads and checks header and body.
 func (m *Forwarding) loadBody(c Config, number entry.FileNum) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
-	if m.file.Size() < HeaderSize {
-		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
-	}
-	page := make([]byte, HeaderSize)
-	if err := m.file.ReadFull(page, 0); err != nil {
+	h := &m.header
+	page, d, err := c.openPage(m.file, filename.Forwarding, number, h.KeyID)
+	if err != nil {
 		return err
 	}
-	h := &m.header
-	sum, err := h.decodeForwarding(page, c.UUID, number, m.file.Size())
-	if err != nil {
-		return headerError(m.file.Name(), err)
-	}
-	d, err := c.decrypterOf(page, filename.Forwarding, number, h.KeyID)
+	sum, err := h.decodeForwarding(page, number, m.file.Size())
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}
@@ -387,17 +368,8 @@ func (c *ForwardingCopy) Places(fn func(to uint64)) error {
 	return nil
 }
 
-// Verify reads the file again and compares it with its checksum.
+// Verify reads the file again, whatever has become of its name, and compares it with its checksum.
 func (m *Forwarding) Verify(c Config) error {
-	again, err := OpenForwarding(c, m.header.Number, m.header.KeyID, true)
-	if err != nil {
-		return err
-	}
-	return again.Close()
-}
-
-// Recheck is Verify of the file that is open, whatever has become of its name.
-func (m *Forwarding) Recheck(c Config) error {
 	// A second body on the same file: m stays usable while its bytes are read again.
 	again := &Forwarding{file: m.file, header: ForwardingHeader{KeyID: m.header.KeyID}}
 	err := again.loadBody(c, m.header.Number)

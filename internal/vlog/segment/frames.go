@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -29,7 +30,8 @@ type Frames struct {
 	stream pageio.Stream
 	name   string
 	id     checksum.Identity
-	end    int64            // offset from which on nothing is read
+	end    int64 // offset from which on nothing is read
+	kind   filename.Kind
 	values bool             // verify values that have their own checksum
 	keys   *frame.Decrypter // nil: the file is plain
 	at     Place            // behind the last frame: the next one must follow it
@@ -69,7 +71,7 @@ type Found struct {
 // newFrames starts at the first frame of the segment with the header h.
 // keys is nil for a plain one.
 func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
-	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values, at: Place{Cursor: h.first()}}
+	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, kind: h.Kind, values: values, at: Place{Cursor: h.first()}}
 	if keys != nil {
 		s.keys = frame.NewDecrypter(keys, values, s.readBytes)
 	}
@@ -81,6 +83,11 @@ func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys
 // for a frame of a newer release; other errors come from reading.
 func (s *Frames) Next() (Found, error) {
 	if s.at.Offset == s.end {
+		if s.kind == filename.Value && !s.at.Sealed {
+			// A value segment counts only once it was finished, so it must be whole. A journal segment
+			// may end anywhere.
+			return Found{}, errs.NewCorruption(s.name, s.end, "no seal at the end")
+		}
 		return Found{}, io.EOF
 	}
 	found, err := s.readFrame()
@@ -136,29 +143,20 @@ func (s *Frames) readFrame() (Found, error) {
 // readPayload reads and verifies the payload of found, which is encrypted if its file is. before is
 // the tag that the encrypted frame before must have; nil accepts any tag.
 func (s *Frames) readPayload(found *Found, before *crypt.Tag) (err error) {
-	if (s.keys != nil) != found.Header.Encrypted {
-		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
+	h := &found.Header
+	if h.Encrypted != (s.keys != nil) {
+		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, h.Encrypted, s.keys != nil)
 	}
-	if s.keys == nil {
-		return s.readPlain(found)
-	}
-	found.Payload, found.Totals, err = s.keys.Frame(&found.Header, found.Offset, before)
-	return err
-}
-
-// readPlain reads and verifies the payload of found.
-func (s *Frames) readPlain(found *Found) (err error) {
-	found.Payload, err = s.readBytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
-	if err != nil {
+	if h.Encrypted {
+		found.Payload, found.Totals, err = s.keys.Frame(h, found.Offset, before)
 		return err
 	}
-	return s.verifyPayload(found)
-}
-
-// verifyPayload is a function of its own for the guard: a big payload is in the mapping.
-func (s *Frames) verifyPayload(found *Found) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, s.name)
-	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
+	payload := found.Offset + frame.HeaderSize
+	if found.Payload, err = s.readBytes(payload, h.PayloadSize()); err != nil {
+		return err
+	}
+	defer pageio.Guard(pageio.Arm(), &err, s.name) // a big payload is in the mapping
+	found.Totals, err = h.Verify(found.Payload, s.id, payload, s.values)
 	return err
 }
 

@@ -55,12 +55,3 @@ func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, keyID c
 	}
 	return d, nil
 }
-
-// sameKeyID compares the file key id that a header page names with the one that was recorded for
-// the file: another file of the same number, plain or encrypted, is damage.
-func sameKeyID(got, want crypt.FileKeyID) error {
-	if got != want {
-		return fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, want.Key, want.Salt)
-	}
-	return nil
-}

@@ -61,11 +61,7 @@ func keyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyI
 	if err != nil {
 		return crypt.FileKeyID{}, err
 	}
-	version := uint16(formatVersion)
-	if kind == filename.Forwarding {
-		version = forwardingVersion
-	}
-	keyID, err := checkPage(page, kind, version, number, c.UUID)
+	keyID, err := checkPage(page, kind, number, c.UUID)
 	if err == nil {
 		_, err = c.decrypterOf(page, kind, number, keyID)
 	}

@@ -3,13 +3,11 @@ package segment
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
 )
 
 // largeRecord is the length in bytes beyond which a record is copied piece by piece.
@@ -51,75 +49,66 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 	return h, err
 }
 
+// largestHead is more than the greatest length in bytes of all that comes before the value of a
+// record: the key, an extension of 64 KiB, and half a megabyte of tags.
+const largestHead = 2 << 20
+
 // openLarge begins to read the record at offset, of at most bound bytes, whose value has pieces.
 // head is a verified copy of what comes before the value. In an encrypted segment it is the
 // plain form, with zeros for checksums.
 func (r *Reader) openLarge(offset int64, bound uint64) (value *pieces, head []byte, err error) {
-	end := r.end.Load()
-	if offset&7 != 0 || offset < HeaderSize || offset > end {
-		return nil, nil, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
+	size, err := r.checkPlace(offset, bound)
+	if err != nil {
+		return nil, nil, err
 	}
-	// The offset may come from a damaged file: read nothing behind the end.
-	size := int(min(bound, uint64(end-offset), math.MaxInt))
+	b := make([]byte, min(size, largestHead))
+	if err := r.file.ReadFull(b, offset); err != nil {
+		return nil, nil, err
+	}
 	value = &pieces{r: r, offset: offset}
 	if r.keys != nil {
-		head, err = r.encryptedHead(value, size)
+		head, err = value.decryptHead(b, size)
 	} else {
-		head, err = r.plainHead(value, size)
+		head, err = value.verifyHead(b, size)
+	}
+	if err != nil {
+		err = r.damagedRecord(offset, err)
 	}
 	return value, head, err
 }
 
-// plainHead reads the head of a record of at most size bytes.
-func (r *Reader) plainHead(p *pieces, size int) (head []byte, err error) {
-	var first [entry.HeadStart]byte
-	if err := r.file.ReadFull(first[:], p.offset); err != nil {
+// verifyHead begins with the record that b begins with, of at most size bytes.
+func (p *pieces) verifyHead(b []byte, size int) (head []byte, err error) {
+	if p.rec, err = entry.DecodeHead(b, size); err != nil {
 		return nil, err
-	}
-	head = make([]byte, entry.HeadBound(first[:], size))
-	if err := r.file.ReadFull(head, p.offset); err != nil {
-		return nil, err
-	}
-	if p.rec, err = entry.DecodeHead(head, size); err != nil {
-		return nil, r.damagedRecord(p.offset, err)
 	}
 	// Verified before the first piece is copied: after this the table of checksums can be trusted.
-	if !p.rec.VerifyHead(head, r.id, p.offset) || !p.rec.VerifyTable(head, r.id, p.offset) {
-		return nil, errs.NewCorruption(r.name, p.offset, "record: a checksum does not match")
+	if !p.rec.VerifyHead(b, p.r.id, p.offset) || !p.rec.VerifyTable(b, p.r.id, p.offset) {
+		return nil, fmt.Errorf("%w: a checksum does not match", entry.ErrRecord)
 	}
-	head = head[:p.rec.HeadSize()]
+	head = b[:p.rec.Bare()-p.rec.ValueSize]
 	p.at = p.offset + int64(len(head))
 	return head, nil
 }
 
-// encryptedHead is plainHead in an encrypted segment.
-func (r *Reader) encryptedHead(p *pieces, size int) (head []byte, err error) {
-	var first [8]byte
-	if err := r.file.ReadFull(first[:], p.offset); err != nil {
-		return nil, err
-	}
+// decryptHead is verifyHead in an encrypted segment. It decrypts b in place.
+func (p *pieces) decryptHead(b []byte, size int) (head []byte, err error) {
 	// These bytes are not encrypted and not verified yet: compare the lengths before use.
-	c, ok := entry.ParseClear(first[:])
-	if !ok || c.Size > int64(size) {
-		return nil, r.damagedRecord(p.offset, fmt.Errorf("%w: %+v, %d bytes are left", entry.ErrRecord, c, size))
+	c, ok := entry.ParseClear(b)
+	if !ok || c.Size > int64(size) || c.Head > len(b) {
+		return nil, fmt.Errorf("%w: %+v, %d bytes are left", entry.ErrRecord, c, size)
 	}
-	raw := make([]byte, c.Head)
-	if err := r.file.ReadFull(raw, p.offset); err != nil {
+	bare := b[:c.Head-crypt.TagSize]
+	if p.encrypted, err = entry.DecryptHead(bare, b[:c.Head], p.r.keys, p.offset); err != nil {
 		return nil, err
 	}
-	bare := raw[:c.Head-crypt.TagSize]
-	if p.encrypted, err = entry.DecryptHead(bare, raw, r.keys, p.offset); err == nil && !p.encrypted.InPieces() {
-		err = fmt.Errorf("%w: value of %d bytes has no pieces", entry.ErrRecord, p.encrypted.ValueSize)
+	if !p.encrypted.InPieces() {
+		return nil, fmt.Errorf("%w: value of %d bytes has no pieces", entry.ErrRecord, p.encrypted.ValueSize)
 	}
-	if err == nil {
-		head = p.encrypted.AppendHead(nil, bare)
-		p.rec, err = entry.DecodeHead(head, p.encrypted.Size)
-	}
-	if err != nil {
-		return nil, r.damagedRecord(p.offset, err)
-	}
+	head = p.encrypted.AppendHead(nil, bare)
+	p.rec, err = entry.DecodeHead(head, p.encrypted.Size)
 	p.at = p.offset + int64(c.Head)
-	return head, nil
+	return head, err
 }
 
 // pieces reads the value of a record, whole pieces at a time, and verifies or decrypts each.
@@ -135,47 +124,33 @@ type pieces struct {
 	buf       []byte          // in which its pieces are decrypted
 }
 
-// Read implements io.Reader; p has room for a piece, or for what is left.
+// Read implements io.Reader; b has room for a piece, or for what is left.
 func (p *pieces) Read(b []byte) (int, error) {
 	n := min(len(b), p.rec.ValueSize-p.done)
 	if n == 0 {
 		return 0, io.EOF
 	}
+	at, part := p.at+int64(p.done), b[:n]
 	if p.r.keys != nil {
-		p.err = p.decryptPiece(b[:n])
-	} else {
-		p.err = p.verifyPiece(b[:n])
+		p.buf = slices.Grow(p.buf[:0], n+crypt.TagSize)
+		part = p.buf[:n]
+	}
+	if p.err = p.r.file.ReadFull(part, at); p.err != nil {
+		return 0, p.err
+	}
+	// In the memory that is written afterwards: what is verified is what is copied.
+	if p.r.keys != nil {
+		p.err = p.encrypted.DecryptPieces(part, p.done, p.r.keys, p.offset)
+		copy(b, part)
+	} else if !p.rec.VerifyPieces(p.done, part) {
+		p.err = fmt.Errorf("%w: checksum of the value does not match", entry.ErrRecord)
 	}
 	if p.err != nil {
+		p.err = p.r.damagedRecord(at, p.err)
 		return 0, p.err
 	}
 	p.done += n
 	return n, nil
-}
-
-func (p *pieces) verifyPiece(b []byte) error {
-	at := p.at + int64(p.done)
-	if err := p.r.file.ReadFull(b, at); err != nil {
-		return err
-	}
-	// In the memory that is written afterwards: what is verified is what is copied.
-	if !p.rec.VerifyPieces(p.done, b) {
-		return errs.NewCorruption(p.r.name, at, "record: checksum of the value does not match")
-	}
-	return nil
-}
-
-func (p *pieces) decryptPiece(b []byte) error {
-	at := p.at + int64(p.done)
-	p.buf = slices.Grow(p.buf[:0], len(b)+crypt.TagSize)[:len(b)]
-	if err := p.r.file.ReadFull(p.buf, at); err != nil {
-		return err
-	}
-	if err := p.encrypted.DecryptPieces(p.buf, p.done, p.r.keys, p.offset); err != nil {
-		return p.r.damagedRecord(at, err)
-	}
-	copy(b, p.buf)
-	return nil
 }
 
 // setChecksums reads the value once more, to set the checksums in the head of a record that is

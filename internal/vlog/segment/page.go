@@ -18,20 +18,28 @@ import (
 // flagEncrypted is the flag of a page that names a file key id.
 const flagEncrypted = 1
 
-func magic(k filename.Kind) string {
+// The versions of the formats of segments and forwarding tables.
+const (
+	formatVersion     = 3
+	forwardingVersion = 1
+)
+
+// pageForm is how the page of a file of the kind begins: its magic, and the version of its format.
+func pageForm(k filename.Kind) (magic string, version uint16) {
 	switch k {
 	case filename.Value:
-		return "BRKV"
+		return "BRKV", formatVersion
 	case filename.Forwarding:
-		return "BRKP"
+		return "BRKP", forwardingVersion
 	}
-	return "BRKJ"
+	return "BRKJ", formatVersion
 }
 
 // finishPage writes what all header pages have into p, which has the rest; e and file key id are
 // those of an encrypted file, e is nil for a plain one.
-func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte, e *crypt.Encrypter, keyID crypt.FileKeyID) error {
-	copy(p, magic(kind))
+func finishPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte, e *crypt.Encrypter, keyID crypt.FileKeyID) error {
+	magic, version := pageForm(kind)
+	copy(p, magic)
 	binary.LittleEndian.PutUint16(p[4:], version)
 	binary.LittleEndian.PutUint64(p[16:], uint64(number))
 	copy(p[64:], uuid[:])
@@ -48,12 +56,13 @@ func finishPage(p []byte, kind filename.Kind, version uint16, number entry.FileN
 // checkPage checks what finishPage has written, but for its tag, and returns the file key id that
 // it names. It returns ErrHeader, errs.ErrForeign (a whole page of another store) or
 // errs.ErrFormat (of a newer release).
-func checkPage(p []byte, kind filename.Kind, version uint16, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
+func checkPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
+	magic, version := pageForm(kind)
 	if len(p) < HeaderSize {
 		return keyID, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
 	}
-	if string(p[:4]) != magic(kind) {
-		return keyID, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
+	if string(p[:4]) != magic {
+		return keyID, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic)
 	}
 	// The checksum is computed for the store and number that the page names: if it is
 	// right, a page that doesn't belong here is whole, and not damage.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"sync/atomic"
 
@@ -66,10 +65,6 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 	}
 	// With o.End this is the recorded end: what lies behind it doesn't count.
 	end := f.Size()
-	if end < HeaderSize {
-		err := errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", end, HeaderSize)
-		return nil, errors.Join(err, f.Close())
-	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
 	return newReader(c, kind, number, f, end, shared, o)
@@ -115,7 +110,12 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	if !o.FramesOnly {
 		r.verified = file.Verified(limit / granule)
 	}
-	if err := r.readHeader(&c, kind, number, o.KeyID); err != nil {
+	page, keys, err := c.openPage(file, kind, number, o.KeyID)
+	if r.keys = keys; err == nil {
+		r.header, err = decodeFields(page, kind, number, o.KeyID)
+		err = headerError(r.name, err)
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	// Bytes of an encrypted file are never shown as they are in the mapping.
@@ -125,21 +125,26 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	return r, nil
 }
 
-// readHeader reads the header of the file, which must have this file key id.
-func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) error {
-	page := make([]byte, HeaderSize)
-	if err := r.file.ReadFull(page, 0); err != nil {
-		return err
+// openPage reads and checks the header page of an open file, which must name this file key id, as
+// it was recorded for the file. It returns what decrypts the file; nil: it is plain. It returns an
+// *errs.Corruption if the page is not that of the file.
+func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (p []byte, d *crypt.Decrypter, err error) {
+	if f.Size() < HeaderSize {
+		return nil, nil, errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", f.Size(), HeaderSize)
 	}
-	var err error
-	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
+	p = make([]byte, HeaderSize)
+	if err := f.ReadFull(p, 0); err != nil {
+		return nil, nil, err
+	}
+	got, err := checkPage(p, kind, number, c.UUID)
+	if err == nil && got != keyID {
 		// A file of the right number may be of an older copy of the store: the file key id tells.
-		err = sameKeyID(r.header.KeyID, keyID)
+		err = fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, keyID.Key, keyID.Salt)
 	}
 	if err == nil {
-		r.keys, err = c.decrypterOf(page, kind, number, keyID)
+		d, err = c.decrypterOf(p, kind, number, keyID)
 	}
-	return headerError(r.name, err)
+	return p, d, headerError(f.Name(), err)
 }
 
 // ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short
@@ -254,55 +259,54 @@ func fetch(rec []byte, n uint64) {
 	offheap.Prefetch(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
 }
 
-// readStored is StoredIn by pread, for a handle that was checked. It verifies the copy.
-func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
-	if r.keys != nil {
-		return r.decryptStored(dst, from, h, key, v)
+// readStored is StoredIn by a read. It verifies the copy.
+func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+	off := int64(h.Offset)
+	n, err := r.checkPlace(off, r.recordBound(key, h.Length))
+	if err != nil {
+		return value, err
 	}
-	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
-	if bound > math.MaxInt {
-		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
-	}
-	m := recordMemory(dst, from, h.Length, int(bound))
+	m := recordMemory(dst, from, h.Length, n+r.room())
 	defer m.giveBack()
-	if err := r.file.ReadCold(m.record, int64(h.Offset)); err != nil {
-		return entry.Stored{}, err
+	_, rec, err := r.readRecord(m.record[:n], off)
+	if err == nil {
+		err = r.match(&rec, off, h.Length, key, v)
 	}
-	value, err := r.decodeRecord(m.record, int64(h.Offset), h.Length, key, v, true)
-	return m.locateValue(dst, value), err
+	if err != nil {
+		return value, err
+	}
+	return m.locateValue(dst, rec.Stored()), nil
 }
 
-// appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
-// verifies it there. So the bytes that the caller writes elsewhere are the very ones that were
-// verified, even if the file changes. The record is in its plain form; if the segment is
-// encrypted, its checksums are zeros. After an error dst is as before.
+// room is how many bytes of memory a record needs behind it to be decrypted.
+func (r *Reader) room() int {
+	if r.keys == nil {
+		return 0
+	}
+	return crypt.TagSize
+}
+
+// appendRecord appends the record at offset, of at most bound bytes, to dst, and verifies it
+// there. So the bytes that the caller writes elsewhere are the very ones that were verified, even
+// if the file changes. The record is in its plain form; if the segment is encrypted, its checksums
+// are zeros. After an error dst is as before.
 func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, entry.Record, error) {
-	end := r.end.Load()
-	if offset&7 != 0 || offset < HeaderSize || offset > end {
-		return dst, entry.Record{}, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
-	}
-	// The last record may be shorter than the bound; nothing behind the end is a record.
-	bound = min(bound, uint64(end-offset))
-	if bound > math.MaxInt {
-		return dst, entry.Record{}, fmt.Errorf("%w: %s: record of %d bytes", errs.ErrUnsupported, r.name, bound)
-	}
-	at := len(dst)
-	dst = slices.Grow(dst, int(bound))
-	raw := dst[at : at+int(bound)]
-	if err := r.file.ReadFull(raw, offset); err != nil {
+	n, err := r.checkPlace(offset, bound)
+	if err != nil {
 		return dst, entry.Record{}, err
 	}
-	if r.keys != nil {
-		return r.appendDecrypted(dst[:at+len(raw)], at, offset)
-	}
-	rec, err := entry.DecodeRecord(raw)
+	at := len(dst)
+	dst = slices.Grow(dst, n+r.room())
+	plain, rec, err := r.readRecord(dst[at:at+n], offset)
 	if err != nil {
-		return dst, rec, r.damagedRecord(offset, err)
-	}
-	if err := r.verifyRecord(&rec, raw, offset); err != nil {
 		return dst, rec, err
 	}
-	return dst[:at+rec.Size], rec, nil
+	dst = dst[:at+len(plain)]
+	if r.keys != nil { // it may begin behind that place
+		copy(dst[at:], plain)
+		rec, err = entry.DecodeRecord(dst[at:])
+	}
+	return dst, rec, err
 }
 
 // Touch prefetches the record at h, or its first 2 KB, into the caches of the processor, if
@@ -424,26 +428,18 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 	for {
 		start := s.At().Offset
 		found, err := s.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
 		if err == nil {
 			err = r.eachRecord(&found, fn)
 		}
-		// A frame that the writer has retracted meanwhile is no damage.
-		if errors.Is(err, errs.ErrCorrupt) && start >= r.end.Load() {
-			break
+		// A frame that the writer of a journal has retracted meanwhile is no damage.
+		retracted := errors.Is(err, errs.ErrCorrupt) && r.header.Kind == filename.Journal && start >= r.end.Load()
+		if retracted || errors.Is(err, io.EOF) {
+			return s.At().Totals, nil
 		}
 		if err != nil {
 			return s.At().Totals, err
 		}
 	}
-	if r.header.Kind == filename.Value && !s.At().Sealed {
-		// A value segment counts only once it was finished, so it must be whole. A journal segment
-		// may end anywhere.
-		return s.At().Totals, errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
-	}
-	return s.At().Totals, nil
 }
 
 // eachRecord calls fn for each record of a frame. It sets a guard, as a big payload lies in the

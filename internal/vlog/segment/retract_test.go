@@ -24,7 +24,7 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 			write := func(i, n int, ahead int64) {
 				t.Helper()
 				e := entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i), Kind: entry.Set}
-				must(w.Append(Frame{Kind: frame.Group, Transactions: 1, Payload: [][]byte{entry.AppendRecord(nil, &e, true)}, Ahead: ahead}))(t)
+				must(w.Append(Frame{Content: frame.Content{Kind: frame.Group, Payload: [][]byte{entry.AppendRecord(nil, &e, true)}}, Transactions: 1, Ahead: ahead}))(t)
 			}
 			write(1, 3<<20, 0) // longer than what a scan reads at once
 			end, before := w.End(), w.at
@@ -44,7 +44,7 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 			if w.End() != end || w.at != before || w.at.Next != 8 || w.Allocated() != end {
 				t.Errorf("the segment ends at %d, %d bytes are allocated, next frame %d", w.End(), w.Allocated(), w.at.Next)
 			}
-			if _, err := w.Append(Frame{Kind: frame.Group}); !errors.Is(err, errs.ErrInvalid) {
+			if _, err := w.Append(Frame{Content: frame.Content{Kind: frame.Group}}); !errors.Is(err, errs.ErrInvalid) {
 				t.Errorf("append behind it: %v", err)
 			}
 			if err := errors.Join(w.Sync(), w.Close()); err != nil {

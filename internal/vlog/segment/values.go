@@ -17,27 +17,23 @@ import (
 // How a value segment is written: by flushes, collections and spills.
 
 const (
-	frameTarget    = 256 << 10 // payload from which on a frame is written
-	bufferKept     = 1 << 20   // a buffer grown beyond it is given back
-	writebackEvery = 4 << 20
-	fillFrom       = 1 << 20 // a segment that stays shorter is not filled ahead
+	frameTarget = 256 << 10 // payload from which on a frame is written
+	bufferKept  = 1 << 20   // a buffer grown beyond it is given back
+	fillFrom    = 1 << 20   // a segment that stays shorter is not filled ahead
 )
 
 // ValueWriter writes a value segment: records in the order of Add, each with
 // its own checksum. It is used by one goroutine.
 type ValueWriter struct {
-	w      *Writer
-	buf    []byte // the records of the frame being filled
-	values uint64 // bytes of the values added
-	placed int64  // in an encrypted segment: the bytes that the records of buf will take in the file
-	// of length 1: holds buf for Append, so that no slice is allocated each time
-	payload [][]byte
-	hinted  int64 // offset up to which the system was asked to write back
-	closed  bool  // the file is closed
-	stopped error // the first error; all later calls return it
+	w       *Writer
+	buf     []byte // the records of the frame being filled
+	values  uint64 // bytes of the values added
+	placed  int64  // in an encrypted segment: the bytes that the records of buf will take in the file
+	closed  bool   // the file is closed
+	stopped error  // the first error; all later calls return it
 }
 
-// Stats describes a finished segment.
+// Stats describes a finished segment, or a forwarding table, which has no records.
 type Stats struct {
 	Number entry.FileNum
 	Size   int64           // of the file, to be given to Open as its end
@@ -53,7 +49,7 @@ func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
+	return &ValueWriter{w: w}, nil
 }
 
 // Add appends e, whose value is e.Value, and returns where it will be. The handle
@@ -77,7 +73,10 @@ func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
 	if v.w.encrypt != nil {
 		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
 	}
-	return h, v.flushFull()
+	if len(v.buf) < frameTarget {
+		return h, nil
+	}
+	return h, v.Flush()
 }
 
 // sizeAt is how long the segment is when buf has this length.
@@ -108,19 +107,15 @@ func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 // of n bytes that follows. Nothing waits to be written.
 func (v *ValueWriter) appendLarge(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
-	v.payload[0] = head
 	rest := size - len(head) // the value and its padding
 	// Records end at multiples of 8.
 	padded := io.MultiReader(value, bytes.NewReader(zeros[:rest-n]))
-	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: rest, value: padded})
-	v.payload[0] = nil
-	if err != nil {
-		return entry.Handle{}, err
-	}
+	at, err := v.w.Append(Frame{Content: frame.Content{Kind: frame.Group, Payload: [][]byte{head}, Missing: rest, Value: padded}})
 	h.Offset = uint64(at)
-	v.values += h.Length
-	v.writeback()
-	return h, nil
+	if err == nil {
+		v.values += h.Length
+	}
+	return h, err
 }
 
 // Append appends a record with its own checksum, made by entry.AppendRecord and not
@@ -137,7 +132,7 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 // Flush writes what was added so far, so that readers of OpenReader find it. It
 // makes nothing durable.
 func (v *ValueWriter) Flush() error {
-	if v.stopped == nil {
+	if v.stopped == nil && len(v.buf) > 0 {
 		v.stopped = v.flushRecords()
 	}
 	return v.stopped
@@ -209,10 +204,7 @@ func (v *ValueWriter) Size() int64 { return v.sizeAt(len(v.buf)) }
 
 // Finish seals the segment and syncs the file and its directory. The writer is done.
 func (v *ValueWriter) Finish() (Stats, error) {
-	err := v.stopped
-	if err == nil {
-		err = v.flushRecords()
-	}
+	err := v.Flush()
 	if err == nil {
 		// A reader takes a value segment without its seal for damaged.
 		err = v.w.Seal(0)
@@ -254,44 +246,19 @@ func (v *ValueWriter) Abort() error {
 	return errors.Join(v.Close(), v.w.cfg.FS.Remove(v.w.path))
 }
 
-// flushFull writes the buffer once it is a frame.
-func (v *ValueWriter) flushFull() error {
-	if len(v.buf) >= frameTarget {
-		v.stopped = v.flushRecords()
-	}
-	return v.stopped
-}
-
 // flushRecords writes what is in buf as one frame.
 func (v *ValueWriter) flushRecords() error {
-	if len(v.buf) == 0 {
-		return nil
-	}
-	f := Frame{Kind: frame.Group, Payload: v.payload}
+	f := Frame{Content: frame.Content{Kind: frame.Group, Payload: [][]byte{v.buf}}}
 	// Blocks are filled before they are written piece by piece.
 	if end := v.Size(); end >= fillFrom {
 		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
 	}
-	v.payload[0] = v.buf
-	_, err := v.w.Append(f)
-	// Or payload would keep a buffer alive that is given back below.
-	v.payload[0] = nil
-	if err != nil {
+	if _, err := v.w.Append(f); err != nil {
 		return err
 	}
-	v.writeback()
 	v.placed = 0
 	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
 		v.buf = nil
 	}
 	return nil
-}
-
-// writeback asks the system to write whole parts to the disk while the segment grows, so that
-// the sync at the end is short.
-func (v *ValueWriter) writeback() {
-	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
-		v.w.StartWriteback(v.hinted, to-v.hinted)
-		v.hinted = to
-	}
 }

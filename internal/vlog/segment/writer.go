@@ -21,7 +21,7 @@ import (
 // Other goroutines may call End, and use Readers that OpenReader returned. After an
 // error of Append or Seal call only CutBack and Close; after an error of Sync,
 // CutBack or Retract only Close. Two errors of Append leave the Writer as it was:
-// errs.ErrInvalid, and an error of reading Frame.value.
+// errs.ErrInvalid, and an error of reading Frame.Value.
 type Writer struct {
 	cfg       Config
 	header    Header
@@ -32,13 +32,13 @@ type Writer struct {
 	allocated int64         // the file's length, as far as is known
 	at        Place         // behind the last frame
 	before    Place         // the end before the last Append, for Retract
+	hinted    int64         // offset up to which the system was asked to write back
 	ended     bool          // nothing can be appended
 
 	encrypt *frame.Encrypter // nil: the file is plain
 	// Of the frame that is being encrypted:
-	content frame.Content
-	ahead   int64 // its Frame.Ahead
-	whole   int64 // offset in the file where it ends
+	ahead int64 // its Frame.Ahead
+	whole int64 // offset in the file where it ends
 
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte // what the next write consists of; kept to allocate it once
@@ -67,7 +67,9 @@ func Create(c Config, h Header) (*Writer, error) {
 		_, err = f.WriteAt(page, 0)
 	}
 	if err != nil {
-		return nil, discardHeaderless(c, path, f, err)
+		err = errors.Join(err, f.Close())
+		_ = c.FS.Remove(path) // or the next Open does
+		return nil, err
 	}
 	w.countWritten(HeaderSize)
 	w.end.Store(HeaderSize)
@@ -81,50 +83,16 @@ func (w *Writer) countWritten(n int) {
 	}
 }
 
-// discardHeaderless removes a segment that has no header. What can't be removed now, the
-// next Open removes.
-func discardHeaderless(c Config, path string, f vfs.File, err error) error {
-	err = errors.Join(err, f.Close())
-	_ = c.FS.Remove(path)
-	return err
-}
-
-// Frame is what Append writes.
+// Frame is what Append writes. Append places the records of Payload, which must not be changed
+// meanwhile.
 type Frame struct {
-	Kind         frame.Kind
+	frame.Content
 	Transactions uint16 // in the payload; 0: it holds values only
 	Unsynced     uint64 // frames before this one that are not known to be durable
-	// of the records in Payload[0], those in Payload[i] get First+i; 0: they have versions
-	First entry.Version
-	// slices of whole records; Append places them, and they must not be changed meanwhile
-	Payload [][]byte
 	// fill the file with zeros behind the frame up to this offset, if it ends before
 	Ahead int64
 
-	rest  int       // bytes at the end of the last record that are not in Payload
-	value io.Reader // yields the missing bytes
-
-	content frame.Content // of an encrypted frame, once it was measured
-	size    int64         // of the whole encrypted frame; 0: it was not measured
-	header  frame.Header
-	totals  frame.Totals
-}
-
-// Measure returns the length of the frame in a segment that is encrypted, or isn't. Of an
-// encrypted one it checks the payload, as Append does otherwise, and returns errs.ErrInvalid.
-func (f *Frame) Measure(encrypted bool) (size int64, err error) {
-	if encrypted {
-		f.content = frame.Content{Payload: f.Payload, Missing: f.rest, Value: f.value}
-		if f.totals, f.size, err = f.content.Measure(f.Kind, f.First); err != nil {
-			err = fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
-		}
-		return f.size, err
-	}
-	size = frame.HeaderSize + int64(f.rest)
-	for _, p := range f.Payload {
-		size += int64(len(p))
-	}
-	return size, nil
+	header frame.Header
 }
 
 // Append writes one frame at the end with one write, and returns the offset of
@@ -141,42 +109,75 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
 	}
 	start := w.at.Offset
+	if err := w.makeHeader(&f, start+frame.HeaderSize); err != nil {
+		return 0, err
+	}
 	if w.encrypt != nil {
-		err = w.appendEncrypted(&f, start)
+		w.ahead, w.whole = f.Ahead, start+f.header.Size
+		err = w.encrypt.Frame(&f.header, &f.Content, start, w.at.Tag)
 	} else {
-		err = w.appendPlain(&f, start)
+		err = w.writePlain(&f, start)
 	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
 	}
 	// State changes only after the write: after an error that leaves nothing behind, the next
 	// Append takes the same place and number.
 	w.before = w.at
-	w.at.advance(&f.header, f.totals)
+	w.at.advance(&f.header, f.Totals)
 	// Readers see the frame from here on.
 	w.end.Store(w.at.Offset)
+	w.writeback()
 	return start + frame.HeaderSize, nil
 }
 
-// appendPlain writes the frame f at start.
-func (w *Writer) appendPlain(f *Frame, start int64) error {
-	if err := w.prepareFrame(f, start+frame.HeaderSize); err != nil {
+// writebackEvery is how many bytes are appended between two hints to write back.
+const writebackEvery = 4 << 20
+
+// writeback asks the system to write whole blocks to the disk while the segment grows, so that a
+// sync is short. The last block would be written again with the next frame.
+func (w *Writer) writeback() {
+	if to := w.at.Offset / BlockSize * BlockSize; to-w.hinted >= writebackEvery {
+		w.f.StartWriteback(w.hinted, to-w.hinted)
+		w.hinted = to
+	}
+}
+
+// makeHeader gives the records of f their versions and, in a plain segment, checksums. Then it
+// makes the header. offset is where the payload begins.
+func (w *Writer) makeHeader(f *Frame, offset int64) error {
+	size, err := f.Measure(w.encrypt != nil)
+	h := &f.header
+	if err == nil && w.encrypt == nil {
+		h.PayloadSum, err = f.Place(w.id, offset)
+		h.PayloadSum ^= w.id.Mask(offset)
+	}
+	if err != nil {
 		return err
 	}
+	if size > frame.MaxSize || size&7 != 0 || f.Totals.Records > math.MaxUint32 {
+		return fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, f.Totals.Records)
+	}
+	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.Totals.Records)
+	h.Chain, h.FirstVersion, h.Number = w.at.Chain, f.Totals.Min, w.at.Next
+	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
+	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
+	return nil
+}
+
+// writePlain writes the frame f at start.
+func (w *Writer) writePlain(f *Frame, start int64) error {
 	h := &f.header
 	h.Put(w.frameHeader[:], w.id, start)
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
-	whole := h.Size - int64(f.rest)
+	whole := h.Size - int64(f.Missing)
 	err := w.writeVec(start, whole, f.Ahead-start-h.Size, f.Ahead)
-	if err == nil && f.rest > 0 {
+	if err == nil && f.Missing > 0 {
 		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
 		// Not in one write, and it needn't be: readers see the frame when end moves, and after a
 		// crash the value's checksum fails.
-		err = w.writeRest(f.value, f.rest, start+whole)
-	}
-	if err != nil {
-		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
+		err = w.writeRest(f.Value, f.Missing, start+whole)
 	}
 	return err
 }
@@ -204,26 +205,7 @@ func (w *Writer) writeVec(off, whole, behind, ahead int64) error {
 	return err
 }
 
-// appendEncrypted writes the frame f at start, in encrypted form.
-func (w *Writer) appendEncrypted(f *Frame, start int64) error {
-	if f.size == 0 {
-		if _, err := f.Measure(true); err != nil {
-			return err
-		}
-	}
-	if err := w.fillHeader(f, f.size); err != nil {
-		return err
-	}
-	w.content, w.ahead, w.whole = f.content, f.Ahead, start+f.size
-	err := w.encrypt.Frame(&f.header, &w.content, start, w.at.Tag)
-	w.content = frame.Content{}
-	if err != nil {
-		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
-	}
-	return err
-}
-
-// writeEncrypted writes a part of the frame that appendEncrypted is about, and the zeros
+// writeEncrypted writes a part of an encrypted frame, and the zeros
 // that follow the frame with its end.
 func (w *Writer) writeEncrypted(b []byte, off int64) error {
 	w.vec = append(w.vec[:0], b)
@@ -233,48 +215,6 @@ func (w *Writer) writeEncrypted(b []byte, off int64) error {
 		ahead = 0
 	}
 	return w.writeVec(off, int64(len(b)), ahead-end, ahead)
-}
-
-// prepareFrame gives the records of f their versions and checksums, and makes its header. offset is
-// where the payload begins.
-func (w *Writer) prepareFrame(f *Frame, offset int64) error {
-	var crc uint32
-	size := int64(frame.HeaderSize)
-	for i, p := range f.Payload {
-		var err error
-		v := f.First
-		if v != 0 {
-			v += entry.Version(i)
-		}
-		if f.Kind == frame.Group {
-			rest := 0
-			if i == len(f.Payload)-1 {
-				rest = f.rest
-			}
-			crc, err = frame.Place(crc, p, rest, v, w.id, offset+size-frame.HeaderSize, &f.totals)
-		} else {
-			crc = checksum.Extend(crc, p)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
-		}
-		size += int64(len(p))
-	}
-	f.header.PayloadSum = crc ^ w.id.Mask(offset)
-	return w.fillHeader(f, size+int64(f.rest))
-}
-
-// fillHeader makes the header of f, but for the checksum of its payload.
-func (w *Writer) fillHeader(f *Frame, size int64) error {
-	if size > frame.MaxSize || size&7 != 0 || f.totals.Records > math.MaxUint32 {
-		return fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, f.totals.Records)
-	}
-	h := &f.header
-	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.totals.Records)
-	h.Chain, h.FirstVersion, h.Number = w.at.Chain, f.totals.Min, w.at.Next
-	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
-	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
-	return nil
 }
 
 // pieceBytes is how much of a large value is in memory at a time, a multiple of
@@ -304,7 +244,7 @@ func (w *Writer) Seal(unsynced uint64) error {
 	var payload [sealPayload]byte
 	// Totals in the file: opening it need not read the frames.
 	putSeal(payload[:], w.at.Totals)
-	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
+	if _, err := w.Append(Frame{Content: frame.Content{Kind: frame.Seal, Payload: [][]byte{payload[:]}}, Unsynced: unsynced}); err != nil {
 		return err
 	}
 	w.forbidAppends()
@@ -361,9 +301,6 @@ func (w *Writer) Retract() error {
 	w.end.Store(w.at.Offset)
 	return w.CutBack()
 }
-
-// StartWriteback hints that n bytes at off will not be written again.
-func (w *Writer) StartWriteback(off, n int64) { w.f.StartWriteback(off, n) }
 
 // Close closes the file, without a sync. Readers stay usable.
 func (w *Writer) Close() error { return w.f.Close() }

@@ -297,7 +297,8 @@ func (p *patient) eachRecord(t *testing.T, c segment.Config, name filename.Name,
 			payload := data[at+frame.HeaderSize : at+h.Size]
 			v := h.FirstVersion - 1
 			for pos := 0; pos < len(payload); {
-				rec, err := entry.DecodeNext(payload[pos:], &v)
+				var rec entry.Record
+				err := rec.DecodeNext(payload[pos:], &v, false)
 				assert.OK(t, err)
 				fn(f, h.Number, at+frame.HeaderSize+int64(pos), &rec)
 				pos += rec.Size
