@@ -27,13 +27,10 @@ func (r *Reader) checkPlace(off int64, bound uint64) (n int, err error) {
 	return int(bound), nil
 }
 
-// readRecord reads the record at off, perhaps with more behind it, to raw, and verifies it there. In
+// openRecord verifies the record at off, which was read to raw, perhaps with more behind it. In
 // an encrypted segment raw has 16 bytes of capacity behind; plain is the record in its plain form,
 // with zeros for its checksums.
-func (r *Reader) readRecord(raw []byte, off int64) (plain []byte, rec entry.Record, err error) {
-	if err := r.readTo(raw, off); err != nil {
-		return nil, rec, err
-	}
+func (r *Reader) openRecord(raw []byte, off int64) (plain []byte, rec entry.Record, err error) {
 	if r.keys != nil {
 		if raw, err = entry.Decrypt(raw, r.keys, off); err != nil {
 			return nil, rec, r.damagedRecord(off, err)

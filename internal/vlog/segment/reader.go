@@ -268,7 +268,10 @@ func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte,
 	}
 	m := recordMemory(dst, from, h.Length, n+r.room())
 	defer m.giveBack()
-	_, rec, err := r.readRecord(m.record[:n], off)
+	if err := r.readTo(m.record[:n], off); err != nil {
+		return value, err
+	}
+	_, rec, err := r.openRecord(m.record[:n], off)
 	if err == nil {
 		err = r.match(&rec, off, h.Length, key, v)
 	}
@@ -286,7 +289,7 @@ func (r *Reader) room() int {
 	return crypt.TagSize
 }
 
-// appendRecord appends the record at offset, of at most bound bytes, to dst, and verifies it
+// appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and verifies it
 // there. So the bytes that the caller writes elsewhere are the very ones that were verified, even
 // if the file changes. The record is in its plain form; if the segment is encrypted, its checksums
 // are zeros. After an error dst is as before.
@@ -297,7 +300,11 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	}
 	at := len(dst)
 	dst = slices.Grow(dst, n+r.room())
-	plain, rec, err := r.readRecord(dst[at:at+n], offset)
+	// Never from the mapping: a page of it that was verified may be damaged since.
+	if err := r.file.ReadFull(dst[at:at+n], offset); err != nil {
+		return dst, entry.Record{}, err
+	}
+	plain, rec, err := r.openRecord(dst[at:at+n], offset)
 	if err != nil {
 		return dst, rec, err
 	}
