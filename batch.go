@@ -175,6 +175,9 @@ func (db *DB) BatchSet(entries []*Entry) error {
 // commitBatch commits the writes that fill adds to a batch.
 func commitBatch(ctx context.Context, db *DB, fill func(b *Batch) error) error {
 	b := db.NewBatch()
+	// Nobody else has the batch: if fill has failed behind writes that went to files, these would
+	// lie there until the garbage collector finds the batch.
+	defer b.writes.discardFiles()
 	if err := fill(b); err != nil {
 		return err
 	}
