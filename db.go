@@ -147,10 +147,13 @@ func (db *DB) Err() error {
 // has set last, if it did. It may be called at any time, also after Close.
 func (db *DB) Options() Options {
 	o := db.opts
+	if db.commits != nil { // a read-only store has the keys of Open
+		o.Keys = db.engine.Keys.Provider()
+	}
+	// After the engine was asked: Close sets lastKeys before it makes the engine forget the provider,
+	// so one of the two looks finds it.
 	if last := db.lastKeys.Load(); last != nil {
 		o.Keys = *last
-	} else if db.commits != nil { // a read-only store has the keys of Open
-		o.Keys = db.engine.Keys.Provider()
 	}
 	return o
 }
