@@ -45,6 +45,8 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	if b.batch == nil {
 		return b
 	}
+	// A stand-in if ks can't be used, so that the error comes from the next call, which returns
+	// one.
 	return &Batch{b.batch, addressed(b.db, ks)}
 }
 
@@ -98,10 +100,13 @@ func (b *Batch) takes() error {
 // wrote must be called after each write, with its error. It spills the writes if they take
 // too much memory. If that fails, it removes the files: the user need not end the batch.
 func (b *batch) wrote(err error) error {
+	// That of a zero Batch: err says so already.
 	if b == nil {
 		return err
 	}
 	err = b.writes.wrote(context.Background(), b.db, err)
+	// An error that is ErrInvalid leaves the writes as they were, and they may still be committed:
+	// their files stay.
 	if err != nil && b.writes.Err() != nil {
 		b.writes.discardFiles()
 	}
@@ -131,6 +136,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	if err := b.usable(); err != nil {
 		return 0, err
 	}
+	// Misuse comes before spent: after ErrInvalid the batch is as it was.
 	if ctx == nil {
 		return 0, errNilContext
 	}
@@ -144,6 +150,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	}
 	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
 	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
+	// If they were committed, they are the store's, and stay. Else nobody else would remove them.
 	b.writes.discardFiles()
 	return uint64(v), err
 }
@@ -154,6 +161,7 @@ func (b *Batch) Reset() {
 		return
 	}
 	b.writes.discardFiles()
+	// The files go first, as Reset forgets them.
 	b.writes.Reset()
 	b.writes.written.Reset()
 	b.spent = false

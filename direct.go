@@ -99,6 +99,8 @@ func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) error 
 	}
 	// The pin keeps what is read until the copy is made.
 	defer p.Release()
+	// Asked of the pin: a drop may have come between the check above and Acquire. Then the View may
+	// have lost a part of the keyspace, and would answer wrongly that a key is absent.
 	if k.absentFrom(p) {
 		return ErrKeyspaceNotFound
 	}
@@ -114,6 +116,8 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	d := directPool.Get().(*direct)
 	defer d.returnToPool()
 	d.key = pending.AppendKey(d.key[:0], k.prefix, key)
+	// At random, as Go does not tell on which core this runs: one counter for all would slow every
+	// get down.
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := p.Get(d.key, hash.Sum(db.seed, d.key), &d.entry)
 	switch e := &d.entry; {
@@ -171,6 +175,8 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
+	// Defers run backwards: the memory is given back before Leave lets the next writer in, who then
+	// finds it and allocates none.
 	defer w.returnToPool()
 	w.limit = db.direct.Size()
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
@@ -179,6 +185,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
 		return err
 	}
+	// Even LastWriterWins checks Written: a commit to a keyspace that was just dropped is refused.
 	_, err := w.commit(context.Background(), db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }

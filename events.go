@@ -81,6 +81,8 @@ func newReporter(to listeners) *reporter {
 // endReports makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
 func (r *reporter) endReports() {
 	r.calls.Drain(lastCall)
+	// A leaked transaction keeps the reporter. If one of the user's functions leads to the
+	// transaction, it could never be freed.
 	r.to.Store(new(listeners))
 }
 
@@ -103,6 +105,7 @@ func (r *reporter) say(level slog.Level, message string, args ...any) {
 	}
 	record := slog.NewRecord(time.Now(), level, message, 0)
 	record.Add(args...)
+	// Enabled is the user's code too, so it waits with the rest: locks may be held here.
 	r.calls.Add(func() {
 		if ctx := context.Background(); log.Enabled(ctx, level) {
 			_ = log.Handler().Handle(ctx, record) // as slog does
@@ -131,6 +134,7 @@ func (r *reporter) onWork(w engine.Work) {
 // onDamage passes err on if it is a CorruptionError.
 func (r *reporter) onDamage(err error) {
 	var c *CorruptionError
+	// Without a log line: each caller writes one that says more.
 	if call := r.to.Load().Corruption; call != nil && errors.As(err, &c) {
 		r.calls.Add(func() { call(c) })
 	}
@@ -196,6 +200,8 @@ func (r *reporter) onFailure(err error) { r.onEnd("background work has ended", e
 // the manifest has stopped, for instance because a sync failed. Without this call the user
 // would only learn of it from the next write.
 func (r *reporter) onTaskError(_ string, err error) {
+	// All else ends one piece of work, and the next Flush, compaction or collection tries again:
+	// BackgroundError promises more than that.
 	if errors.Is(err, ErrStopped) {
 		r.onEnd("nothing can be written any more", err)
 	}
@@ -203,6 +209,7 @@ func (r *reporter) onTaskError(_ string, err error) {
 
 // onEnd passes on why writing has ended. Only the first reason is passed on.
 func (r *reporter) onEnd(message string, err error) {
+	// The first reason is the cause. Once it is there all other work fails too, and would hide it.
 	if !r.ended.CompareAndSwap(nil, &err) {
 		return
 	}

@@ -43,6 +43,8 @@ func (it *Item) Key() []byte {
 	switch {
 	case key == nil:
 		return nil
+	// That of a point read lies in the transaction, not in a file (Txn.Get), so it is safe without
+	// a copy.
 	case it.copies && !it.found:
 		return bytes.Clone(key)
 	case !invariant.Poisons:
@@ -76,6 +78,8 @@ func (it *Item) Value() ([]byte, error) {
 	if it.copies {
 		return it.ValueCopy(nil)
 	}
+	// A value that has to be decoded lies in memory that a leaked pin leaves to the user, so it
+	// does not need the View (view.Pin.Unlend).
 	if it.e.Raw == 0 {
 		it.txn.lends()
 	}
@@ -91,6 +95,8 @@ func (it *Item) borrowValue() ([]byte, error) {
 	}
 	if e := it.e; e.Raw != 0 && it.found {
 		// The item keeps what was decoded, as an inline value.
+		// So a second Value decodes nothing. Only for point reads, whose entry is ours: that of an
+		// iterator is the scan's, which goes on to read it.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
 	if invariant.Poisons {
@@ -130,6 +136,7 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 	case e.Value == nil:
 		return empty, false, nil
 	default:
+		// Without spare capacity: an append by the user would write into the entry behind it.
 		v := e.Value[:len(e.Value):len(e.Value)]
 		if len(v) > onePage {
 			return v, false, touch(v)
@@ -159,6 +166,7 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	if err := it.usable(); err != nil {
 		return nil, err
 	}
+	// Not only for the read: the copy below touches each page, while the disk may be failing.
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// A value that was decoded or decrypted is in dst already, and needs no second copy.
 	v, own, err := it.readValue(dst, false)
@@ -198,6 +206,8 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if fn == nil {
 		return errNilFunction
 	}
+	// No guard is on while fn runs: it would turn a fault in the user's own memory into damage of
+	// the store.
 	if !it.decodes() && !it.copies {
 		v, err := it.borrowValue()
 		if err != nil {

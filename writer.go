@@ -76,6 +76,8 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
+	// Not addWrite, which may move a full group to files: that would be committed alone and synced.
+	// It is handed over below instead.
 	if err := w.filling.addInMemory(e, kind); err != nil {
 		return err
 	}
@@ -101,6 +103,8 @@ func (w *Writer) usableLocked() error {
 // handOverLocked has the n-th group committed, as soon as the one before is. It does nothing if
 // another caller has done so first.
 func (w *Writer) handOverLocked(n int64) {
+	// One group at a time is under way: that bounds memory to two groups, and keeps the order of
+	// commits.
 	for w.number == n && w.committed < n-1 {
 		w.changed.Wait()
 	}
@@ -111,16 +115,21 @@ func (w *Writer) handOverLocked(n int64) {
 	w.number++
 	full := w.filling
 	w.filling, w.idle = w.idle, nil
+	// On a goroutine of its own, as the caller goes on to fill the next group meanwhile. Close
+	// waits for it, unless there was an error.
 	go w.commitGroup(full)
 }
 
 // commitGroup commits a group, while the next one fills.
 func (w *Writer) commitGroup(b *Batch) {
+	// Buffered: one sync at Flush does for all groups. Synced, each would wait for the disk.
 	_, err := b.Commit(w.ctx, Buffered)
 	b.Reset()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// The first error stays: those after it are only what follows from it.
 	w.idle, w.err = b, cmp.Or(w.err, err)
+	// A group that has failed counts too, or those who wait for it would wait for ever.
 	w.committed++
 	w.changed.Broadcast()
 }
@@ -143,6 +152,7 @@ func (w *Writer) flushLocked() error {
 		last = w.number
 		w.handOverLocked(last)
 	}
+	// Not for what is handed over meanwhile: beside busy writers Flush would never return.
 	for w.committed < last && w.err == nil {
 		w.changed.Wait()
 	}
@@ -167,8 +177,10 @@ func (w *Writer) Close() error {
 	w.closing.Do(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		// Before the flush, which lets go of the lock: no write may come in behind it and be lost.
 		w.closed = true
 		_ = w.flushLocked() // w.err, from now on
+		// The user may keep the Writer: its memory is of no use any more.
 		w.filling, w.idle = nil, nil
 	})
 	w.mu.Lock()
