@@ -17,7 +17,7 @@ import (
 // batch addressing another.
 type Batch struct {
 	*batch
-	keyspace *Keyspace
+	keyspace *Keyspace // the keyspace that it addresses
 }
 
 // batch is what the Batches of all keyspaces (Batch.In) have in common.
@@ -56,10 +56,11 @@ func (b *Batch) Set(key, value []byte) error {
 	return b.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
-// SetEntry adds a pair with its attributes. Key and value are copied.
+// SetEntry adds a pair with its attributes. Key and value are copied; e can be used again. Its
+// errors mean what those of Set mean.
 func (b *Batch) SetEntry(e *Entry) error { return b.addWrite(e, entry.Set) }
 
-// Delete adds the delete of key.
+// Delete adds the delete of key, which is copied. Its errors mean what those of Set mean.
 func (b *Batch) Delete(key []byte) error { return b.addWrite(&Entry{Key: key}, entry.Delete) }
 
 // usable returns nil while the batch can be used.
@@ -121,7 +122,8 @@ func (b *Batch) Len() int {
 	return b.writes.Len()
 }
 
-// Size returns the bytes that the writes take in the journal.
+// Size returns the bytes that the writes take in the journal or in files: keys, values as
+// stored, and 4 to 40 bytes for each write.
 func (b *Batch) Size() int64 {
 	if b.batch == nil {
 		return 0
@@ -155,7 +157,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	return uint64(v), err
 }
 
-// Reset empties the batch, and keeps its memory for later writes.
+// Reset empties the batch, and keeps its memory for later writes. Its files are removed.
 func (b *Batch) Reset() {
 	if b.batch == nil {
 		return
@@ -168,7 +170,7 @@ func (b *Batch) Reset() {
 }
 
 // BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none
-// is.
+// is. Keys and values are copied. It has the durability of Options; its errors are those of Set.
 func (db *DB) BatchSet(entries []*Entry) error {
 	return commitBatch(context.Background(), db, func(b *Batch) error {
 		for _, e := range entries {

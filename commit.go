@@ -18,10 +18,10 @@ type writes struct {
 	limit     int64              // bytes of memory above which they go to files
 	written   conflict.Keyspaces // keyspaces that are written to
 	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
-	reads     conflict.ReadSet
-	request   commit.Request
-	yields    bool         // the transaction can run again, so it yields to others' turns
-	turn      *commit.Turn // place in the lines of Update; nil = none
+	reads     conflict.ReadSet   // keys and ranges that a Serializable transaction has read
+	request   commit.Request     // of its commit, which another goroutine may lead
+	yields    bool               // the transaction can run again, so it yields to others' turns
+	turn      *commit.Turn       // place in the lines of Update; nil = none
 }
 
 var writesPool = sync.Pool{New: func() any { return new(writes) }}

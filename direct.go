@@ -50,7 +50,8 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 }
 
 // AppendValue appends key's newest value to dst and returns the longer slice, or returns dst and
-// ErrKeyNotFound. It allocates nothing if dst has room. A program that reads large values at a
+// an error: ErrKeyNotFound, or one of Txn.Get. After an error the room behind dst may have changed.
+// It allocates nothing if dst has room. A program that reads large values at a
 // high rate spends less time on the collection of garbage so than with Get.
 func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.AppendValue(dst, key) }
 
@@ -76,10 +77,11 @@ func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
 	return dst, err
 }
 
-// Has reports whether key has a value. It does not read the value.
+// Has reports whether key has a value now. It does not read the value. Its errors are those of
+// Txn.Has.
 func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
-// Has reports whether key has a value. It does not read the value.
+// Has is DB.Has for a key of the keyspace.
 func (k *Keyspace) Has(key []byte) (bool, error) {
 	return wasFound(k.readKey(key, func(*view.Pin, *direct) error { return nil }))
 }
@@ -190,8 +192,10 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	return err
 }
 
-// CompareAndSet writes a pair if version is still the version of the key; 0 means
-// that the key has no value. Else it returns ErrVersionMismatch.
+// CompareAndSet writes a pair if version is still the version of the key (Item.Version); 0 means
+// that the key has no value. Else it writes nothing and returns ErrVersionMismatch. Comparison and
+// write are one transaction, with the durability of Options. Key and value are copied. Its other
+// errors are those of Txn.Get and Set.
 func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
 	return db.main.CompareAndSet(key, value, version)
 }
@@ -202,7 +206,7 @@ func (k *Keyspace) CompareAndSet(key, value []byte, version uint64) error {
 }
 
 // CompareAndDelete deletes a key if version is still its version. Else it returns
-// ErrVersionMismatch.
+// ErrVersionMismatch. Durability and other errors are as for CompareAndSet.
 func (db *DB) CompareAndDelete(key []byte, version uint64) error {
 	return db.main.CompareAndDelete(key, version)
 }

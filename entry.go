@@ -8,7 +8,8 @@ import (
 	"github.com/brockdb/brock/internal/txn/pending"
 )
 
-// Entry is a pair to write, with its attributes.
+// Entry is a pair to write, with its attributes. Calls that write it copy key and value, and keep
+// nothing of it.
 type Entry struct {
 	Key, Value []byte
 	Meta       byte          // a byte of the application, kept beside the key

@@ -22,7 +22,8 @@ func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 
 // Split returns at most n-1 keys, in order, that cut [lo, hi) of the default
 // keyspace into parts of about the same size; nil bounds are open. It makes 65,537 parts
-// at most, and fewer if keys are long or there are few. The keys belong to the caller.
+// at most, and fewer if keys are long or there are few. The keys belong to the caller. What
+// can't be read, as in a closed store, gives no keys.
 func (db *DB) Split(lo, hi []byte, n int) [][]byte { return db.main.Split(lo, hi, n) }
 
 // Split is DB.Split for keys of the keyspace.

@@ -60,10 +60,10 @@ type DiskSpaceInfo = report.DiskSpace
 // reporter passes what happens in the background to Events and a logger. It queues the calls
 // for a goroutine of their own: at the place of an event locks are held, or commits wait.
 type reporter struct {
-	to     atomic.Pointer[listeners]
-	calls  jobs.Calls
-	ended  atomic.Pointer[error] // why writing has ended, as BackgroundError was told; nil while it goes on
-	leaked atomic.Int64          // number of leaks
+	to     atomic.Pointer[listeners] // empty once Close has made the last calls
+	calls  jobs.Calls                // those that wait, in order; at most 1,024, see Events
+	ended  atomic.Pointer[error]     // why writing has ended, as BackgroundError was told; nil while it goes on
+	leaked atomic.Int64              // number of leaks
 }
 
 // listeners are the user's functions and logger.
@@ -125,10 +125,17 @@ func (r *reporter) onWork(w engine.Work) {
 	case "collection":
 		call = to.Collection
 	}
-	if w.Segments > 0 { // a collection goes on after damage; other work ends, and reports it elsewhere
-		r.onDamage(w.Err)
+	args := []any{"reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took}
+	if w.Err != nil {
+		args = append(args, "err", w.Err)
 	}
-	queueReport(r, call, w.Work, slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	// Collections and clusterings go on after damage. Other work ends then, and writing with it:
+	// onEnd reports that.
+	var c *CorruptionError
+	if w.Segments > 0 && errors.As(w.Err, &c) {
+		r.onFoundDamage(c)
+	}
+	queueReport(r, call, w.Work, slog.LevelDebug, w.Kind, args...)
 }
 
 // onDamage passes err on if it is a CorruptionError.
@@ -181,8 +188,8 @@ func (r *reporter) onRefusal(work string, err error) {
 	}
 }
 
-// onScrubbed passes on that scrubbing has found damage.
-func (r *reporter) onScrubbed(c *CorruptionError) {
+// onFoundDamage passes on that background work, which goes on, has found damage.
+func (r *reporter) onFoundDamage(c *CorruptionError) {
 	r.onDamage(c)
 	r.say(slog.LevelError, "damaged data was found", "err", c)
 }

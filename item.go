@@ -17,7 +17,7 @@ import (
 // Item is one version of one key, as a transaction or iterator found it. Its value is
 // read when it is asked for.
 type Item struct {
-	txn  *transaction
+	txn  *transaction // that has found it; nil in a zero Item
 	lent lentKeys     // copies of an iterator's item to poison when it moves on
 	e    *entry.Entry // nil when the iterator is at no item
 
@@ -61,7 +61,9 @@ func (it *Item) KeyCopy(dst []byte) []byte {
 }
 
 // Value returns the item's value. Don't modify it. It is never nil without an error, and
-// valid as long as the package comment says. For a delete it returns ErrKeyNotFound.
+// valid as long as the package comment says. For a delete it returns ErrKeyNotFound. It also
+// returns ErrTxnDone, ErrClosed, the error of the transaction's context, ErrInvalid if the
+// iterator is at no item, a *CorruptionError for damage, and ErrRefused if the disk can't be read.
 //
 // If possible the value is not copied. It may then lie in a mapped file: if the disk fails
 // later, reading it ends the process. ValueCopy is safe, and so is Value with
@@ -161,7 +163,7 @@ func touch(b []byte) (err error) {
 var empty = []byte{}
 
 // ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
-// caller.
+// caller. Its errors are those of Value; then the bytes of dst may have changed.
 func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	if err := it.usable(); err != nil {
 		return nil, err
@@ -198,7 +200,7 @@ func recycleValue(buf *[]byte) {
 }
 
 // ValueFunc calls fn with the value, and returns the error of fn. The value is read-only, and
-// valid until fn returns.
+// valid until fn returns. If it returns an error of Value, it has not called fn.
 func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if err := it.usable(); err != nil {
 		return err
@@ -240,7 +242,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	return err
 }
 
-// ValueSize returns the length of the value without reading it.
+// ValueSize returns the length of the value in bytes, before compression, without reading it.
 func (it *Item) ValueSize() int64 { return int64(it.at().ValueLen()) }
 
 // Version returns the version of the commit that wrote the item. It is 0 for a write

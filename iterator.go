@@ -43,11 +43,11 @@ func (o *IteratorOptions) validate() error {
 // goroutine at a time. A new Iterator is at no item. End it by Close.
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
-	keyspace *Keyspace
-	scan     *scan.Scan // nil: it was closed, or could not begin
-	reverse  bool       // Next moves to lesser keys
-	tracks   bool       // the txn is serializable: what is covered counts as read
-	plain    bool       // no limit, filter or context: Next may take its fast path
+	keyspace *Keyspace    // whose keys it walks
+	scan     *scan.Scan   // nil: it was closed, or could not begin
+	reverse  bool         // Next moves to lesser keys
+	tracks   bool         // the txn is serializable: what is covered counts as read
+	plain    bool         // no limit, filter or context: Next may take its fast path
 
 	item     Item                             // the current item
 	filter   func(key []byte, meta byte) bool // of the user; nil: none
@@ -63,7 +63,7 @@ type Iterator struct {
 	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
 
 	next, prev *Iterator // in the transaction's list of open iterators
-	orphan     *orphan
+	orphan     *orphan   // what it holds once its transaction has ended; guarded by the transaction's mu
 }
 
 // NewIterator returns an iterator over what the transaction sees. Close it. If it can't begin,
@@ -106,7 +106,8 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 	return t.adopt(it, &c)
 }
 
-// Rewind moves to the first item in the direction of travel.
+// Rewind moves to the first item in the direction of travel. Valid tells whether there is one,
+// and Err why not.
 func (it *Iterator) Rewind() { it.position(nil, it.reverse) }
 
 // Seek moves to the item of key or, without one, to the next item in the direction

@@ -100,7 +100,9 @@ func (l *keyspaces) removeKeyspace(ks *Keyspace) {
 // keyspaces wait for each other.
 //
 // A read-only store returns ErrKeyspaceNotFound if there is none of this name, and
-// ErrReadOnly if other options are given.
+// ErrReadOnly if other options are given. For a name or options that are not possible it
+// returns ErrInvalid, on a full disk ErrNoSpace, and else ErrRefused, ErrStopped or ErrClosed;
+// then nothing was created or changed.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err := db.usable(); err != nil {
 		return nil, err
@@ -152,7 +154,8 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 	return options, options.validate("")
 }
 
-// Keyspaces yields the named keyspaces in order of their names.
+// Keyspaces yields the named keyspaces in order of their names, as they are when the loop
+// begins. It waits for nobody.
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
 		slices.Values(db.keyspaces.sortedByName())(yield)
@@ -161,7 +164,8 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 
 // SetOptions changes the options, durably: how later writes are kept, and which
 // versions are retained from now on. History that is gone stays gone. Zero fields
-// mean Options.KeyspaceDefaults.
+// mean Options.KeyspaceDefaults. It returns ErrKeyspaceNotFound after a drop, and otherwise
+// the errors of DB.Keyspace; then the options are as before.
 func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 	if err := k.usable(); err != nil {
 		return err

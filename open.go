@@ -88,25 +88,25 @@ func newOpening(o Options) (*opening, error) {
 
 // opening is an Open under way.
 type opening struct {
-	options  Options
-	ctx      context.Context // of the call to Open; it bounds the calls of a KeyProvider
-	fs       vfs.FS          // base; held once that is set
-	base     vfs.FS          // copies of the store are made in it
-	memory   *vfs.Mem        // of an in-memory store; else nil
-	held     vfs.Dirs        // the directories, held open
-	dir      string
-	valueDir string
-	clock    *clock
-	keyring  *keyring.Keyring // nil: the store is plain
-	made     bool             // openDirs has made the directories, and their names are durable
-	locks    []io.Closer
-	log      *manifest.Log
-	engine   *engine.Engine
-	follower *follow.Follower // nil unless Mode is Follow
-	report   *reporter
-	reads    *readCounters
+	options  Options           // with their defaults
+	ctx      context.Context   // of the call to Open; it bounds the calls of a KeyProvider
+	fs       vfs.FS            // base; held once that is set
+	base     vfs.FS            // copies of the store are made in it
+	memory   *vfs.Mem          // of an in-memory store; else nil
+	held     vfs.Dirs          // the directories, held open
+	dir      string            // Options.Dir, and later as resolveDirs has it; "/" in memory
+	valueDir string            // that of values, likewise; "" or dir = values lie in dir
+	clock    *clock            // Options.Now
+	keyring  *keyring.Keyring  // nil: the store is plain
+	made     bool              // openDirs has made the directories, and their names are durable
+	locks    []io.Closer       // of dir and valueDir, in this order; abandon closes them
+	log      *manifest.Log     // nil until the manifest was read or made
+	engine   *engine.Engine    // nil until openEngine has returned
+	follower *follow.Follower  // nil unless Mode is Follow
+	report   *reporter         // of the engine's events; the DB's later
+	reads    *readCounters     // of the DB
 	commits  **commit.Pipeline // of the DB, once it is there
-	db       *DB
+	db       *DB               // nil until assemble has made it
 }
 
 func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
@@ -376,7 +376,7 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 		PastDeletes: scan.PastDeletes,
 		Events: engine.Events{
 			OnWork: report.onWork, OnStall: report.onStall, OnLongReader: report.onLongReader,
-			OnSpace: report.onDiskSpace, OnDamage: report.onScrubbed, OnFailure: report.onFailure,
+			OnSpace: report.onDiskSpace, OnDamage: report.onFoundDamage, OnFailure: report.onFailure,
 		},
 	}, o.log)
 	o.engine, o.report, o.commits = e, report, commits

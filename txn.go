@@ -192,7 +192,10 @@ func (t *transaction) address(ks *Keyspace) *Keyspace {
 	return s
 }
 
-// Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends.
+// Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends. key
+// is copied. Get also returns ErrInvalid for an empty key or one that is too long, ErrTxnDone,
+// ErrClosed, the error of the transaction's context, a *CorruptionError for damage, and ErrRefused
+// if the disk can't be read.
 func (t *Txn) Get(key []byte) (item *Item, err error) {
 	r, stored, err := t.find(key)
 	if err != nil {
@@ -207,7 +210,8 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 	return &r.item, nil
 }
 
-// Has reports whether key has a value. It does not read the value.
+// Has reports whether key has a value. It does not read the value. Its errors are those of Get,
+// without ErrKeyNotFound.
 func (t *Txn) Has(key []byte) (found bool, err error) {
 	_, _, err = t.find(key)
 	return wasFound(err)
@@ -331,10 +335,11 @@ func (t *Txn) Set(key, value []byte) error {
 	return t.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
-// SetEntry writes a pair with its attributes. Key and value are copied.
+// SetEntry writes a pair with its attributes. Key and value are copied; e can be used again. A nil
+// e and a negative TTL are ErrInvalid.
 func (t *Txn) SetEntry(e *Entry) error { return t.addWrite(e, entry.Set) }
 
-// Delete deletes key, whether or not it has a value.
+// Delete deletes key, whether or not it has a value. key is copied.
 func (t *Txn) Delete(key []byte) error {
 	return t.addWrite(&Entry{Key: key}, entry.Delete)
 }
@@ -502,7 +507,7 @@ func (t *transaction) closeIterators() {
 	}
 }
 
-// ReadVersion returns the version that the transaction reads.
+// ReadVersion returns the version that the transaction reads, also after its end.
 func (t *Txn) ReadVersion() uint64 {
 	if t.transaction == nil {
 		return 0

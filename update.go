@@ -13,7 +13,8 @@ import (
 )
 
 // View runs fn in a read-only transaction, and returns the error of fn. What the transaction
-// has handed out is valid until fn returns.
+// has handed out is valid until fn returns. It returns ErrClosed if the store is closed, and
+// ErrInvalid for a nil fn.
 func (db *DB) View(fn func(txn *Txn) error) error {
 	return db.main.view(context.Background(), TxnOptions{}, fn)
 }

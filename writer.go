@@ -23,14 +23,14 @@ type Writer struct {
 	ctx     context.Context // when it ends, so does the Writer
 	closing sync.Once       // the first Close flushes, and others wait for it
 
-	mu        sync.Mutex
-	changed   sync.Cond // committed or err has changed
-	filling   *Batch    // the group that fills
-	idle      *Batch    // the other one, which is empty; nil while it is being committed
-	number    int64     // of the group that fills, counted from 1
-	committed int64     // groups that are committed, or have failed
-	closed    bool      // Close was called
-	err       error     // the first error
+	mu        sync.Mutex // guards:
+	changed   sync.Cond  // committed or err has changed
+	filling   *Batch     // the group that fills
+	idle      *Batch     // the other one, which is empty; nil while it is being committed
+	number    int64      // of the group that fills, counted from 1
+	committed int64      // groups that are committed, or have failed
+	closed    bool       // Close was called
+	err       error      // the first error
 }
 
 // writerGroup is the size in bytes at which a Writer commits a group; 1/16 of a memtable if
@@ -57,15 +57,17 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	return w
 }
 
-// Set writes a pair. Key and value are copied.
+// Set writes a pair. Key and value are copied. It waits while both groups are full. Its errors
+// are those of Batch.Set, those of an earlier commit, and the error of the writer's context; after
+// Close it returns ErrInvalid.
 func (w *Writer) Set(key, value []byte) error {
 	return w.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
-// SetEntry writes a pair with its attributes. Key and value are copied.
+// SetEntry writes a pair with its attributes, as Set does.
 func (w *Writer) SetEntry(e *Entry) error { return w.addWrite(e, entry.Set) }
 
-// Delete deletes a key.
+// Delete deletes a key, as Set writes one.
 func (w *Writer) Delete(key []byte) error { return w.addWrite(&Entry{Key: key}, entry.Delete) }
 
 func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
@@ -135,7 +137,8 @@ func (w *Writer) commitGroup(b *Batch) {
 }
 
 // Flush returns when everything written before the call is committed, and durable as
-// Options.Durability says. It does not wait for what others write meanwhile.
+// Options.Durability says. It does not wait for what others write meanwhile. It returns the
+// writer's first error.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
