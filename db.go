@@ -80,6 +80,8 @@ func (db *DB) Close() error {
 		}
 		// Commits end first: then nobody writes to the tree that is closed.
 		if db.commits != nil {
+			// Close has no context: it may take as long as the disk, since it promises that all
+			// commits are durable.
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())
 		}
@@ -250,6 +252,7 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 	if err == nil {
 		err = db.engine.Verify(ctx, found)
 	}
+	// Even if ctx has ended since: that there is damage is what the caller must know.
 	if first != nil {
 		return first
 	}

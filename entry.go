@@ -67,6 +67,7 @@ func (e *Entry) checkLimits() error {
 func (e *Entry) write(kind entry.Kind, c *pending.Encoder, now func() uint64) entry.Entry {
 	w := entry.Entry{Key: e.Key, Value: e.Value, Kind: kind, Meta: e.Meta}
 	if kind == entry.Delete {
+		// Without a time of expiry: a delete that expired would show again what it hides.
 		return w
 	}
 	if e.OnlyLatest {

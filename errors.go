@@ -134,6 +134,7 @@ func explained(err error, c *conflict.Check) error {
 		return err
 	}
 	e := &ConflictError{Runs: 1, refusal: r}
+	// What changed before the drop may be gone, so no key or range can be named.
 	if r.Dropped != nil {
 		e.Keyspace = r.Dropped.Name
 		return e

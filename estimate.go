@@ -31,6 +31,7 @@ func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 	var keys [][]byte
 	k.pinRange(lo, hi, func(p *view.Pin, lo, hi []byte) {
 		for _, stored := range p.Split(lo, hi, n) {
+			// A bound of the keyspace itself has no user part, and cuts nothing off.
 			if key := userBound(stored); key != nil {
 				keys = append(keys, key)
 			}

@@ -143,6 +143,8 @@ func (h *histogram) observe(d time.Duration) {
 
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load())}
+	// Not of one moment, as a lock would slow all readers down. Count is the sum of the buckets, so
+	// these two agree at least.
 	for i := range h.buckets {
 		s.Buckets[i] = h.buckets[i].Load()
 		s.Count += s.Buckets[i]
@@ -174,6 +176,7 @@ type readCounters [stripes]struct {
 func (c *counters) addReads(gets, iterators int64, random uint32) {
 	s := &c.reads[random%stripes]
 	s.gets.Add(gets)
+	// Most transactions have none, and an atomic add is not free.
 	if iterators > 0 {
 		s.iterators.Add(iterators)
 	}

@@ -56,6 +56,7 @@ func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, 
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	return commitBatch(ctx, db, func(b *Batch) error {
 		for _, p := range prefixes {
+			// It may lie in a mapped file, and afterPrefix has no guard.
 			p, err := cloneKey(p)
 			if err != nil {
 				return err
@@ -80,6 +81,7 @@ func (db *DB) DropAll(ctx context.Context) error {
 	}
 	defer db.keyspaces.turn.Leave()
 	return commitBatch(ctx, db, func(b *Batch) error {
+		// Clipped: the list is shared, and append must not write behind its end.
 		for _, k := range append(slices.Clip(db.keyspaces.sortedByName()), db.main) {
 			if err := b.In(k).DeleteRange(nil, nil); err != nil {
 				return err
