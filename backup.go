@@ -41,7 +41,7 @@ type BackupInfo struct {
 	StoreBytes  int64     // total size of the store's files
 	StreamBytes int64     // size of the stream
 
-	info *backup.Info
+	info *backup.Info // all of it; nil: it describes no backup
 }
 
 func newBackupInfo(i *backup.Info) *BackupInfo {

@@ -17,7 +17,7 @@ import (
 // batch addressing another.
 type Batch struct {
 	*batch
-	keyspace *Keyspace
+	keyspace *Keyspace // the keyspace that it addresses
 }
 
 // batch is what the Batches of all keyspaces (Batch.In) have in common.
@@ -45,6 +45,8 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	if b.batch == nil {
 		return b
 	}
+	// A stand-in if ks can't be used, so that the error comes from the next call, which returns
+	// one.
 	return &Batch{b.batch, addressed(b.db, ks)}
 }
 
@@ -54,10 +56,11 @@ func (b *Batch) Set(key, value []byte) error {
 	return b.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
-// SetEntry adds a pair with its attributes. Key and value are copied.
+// SetEntry adds a pair with its attributes. Key and value are copied; e can be used again. Its
+// errors mean what those of Set mean.
 func (b *Batch) SetEntry(e *Entry) error { return b.addWrite(e, entry.Set) }
 
-// Delete adds the delete of key.
+// Delete adds the delete of key, which is copied. Its errors mean what those of Set mean.
 func (b *Batch) Delete(key []byte) error { return b.addWrite(&Entry{Key: key}, entry.Delete) }
 
 // usable returns nil while the batch can be used.
@@ -98,10 +101,13 @@ func (b *Batch) takes() error {
 // wrote must be called after each write, with its error. It spills the writes if they take
 // too much memory. If that fails, it removes the files: the user need not end the batch.
 func (b *batch) wrote(err error) error {
+	// That of a zero Batch: err says so already.
 	if b == nil {
 		return err
 	}
 	err = b.writes.wrote(context.Background(), b.db, err)
+	// An error that is ErrInvalid leaves the writes as they were, and they may still be committed:
+	// their files stay.
 	if err != nil && b.writes.Err() != nil {
 		b.writes.discardFiles()
 	}
@@ -116,7 +122,8 @@ func (b *Batch) Len() int {
 	return b.writes.Len()
 }
 
-// Size returns the bytes that the writes take in the journal.
+// Size returns the bytes that the writes take in the journal or in files: keys, values as
+// stored, and 4 to 40 bytes for each write.
 func (b *Batch) Size() int64 {
 	if b.batch == nil {
 		return 0
@@ -131,6 +138,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	if err := b.usable(); err != nil {
 		return 0, err
 	}
+	// Misuse comes before spent: after ErrInvalid the batch is as it was.
 	if ctx == nil {
 		return 0, errNilContext
 	}
@@ -144,23 +152,25 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	}
 	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
 	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
+	// If they were committed, they are the store's, and stay. Else nobody else would remove them.
 	b.writes.discardFiles()
 	return uint64(v), err
 }
 
-// Reset empties the batch, and keeps its memory for later writes.
+// Reset empties the batch, and keeps its memory for later writes. Its files are removed.
 func (b *Batch) Reset() {
 	if b.batch == nil {
 		return
 	}
 	b.writes.discardFiles()
+	// The files go first, as Reset forgets them.
 	b.writes.Reset()
 	b.writes.written.Reset()
 	b.spent = false
 }
 
 // BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none
-// is.
+// is. Keys and values are copied. It has the durability of Options; its errors are those of Set.
 func (db *DB) BatchSet(entries []*Entry) error {
 	return commitBatch(context.Background(), db, func(b *Batch) error {
 		for _, e := range entries {
@@ -175,6 +185,9 @@ func (db *DB) BatchSet(entries []*Entry) error {
 // commitBatch commits the writes that fill adds to a batch.
 func commitBatch(ctx context.Context, db *DB, fill func(b *Batch) error) error {
 	b := db.NewBatch()
+	// Nobody else has the batch: if fill has failed behind writes that went to files, these would
+	// lie there until the garbage collector finds the batch.
+	defer b.writes.discardFiles()
 	if err := fill(b); err != nil {
 		return err
 	}

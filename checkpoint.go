@@ -32,6 +32,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := copyable(ctx, db); err != nil {
 		return err
 	}
+	// A copy, as calls at the same time have other directories.
 	to := db.copies.target
 	to.Dir = dir
 	err := manifest.Absent(to.FS, dir)

@@ -7,7 +7,7 @@ import (
 
 // clock is Options.Now, until forget is called.
 type clock struct {
-	tell atomic.Pointer[func() time.Time]
+	tell atomic.Pointer[func() time.Time] // never nil
 }
 
 func newClock(user func() time.Time) *clock {

@@ -18,10 +18,10 @@ type writes struct {
 	limit     int64              // bytes of memory above which they go to files
 	written   conflict.Keyspaces // keyspaces that are written to
 	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
-	reads     conflict.ReadSet
-	request   commit.Request
-	yields    bool         // the transaction can run again, so it yields to others' turns
-	turn      *commit.Turn // place in the lines of Update; nil = none
+	reads     conflict.ReadSet   // keys and ranges that a Serializable transaction has read
+	request   commit.Request     // of its commit, which another goroutine may lead
+	yields    bool               // the transaction can run again, so it yields to others' turns
+	turn      *commit.Turn       // place in the lines of Update; nil = none
 }
 
 var writesPool = sync.Pool{New: func() any { return new(writes) }}
@@ -34,6 +34,7 @@ func (w *writes) returnToPool() {
 	w.written.Reset()
 	w.addressed.Reset()
 	w.reads.Reset()
+	// A request refers to its payload, and a turn to its line: the pool must keep neither alive.
 	w.request, w.yields, w.turn = commit.Request{}, false, nil
 	// A pool would keep the memory of one large transaction for ever.
 	if w.memory() <= pending.MaxPooled {
@@ -55,8 +56,12 @@ func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, ki
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// The write is encoded now: the caller may reuse key and value when this returns.
+	// Loaded once: SetOptions may replace it meanwhile, and time to live and compression must be
+	// those of one set of options.
 	c := k.encoder.Load()
 	write := e.write(kind, c, now)
+	// Before the write, which may fail half-way: a keyspace too many can only refuse a commit, but
+	// one that is missing would let a commit write to a dropped keyspace.
 	k.noteWritten(&w.written)
 	if w.Large(&write, w.limit) {
 		large := write // AddLarge has its entry escape; that of other writes stays on the stack
@@ -75,6 +80,8 @@ func (w *writes) deleteRange(k *Keyspace, lo, hi []byte) error {
 	if err != nil {
 		return err
 	}
+	// An empty range is no error and no write: it must not make the drop of the keyspace refuse the
+	// commit.
 	if bytes.Compare(lo, hi) < 0 {
 		w.DeleteRange(lo, hi)
 		k.noteWritten(&w.written)
@@ -120,9 +127,12 @@ func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bo
 	if files := w.Files(); files == nil {
 		payload, records := w.Payload()
 		entries, bytes = int64(records), int64(len(payload))
+		// It lies in w, which is pooled: the leader is another goroutine, so each commit would have
+		// to allocate its request.
 		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
 	} else if err = w.Spill(ctx, db.newSpill); err == nil {
+		// All of them: Spill has moved what was left in memory, as the edit adds files and nothing else.
 		v, err = db.commits.CommitAlone(ctx, files, c)
 		entries, bytes = files.Entries(), files.Bytes()
 	}

@@ -14,7 +14,7 @@ import (
 
 // copies gives the packages that copy a store the files of this one.
 type copies struct {
-	engine *engine.Engine
+	engine *engine.Engine    // of the store
 	source frozen.Source     // used if this process only reads the store
 	target checkpoint.Target // of checkpoints; Dir comes with each call
 	writes bool              // this process writes the store

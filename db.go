@@ -20,22 +20,22 @@ import (
 
 // DB is an open store. Any number of goroutines may use it. End it by Close.
 type DB struct {
-	opts      Options
-	engine    *engine.Engine
-	follower  *follow.Follower // nil unless the store of another process is followed
-	copies    copies
+	opts      Options              // in force, but for Keys after a rotation
+	engine    *engine.Engine       // nil in a DB that was not opened
+	follower  *follow.Follower     // nil unless the store of another process is followed
+	copies    copies               // for Checkpoint, Backup and Verify
 	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      *Keyspace            // the default keyspace
-	keyspaces keyspaces
-	now       func() uint64 // the time of expiry, in Unix milliseconds
-	counters  counters
-	report    *reporter // events, log lines and metrics of what happens
-	loss      *Loss     // what Open has left out because of damage; nil: nothing
-	forget    func()    // lets go of the user's functions, so that nothing but the DB refers to them
+	keyspaces keyspaces            // the named ones
+	now       func() uint64        // the time of expiry, in Unix milliseconds; never 0
+	counters  counters             // what Metrics has of the API
+	report    *reporter            // events, log lines and metrics of what happens
+	loss      *Loss                // what Open has left out because of damage; nil: nothing
+	forget    func()               // lets go of the user's functions, so that nothing but the DB refers to them
 
-	seed        uint64 // of key hashes
-	compression pending.Compression
+	seed        uint64                 // of key hashes
+	compression pending.Compression    // what values were compressed to so far
 	direct      *pending.MemoryLimiter // memory for writes of one call each, such as Set
 
 	began      time.Time     // when it was opened, with a monotonic reading
@@ -43,12 +43,12 @@ type DB struct {
 	lastBackup atomic.Int64  // when the last Backup or Checkpoint ended well, in Unix milliseconds; 0 = never
 
 	lastKeys  atomic.Pointer[KeyProvider] // of a closed store that could be written to
-	closed    atomic.Bool
-	closeOnce sync.Once
-	closeErr  error        // result of Close
-	locks     []io.Closer  // of the directories; a read-only store may lack some
-	dirs      vfs.Dirs     // held open
-	atEnd     func() error // Close calls it last, before it gives back the locks; may be nil
+	closed    atomic.Bool                 // Close has begun
+	closeOnce sync.Once                   // the first Close works, and others wait for it
+	closeErr  error                       // result of Close
+	locks     []io.Closer                 // of the directories; a read-only store may lack some
+	dirs      vfs.Dirs                    // held open
+	atEnd     func() error                // Close calls it last, before it gives back the locks; may be nil
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -80,6 +80,8 @@ func (db *DB) Close() error {
 		}
 		// Commits end first: then nobody writes to the tree that is closed.
 		if db.commits != nil {
+			// Close has no context: it may take as long as the disk, since it promises that all
+			// commits are durable.
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())
 		}
@@ -147,10 +149,13 @@ func (db *DB) Err() error {
 // has set last, if it did. It may be called at any time, also after Close.
 func (db *DB) Options() Options {
 	o := db.opts
+	if db.commits != nil { // a read-only store has the keys of Open
+		o.Keys = db.engine.Keys.Provider()
+	}
+	// After the engine was asked: Close sets lastKeys before it makes the engine forget the provider,
+	// so one of the two looks finds it.
 	if last := db.lastKeys.Load(); last != nil {
 		o.Keys = *last
-	} else if db.commits != nil { // a read-only store has the keys of Open
-		o.Keys = db.engine.Keys.Provider()
 	}
 	return o
 }
@@ -179,7 +184,8 @@ func workable(ctx context.Context, db *DB) error {
 
 // Sync returns when everything committed so far survives a power loss. On a full
 // disk it may return ErrNoSpace: what is committed stays committed, and Sync may be
-// called again.
+// called again. It also returns ErrStopped, ErrReadOnly, ErrClosed, and the error of ctx, which
+// ends the wait for its turn.
 func (db *DB) Sync(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
@@ -188,7 +194,9 @@ func (db *DB) Sync(ctx context.Context) error {
 }
 
 // Flush writes the entries in memory to files of the tree, and returns when that is done.
-// Others go on reading and writing. Durability does not need it. It shortens the next Open.
+// Others go on reading and writing. Durability does not need it. It shortens the next Open. It
+// returns ErrNoSpace or ErrRefused if the files can't be written, ErrStopped, ErrReadOnly,
+// ErrClosed, or the error of ctx; what was not flushed by then stays in memory.
 func (db *DB) Flush(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
@@ -199,7 +207,8 @@ func (db *DB) Flush(ctx context.Context) error {
 // Compact flushes, and compacts all runs into one. Others go on reading and writing. After
 // that, reads are as fast as they can be, and entries that were overwritten or deleted are gone,
 // but for those that are retained or that an open transaction reads. It returns ErrNoSpace if
-// the disk has no room for the new run.
+// the disk has no room for the new run, a *CorruptionError if a run is damaged, and the errors of
+// Flush. After an error the store has what it had.
 func (db *DB) Compact(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
@@ -210,7 +219,8 @@ func (db *DB) Compact(ctx context.Context) error {
 // Reclaim makes the files as small as they can be: it flushes, compacts all runs
 // into one, and moves live values out of segments with garbage until garbage is at most
 // 1/5 of the live data. It returns by how many bytes the files shrank. A store also
-// does this by itself while clients write and when it is idle.
+// does this by itself while clients write and when it is idle. Its errors are those of Compact;
+// then a part of the work may be done, which harms nothing.
 func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 	if err := workable(ctx, db); err != nil {
 		return 0, err
@@ -242,6 +252,7 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 	if err == nil {
 		err = db.engine.Verify(ctx, found)
 	}
+	// Even if ctx has ended since: that there is damage is what the caller must know.
 	if first != nil {
 		return first
 	}

@@ -50,7 +50,8 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 }
 
 // AppendValue appends key's newest value to dst and returns the longer slice, or returns dst and
-// ErrKeyNotFound. It allocates nothing if dst has room. A program that reads large values at a
+// an error: ErrKeyNotFound, or one of Txn.Get. After an error the room behind dst may have changed.
+// It allocates nothing if dst has room. A program that reads large values at a
 // high rate spends less time on the collection of garbage so than with Get.
 func (db *DB) AppendValue(dst, key []byte) ([]byte, error) { return db.main.AppendValue(dst, key) }
 
@@ -76,10 +77,11 @@ func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
 	return dst, err
 }
 
-// Has reports whether key has a value. It does not read the value.
+// Has reports whether key has a value now. It does not read the value. Its errors are those of
+// Txn.Has.
 func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
-// Has reports whether key has a value. It does not read the value.
+// Has is DB.Has for a key of the keyspace.
 func (k *Keyspace) Has(key []byte) (bool, error) {
 	return wasFound(k.readKey(key, func(*view.Pin, *direct) error { return nil }))
 }
@@ -99,6 +101,8 @@ func (k *Keyspace) readKey(key []byte, fn func(*view.Pin, *direct) error) error 
 	}
 	// The pin keeps what is read until the copy is made.
 	defer p.Release()
+	// Asked of the pin: a drop may have come between the check above and Acquire. Then the View may
+	// have lost a part of the keyspace, and would answer wrongly that a key is absent.
 	if k.absentFrom(p) {
 		return ErrKeyspaceNotFound
 	}
@@ -114,6 +118,8 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	d := directPool.Get().(*direct)
 	defer d.returnToPool()
 	d.key = pending.AppendKey(d.key[:0], k.prefix, key)
+	// At random, as Go does not tell on which core this runs: one counter for all would slow every
+	// get down.
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := p.Get(d.key, hash.Sum(db.seed, d.key), &d.entry)
 	switch e := &d.entry; {
@@ -171,6 +177,8 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
+	// Defers run backwards: the memory is given back before Leave lets the next writer in, who then
+	// finds it and allocates none.
 	defer w.returnToPool()
 	w.limit = db.direct.Size()
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
@@ -179,12 +187,15 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
 		return err
 	}
+	// Even LastWriterWins checks Written: a commit to a keyspace that was just dropped is refused.
 	_, err := w.commit(context.Background(), db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 
-// CompareAndSet writes a pair if version is still the version of the key; 0 means
-// that the key has no value. Else it returns ErrVersionMismatch.
+// CompareAndSet writes a pair if version is still the version of the key (Item.Version); 0 means
+// that the key has no value. Else it writes nothing and returns ErrVersionMismatch. Comparison and
+// write are one transaction, with the durability of Options. Key and value are copied. Its other
+// errors are those of Txn.Get and Set.
 func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
 	return db.main.CompareAndSet(key, value, version)
 }
@@ -195,7 +206,7 @@ func (k *Keyspace) CompareAndSet(key, value []byte, version uint64) error {
 }
 
 // CompareAndDelete deletes a key if version is still its version. Else it returns
-// ErrVersionMismatch.
+// ErrVersionMismatch. Durability and other errors are as for CompareAndSet.
 func (db *DB) CompareAndDelete(key []byte, version uint64) error {
 	return db.main.CompareAndDelete(key, version)
 }

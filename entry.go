@@ -8,7 +8,8 @@ import (
 	"github.com/brockdb/brock/internal/txn/pending"
 )
 
-// Entry is a pair to write, with its attributes.
+// Entry is a pair to write, with its attributes. Calls that write it copy key and value, and keep
+// nothing of it.
 type Entry struct {
 	Key, Value []byte
 	Meta       byte          // a byte of the application, kept beside the key
@@ -66,6 +67,7 @@ func (e *Entry) checkLimits() error {
 func (e *Entry) write(kind entry.Kind, c *pending.Encoder, now func() uint64) entry.Entry {
 	w := entry.Entry{Key: e.Key, Value: e.Value, Kind: kind, Meta: e.Meta}
 	if kind == entry.Delete {
+		// Without a time of expiry: a delete that expired would show again what it hides.
 		return w
 	}
 	if e.OnlyLatest {

@@ -109,7 +109,7 @@ type ConflictError struct {
 	Lower, Upper []byte // the range; nil = no bound: all of a keyspace if that was dropped
 	Runs         int    // how often Update ran its function; 1 for Commit
 
-	refusal *conflict.Refusal
+	refusal *conflict.Refusal // for the turns of Update; never nil
 }
 
 // Error names the keyspace and how many runs there were. It holds no key.
@@ -134,6 +134,7 @@ func explained(err error, c *conflict.Check) error {
 		return err
 	}
 	e := &ConflictError{Runs: 1, refusal: r}
+	// What changed before the drop may be gone, so no key or range can be named.
 	if r.Dropped != nil {
 		e.Keyspace = r.Dropped.Name
 		return e

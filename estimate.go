@@ -22,7 +22,8 @@ func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 
 // Split returns at most n-1 keys, in order, that cut [lo, hi) of the default
 // keyspace into parts of about the same size; nil bounds are open. It makes 65,537 parts
-// at most, and fewer if keys are long or there are few. The keys belong to the caller.
+// at most, and fewer if keys are long or there are few. The keys belong to the caller. What
+// can't be read, as in a closed store, gives no keys.
 func (db *DB) Split(lo, hi []byte, n int) [][]byte { return db.main.Split(lo, hi, n) }
 
 // Split is DB.Split for keys of the keyspace.
@@ -30,6 +31,7 @@ func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 	var keys [][]byte
 	k.pinRange(lo, hi, func(p *view.Pin, lo, hi []byte) {
 		for _, stored := range p.Split(lo, hi, n) {
+			// A bound of the keyspace itself has no user part, and cuts nothing off.
 			if key := userBound(stored); key != nil {
 				keys = append(keys, key)
 			}

@@ -60,10 +60,10 @@ type DiskSpaceInfo = report.DiskSpace
 // reporter passes what happens in the background to Events and a logger. It queues the calls
 // for a goroutine of their own: at the place of an event locks are held, or commits wait.
 type reporter struct {
-	to     atomic.Pointer[listeners]
-	calls  jobs.Calls
-	ended  atomic.Pointer[error] // why writing has ended, as BackgroundError was told; nil while it goes on
-	leaked atomic.Int64          // number of leaks
+	to     atomic.Pointer[listeners] // empty once Close has made the last calls
+	calls  jobs.Calls                // those that wait, in order; at most 1,024, see Events
+	ended  atomic.Pointer[error]     // why writing has ended, as BackgroundError was told; nil while it goes on
+	leaked atomic.Int64              // number of leaks
 }
 
 // listeners are the user's functions and logger.
@@ -81,6 +81,8 @@ func newReporter(to listeners) *reporter {
 // endReports makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
 func (r *reporter) endReports() {
 	r.calls.Drain(lastCall)
+	// A leaked transaction keeps the reporter. If one of the user's functions leads to the
+	// transaction, it could never be freed.
 	r.to.Store(new(listeners))
 }
 
@@ -103,6 +105,7 @@ func (r *reporter) say(level slog.Level, message string, args ...any) {
 	}
 	record := slog.NewRecord(time.Now(), level, message, 0)
 	record.Add(args...)
+	// Enabled is the user's code too, so it waits with the rest: locks may be held here.
 	r.calls.Add(func() {
 		if ctx := context.Background(); log.Enabled(ctx, level) {
 			_ = log.Handler().Handle(ctx, record) // as slog does
@@ -122,15 +125,23 @@ func (r *reporter) onWork(w engine.Work) {
 	case "collection":
 		call = to.Collection
 	}
-	if w.Segments > 0 { // a collection goes on after damage; other work ends, and reports it elsewhere
-		r.onDamage(w.Err)
+	args := []any{"reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took}
+	if w.Err != nil {
+		args = append(args, "err", w.Err)
 	}
-	queueReport(r, call, w.Work, slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	// Collections and clusterings go on after damage. Other work ends then, and writing with it:
+	// onEnd reports that.
+	var c *CorruptionError
+	if w.Segments > 0 && errors.As(w.Err, &c) {
+		r.onFoundDamage(c)
+	}
+	queueReport(r, call, w.Work, slog.LevelDebug, w.Kind, args...)
 }
 
 // onDamage passes err on if it is a CorruptionError.
 func (r *reporter) onDamage(err error) {
 	var c *CorruptionError
+	// Without a log line: each caller writes one that says more.
 	if call := r.to.Load().Corruption; call != nil && errors.As(err, &c) {
 		r.calls.Add(func() { call(c) })
 	}
@@ -177,8 +188,8 @@ func (r *reporter) onRefusal(work string, err error) {
 	}
 }
 
-// onScrubbed passes on that scrubbing has found damage.
-func (r *reporter) onScrubbed(c *CorruptionError) {
+// onFoundDamage passes on that background work, which goes on, has found damage.
+func (r *reporter) onFoundDamage(c *CorruptionError) {
 	r.onDamage(c)
 	r.say(slog.LevelError, "damaged data was found", "err", c)
 }
@@ -196,6 +207,8 @@ func (r *reporter) onFailure(err error) { r.onEnd("background work has ended", e
 // the manifest has stopped, for instance because a sync failed. Without this call the user
 // would only learn of it from the next write.
 func (r *reporter) onTaskError(_ string, err error) {
+	// All else ends one piece of work, and the next Flush, compaction or collection tries again:
+	// BackgroundError promises more than that.
 	if errors.Is(err, ErrStopped) {
 		r.onEnd("nothing can be written any more", err)
 	}
@@ -203,6 +216,7 @@ func (r *reporter) onTaskError(_ string, err error) {
 
 // onEnd passes on why writing has ended. Only the first reason is passed on.
 func (r *reporter) onEnd(message string, err error) {
+	// The first reason is the cause. Once it is there all other work fails too, and would hide it.
 	if !r.ended.CompareAndSwap(nil, &err) {
 		return
 	}

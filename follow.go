@@ -41,6 +41,8 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("refresh: %w", err)
 	}
+	// After the View is in place. A lookup in between finds a keyspace that the View lacks, which
+	// absentFrom sees.
 	db.keyspaces.loadFrom(db)
 	return version, nil
 }

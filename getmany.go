@@ -10,7 +10,7 @@ const getManyBatch = 64
 
 // GetMany yields the items of keys in their order, nil for an absent key. It asks the disk
 // for the separated values of up to 64 keys at once, which takes little longer than for one.
-// The first error ends it. The items are valid until the transaction ends. Don't change keys
+// The first error, one of Txn.Get, ends it: it is yielded last, with a nil item. The items are valid until the transaction ends. Don't change keys
 // until GetMany has ended: it looks up 64 of them at a time.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {

@@ -17,7 +17,7 @@ import (
 // Item is one version of one key, as a transaction or iterator found it. Its value is
 // read when it is asked for.
 type Item struct {
-	txn  *transaction
+	txn  *transaction // that has found it; nil in a zero Item
 	lent lentKeys     // copies of an iterator's item to poison when it moves on
 	e    *entry.Entry // nil when the iterator is at no item
 
@@ -43,6 +43,8 @@ func (it *Item) Key() []byte {
 	switch {
 	case key == nil:
 		return nil
+	// That of a point read lies in the transaction, not in a file (Txn.Get), so it is safe without
+	// a copy.
 	case it.copies && !it.found:
 		return bytes.Clone(key)
 	case !invariant.Poisons:
@@ -59,7 +61,9 @@ func (it *Item) KeyCopy(dst []byte) []byte {
 }
 
 // Value returns the item's value. Don't modify it. It is never nil without an error, and
-// valid as long as the package comment says. For a delete it returns ErrKeyNotFound.
+// valid as long as the package comment says. For a delete it returns ErrKeyNotFound. It also
+// returns ErrTxnDone, ErrClosed, the error of the transaction's context, ErrInvalid if the
+// iterator is at no item, a *CorruptionError for damage, and ErrRefused if the disk can't be read.
 //
 // If possible the value is not copied. It may then lie in a mapped file: if the disk fails
 // later, reading it ends the process. ValueCopy is safe, and so is Value with
@@ -76,6 +80,8 @@ func (it *Item) Value() ([]byte, error) {
 	if it.copies {
 		return it.ValueCopy(nil)
 	}
+	// A value that has to be decoded lies in memory that a leaked pin leaves to the user, so it
+	// does not need the View (view.Pin.Unlend).
 	if it.e.Raw == 0 {
 		it.txn.lends()
 	}
@@ -91,6 +97,8 @@ func (it *Item) borrowValue() ([]byte, error) {
 	}
 	if e := it.e; e.Raw != 0 && it.found {
 		// The item keeps what was decoded, as an inline value.
+		// So a second Value decodes nothing. Only for point reads, whose entry is ours: that of an
+		// iterator is the scan's, which goes on to read it.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
 	if invariant.Poisons {
@@ -130,6 +138,7 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 	case e.Value == nil:
 		return empty, false, nil
 	default:
+		// Without spare capacity: an append by the user would write into the entry behind it.
 		v := e.Value[:len(e.Value):len(e.Value)]
 		if len(v) > onePage {
 			return v, false, touch(v)
@@ -154,11 +163,12 @@ func touch(b []byte) (err error) {
 var empty = []byte{}
 
 // ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
-// caller.
+// caller. Its errors are those of Value; then the bytes of dst may have changed.
 func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	if err := it.usable(); err != nil {
 		return nil, err
 	}
+	// Not only for the read: the copy below touches each page, while the disk may be failing.
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// A value that was decoded or decrypted is in dst already, and needs no second copy.
 	v, own, err := it.readValue(dst, false)
@@ -190,7 +200,7 @@ func recycleValue(buf *[]byte) {
 }
 
 // ValueFunc calls fn with the value, and returns the error of fn. The value is read-only, and
-// valid until fn returns.
+// valid until fn returns. If it returns an error of Value, it has not called fn.
 func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if err := it.usable(); err != nil {
 		return err
@@ -198,6 +208,8 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if fn == nil {
 		return errNilFunction
 	}
+	// No guard is on while fn runs: it would turn a fault in the user's own memory into damage of
+	// the store.
 	if !it.decodes() && !it.copies {
 		v, err := it.borrowValue()
 		if err != nil {
@@ -230,7 +242,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	return err
 }
 
-// ValueSize returns the length of the value without reading it.
+// ValueSize returns the length of the value in bytes, before compression, without reading it.
 func (it *Item) ValueSize() int64 { return int64(it.at().ValueLen()) }
 
 // Version returns the version of the commit that wrote the item. It is 0 for a write

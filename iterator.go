@@ -43,11 +43,11 @@ func (o *IteratorOptions) validate() error {
 // goroutine at a time. A new Iterator is at no item. End it by Close.
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
-	keyspace *Keyspace
-	scan     *scan.Scan // nil: it was closed, or could not begin
-	reverse  bool       // Next moves to lesser keys
-	tracks   bool       // the txn is serializable: what is covered counts as read
-	plain    bool       // no limit, filter or context: Next may take its fast path
+	keyspace *Keyspace    // whose keys it walks
+	scan     *scan.Scan   // nil: it was closed, or could not begin
+	reverse  bool         // Next moves to lesser keys
+	tracks   bool         // the txn is serializable: what is covered counts as read
+	plain    bool         // no limit, filter or context: Next may take its fast path
 
 	item     Item                             // the current item
 	filter   func(key []byte, meta byte) bool // of the user; nil: none
@@ -63,7 +63,7 @@ type Iterator struct {
 	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
 
 	next, prev *Iterator // in the transaction's list of open iterators
-	orphan     *orphan
+	orphan     *orphan   // what it holds once its transaction has ended; guarded by the transaction's mu
 }
 
 // NewIterator returns an iterator over what the transaction sees. Close it. If it can't begin,
@@ -91,10 +91,13 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 		Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly, Limit: o.Limit, Habit: &t.keyspace.habit,
 	}
 	if o.Filter != nil {
+		// Not the user's function itself: it may call the iterator in the middle of a move.
 		c.Filter = it.accepts
 	}
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
+		// At other isolations nobody asks what was read, and a read-only transaction is serial as
+		// of its version: moves need not keep the covered range.
 		if it.tracks = t.isolation == Serializable; it.tracks {
 			c.Shown = &it.covered
 		}
@@ -103,7 +106,8 @@ func (t *Txn) begin(it *Iterator, o *IteratorOptions) error {
 	return t.adopt(it, &c)
 }
 
-// Rewind moves to the first item in the direction of travel.
+// Rewind moves to the first item in the direction of travel. Valid tells whether there is one,
+// and Err why not.
 func (it *Iterator) Rewind() { it.position(nil, it.reverse) }
 
 // Seek moves to the item of key or, without one, to the next item in the direction
@@ -144,6 +148,8 @@ func (it *Iterator) position(key []byte, turned bool) {
 	// A seek doesn't read the keys that it jumps over: the range covered so far ends here.
 	it.finishSpan()
 	it.item.lent.poison()
+	// The error of an earlier move is forgotten: damage in one place must not keep the user from
+	// seeking past it.
 	it.err, it.backward, it.left = nil, turned, it.limit
 	lo, hi := it.scan.Bounds()
 	switch {
@@ -153,6 +159,8 @@ func (it *Iterator) position(key []byte, turned bool) {
 		key = lo
 	}
 	if it.tracks {
+		// Before the move: the scan itself extends the range to each key that it shows to the
+		// filter.
 		it.covered.Begin(key, lo, hi)
 	}
 	it.land(it.scan.Seek(key, turned))
@@ -198,6 +206,8 @@ func (it *Iterator) leaveAsked() {
 	// If the iterator has ended, the move that follows returns the error.
 	if it.valid && !it.asking && it.item.e.Separated && it.open() {
 		it.scan.Asked()
+		// Asked may have begun to read ahead. Then the walk is ahead of the user, and the entry is
+		// a copy elsewhere.
 		it.item.placeEntry(it.txn, it.scan.Entry())
 	}
 }
@@ -210,6 +220,8 @@ func (it *Iterator) moveChecked(turned bool) {
 	switch {
 	case it.limit == 0:
 	case turned != it.reverse:
+		// A step back is one more item until the limit: that bounds how far the user gets, and not
+		// the number of moves.
 		it.left++
 	case it.left <= 1:
 		// The scan does not move: what comes after the limit is not read, so it causes
@@ -255,6 +267,8 @@ func (it *Iterator) accepts(key []byte, meta byte) bool {
 	if it.err == errNestedMove {
 		return true
 	}
+	// Reset by a defer: after a filter that panics, every move and Close would be refused, and the
+	// iterator could not be ended.
 	it.asking = true
 	defer func() { it.asking = false }()
 	return it.filter(key, meta) || it.err == errNestedMove
@@ -292,6 +306,8 @@ func (it *Iterator) finishSpan() {
 	if !it.tracks || !it.covered.Active {
 		return
 	}
+	// Up to the item and no further: what was only read ahead has not been seen, and must not
+	// conflict.
 	if it.valid {
 		it.cover()
 	}
@@ -314,6 +330,8 @@ func (it *Iterator) usable() bool {
 		return true
 	}
 	it.err = err
+	// The end of a read-only transaction leaves that to us, since only the goroutine that uses the
+	// iterator may touch its scan.
 	it.releaseOnce()
 	return false
 }
@@ -354,6 +372,8 @@ func (it *Iterator) Close() error {
 func (t *Txn) Items(o IteratorOptions) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		it := t.NewIterator(o)
+		// A loop may be left by break or panic, and its transaction may live long: the sources
+		// would stay open until its end.
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			if !yield(&it.item, nil) {
@@ -388,5 +408,7 @@ func (t *Txn) Versions(key []byte) iter.Seq2[*Item, error] {
 	if err != nil {
 		return func(yield func(*Item, error) bool) { yield(nil, err) }
 	}
+	// No key lies between key and key with a zero byte behind it, so the range holds this key
+	// alone.
 	return t.Items(IteratorOptions{Lower: key, Upper: append(bytes.Clone(key), 0), AllVersions: true})
 }

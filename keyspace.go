@@ -56,6 +56,7 @@ func addressed(db *DB, ks *Keyspace) *Keyspace {
 // setOptions sets the options of k. Entries that were written before stay as they are.
 func (k *Keyspace) setOptions(o KeyspaceOptions) {
 	k.options.Store(&o)
+	// A new one, never changed in place: writers use the one before without a lock.
 	k.encoder.Store(&pending.Encoder{
 		Prefix:        k.prefix,
 		Threshold:     o.ValueThreshold,
@@ -80,6 +81,7 @@ func (k *Keyspace) usable() error {
 	if err := k.db.usable(); err != nil {
 		return err
 	}
+	// After the store is known to be open: a closed one returns ErrClosed for all its keyspaces.
 	if k.at.Dropped.Load() {
 		return ErrKeyspaceNotFound
 	}
@@ -111,6 +113,7 @@ func (k *Keyspace) stored(key []byte) []byte {
 // user's prefix.
 func (k *Keyspace) storedBounds(lo, hi, prefix []byte) (slo, shi []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	// An open bound ends at the keyspace: an iterator must never leave it.
 	slo, shi = k.prefix, k.past
 	if lo != nil {
 		slo = k.stored(lo)
@@ -123,6 +126,8 @@ func (k *Keyspace) storedBounds(lo, hi, prefix []byte) (slo, shi []byte, err err
 		if bytes.Compare(p, slo) > 0 {
 			slo = p
 		}
+		// It is never nil, which would compare as the least key: no prefix of a keyspace is all
+		// 0xff.
 		if end := afterPrefix(p); bytes.Compare(end, shi) < 0 {
 			shi = end
 		}

@@ -40,6 +40,8 @@ func (l *keyspaces) loadFrom(db *DB) {
 	var next []*Keyspace
 	for _, k := range db.engine.Keyspaces.List() {
 		ks := l.findByName(k.Name)
+		// Compare numbers: a name may have been dropped and made anew, but a number is never used
+		// again. A keyspace that is still there must stay the same pointer, as users hold it.
 		if ks == nil || ks.at.ID != k.ID {
 			ks = newKeyspace(db, k.ID, k.Name, loadedOptions(&k.Options))
 		} else {
@@ -98,7 +100,9 @@ func (l *keyspaces) removeKeyspace(ks *Keyspace) {
 // keyspaces wait for each other.
 //
 // A read-only store returns ErrKeyspaceNotFound if there is none of this name, and
-// ErrReadOnly if other options are given.
+// ErrReadOnly if other options are given. For a name or options that are not possible it
+// returns ErrInvalid, on a full disk ErrNoSpace, and else ErrRefused, ErrStopped or ErrClosed;
+// then nothing was created or changed.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err := db.usable(); err != nil {
 		return nil, err
@@ -111,11 +115,14 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 		return nil, err
 	}
 	asIs := func(ks *Keyspace) bool { return len(o) == 0 || ks.Options() == options }
+	// Without the turn, which is held over syncs: a lookup waits for nobody (docs/guarantees.md).
+	// One that is being dropped is not returned; its name may be free soon, so wait for that.
 	if ks := db.keyspaces.findByName(name); ks != nil && !ks.at.Dropped.Load() && asIs(ks) {
 		return ks, nil
 	}
 	db.keyspaces.turn.Always()
 	defer db.keyspaces.turn.Leave()
+	// Again: another call may have made, changed or dropped it while this one waited.
 	ks := db.keyspaces.findByName(name)
 	switch {
 	case ks != nil && asIs(ks):
@@ -147,7 +154,8 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 	return options, options.validate("")
 }
 
-// Keyspaces yields the named keyspaces in order of their names.
+// Keyspaces yields the named keyspaces in order of their names, as they are when the loop
+// begins. It waits for nobody.
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
 		slices.Values(db.keyspaces.sortedByName())(yield)
@@ -156,7 +164,8 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 
 // SetOptions changes the options, durably: how later writes are kept, and which
 // versions are retained from now on. History that is gone stays gone. Zero fields
-// mean Options.KeyspaceDefaults.
+// mean Options.KeyspaceDefaults. It returns ErrKeyspaceNotFound after a drop, and otherwise
+// the errors of DB.Keyspace; then the options are as before.
 func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -181,6 +190,8 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	if err := db.engine.Keyspaces.Set(k.at.ID, recordedOptions(&o)); err != nil {
 		return err
 	}
+	// Only now, as the edit is durable: after an error the old options are in force, here and at
+	// the next Open.
 	k.setOptions(o)
 	return nil
 }
@@ -211,6 +222,8 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
 	err := db.commits.Do(ctx, func() error {
+		// Between two groups: a commit is checked either before the mark, and is dropped with the
+		// rest, or after it, and is refused.
 		if k.at.Dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}
@@ -219,6 +232,8 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Not ctx: others have been refused because of the mark, so it is kept for as short as possible
+	// and never given up half-way.
 	if err := db.commits.Sync(context.Background()); err != nil {
 		k.at.Dropped.Store(false) // the drop was not begun
 		return err
@@ -228,6 +243,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		k.at.Dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
+	// Last: until the drop is durable, nobody may make another one of this name.
 	db.keyspaces.removeKeyspace(k)
 	return nil
 }

@@ -131,8 +131,8 @@ func (h Histogram) String() string {
 
 // histogram is a Histogram that many goroutines add to.
 type histogram struct {
-	sum     atomic.Int64
-	buckets [48]atomic.Int64
+	sum     atomic.Int64     // of all durations, in nanoseconds
+	buckets [48]atomic.Int64 // as in Histogram
 }
 
 func (h *histogram) observe(d time.Duration) {
@@ -143,6 +143,8 @@ func (h *histogram) observe(d time.Duration) {
 
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load())}
+	// Not of one moment, as a lock would slow all readers down. Count is the sum of the buckets, so
+	// these two agree at least.
 	for i := range h.buckets {
 		s.Buckets[i] = h.buckets[i].Load()
 		s.Count += s.Buckets[i]
@@ -158,22 +160,23 @@ const stripes = 16
 // privately and add them here once, when they end.
 type counters struct {
 	reads                   *readCounters // apart, as the tree must not refer to the DB
-	commits, entries, bytes atomic.Int64
-	conflicts, retries      atomic.Int64
-	read, commit            histogram
-	sync                    *histogram // apart, as the commit leader must not refer to the DB; nil if there is none
+	commits, entries, bytes atomic.Int64  // of commits that have written something
+	conflicts, retries      atomic.Int64  // commits that were refused; runs of Update after the first
+	read, commit            histogram     // of one in 256 gets; of each commit, with its waits
+	sync                    *histogram    // apart, as the commit leader must not refer to the DB; nil if there is none
 }
 
 // readCounters count point reads and iterators.
 type readCounters [stripes]struct {
 	gets, iterators atomic.Int64
-	_               [48]byte
+	_               [48]byte // fills the cache line of 64 bytes
 }
 
 // addReads adds to the stripe that a random number selects.
 func (c *counters) addReads(gets, iterators int64, random uint32) {
 	s := &c.reads[random%stripes]
 	s.gets.Add(gets)
+	// Most transactions have none, and an atomic add is not free.
 	if iterators > 0 {
 		s.iterators.Add(iterators)
 	}

@@ -72,6 +72,7 @@ func eachFieldOf(s reflect.Value, fn func(field)) {
 	for i := range s.NumField() {
 		tag := s.Type().Field(i).Tag
 		if tag == "" {
+			// Only structs, such as Tree and its Memory, have no tag.
 			eachFieldOf(s.Field(i), fn)
 			continue
 		}
@@ -87,6 +88,7 @@ func eachFieldOf(s reflect.Value, fn func(field)) {
 
 // number returns f as it is passed on.
 func (f *field) number() float64 {
+	// A zero time would be far below 1970 otherwise, and not the 0 that Each promises.
 	if f.value.IsZero() {
 		return 0
 	}

@@ -88,25 +88,25 @@ func newOpening(o Options) (*opening, error) {
 
 // opening is an Open under way.
 type opening struct {
-	options  Options
-	ctx      context.Context // of the call to Open; it bounds the calls of a KeyProvider
-	fs       vfs.FS          // base; held once that is set
-	base     vfs.FS          // copies of the store are made in it
-	memory   *vfs.Mem        // of an in-memory store; else nil
-	held     vfs.Dirs        // the directories, held open
-	dir      string
-	valueDir string
-	clock    *clock
-	keyring  *keyring.Keyring // nil: the store is plain
-	made     bool             // openDirs has made the directories, and their names are durable
-	locks    []io.Closer
-	log      *manifest.Log
-	engine   *engine.Engine
-	follower *follow.Follower // nil unless Mode is Follow
-	report   *reporter
-	reads    *readCounters
+	options  Options           // with their defaults
+	ctx      context.Context   // of the call to Open; it bounds the calls of a KeyProvider
+	fs       vfs.FS            // base; held once that is set
+	base     vfs.FS            // copies of the store are made in it
+	memory   *vfs.Mem          // of an in-memory store; else nil
+	held     vfs.Dirs          // the directories, held open
+	dir      string            // Options.Dir, and later as resolveDirs has it; "/" in memory
+	valueDir string            // that of values, likewise; "" or dir = values lie in dir
+	clock    *clock            // Options.Now
+	keyring  *keyring.Keyring  // nil: the store is plain
+	made     bool              // openDirs has made the directories, and their names are durable
+	locks    []io.Closer       // of dir and valueDir, in this order; abandon closes them
+	log      *manifest.Log     // nil until the manifest was read or made
+	engine   *engine.Engine    // nil until openEngine has returned
+	follower *follow.Follower  // nil unless Mode is Follow
+	report   *reporter         // of the engine's events; the DB's later
+	reads    *readCounters     // of the DB
 	commits  **commit.Pipeline // of the DB, once it is there
-	db       *DB
+	db       *DB               // nil until assemble has made it
 }
 
 func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
@@ -160,6 +160,8 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 
 // abandon closes the files and locks of a failed Open.
 func (o *opening) abandon() {
+	// The locks come last, as in Close: whoever gets them next must not meet this process in a
+	// file.
 	if o.log != nil {
 		_ = o.log.Close()
 	}
@@ -187,10 +189,13 @@ func (o *opening) openDirs() error {
 		}
 		o.made = true
 		o.resolveDirs()
+	// A reader goes on, as a writer may be making the store: what the manifest says later is the
+	// answer.
 	case look != nil && !(absent && readOnly):
 		return look
 	}
 	held, err := o.fs.OpenDirs(o.dir, o.valueDir)
+	// Callers test for brock.ErrNotExist, which the file system's error is not.
 	if absent && errors.Is(err, fs.ErrNotExist) {
 		return look
 	}
@@ -217,6 +222,7 @@ const lockPoll = 20 * time.Millisecond
 // readers.
 func (o *opening) acquireLocks(ctx context.Context) error {
 	if o.options.Mode == Follow {
+		// No lock: the writer holds it alone, and a follower must not keep a writer out either.
 		return o.followable()
 	}
 	dirs := []string{o.dir}
@@ -225,6 +231,7 @@ func (o *opening) acquireLocks(ctx context.Context) error {
 	}
 	// One deadline for both directories.
 	deadline := time.Now().Add(o.options.LockWait)
+	// Everybody takes that of Dir first. In two orders, two processes could each hold one and wait.
 	for _, dir := range dirs {
 		if err := o.acquireLock(ctx, dir, deadline); err != nil {
 			return err
@@ -246,6 +253,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 			// No lock file: there is no store, or it was copied without LOCK, maybe to
 			// a read-only medium. Reading the manifest shows which.
 			return nil
+		// The deadline counts only after a try, so LockWait 0 tries once.
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
 		}
@@ -295,6 +303,7 @@ func (o *opening) openManifest(ctx context.Context) error {
 	log, err := o.loadManifest(ctx, mo)
 	switch {
 	case err == nil:
+		// Before MustBeNew is looked at: abandon closes it then.
 		o.log = log
 		if o.options.MustBeNew {
 			return ErrExist
@@ -307,6 +316,7 @@ func (o *opening) openManifest(ctx context.Context) error {
 	// directories and failed before their names were durable, so make them durable now.
 	if !o.made {
 		outside := mo
+		// The names to make durable lie in the directories above, which the held ones don't reach.
 		outside.FS = o.base
 		if err := manifest.MakeDirs(outside); err != nil {
 			return err
@@ -366,7 +376,7 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 		PastDeletes: scan.PastDeletes,
 		Events: engine.Events{
 			OnWork: report.onWork, OnStall: report.onStall, OnLongReader: report.onLongReader,
-			OnSpace: report.onDiskSpace, OnDamage: report.onScrubbed, OnFailure: report.onFailure,
+			OnSpace: report.onDiskSpace, OnDamage: report.onFoundDamage, OnFailure: report.onFailure,
 		},
 	}, o.log)
 	o.engine, o.report, o.commits = e, report, commits
@@ -411,7 +421,9 @@ func clearDir(mem *vfs.Mem, dir string) {
 func (o *opening) assemble(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
 	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	// Copies, as a closure over o would keep the whole opening, with Options, while the DB lives.
 	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
+	// Never 0: as a time of expiry that means never, and in a transaction that no clock was read.
 	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
 	db.forget = func() {
 		report.endReports()
@@ -432,6 +444,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
 	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()
+	// After the seed, which keyspaces copy when they are made.
 	db.keyspaces.loadFrom(db)
 	o.db = db
 	db.copies = copies{
@@ -448,6 +461,8 @@ func (o *opening) assemble(recovery engine.Recovery) {
 		return
 	}
 	db.counters.sync = new(histogram)
+	// Its clock is not Options.Now, which may go back or stand still: it measures syncs, and how
+	// long a leader waits for others.
 	db.commits = commit.New(commit.Config{
 		Store:    commit.Over(o.engine.Commits, o.engine.Views),
 		Journal:  o.engine.Journal,

@@ -8,7 +8,8 @@ import (
 // DeleteRange deletes all keys in [lo, hi) by one record, however many there are;
 // nil is no bound. It deletes keys that were committed before, and keys that this
 // transaction has written so far; what the transaction writes later stays. It reads
-// nothing, so it conflicts with nothing by itself.
+// nothing, so it conflicts with nothing by itself. The bounds are copied. A range with
+// lo >= hi is empty and no error. Its errors are those of Set.
 func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if err := t.takes(); err != nil {
 		return err
@@ -17,7 +18,8 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 }
 
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
-// committed before the batch, and those that the batch has written so far.
+// committed before the batch, and those that the batch has written so far. The bounds are
+// copied. Its errors mean what those of Set mean.
 func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if err := b.takes(); err != nil {
 		return err
@@ -27,7 +29,8 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 
 // DeleteRange deletes all keys in [lo, hi) at once and by one record, however many
 // there are; nil is no bound. Readers that began before still see them. The disk
-// space is freed in the background.
+// space is freed in the background. It is a commit of its own, with the durability and the
+// errors of Set. The bounds are copied.
 func (db *DB) DeleteRange(lo, hi []byte) error { return db.main.DeleteRange(lo, hi) }
 
 // DeleteRange is DB.DeleteRange for keys of the keyspace.
@@ -43,14 +46,17 @@ func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
 }
 
 // Clear deletes all keys of the keyspace, as DeleteRange does. It is a commit like any
-// other, for readers and in histories. The keyspace stays.
+// other, for readers and in histories. The keyspace stays. ctx can end the wait for the
+// commit's turn. Durability and errors are those of Set.
 func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, nil, nil) }
 
 // DropPrefix deletes all keys of the default keyspace that begin with one of the
-// prefixes, in one commit, as DeleteRange does. An empty prefix means all keys.
+// prefixes, in one commit, as DeleteRange does. An empty prefix means all keys. Context,
+// durability and errors are as for Keyspace.Clear.
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	return commitBatch(ctx, db, func(b *Batch) error {
 		for _, p := range prefixes {
+			// It may lie in a mapped file, and afterPrefix has no guard.
 			p, err := cloneKey(p)
 			if err != nil {
 				return err
@@ -64,7 +70,8 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 }
 
 // DropAll deletes all keys of all keyspaces in one commit, as DeleteRange does. The
-// keyspaces stay.
+// keyspaces stay. It waits for calls that make, change or drop a keyspace. Context,
+// durability and errors are as for Keyspace.Clear.
 func (db *DB) DropAll(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
@@ -74,6 +81,7 @@ func (db *DB) DropAll(ctx context.Context) error {
 	}
 	defer db.keyspaces.turn.Leave()
 	return commitBatch(ctx, db, func(b *Batch) error {
+		// Clipped: the list is shared, and append must not write behind its end.
 		for _, k := range append(slices.Clip(db.keyspaces.sortedByName()), db.main) {
 			if err := b.In(k).DeleteRange(nil, nil); err != nil {
 				return err

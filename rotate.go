@@ -65,6 +65,8 @@ func EncryptStore(ctx context.Context, o Options) error {
 	if keys == nil || o.Mode != ReadWrite {
 		return fmt.Errorf("encrypt %s: %w: it wants Keys, and Mode ReadWrite", o.Dir, ErrInvalid)
 	}
+	// It is opened as what it is now, a plain store. The keys come in when Close has written the
+	// last (atEnd), still under the locks.
 	o.Keys, o.MustExist = nil, true
 	op, err := newOpening(o)
 	if err != nil {

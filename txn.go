@@ -69,6 +69,8 @@ func newTxn(db *DB) *Txn {
 		first       Txn
 		transaction transaction
 	})
+	// Not from a pool: users may keep a Txn beyond its end. A pooled one could then be somebody
+	// else's open transaction, and no check could tell (decision 10).
 	t.first = Txn{&t.transaction, db.main}
 	t.transaction.db = db
 	return &t.first
@@ -120,6 +122,8 @@ func (t *Txn) usable() error {
 	if err := t.transaction.usable(); err != nil {
 		return err
 	}
+	// Not Keyspace.usable: a keyspace that was dropped after the transaction began is still read as
+	// it was.
 	return t.keyspace.refused
 }
 
@@ -130,6 +134,7 @@ func (t *transaction) usable() error {
 	switch {
 	case t == nil:
 		return ErrTxnDone
+	// Before all else: the pin of a transaction that has ended may be another reader's by now.
 	case !t.active.Load():
 		if t.extra != nil && t.extra.err != nil {
 			return t.extra.err
@@ -137,6 +142,8 @@ func (t *transaction) usable() error {
 		return ErrTxnDone
 	case t.db.closed.Load():
 		return ErrClosed
+	// Each call asks the context, and no goroutine waits for it. So after the context's end the
+	// transaction still holds its View until it is discarded.
 	case t.extra != nil && t.extra.ctx != nil:
 		return t.extra.ctx.Err()
 	}
@@ -164,6 +171,7 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
 		s.noteWritten(&t.writes.addressed)
 	}
+	// A new Txn, as t goes on addressing the keyspace that it has.
 	return &Txn{t.transaction, s}
 }
 
@@ -176,26 +184,34 @@ func (t *transaction) address(ks *Keyspace) *Keyspace {
 	case s.refused != nil:
 	case s.absentFrom(t.pin):
 		return refusing(ErrKeyspaceNotFound)
+	// Begin can't ask this: it fails only if no keyspace has the version, as each retains history
+	// by its own options.
 	case t.readAt && t.at < t.pin.Floor(s.at.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s
 }
 
-// Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends.
+// Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends. key
+// is copied. Get also returns ErrInvalid for an empty key or one that is too long, ErrTxnDone,
+// ErrClosed, the error of the transaction's context, a *CorruptionError for damage, and ErrRefused
+// if the disk can't be read.
 func (t *Txn) Get(key []byte) (item *Item, err error) {
 	r, stored, err := t.find(key)
 	if err != nil {
 		return nil, err
 	}
 	t.markUsed(r, stored)
+	// A lookup leaves the entry's key unspecified. This one lies in memory of the transaction, so
+	// it stays valid whatever happens to files.
 	r.entry.Key = stored
 	r.item.placeEntry(t.transaction, &r.entry)
 	r.item.found = true
 	return &r.item, nil
 }
 
-// Has reports whether key has a value. It does not read the value.
+// Has reports whether key has a value. It does not read the value. Its errors are those of Get,
+// without ErrKeyNotFound.
 func (t *Txn) Has(key []byte) (found bool, err error) {
 	_, _, err = t.find(key)
 	return wasFound(err)
@@ -220,6 +236,7 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 	if err := checkKey(key); err != nil {
 		return nil, nil, err
 	}
+	// It also covers the copy of key, which may itself be a slice of a mapped file.
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	r, stored = t.scratch(key)
 	found := false
@@ -230,6 +247,8 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 		if found, err = w.Get(stored, h, &r.entry); err != nil {
 			return nil, nil, err
 		}
+		// Whatever the lookup finds: somebody may commit a key that is absent now, and that is a
+		// conflict too.
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
 		}
@@ -237,6 +256,8 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 	if !found {
 		found, err = t.lookup(stored, h, &r.entry)
 	}
+	// The View returns deletes and expired entries as it does others: they end a lookup, as they
+	// hide what lies in older places.
 	switch e := &r.entry; {
 	case err != nil:
 		return nil, nil, err
@@ -253,6 +274,8 @@ const sampleReads = 256
 // lookup gets a stored key from the pinned View, and measures every 256th call.
 func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
+	// Most transactions have fewer than 256 gets. If each counted from zero, none of theirs would
+	// ever be measured.
 	if (t.gets+uint32(t.phase))%sampleReads != 0 {
 		found, err := t.pin.Get(stored, h, e)
 		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
@@ -297,6 +320,8 @@ func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 // lends notes that the user gets memory of the pin. If the transaction leaks after that, its
 // View must stay, as the user may still read the memory (view.Pin.Keep).
 func (t *transaction) lends() {
+	// With CopyValues the user has copies only, so even after a leak nobody can still look at the
+	// View's memory.
 	if t.extra != nil && t.extra.leak != nil && !t.db.opts.CopyValues {
 		t.extra.leak.lent.Store(true)
 	}
@@ -310,10 +335,11 @@ func (t *Txn) Set(key, value []byte) error {
 	return t.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
-// SetEntry writes a pair with its attributes. Key and value are copied.
+// SetEntry writes a pair with its attributes. Key and value are copied; e can be used again. A nil
+// e and a negative TTL are ErrInvalid.
 func (t *Txn) SetEntry(e *Entry) error { return t.addWrite(e, entry.Set) }
 
-// Delete deletes key, whether or not it has a value.
+// Delete deletes key, whether or not it has a value. key is copied.
 func (t *Txn) Delete(key []byte) error {
 	return t.addWrite(&Entry{Key: key}, entry.Delete)
 }
@@ -322,6 +348,7 @@ func (t *Txn) addWrite(e *Entry, kind entry.Kind) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
+	// Writes may go to files here, and the end of the transaction's context must end that too.
 	ctx := t.Context()
 	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, e, kind, t.writeTime))
 }
@@ -359,6 +386,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
+	// A managed transaction that has ended returns ErrTxnDone below, as any other does.
 	if t.managed && t.active.Load() {
 		return errManaged
 	}
@@ -374,6 +402,8 @@ func (t *transaction) commit(ctx context.Context) error {
 		t.discardWrites()
 		return err
 	}
+	// Not a plain store: if two goroutines end it against the rules, a second release of the pin
+	// would take the View from the reader who has that pin by then.
 	if !t.active.CompareAndSwap(true, false) {
 		return ErrTxnDone
 	}
@@ -417,6 +447,8 @@ func (t *transaction) nested() (nested bool) {
 		return false
 	}
 	for it := t.open; it != nil; it = it.next {
+		// In this order, and without leaving the loop early: the call also notes the error in each
+		// iterator whose filter asks.
 		nested = it.nested() || nested
 	}
 	return nested
@@ -440,10 +472,14 @@ func (t *transaction) endTransaction() {
 	t.db.counters.addReads(int64(t.gets), int64(t.iterators.Load()), uint32(t.phase))
 	t.lent.poison()
 	if w := t.writes; w != nil {
+		// Gone before the pool has them: a call that comes too late must not reach the writes of
+		// another transaction.
 		t.writes = nil
 		w.discardFiles()
 		w.returnToPool()
 	}
+	// After closeIterators, which gives iterators on other goroutines their share of the pin. Else
+	// the View could be freed in the middle of their moves.
 	t.pin.Release()
 }
 
@@ -455,6 +491,7 @@ func (t *transaction) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
 			it.releaseOnce()
+			// Without it the next move would say that the user has closed the iterator.
 			it.err = ErrTxnDone
 		}
 		return
@@ -470,7 +507,7 @@ func (t *transaction) closeIterators() {
 	}
 }
 
-// ReadVersion returns the version that the transaction reads.
+// ReadVersion returns the version that the transaction reads, also after its end.
 func (t *Txn) ReadVersion() uint64 {
 	if t.transaction == nil {
 		return 0

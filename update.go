@@ -13,7 +13,8 @@ import (
 )
 
 // View runs fn in a read-only transaction, and returns the error of fn. What the transaction
-// has handed out is valid until fn returns.
+// has handed out is valid until fn returns. It returns ErrClosed if the store is closed, and
+// ErrInvalid for a nil fn.
 func (db *DB) View(fn func(txn *Txn) error) error {
 	return db.main.view(context.Background(), TxnOptions{}, fn)
 }
@@ -35,6 +36,7 @@ func (k *Keyspace) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) err
 	if err != nil {
 		return err
 	}
+	// Deferred, as a panic of fn goes on to the caller, and must not leave the pin behind.
 	defer t.Discard()
 	return fn(t)
 }
@@ -76,6 +78,8 @@ func (k *Keyspace) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) e
 		retries = DefaultRetries
 	}
 	var turn *commit.Turn // its place in the lines, from the first conflict on
+	// Also if fn panics: those behind this call in the line would wait until its turn is over by
+	// time.
 	defer func() {
 		if turn != nil {
 			turn.End()
@@ -90,6 +94,8 @@ func (k *Keyspace) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) e
 			return refused
 		}
 		if turn == nil {
+			// One for all runs of the call, as it keeps its place in the lines. With a new one for each
+			// run, younger calls could pass it again and again.
 			turn = k.db.commits.Turns.New()
 		}
 		k.db.counters.retries.Add(1)
@@ -118,6 +124,7 @@ func (k *Keyspace) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *T
 		return nil, err
 	}
 	err = t.commit(t.Context())
+	// Not errors.As on the error of fn: only a refusal of this commit may run fn again.
 	refused, _ := err.(*ConflictError)
 	return refused, err
 }
@@ -147,6 +154,8 @@ func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
 // it, directly: the caller's caller is noted as the place where the transaction began.
 func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	var caller [1]uintptr
+	// Past runtime.Callers, this function and the exported method: the user's line, for
+	// Events.LongReader and Events.Leak.
 	runtime.Callers(3, caller[:])
 	t, err := beginTxn(ctx, db, o, caller[0]-1) // -1: the line of the call, not the one after it
 	if err != nil {
@@ -172,6 +181,7 @@ type leak struct {
 
 // releaseLeaked releases the pin of a leaked transaction, and reports the leak.
 func (l *leak) releaseLeaked() {
+	// First of all: after its release the pin is another reader's, with another version and origin.
 	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
 	// A slice of the pin's memory does not keep the transaction alive: it may be in use.
 	l.pin.Unlend()
@@ -203,6 +213,8 @@ func (k *Keyspace) beginFor(ctx context.Context, o *TxnOptions, fn func(*Txn) er
 	if err != nil {
 		return nil, err
 	}
+	// If fn could commit, Update could neither drop the writes when fn fails afterwards, nor run fn
+	// again after a conflict.
 	t.managed = true
 	return t.In(k), nil
 }
@@ -222,6 +234,7 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		return nil, err
 	}
 	// A context that never ends need not be checked by every call.
+	// Other contexts that never end may have values, which Txn.Context must return.
 	if ctx.Done() == nil && ctx == context.Background() {
 		ctx = nil
 	}

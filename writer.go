@@ -23,14 +23,14 @@ type Writer struct {
 	ctx     context.Context // when it ends, so does the Writer
 	closing sync.Once       // the first Close flushes, and others wait for it
 
-	mu        sync.Mutex
-	changed   sync.Cond // committed or err has changed
-	filling   *Batch    // the group that fills
-	idle      *Batch    // the other one, which is empty; nil while it is being committed
-	number    int64     // of the group that fills, counted from 1
-	committed int64     // groups that are committed, or have failed
-	closed    bool      // Close was called
-	err       error     // the first error
+	mu        sync.Mutex // guards:
+	changed   sync.Cond  // committed or err has changed
+	filling   *Batch     // the group that fills
+	idle      *Batch     // the other one, which is empty; nil while it is being committed
+	number    int64      // of the group that fills, counted from 1
+	committed int64      // groups that are committed, or have failed
+	closed    bool       // Close was called
+	err       error      // the first error
 }
 
 // writerGroup is the size in bytes at which a Writer commits a group; 1/16 of a memtable if
@@ -57,15 +57,17 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	return w
 }
 
-// Set writes a pair. Key and value are copied.
+// Set writes a pair. Key and value are copied. It waits while both groups are full. Its errors
+// are those of Batch.Set, those of an earlier commit, and the error of the writer's context; after
+// Close it returns ErrInvalid.
 func (w *Writer) Set(key, value []byte) error {
 	return w.addWrite(&Entry{Key: key, Value: value}, entry.Set)
 }
 
-// SetEntry writes a pair with its attributes. Key and value are copied.
+// SetEntry writes a pair with its attributes, as Set does.
 func (w *Writer) SetEntry(e *Entry) error { return w.addWrite(e, entry.Set) }
 
-// Delete deletes a key.
+// Delete deletes a key, as Set writes one.
 func (w *Writer) Delete(key []byte) error { return w.addWrite(&Entry{Key: key}, entry.Delete) }
 
 func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
@@ -76,6 +78,8 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
+	// Not addWrite, which may move a full group to files: that would be committed alone and synced.
+	// It is handed over below instead.
 	if err := w.filling.addInMemory(e, kind); err != nil {
 		return err
 	}
@@ -101,6 +105,8 @@ func (w *Writer) usableLocked() error {
 // handOverLocked has the n-th group committed, as soon as the one before is. It does nothing if
 // another caller has done so first.
 func (w *Writer) handOverLocked(n int64) {
+	// One group at a time is under way: that bounds memory to two groups, and keeps the order of
+	// commits.
 	for w.number == n && w.committed < n-1 {
 		w.changed.Wait()
 	}
@@ -111,22 +117,28 @@ func (w *Writer) handOverLocked(n int64) {
 	w.number++
 	full := w.filling
 	w.filling, w.idle = w.idle, nil
+	// On a goroutine of its own, as the caller goes on to fill the next group meanwhile. Close
+	// waits for it, unless there was an error.
 	go w.commitGroup(full)
 }
 
 // commitGroup commits a group, while the next one fills.
 func (w *Writer) commitGroup(b *Batch) {
+	// Buffered: one sync at Flush does for all groups. Synced, each would wait for the disk.
 	_, err := b.Commit(w.ctx, Buffered)
 	b.Reset()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// The first error stays: those after it are only what follows from it.
 	w.idle, w.err = b, cmp.Or(w.err, err)
+	// A group that has failed counts too, or those who wait for it would wait for ever.
 	w.committed++
 	w.changed.Broadcast()
 }
 
 // Flush returns when everything written before the call is committed, and durable as
-// Options.Durability says. It does not wait for what others write meanwhile.
+// Options.Durability says. It does not wait for what others write meanwhile. It returns the
+// writer's first error.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,6 +155,7 @@ func (w *Writer) flushLocked() error {
 		last = w.number
 		w.handOverLocked(last)
 	}
+	// Not for what is handed over meanwhile: beside busy writers Flush would never return.
 	for w.committed < last && w.err == nil {
 		w.changed.Wait()
 	}
@@ -167,8 +180,10 @@ func (w *Writer) Close() error {
 	w.closing.Do(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		// Before the flush, which lets go of the lock: no write may come in behind it and be lost.
 		w.closed = true
 		_ = w.flushLocked() // w.err, from now on
+		// The user may keep the Writer: its memory is of no use any more.
 		w.filling, w.idle = nil, nil
 	})
 	w.mu.Lock()

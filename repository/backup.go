@@ -66,6 +66,8 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
 	err = b.backUp(ctx)
+	// With an ID the index is written: an error now must not make the caller take the backup for
+	// failed.
 	if err = errors.Join(err, b.source.removeSource()); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
@@ -150,6 +152,8 @@ func (b *run) storeFile(ctx context.Context, f *file) error {
 	if err := b.source.setEnds(f); err != nil {
 		return err
 	}
+	// The marks are asked as well: an object that the newest backup names may belong to a backup
+	// that was just removed.
 	if old := b.before[f.Name]; old != nil && old.sameAs(f) && b.stock.hasFile(old) {
 		f.SHA256, f.Object = old.SHA256, old.Object
 		// The newest backup has the same file, and its object may be named.
@@ -160,6 +164,7 @@ func (b *run) storeFile(ctx context.Context, f *file) error {
 	}
 	b.done.ReadBytes += f.Size
 	// An object of this hash was verified when it was stored.
+	// The last one stays in f.Object if none fits; putFile gives it a new name then.
 	for _, f.Object = range b.stock.byHash[f.SHA256] {
 		if b.stock.hasFile(f) {
 			return nil
@@ -190,6 +195,7 @@ func (b *run) putFile(ctx context.Context, f *file) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	// A new name each time: Prune may be deleting an object of the same hash just now.
 	f.Object = newObject(f.SHA256)
+	// Without Close: some clients close what they send, and the file is ours.
 	if err := b.to.Put(ctx, f.Object, onlyReader{r}, f.Size); err != nil {
 		return err
 	}
@@ -212,6 +218,7 @@ func (b *run) writeIndex(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// The old list is of the begin of the backup, which may be days ago.
 		b.stock = stock
 		whole := true
 		for i := range b.index.Files {
@@ -260,6 +267,7 @@ func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 	}
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.
 	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
+		// The deadline of ctx does not see this: its timer stops while a machine sleeps.
 		if d, ok := b.to.(Deleter); ok {
 			// Prune may have deleted objects before the index named them.
 			_ = d.Delete(ctx, backups+id)

@@ -154,6 +154,7 @@ func (r *fileReader) Read(p []byte) (int, error) {
 // List reads the directories. The time of an object is that of the last write to its file.
 func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) error {
 	for _, kind := range kinds {
+		// A prefix may be shorter than a kind, or go on behind it.
 		if !strings.HasPrefix(kind, prefix) && !strings.HasPrefix(prefix, kind) {
 			continue
 		}
@@ -194,6 +195,7 @@ func (d *dir) Delete(_ context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	// Two Prunes may delete one object: the second has nothing to do.
 	if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

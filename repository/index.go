@@ -91,6 +91,7 @@ func decodeDocument(name, magic string, p []byte, v any) error {
 	head, body, _ := bytes.Cut(p, []byte("\n"))
 	var version int
 	var sum string
+	// Cut, so that a forged head of some megabytes is not scanned.
 	if n, err := fmt.Sscanf(string(head[:min(len(head), 128)]), magic+" %d %s", &version, &sum); n == 0 {
 		return damaged(name, err, "does not begin with %q", magic)
 	}
@@ -217,6 +218,7 @@ func putDocument(ctx context.Context, s Store, name, magic string, v any) error 
 	if err != nil {
 		return err
 	}
+	// What a reader would refuse must not be written: the backup would be lost.
 	if len(p) > maxDocument {
 		return fmt.Errorf("%w: %s would have %d bytes", brock.ErrInvalid, name, len(p))
 	}
@@ -225,6 +227,7 @@ func putDocument(ctx context.Context, s Store, name, magic string, v any) error 
 
 // readIndex reads the index of a backup.
 func readIndex(ctx context.Context, s Store, id string) (*index, error) {
+	// Ids come from users: one with a path in it must not reach a Store.
 	if !idName.MatchString(id) {
 		return nil, fmt.Errorf("%w: %q", ErrNoBackup, id)
 	}

@@ -58,6 +58,8 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 	for i := range list {
 		last := len(list) - 1 - i
 		// The newest stays in any case: a rule can't remove all backups.
+		// Within counts from the newest backup, not from now: after a long pause the old backups
+		// would all go at once.
 		stays[i] = last == 0 || last < k.Last || k.Within > 0 && newest.Sub(at[i]) <= k.Within
 	}
 	for p, most := range [...]int{k.Hourly, k.Daily, k.Weekly, k.Monthly, k.Yearly} {

@@ -84,6 +84,7 @@ func findBackup(ctx context.Context, s Store, id string) (*index, error) {
 	if slices.ContainsFunc(all, func(id string) bool { return id[:8] != all[0][:8] }) {
 		return nil, fmt.Errorf("%w: the repository has backups of several stores: name one", brock.ErrInvalid)
 	}
+	// Ids of one store sort by time.
 	return readIndex(ctx, s, all[len(all)-1])
 }
 
@@ -94,6 +95,7 @@ func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 		return nil, err
 	}
 	for _, id := range slices.Backward(all) {
+		// An id has a part of the uuid only. The index, which is read below, has all of it.
 		if !strings.HasPrefix(id, store[:8]) {
 			continue
 		}

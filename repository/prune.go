@@ -107,6 +107,7 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 		x, err := readIndex(ctx, p.s, id)
 		given := slices.Contains(p.o.Remove, id)
 		switch {
+		// Another Prune has removed it since the list.
 		case errors.Is(err, ErrNoBackup):
 			continue
 		case given && err == nil:
@@ -156,6 +157,8 @@ func (p *prune) keepObjects(x *index) {
 func (p *prune) dropIndex(x *index) {
 	p.remove = append(p.remove, x.id)
 	p.done.Removed = append(p.done.Removed, x.info())
+	// These objects were named, so they belong to no backup under way: they need not wait for
+	// resumeTime.
 	for i := range x.Files {
 		p.freed[x.Files[i].Object] = true
 	}
@@ -216,12 +219,15 @@ func (p *prune) setClock(ctx context.Context) error {
 
 // isOld reports whether an object was put at least age ago. Without times, none was.
 func (p *prune) isOld(o Object, age time.Duration) bool {
+	// A store that tells no times keeps all: the other answer could delete what a Backup is about
+	// to name.
 	return p.o.NoBackups || !o.Time.IsZero() && p.now.Sub(o.Time) >= age
 }
 
 // readNewer reads the indexes that were made meanwhile.
 func (p *prune) readNewer(ctx context.Context) error {
 	all, err := listIDs(ctx, p.s)
+	// Also damage: its objects aren't known, so nothing may be deleted.
 	if err != nil {
 		return err
 	}
@@ -261,6 +267,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 	}
 	for _, o := range marks {
 		m, err := readMark(ctx, p.s, o.Name)
+		// A damaged mark names nothing, and goes once it is old. What it had named is marked again.
 		if err != nil && !errors.Is(err, brock.ErrCorrupt) {
 			return nil, err
 		}
@@ -373,6 +380,7 @@ func listMarks(ctx context.Context, s Store) (list []Object, err error) {
 // readMark reads a mark. One that was deleted meanwhile is empty.
 func readMark(ctx context.Context, s Store, name string) (m mark, err error) {
 	p, err := readDocument(ctx, s, name)
+	// It was deleted since the list, after its objects: so it says nothing any more.
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark{}, nil
 	}

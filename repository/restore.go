@@ -119,6 +119,7 @@ func (r *restore) copyObject(ctx context.Context, f *file) (err error) {
 	if err != nil {
 		return err
 	}
+	// Also after an error it is closed: an open file can't be removed on Windows.
 	return errors.Join(fillFile(ctx, out, in, f.Size), out.Close())
 }
 
@@ -129,6 +130,7 @@ func (r *restore) checkStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Its manifest is encrypted too, so the version can't be compared.
 	if super.Encrypted() && r.o.Keys == nil {
 		if hex.EncodeToString(super.UUID[:]) != r.index.Store {
 			return r.otherThings()

@@ -70,6 +70,8 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	if err := s.removeCheckpoint(); err != nil {
 		return s, err
 	}
+	// A checkpoint and not the store's own files: these may be replaced while a backup of hours
+	// reads them.
 	if err := db.Checkpoint(ctx, s.dir); err != nil {
 		return s, err
 	}

@@ -79,6 +79,7 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 			return nil
 		}
 		sizes[o.Name] = o.Size
+		// No damage: a backup that is being made has put it, or Prune has not deleted it yet.
 		if v.users[o.Name] == nil {
 			v.found.Unnamed++
 		}
@@ -122,6 +123,7 @@ func (v *verify) collectObjects(ctx context.Context) error {
 		var c *brock.CorruptionError
 		switch {
 		case errors.As(err, &c):
+			// The others may be whole, so go on.
 			v.reportDamage(c)
 			continue
 		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
@@ -155,6 +157,7 @@ func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int
 		err = readObject(ctx, v.s, f)
 	}
 	var c *brock.CorruptionError
+	// Nil, or an error of the store: that is no damage, and ends Verify.
 	if !errors.As(err, &c) {
 		return err
 	}

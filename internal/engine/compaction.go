@@ -60,7 +60,7 @@ func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
 		err := c.carryOut(ctx, plan.Compaction)
 		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
 		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
-			c.leaveDamaged(plan.Compaction.Runs[0])
+			c.leaveDamaged(plan.Compaction.Runs[0], err)
 			continue
 		}
 		if len(plan.Compaction.Cluster) > 0 {
@@ -82,9 +82,14 @@ func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
 }
 
 // leaveDamaged tells policy not to rewrite a damaged run under a new data key, until the next Open.
-func (c *compactor) leaveDamaged(id layout.RunID) {
+// Work goes on, so the damage is reported here: nobody may wait for the rewriting (tryFinish).
+func (c *compactor) leaveDamaged(id layout.RunID, err error) {
 	if r := c.views.Current().Layout.Run(id); r != nil {
 		c.damaged.add(r.Files[0].Num)
+	}
+	if d := (*errs.Corruption)(nil); errors.As(err, &d) {
+		c.views.Current().NameKeys(d)
+		c.cfg.OnDamage(d)
 	}
 }
 

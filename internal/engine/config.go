@@ -53,7 +53,7 @@ type Events struct {
 	OnWork    func(Work)             // every finished piece of background work
 	OnStall   func(report.Stall)     // writers begin to be throttled, or no longer are
 	OnSpace   func(report.DiskSpace) // writes begin to be refused because the disk is full, or no longer are
-	OnDamage  func(*errs.Corruption) // what a scrub has found
+	OnDamage  func(*errs.Corruption) // what a scrub, or a rewriting under a new data key, has found
 	OnFailure func(error)            // the error that ends background work, once
 	// OnLongReader is told of a reader that keeps replaced data for more than a
 	// minute, and again when that time has doubled.

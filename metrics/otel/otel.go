@@ -57,6 +57,7 @@ func Register(meter metric.Meter, metrics func() brock.Metrics, attributes ...at
 	i.bound("+Inf", attributes)
 	var failure error
 	add := func(name, unit, help string, kind brock.MetricKind) {
+		// The first error stays. Each can't be left early.
 		if failure == nil {
 			failure = i.add(meter, name, unit, help, kind)
 		}
@@ -64,6 +65,7 @@ func Register(meter metric.Meter, metrics func() brock.Metrics, attributes ...at
 	var m brock.Metrics
 	m.Each(func(name, unit, help string, kind brock.MetricKind, _ float64) { add(name, unit, help, kind) })
 	m.EachHistogram(func(name, unit, help string, _ *brock.Histogram) {
+		// Counters: all three only grow, and a rate of them is a rate of the histogram.
 		add(name+".count", "", help, brock.CounterMetric)
 		add(name+".sum", unit, help, brock.CounterMetric)
 		add(name+".bucket", "", help, brock.CounterMetric)
@@ -75,10 +77,12 @@ func Register(meter metric.Meter, metrics func() brock.Metrics, attributes ...at
 	for _, o := range i.observable {
 		all = append(all, o)
 	}
+	// One callback for all, so that the values of a collection are of one moment.
 	return meter.RegisterCallback(i.observe, all...)
 }
 
 func (i *instruments) bound(le string, attributes []attribute.KeyValue) {
+	// Cut to its length: the sets of all bounds would share one array, and each overwrite the last.
 	set := append(attributes[:len(attributes):len(attributes)], attribute.String("le", le))
 	i.buckets = append(i.buckets, metric.WithAttributes(set...))
 }
@@ -105,11 +109,13 @@ func (i *instruments) observe(_ context.Context, o metric.Observer) error {
 		bucket := i.observable[name+".bucket"]
 		var n int64
 		for b := 0; b <= lastBucket; b++ {
+			// Each bucket counts the ones below it too, as le says.
 			n += h.Buckets[b]
 			if b >= firstBucket {
 				o.ObserveFloat64(bucket, float64(n), i.buckets[b-firstBucket])
 			}
 		}
+		// Not n: durations above the last bound count only here.
 		o.ObserveFloat64(bucket, float64(h.Count), i.buckets[len(i.buckets)-1])
 	})
 	return nil

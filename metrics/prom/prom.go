@@ -43,6 +43,7 @@ type collector struct {
 // files hold.
 func NewCollector(metrics func() brock.Metrics, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{metrics: metrics, descs: make(map[string]*prometheus.Desc)}
+	// The zero value has all names, so no store is asked before the first scrape.
 	var m brock.Metrics
 	m.Each(func(name, unit, help string, kind brock.MetricKind, _ float64) {
 		c.descs[name] = prometheus.NewDesc(Name(name, unit, kind), help, nil, labels)
@@ -56,6 +57,7 @@ func NewCollector(metrics func() brock.Metrics, labels prometheus.Labels) promet
 // Name returns the name of a metric in Prometheus; a histogram is named as a gauge.
 func Name(name, unit string, kind brock.MetricKind) string {
 	name = "brock_" + name + map[string]string{"By": "_bytes", "s": "_seconds"}[unit]
+	// Behind the unit, as OpenMetrics has it.
 	if kind == brock.CounterMetric {
 		name += "_total"
 	}
@@ -71,12 +73,14 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
+	// Once, so that all values of a scrape are of one moment.
 	m := c.metrics()
 	m.Each(func(name, _, _ string, kind brock.MetricKind, v float64) {
 		t := prometheus.GaugeValue
 		if kind == brock.CounterMetric {
 			t = prometheus.CounterValue
 		}
+		// It can't panic: a name that Each passes on now was in the zero value, too.
 		out <- prometheus.MustNewConstMetric(c.descs[name], t, v)
 	})
 	m.EachHistogram(func(name, _, _ string, h *brock.Histogram) {
@@ -89,6 +93,8 @@ func buckets(h *brock.Histogram) map[float64]uint64 {
 	counts := make(map[float64]uint64)
 	var n uint64
 	for i := 0; i <= lastBucket; i++ {
+		// Prometheus counts from 0 up to each bound, and wants what is below the first one in it,
+		// too.
 		n += uint64(h.Buckets[i])
 		if i >= firstBucket {
 			counts[float64(int64(1)<<i)/1e9] = n

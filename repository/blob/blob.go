@@ -36,8 +36,10 @@ type bucket struct{ *blob.Bucket }
 
 // Put uploads an object.
 func (b bucket) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	// The writer has no call that gives an upload up. The end of its context does that.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Detection would hold the first bytes back, to guess a type that nobody asks for.
 	w, err := b.NewWriter(ctx, name, &blob.WriterOptions{ContentType: "application/octet-stream", DisableContentTypeDetection: true})
 	if err != nil {
 		return explain(err)
@@ -56,6 +58,7 @@ func (b bucket) Put(ctx context.Context, name string, r io.Reader, size int64) e
 // ended leaves out that a write was given up.
 func ended(err error) error {
 	if errors.Is(err, context.Canceled) || gcerrors.Code(err) == gcerrors.Canceled {
+		// The caller has the error because of which the write was given up.
 		return nil
 	}
 	return err
@@ -67,6 +70,7 @@ func (b bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
+	// No range: Restore and Verify hash whole objects.
 	return r, nil
 }
 
@@ -88,6 +92,7 @@ func (b bucket) List(ctx context.Context, prefix string, fn func(repository.Obje
 
 // Delete deletes an object.
 func (b bucket) Delete(ctx context.Context, name string) error {
+	// Store wants no error for an object that is absent: another Prune may have deleted it.
 	if err := b.Bucket.Delete(ctx, name); gcerrors.Code(err) != gcerrors.NotFound {
 		return explain(err)
 	}
@@ -99,6 +104,7 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	// Both errors stay in the chain: brock tests for the one, and the user reads the other.
 	case gcerrors.Code(err) == gcerrors.NotFound:
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}

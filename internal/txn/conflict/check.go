@@ -67,7 +67,7 @@ func (c *Check) Dropped() error {
 type Keyspace struct {
 	ID      entry.KeyspaceID
 	Name    string
-	Dropped atomic.Bool // set when it is dropped, never cleared
+	Dropped atomic.Bool // set when its drop begins; cleared only if that fails and the store goes on
 }
 
 // Keyspaces is the set of droppable keyspaces that a transaction uses.

@@ -234,6 +234,8 @@ func (a *Ahead) take(e *entry.Entry) {
 func (s *Scan) Asked() {
 	s.asked++
 	if r := s.readahead; r != nil {
+		// The entries ahead count their use one by one: reading ahead ends when the user skips
+		// values.
 		r.ring[r.head].asked = true
 		return
 	}
@@ -261,6 +263,7 @@ func (s *Scan) waitsFor(e *entry.Entry) bool {
 
 // adapt begins to read ahead.
 func (s *Scan) adapt() {
+	// The call comes from outside a move (Asked), so no guard is on yet.
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.jumps = 0
 	r := newReadahead(s, nearLength)

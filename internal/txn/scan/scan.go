@@ -236,6 +236,7 @@ func (s *Scan) Source() iterator.Iterator { return s.walk.src }
 // Free closes the source of a scan that was closed, and gives its memory to other scans: nothing
 // may be called any more.
 func (s *Scan) Free() {
+	// Before the pin is released: sources hold pages of its View.
 	s.walk.src.Close()
 	if invariant.Enabled { // else a scan that is used after Free is found out
 		return

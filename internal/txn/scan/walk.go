@@ -61,6 +61,7 @@ func (w *walk) refresh(p *pending.Writes) {
 		return
 	}
 	if w.own != nil {
+		// It may hold files that the writes were moved to.
 		w.own.Close()
 	}
 	// A new iterator: the order of the one before does not have the new writes.
@@ -85,6 +86,8 @@ func (w *walk) seekGE(key []byte) bool {
 	if bytes.Compare(key, w.lo) < 0 {
 		key = w.lo
 	}
+	// Else a walk that returns to the key that it was at would take it for an older version of
+	// itself.
 	w.key = w.key[:0]
 	w.visible.reset()
 	return w.forwards(w.src.SeekGE(key))
@@ -113,6 +116,7 @@ func (w *walk) next() bool {
 		return false
 	// src is before the key, as the walk back has looked at all its versions.
 	case w.backward:
+		// It passes the versions of this key again, as key still says which one was shown.
 		return w.forwards(w.src.SeekGE(w.key))
 	}
 	return w.onwards()
@@ -123,6 +127,7 @@ func (w *walk) onwards() bool {
 	if w.visible.take() || w.visible.isDue() && w.foresee() && w.visible.take() {
 		return true
 	}
+	// Before src moves: the entry lies in memory of src, and older versions of its key may follow.
 	w.meet()
 	return w.forwards(w.src.Next())
 }
@@ -161,6 +166,7 @@ func (w *walk) prev() bool {
 	case w.all:
 		return w.backwards(w.src.Prev())
 	}
+	// The fast moves forward have not kept key, by which newer versions are told from other keys.
 	w.meet()
 	w.visible.reset()
 	// Before the current entry come newer versions of its key, which the reader does not see.
@@ -184,6 +190,8 @@ const (
 
 // forwards goes on to the next entry to show. ok says that src is at an entry.
 func (w *walk) forwards(ok bool) bool {
+	// A streak belongs to one move: what lies between two moves was shown to the user, so it isn't
+	// deleted.
 	w.backward, w.streak.keys = false, 0
 	hidden := 0
 	for older, newer := 0, 0; ok; ok = w.src.Next() {
@@ -209,6 +217,7 @@ func (w *walk) forwards(ok bool) bool {
 				break
 			}
 		}
+		// One byte decides most often: all bounds begin with the number of a keyspace.
 		if e.Key[0] >= w.hi[0] && bytes.Compare(e.Key, w.hi) >= 0 {
 			break
 		}
@@ -402,6 +411,7 @@ func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 			break
 		}
 	}
+	// A copy, as src has moved on.
 	w.saved.Key = w.key
 	return found, ok
 }
@@ -416,6 +426,8 @@ func (w *walk) newestFromFront() (found, ok bool) {
 			break
 		}
 	}
+	// An error must not look like the end of the versions: an older state of the key would be
+	// shown.
 	if !ok && w.src.Err() != nil {
 		return false, false
 	}

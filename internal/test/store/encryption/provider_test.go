@@ -318,3 +318,27 @@ func TestVerifyWhileAProviderHangs(t *testing.T) {
 		})
 	}
 }
+
+// TestOptionsBesideClose: Options has the provider of keys at any time, also while Close makes the
+// store forget it.
+func TestOptionsBesideClose(t *testing.T) {
+	t.Parallel()
+	keys := brock.StaticKey(make([]byte, 32))
+	for range 100 {
+		db, err := brock.Open(brock.Options{InMemory: true, Keys: keys})
+		assert.OK(t, err)
+		closed := make(chan error, 1)
+		go func() { closed <- db.Close() }()
+		for open := true; open; {
+			select {
+			case err := <-closed:
+				assert.OK(t, err)
+				open = false
+			default:
+			}
+			if got := db.Options().Keys; got != keys {
+				t.Fatalf("the keys of Options are %T, want %T", got, keys)
+			}
+		}
+	}
+}

@@ -553,6 +553,12 @@ func TestRotateKeyLeavesDamage(t *testing.T) {
 			tried.Add(1)
 		}
 	}
+	var told atomic.Int32
+	options.Events.Corruption = func(c *brock.CorruptionError) {
+		if len(c.Keys) > 0 {
+			told.Add(1)
+		}
+	}
 	db, err = brock.Open(options)
 	assert.OK(t, err)
 	size := db.Metrics().Tree.OldKeyBytes
@@ -569,4 +575,7 @@ func TestRotateKeyLeavesDamage(t *testing.T) {
 	}
 	storetest.Set(t, db, "more=1")
 	assert.OK(t, db.Close())
+	if n := told.Load(); n != 1 {
+		t.Errorf("Events.Corruption was called %d times with keys, want 1", n)
+	}
 }

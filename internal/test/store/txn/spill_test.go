@@ -122,6 +122,12 @@ func TestSpillLeavesNothing(t *testing.T) {
 	}
 	batch.Reset()
 	assert.Equal(t, "files after Reset", storeFiles(t, fs, "/s"), 0)
+	var entries []*brock.Entry
+	for i := range 10 {
+		entries = append(entries, brock.NewEntry(fmt.Appendf(nil, "b%d", i), make([]byte, 5<<20)))
+	}
+	assert.Error(t, "BatchSet", db.BatchSet(append(entries, brock.NewEntry(nil, nil))), brock.ErrEmptyKey)
+	assert.Equal(t, "files after a refused BatchSet", storeFiles(t, fs, "/s"), 0)
 	txn := begin(brock.LastWriterWins)
 	assert.OK(t, db.Close())
 	assert.Error(t, "set", txn.Set([]byte("a"), nil), brock.ErrClosed)
