@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/bits"
 	"sync/atomic"
 
@@ -158,23 +159,25 @@ func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.Op
 	if err != nil {
 		return nil, err
 	}
-	return f.segment(r, kind, num), nil
+	return f.Segment(r, num), nil
 }
 
-// JournalSegment makes the reader of the segment that the journal is writing part of a View.
-func (f *Opener) JournalSegment(r *segment.Reader, num entry.FileNum) *Segment {
-	return f.segment(r, filename.Journal, num)
+// Segment makes r part of a View, as one of a segment that the journal is writing.
+func (f *Opener) Segment(r *segment.Reader, num entry.FileNum) *Segment {
+	return &Segment{Reader: r, shared: f.share(r, filename.New(r.Header().Kind, num)), Num: num}
 }
 
-// segment makes r part of a View. Its file goes with the last View that holds it
-// if it is retired by then.
-func (f *Opener) segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *Segment {
-	return NewSegment(r, num, func(retired bool) {
-		f.released(r.Close())
+// share makes an open resource part of Views. The last View that holds it closes it, and removes its
+// files if it is retired by then.
+func (f *Opener) share(open io.Closer, files ...filename.Name) shared {
+	return shared{release: func(retired bool) {
+		f.released(open.Close())
 		if retired {
-			f.Remove(filename.New(kind, num))
+			for _, name := range files {
+				f.Remove(name)
+			}
 		}
-	})
+	}}
 }
 
 // OpenForwarding opens the forwarding table of a relocated segment: it leads from the segment's old
@@ -188,12 +191,11 @@ func (f *Opener) OpenForwarding(s layout.SegmentState, target *Segment) (*Segmen
 		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
 		return nil, errors.Join(err, m.Close())
 	}
-	return NewRelocated(m, target, func(retired bool) {
-		f.released(m.Close())
-		if retired {
-			f.Remove(filename.New(filename.Forwarding, s.Map))
-		}
-	}), nil
+	return &Segment{
+		Num:    s.Num,
+		shared: f.share(m, filename.New(filename.Forwarding, s.Map)),
+		Moved:  &Relocation{Forwarding: m, Target: target},
+	}, nil
 }
 
 // NewValueWriter begins a value segment.
@@ -228,14 +230,11 @@ func (f *Opener) OpenRun(m *layout.Run) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewRun(r, m.ID, m.Order, func(retired bool) {
-		f.released(r.Close())
-		if retired {
-			for _, file := range m.Files {
-				f.Remove(filename.New(filename.Run, file.Num))
-			}
-		}
-	}), nil
+	var names []filename.Name
+	for _, file := range m.Files {
+		names = append(names, filename.New(filename.Run, file.Num))
+	}
+	return &Run{Reader: r, shared: f.share(r, names...), ID: m.ID}, nil
 }
 
 // OpenWritten opens a run that was just written. If the run is small, it is also read and

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // RecoverOptions say how Recover reads a store.
@@ -86,14 +85,9 @@ func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error
 	if err != nil {
 		return err
 	}
-	var files []*Segment
-	defer func() { v.Segments = v.Segments.With(files...) }()
-	for _, s := range found.Segments {
-		f, err := f.OpenSegment(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, KeyID: s.KeyID})
-		if err != nil {
-			return err
-		}
-		files = append(files, f)
+	// All but the journal's segments is in v already.
+	if _, err := f.NextView(nil, v, v.Layout, found.Segments); err != nil {
+		return err
 	}
 	for _, m := range v.Tables {
 		s := journal.FindSegment(found.Segments, m.Last)

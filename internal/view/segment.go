@@ -21,21 +21,13 @@ type Segment struct {
 	Moved *Relocation   // where its records are; nil unless relocated
 }
 
-// NewSegment makes r part of a View. The function release is called once no View
-// holds the segment any more: it closes r and, if the segment was retired, removes
-// the file.
-func NewSegment(r *segment.Reader, num entry.FileNum, release func(retired bool)) *Segment {
-	f := &Segment{Reader: r, Num: num}
-	f.release = release
-	return f
-}
-
-// NewRelocated returns a Segment for one whose records were moved to target. m, the forwarding
-// table, has their places.
-func NewRelocated(m *segment.Forwarding, target *Segment, release func(retired bool)) *Segment {
-	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Forwarding: m, Target: target}}
-	f.release = release
-	return f
+// shows reports whether f is open for the state that s has in a layout.
+func (f *Segment) shows(s *layout.Segment) bool {
+	// A number is never used again, so the same forwarding table has the same content.
+	if f.Moved != nil {
+		return f.Moved.Header().Number == s.State().Map
+	}
+	return s.State().Status == layout.Live && f.Header().Kind == s.Kind
 }
 
 // size is the length of the file.

@@ -91,7 +91,7 @@ func TestNarrowHoldsOnlyItsPart(t *testing.T) {
 func TestRetiredIsToldAtTheEnd(t *testing.T) {
 	s := newTestSet()
 	var told []bool
-	r := NewRun(nil, 1, 1, func(retired bool) { told = append(told, retired) })
+	r := &Run{ID: 1, shared: shared{release: func(retired bool) { told = append(told, retired) }}}
 	s.Install(func(next *View) { next.Runs = []*Run{r} })
 	pin, err := s.Acquire(0)
 	if err != nil {
