@@ -46,7 +46,7 @@ func (c *Change) Open(f *Opener, edit *layout.Edit) (err error) {
 		if s.Kind != filename.Value {
 			continue
 		}
-		opened, err := f.OpenSegment(s.Kind, s.Num, SegmentOptions(s))
+		opened, err := f.OpenSegment(s)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,10 @@ func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found 
 			dead.Take(rest)
 		}
 	}
-	for _, f := range c.newSegments() {
+	if c.opened == nil { // the work of a copy, which relocates nothing
+		return dead.Lists(), nil
+	}
+	for _, f := range c.opened.Segments.Files {
 		if f.Moved == nil {
 			continue
 		}
@@ -120,14 +123,6 @@ func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found 
 		dead.Take(list)
 	}
 	return dead.Lists(), nil
-}
-
-// newSegments are those that Open has opened.
-func (c *Change) newSegments() []*Segment {
-	if c.opened == nil {
-		return nil
-	}
-	return c.opened.Segments.Files
 }
 
 // segmentsOf lists the segments that runs of a layout refer to, each once.

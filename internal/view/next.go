@@ -119,7 +119,7 @@ func (n *following) openSegment(s *layout.Segment) *Segment {
 func (n *following) open(s *layout.Segment) (*Segment, error) {
 	st := s.State()
 	if st.Status == layout.Live {
-		f, err := n.files.OpenSegment(s.Kind, s.Num, SegmentOptions(s))
+		f, err := n.files.OpenSegment(s)
 		return f, MissingFile(err, "a segment that the manifest names")
 	}
 	target := n.next.Segments.Find(st.Target)

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -70,21 +73,23 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 // Last is the last file number given out.
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
+// dirs are the directories of the store, each once.
+func (f *Opener) dirs() []string {
+	return slices.Compact([]string{f.cfg.Dir, f.cfg.ValueDir})
+}
+
 // List returns the names of the store's own files.
 func (f *Opener) List() ([]filename.Name, error) {
 	var names []filename.Name
-	dirs := []string{f.cfg.Dir}
-	if f.cfg.ValueDir != f.cfg.Dir {
-		dirs = append(dirs, f.cfg.ValueDir)
-	}
-	for _, dir := range dirs {
+	for _, dir := range f.dirs() {
 		bases, err := f.cfg.FS.List(dir)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", dir, err)
 		}
 		for _, base := range bases {
 			name, ok := filename.Parse(base)
-			if ok && (name.Kind.InValueDir() && dir == f.cfg.ValueDir || !name.Kind.InValueDir() && dir == f.cfg.Dir) {
+			// A file in the other directory only looks like one of the store.
+			if ok && f.cfg.Path(name) == filepath.Join(dir, base) {
 				names = append(names, name)
 			}
 		}
@@ -109,18 +114,15 @@ func (f *Opener) Bytes() (n int64) {
 // Free returns how many bytes are free on the disk; with a value directory, on the disk that has
 // less. It returns -1 if that is not known.
 func (f *Opener) Free() int64 {
-	free, err := f.cfg.FS.Free(f.cfg.Dir)
-	if err != nil {
-		return -1
+	least := int64(math.MaxInt64)
+	for _, dir := range f.dirs() {
+		free, err := f.cfg.FS.Free(dir)
+		if err != nil {
+			return -1
+		}
+		least = min(least, free)
 	}
-	if f.cfg.ValueDir == f.cfg.Dir {
-		return free
-	}
-	values, err := f.cfg.FS.Free(f.cfg.ValueDir)
-	if err != nil {
-		return -1
-	}
-	return min(free, values)
+	return least
 }
 
 // Remove removes a file that the manifest no longer names. If it fails, the
@@ -144,22 +146,22 @@ func (f *Opener) Segments() segment.Config {
 const leastGrowing = 1 << 20
 
 // OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
-// followed. The options say where its records end, the file key id that its file must have, and the
-// version of the records, if they don't say it themselves.
-func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*Segment, error) {
-	o.NoMap = f.cfg.NoMap
+// followed. s says where its records end, the file key id that its file must have, and the version
+// of the records, if they don't say it themselves.
+func (f *Opener) OpenSegment(s *layout.Segment) (*Segment, error) {
+	o := segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, KeyID: s.KeyID, NoMap: f.cfg.NoMap}
 	var r *segment.Reader
 	var err error
-	if f.cfg.Follow && kind == filename.Journal {
+	if f.cfg.Follow && s.Kind == filename.Journal {
 		limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
-		r, err = segment.OpenGrowing(f.Segments(), kind, num, limit, o)
+		r, err = segment.OpenGrowing(f.Segments(), s.Kind, s.Num, limit, o)
 	} else {
-		r, err = segment.Open(f.Segments(), kind, num, o)
+		r, err = segment.Open(f.Segments(), s.Kind, s.Num, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return f.Segment(r, num), nil
+	return f.Segment(r, s.Num), nil
 }
 
 // Segment makes r part of a View, as one of a segment that the journal is writing.

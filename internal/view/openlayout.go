@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // OpenLayout opens the files that the manifest names into v. After an error v has those that were
@@ -20,11 +19,6 @@ func (f *Opener) OpenLayout(l *layout.Layout, v *View) error {
 		r.WeighRanges(v.Runs[i+1:])
 	}
 	return nil
-}
-
-// SegmentOptions is how a segment that a layout names is opened.
-func SegmentOptions(s *layout.Segment) segment.OpenOptions {
-	return segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, KeyID: s.KeyID}
 }
 
 // MissingFile turns the absence of a file that must be there into a report of damage.

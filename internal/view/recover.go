@@ -2,6 +2,7 @@ package view
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
@@ -36,7 +37,8 @@ func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error)
 	if found.names, err = f.List(); err != nil {
 		return found, err
 	}
-	found.names = withoutStrays(found.names, v.Layout)
+	// A stray number would be the last that Next gives out.
+	found.names = slices.DeleteFunc(found.names, func(n filename.Name) bool { return n.Number > LastPossible(v.Layout) })
 	f.CountFrom(found.names, v.Layout)
 	if err := f.OpenLayout(v.Layout, v); err != nil {
 		v.NameKeys(err)
@@ -61,7 +63,7 @@ func unreachable(d *errs.Corruption, err error) error {
 func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error) {
 	v.Tables = []*Table{o.NewTable()}
 	var at entry.FileNum
-	sequel, known := newSequel(v.Layout, o.Damage != nil), KnownJournal(v.Layout)
+	sequel, known := sequel{damaged: o.Damage != nil, layout: v.Layout}, KnownJournal(v.Layout)
 	known.Closed = known.Closed && o.Damage == nil // else a lost edit may have begun another session
 	found.ReplayResult, err = journal.Replay(journal.ReplayConfig{
 		FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap, Files: f.Open,
@@ -111,15 +113,9 @@ func (f *Opener) sealReplayed(v *View, next entry.FileNum, newTable func() *Tabl
 // sequel ends a replay of the journal at the first frame that depends on something that was not
 // read. Such a frame is of another copy of the store, or edits of the manifest are lost.
 type sequel struct {
-	damaged  bool                        // edits are lost
-	keyspace func(entry.KeyspaceID) bool // reports whether the layout knows the keyspace
-	layout   entry.Version               // last version of the layout
-	frames   entry.Version               // last version of the frames so far
-}
-
-func newSequel(l *layout.Layout, damaged bool) *sequel {
-	known := func(id entry.KeyspaceID) bool { return uint64(id) < l.NextKeyspace() }
-	return &sequel{damaged: damaged, keyspace: known, layout: l.LastVersion()}
+	damaged bool           // edits are lost
+	layout  *layout.Layout // what was read of the manifest
+	frames  entry.Version  // last version of the frames so far
 }
 
 // check returns a *journal.Stop if the frame depends on something that was not read.
@@ -128,7 +124,7 @@ func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) e
 		return &journal.Stop{Damage: errs.NewCorruption(filename.Of(filename.Journal, segment), -1, format, args...)}
 	}
 	// A transaction larger than its memory is in no journal: an edit has committed it.
-	if last := max(u.layout, u.frames); h.FirstVersion > last+1 {
+	if last := max(u.layout.LastVersion(), u.frames); h.FirstVersion > last+1 {
 		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, last+1)
 	}
 	if h.FirstVersion <= u.frames {
@@ -143,7 +139,7 @@ func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) e
 		if records.Next(&r) != nil {
 			return nil // adding the records returns the same error
 		}
-		if id, ok := entry.KeyspaceOf(r.Key); ok && !u.keyspace(id) {
+		if id, ok := entry.KeyspaceOf(r.Key); ok && uint64(id) >= u.layout.NextKeyspace() {
 			return stop("frame %d writes to a keyspace that is not known", h.Number)
 		}
 	}

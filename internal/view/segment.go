@@ -57,11 +57,6 @@ type Relocation struct {
 	Target *Segment // the segment that has the records now
 }
 
-// resolve changes h to the place of its record in the target. A pageio.Guard must be on.
-func (r *Relocation) resolve(h *entry.Handle) error {
-	return r.forward(h, r.Forwarding)
-}
-
 // lookup finds the new place of a record: a forwarding table, or a ForwardingCopy that verifies
 // copies.
 type lookup interface {
@@ -81,10 +76,10 @@ func (r *Relocation) forward(h *entry.Handle, from lookup) error {
 	return nil
 }
 
-// resolved is resolve of a copy of h, with a pageio.Guard of its own.
+// resolved is the place of h's record in the target.
 func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.Name())
-	err = r.resolve(&h)
+	err = r.forward(&h, r.Forwarding)
 	return h, err
 }
 
@@ -106,14 +101,19 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 // Rest lists all records that were moved and that are not in the target's dead set yet. Call it
 // when no entry refers to the relocated segment any more: they are dead then.
 func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
-	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
 	target := l.Segment(r.Target.Num)
+	return r.all(l.Usage(r.Header().Source).Bytes, target.IsDead)
+}
+
+// all lists the records that were moved, of some bytes, except those that are known to be dead.
+func (r *Relocation) all(bytes uint64, known func(to uint64) bool) (layout.Dead, error) {
+	list := layout.Dead{Segment: r.Target.Num, Bytes: bytes}
 	err := r.Copier().Places(func(to uint64) {
-		if !target.IsDead(to) {
-			rest.Granules = append(rest.Granules, uint32(to/layout.Granule))
+		if !known(to) {
+			list.Granules = append(list.Granules, uint32(to/layout.Granule))
 		}
 	})
-	return rest, err
+	return list, err
 }
 
 // DiedSince lists the records of a relocated segment that have died between the layouts
@@ -121,11 +121,7 @@ func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 	before, now := since.Segment(f.Num), l.Segment(f.Num)
 	if now == nil { // the segment was dropped: all records are dead
-		all := layout.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
-		err := f.Moved.Copier().Places(func(to uint64) {
-			all.Granules = append(all.Granules, uint32(to/layout.Granule))
-		})
-		return all, err
+		return f.Moved.all(before.Bytes-before.DeadBytes(), func(uint64) bool { return false })
 	}
 	dead := layout.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
 	for g := range now.Dead() {

@@ -50,7 +50,7 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 		}
 		return err
 	}
-	s, err := v.Files.OpenSegment(f.Kind, f.Number, view.SegmentOptions(f.Segment))
+	s, err := v.Files.OpenSegment(f.Segment)
 	if err != nil {
 		return view.MissingFile(err, "a segment that the manifest names")
 	}
