@@ -33,6 +33,7 @@ func (c *Change) Open(f *Opener, edit *layout.Edit) (err error) {
 			c.Close()
 		}
 	}()
+	// Before the edit is recorded: what can't be opened must not be in the manifest.
 	for i := range edit.AddRuns {
 		r, err := f.OpenWritten(&edit.AddRuns[i])
 		if err != nil {
@@ -53,6 +54,7 @@ func (c *Change) Open(f *Opener, edit *layout.Edit) (err error) {
 		target = cmp.Or(target, opened)
 		c.opened.Segments = c.opened.Segments.With(opened)
 	}
+	// Behind the segments: a forwarding table needs its open target.
 	for _, s := range edit.States {
 		opened, err := f.OpenForwarding(s, target)
 		if err != nil {
@@ -151,11 +153,15 @@ func (c *Change) Make(next *View, l *layout.Layout) {
 	err := n.find(l.Segments())
 	invariant.Check(err == nil, "view of an edit: %v", err)
 	// The layout does not have the journal behind the runs yet.
+	var unflushed []*Segment
 	for _, f := range next.Segments.Files {
 		if f.Num > l.FlushedTo() && f.Moved == nil && f.Header().Kind == filename.Journal && l.Segment(f.Num) == nil {
-			n.next.Segments = n.next.Segments.With(f)
+			unflushed = append(unflushed, f)
 		}
 	}
+	n.next.Segments = n.next.Segments.With(unflushed...)
+	// Before next is installed: the last reader may release the old View at once, and must find
+	// that the files are to be removed.
 	next.without(n.next).each((*shared).Retire)
 	c.opened = c.opened.without(n.next)
 	c.opened.each((*shared).Retire)

@@ -88,6 +88,7 @@ func keyRanges(l *layout.Layout, lo, hi []byte) (list []errs.KeyRange) {
 		if bytes.Compare(from, to) >= 0 {
 			return
 		}
+		// Clones: the error outlives the memory that the bounds lie in.
 		r := errs.KeyRange{Keyspace: name}
 		if len(from) > len(first) {
 			r.Lower = bytes.Clone(from[len(first):])

@@ -60,6 +60,7 @@ func (n *following) find(segments []*layout.Segment) error {
 }
 
 func (n *following) runs() error {
+	// By number, and not by place: an edit changes the places of runs that stay.
 	open := make(map[layout.RunID]*Run)
 	for _, r := range slices.Concat(n.now.Runs, n.opened.Runs) {
 		open[r.ID] = r
@@ -71,6 +72,7 @@ func (n *following) runs() error {
 			if r, err = n.files.OpenRun(m); err != nil {
 				return MissingFile(err, "a run that the manifest names")
 			}
+			// At once: after an error further on, nothing else leads to it.
 			n.opened.Runs = append(n.opened.Runs, r)
 		}
 		n.next.Runs = append(n.next.Runs, r)
@@ -122,6 +124,7 @@ func (n *following) open(s *layout.Segment) (*Segment, error) {
 		f, err := n.files.OpenSegment(s)
 		return f, MissingFile(err, "a segment that the manifest names")
 	}
+	// Lookups go one step only: a chain would cost each read of a value more.
 	target := n.next.Segments.Find(st.Target)
 	if target == nil {
 		return nil, fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)

@@ -153,6 +153,7 @@ func (f *Opener) OpenSegment(s *layout.Segment) (*Segment, error) {
 	var r *segment.Reader
 	var err error
 	if f.cfg.Follow && s.Kind == filename.Journal {
+		// Room to grow: a segment that outgrows its mapping is opened anew.
 		limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
 		r, err = segment.OpenGrowing(f.Segments(), s.Kind, s.Num, limit, o)
 	} else {
@@ -173,6 +174,7 @@ func (f *Opener) Segment(r *segment.Reader, num entry.FileNum) *Segment {
 // files if it is retired by then.
 func (f *Opener) share(open io.Closer, files ...filename.Name) shared {
 	return shared{release: func(retired bool) {
+		// Closed first: some systems do not remove an open file.
 		f.released(open.Close())
 		if retired {
 			for _, name := range files {
@@ -189,6 +191,7 @@ func (f *Opener) OpenForwarding(s layout.SegmentState, target *Segment) (*Segmen
 	if err != nil {
 		return nil, err
 	}
+	// A wrong table would lead handles to other records, which may even verify.
 	if h := m.Header(); h.Source != s.Num || h.Target != target.Num {
 		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
 		return nil, errors.Join(err, m.Close())

@@ -40,9 +40,13 @@ func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error)
 	// A stray number would be the last that Next gives out.
 	found.names = slices.DeleteFunc(found.names, func(n filename.Name) bool { return n.Number > LastPossible(v.Layout) })
 	f.CountFrom(found.names, v.Layout)
-	if err := f.OpenLayout(v.Layout, v); err != nil {
+	// Before the journal: a store that can't be opened must not have it read, or even mended.
+	if _, err := f.NextView(nil, v, v.Layout, nil); err != nil {
 		v.NameKeys(err)
 		return found, unreachable(o.Damage, err)
+	}
+	for i, r := range v.Runs {
+		r.WeighRanges(v.Runs[i+1:])
 	}
 	return found, f.replay(v, &o, &found)
 }
@@ -100,6 +104,7 @@ func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error
 
 // sealReplayed begins another memtable for a segment if the last one is full.
 func (f *Opener) sealReplayed(v *View, next entry.FileNum, newTable func() *Table) error {
+	// By the length of the file: its records are not known before they are added.
 	info, err := f.cfg.FS.Stat(f.cfg.Path(filename.New(filename.Journal, next)))
 	if err != nil {
 		return err

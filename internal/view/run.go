@@ -73,6 +73,8 @@ func (v *View) Consecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err 
 		if !slices.Contains(ids, r.ID) {
 			continue
 		}
+		// A run between two inputs has versions between theirs, and would end up above or below
+		// all of them.
 		if len(inputs) > 0 && v.Runs[i-1] != inputs[len(inputs)-1] {
 			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
 		}

@@ -65,6 +65,7 @@ type lookup interface {
 
 // forward changes h to the place that from has for its record.
 func (r *Relocation) forward(h *entry.Handle, from lookup) error {
+	// By offset alone: the length stays, as the record is copied as it is.
 	to, ok, err := from.Lookup(h.Offset)
 	if err != nil {
 		return err
@@ -147,6 +148,7 @@ const indexFactor = 0x9e3779b97f4a7c15
 func NewSegments(files []*Segment) Segments {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
+	// At most half full, or probes would become long, and Find needs a free bucket to end.
 	size := 4
 	for size < 2*len(files) {
 		size *= 2

@@ -30,7 +30,8 @@ func NewVerifier(s Fileset) *Verifier {
 func (v *Verifier) Open() error {
 	var all view.View
 	defer all.Close()
-	return v.Files.OpenLayout(v.layout, &all)
+	_, err := v.Files.NextView(nil, &all, v.layout, nil)
+	return err
 }
 
 // verifyBytes is how many bytes are verified between two calls of File's function: less than
