@@ -52,14 +52,11 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 		// Before the View releases the files: where an open file can't be removed, they must be closed.
 		st.unflushed.journal.Forget(edit.FlushedTo)
 	}
-	var unwanted []*view.Segment
 	st.views.Install(func(v *view.View) {
-		unwanted = c.Make(v, edit, next)
+		c.Make(v, next)
 		st.budget.measure(v)
 	})
-	for _, f := range unwanted {
-		f.Discard()
-	}
+	c.Close()
 	if oldest {
 		st.views.ForgetEmptied()
 	}

@@ -177,7 +177,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: layout.NewRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		// The new run is as old as its newest input: newer runs stay above it.
-		edit.AddRuns[i].Order = inputs[0].Order
+		edit.AddRuns[i].Order = part.Layout.Run(inputs[0].ID).Order
 	}
 	change := view.Change{Runs: inputs, Unread: unread, Replaced: stillReplaced(inputs, unread, &out, bottom), Since: part.Layout}
 	if err := c.apply(edit, &out, change); err != nil {

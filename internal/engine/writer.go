@@ -142,7 +142,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := w.files.JournalSegment(r, num)
+	f := w.files.Segment(r, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
 		w.budget.measure(next)

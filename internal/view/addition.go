@@ -46,6 +46,7 @@ func (a *Addition) All(deleted func(key []byte)) error {
 		if err := a.Record(&r); err != nil {
 			return err
 		}
+		// After it was added: whoever is told may look for the key.
 		if r.Kind == entry.Delete && deleted != nil {
 			deleted(r.Key)
 		}
@@ -133,7 +134,13 @@ func (a *Addition) Finish() (earlier bool) {
 	// Counters that a group would otherwise change once for each record.
 	a.to.Last = max(a.to.Last, a.segment)
 	a.to.InlineBytes.Add(a.inline)
-	return a.expires != 0 && a.to.expires(a.expires)
+	least := a.to.LeastExpiry.Load()
+	if a.expires == 0 || least != 0 && least <= a.expires {
+		return false
+	}
+	// No compare-and-swap: only the commit leader and replay add entries.
+	a.to.LeastExpiry.Store(a.expires)
+	return true
 }
 
 // wrap adds to err where the current record lies.

@@ -1,9 +1,11 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -19,67 +21,60 @@ type Change struct {
 	Since    *layout.Layout      // the layout when the work began; nil: it is not known
 	Replaced []layout.Superseded // Replaced of the new run, see Run
 
-	// New files, which no View holds yet:
-	runs        []*Run
-	segments    []*Segment
-	forwardings []*Segment
+	opened *View // new files, which no View holds yet; nil before Open
 }
 
 // Open opens the new files that an edit names. A journal segment that it keeps is in the View
 // already.
 func (c *Change) Open(f *Opener, edit *layout.Edit) (err error) {
+	c.opened = new(View)
 	defer func() {
 		if err != nil {
 			c.Close()
 		}
 	}()
+	// Before the edit is recorded: what can't be opened must not be in the manifest.
 	for i := range edit.AddRuns {
 		r, err := f.OpenWritten(&edit.AddRuns[i])
 		if err != nil {
 			return err
 		}
-		c.runs = append(c.runs, r)
+		c.opened.Runs = append(c.opened.Runs, r)
 	}
+	var target *Segment // of a collection, which writes one
 	for i := range edit.AddSegments {
 		s := &edit.AddSegments[i]
 		if s.Kind != filename.Value {
 			continue
 		}
-		opened, err := f.OpenSegment(s.Kind, s.Num, SegmentOptions(s))
+		opened, err := f.OpenSegment(s)
 		if err != nil {
 			return err
 		}
-		c.segments = append(c.segments, opened)
+		target = cmp.Or(target, opened)
+		c.opened.Segments = c.opened.Segments.With(opened)
 	}
+	// Behind the segments: a forwarding table needs its open target.
 	for _, s := range edit.States {
-		opened, err := f.OpenForwarding(s, c.segments[0])
+		opened, err := f.OpenForwarding(s, target)
 		if err != nil {
 			return err
 		}
-		c.forwardings = append(c.forwardings, opened)
+		c.opened.Segments = c.opened.Segments.With(opened)
 	}
 	return nil
 }
 
-// Close closes the new files, but leaves them on the disk. No View may have them.
-func (c *Change) Close() {
-	for _, r := range c.runs {
-		r.Reader.Close()
-	}
-	for _, f := range c.segments {
-		f.Reader.Close()
-	}
-	for _, f := range c.forwardings {
-		f.Moved.Close()
-	}
-}
+// Close closes the new files that no View has. Those that Make has found not to be needed are
+// removed, the others stay on the disk.
+func (c *Change) Close() { c.opened.Close() }
 
 // WeighRanges estimates what the range deletes of the new runs hide in older runs of v. It reports
 // whether there are none. Call it before the new runs are installed, because readers of the
 // estimate take no lock.
 func (c *Change) WeighRanges(v *View) (oldest bool) {
 	older := v.below(c.Runs)
-	for _, r := range c.runs {
+	for _, r := range c.opened.Runs {
 		r.WeighRanges(older)
 	}
 	return len(older) == 0
@@ -116,7 +111,13 @@ func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found 
 			dead.Take(rest)
 		}
 	}
-	for _, f := range c.forwardings {
+	if c.opened == nil { // the work of a copy, which relocates nothing
+		return dead.Lists(), nil
+	}
+	for _, f := range c.opened.Segments.Files {
+		if f.Moved == nil {
+			continue
+		}
 		list, err := f.DiedSince(c.Since, l)
 		if err != nil {
 			return nil, err
@@ -137,54 +138,35 @@ func segmentsOf(runs []*Run, l *layout.Layout) (nums []entry.FileNum) {
 	return slices.Compact(nums)
 }
 
-// Make turns next, a copy of the current View, into the View after an edit that has led to the
-// layout l. The files that it takes out are removed when their last reader has released them. It
-// returns new files that are not needed after all; the caller discards them once next is installed.
-func (c *Change) Make(next *View, edit *layout.Edit, l *layout.Layout) (unwanted []*Segment) {
-	next.Tables = slices.DeleteFunc(next.Tables, func(m *Table) bool { return slices.Contains(c.Tables, m) })
-	at := 0 // flushed runs are the newest; compacted ones go where their inputs were
-	if len(c.Runs) > 0 {
-		at = slices.Index(next.Runs, c.Runs[0])
-		next.Runs = slices.DeleteFunc(next.Runs, func(r *Run) bool { return slices.Contains(c.Runs, r) })
-	}
-	for _, r := range c.runs {
-		r.Order, r.Replaced = l.Run(r.ID).Order, c.Replaced
+// Make turns next, a copy of the current View, into the View of the layout l, to which an edit has
+// led. The files that it takes out are removed when their last reader has released them. Call Close
+// once next is installed: new files may not be needed after all.
+func (c *Change) Make(next *View, l *layout.Layout) {
+	for _, r := range c.opened.Runs {
+		r.Replaced = c.Replaced
 	}
 	if c.Since == nil || droppedSince(c.Since, l) { // the run may have entries of such a keyspace
-		WeighAllDropped(c.runs, l)
+		WeighAllDropped(c.opened.Runs, l)
 	}
-	next.Runs = slices.Insert(next.Runs, at, c.runs...)
-	for _, r := range c.Runs {
-		r.Retire()
-	}
-	replaced := make(map[entry.FileNum]bool) // a clustering replaces all segments
-	for _, num := range edit.DropSegments {
-		replaced[num] = true
-	}
-	for _, s := range edit.States {
-		replaced[s.Num] = true
-	}
-	gone := func(num entry.FileNum) bool {
-		return replaced[num] || num <= l.FlushedTo() && l.Segment(num) == nil
-	}
+	n := following{now: next, opened: c.opened, next: &View{Layout: l}}
+	// A commit point is behind us: nothing may be opened here, as that could fail.
+	err := n.find(l.Segments())
+	invariant.Check(err == nil, "view of an edit: %v", err)
+	// The layout does not have the journal behind the runs yet.
+	var unflushed []*Segment
 	for _, f := range next.Segments.Files {
-		if gone(f.Num) {
-			f.Retire()
+		if f.Num > l.FlushedTo() && f.Moved == nil && f.Header().Kind == filename.Journal && l.Segment(f.Num) == nil {
+			unflushed = append(unflushed, f)
 		}
 	}
-	next.Segments = next.Segments.Without(gone)
-	var wanted []*Segment
-	for _, f := range slices.Concat(c.segments, c.forwardings) {
-		if l.Segment(f.Num) == nil {
-			f.Retire()
-			unwanted = append(unwanted, f)
-		} else {
-			wanted = append(wanted, f)
-		}
-	}
-	next.Segments = next.Segments.With(wanted...)
-	next.Layout = l
-	return unwanted
+	n.next.Segments = n.next.Segments.With(unflushed...)
+	// Before next is installed: the last reader may release the old View at once, and must find
+	// that the files are to be removed.
+	next.without(n.next).each((*shared).Retire)
+	c.opened = c.opened.without(n.next)
+	c.opened.each((*shared).Retire)
+	next.Tables = slices.DeleteFunc(next.Tables, func(m *Table) bool { return slices.Contains(c.Tables, m) })
+	next.Runs, next.Segments, next.Layout = n.next.Runs, n.next.Segments, l
 }
 
 // droppedSince reports whether a keyspace of one layout is not in a later one.

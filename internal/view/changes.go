@@ -17,6 +17,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		if m.MaxVersion() <= since {
 			continue
 		}
+		// Unpublished versions count: the leader also checks against what it has just added.
 		newest = m.RangeDeletes().Newest(key, entry.MaxVersion)
 		if m.Get(key, h, entry.MaxVersion, &e) {
 			newest = max(newest, e.Version)
@@ -33,6 +34,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		if err != nil {
 			return 0, false, err
 		}
+		// The filter does not know of range deletes, so it is asked behind them.
 		if r.MayContain(key, h) {
 			found, err := r.Get(key, h, entry.MaxVersion, &e)
 			if err != nil {
@@ -71,14 +73,6 @@ func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, e
 	return false, nil
 }
 
-// sortSince makes memtables sort what is newer than since, if that is much. changedSince
-// then searches it, and need not walk it.
-func (v *View) sortSince(since entry.Version) {
-	for _, m := range v.Tables {
-		m.SortSince(since)
-	}
-}
-
 // eachArrival calls fn with each key, and with the bounds of each range delete, that is newer than
 // since, until fn returns an error: those of memtables in the order of arrival. The commit leader
 // calls it, so it must not sort.
@@ -87,6 +81,7 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 		if m.MaxVersion() <= since {
 			continue
 		}
+		// A range delete is no entry, so Arrivals does not have it.
 		if err := m.RangeDeletes().Since(since, bounds(fn)); err != nil {
 			return err
 		}
@@ -113,15 +108,4 @@ func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) er
 // bounds makes fn a function of range deletes.
 func bounds(fn func(lo, hi []byte) error) func(rangedel.Delete) error {
 	return func(t rangedel.Delete) error { return fn(t.Lo, t.Hi) }
-}
-
-// inRuns is how many entries of runs are read, at most, to find those that are newer than since: 0
-// if all of these are in memtables.
-func (v *View) inRuns(since entry.Version) (n int) {
-	for _, r := range v.Runs {
-		if r.MaxVersion() > since {
-			n += r.EntriesSince(since)
-		}
-	}
-	return n
 }

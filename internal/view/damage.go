@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
@@ -53,22 +54,20 @@ func (v *View) damagedRange(c *errs.Corruption) (lo, hi []byte, ok bool) {
 	}
 	runs := v.Layout.Runs()
 	for i, m := range runs {
-		for _, f := range m.Files {
-			if f.Num != name.Number {
-				continue
-			}
-			// Above the oldest run: a read that passes the damage may find older versions below.
-			c.Stale = i < len(runs)-1
-			for _, r := range v.Runs {
-				if r.ID == m.ID {
-					lo, hi = r.KeysAt(c.File, c.Offset)
-					return lo, hi, true
-				}
-			}
-			// The View has no reader of the run: all of the run counts.
-			lo, hi = run.Bounds(&m.RunMeta)
-			return lo, hi, true
+		if !slices.ContainsFunc(m.Files, func(f layout.RunFile) bool { return f.Num == name.Number }) {
+			continue
 		}
+		// Above the oldest run: a read that passes the damage may find older versions below.
+		c.Stale = i < len(runs)-1
+		for _, r := range v.Runs {
+			if r.ID == m.ID {
+				lo, hi = r.KeysAt(c.File, c.Offset)
+				return lo, hi, true
+			}
+		}
+		// The View has no reader of the run: all of the run counts.
+		lo, hi = run.Bounds(&m.RunMeta)
+		return lo, hi, true
 	}
 	return nil, nil, false
 }
@@ -89,6 +88,7 @@ func keyRanges(l *layout.Layout, lo, hi []byte) (list []errs.KeyRange) {
 		if bytes.Compare(from, to) >= 0 {
 			return
 		}
+		// Clones: the error outlives the memory that the bounds lie in.
 		r := errs.KeyRange{Keyspace: name}
 		if len(from) > len(first) {
 			r.Lower = bytes.Clone(from[len(first):])

@@ -58,6 +58,7 @@ func (s *Set) DroppedFrom(m *Table) (n uint64) {
 	if m.Len() == 0 || !slices.Contains(hold.View().Tables, m) {
 		return 0
 	}
+	// Size sorts the memtable: that is why this waits until the store is idle.
 	eachDropped(hold.View().Layout, func(lo, hi []byte) {
 		_, inline, separated := m.Size(lo, hi)
 		n += inline + separated

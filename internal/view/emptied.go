@@ -25,9 +25,9 @@ import (
 //
 // A range looks like a range delete, and iterators skip it in the same way. But it deletes
 // nothing, is not recorded, and history and conflict checks ignore it.
-type emptied struct {
-	atomic.Pointer[rangedel.Set] // it changes under the Set's mutex
-}
+//
+// It changes under the Set's mutex.
+type emptied = atomic.Pointer[rangedel.Set]
 
 const (
 	mostEmptied      = 1 << 10 // ranges that are remembered
@@ -35,19 +35,19 @@ const (
 	fewEntries       = 128     // a walk over fewer entries is as fast as a skip
 )
 
-// note adds a range. It keeps the bounds.
-func (k *emptied) note(r rangedel.Delete) {
+// noteEmptied adds a range. It keeps the bounds.
+func (v *View) noteEmptied(r rangedel.Delete) {
 	if !r.Valid() {
 		return
 	}
-	old := k.Load()
+	old := v.emptied.Load()
 	switch {
 	case old == nil:
-		k.Store(rangedel.EmptiedSet(r))
+		v.emptied.Store(rangedel.EmptiedSet(r))
 	case old.Len() < mostEmptied && old.Bytes() < mostEmptiedBytes:
-		k.Store(old.With(r))
+		v.emptied.Store(old.With(r))
 	default:
-		k.Store(newerHalf(old).With(r))
+		v.emptied.Store(newerHalf(old).With(r))
 	}
 }
 
@@ -61,6 +61,7 @@ func newerHalf(s *rangedel.Set) *rangedel.Set {
 		return nil
 	})
 	slices.SortFunc(flat, func(a, b rangedel.Delete) int { return rangedel.Compare(b, a) })
+	// Half, not all but one: else each note would flatten the whole set again.
 	for i, r := range flat {
 		if sum += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostEmptied/2 || sum > mostEmptiedBytes/2) {
 			flat = flat[:i]

@@ -69,7 +69,9 @@ const (
 // Split returns at most n-1 stored keys, in order, that cut [lo, hi) into parts
 // of about the same size; a nil bound is open. It makes fewer parts if there are few
 // entries, or if keys are so long that it can't look at enough of them.
-func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
+func (p *Pin) Split(lo, hi []byte, n int) (cuts [][]byte) {
+	var fault error // ignored: a range that can't be read is not cut
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	list, sum := p.parts(lo, hi)
 	// Long keys: look at fewer of them, so that the sample stays within mostSampled.
 	most := mostSampled / int(sum.bytes/max(sum.entries, 1)+1)
@@ -78,36 +80,20 @@ func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
 		return nil
 	}
 	// More samples than parts, or their sizes would depend on chance.
-	keys := sample(list, sum.entries, lo, hi, min(n*samples, mostSamples, max(most, n)))
+	want := uint64(min(n*samples, mostSamples, max(most, n)))
+	var keys [][]byte
+	for _, p := range list {
+		// In proportion to its entries, so all keys of the sample have the same weight.
+		keys = append(keys, p.source.Split(lo, hi, int(want*p.entries/(sum.entries+1))+1)...)
+	}
 	slices.SortFunc(keys, bytes.Compare)
-	var cuts [][]byte
 	for i := 1; i < n && len(keys) > 0; i++ {
 		cuts = append(cuts, keys[i*len(keys)/n])
 	}
 	return slices.CompactFunc(cuts, bytes.Equal)
 }
 
-// sample returns about n keys of [lo, hi). Each table and run gives keys in proportion to the
-// number of entries that it has there, so all keys of the sample have the same weight.
-func sample(list []part, total uint64, lo, hi []byte, n int) (keys [][]byte) {
-	var fault error // ignored: keys is what was found before the fault
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	for _, p := range list {
-		keys = append(keys, p.source.Split(lo, hi, int(uint64(n)*p.entries/(total+1))+1)...)
-	}
-	return keys
-}
-
-// Unhidden estimates how many bytes runs have in [lo, hi) that no range delete up to version at
-// hides. It is too low if more than about 32 range deletes lie there, and 0 if the runs can't be
-// read.
-func (p *Pin) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
-	var fault error
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	return p.view.unhidden(lo, hi, at)
-}
-
-// unhidden is Unhidden for a caller that has a pageio.Guard on.
+// unhidden is Leader.Unhidden. A pageio.Guard must be on.
 func (v *View) unhidden(lo, hi []byte, at entry.Version) (n int64) {
 	cover := v.Cover(at, false)
 	// From stretch to stretch: within one the same range deletes apply, so it is hidden or not.

@@ -1,6 +1,9 @@
 package view
 
-import "github.com/brockdb/brock/internal/base/entry"
+import (
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
+)
 
 // Leader reads the current View for the commit leader, which needs it again and again: it holds a
 // View for the time of one call only, and no version. One goroutine uses it at a time.
@@ -30,16 +33,21 @@ func (l *Leader) EachArrival(since entry.Version, fn func(lo, hi []byte) error) 
 	return l.pin.EachArrival(since, 0, fn)
 }
 
-// GetAt is Pin.GetAt.
+// GetAt is Pin.Get at a version.
 func (l *Leader) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (found bool, err error) {
 	l.pin.enter()
 	defer l.pin.leave()
-	return l.pin.GetAt(key, h, at, dst)
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	return l.pin.view.get(key, h, at, dst)
 }
 
-// Unhidden is Pin.Unhidden.
-func (l *Leader) Unhidden(lo, hi []byte, at entry.Version) int64 {
+// Unhidden estimates how many bytes runs have in [lo, hi) that no range delete up to version at
+// hides. It is too low if more than about 32 range deletes lie there, and 0 if the runs can't be
+// read.
+func (l *Leader) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
 	l.pin.enter()
 	defer l.pin.leave()
-	return l.pin.Unhidden(lo, hi, at)
+	var fault error
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	return l.pin.view.unhidden(lo, hi, at)
 }

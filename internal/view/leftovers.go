@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -20,11 +19,6 @@ const unrecorded = 1 << 32
 // greater number is not the store's own, even if its name looks so. Numbers must not go on from
 // it, or the store could run out of numbers.
 func LastPossible(l *layout.Layout) entry.FileNum { return l.NextFile() + unrecorded }
-
-// withoutStrays removes the names with numbers above LastPossible from names.
-func withoutStrays(names []filename.Name, l *layout.Layout) []filename.Name {
-	return slices.DeleteFunc(names, func(n filename.Name) bool { return n.Number > LastPossible(l) })
-}
 
 // CountFrom makes Next go on after the greatest number of a file that exists or that the layout
 // has given out. Manifests and keyrings don't count: they have numbers of their own.
@@ -42,19 +36,6 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 // neither the manifest nor the journal needs. It returns how many. Other files with such names
 // stay. If a file can't be removed now, the next Open tries again.
 func (f *Opener) RemoveLeftovers(layout *layout.Layout, found *Recovered) (removed int) {
-	for _, name := range f.leftovers(layout, found) {
-		err := f.cfg.FS.Remove(f.cfg.Path(name))
-		f.released(err)
-		if err == nil {
-			removed++
-		}
-	}
-	return removed
-}
-
-// leftovers are the files that neither the manifest nor the journal needs and that this
-// store has written.
-func (f *Opener) leftovers(layout *layout.Layout, found *Recovered) (list []filename.Name) {
 	needed := make(map[filename.Name]bool)
 	for f := range layout.Files() {
 		needed[f.Name] = true
@@ -69,11 +50,16 @@ func (f *Opener) leftovers(layout *layout.Layout, found *Recovered) (list []file
 			continue
 		}
 		// The directories may hold files of other programs or stores.
-		if !needed[name] && f.ours(name) {
-			list = append(list, name)
+		if needed[name] || !f.ours(name) {
+			continue
+		}
+		err := f.cfg.FS.Remove(f.cfg.Path(name))
+		f.released(err)
+		if err == nil {
+			removed++
 		}
 	}
-	return list
+	return removed
 }
 
 // ours reports whether a file was written by this store, or never got any

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/journal"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // NextView makes the View of a layout and a journal: those of a store that is opened, or later ones
@@ -20,30 +18,49 @@ import (
 // error it has more, so that the next call has less to do; else what of next no other View
 // holds. Close it unless next is installed.
 func (f *Opener) NextView(now, opened *View, l *layout.Layout, unflushed []journal.SegmentInfo) (next *View, err error) {
-	next = &View{Layout: l}
 	if now == nil {
 		now = new(View)
 	}
-	n := following{f, now, opened, next}
-	if err = n.runs(); err == nil {
-		err = n.segments(unflushed)
+	n := following{files: f, now: now, opened: opened, next: &View{Layout: l}}
+	segments := slices.Clone(l.Segments())
+	for _, s := range unflushed {
+		segments = append(segments, &layout.Segment{Kind: filename.Journal, Num: s.File, FileBytes: uint64(s.Offset), KeyID: s.KeyID})
 	}
-	if err == nil {
-		err = n.forwardings()
+	if err := n.find(segments); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		n.closeOthers()
-	}
-	return next, err
+	// What was opened for an earlier layout only is in no View, so nothing else would close it.
+	rest := opened.without(n.next)
+	rest.Close()
+	kept := opened.without(rest)
+	opened.Runs, opened.Segments = kept.Runs, kept.Segments
+	return n.next, nil
 }
 
-// following is the work of NextView.
+// following finds the runs and segments of the next View in the View now and in what was opened, and
+// opens what neither has.
 type following struct {
-	files             *Opener
+	files             *Opener // nil: all is open
 	now, opened, next *View
 }
 
+// find finds or opens the runs of the layout, and these segments. After an error, what it has opened
+// is in opened.
+func (n *following) find(segments []*layout.Segment) error {
+	if err := n.runs(); err != nil {
+		return err
+	}
+	// Forwarding tables last: each needs its target.
+	for _, status := range []layout.SegmentStatus{layout.Live, layout.Relocated} {
+		if err := n.segments(segments, status); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (n *following) runs() error {
+	// By number, and not by place: an edit changes the places of runs that stay.
 	open := make(map[layout.RunID]*Run)
 	for _, r := range slices.Concat(n.now.Runs, n.opened.Runs) {
 		open[r.ID] = r
@@ -55,6 +72,7 @@ func (n *following) runs() error {
 			if r, err = n.files.OpenRun(m); err != nil {
 				return MissingFile(err, "a run that the manifest names")
 			}
+			// At once: after an error further on, nothing else leads to it.
 			n.opened.Runs = append(n.opened.Runs, r)
 		}
 		n.next.Runs = append(n.next.Runs, r)
@@ -62,100 +80,65 @@ func (n *following) runs() error {
 	return nil
 }
 
-// find returns an open segment with this number that fits, or nil.
-func (n *following) find(num entry.FileNum, fits func(*Segment) bool) *Segment {
-	for _, v := range []*View{n.now, n.opened} {
-		if s := v.Segments.Find(num); s != nil && fits(s) {
-			return s
-		}
-	}
-	return nil
-}
-
-// segments finds or opens the segments that have their records, also those of the
-// journal behind the runs.
-func (n *following) segments(unflushed []journal.SegmentInfo) error {
-	var found []*Segment
-	// Added together: the index of many is not made for each.
-	var opened []*Segment
-	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
-	add := func(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) error {
-		s := n.find(num, func(s *Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(o.End) })
-		if s == nil {
-			var err error
-			if s, err = n.files.OpenSegment(kind, num, o); err != nil {
-				return MissingFile(err, "a segment that the manifest names")
-			}
-			opened = append(opened, s)
-		}
-		found = append(found, s)
-		return nil
-	}
-	for _, s := range n.next.Layout.Segments() {
-		if s.State().Status != layout.Live {
-			continue
-		}
-		if err := add(s.Kind, s.Num, SegmentOptions(s)); err != nil {
-			return err
-		}
-	}
-	for _, s := range unflushed {
-		if err := add(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, KeyID: s.KeyID}); err != nil {
-			return err
-		}
-	}
-	n.next.Segments = NewSegments(found)
-	return nil
-}
-
-func (n *following) forwardings() error {
+// segments finds or opens those of a status.
+func (n *following) segments(list []*layout.Segment, status layout.SegmentStatus) error {
 	var found, opened []*Segment
-	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
-	for _, s := range n.next.Layout.Segments() {
-		st := s.State()
-		if st.Status != layout.Relocated {
+	// Added together, also after an error: the index of many is not made for each.
+	defer func() {
+		n.opened.Segments = n.opened.Segments.With(opened...)
+		n.next.Segments = n.next.Segments.With(found...)
+	}()
+	for _, s := range list {
+		if s.State().Status != status {
 			continue
 		}
-		target := n.next.Segments.Find(st.Target)
-		if target == nil {
-			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
-		}
-		r := n.find(s.Num, func(r *Segment) bool {
-			return r.Moved != nil && r.Moved.Target == target && r.Moved.Header().Number == st.Map
-		})
-		if r == nil {
+		f := n.openSegment(s)
+		if f == nil {
 			var err error
-			if r, err = n.files.OpenForwarding(st, target); err != nil {
-				return MissingFile(err, "a forwarding table that the manifest names")
+			if f, err = n.open(s); err != nil {
+				return err
 			}
-			opened = append(opened, r)
+			opened = append(opened, f)
 		}
-		found = append(found, r)
+		found = append(found, f)
 	}
-	n.next.Segments = n.next.Segments.With(found...)
 	return nil
 }
 
-// closeOthers closes what was opened for an earlier layout and is not needed any more.
-func (n *following) closeOthers() {
-	n.opened.Runs = slices.DeleteFunc(n.opened.Runs, func(r *Run) bool {
-		gone := !slices.Contains(n.next.Runs, r)
-		if gone {
-			r.Discard()
-		}
-		return gone
-	})
-	var kept []*Segment
-	needed := make(map[*Segment]bool)
-	for _, s := range n.next.Segments.Files {
-		needed[s] = true
-	}
-	for _, s := range n.opened.Segments.Files {
-		if needed[s] {
-			kept = append(kept, s)
-		} else {
-			s.Discard()
+// openSegment returns an open segment that is as s says, or nil.
+func (n *following) openSegment(s *layout.Segment) *Segment {
+	for _, v := range [...]*View{n.now, n.opened} {
+		f := v.Segments.Find(s.Num)
+		// Of a store that this process writes, the journal grows its segments, nobody else may.
+		if f != nil && f.shows(s) && (n.files == nil || f.Moved != nil || f.Grow(int64(s.FileBytes))) {
+			return f
 		}
 	}
-	n.opened.Segments = NewSegments(kept)
+	return nil
+}
+
+// open opens a segment, or the forwarding table of one that is relocated.
+func (n *following) open(s *layout.Segment) (*Segment, error) {
+	st := s.State()
+	if st.Status == layout.Live {
+		f, err := n.files.OpenSegment(s)
+		return f, MissingFile(err, "a segment that the manifest names")
+	}
+	// Lookups go one step only: a chain would cost each read of a value more.
+	target := n.next.Segments.Find(st.Target)
+	if target == nil {
+		return nil, fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
+	}
+	f, err := n.files.OpenForwarding(st, target)
+	return f, MissingFile(err, "a forwarding table that the manifest names")
+}
+
+// without returns the runs and segments of v that other does not have.
+func (v *View) without(other *View) *View {
+	has := make(map[*shared]bool)
+	other.each(func(s *shared) { has[s] = true })
+	return &View{
+		Runs:     slices.DeleteFunc(slices.Clone(v.Runs), func(r *Run) bool { return has[&r.shared] }),
+		Segments: NewSegments(slices.DeleteFunc(slices.Clone(v.Segments.Files), func(f *Segment) bool { return has[&f.shared] })),
+	}
 }

@@ -3,7 +3,11 @@ package view
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"math/bits"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -69,21 +73,23 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 // Last is the last file number given out.
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
+// dirs are the directories of the store, each once.
+func (f *Opener) dirs() []string {
+	return slices.Compact([]string{f.cfg.Dir, f.cfg.ValueDir})
+}
+
 // List returns the names of the store's own files.
 func (f *Opener) List() ([]filename.Name, error) {
 	var names []filename.Name
-	dirs := []string{f.cfg.Dir}
-	if f.cfg.ValueDir != f.cfg.Dir {
-		dirs = append(dirs, f.cfg.ValueDir)
-	}
-	for _, dir := range dirs {
+	for _, dir := range f.dirs() {
 		bases, err := f.cfg.FS.List(dir)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", dir, err)
 		}
 		for _, base := range bases {
 			name, ok := filename.Parse(base)
-			if ok && (name.Kind.InValueDir() && dir == f.cfg.ValueDir || !name.Kind.InValueDir() && dir == f.cfg.Dir) {
+			// A file in the other directory only looks like one of the store.
+			if ok && f.cfg.Path(name) == filepath.Join(dir, base) {
 				names = append(names, name)
 			}
 		}
@@ -108,18 +114,15 @@ func (f *Opener) Bytes() (n int64) {
 // Free returns how many bytes are free on the disk; with a value directory, on the disk that has
 // less. It returns -1 if that is not known.
 func (f *Opener) Free() int64 {
-	free, err := f.cfg.FS.Free(f.cfg.Dir)
-	if err != nil {
-		return -1
+	least := int64(math.MaxInt64)
+	for _, dir := range f.dirs() {
+		free, err := f.cfg.FS.Free(dir)
+		if err != nil {
+			return -1
+		}
+		least = min(least, free)
 	}
-	if f.cfg.ValueDir == f.cfg.Dir {
-		return free
-	}
-	values, err := f.cfg.FS.Free(f.cfg.ValueDir)
-	if err != nil {
-		return -1
-	}
-	return min(free, values)
+	return least
 }
 
 // Remove removes a file that the manifest no longer names. If it fails, the
@@ -143,38 +146,42 @@ func (f *Opener) Segments() segment.Config {
 const leastGrowing = 1 << 20
 
 // OpenSegment opens a segment that is finished, or one that goes on growing in a store that is
-// followed. The options say where its records end, the file key id that its file must have, and the
-// version of the records, if they don't say it themselves.
-func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*Segment, error) {
-	o.NoMap = f.cfg.NoMap
+// followed. s says where its records end, the file key id that its file must have, and the version
+// of the records, if they don't say it themselves.
+func (f *Opener) OpenSegment(s *layout.Segment) (*Segment, error) {
+	o := segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, KeyID: s.KeyID, NoMap: f.cfg.NoMap}
 	var r *segment.Reader
 	var err error
-	if f.cfg.Follow && kind == filename.Journal {
+	if f.cfg.Follow && s.Kind == filename.Journal {
+		// Room to grow: a segment that outgrows its mapping is opened anew.
 		limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
-		r, err = segment.OpenGrowing(f.Segments(), kind, num, limit, o)
+		r, err = segment.OpenGrowing(f.Segments(), s.Kind, s.Num, limit, o)
 	} else {
-		r, err = segment.Open(f.Segments(), kind, num, o)
+		r, err = segment.Open(f.Segments(), s.Kind, s.Num, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return f.segment(r, kind, num), nil
+	return f.Segment(r, s.Num), nil
 }
 
-// JournalSegment makes the reader of the segment that the journal is writing part of a View.
-func (f *Opener) JournalSegment(r *segment.Reader, num entry.FileNum) *Segment {
-	return f.segment(r, filename.Journal, num)
+// Segment makes r part of a View, as one of a segment that the journal is writing.
+func (f *Opener) Segment(r *segment.Reader, num entry.FileNum) *Segment {
+	return &Segment{Reader: r, shared: f.share(r, filename.New(r.Header().Kind, num)), Num: num}
 }
 
-// segment makes r part of a View. Its file goes with the last View that holds it
-// if it is retired by then.
-func (f *Opener) segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *Segment {
-	return NewSegment(r, num, func(retired bool) {
-		f.released(r.Close())
+// share makes an open resource part of Views. The last View that holds it closes it, and removes its
+// files if it is retired by then.
+func (f *Opener) share(open io.Closer, files ...filename.Name) shared {
+	return shared{release: func(retired bool) {
+		// Closed first: some systems do not remove an open file.
+		f.released(open.Close())
 		if retired {
-			f.Remove(filename.New(kind, num))
+			for _, name := range files {
+				f.Remove(name)
+			}
 		}
-	})
+	}}
 }
 
 // OpenForwarding opens the forwarding table of a relocated segment: it leads from the segment's old
@@ -184,16 +191,16 @@ func (f *Opener) OpenForwarding(s layout.SegmentState, target *Segment) (*Segmen
 	if err != nil {
 		return nil, err
 	}
+	// A wrong table would lead handles to other records, which may even verify.
 	if h := m.Header(); h.Source != s.Num || h.Target != target.Num {
 		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
 		return nil, errors.Join(err, m.Close())
 	}
-	return NewRelocated(m, target, func(retired bool) {
-		f.released(m.Close())
-		if retired {
-			f.Remove(filename.New(filename.Forwarding, s.Map))
-		}
-	}), nil
+	return &Segment{
+		Num:    s.Num,
+		shared: f.share(m, filename.New(filename.Forwarding, s.Map)),
+		Moved:  &Relocation{Forwarding: m, Target: target},
+	}, nil
 }
 
 // NewValueWriter begins a value segment.
@@ -228,14 +235,11 @@ func (f *Opener) OpenRun(m *layout.Run) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewRun(r, m.ID, m.Order, func(retired bool) {
-		f.released(r.Close())
-		if retired {
-			for _, file := range m.Files {
-				f.Remove(filename.New(filename.Run, file.Num))
-			}
-		}
-	}), nil
+	var names []filename.Name
+	for _, file := range m.Files {
+		names = append(names, filename.New(filename.Run, file.Num))
+	}
+	return &Run{Reader: r, shared: f.share(r, names...), ID: m.ID}, nil
 }
 
 // OpenWritten opens a run that was just written. If the run is small, it is also read and

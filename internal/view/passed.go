@@ -14,9 +14,9 @@ func (p *Pin) Emptied(lo, hi []byte) {
 	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
-	p.view.emptied.note(r)
+	p.view.noteEmptied(r)
 	if now := p.set.current.Load(); now != p.view {
-		now.emptied.note(r)
+		now.noteEmptied(r)
 	}
 }
 

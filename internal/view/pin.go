@@ -103,6 +103,7 @@ func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 	if at > visible {
 		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
 	}
+	// After the View is held, so a floor that has risen for it is seen.
 	floors, floor := s.Floors.all()
 	if at < floor {
 		return fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
@@ -252,12 +253,6 @@ func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error
 	return found, err
 }
 
-// GetAt is Get at another version, with a guard of its own.
-func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (found bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return p.view.get(key, h, at, dst)
-}
-
 // Value returns the value of e, an entry that this Pin found under key. It is never nil, and
 // valid until Release.
 func (p *Pin) Value(key []byte, e *entry.Entry) ([]byte, error) {
@@ -273,7 +268,7 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 }
 
 // value is Value with memory that is lent, or OwnValue without.
-func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value []byte, own bool, err error) {
+func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from segment.Lender) (value []byte, own bool, err error) {
 	if !e.Separated {
 		// Not nil, as Value promises.
 		if e.Value == nil {
@@ -292,12 +287,7 @@ func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value [
 		}
 		return value, from == nil, nil
 	}
-	// A nil *lent in an interface would not be nil.
-	var lender segment.Lender
-	if from != nil {
-		lender = from
-	}
-	v, err := f.stored(dst, lender, h, key, e)
+	v, err := f.stored(dst, from, h, key, e)
 	if err != nil {
 		return nil, false, p.view.withKeys(err, key)
 	}
@@ -305,7 +295,7 @@ func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from *lent) (value [
 }
 
 // decoded returns the compressed value of e, whose record is at h of f.
-func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from *lent) ([]byte, error) {
+func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from segment.Lender) ([]byte, error) {
 	// What the record holds is needed no longer than here, so it needs no memory that is lent.
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -364,7 +354,11 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 // SortSince sorts what is newer than since in memtables, which makes later calls of
 // ChangedSince cheap. It may take long. A committer calls it before its commit, so that
 // the commit leader, for whom all others wait, need not sort.
-func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
+func (p *Pin) SortSince(since entry.Version) {
+	for _, m := range p.view.Tables {
+		m.SortSince(since)
+	}
+}
 
 // EachArrival calls fn with each key, and with the bounds of each range delete, that is newer than
 // since, until fn returns an error, which it returns. A key has a nil hi. It returns false, and
@@ -373,7 +367,13 @@ func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
 // than since.
 func (p *Pin) EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	if p.view.inRuns(since) > most {
+	// Entries of runs are in the order of keys, so all that may be newer has to be read.
+	for _, r := range p.view.Runs {
+		if r.MaxVersion() > since {
+			most -= r.EntriesSince(since)
+		}
+	}
+	if most < 0 {
 		return false, nil
 	}
 	return true, p.view.eachArrival(since, fn)

@@ -94,39 +94,23 @@ func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 // Iterator merges all entries of the View. A pageio.Guard must be on while it moves.
 func (v *View) Iterator() iterator.Iterator {
 	var few [8]iterator.Iterator // Merge keeps none of it
-	sources := v.tableIterators(few[:0])
+	sources := few[:0]
+	for _, t := range v.Tables {
+		if t.Len() > 0 {
+			sources = append(sources, t.Iterator())
+		}
+	}
 	for _, r := range v.Runs {
 		sources = append(sources, r.Iterator())
 	}
 	return iterator.Merge(sources)
 }
 
-// tableIterators appends the iterators of the memtables to sources.
-func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
-	for _, t := range v.Tables {
-		if t.Len() > 0 {
-			sources = append(sources, t.Iterator())
-		}
-	}
-	return sources
-}
-
 // Cover returns what range deletes up to a version cover and, with emptied, the emptied ranges; nil
 // if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *rangedel.Cover {
 	var few [4]rangedel.Source // NewCover keeps none of it
-	sources := v.tableRangeDeletes(few[:0], emptied)
-	for _, r := range v.Runs {
-		if d := r.RangeDeletes(); !d.Empty() {
-			sources = append(sources, d)
-		}
-	}
-	return rangedel.NewCover(at, sources...)
-}
-
-// tableRangeDeletes appends the range deletes of the memtables and, with emptied, the emptied
-// ranges.
-func (v *View) tableRangeDeletes(sources []rangedel.Source, emptied bool) []rangedel.Source {
+	sources := few[:0]
 	if known := v.emptied.Load(); emptied && known != nil {
 		sources = append(sources, known)
 	}
@@ -135,5 +119,10 @@ func (v *View) tableRangeDeletes(sources []rangedel.Source, emptied bool) []rang
 			sources = append(sources, d)
 		}
 	}
-	return sources
+	for _, r := range v.Runs {
+		if d := r.RangeDeletes(); !d.Empty() {
+			sources = append(sources, d)
+		}
+	}
+	return rangedel.NewCover(at, sources...)
 }

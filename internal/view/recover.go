@@ -2,6 +2,7 @@ package view
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
@@ -9,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/internal/vlog/journal"
-	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // RecoverOptions say how Recover reads a store.
@@ -37,11 +37,16 @@ func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error)
 	if found.names, err = f.List(); err != nil {
 		return found, err
 	}
-	found.names = withoutStrays(found.names, v.Layout)
+	// A stray number would be the last that Next gives out.
+	found.names = slices.DeleteFunc(found.names, func(n filename.Name) bool { return n.Number > LastPossible(v.Layout) })
 	f.CountFrom(found.names, v.Layout)
-	if err := f.OpenLayout(v.Layout, v); err != nil {
+	// Before the journal: a store that can't be opened must not have it read, or even mended.
+	if _, err := f.NextView(nil, v, v.Layout, nil); err != nil {
 		v.NameKeys(err)
 		return found, unreachable(o.Damage, err)
+	}
+	for i, r := range v.Runs {
+		r.WeighRanges(v.Runs[i+1:])
 	}
 	return found, f.replay(v, &o, &found)
 }
@@ -62,7 +67,7 @@ func unreachable(d *errs.Corruption, err error) error {
 func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error) {
 	v.Tables = []*Table{o.NewTable()}
 	var at entry.FileNum
-	sequel, known := newSequel(v.Layout, o.Damage != nil), KnownJournal(v.Layout)
+	sequel, known := sequel{damaged: o.Damage != nil, layout: v.Layout}, KnownJournal(v.Layout)
 	known.Closed = known.Closed && o.Damage == nil // else a lost edit may have begun another session
 	found.ReplayResult, err = journal.Replay(journal.ReplayConfig{
 		Config: f.Segments(), Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap,
@@ -86,14 +91,9 @@ func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error
 	if err != nil {
 		return err
 	}
-	var files []*Segment
-	defer func() { v.Segments = v.Segments.With(files...) }()
-	for _, s := range found.Segments {
-		f, err := f.OpenSegment(filename.Journal, s.File, segment.OpenOptions{End: s.Offset, KeyID: s.KeyID})
-		if err != nil {
-			return err
-		}
-		files = append(files, f)
+	// All but the journal's segments is in v already.
+	if _, err := f.NextView(nil, v, v.Layout, found.Segments); err != nil {
+		return err
 	}
 	for _, m := range v.Tables {
 		s := journal.FindSegment(found.Segments, m.Last)
@@ -104,6 +104,7 @@ func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error
 
 // sealReplayed begins another memtable for a segment if the last one is full.
 func (f *Opener) sealReplayed(v *View, next entry.FileNum, newTable func() *Table) error {
+	// By the length of the file: its records are not known before they are added.
 	info, err := f.cfg.FS.Stat(f.cfg.Path(filename.New(filename.Journal, next)))
 	if err != nil {
 		return err
@@ -117,15 +118,9 @@ func (f *Opener) sealReplayed(v *View, next entry.FileNum, newTable func() *Tabl
 // sequel ends a replay of the journal at the first frame that depends on something that was not
 // read. Such a frame is of another copy of the store, or edits of the manifest are lost.
 type sequel struct {
-	damaged  bool                        // edits are lost
-	keyspace func(entry.KeyspaceID) bool // reports whether the layout knows the keyspace
-	layout   entry.Version               // last version of the layout
-	frames   entry.Version               // last version of the frames so far
-}
-
-func newSequel(l *layout.Layout, damaged bool) *sequel {
-	known := func(id entry.KeyspaceID) bool { return uint64(id) < l.NextKeyspace() }
-	return &sequel{damaged: damaged, keyspace: known, layout: l.LastVersion()}
+	damaged bool           // edits are lost
+	layout  *layout.Layout // what was read of the manifest
+	frames  entry.Version  // last version of the frames so far
 }
 
 // check returns a *journal.Stop if the frame depends on something that was not read.
@@ -134,7 +129,7 @@ func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) e
 		return &journal.Stop{Damage: errs.NewCorruption(filename.Of(filename.Journal, segment), -1, format, args...)}
 	}
 	// A transaction larger than its memory is in no journal: an edit has committed it.
-	if last := max(u.layout, u.frames); h.FirstVersion > last+1 {
+	if last := max(u.layout.LastVersion(), u.frames); h.FirstVersion > last+1 {
 		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, last+1)
 	}
 	if h.FirstVersion <= u.frames {
@@ -149,7 +144,7 @@ func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) e
 		if records.Next(&r) != nil {
 			return nil // adding the records returns the same error
 		}
-		if id, ok := entry.KeyspaceOf(r.Key); ok && !u.keyspace(id) {
+		if id, ok := entry.KeyspaceOf(r.Key); ok && uint64(id) >= u.layout.NextKeyspace() {
 			return stop("frame %d writes to a keyspace that is not known", h.Number)
 		}
 	}

@@ -25,6 +25,7 @@ func (r *Replaced) Add(s layout.Superseded, age time.Duration) {
 		r.atOnce.Add(int64(s.Separated))
 	} else {
 		r.retained.Add(int64(s.Separated))
+		// No compare-and-swap: one goroutine writes.
 		if least := r.age.Load(); least == 0 || int64(age) < least {
 			r.age.Store(int64(age))
 		}

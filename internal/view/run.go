@@ -18,19 +18,10 @@ type Run struct {
 	*run.Reader
 	shared
 	ID      layout.RunID // its number in the Layout
-	Order   uint64       // age: greater is newer
 	Dropped atomic.Int64 // estimate: its bytes in keyspaces that were dropped since it was made
 
 	Replaced []layout.Superseded // estimate: what its entries have replaced; nil: unknown
 	Ranged   int64               // estimate: bytes in older runs that its range deletes hide
-}
-
-// NewRun makes r part of a View. The function release is called once no View
-// holds the run any more: it closes r and, if the run was retired, removes its files.
-func NewRun(r *run.Reader, id layout.RunID, order uint64, release func(retired bool)) *Run {
-	s := &Run{Reader: r, ID: id, Order: order}
-	s.release = release
-	return s
 }
 
 // Warm reads and verifies a small run, so that its first reader finds it in memory. It
@@ -82,6 +73,8 @@ func (v *View) Consecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err 
 		if !slices.Contains(ids, r.ID) {
 			continue
 		}
+		// A run between two inputs has versions between theirs, and would end up above or below
+		// all of them.
 		if len(inputs) > 0 && v.Runs[i-1] != inputs[len(inputs)-1] {
 			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
 		}

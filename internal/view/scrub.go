@@ -56,6 +56,7 @@ func (f *ScrubFile) Scrub(c segment.Config, part *Scrubbed, most int64, report f
 		done, err = f.seg.Scrub(c, &part.place, most)
 		part.Bytes = part.place.Offset
 	}
+	// The file counts whole, as in the sum of the list, wherever the scrub of it has ended.
 	if done {
 		part.Bytes = f.Size
 	}

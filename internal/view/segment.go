@@ -21,21 +21,13 @@ type Segment struct {
 	Moved *Relocation   // where its records are; nil unless relocated
 }
 
-// NewSegment makes r part of a View. The function release is called once no View
-// holds the segment any more: it closes r and, if the segment was retired, removes
-// the file.
-func NewSegment(r *segment.Reader, num entry.FileNum, release func(retired bool)) *Segment {
-	f := &Segment{Reader: r, Num: num}
-	f.release = release
-	return f
-}
-
-// NewRelocated returns a Segment for one whose records were moved to target. m, the forwarding
-// table, has their places.
-func NewRelocated(m *segment.Forwarding, target *Segment, release func(retired bool)) *Segment {
-	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Forwarding: m, Target: target}}
-	f.release = release
-	return f
+// shows reports whether f is open for the state that s has in a layout.
+func (f *Segment) shows(s *layout.Segment) bool {
+	// A number is never used again, so the same forwarding table has the same content.
+	if f.Moved != nil {
+		return f.Moved.Header().Number == s.State().Map
+	}
+	return s.State().Status == layout.Live && f.Header().Kind == s.Kind
 }
 
 // size is the length of the file.
@@ -65,11 +57,6 @@ type Relocation struct {
 	Target *Segment // the segment that has the records now
 }
 
-// resolve changes h to the place of its record in the target. A pageio.Guard must be on.
-func (r *Relocation) resolve(h *entry.Handle) error {
-	return r.forward(h, r.Forwarding)
-}
-
 // lookup finds the new place of a record: a forwarding table, or a ForwardingCopy that verifies
 // copies.
 type lookup interface {
@@ -78,6 +65,7 @@ type lookup interface {
 
 // forward changes h to the place that from has for its record.
 func (r *Relocation) forward(h *entry.Handle, from lookup) error {
+	// By offset alone: the length stays, as the record is copied as it is.
 	to, ok, err := from.Lookup(h.Offset)
 	if err != nil {
 		return err
@@ -89,10 +77,10 @@ func (r *Relocation) forward(h *entry.Handle, from lookup) error {
 	return nil
 }
 
-// resolved is resolve of a copy of h, with a pageio.Guard of its own.
+// resolved is the place of h's record in the target.
 func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.Name())
-	err = r.resolve(&h)
+	err = r.forward(&h, r.Forwarding)
 	return h, err
 }
 
@@ -114,14 +102,19 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 // Rest lists all records that were moved and that are not in the target's dead set yet. Call it
 // when no entry refers to the relocated segment any more: they are dead then.
 func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
-	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
 	target := l.Segment(r.Target.Num)
+	return r.all(l.Usage(r.Header().Source).Bytes, target.IsDead)
+}
+
+// all lists the records that were moved, of some bytes, except those that are known to be dead.
+func (r *Relocation) all(bytes uint64, known func(to uint64) bool) (layout.Dead, error) {
+	list := layout.Dead{Segment: r.Target.Num, Bytes: bytes}
 	err := r.Copier().Places(func(to uint64) {
-		if !target.IsDead(to) {
-			rest.Granules = append(rest.Granules, uint32(to/layout.Granule))
+		if !known(to) {
+			list.Granules = append(list.Granules, uint32(to/layout.Granule))
 		}
 	})
-	return rest, err
+	return list, err
 }
 
 // DiedSince lists the records of a relocated segment that have died between the layouts
@@ -129,11 +122,7 @@ func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 	before, now := since.Segment(f.Num), l.Segment(f.Num)
 	if now == nil { // the segment was dropped: all records are dead
-		all := layout.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
-		err := f.Moved.Copier().Places(func(to uint64) {
-			all.Granules = append(all.Granules, uint32(to/layout.Granule))
-		})
-		return all, err
+		return f.Moved.all(before.Bytes-before.DeadBytes(), func(uint64) bool { return false })
 	}
 	dead := layout.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
 	for g := range now.Dead() {
@@ -159,6 +148,7 @@ const indexFactor = 0x9e3779b97f4a7c15
 func NewSegments(files []*Segment) Segments {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
+	// At most half full, or probes would become long, and Find needs a free bucket to end.
 	size := 4
 	for size < 2*len(files) {
 		size *= 2

@@ -40,7 +40,6 @@ type Set struct {
 	releasing sync.Mutex // held while Reclaim calls release functions; locked before mu
 
 	mu       sync.Mutex      // guards the holders of all resources, and:
-	last     uint64          // number of the newest View
 	replaced []replacedView  // replaced Views that readers may still hold, oldest first
 	kept     map[uint64]bool // numbers of Views that Pin.Keep holds
 	changed  chan struct{}   // closed and replaced by Wake
@@ -52,10 +51,10 @@ type replacedView struct {
 	since time.Time // when it was replaced
 }
 
-// NewSet returns a Set without a View. Call Install or Replace before anything else.
+// NewSet returns a Set without a View. Call Install before anything else.
 func NewSet(cfg Config, layout *layout.Layout) *Set {
 	s := &Set{Coder: new(codec.Coder), cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
-	s.Floors.init(layout)
+	s.Floors.Follow(layout)
 	if cfg.Jobs != nil {
 		s.tidy = cfg.Jobs.Task(jobs.Cleanup, "release", func(context.Context) error { s.Reclaim(); return nil })
 	}
@@ -77,32 +76,22 @@ func (s *Set) Publish(v entry.Version) { s.published.Store(uint64(v)) }
 func (s *Set) Install(change func(next *View)) *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := new(View)
-	if now := s.current.Load(); now != nil {
+	next, now := new(View), s.current.Load()
+	if now != nil {
 		next = now.Clone()
 	}
 	change(next)
-	s.installLocked(next)
-	return next
-}
-
-// Replace makes next the current View, whatever was current before.
-func (s *Set) Replace(next *View) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.installLocked(next)
-}
-
-func (s *Set) installLocked(next *View) {
 	// Count the new holders before the old View can be released: what both have stays open.
 	next.each(func(r *shared) { r.views++ })
-	s.last++
 	// The number must be there before readers can load next: they store it in their slots.
-	next.ID = s.last
-	// A reader that is just taking the old View finds out: holdCurrent loads current again.
-	if old := s.current.Swap(next); old != nil {
-		s.replaced = append(s.replaced, replacedView{old, s.cfg.Now()})
+	next.ID = 1
+	if now != nil {
+		next.ID = now.ID + 1
+		s.replaced = append(s.replaced, replacedView{now, s.cfg.Now()})
 	}
+	// A reader that is just taking the old View finds out: holdCurrent loads current again.
+	s.current.Store(next)
+	return next
 }
 
 // Await returns the current View, and a channel that the next Wake closes.
@@ -142,7 +131,12 @@ func (s *Set) unheld() (release []func()) {
 	}
 	// After the mutex is locked, no View is installed. A View that is replaced now can't be taken
 	// any more, so a slot that does not name it now never will.
-	held := s.readers.heldViews()
+	held := make(map[uint64]bool)
+	for _, slot := range s.readers.busy() {
+		// A slot that has only announced itself names the View of its last reader. To hold that
+		// a little longer does no harm.
+		held[slot.view.Load()] = true
+	}
 	s.replaced = slices.DeleteFunc(s.replaced, func(r replacedView) bool {
 		if held[r.view.ID] || s.kept[r.view.ID] {
 			return false
@@ -208,7 +202,12 @@ func (s *Set) Closed() bool { return s.closed.Load() }
 
 // Oldest returns the oldest version that any reader may need, or bound if none is older.
 // Load bound before the call: readers that begin later don't need anything older.
-func (s *Set) Oldest(bound entry.Version) entry.Version { return s.readers.oldest(bound) }
+func (s *Set) Oldest(bound entry.Version) entry.Version {
+	for v := range s.readers.busy() {
+		bound = min(bound, v)
+	}
+	return bound
+}
 
 // Readers counts the Pins that hold a version.
 func (s *Set) Readers() int {
@@ -223,17 +222,13 @@ func (s *Set) Memtables() (tables int, bytes int64) {
 	defer s.mu.Unlock()
 	// A table counts once, although several Views have it.
 	seen := make(map[*Table]bool)
-	count := func(v *View) {
-		for _, m := range v.Tables {
-			if !seen[m] {
-				seen[m] = true
-				tables, bytes = tables+1, bytes+m.Bytes()
-			}
+	for _, r := range append(s.replaced[:len(s.replaced):len(s.replaced)], replacedView{view: s.current.Load()}) {
+		for _, m := range r.view.Tables {
+			seen[m] = true
 		}
 	}
-	count(s.current.Load())
-	for _, r := range s.replaced {
-		count(r.view)
+	for m := range seen {
+		bytes += m.Bytes()
 	}
-	return tables, bytes
+	return len(seen), bytes
 }

@@ -50,7 +50,7 @@ func TestLeaderHoldsTheViewItReads(t *testing.T) {
 	old := replace(s)
 	s.Reclaim()
 	var e entry.Entry
-	if found, err := leader.GetAt([]byte("a"), hash.Sum(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
+	if found, err := leader.view.get([]byte("a"), hash.Sum(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
 		t.Fatalf("the memtable that the leader reads was released: %v", err)
 	}
 	if n := s.Readers(); n != 0 {
@@ -91,7 +91,7 @@ func TestNarrowHoldsOnlyItsPart(t *testing.T) {
 func TestRetiredIsToldAtTheEnd(t *testing.T) {
 	s := newTestSet()
 	var told []bool
-	r := NewRun(nil, 1, 1, func(retired bool) { told = append(told, retired) })
+	r := &Run{ID: 1, shared: shared{release: func(retired bool) { told = append(told, retired) }}}
 	s.Install(func(next *View) { next.Runs = []*Run{r} })
 	pin, err := s.Acquire(0)
 	if err != nil {

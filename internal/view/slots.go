@@ -1,6 +1,7 @@
 package view
 
 import (
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,12 +25,6 @@ const noVersion = entry.MaxVersion
 
 // announce makes the slot busy: its reader needs version, and whatever is newer.
 func (s *readerSlot) announce(version entry.Version) { s.version.Store(uint64(version) + 1) }
-
-// reads returns the announced version, and whether the slot is in use.
-func (s *readerSlot) reads() (version entry.Version, busy bool) {
-	v := s.version.Load()
-	return entry.Version(v - 1), v != 0
-}
 
 // readers has the slots of all readers. A reader writes to its own slot alone, without a lock. To
 // release a View or to drop versions takes a look at all slots. There is one slot for each Pin. A
@@ -67,43 +62,27 @@ func (r *readers) removeSlot(s *readerSlot) (leaked bool) {
 	return leaked
 }
 
-// oldest returns the oldest version that any reader has announced, or bound if none is
-// older. The caller must load bound before the call: a reader that begins later
-// sees a version that is not older than it.
-func (r *readers) oldest(bound entry.Version) entry.Version {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.slots {
-		if v, busy := s.reads(); busy {
-			bound = min(bound, v)
+// busy walks the slots in use, each with the version that it announces. No slot comes or goes
+// meanwhile.
+func (r *readers) busy() iter.Seq2[entry.Version, *readerSlot] {
+	return func(yield func(entry.Version, *readerSlot) bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, s := range r.slots {
+			// Loaded once: its reader may leave at any time.
+			if v := s.version.Load(); v != 0 && !yield(entry.Version(v-1), s) {
+				return
+			}
 		}
 	}
-	return bound
-}
-
-// heldViews returns the numbers of the Views that busy slots name.
-func (r *readers) heldViews() map[uint64]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	held := make(map[uint64]bool)
-	for _, s := range r.slots {
-		if _, busy := s.reads(); busy {
-			// A slot that has only announced itself names the View of its last reader. To hold that
-			// a little longer does no harm.
-			held[s.view.Load()] = true
-		}
-	}
-	return held
 }
 
 // active counts the readers that hold a version. Of the one with the oldest version it
 // returns the version, the number of the View, and where it began.
 func (r *readers) active() (count int, oldest entry.Version, view uint64, origin uintptr) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.slots {
-		v, busy := s.reads()
-		if !busy || v == noVersion {
+	for v, s := range r.busy() {
+		// Background work needs no history, so it is no reader that holds any.
+		if v == noVersion {
 			continue
 		}
 		if count == 0 || v < oldest {

@@ -65,15 +65,3 @@ func Needed(payloads [][]byte, records int) int64 {
 	}
 	return n
 }
-
-// expires notes that an entry of the table expires at this time, in Unix milliseconds. It
-// reports whether that is earlier than all others. Only those that add entries, the commit
-// leader and replay, call it.
-func (t *Table) expires(at uint64) (earlier bool) {
-	least := t.LeastExpiry.Load()
-	if least != 0 && least <= at {
-		return false
-	}
-	t.LeastExpiry.Store(at)
-	return true
-}

@@ -30,6 +30,7 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
+		// Damage of one file must not hide that of the others.
 		if err := ReportDamage(w.verifySegment(ctx, f, cfg, coder), w.report); err != nil {
 			return err
 		}
@@ -45,6 +46,7 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 			return err
 		}
 	}
+	// A record that nothing accounts for would keep its segment for ever.
 	for _, s := range v.Layout.Segments() {
 		if n := v.Layout.Unaccounted(s.Num); n != 0 {
 			w.report(errs.NewCorruption("manifest", -1, "of segment %d, %d records are neither referred to nor dead", s.Num, int64(n)))
@@ -136,6 +138,7 @@ func (w *verifier) verifyRun(ctx context.Context, r *Run) (err error) {
 		}
 		delete(refs, ref.Segment)
 	}
+	// What is left has no line in the layout, so its segment could be removed too early.
 	for num, n := range refs {
 		w.report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not 0", n, r.ID, num))
 	}
@@ -150,6 +153,8 @@ func (w *verifier) checkHandle(e *entry.Entry) error {
 		return err
 	}
 	w.hashSums[h.Segment] -= w.hashRecord(e.Key, e.Version, h.Offset, h.Length, uint64(e.Raw))
+	// Both places: what died before a collection is noted at the source, what dies later at the
+	// target.
 	for _, h := range []entry.Handle{e.Handle, h} {
 		if s := w.Layout.Segment(h.Segment); s != nil && s.IsDead(h.Offset) {
 			return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", h.Offset, s.Num)
@@ -181,6 +186,7 @@ func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 			continue
 		}
 		v, err := w.Stored(buf, e.Key, e)
+		// Never a slice of the mapping: the next record would be written into it.
 		if v.Own {
 			buf = v.Bytes
 		}
@@ -188,5 +194,6 @@ func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 			return err
 		}
 	}
+	// verifyRun has reported damage of the run itself.
 	return ReportDamage(it.Err(), func(*errs.Corruption) {})
 }

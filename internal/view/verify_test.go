@@ -58,7 +58,7 @@ func forged(t *testing.T, n int, wrong func(entries []entry.Entry)) (*View, segm
 	r, err := run.Open(run.OpenConfig{FS: fs, Dir: "/s", UUID: cfg.UUID}, m)
 	must(err)
 	t.Cleanup(func() { _ = r.Close() })
-	v := &View{Layout: l, Segments: NewSegments([]*Segment{NewSegment(s, 1, nil)}), Runs: []*Run{NewRun(r, 2, 2, nil)}}
+	v := &View{Layout: l, Segments: NewSegments([]*Segment{{Reader: s, Num: 1}}), Runs: []*Run{{Reader: r, ID: 2}}}
 	return v, cfg
 }
 

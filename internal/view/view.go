@@ -89,6 +89,7 @@ func (v *View) HandleRewriter() func(*entry.Handle) error {
 		return nil
 	}
 	return func(h *entry.Handle) error {
+		// One step is enough: a target is never relocated while a source still leads to it.
 		if from := copiers[h.Segment]; from != nil {
 			return v.Segments.Find(h.Segment).Moved.forward(h, from)
 		}

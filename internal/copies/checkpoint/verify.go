@@ -30,7 +30,8 @@ func NewVerifier(s Fileset) *Verifier {
 func (v *Verifier) Open() error {
 	var all view.View
 	defer all.Close()
-	return v.Files.OpenLayout(v.layout, &all)
+	_, err := v.Files.NextView(nil, &all, v.layout, nil)
+	return err
 }
 
 // verifyBytes is how many bytes are verified between two calls of File's function: less than
@@ -50,7 +51,7 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 		}
 		return err
 	}
-	s, err := v.Files.OpenSegment(f.Kind, f.Number, view.SegmentOptions(f.Segment))
+	s, err := v.Files.OpenSegment(f.Segment)
 	if err != nil {
 		return view.MissingFile(err, "a segment that the manifest names")
 	}

@@ -357,7 +357,9 @@ func (f *Follower) install(next *view.View) {
 	f.c.Views.Floors.Follow(next.Layout)
 	// The View before its version: a reader that asks for the version must find the View that has
 	// it.
-	f.c.Views.Replace(next)
+	f.c.Views.Install(func(v *view.View) {
+		*v = view.View{Tables: next.Tables, Runs: next.Runs, Segments: next.Segments, Layout: next.Layout}
+	})
 	// They belong to the View now, and are closed with it.
 	f.opened = view.View{}
 	f.session, f.shown = next.Layout.Sessions().Last(), f.journal.End().Name
