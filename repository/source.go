@@ -184,31 +184,26 @@ func (s *source) setHash(ctx context.Context, f *file) (err error) {
 	return nil
 }
 
-// endBytes is how many bytes of each end of a file are hashed to recognise the file.
-const endBytes = 4 << 10
-
-// setEnds sets f.Ends, the hash of a file's first and last bytes, if these depend on all of its
+// setEnds sets f.Ends, the hash of a file's first and last 4 KiB, if these depend on all of its
 // content by checksums of checksums. It tells the file from others of the same name: a copy of a
 // store gives the same numbers to other files.
 func (s *source) setEnds(f *file) (err error) {
+	if f.Size < leastEnds {
+		return nil // the whole file is read instead
+	}
 	r, err := s.fs.Open(s.filePath(f.Name))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p := make([]byte, 2*endBytes)
-	if f.Size < int64(len(p)) {
-		return nil // the whole file is read instead
-	}
-	if _, err := r.ReadAt(p[:endBytes], 0); err != nil {
-		return err
-	}
-	if _, err := r.ReadAt(p[endBytes:], f.Size-endBytes); err != nil {
-		return err
-	}
-	if name, _ := filename.Parse(f.Name); s.copy.Sealed(name, p[endBytes:], f.Size) {
-		sum := sha256.Sum256(p)
+	name, _ := filename.Parse(f.Name)
+	ends, sealed, err := s.copy.Ends(r, name, f.Size)
+	if sealed {
+		sum := sha256.Sum256(ends)
 		f.Ends = hex.EncodeToString(sum[:])
 	}
-	return nil
+	return err
 }
+
+// leastEnds is the size of the smallest file that has Ends.
+const leastEnds = 8 << 10

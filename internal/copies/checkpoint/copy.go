@@ -92,9 +92,9 @@ func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
 	return c.verify.File(f, func(int64) error { return errs.Ended(ctx) })
 }
 
-// Sealed is Verifier.Sealed.
-func (c *Copy) Sealed(name filename.Name, end []byte, size int64) bool {
-	return c.verify.Sealed(name, end, size)
+// Ends is Verifier.Ends.
+func (c *Copy) Ends(f vfs.File, name filename.Name, size int64) (ends []byte, sealed bool, err error) {
+	return c.verify.Ends(f, name, size)
 }
 
 // Close closes the files.
