@@ -7,7 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
-	"github.com/brockdb/brock/internal/copies/frozen"
+	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -15,7 +15,7 @@ import (
 // copies gives the packages that copy a store the files of this one.
 type copies struct {
 	engine *engine.Engine
-	source frozen.Source     // used if this process only reads the store
+	source follow.Source     // used if this process only reads the store
 	target checkpoint.Target // of checkpoints; Dir comes with each call
 	writes bool              // this process writes the store
 }

@@ -1,7 +1,7 @@
-// Package follow reads a store that another process is writing: it makes Views of what the
-// manifest and the journal say at a moment. A View is what LevelDB's successors call a
-// superversion: memtables and files as of one moment. The package takes no lock that the writer
-// waits for.
+// Package follow reads a store that another process is writing, and copies one that this process
+// doesn't write: it makes Views of what the manifest and the journal say at a moment. A View is
+// what LevelDB's successors call a superversion: memtables and files as of one moment. The package
+// takes no lock that the writer waits for.
 //
 // It knows the writer by its files only. Files that a manifest names never change, and a file
 // that is open stays readable when its name is removed. So a View is right if all its files are
