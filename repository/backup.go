@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // Options of Backup. The zero value is good.
@@ -57,7 +56,7 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 	if ctx == nil || db == nil || s == nil {
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
-	b := &run{to: s, o: o, began: time.Now()}
+	b := &run{to: s, began: time.Now(), stored: progress{report: o.Progress}}
 	// Before the checkpoint: an unreachable repository costs no work on the store.
 	if b.stock, err = listObjects(ctx, s); err != nil {
 		return Done{}, fmt.Errorf("repository: %w", err)
@@ -76,14 +75,12 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 // run is a Backup under way.
 type run struct {
 	to     Store
-	o      Options
 	began  time.Time
 	source *source
 	stock  *stock // objects that the index may name
 	index  index
 	before map[string]*file // of the newest backup of the store, by name
-	stored int64            // bytes that are in the repository
-	total  int64            // bytes of all files
+	stored progress         // what is in the repository
 	done   Done
 }
 
@@ -114,7 +111,7 @@ func (b *run) backUp(ctx context.Context) error {
 		}
 		// The hashes of a file that is done would only take memory.
 		b.source.steady.Forget(b.source.filePath(f.Name))
-		b.reportProgress(f.Size)
+		b.stored.add(f.Size)
 	}
 	return b.writeIndex(ctx)
 }
@@ -126,23 +123,15 @@ func (b *run) listFiles() error {
 		if err != nil {
 			return err
 		}
-		f := file{Name: name.String(), Size: info.Size}
+		f := file{Name: name.String(), Size: info.Size, of: name}
 		if !info.ModTime.IsZero() {
 			// 0 if the file system keeps no times: then the file is read.
 			f.Modified = info.ModTime.UnixNano()
 		}
 		b.index.Files = append(b.index.Files, f)
-		b.total += f.Size
+		b.stored.total += f.Size
 	}
 	return nil
-}
-
-// reportProgress reports n more bytes.
-func (b *run) reportProgress(n int64) {
-	b.stored += n
-	if b.o.Progress != nil {
-		b.o.Progress(b.stored, b.total)
-	}
 }
 
 // storeFile stores a file, unless the repository has it.
@@ -176,21 +165,19 @@ func (old *file) sameAs(f *file) bool {
 
 // putFile verifies a file whose hash is known and puts it into an object of its own.
 func (b *run) putFile(ctx context.Context, f *file) (err error) {
-	// It was made by String, so it has a kind and number.
-	name, _ := filename.Parse(f.Name)
 	// Before Put: a damaged file must not become part of a backup. steady makes sure that Put reads
 	// the same bytes.
-	if err := b.source.copy.Verify(ctx, name); err != nil {
+	if err := b.source.copy.Verify(ctx, f.of); err != nil {
 		return err
 	}
-	r, err := b.source.reader(f)
+	r, err := b.source.openFile(f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	// A new name each time: Prune may be deleting an object of the same hash just now.
 	f.Object = newObject(f.SHA256)
-	if err := b.to.Put(ctx, f.Object, onlyReader{r}, f.Size); err != nil {
+	if err := b.to.Put(ctx, f.Object, io.NewSectionReader(r, 0, f.Size), f.Size); err != nil {
 		return err
 	}
 	b.stock.usable[f.Object] = f.Size
@@ -198,9 +185,6 @@ func (b *run) putFile(ctx context.Context, f *file) (err error) {
 	b.done.PutBytes += f.Size
 	return nil
 }
-
-// onlyReader hides the other methods of a file.
-type onlyReader struct{ io.Reader }
 
 // writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked,
 // it writes the index, which makes the backup.

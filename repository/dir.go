@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -97,6 +98,14 @@ func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int6
 
 // fillFile makes the size bytes of r the content of a new file, synced.
 func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+	if err := copyBytes(ctx, io.NewOffsetWriter(f, 0), r, size); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// copyBytes copies r, which must have size bytes: else it returns io.ErrUnexpectedEOF.
+func copyBytes(ctx context.Context, w io.Writer, r io.Reader, size int64) error {
 	// One byte more, so that a longer r is noticed.
 	p := make([]byte, min(size+1, putBytes))
 	for at := int64(0); ; {
@@ -104,12 +113,10 @@ func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 			return err
 		}
 		n, err := io.ReadFull(r, p)
-		if n > 0 {
-			if _, err := f.WriteAt(p[:n], at); err != nil {
-				return err
-			}
-			at += int64(n)
+		if _, err := w.Write(p[:n]); err != nil {
+			return err
 		}
+		at += int64(n)
 		switch {
 		case err == nil && at <= size:
 			continue
@@ -118,7 +125,7 @@ func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 		case at != size:
 			return fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, at, size)
 		}
-		return f.Sync()
+		return nil
 	}
 }
 
@@ -132,23 +139,10 @@ func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileReader{File: f}, nil
-}
-
-// fileReader reads a file from its start.
-type fileReader struct {
-	vfs.File
-	at int64
-}
-
-// Read implements io.Reader.
-func (r *fileReader) Read(p []byte) (int, error) {
-	n, err := r.ReadAt(p, r.at)
-	r.at += int64(n)
-	if n > 0 && errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, math.MaxInt64), f}, nil
 }
 
 // List reads the directories. The time of an object is that of the last write to its file.

@@ -56,6 +56,8 @@ type file struct {
 	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0: not known
 	// SHA-256 of its first and last 4 KiB; "": these don't tell it from other files
 	Ends string `json:"ends,omitempty"`
+
+	of filename.Name // Name, in a Backup
 }
 
 // mark lists objects that no index named when it was made.

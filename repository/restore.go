@@ -62,7 +62,6 @@ type restore struct {
 	dir   string
 	index *index
 	fs    vfs.FS // has dir
-	done  int64  // bytes that were written
 }
 
 // restoreBackup makes the directory and fills it.
@@ -85,7 +84,7 @@ func (r *restore) filePath(base string) string { return filepath.Join(r.dir, bas
 // writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
 // all other files are durable before it is written, and the manifest is before SUPER is.
 func (r *restore) writeFiles(ctx context.Context) error {
-	total := r.index.info().Bytes
+	done := progress{total: r.index.info().Bytes, report: r.o.Progress}
 	for i := range r.index.Files {
 		f := &r.index.Files[i]
 		if last := len(r.index.Files) - 1 - i; last < 2 {
@@ -96,10 +95,7 @@ func (r *restore) writeFiles(ctx context.Context) error {
 		if err := r.copyObject(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		r.done += f.Size
-		if r.o.Progress != nil {
-			r.o.Progress(r.done, total)
-		}
+		done.add(f.Size)
 	}
 	if err := r.fs.SyncDir(r.dir); err != nil {
 		return err

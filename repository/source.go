@@ -142,43 +142,24 @@ func (s *source) removeSource() error {
 // filePath returns the path of a file of the checkpoint.
 func (s *source) filePath(name string) string { return filepath.Join(s.dir, name) }
 
-// reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed
-// since they were read before.
-func (s *source) reader(f *file) (*fileReader, error) {
-	r, err := s.steady.Open(s.filePath(f.Name))
-	if err != nil {
-		return nil, err
-	}
-	return &fileReader{File: r}, nil
-}
+// openFile opens a file. Its ReadAt returns *brock.CorruptionError for bytes that have changed since
+// they were read before.
+func (s *source) openFile(f *file) (vfs.File, error) { return s.steady.Open(s.filePath(f.Name)) }
 
 // setHash reads a file and sets its hash.
 func (s *source) setHash(ctx context.Context, f *file) (err error) {
-	r, err := s.reader(f)
+	r, err := s.openFile(f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	h := sha256.New()
-	p := make([]byte, min(f.Size+1, putBytes))
-	read := int64(0)
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
+	if err := copyBytes(ctx, h, io.NewSectionReader(r, 0, f.Size+1), f.Size); err != nil {
+		// A checkpoint's file never changes, so this is damage, or somebody else writes there.
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return damaged(f.Name, err, "has another length than before")
 		}
-		n, err := r.Read(p)
-		h.Write(p[:n])
-		read += int64(n)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-	}
-	// A checkpoint's file never changes, so this is damage, or somebody else writes there.
-	if read != f.Size {
-		return damaged(f.Name, nil, "has %d bytes instead of %d", read, f.Size)
+		return err
 	}
 	f.SHA256 = hex.EncodeToString(h.Sum(nil))
 	return nil
@@ -196,8 +177,7 @@ func (s *source) setEnds(f *file) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	name, _ := filename.Parse(f.Name)
-	ends, sealed, err := s.copy.Ends(r, name, f.Size)
+	ends, sealed, err := s.copy.Ends(r, f.of, f.Size)
 	if sealed {
 		sum := sha256.Sum256(ends)
 		f.Ends = hex.EncodeToString(sum[:])

@@ -94,15 +94,12 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 		v.found.Objects++
 		v.found.Bytes += f.Size
 	}
-	done := int64(0)
+	done := progress{total: v.found.Bytes, report: v.o.Progress}
 	for _, f := range v.files {
 		if err := v.verifyObject(ctx, f, sizes); err != nil {
 			return err
 		}
-		done += f.Size
-		if v.o.Progress != nil {
-			v.o.Progress(done, v.found.Bytes)
-		}
+		done.add(f.Size)
 	}
 	return nil
 }
@@ -117,16 +114,13 @@ func (v *verify) collectObjects(ctx context.Context) error {
 		}
 	}
 	v.users = map[string][]string{}
-	for _, id := range list {
-		x, err := readIndex(ctx, v.s, id)
+	for x, err := range readIndexes(ctx, v.s, list) {
 		var c *brock.CorruptionError
-		switch {
-		case errors.As(err, &c):
+		if errors.As(err, &c) {
 			v.reportDamage(c)
 			continue
-		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
-			continue // removed meanwhile
-		case err != nil:
+		}
+		if err != nil {
 			return err
 		}
 		v.found.Backups++
@@ -136,8 +130,11 @@ func (v *verify) collectObjects(ctx context.Context) error {
 			if v.users[f.Object] == nil {
 				v.files = append(v.files, f)
 			}
-			v.users[f.Object] = append(v.users[f.Object], id)
+			v.users[f.Object] = append(v.users[f.Object], x.id)
 		}
+	}
+	if v.o.ID != "" && v.found.Backups == 0 && v.first == nil {
+		return fmt.Errorf("%w: %q", ErrNoBackup, v.o.ID)
 	}
 	return nil
 }
@@ -185,16 +182,5 @@ func readObject(ctx context.Context, s Store, f *file) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p := make([]byte, min(f.Size+1, putBytes))
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if _, err := r.Read(p); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-	}
+	return copyBytes(ctx, io.Discard, r, f.Size)
 }
