@@ -36,8 +36,8 @@ type Done struct {
 // It must be well below grace.
 const indexTime = 10 * time.Minute
 
-// settleRounds is how often Backup looks for objects that Prune may delete.
-const settleRounds = 5
+// mostRounds is how often Backup stores files: all, and then those whose objects Prune may delete.
+const mostRounds = 6
 
 // Backup stores the files of db that the repository does not have, and then the index. The
 // backup has everything that was committed before the call, and is durable when Backup
@@ -77,7 +77,8 @@ type run struct {
 	to     Store
 	began  time.Time
 	source *source
-	stock  *stock // objects that the index may name
+	stock  *stock    // objects that the index may name
+	looked time.Time // when they were listed
 	index  index
 	before map[string]*file // of the newest backup of the store, by name
 	stored progress         // what is in the repository
@@ -104,26 +105,17 @@ func (b *run) backUp(ctx context.Context) error {
 	if err := b.listFiles(); err != nil {
 		return err
 	}
-	for i := range b.index.Files {
-		f := &b.index.Files[i]
-		if err := b.storeFile(ctx, f); err != nil {
-			return fmt.Errorf("%s: %w", f.Name, err)
-		}
-		// The hashes of a file that is done would only take memory.
-		b.source.steady.Forget(b.source.filePath(f.Name))
-		b.stored.add(f.Size)
-	}
-	return b.writeIndex(ctx)
+	return b.storeFiles(ctx)
 }
 
 // listFiles lists the files of the backup.
 func (b *run) listFiles() error {
-	for _, name := range b.source.copy.Files() {
-		info, err := b.source.fs.Stat(b.source.filePath(name.String()))
+	for _, of := range b.source.copy.All() {
+		info, err := b.source.fs.Stat(b.source.filePath(of.Name.String()))
 		if err != nil {
 			return err
 		}
-		f := file{Name: name.String(), Size: info.Size, of: name}
+		f := file{Name: of.Name.String(), Size: info.Size, of: of}
 		if !info.ModTime.IsZero() {
 			// 0 if the file system keeps no times: then the file is read.
 			f.Modified = info.ModTime.UnixNano()
@@ -134,18 +126,62 @@ func (b *run) listFiles() error {
 	return nil
 }
 
+// storeFiles stores the files, and again those whose objects Prune has marked meanwhile. Once none is
+// marked, it writes the index, which makes the backup.
+func (b *run) storeFiles(ctx context.Context) error {
+	for range mostRounds {
+		whole := true
+		for i := range b.index.Files {
+			f := &b.index.Files[i]
+			if b.stock.hasFile(f) {
+				continue
+			}
+			first := f.SHA256 == ""
+			whole = false
+			if err := b.storeFile(ctx, f); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
+			if first {
+				b.stored.add(f.Size)
+			}
+		}
+		// All objects were there and unmarked after looked. A mark that comes later is not acted
+		// upon within the hour (grace), and by then the index names them.
+		if whole {
+			return b.publishIndex(ctx)
+		}
+		var err error
+		// The time of the look, not of its end: a mark may come right after it.
+		b.looked = time.Now()
+		if b.stock, err = listObjects(ctx, b.to); err != nil {
+			return err
+		}
+	}
+	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
+}
+
 // storeFile stores a file, unless the repository has it.
 func (b *run) storeFile(ctx context.Context, f *file) error {
-	if err := b.source.setEnds(f); err != nil {
-		return err
-	}
-	if old := b.before[f.Name]; old != nil && old.sameAs(f) && b.stock.hasFile(old) {
-		f.SHA256, f.Object = old.SHA256, old.Object
-		// The newest backup has the same file, and its object may be named.
-		return nil
+	// The hashes of a file that is done would only take memory.
+	defer b.source.steady.Forget(b.source.filePath(f.Name))
+	before := f.SHA256
+	if before == "" {
+		if err := b.source.setEnds(f); err != nil {
+			return err
+		}
+		if old := b.before[f.Name]; old != nil && old.sameAs(f) && b.stock.hasFile(old) {
+			f.SHA256, f.Object = old.SHA256, old.Object
+			// The newest backup has the same file, and its object may be named.
+			return nil
+		}
 	}
 	if err := b.source.setHash(ctx, f); err != nil {
 		return err
+	}
+	// The hash was taken from the newest backup without a read. The file now shows that it was
+	// another one.
+	if before != "" && f.SHA256 != before {
+		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
 	}
 	b.done.ReadBytes += f.Size
 	// An object of this hash was verified when it was stored.
@@ -186,55 +222,8 @@ func (b *run) putFile(ctx context.Context, f *file) (err error) {
 	return nil
 }
 
-// writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked,
-// it writes the index, which makes the backup.
-func (b *run) writeIndex(ctx context.Context) error {
-	for range settleRounds {
-		// The time of the look, not of its end: a mark may come right after it.
-		looked := time.Now()
-		stock, err := listObjects(ctx, b.to)
-		if err != nil {
-			return err
-		}
-		b.stock = stock
-		whole := true
-		for i := range b.index.Files {
-			f := &b.index.Files[i]
-			if b.stock.hasFile(f) {
-				continue
-			}
-			whole = false
-			if err := b.storeAgain(ctx, f); err != nil {
-				return fmt.Errorf("%s: %w", f.Name, err)
-			}
-		}
-		// All objects were there and unmarked after looked. A mark that comes later is not acted
-		// upon within the hour (grace), and by then the index names them.
-		if whole {
-			return b.publishIndex(ctx, looked)
-		}
-	}
-	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
-}
-
-// storeAgain stores a file whose object was deleted, or may be.
-func (b *run) storeAgain(ctx context.Context, f *file) error {
-	defer b.source.steady.Forget(b.source.filePath(f.Name))
-	sha := f.SHA256
-	if err := b.source.setHash(ctx, f); err != nil {
-		return err
-	}
-	// The hash was taken from the newest backup without a read. The file now shows that it was
-	// another one.
-	if f.SHA256 != sha {
-		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
-	}
-	b.done.ReadBytes += f.Size
-	return b.putFile(ctx, f)
-}
-
 // publishIndex writes the index.
-func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
+func (b *run) publishIndex(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
 	// From this Put on the backup exists.
@@ -243,7 +232,7 @@ func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 		return err
 	}
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.
-	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
+	if took := time.Now().Round(0).Sub(b.looked.Round(0)); took > 2*indexTime || took < -indexTime {
 		if d, ok := b.to.(Deleter); ok {
 			// Prune may have deleted objects before the index named them.
 			_ = d.Delete(ctx, backups+id)

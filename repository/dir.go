@@ -56,12 +56,8 @@ const putBytes = 1 << 20
 // Put writes a file under a temporary name, syncs and renames it. Before it renames an index, it
 // makes the names of all objects durable. On a full disk, or at the end of a quota, the error is
 // brock.ErrNoSpace.
-func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	return vfs.NoSpace(d.putObject(ctx, name, r, size))
-}
-
-// putObject is Put; its error may be of the system.
-func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+	defer func() { err = vfs.NoSpace(err) }()
 	path, err := d.objectPath(name)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // What the names of objects begin with.
@@ -57,7 +58,7 @@ type file struct {
 	// SHA-256 of its first and last 4 KiB; "": these don't tell it from other files
 	Ends string `json:"ends,omitempty"`
 
-	of filename.Name // Name, in a Backup
+	of layout.File // of the store; of a Backup only
 }
 
 // mark lists objects that no index named when it was made.

@@ -136,7 +136,7 @@ func (r *restore) checkStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if hex.EncodeToString(c.UUID[:]) != r.index.Store || uint64(c.Layout.LastVersion()) != r.index.Version || len(c.Files()) != len(r.index.Files) {
+	if hex.EncodeToString(c.UUID[:]) != r.index.Store || uint64(c.Layout.LastVersion()) != r.index.Version || len(c.All()) != len(r.index.Files) {
 		err = r.otherThings()
 	}
 	return errors.Join(err, c.Close())

@@ -107,19 +107,16 @@ func (s *source) removeCheckpoint() error {
 	if err != nil {
 		return err
 	}
-	// SUPER first: if this is interrupted, what is left is no store.
-	for _, super := range []bool{true, false} {
-		for _, base := range names {
-			name, ok := filename.Parse(base)
-			if !ok {
-				return fmt.Errorf("%w: %s in %s", brock.ErrForeign, base, s.dir)
-			}
-			if super != (name.Kind == filename.Super) {
-				continue
-			}
-			if err := s.fs.Remove(filepath.Join(s.dir, base)); err != nil {
-				return err
-			}
+	for _, base := range names {
+		if _, ok := filename.Parse(base); !ok {
+			return fmt.Errorf("%w: %s in %s", brock.ErrForeign, base, s.dir)
+		}
+	}
+	// SUPER first, which is last by its spelling: if this is interrupted, what is left is no store.
+	slices.Sort(names)
+	for _, base := range slices.Backward(names) {
+		if err := s.fs.Remove(filepath.Join(s.dir, base)); err != nil {
+			return err
 		}
 	}
 	return s.fs.Remove(s.dir)
@@ -177,7 +174,7 @@ func (s *source) setEnds(f *file) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	ends, sealed, err := s.copy.Ends(r, f.of, f.Size)
+	ends, sealed, err := s.copy.Ends(r, f.of.Name, f.Size)
 	if sealed {
 		sum := sha256.Sum256(ends)
 		f.Ends = hex.EncodeToString(sum[:])

@@ -59,16 +59,14 @@ type incoming struct {
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
 	edit   []byte                  // bytes of the layout's edit, as far as they were read
-	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
-	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
+	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say; nil: it was not read to its end
 	there  map[filename.Name]bool  // files that are in the stream so far
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
 	file   File  // the present one
 	left   int64 // bytes that it still lacks
-	inside bool  // a file is being read
 }
 
 // readBuffer is how many bytes are read at once.
@@ -196,7 +194,7 @@ func (d *reader) handleRecord(r *record) error {
 		return d.beginFile()
 	}
 	// Checksums are no secret, so anybody can make a stream: what it says is compared before use.
-	if !d.inside || int64(r.Length) > d.left {
+	if int64(r.Length) > d.left { // 0 ahead of the first file, too
 		return d.wrong("more bytes than the file has")
 	}
 	at := d.file.Size - d.left
@@ -219,7 +217,7 @@ func (d *reader) handleRecord(r *record) error {
 func (d *reader) addDescription(kind recordKind) error {
 	encrypted := !d.header.KeyID.IsZero()
 	switch {
-	case d.listed:
+	case d.wanted != nil:
 		return d.wrong("a layout behind the first file")
 	case kind == keysRecord:
 		// The keyring is first and bounded, so a stream can't ask for any amount of memory.
@@ -268,19 +266,15 @@ func (d *reader) beginFile() error {
 		return nil
 	}
 	d.info.Sent++
-	d.inside, d.file, d.left = true, f, f.Size
+	d.file, d.left = f, f.Size
 	return d.createFile()
 }
 
 // endPart ends the file before, if there is one, or else the layout.
 func (d *reader) endPart() error {
-	if !d.listed {
+	if d.wanted == nil {
 		return d.decodeLayout()
 	}
-	if !d.inside {
-		return nil
-	}
-	d.inside = false
 	if d.left > 0 {
 		return d.wrong("a file lacks %d bytes", d.left)
 	}
@@ -289,7 +283,7 @@ func (d *reader) endPart() error {
 
 // decodeLayout makes the layout of the edit that was read, once all of it is there.
 func (d *reader) decodeLayout() (err error) {
-	d.listed = true
+	d.wanted = make(map[filename.Name]int64)
 	if !d.header.KeyID.IsZero() {
 		if !d.unlocked {
 			return d.wrong("no layout")
@@ -316,7 +310,7 @@ func (d *reader) decodeLayout() (err error) {
 	if d.layout.LastVersion() != d.header.Version {
 		return d.wrong("layout of version %d, want %d", d.layout.LastVersion(), d.header.Version)
 	}
-	d.edit, d.wanted = nil, make(map[filename.Name]int64)
+	d.edit = nil
 	for f := range d.layout.Files() {
 		d.wanted[f.Name] = f.Size
 	}

@@ -14,23 +14,21 @@ import (
 // keys and names: it is encrypted under the file key id that the header names. The keyring is in
 // the stream, too: its data keys are wrapped.
 
-// describeHead is the length of what is ahead of the layout in the encrypted text: u64 length of
-// the layout's edit, u64 reserved, u64 seed of the key hash.
-const describeHead = 24
+// layoutHead is ahead of the layout in the encrypted text, as its bytes are.
+type layoutHead struct {
+	Length   uint64 // of the layout's edit
+	Reserved uint64
+	Seed     uint64 // of the key hash
+}
+
+// layoutHeadSize is the length of a layoutHead.
+const layoutHeadSize = 24
 
 // mostKeys bounds the length of a keyring in a stream, in bytes.
 const mostKeys = 8 << 20
 
 // cryptFile names the stream to its key.
 func (h *header) cryptFile() crypt.File { return crypt.File{UUID: h.UUID, Kind: kind} }
-
-// layoutText returns the layout's edit behind its head: the text that is encrypted.
-func layoutText(edit []byte, seed uint64) []byte {
-	text := binary.LittleEndian.AppendUint64(nil, uint64(len(edit)))
-	text = binary.LittleEndian.AppendUint64(text, 0) // reserved
-	text = binary.LittleEndian.AppendUint64(text, seed)
-	return append(text, edit...)
-}
 
 // encryptPayload encrypts the payload of the next record, for which buf is, and appends the tag.
 func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
@@ -99,16 +97,15 @@ func (d *reader) decryptLayout() error {
 
 // splitLayout divides the decrypted text into its head and the layout's edit.
 func (d *reader) splitLayout() error {
-	p := d.edit
-	if len(p) < describeHead {
+	if len(d.edit) < layoutHeadSize {
 		return d.wrong("layout cut")
 	}
-	edit, reserved := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
-	d.header.Seed = binary.LittleEndian.Uint64(p[16:])
-	p = p[describeHead:]
-	if edit != uint64(len(p)) || reserved != 0 {
+	var head layoutHead
+	decode(d.edit, &head)
+	d.edit = d.edit[layoutHeadSize:]
+	d.header.Seed = head.Seed
+	if head.Length != uint64(len(d.edit)) || head.Reserved != 0 {
 		return d.wrong("layout of another length")
 	}
-	d.edit = p
 	return nil
 }

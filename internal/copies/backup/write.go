@@ -146,7 +146,7 @@ func (w *writer) writeHeader() error {
 		if err := w.writePieces(keysRecord, w.store.Keys.Encode()); err != nil {
 			return err
 		}
-		edit = layoutText(edit, w.store.Seed)
+		edit = append(encode(&layoutHead{Length: uint64(len(edit)), Seed: w.store.Seed}), edit...)
 	}
 	if err := w.writePieces(layoutRecord, edit); err != nil {
 		return err
