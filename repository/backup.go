@@ -216,7 +216,7 @@ func (b *run) putFile(ctx context.Context, f *file) (err error) {
 	if err := b.to.Put(ctx, f.Object, io.NewSectionReader(r, 0, f.Size), f.Size); err != nil {
 		return err
 	}
-	b.stock.usable[f.Object] = f.Size
+	b.stock.usable[f.Object] = Object{Name: f.Object, Size: f.Size}
 	b.done.PutFiles++
 	b.done.PutBytes += f.Size
 	return nil

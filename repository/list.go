@@ -119,7 +119,7 @@ func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 
 // stock is the objects that a new index may name.
 type stock struct {
-	usable map[string]int64    // size of each object, by name
+	usable map[string]Object   // by name
 	byHash map[string][]string // names of the objects, by the hash of the file
 }
 
@@ -141,19 +141,33 @@ func listObjects(ctx context.Context, s Store) (*stock, error) {
 			marked[object] = true
 		}
 	}
-	k := &stock{usable: map[string]int64{}, byHash: map[string][]string{}}
-	err = s.List(ctx, objects, func(o Object) error {
-		if sha := hashOf(o.Name); sha != "" && !marked[o.Name] {
-			k.usable[o.Name] = o.Size
-			k.byHash[sha] = append(k.byHash[sha], o.Name)
+	k := &stock{byHash: map[string][]string{}}
+	if k.usable, err = listFiles(ctx, s); err != nil {
+		return nil, err
+	}
+	for name := range k.usable {
+		if marked[name] {
+			delete(k.usable, name)
+			continue
+		}
+		k.byHash[hashOf(name)] = append(k.byHash[hashOf(name)], name)
+	}
+	return k, nil
+}
+
+// listFiles lists the objects of files, by name.
+func listFiles(ctx context.Context, s Store) (map[string]Object, error) {
+	there := map[string]Object{}
+	return there, s.List(ctx, objects, func(o Object) error {
+		if hashOf(o.Name) != "" {
+			there[o.Name] = o
 		}
 		return nil
 	})
-	return k, err
 }
 
 // hasFile reports whether a file's object is there, whole, and may be named.
 func (k *stock) hasFile(f *file) bool {
-	size, ok := k.usable[f.Object]
-	return ok && size == f.Size
+	o, ok := k.usable[f.Object]
+	return ok && o.Size == f.Size
 }

@@ -58,7 +58,7 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 	if ctx == nil || s == nil {
 		return Pruned{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
-	p := &prune{s: s, o: o, named: map[string]bool{}, known: map[string]bool{}, freed: map[string]bool{}, there: map[string]Object{}}
+	p := &prune{s: s, o: o, named: map[string]bool{}, known: map[string]bool{}, freed: map[string]bool{}}
 	if err := keep.valid(); err != nil {
 		return Pruned{}, err
 	}
@@ -154,8 +154,8 @@ func (p *prune) dropIndex(x *index) {
 }
 
 // estimate counts the objects of the removed backups that no other backup needs.
-func (p *prune) estimate(ctx context.Context) error {
-	err := p.listObjects(ctx)
+func (p *prune) estimate(ctx context.Context) (err error) {
+	p.there, err = listFiles(ctx, p.s)
 	for name, o := range p.there {
 		// Objects of unfinished backups are not counted: nobody knows yet whether an index will
 		// name them.
@@ -167,18 +167,8 @@ func (p *prune) estimate(ctx context.Context) error {
 	return err
 }
 
-// listObjects lists the objects of files.
-func (p *prune) listObjects(ctx context.Context) error {
-	return p.s.List(ctx, objects, func(o Object) error {
-		if hashOf(o.Name) != "" {
-			p.there[o.Name] = o
-		}
-		return nil
-	})
-}
-
 // pruneObjects removes the indexes, and deletes or marks objects.
-func (p *prune) pruneObjects(ctx context.Context) error {
+func (p *prune) pruneObjects(ctx context.Context) (err error) {
 	for _, id := range p.remove {
 		// Indexes before objects: a backup that is listed has all its objects.
 		if err := p.s.Delete(ctx, backups+id); err != nil {
@@ -193,7 +183,7 @@ func (p *prune) pruneObjects(ctx context.Context) error {
 	if err := p.readNewer(ctx); err != nil {
 		return err
 	}
-	if err := p.listObjects(ctx); err != nil {
+	if p.there, err = listFiles(ctx, p.s); err != nil {
 		return err
 	}
 	marked, err := p.sweep(ctx)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -78,9 +79,6 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	return claim.Close(r.writeFiles(ctx))
 }
 
-// filePath returns the path of a file of the new store.
-func (r *restore) filePath(base string) string { return filepath.Join(r.dir, base) }
-
 // writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
 // all other files are durable before it is written, and the manifest is before SUPER is.
 func (r *restore) writeFiles(ctx context.Context) error {
@@ -104,18 +102,15 @@ func (r *restore) writeFiles(ctx context.Context) error {
 }
 
 // copyObject copies an object to a file.
-func (r *restore) copyObject(ctx context.Context, f *file) (err error) {
-	in, err := openObject(ctx, r.from, f)
+func (r *restore) copyObject(ctx context.Context, f *file) error {
+	out, err := r.fs.Create(filepath.Join(r.dir, f.Name))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	path := r.filePath(f.Name)
-	out, err := r.fs.Create(path)
-	if err != nil {
-		return err
+	if err = readObject(ctx, r.from, f, io.NewOffsetWriter(out, 0)); err == nil {
+		err = out.Sync()
 	}
-	return errors.Join(fillFile(ctx, out, in, f.Size), out.Close())
+	return errors.Join(err, out.Close())
 }
 
 // checkStore opens the store, and compares it with what the index says. Without the keys of an
@@ -149,22 +144,20 @@ func (r *restore) otherThings() error {
 
 // object reads the object of a file. At its end it returns an error unless the hash is right.
 type object struct {
-	io.ReadCloser
+	io.Reader
 	file *file
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
+	hash hash.Hash
 	size int64 // bytes that were read
 }
 
-// openObject begins to read the object of a file.
-func openObject(ctx context.Context, s Store, f *file) (*object, error) {
+// readObject copies the object of a file to w.
+func readObject(ctx context.Context, s Store, f *file, w io.Writer) (err error) {
 	r, err := s.Get(ctx, f.Object)
 	if err != nil {
-		return nil, explain(f, err)
+		return explain(f, err)
 	}
-	return &object{ReadCloser: r, file: f, hash: sha256.New()}, nil
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return copyBytes(ctx, w, &object{Reader: r, file: f, hash: sha256.New()}, f.Size)
 }
 
 // explain returns a *brock.CorruptionError if err says that the object is missing, else err.
@@ -177,7 +170,7 @@ func explain(f *file, err error) error {
 
 // Read reads and checks.
 func (o *object) Read(p []byte) (int, error) {
-	n, err := o.ReadCloser.Read(p)
+	n, err := o.Reader.Read(p)
 	_, _ = o.hash.Write(p[:n]) // a hash never fails
 	o.size += int64(n)
 	switch {

@@ -72,23 +72,15 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 	if err := v.collectObjects(ctx); err != nil {
 		return err
 	}
-	sizes := map[string]int64{}
 	// After the indexes: an object that one of them names was put before it, so it is listed.
-	err := v.s.List(ctx, objects, func(o Object) error {
-		if hashOf(o.Name) == "" {
-			return nil
-		}
-		sizes[o.Name] = o.Size
-		if v.users[o.Name] == nil {
-			v.found.Unnamed++
-		}
-		return nil
-	})
+	there, err := listFiles(ctx, v.s)
 	if err != nil {
 		return err
 	}
-	if v.o.ID != "" {
-		v.found.Unnamed = 0 // nobody has looked
+	for name := range there {
+		if v.users[name] == nil && v.o.ID == "" { // else nobody has looked
+			v.found.Unnamed++
+		}
 	}
 	for _, f := range v.files {
 		v.found.Objects++
@@ -96,7 +88,7 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 	}
 	done := progress{total: v.found.Bytes, report: v.o.Progress}
 	for _, f := range v.files {
-		if err := v.verifyObject(ctx, f, sizes); err != nil {
+		if err := v.verifyObject(ctx, f, there); err != nil {
 			return err
 		}
 		done.add(f.Size)
@@ -139,17 +131,17 @@ func (v *verify) collectObjects(ctx context.Context) error {
 	return nil
 }
 
-// verifyObject verifies an object. Sizes are those that were listed.
-func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int64) error {
-	size, there := sizes[f.Object]
+// verifyObject verifies an object.
+func (v *verify) verifyObject(ctx context.Context, f *file, listed map[string]Object) error {
+	o, there := listed[f.Object]
 	var err error
 	switch {
-	case there && size != f.Size:
-		err = damaged(f.Object, nil, "has %d bytes instead of %d", size, f.Size)
+	case there && o.Size != f.Size:
+		err = damaged(f.Object, nil, "has %d bytes instead of %d", o.Size, f.Size)
 	case !there:
 		err = damaged(f.Object, nil, "is missing")
 	case !v.o.Quick:
-		err = readObject(ctx, v.s, f)
+		err = readObject(ctx, v.s, f, io.Discard)
 	}
 	var c *brock.CorruptionError
 	if !errors.As(err, &c) {
@@ -173,14 +165,4 @@ func (v *verify) remaining(ctx context.Context, f *file) ([]string, error) {
 	}
 	users := slices.DeleteFunc(slices.Clone(v.users[f.Object]), func(id string) bool { return !slices.Contains(now, id) })
 	return users, nil
-}
-
-// readObject reads an object to its end.
-func readObject(ctx context.Context, s Store, f *file) (err error) {
-	r, err := openObject(ctx, s, f)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	return copyBytes(ctx, io.Discard, r, f.Size)
 }

@@ -229,11 +229,9 @@ func (f *Follower) beginTable() {
 // addRecords adds the records of a frame. Nobody sees them before they are published.
 func (f *Follower) addRecords(pos entry.Position, payload []byte, h frame.Header) error {
 	f.broken = true // until all records were added, also if that panics
-	if err := f.addFrame(pos, payload, h); err != nil {
-		return err
-	}
-	f.broken = false
-	return nil
+	err := f.addFrame(pos, payload, h)
+	f.broken = err != nil
+	return err
 }
 
 // addFrame adds the records of a frame to the newest memtable, or to a new one.
