@@ -52,23 +52,15 @@ const mostRounds = 6
 //
 // db may be a store that this process only reads: with Mode Follow, a process beside the writer
 // makes the backups.
-func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, err error) {
+func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (Done, error) {
 	if ctx == nil || db == nil || s == nil {
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	b := &run{to: s, began: time.Now(), stored: progress{report: o.Progress}}
-	// Before the checkpoint: an unreachable repository costs no work on the store.
-	if b.stock, err = listObjects(ctx, s); err != nil {
+	// What removeSource could not remove of a complete backup, the next Backup removes.
+	if err := b.backUp(ctx, db, o.Scratch); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	if b.source, err = openSource(ctx, db, o.Scratch); err != nil {
-		return Done{}, fmt.Errorf("repository: %w", err)
-	}
-	err = b.backUp(ctx)
-	if err = errors.Join(err, b.source.removeSource()); err != nil && b.done.ID == "" {
-		return Done{}, fmt.Errorf("repository: %w", err)
-	}
-	// The backup is complete. What removeSource could not remove, the next Backup removes.
 	return b.done, nil
 }
 
@@ -86,7 +78,15 @@ type run struct {
 }
 
 // backUp stores the files, and then the index.
-func (b *run) backUp(ctx context.Context) error {
+func (b *run) backUp(ctx context.Context, db *brock.DB, scratch string) (err error) {
+	// Before the checkpoint: an unreachable repository costs no work on the store.
+	if b.stock, err = listObjects(ctx, b.to); err != nil {
+		return err
+	}
+	if b.source, err = openSource(ctx, db, scratch); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.source.removeSource()) }()
 	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Layout.LastVersion()), Time: b.began.UTC()}
 	last, err := newestBackup(ctx, b.to, b.index.Store)
 	if err != nil {

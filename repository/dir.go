@@ -76,7 +76,8 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 			_ = d.fs.Remove(part)
 		}
 	}()
-	if err := errors.Join(fillFile(ctx, f, r, size), f.Close()); err != nil {
+	fill := func(w io.Writer) error { return copyBytes(ctx, w, r, size) }
+	if err := fillFile(f, fill); err != nil {
 		return err
 	}
 	if strings.HasPrefix(name, backups) {
@@ -92,12 +93,13 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 	return d.fs.SyncDir(filepath.Dir(path))
 }
 
-// fillFile makes the size bytes of r the content of a new file, synced.
-func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
-	if err := copyBytes(ctx, io.NewOffsetWriter(f, 0), r, size); err != nil {
-		return err
+// fillFile gives a new file its content, syncs and closes it.
+func fillFile(f vfs.File, fill func(w io.Writer) error) error {
+	err := fill(io.NewOffsetWriter(f, 0))
+	if err == nil {
+		err = f.Sync()
 	}
-	return f.Sync()
+	return errors.Join(err, f.Close())
 }
 
 // copyBytes copies r, which must have size bytes: else it returns io.ErrUnexpectedEOF.

@@ -107,10 +107,7 @@ func (r *restore) copyObject(ctx context.Context, f *file) error {
 	if err != nil {
 		return err
 	}
-	if err = readObject(ctx, r.from, f, io.NewOffsetWriter(out, 0)); err == nil {
-		err = out.Sync()
-	}
-	return errors.Join(err, out.Close())
+	return fillFile(out, func(w io.Writer) error { return readObject(ctx, r.from, f, w) })
 }
 
 // checkStore opens the store, and compares it with what the index says. Without the keys of an

@@ -26,7 +26,8 @@ import (
 // and *errs.Corruption for one that is damaged or cut. keys may be nil, also for an encrypted
 // one, of which it then doesn't look at the layout. errs.ErrKey says that they don't fit.
 func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, error) {
-	return newReader(ctx, r, Target{Keys: keys}).readStreams()
+	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: Target{Keys: keys}}
+	return d.readStreams()
 }
 
 // reader decodes the streams of r, and makes files of them.
@@ -71,11 +72,6 @@ type incoming struct {
 
 // readBuffer is how many bytes are read at once.
 const readBuffer = 1 << 20
-
-// newReader returns a reader of the streams of r.
-func newReader(ctx context.Context, r io.Reader, to Target) *reader {
-	return &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: to}
-}
 
 // readStreams reads all streams, and describes the last one.
 func (d *reader) readStreams() (*Info, error) {

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type Target struct {
 // as that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
-	d := newReader(ctx, r, t)
+	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: t}
 	info, err := d.readStreams()
 	if err == nil {
 		err = d.finishStore()
