@@ -47,7 +47,7 @@ type BackupInfo struct {
 func newBackupInfo(i *backup.Info) *BackupInfo {
 	return &BackupInfo{
 		Version: uint64(i.Version), Time: time.UnixMilli(i.Milli), Incremental: i.Follows != backup.Digest{},
-		Files: len(i.Files), Sent: i.Sent, StoreBytes: i.StoreBytes(), StreamBytes: i.Bytes, info: i,
+		Files: len(i.Files), Sent: int(i.Sent), StoreBytes: i.StoreBytes(), StreamBytes: i.Bytes, info: i,
 	}
 }
 

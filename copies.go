@@ -7,7 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
-	"github.com/brockdb/brock/internal/copies/frozen"
+	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/version/layout"
 )
@@ -15,14 +15,17 @@ import (
 // copies gives the packages that copy a store the files of this one.
 type copies struct {
 	engine *engine.Engine    // of the store
-	source frozen.Source     // used if this process only reads the store
+	source follow.Source     // used if this process only reads the store
 	target checkpoint.Target // of checkpoints; Dir comes with each call
 	writes bool              // this process writes the store
 }
 
+// copyTo makes a copy of the files of a store.
+type copyTo func(ctx context.Context, s checkpoint.Fileset) error
+
 // copied calls fn with the files of the store as of one version. They stay until fn returns. The
 // context of fn ends when Close begins, too.
-func (c *copies) copied(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
+func (c *copies) copied(ctx context.Context, fn copyTo) error {
 	ctx, end := c.engine.Lifetime.Until(ctx)
 	defer end()
 	still := c.frozen
@@ -37,7 +40,7 @@ func (c *copies) copied(ctx context.Context, fn func(ctx context.Context, s chec
 }
 
 // snapshot is copied for a store that goes on meanwhile.
-func (c *copies) snapshot(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
+func (c *copies) snapshot(ctx context.Context, fn copyTo) error {
 	return c.engine.Snapshots.During(ctx, func(l *layout.Layout, milli int64) error {
 		s := c.source.Fileset
 		s.Layout, s.Milli = l, milli
@@ -49,7 +52,7 @@ func (c *copies) snapshot(ctx context.Context, fn func(ctx context.Context, s ch
 }
 
 // frozen is copied for a store that this process only reads.
-func (c *copies) frozen(ctx context.Context, fn func(ctx context.Context, s checkpoint.Fileset) error) error {
+func (c *copies) frozen(ctx context.Context, fn copyTo) error {
 	var s checkpoint.Fileset
 	var release func()
 	err := c.engine.Lifetime.Do(ctx, func(ctx context.Context) (err error) {

@@ -20,7 +20,6 @@ import (
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/copies/follow"
-	"github.com/brockdb/brock/internal/copies/frozen"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/engine"
@@ -450,7 +449,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	db.copies = copies{
 		engine: o.engine, writes: o.options.Mode == ReadWrite,
 		target: checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
-		source: frozen.Source{
+		source: follow.Source{
 			Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
 			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
 			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.clock.now,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
-	"github.com/brockdb/brock/internal/disk/filename"
 )
 
 // Options of Backup. The zero value is good.
@@ -37,8 +36,8 @@ type Done struct {
 // It must be well below grace.
 const indexTime = 10 * time.Minute
 
-// settleRounds is how often Backup looks for objects that Prune may delete.
-const settleRounds = 5
+// mostRounds is how often Backup stores files: all, and then those whose objects Prune may delete.
+const mostRounds = 6
 
 // Backup stores the files of db that the repository does not have, and then the index. The
 // backup has everything that was committed before the call, and is durable when Backup
@@ -53,44 +52,41 @@ const settleRounds = 5
 //
 // db may be a store that this process only reads: with Mode Follow, a process beside the writer
 // makes the backups.
-func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, err error) {
+func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (Done, error) {
 	if ctx == nil || db == nil || s == nil {
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
-	b := &run{to: s, o: o, began: time.Now()}
-	// Before the checkpoint: an unreachable repository costs no work on the store.
-	if b.stock, err = listObjects(ctx, s); err != nil {
+	b := &run{to: s, began: time.Now(), stored: progress{report: o.Progress}}
+	// What removeSource could not remove of a complete backup, the next Backup removes.
+	if err := b.backUp(ctx, db, o.Scratch); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	if b.source, err = openSource(ctx, db, o.Scratch); err != nil {
-		return Done{}, fmt.Errorf("repository: %w", err)
-	}
-	err = b.backUp(ctx)
-	// With an ID the index is written: an error now must not make the caller take the backup for
-	// failed.
-	if err = errors.Join(err, b.source.removeSource()); err != nil && b.done.ID == "" {
-		return Done{}, fmt.Errorf("repository: %w", err)
-	}
-	// The backup is complete. What removeSource could not remove, the next Backup removes.
 	return b.done, nil
 }
 
 // run is a Backup under way.
 type run struct {
 	to     Store
-	o      Options
 	began  time.Time
 	source *source
-	stock  *stock // objects that the index may name
+	stock  *stock    // objects that the index may name
+	looked time.Time // when they were listed
 	index  index
 	before map[string]*file // of the newest backup of the store, by name
-	stored int64            // bytes that are in the repository
-	total  int64            // bytes of all files
+	stored progress         // what is in the repository
 	done   Done
 }
 
 // backUp stores the files, and then the index.
-func (b *run) backUp(ctx context.Context) error {
+func (b *run) backUp(ctx context.Context, db *brock.DB, scratch string) (err error) {
+	// Before the checkpoint: an unreachable repository costs no work on the store.
+	if b.stock, err = listObjects(ctx, b.to); err != nil {
+		return err
+	}
+	if b.source, err = openSource(ctx, db, scratch); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.source.removeSource()) }()
 	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Layout.LastVersion()), Time: b.began.UTC()}
 	last, err := newestBackup(ctx, b.to, b.index.Store)
 	if err != nil {
@@ -109,58 +105,83 @@ func (b *run) backUp(ctx context.Context) error {
 	if err := b.listFiles(); err != nil {
 		return err
 	}
-	for i := range b.index.Files {
-		f := &b.index.Files[i]
-		if err := b.storeFile(ctx, f); err != nil {
-			return fmt.Errorf("%s: %w", f.Name, err)
-		}
-		// The hashes of a file that is done would only take memory.
-		b.source.steady.Forget(b.source.filePath(f.Name))
-		b.reportProgress(f.Size)
-	}
-	return b.writeIndex(ctx)
+	return b.storeFiles(ctx)
 }
 
 // listFiles lists the files of the backup.
 func (b *run) listFiles() error {
-	for _, name := range b.source.copy.Files() {
-		info, err := b.source.fs.Stat(b.source.filePath(name.String()))
+	for _, of := range b.source.copy.All() {
+		info, err := b.source.fs.Stat(b.source.filePath(of.Name.String()))
 		if err != nil {
 			return err
 		}
-		f := file{Name: name.String(), Size: info.Size}
+		f := file{Name: of.Name.String(), Size: info.Size, of: of}
 		if !info.ModTime.IsZero() {
 			// 0 if the file system keeps no times: then the file is read.
 			f.Modified = info.ModTime.UnixNano()
 		}
 		b.index.Files = append(b.index.Files, f)
-		b.total += f.Size
+		b.stored.total += f.Size
 	}
 	return nil
 }
 
-// reportProgress reports n more bytes.
-func (b *run) reportProgress(n int64) {
-	b.stored += n
-	if b.o.Progress != nil {
-		b.o.Progress(b.stored, b.total)
+// storeFiles stores the files, and again those whose objects Prune has marked meanwhile. Once none
+// is marked, it writes the index, which makes the backup.
+func (b *run) storeFiles(ctx context.Context) error {
+	for range mostRounds {
+		whole := true
+		for i := range b.index.Files {
+			f := &b.index.Files[i]
+			if b.stock.hasFile(f) {
+				continue
+			}
+			first := f.SHA256 == ""
+			whole = false
+			if err := b.storeFile(ctx, f); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
+			if first {
+				b.stored.add(f.Size)
+			}
+		}
+		// All objects were there and unmarked after looked. A mark that comes later is not acted
+		// upon within the hour (grace), and by then the index names them.
+		if whole {
+			return b.publishIndex(ctx)
+		}
+		var err error
+		// The time of the look, not of its end: a mark may come right after it.
+		b.looked = time.Now()
+		if b.stock, err = listObjects(ctx, b.to); err != nil {
+			return err
+		}
 	}
+	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
 }
 
 // storeFile stores a file, unless the repository has it.
 func (b *run) storeFile(ctx context.Context, f *file) error {
-	if err := b.source.setEnds(f); err != nil {
-		return err
-	}
-	// The marks are asked as well: an object that the newest backup names may belong to a backup
-	// that was just removed.
-	if old := b.before[f.Name]; old != nil && old.sameAs(f) && b.stock.hasFile(old) {
-		f.SHA256, f.Object = old.SHA256, old.Object
-		// The newest backup has the same file, and its object may be named.
-		return nil
+	// The hashes of a file that is done would only take memory.
+	defer b.source.steady.Forget(b.source.filePath(f.Name))
+	before := f.SHA256
+	if before == "" {
+		if err := b.source.setEnds(f); err != nil {
+			return err
+		}
+		if old := b.before[f.Name]; old != nil && old.sameAs(f) && b.stock.hasFile(old) {
+			f.SHA256, f.Object = old.SHA256, old.Object
+			// The newest backup has the same file, and its object may be named.
+			return nil
+		}
 	}
 	if err := b.source.setHash(ctx, f); err != nil {
 		return err
+	}
+	// The hash was taken from the newest backup without a read. The file now shows that it was
+	// another one.
+	if before != "" && f.SHA256 != before {
+		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
 	}
 	b.done.ReadBytes += f.Size
 	// An object of this hash was verified when it was stored.
@@ -181,83 +202,29 @@ func (old *file) sameAs(f *file) bool {
 
 // putFile verifies a file whose hash is known and puts it into an object of its own.
 func (b *run) putFile(ctx context.Context, f *file) (err error) {
-	// It was made by String, so it has a kind and number.
-	name, _ := filename.Parse(f.Name)
 	// Before Put: a damaged file must not become part of a backup. steady makes sure that Put reads
 	// the same bytes.
-	if err := b.source.copy.Verify(ctx, name); err != nil {
+	if err := b.source.copy.Verify(ctx, f.of); err != nil {
 		return err
 	}
-	r, err := b.source.reader(f)
+	r, err := b.source.openFile(f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	// A new name each time: Prune may be deleting an object of the same hash just now.
 	f.Object = newObject(f.SHA256)
-	// Without Close: some clients close what they send, and the file is ours.
-	if err := b.to.Put(ctx, f.Object, onlyReader{r}, f.Size); err != nil {
+	if err := b.to.Put(ctx, f.Object, io.NewSectionReader(r, 0, f.Size), f.Size); err != nil {
 		return err
 	}
-	b.stock.usable[f.Object] = f.Size
+	b.stock.usable[f.Object] = Object{Name: f.Object, Size: f.Size}
 	b.done.PutFiles++
 	b.done.PutBytes += f.Size
 	return nil
 }
 
-// onlyReader hides the other methods of a file.
-type onlyReader struct{ io.Reader }
-
-// writeIndex stores again the files whose objects Prune has marked meanwhile. Once none is marked,
-// it writes the index, which makes the backup.
-func (b *run) writeIndex(ctx context.Context) error {
-	for range settleRounds {
-		// The time of the look, not of its end: a mark may come right after it.
-		looked := time.Now()
-		stock, err := listObjects(ctx, b.to)
-		if err != nil {
-			return err
-		}
-		// The old list is of the begin of the backup, which may be days ago.
-		b.stock = stock
-		whole := true
-		for i := range b.index.Files {
-			f := &b.index.Files[i]
-			if b.stock.hasFile(f) {
-				continue
-			}
-			whole = false
-			if err := b.storeAgain(ctx, f); err != nil {
-				return fmt.Errorf("%s: %w", f.Name, err)
-			}
-		}
-		// All objects were there and unmarked after looked. A mark that comes later is not acted
-		// upon within the hour (grace), and by then the index names them.
-		if whole {
-			return b.publishIndex(ctx, looked)
-		}
-	}
-	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
-}
-
-// storeAgain stores a file whose object was deleted, or may be.
-func (b *run) storeAgain(ctx context.Context, f *file) error {
-	defer b.source.steady.Forget(b.source.filePath(f.Name))
-	sha := f.SHA256
-	if err := b.source.setHash(ctx, f); err != nil {
-		return err
-	}
-	// The hash was taken from the newest backup without a read. The file now shows that it was
-	// another one.
-	if f.SHA256 != sha {
-		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
-	}
-	b.done.ReadBytes += f.Size
-	return b.putFile(ctx, f)
-}
-
 // publishIndex writes the index.
-func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
+func (b *run) publishIndex(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
 	// From this Put on the backup exists.
@@ -266,8 +233,7 @@ func (b *run) publishIndex(ctx context.Context, looked time.Time) error {
 		return err
 	}
 	// Round removes the monotonic reading: that clock may stop while a machine sleeps.
-	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
-		// The deadline of ctx does not see this: its timer stops while a machine sleeps.
+	if took := time.Now().Round(0).Sub(b.looked.Round(0)); took > 2*indexTime || took < -indexTime {
 		if d, ok := b.to.(Deleter); ok {
 			// Prune may have deleted objects before the index named them.
 			_ = d.Delete(ctx, backups+id)

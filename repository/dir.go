@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -55,12 +56,8 @@ const putBytes = 1 << 20
 // Put writes a file under a temporary name, syncs and renames it. Before it renames an index, it
 // makes the names of all objects durable. On a full disk, or at the end of a quota, the error is
 // brock.ErrNoSpace.
-func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	return vfs.NoSpace(d.putObject(ctx, name, r, size))
-}
-
-// putObject is Put; its error may be of the system.
-func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+	defer func() { err = vfs.NoSpace(err) }()
 	path, err := d.objectPath(name)
 	if err != nil {
 		return err
@@ -79,7 +76,8 @@ func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int6
 			_ = d.fs.Remove(part)
 		}
 	}()
-	if err := errors.Join(fillFile(ctx, f, r, size), f.Close()); err != nil {
+	fill := func(w io.Writer) error { return copyBytes(ctx, w, r, size) }
+	if err := fillFile(f, fill); err != nil {
 		return err
 	}
 	if strings.HasPrefix(name, backups) {
@@ -95,8 +93,17 @@ func (d *dir) putObject(ctx context.Context, name string, r io.Reader, size int6
 	return d.fs.SyncDir(filepath.Dir(path))
 }
 
-// fillFile makes the size bytes of r the content of a new file, synced.
-func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+// fillFile gives a new file its content, syncs and closes it.
+func fillFile(f vfs.File, fill func(w io.Writer) error) error {
+	err := fill(io.NewOffsetWriter(f, 0))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// copyBytes copies r, which must have size bytes: else it returns io.ErrUnexpectedEOF.
+func copyBytes(ctx context.Context, w io.Writer, r io.Reader, size int64) error {
 	// One byte more, so that a longer r is noticed.
 	p := make([]byte, min(size+1, putBytes))
 	for at := int64(0); ; {
@@ -104,12 +111,10 @@ func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 			return err
 		}
 		n, err := io.ReadFull(r, p)
-		if n > 0 {
-			if _, err := f.WriteAt(p[:n], at); err != nil {
-				return err
-			}
-			at += int64(n)
+		if _, err := w.Write(p[:n]); err != nil {
+			return err
 		}
+		at += int64(n)
 		switch {
 		case err == nil && at <= size:
 			continue
@@ -118,7 +123,7 @@ func fillFile(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 		case at != size:
 			return fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, at, size)
 		}
-		return f.Sync()
+		return nil
 	}
 }
 
@@ -132,23 +137,10 @@ func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileReader{File: f}, nil
-}
-
-// fileReader reads a file from its start.
-type fileReader struct {
-	vfs.File
-	at int64
-}
-
-// Read implements io.Reader.
-func (r *fileReader) Read(p []byte) (int, error) {
-	n, err := r.ReadAt(p, r.at)
-	r.at += int64(n)
-	if n > 0 && errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, math.MaxInt64), f}, nil
 }
 
 // List reads the directories. The time of an object is that of the last write to its file.

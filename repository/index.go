@@ -17,6 +17,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // What the names of objects begin with.
@@ -56,6 +57,8 @@ type file struct {
 	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0: not known
 	// SHA-256 of its first and last 4 KiB; "": these don't tell it from other files
 	Ends string `json:"ends,omitempty"`
+
+	of layout.File // of the store; of a Backup only
 }
 
 // mark lists objects that no index named when it was made.
@@ -181,13 +184,10 @@ func randomSuffix() string { return strings.ToLower(rand.Text()[:10]) }
 // before: so an object that Prune is about to delete never has the name of one just put.
 func newObject(sha string) string { return objects + sha + "-" + randomSuffix() }
 
-// timeStamp returns a time as it stands in names: they sort as the times do. Its unit is enough, as
-// two backups of a store never have times within one millisecond.
-func timeStamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
-
-// newID returns the id of a new backup: store, time, chance.
+// newID returns the id of a new backup: store, time, chance. Ids of a store sort as the times do.
+// Their unit is enough, as two backups of a store never have times within one millisecond.
 func newID(store string, t time.Time) string {
-	return store[:8] + "-" + timeStamp(t) + "-" + randomSuffix()
+	return store[:8] + "-" + t.UTC().Format("20060102T150405.000Z") + "-" + randomSuffix()
 }
 
 // backupID returns the id of the backup whose index has that name; ok is false if it is not the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,12 +19,28 @@ func List(ctx context.Context, s Store) ([]Info, error) {
 	if ctx == nil || s == nil {
 		return nil, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
-	indexes, err := readIndexes(ctx, s)
+	all, err := listIDs(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var indexes []*index
+	var wrong []error
+	for x, err := range readIndexes(ctx, s, all) {
+		switch {
+		case x == nil:
+			return nil, err
+		case err != nil:
+			wrong = append(wrong, err)
+		default:
+			indexes = append(indexes, x)
+		}
+	}
+	slices.SortStableFunc(indexes, older)
 	list := make([]Info, len(indexes))
 	for i, x := range indexes {
 		list[i] = x.info()
 	}
-	return list, err
+	return list, errors.Join(wrong...)
 }
 
 // listIDs lists the backups, in the order of their names.
@@ -38,29 +55,25 @@ func listIDs(ctx context.Context, s Store) (list []string, err error) {
 	return list, err
 }
 
-// readIndexes reads all indexes, oldest first. It goes on after a damaged one, and joins the
-// errors of these. An index that was deleted meanwhile is left out.
-func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
-	all, err := listIDs(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	var wrong []error
-	for _, id := range all {
-		x, err := readIndex(ctx, s, id)
-		switch {
-		case err == nil:
-			list = append(list, x)
-		// Pruned between the list and the read.
-		case errors.Is(err, ErrNoBackup):
-		case errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
-			wrong = append(wrong, err)
-		default:
-			return nil, err
+// readIndexes reads the indexes of some backups. With one that is damaged, or of a later release,
+// comes the error, and it has only the id. After any other error, with which comes nil, it ends. An
+// index that was deleted meanwhile is left out.
+func readIndexes(ctx context.Context, s Store, ids []string) iter.Seq2[*index, error] {
+	return func(yield func(*index, error) bool) {
+		for _, id := range ids {
+			x, err := readIndex(ctx, s, id)
+			switch {
+			// Pruned between the list and the read.
+			case errors.Is(err, ErrNoBackup):
+				continue
+			case errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
+				x = &index{id: id}
+			}
+			if !yield(x, err) || x == nil {
+				return
+			}
 		}
 	}
-	slices.SortStableFunc(list, older)
-	return list, errors.Join(wrong...)
 }
 
 // older orders backups by time.
@@ -94,19 +107,12 @@ func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range slices.Backward(all) {
-		// An id has a part of the uuid only. The index, which is read below, has all of it.
-		if !strings.HasPrefix(id, store[:8]) {
-			continue
-		}
-		x, err := readIndex(ctx, s, id)
-		switch {
-		case err == nil && x.Store == store:
-			return x, nil
-		// An older one does as well: it only saves reading.
-		case err == nil, errors.Is(err, ErrNoBackup), errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
-		default:
-			return nil, err
+	all = slices.DeleteFunc(all, func(id string) bool { return !strings.HasPrefix(id, store[:8]) })
+	slices.Reverse(all)
+	for x, err := range readIndexes(ctx, s, all) {
+		// In the place of a damaged one, an older one does as well: it only saves reading.
+		if x == nil || x.Store == store {
+			return x, err
 		}
 	}
 	return nil, nil
@@ -114,7 +120,7 @@ func newestBackup(ctx context.Context, s Store, store string) (*index, error) {
 
 // stock is the objects that a new index may name.
 type stock struct {
-	usable map[string]int64    // size of each object, by name
+	usable map[string]Object   // by name
 	byHash map[string][]string // names of the objects, by the hash of the file
 }
 
@@ -136,19 +142,33 @@ func listObjects(ctx context.Context, s Store) (*stock, error) {
 			marked[object] = true
 		}
 	}
-	k := &stock{usable: map[string]int64{}, byHash: map[string][]string{}}
-	err = s.List(ctx, objects, func(o Object) error {
-		if sha := hashOf(o.Name); sha != "" && !marked[o.Name] {
-			k.usable[o.Name] = o.Size
-			k.byHash[sha] = append(k.byHash[sha], o.Name)
+	k := &stock{byHash: map[string][]string{}}
+	if k.usable, err = listFiles(ctx, s); err != nil {
+		return nil, err
+	}
+	for name := range k.usable {
+		if marked[name] {
+			delete(k.usable, name)
+			continue
+		}
+		k.byHash[hashOf(name)] = append(k.byHash[hashOf(name)], name)
+	}
+	return k, nil
+}
+
+// listFiles lists the objects of files, by name.
+func listFiles(ctx context.Context, s Store) (map[string]Object, error) {
+	there := map[string]Object{}
+	return there, s.List(ctx, objects, func(o Object) error {
+		if hashOf(o.Name) != "" {
+			there[o.Name] = o
 		}
 		return nil
 	})
-	return k, err
 }
 
 // hasFile reports whether a file's object is there, whole, and may be named.
 func (k *stock) hasFile(f *file) bool {
-	size, ok := k.usable[f.Object]
-	return ok && size == f.Size
+	o, ok := k.usable[f.Object]
+	return ok && o.Size == f.Size
 }

@@ -65,13 +65,11 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 	if err := p.choose(ctx, keep); err != nil {
 		return Pruned{}, fmt.Errorf("repository: prune: %w", err)
 	}
+	do := p.pruneObjects
 	if o.DryRun {
-		if err := p.estimate(ctx); err != nil {
-			return p.done, fmt.Errorf("repository: prune: %w", err)
-		}
-		return p.done, nil
+		do = p.estimate
 	}
-	if err := p.pruneObjects(ctx); err != nil {
+	if err := do(ctx); err != nil {
 		return p.done, fmt.Errorf("repository: prune: %w", err)
 	}
 	return p.done, nil
@@ -81,12 +79,12 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 type prune struct {
 	s      Deleter
 	o      PruneOptions
-	remove []string         // ids of backups
-	known  map[string]bool  // ids of backups whose index was read, or is removed
-	named  map[string]bool  // objects that stay
-	freed  map[string]bool  // objects that removed backups have named
-	sizes  map[string]int64 // of all objects, by name; without those that were deleted
-	now    time.Time        // by the clock of the store
+	remove []string          // ids of backups
+	known  map[string]bool   // ids of backups whose index was read, or is removed
+	named  map[string]bool   // objects that stay
+	freed  map[string]bool   // objects that removed backups have named
+	there  map[string]Object // objects of files, by name; without those that were deleted
+	now    time.Time         // by the clock of the store
 	done   Pruned
 }
 
@@ -103,24 +101,17 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 		}
 	}
 	var list []*index
-	for _, id := range all {
-		x, err := readIndex(ctx, p.s, id)
-		given := slices.Contains(p.o.Remove, id)
+	for x, err := range readIndexes(ctx, p.s, all) {
 		switch {
-		// Another Prune has removed it since the list.
-		case errors.Is(err, ErrNoBackup):
-			continue
-		case given && err == nil:
+		case x != nil && slices.Contains(p.o.Remove, x.id):
 			p.dropIndex(x)
-		case given && (errors.Is(err, brock.ErrCorrupt) || errors.Is(err, brock.ErrFormat)):
-			p.dropIndex(&index{id: id})
 		// Its objects are not known, so nothing may be deleted.
 		case err != nil:
 			return err
 		default:
 			list = append(list, x)
 		}
-		p.known[id] = true
+		p.known[x.id] = true
 	}
 	slices.SortStableFunc(list, older)
 	for _, x := range list {
@@ -165,20 +156,21 @@ func (p *prune) dropIndex(x *index) {
 }
 
 // estimate counts the objects of the removed backups that no other backup needs.
-func (p *prune) estimate(ctx context.Context) error {
-	return p.s.List(ctx, objects, func(o Object) error {
+func (p *prune) estimate(ctx context.Context) (err error) {
+	p.there, err = listFiles(ctx, p.s)
+	for name, o := range p.there {
 		// Objects of unfinished backups are not counted: nobody knows yet whether an index will
 		// name them.
-		if p.freed[o.Name] && !p.named[o.Name] {
+		if p.freed[name] && !p.named[name] {
 			p.done.Waiting++
 			p.done.WaitingBytes += o.Size
 		}
-		return nil
-	})
+	}
+	return err
 }
 
 // pruneObjects removes the indexes, and deletes or marks objects.
-func (p *prune) pruneObjects(ctx context.Context) error {
+func (p *prune) pruneObjects(ctx context.Context) (err error) {
 	for _, id := range p.remove {
 		// Indexes before objects: a backup that is listed has all its objects.
 		if err := p.s.Delete(ctx, backups+id); err != nil {
@@ -193,7 +185,7 @@ func (p *prune) pruneObjects(ctx context.Context) error {
 	if err := p.readNewer(ctx); err != nil {
 		return err
 	}
-	if err := p.sumSizes(ctx); err != nil {
+	if p.there, err = listFiles(ctx, p.s); err != nil {
 		return err
 	}
 	marked, err := p.sweep(ctx)
@@ -231,14 +223,8 @@ func (p *prune) readNewer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range all {
-		if p.known[id] {
-			continue
-		}
-		x, err := readIndex(ctx, p.s, id)
-		if errors.Is(err, ErrNoBackup) {
-			continue
-		}
+	all = slices.DeleteFunc(all, func(id string) bool { return p.known[id] })
+	for x, err := range readIndexes(ctx, p.s, all) {
 		if err != nil {
 			return err
 		}
@@ -246,15 +232,6 @@ func (p *prune) readNewer(ctx context.Context) error {
 		p.done.Kept++
 	}
 	return nil
-}
-
-// sumSizes lists all objects with their sizes.
-func (p *prune) sumSizes(ctx context.Context) error {
-	p.sizes = map[string]int64{}
-	return p.s.List(ctx, objects, func(o Object) error {
-		p.sizes[o.Name] = o.Size
-		return nil
-	})
 }
 
 // sweep deletes the objects of old marks that no index names, and what interrupted Puts have left.
@@ -297,17 +274,17 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 
 // deleteObject deletes a file's object.
 func (p *prune) deleteObject(ctx context.Context, object string) error {
-	size, there := p.sizes[object]
+	o, there := p.there[object]
 	// A forged mark deletes nothing but objects of files.
-	if hashOf(object) == "" || !there {
+	if !there {
 		return nil
 	}
 	if err := p.s.Delete(ctx, object); err != nil {
 		return err
 	}
-	delete(p.sizes, object)
+	delete(p.there, object)
 	p.done.Deleted++
-	p.done.DeletedBytes += size
+	p.done.DeletedBytes += o.Size
 	return nil
 }
 
@@ -330,22 +307,21 @@ func (p *prune) deleteParts(ctx context.Context) error {
 // markObjects puts a mark for the objects that are not needed and in no mark yet.
 func (p *prune) markObjects(ctx context.Context, marked map[string]bool) error {
 	var m mark
-	err := p.s.List(ctx, objects, func(o Object) error {
+	for name, o := range p.there {
 		switch {
-		case hashOf(o.Name) == "" || p.named[o.Name]:
-			return nil
+		case p.named[name]:
+			continue
 		// Perhaps of a Backup that is not finished.
-		case !marked[o.Name] && !p.freed[o.Name] && !p.isOld(o, resumeTime):
-			return nil
-		case !marked[o.Name]:
-			m.Objects = append(m.Objects, o.Name)
+		case !marked[name] && !p.freed[name] && !p.isOld(o, resumeTime):
+			continue
+		case !marked[name]:
+			m.Objects = append(m.Objects, name)
 		}
 		p.done.Waiting++
 		p.done.WaitingBytes += o.Size
+	}
+	if len(m.Objects) == 0 {
 		return nil
-	})
-	if err != nil || len(m.Objects) == 0 {
-		return err
 	}
 	slices.Sort(m.Objects)
 	if !p.o.NoBackups {

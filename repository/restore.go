@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -62,7 +63,6 @@ type restore struct {
 	dir   string
 	index *index
 	fs    vfs.FS // has dir
-	done  int64  // bytes that were written
 }
 
 // restoreBackup makes the directory and fills it.
@@ -79,13 +79,10 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	return claim.Close(r.writeFiles(ctx))
 }
 
-// filePath returns the path of a file of the new store.
-func (r *restore) filePath(base string) string { return filepath.Join(r.dir, base) }
-
 // writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
 // all other files are durable before it is written, and the manifest is before SUPER is.
 func (r *restore) writeFiles(ctx context.Context) error {
-	total := r.index.info().Bytes
+	done := progress{total: r.index.info().Bytes, report: r.o.Progress}
 	for i := range r.index.Files {
 		f := &r.index.Files[i]
 		if last := len(r.index.Files) - 1 - i; last < 2 {
@@ -96,10 +93,7 @@ func (r *restore) writeFiles(ctx context.Context) error {
 		if err := r.copyObject(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		r.done += f.Size
-		if r.o.Progress != nil {
-			r.o.Progress(r.done, total)
-		}
+		done.add(f.Size)
 	}
 	if err := r.fs.SyncDir(r.dir); err != nil {
 		return err
@@ -108,19 +102,12 @@ func (r *restore) writeFiles(ctx context.Context) error {
 }
 
 // copyObject copies an object to a file.
-func (r *restore) copyObject(ctx context.Context, f *file) (err error) {
-	in, err := openObject(ctx, r.from, f)
+func (r *restore) copyObject(ctx context.Context, f *file) error {
+	out, err := r.fs.Create(filepath.Join(r.dir, f.Name))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	path := r.filePath(f.Name)
-	out, err := r.fs.Create(path)
-	if err != nil {
-		return err
-	}
-	// Also after an error it is closed: an open file can't be removed on Windows.
-	return errors.Join(fillFile(ctx, out, in, f.Size), out.Close())
+	return fillFile(out, func(w io.Writer) error { return readObject(ctx, r.from, f, w) })
 }
 
 // checkStore opens the store, and compares it with what the index says. Without the keys of an
@@ -142,7 +129,7 @@ func (r *restore) checkStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if hex.EncodeToString(c.UUID[:]) != r.index.Store || uint64(c.Layout.LastVersion()) != r.index.Version || len(c.Files()) != len(r.index.Files) {
+	if hex.EncodeToString(c.UUID[:]) != r.index.Store || uint64(c.Layout.LastVersion()) != r.index.Version || len(c.All()) != len(r.index.Files) {
 		err = r.otherThings()
 	}
 	return errors.Join(err, c.Close())
@@ -155,22 +142,20 @@ func (r *restore) otherThings() error {
 
 // object reads the object of a file. At its end it returns an error unless the hash is right.
 type object struct {
-	io.ReadCloser
+	io.Reader
 	file *file
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
+	hash hash.Hash
 	size int64 // bytes that were read
 }
 
-// openObject begins to read the object of a file.
-func openObject(ctx context.Context, s Store, f *file) (*object, error) {
+// readObject copies the object of a file to w.
+func readObject(ctx context.Context, s Store, f *file, w io.Writer) (err error) {
 	r, err := s.Get(ctx, f.Object)
 	if err != nil {
-		return nil, explain(f, err)
+		return explain(f, err)
 	}
-	return &object{ReadCloser: r, file: f, hash: sha256.New()}, nil
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return copyBytes(ctx, w, &object{Reader: r, file: f, hash: sha256.New()}, f.Size)
 }
 
 // explain returns a *brock.CorruptionError if err says that the object is missing, else err.
@@ -183,7 +168,7 @@ func explain(f *file, err error) error {
 
 // Read reads and checks.
 func (o *object) Read(p []byte) (int, error) {
-	n, err := o.ReadCloser.Read(p)
+	n, err := o.Reader.Read(p)
 	_, _ = o.hash.Write(p[:n]) // a hash never fails
 	o.size += int64(n)
 	switch {

@@ -109,19 +109,16 @@ func (s *source) removeCheckpoint() error {
 	if err != nil {
 		return err
 	}
-	// SUPER first: if this is interrupted, what is left is no store.
-	for _, super := range []bool{true, false} {
-		for _, base := range names {
-			name, ok := filename.Parse(base)
-			if !ok {
-				return fmt.Errorf("%w: %s in %s", brock.ErrForeign, base, s.dir)
-			}
-			if super != (name.Kind == filename.Super) {
-				continue
-			}
-			if err := s.fs.Remove(filepath.Join(s.dir, base)); err != nil {
-				return err
-			}
+	for _, base := range names {
+		if _, ok := filename.Parse(base); !ok {
+			return fmt.Errorf("%w: %s in %s", brock.ErrForeign, base, s.dir)
+		}
+	}
+	// SUPER first, which is last by its spelling: if this is interrupted, what is left is no store.
+	slices.Sort(names)
+	for _, base := range slices.Backward(names) {
+		if err := s.fs.Remove(filepath.Join(s.dir, base)); err != nil {
+			return err
 		}
 	}
 	return s.fs.Remove(s.dir)
@@ -144,73 +141,48 @@ func (s *source) removeSource() error {
 // filePath returns the path of a file of the checkpoint.
 func (s *source) filePath(name string) string { return filepath.Join(s.dir, name) }
 
-// reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed
+// openFile opens a file. Its ReadAt returns *brock.CorruptionError for bytes that have changed
 // since they were read before.
-func (s *source) reader(f *file) (*fileReader, error) {
-	r, err := s.steady.Open(s.filePath(f.Name))
-	if err != nil {
-		return nil, err
-	}
-	return &fileReader{File: r}, nil
-}
+func (s *source) openFile(f *file) (vfs.File, error) { return s.steady.Open(s.filePath(f.Name)) }
 
 // setHash reads a file and sets its hash.
 func (s *source) setHash(ctx context.Context, f *file) (err error) {
-	r, err := s.reader(f)
+	r, err := s.openFile(f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	h := sha256.New()
-	p := make([]byte, min(f.Size+1, putBytes))
-	read := int64(0)
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
+	if err := copyBytes(ctx, h, io.NewSectionReader(r, 0, f.Size+1), f.Size); err != nil {
+		// A checkpoint's file never changes, so this is damage, or somebody else writes there.
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return damaged(f.Name, err, "has another length than before")
 		}
-		n, err := r.Read(p)
-		h.Write(p[:n])
-		read += int64(n)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-	}
-	// A checkpoint's file never changes, so this is damage, or somebody else writes there.
-	if read != f.Size {
-		return damaged(f.Name, nil, "has %d bytes instead of %d", read, f.Size)
+		return err
 	}
 	f.SHA256 = hex.EncodeToString(h.Sum(nil))
 	return nil
 }
 
-// endBytes is how many bytes of each end of a file are hashed to recognise the file.
-const endBytes = 4 << 10
-
-// setEnds sets f.Ends, the hash of a file's first and last bytes, if these depend on all of its
+// setEnds sets f.Ends, the hash of a file's first and last 4 KiB, if these depend on all of its
 // content by checksums of checksums. It tells the file from others of the same name: a copy of a
 // store gives the same numbers to other files.
 func (s *source) setEnds(f *file) (err error) {
+	if f.Size < leastEnds {
+		return nil // the whole file is read instead
+	}
 	r, err := s.fs.Open(s.filePath(f.Name))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p := make([]byte, 2*endBytes)
-	if f.Size < int64(len(p)) {
-		return nil // the whole file is read instead
-	}
-	if _, err := r.ReadAt(p[:endBytes], 0); err != nil {
-		return err
-	}
-	if _, err := r.ReadAt(p[endBytes:], f.Size-endBytes); err != nil {
-		return err
-	}
-	if name, _ := filename.Parse(f.Name); s.copy.Sealed(name, p[endBytes:], f.Size) {
-		sum := sha256.Sum256(p)
+	ends, sealed, err := s.copy.Ends(r, f.of.Name, f.Size)
+	if sealed {
+		sum := sha256.Sum256(ends)
 		f.Ends = hex.EncodeToString(sum[:])
 	}
-	return nil
+	return err
 }
+
+// leastEnds is the size of the smallest file that has Ends.
+const leastEnds = 8 << 10

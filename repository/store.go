@@ -41,6 +41,20 @@ type Object struct {
 	Time time.Time // when it was put, by the clock of the store: one clock for all objects
 }
 
+// progress is how many bytes are done.
+type progress struct {
+	done, total int64
+	report      func(done, total int64) // may be nil
+}
+
+// add reports n more bytes.
+func (p *progress) add(n int64) {
+	p.done += n
+	if p.report != nil {
+		p.report(p.done, p.total)
+	}
+}
+
 // ErrNoBackup says that the repository has no such backup.
 var ErrNoBackup = errors.New("repository: no such backup")
 

@@ -72,38 +72,26 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 	if err := v.collectObjects(ctx); err != nil {
 		return err
 	}
-	sizes := map[string]int64{}
 	// After the indexes: an object that one of them names was put before it, so it is listed.
-	err := v.s.List(ctx, objects, func(o Object) error {
-		if hashOf(o.Name) == "" {
-			return nil
-		}
-		sizes[o.Name] = o.Size
-		// No damage: a backup that is being made has put it, or Prune has not deleted it yet.
-		if v.users[o.Name] == nil {
-			v.found.Unnamed++
-		}
-		return nil
-	})
+	there, err := listFiles(ctx, v.s)
 	if err != nil {
 		return err
 	}
-	if v.o.ID != "" {
-		v.found.Unnamed = 0 // nobody has looked
+	for name := range there {
+		if v.users[name] == nil && v.o.ID == "" { // else nobody has looked
+			v.found.Unnamed++
+		}
 	}
 	for _, f := range v.files {
 		v.found.Objects++
 		v.found.Bytes += f.Size
 	}
-	done := int64(0)
+	done := progress{total: v.found.Bytes, report: v.o.Progress}
 	for _, f := range v.files {
-		if err := v.verifyObject(ctx, f, sizes); err != nil {
+		if err := v.verifyObject(ctx, f, there); err != nil {
 			return err
 		}
-		done += f.Size
-		if v.o.Progress != nil {
-			v.o.Progress(done, v.found.Bytes)
-		}
+		done.add(f.Size)
 	}
 	return nil
 }
@@ -118,17 +106,13 @@ func (v *verify) collectObjects(ctx context.Context) error {
 		}
 	}
 	v.users = map[string][]string{}
-	for _, id := range list {
-		x, err := readIndex(ctx, v.s, id)
+	for x, err := range readIndexes(ctx, v.s, list) {
 		var c *brock.CorruptionError
-		switch {
-		case errors.As(err, &c):
-			// The others may be whole, so go on.
+		if errors.As(err, &c) {
 			v.reportDamage(c)
 			continue
-		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
-			continue // removed meanwhile
-		case err != nil:
+		}
+		if err != nil {
 			return err
 		}
 		v.found.Backups++
@@ -138,23 +122,26 @@ func (v *verify) collectObjects(ctx context.Context) error {
 			if v.users[f.Object] == nil {
 				v.files = append(v.files, f)
 			}
-			v.users[f.Object] = append(v.users[f.Object], id)
+			v.users[f.Object] = append(v.users[f.Object], x.id)
 		}
+	}
+	if v.o.ID != "" && v.found.Backups == 0 && v.first == nil {
+		return fmt.Errorf("%w: %q", ErrNoBackup, v.o.ID)
 	}
 	return nil
 }
 
-// verifyObject verifies an object. Sizes are those that were listed.
-func (v *verify) verifyObject(ctx context.Context, f *file, sizes map[string]int64) error {
-	size, there := sizes[f.Object]
+// verifyObject verifies an object.
+func (v *verify) verifyObject(ctx context.Context, f *file, listed map[string]Object) error {
+	o, there := listed[f.Object]
 	var err error
 	switch {
-	case there && size != f.Size:
-		err = damaged(f.Object, nil, "has %d bytes instead of %d", size, f.Size)
+	case there && o.Size != f.Size:
+		err = damaged(f.Object, nil, "has %d bytes instead of %d", o.Size, f.Size)
 	case !there:
 		err = damaged(f.Object, nil, "is missing")
 	case !v.o.Quick:
-		err = readObject(ctx, v.s, f)
+		err = readObject(ctx, v.s, f, io.Discard)
 	}
 	var c *brock.CorruptionError
 	// Nil, or an error of the store: that is no damage, and ends Verify.
@@ -179,25 +166,4 @@ func (v *verify) remaining(ctx context.Context, f *file) ([]string, error) {
 	}
 	users := slices.DeleteFunc(slices.Clone(v.users[f.Object]), func(id string) bool { return !slices.Contains(now, id) })
 	return users, nil
-}
-
-// readObject reads an object to its end.
-func readObject(ctx context.Context, s Store, f *file) (err error) {
-	r, err := openObject(ctx, s, f)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	p := make([]byte, min(f.Size+1, putBytes))
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if _, err := r.Read(p); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-	}
 }

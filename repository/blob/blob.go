@@ -49,19 +49,11 @@ func (b bucket) Put(ctx context.Context, name string, r io.Reader, size int64) e
 		err = fmt.Errorf("%w: %d bytes instead of %d", io.ErrUnexpectedEOF, n, size)
 	}
 	if err != nil {
-		cancel() // or Close would make an object of what is there
-		return errors.Join(err, ended(w.Close()))
+		cancel()      // or Close would make an object of what is there
+		_ = w.Close() // says that it was cancelled
+		return err
 	}
 	return explain(w.Close())
-}
-
-// ended leaves out that a write was given up.
-func ended(err error) error {
-	if errors.Is(err, context.Canceled) || gcerrors.Code(err) == gcerrors.Canceled {
-		// The caller has the error because of which the write was given up.
-		return nil
-	}
-	return err
 }
 
 // Get reads an object.
@@ -101,12 +93,8 @@ func (b bucket) Delete(ctx context.Context, name string) error {
 
 // explain makes the library's errors those that Store demands.
 func explain(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	// Both errors stay in the chain: brock tests for the one, and the user reads the other.
-	case gcerrors.Code(err) == gcerrors.NotFound:
-		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return err
 }

@@ -205,7 +205,7 @@ func mended(p []byte) []byte {
 	if len(p) < headerSize {
 		return p
 	}
-	h := &header{uuid: [16]byte(p[16:32])}
+	h := &header{UUID: [16]byte(p[16:32])}
 	id := h.identity()
 	first := headerSize
 	binary.LittleEndian.PutUint32(p[first-sumSize:], id.Sum(0, p[:first-sumSize]))

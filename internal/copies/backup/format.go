@@ -39,38 +39,44 @@ const (
 // which have the checksums of all the rest.
 type Digest [32]byte
 
-// header is the header of a stream.
+// header is the header of a stream, as its bytes are.
 type header struct {
-	major, minor uint16 // format of the store
-	uuid         [16]byte
-	seed         uint64
-	created      int64         // when the store was made, in Unix milliseconds
-	version      entry.Version // the newest one in the stream
-	milli        int64         // when that was the newest version, in Unix milliseconds
-	follows      Digest        // digest of the stream before; zero: this one is full
-
-	keyID crypt.FileKeyID // names the key of the layout; zero: the store is plain
+	Magic        [8]byte
+	Format       uint16
+	Major, Minor uint16 // format of the store
+	Reserved     [2]byte
+	UUID         [16]byte
+	Seed         uint64
+	Created      int64           // when the store was made, in Unix milliseconds
+	Version      entry.Version   // the newest one in the stream
+	Milli        int64           // when that was the newest version, in Unix milliseconds
+	Follows      Digest          // digest of the stream before; zero: this one is full
+	KeyID        crypt.FileKeyID // names the key of the layout; zero: the store is plain
+	Later        [43]byte        // reserved
+	Sum          uint32          // of what is before it
 }
 
+// encode returns the bytes of v, which has only fields of fixed sizes.
+func encode(v any) []byte {
+	p, _ := binary.Append(nil, binary.LittleEndian, v)
+	return p
+}
+
+// decode reads v from p, which is long enough.
+func decode(p []byte, v any) { _, _ = binary.Decode(p, binary.LittleEndian, v) }
+
 // identity is what the checksums of the stream are bound to.
-func (h *header) identity() checksum.Identity { return checksum.New(h.uuid, kind, 0) }
+func (h *header) identity() checksum.Identity { return checksum.New(h.UUID, kind, 0) }
+
+// describe returns what the header says of its stream.
+func (h *header) describe() *Info {
+	return &Info{Description: Description{UUID: h.UUID, Version: h.Version, Milli: h.Milli, Follows: h.Follows}}
+}
 
 // encodeHeader returns the bytes of the header.
 func (h *header) encodeHeader() []byte {
-	p := make([]byte, headerSize)
-	copy(p, magic)
-	binary.LittleEndian.PutUint16(p[8:], formatVersion)
-	binary.LittleEndian.PutUint16(p[10:], h.major)
-	binary.LittleEndian.PutUint16(p[12:], h.minor)
-	copy(p[16:], h.uuid[:])
-	binary.LittleEndian.PutUint64(p[32:], h.seed)
-	binary.LittleEndian.PutUint64(p[40:], uint64(h.created))
-	binary.LittleEndian.PutUint64(p[48:], uint64(h.version))
-	binary.LittleEndian.PutUint64(p[56:], uint64(h.milli))
-	copy(p[64:], h.follows[:])
-	copy(p[headerKeyID:], h.keyID.Key[:])
-	copy(p[headerKeyID+16:], h.keyID.Salt[:])
-	p[headerKeyID+32] = byte(h.keyID.Cipher)
+	h.Magic, h.Format = [8]byte([]byte(magic)), formatVersion
+	p := encode(h)
 	end := len(p) - sumSize
 	binary.LittleEndian.PutUint32(p[end:], h.identity().Sum(0, p[:end]))
 	return p
@@ -78,34 +84,23 @@ func (h *header) encodeHeader() []byte {
 
 // decodeHeader decodes and checks a header.
 func decodeHeader(p []byte) (*header, error) {
-	if string(p[:len(magic)]) != magic {
-		return nil, foreign("this is no backup")
-	}
-	h := &header{
-		major: binary.LittleEndian.Uint16(p[10:]), minor: binary.LittleEndian.Uint16(p[12:]),
-		uuid: [16]byte(p[16:32]), seed: binary.LittleEndian.Uint64(p[32:]),
-		created: int64(binary.LittleEndian.Uint64(p[40:])), version: entry.Version(binary.LittleEndian.Uint64(p[48:])),
-		milli: int64(binary.LittleEndian.Uint64(p[56:])), follows: Digest(p[64:96]),
-	}
-	end := len(p) - sumSize
+	h := new(header)
+	decode(p, h)
 	// The checksum is computed for the store that the header names: any store's backup can be read.
-	if got, want := h.identity().Sum(0, p[:end]), binary.LittleEndian.Uint32(p[end:]); got != want {
-		return nil, errs.NewCorruption(streamName, 0, "header: checksum %#x, want %#x", got, want)
-	}
-	if v := binary.LittleEndian.Uint16(p[8:]); v != formatVersion {
-		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, v, formatVersion)
-	}
-	l := p[headerKeyID:]
-	h.keyID = crypt.FileKeyID{Key: crypt.ID(l), Salt: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
-	if !h.keyID.IsZero() && !h.keyID.Cipher.Valid() {
-		return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.keyID.Cipher)
-	}
+	switch sum := h.identity().Sum(0, p[:len(p)-sumSize]); {
+	case string(h.Magic[:]) != magic:
+		return nil, foreign("this is no backup")
+	case sum != h.Sum:
+		return nil, errs.NewCorruption(streamName, 0, "header: checksum %#x, want %#x", sum, h.Sum)
+	case h.Format != formatVersion:
+		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, h.Format, formatVersion)
+	case !h.KeyID.IsZero() && !h.KeyID.Cipher.Valid():
+		return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.KeyID.Cipher)
 	// A later release may have put something there that must be understood.
-	if p[14]|p[15] != 0 || !allZero(p[headerKeyID+33:end]) {
+	case !allZero(h.Reserved[:]) || !allZero(h.Later[:]):
 		return nil, fmt.Errorf("%w: the header has fields of a later release", errs.ErrFormat)
-	}
-	if h.major != manifest.FormatMajor {
-		return nil, fmt.Errorf("%w: the backup is of a store of format %d.%d, this release reads %d.x", errs.ErrFormat, h.major, h.minor, manifest.FormatMajor)
+	case h.Major != manifest.FormatMajor:
+		return nil, fmt.Errorf("%w: the backup is of a store of format %d.%d, this release reads %d.x", errs.ErrFormat, h.Major, h.Minor, manifest.FormatMajor)
 	}
 	return h, nil
 }
@@ -122,43 +117,38 @@ const (
 	keysRecord   recordKind = 6 // first, if the store is encrypted: the next bytes of the keyring
 )
 
-// record is the head of a record. Its checksum and that of the payload are bound to
-// their offsets in the stream.
+// record is the head of a record, as its bytes are. Both checksums are bound to the offsets of
+// what they are of in the stream.
 type record struct {
-	kind   recordKind
-	codec  codec.Codec
-	stored uint32 // bytes of the payload
-	length uint32 // bytes that it stands for
+	Sum     uint32 // of the rest of the head
+	Payload uint32 // of the payload
+	Kind    recordKind
+	Codec   codec.Codec
+	_       [2]byte
+	Stored  uint32 // bytes of the payload
+	Length  uint32 // bytes that it stands for
+	_       [4]byte
 }
 
-// encodeHead writes the head of a record at offset off to p. payload is the plain checksum of its
-// payload.
-func (r *record) encodeHead(p []byte, id checksum.Identity, off int64, payload uint32) {
-	clear(p[:recordSize])
-	binary.LittleEndian.PutUint32(p[4:], payload)
-	p[8], p[9] = byte(r.kind), byte(r.codec)
-	binary.LittleEndian.PutUint32(p[12:], r.stored)
-	binary.LittleEndian.PutUint32(p[16:], r.length)
+// encodeHead writes the head of a record at offset off to p.
+func (r *record) encodeHead(p []byte, id checksum.Identity, off int64) {
+	_, _ = binary.Encode(p, binary.LittleEndian, r)
 	binary.LittleEndian.PutUint32(p, id.Sum(off, p[4:recordSize]))
 }
 
-// decodeRecord also returns the checksum of the payload.
-func decodeRecord(p []byte, id checksum.Identity, off int64) (r record, payload uint32, err error) {
-	if got, want := id.Sum(off, p[4:recordSize]), binary.LittleEndian.Uint32(p); got != want {
-		return r, 0, errs.NewCorruption(streamName, off, "record: checksum %#x, want %#x", got, want)
+// decodeRecord decodes and checks the head of a record.
+func decodeRecord(p []byte, id checksum.Identity, off int64) (r record, err error) {
+	decode(p, &r)
+	if got := id.Sum(off, p[4:recordSize]); got != r.Sum {
+		return r, errs.NewCorruption(streamName, off, "record: checksum %#x, want %#x", got, r.Sum)
 	}
-	r = record{recordKind(p[8]), codec.Codec(p[9]), binary.LittleEndian.Uint32(p[12:]), binary.LittleEndian.Uint32(p[16:])}
-	err = r.checkLengths()
-	if err == nil && p[10]|p[11]|p[20]|p[21]|p[22]|p[23] != 0 {
-		err = errStream("reserved bytes")
+	if !r.isValid() || p[10]|p[11]|p[20]|p[21]|p[22]|p[23] != 0 {
+		return r, errs.NewCorruption(streamName, off, "record: kind %d, codec %d, %d bytes for %d, or reserved bytes", r.Kind, r.Codec, r.Stored, r.Length)
 	}
-	if err != nil {
-		return r, 0, &errs.Corruption{File: streamName, Offset: off, Reason: "record", Err: err}
-	}
-	return r, binary.LittleEndian.Uint32(p[4:]), nil
+	return r, nil
 }
 
-// lengths bounds record.length for each kind.
+// lengths bounds record.Length for each kind.
 var lengths = map[recordKind]struct{ least, most uint32 }{
 	layoutRecord: {1, pieceBytes},
 	fileRecord:   {fileSize, fileSize},
@@ -168,22 +158,19 @@ var lengths = map[recordKind]struct{ least, most uint32 }{
 	keysRecord:   {1, pieceBytes},
 }
 
-// checkLengths compares the lengths with what the kind allows.
-func (r *record) checkLengths() error {
-	allowed, ok := lengths[r.kind]
-	ok = ok && r.length >= allowed.least && r.length <= allowed.most
-	switch {
-	case r.codec == codec.Zstd:
-		ok = ok && r.kind == dataRecord && r.stored > 0 && r.stored < r.length
-	case r.kind == zerosRecord:
-		ok = ok && r.codec == codec.None && r.stored == 0
-	default:
-		ok = ok && r.codec == codec.None && r.stored == r.length
+// isValid compares the lengths with what the kind allows.
+func (r *record) isValid() bool {
+	if allowed, ok := lengths[r.Kind]; !ok || r.Length < allowed.least || r.Length > allowed.most {
+		return false
 	}
-	if !ok {
-		return fmt.Errorf("kind %d, codec %d, %d bytes for %d", r.kind, r.codec, r.stored, r.length)
+	if r.Codec == codec.Zstd {
+		return r.Kind == dataRecord && r.Stored > 0 && r.Stored < r.Length
 	}
-	return nil
+	stored := r.Length
+	if r.Kind == zerosRecord {
+		stored = 0
+	}
+	return r.Codec == codec.None && r.Stored == stored
 }
 
 // File is a file of the store that a stream is a backup of.
@@ -206,52 +193,27 @@ func (f *File) encodeFile(kept bool) []byte {
 	return p
 }
 
-// decodeFile reads the payload of a fileRecord, and checks it.
-func decodeFile(p []byte) (f File, kept bool, err error) {
+// decodeFile reads the payload of a fileRecord. ok is false for a file that can't be in a backup.
+func decodeFile(p []byte) (f File, kept, ok bool) {
 	f = File{
 		Name:  filename.New(filename.Kind(p[0]), entry.FileNum(binary.LittleEndian.Uint64(p[8:]))),
 		Size:  int64(binary.LittleEndian.Uint64(p[16:])),
 		Print: binary.LittleEndian.Uint32(p[4:]),
 	}
-	if p[1] > 1 || p[2]|p[3] != 0 {
-		return f, false, errStream("reserved bytes")
-	}
-	return f, p[1] == 1, f.checkFile()
-}
-
-// checkFile returns an error for a file that can't be in a backup.
-func (f *File) checkFile() error {
 	switch f.Name.Kind {
 	// Only these: SUPER, manifest and keyring are made anew, so no stream can replace them.
 	case filename.Journal, filename.Value, filename.Run, filename.Forwarding:
-		if f.Name.Number != 0 && f.Size >= 0 {
-			return nil
-		}
+		ok = f.Name.Number != 0 && f.Size >= 0 && p[1] <= 1 && p[2]|p[3] == 0
 	}
-	return fmt.Errorf("%v, file %d of %d bytes", f.Name.Kind, f.Name.Number, f.Size)
+	return f, p[1] == 1, ok
 }
 
-// ending is the payload of the last record.
+// ending is the payload of the last record, as its bytes are.
 type ending struct {
-	files   uint64 // of the store
-	bytes   uint64 // of these files
-	records uint64 // before this one
-	digest  Digest
-}
-
-// encodeEnding returns the payload of the end record.
-func (e *ending) encodeEnding() []byte {
-	p := make([]byte, endSize)
-	binary.LittleEndian.PutUint64(p, e.files)
-	binary.LittleEndian.PutUint64(p[8:], e.bytes)
-	binary.LittleEndian.PutUint64(p[16:], e.records)
-	copy(p[24:], e.digest[:])
-	return p
-}
-
-// decodeEnding reads the payload of the end record.
-func decodeEnding(p []byte) ending {
-	return ending{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), Digest(p[24:endSize])}
+	Files   uint64 // of the store
+	Bytes   uint64 // of these files
+	Records uint64 // before this one
+	Digest  Digest
 }
 
 // foreign is an errs.ErrForeign with a text of its own.
@@ -262,12 +224,6 @@ func (f foreign) Error() string { return "brock: " + string(f) }
 
 // Unwrap makes it an errs.ErrForeign.
 func (foreign) Unwrap() error { return errs.ErrForeign }
-
-// errStream says what is wrong with a record whose checksums are right.
-type errStream string
-
-// Error is the text; the reader adds the offset.
-func (e errStream) Error() string { return string(e) }
 
 // allZero reports whether b has only zeros.
 func allZero(b []byte) bool {

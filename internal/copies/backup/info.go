@@ -13,14 +13,19 @@ import (
 
 // Info describes a stream: what the next increment has to know.
 type Info struct {
+	Description
+	Files []File // of the store, at that version
+}
+
+// Description is Info without the files. Its encoding has these fields, one after the other.
+type Description struct {
 	UUID    [16]byte
-	Version entry.Version
-	Milli   int64  // when that was the newest version, in Unix milliseconds
 	Digest  Digest // of the stream
 	Follows Digest // of the stream before; zero: it is full
-	Bytes   int64  // of the stream
-	Sent    int    // files whose bytes are in the stream
-	Files   []File // of the store, at that version
+	Version entry.Version
+	Milli   int64 // when that was the newest version, in Unix milliseconds
+	Bytes   int64 // of the stream
+	Sent    int64 // files whose bytes are in the stream
 }
 
 // StoreBytes returns the length of all files of the store.
@@ -50,14 +55,8 @@ const (
 
 // Encode returns bytes that DecodeInfo decodes to the same Info.
 func (i *Info) Encode() []byte {
-	p := append(make([]byte, 0, infoHead+fileSize*len(i.Files)+sumSize), infoMagic...)
-	p = binary.LittleEndian.AppendUint16(p, infoVersion)
-	p = append(p, i.UUID[:]...)
-	p = append(p, i.Digest[:]...)
-	p = append(p, i.Follows[:]...)
-	for _, n := range []uint64{uint64(i.Version), uint64(i.Milli), uint64(i.Bytes), uint64(i.Sent)} {
-		p = binary.LittleEndian.AppendUint64(p, n)
-	}
+	p := binary.LittleEndian.AppendUint16([]byte(infoMagic), infoVersion)
+	p = append(p, encode(&i.Description)...)
 	for _, f := range i.Files {
 		p = append(p, f.encodeFile(false)...)
 	}
@@ -77,27 +76,23 @@ func DecodeInfo(p []byte) (*Info, error) {
 	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
 		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
 	}
-	at := p[len(infoMagic)+2:]
-	number := func(n int) uint64 { return binary.LittleEndian.Uint64(at[80+8*n:]) }
-	i := &Info{
-		UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:]),
-		Version: entry.Version(number(0)), Milli: int64(number(1)), Bytes: int64(number(2)), Sent: int(number(3)),
-	}
+	i := new(Info)
+	decode(p[len(infoMagic)+2:], &i.Description)
 	files := p[infoHead:end]
 	for ; len(files) >= fileSize; files = files[fileSize:] {
-		f, kept, err := decodeFile(files[:fileSize])
-		if err != nil || kept {
+		f, kept, ok := decodeFile(files)
+		if !ok || kept {
 			return nil, damaged("list of files")
 		}
 		i.Files = append(i.Files, f)
 	}
-	if len(files) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > len(i.Files) {
+	if len(files) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > int64(len(i.Files)) {
 		return nil, damaged("numbers")
 	}
 	return i, nil
 }
 
 // damaged reports a damaged description.
-func damaged(reason errStream) error {
+func damaged(reason string) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
 }

@@ -34,9 +34,6 @@ func (s *sender) planFiles(since *Info) error {
 	return nil
 }
 
-// printBytes is how many bytes of a file's beginning and of its end are in its fingerprint.
-const printBytes = 4096
-
 // describeFile makes the fingerprint of a file. It reads the beginning and the end, where header
 // and footer, seal or checksum depend on the whole file. A segment that a crash has left without a
 // seal is read whole.
@@ -60,21 +57,14 @@ func (s *sender) describeFile(l layout.File) (f File, err error) {
 }
 
 // printOf returns the fingerprint of a file, of which it reads as many bytes as the stream has.
-func (s *sender) printOf(f vfs.File, as *File) (uint32, error) {
-	b := make([]byte, min(as.Size, printBytes))
-	if err := pageio.ReadFull(f, b, 0); err != nil {
-		return 0, err
-	}
+func (s *sender) printOf(f vfs.File, as *File) (sum uint32, err error) {
+	ends, sealed, err := s.verify.Ends(f, as.Name, as.Size)
 	// A copy of the store that went on has files of the same names and perhaps lengths. Their
 	// checksums differ.
-	sum := checksum.Extend(0, b)
-	if err := pageio.ReadFull(f, b, as.Size-int64(len(b))); err != nil {
-		return 0, err
+	if err != nil || sealed {
+		return checksum.Extend(0, ends), err
 	}
-	if s.verify.Sealed(as.Name, b, as.Size) {
-		return checksum.Extend(sum, b), nil
-	}
-	sum, b = 0, make([]byte, min(as.Size, pieceBytes))
+	b := make([]byte, min(as.Size, pieceBytes))
 	for at := int64(0); at < as.Size; at += int64(len(b)) {
 		if err := errs.Ended(s.ctx); err != nil {
 			return 0, err

@@ -17,28 +17,8 @@ import (
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
+	"github.com/brockdb/brock/vfs"
 )
-
-// sink takes the contents of streams. The bytes are verified. A file counts only when the end
-// of its stream was read.
-type sink interface {
-	beginStore(h *header) error
-	beginFile(f File) error // a file begins; not called if a stream before has its bytes
-	addData(p []byte) error // its next bytes, which belong to the reader
-	addZeros(n int64) error // its next n bytes are zeros
-	closeFile() error       // the file is complete
-	endStore(i *Info) error // the stream is complete
-}
-
-// nothing is the sink of Verify, which keeps nothing.
-type nothing struct{}
-
-func (nothing) beginStore(*header) error { return nil }
-func (nothing) beginFile(File) error     { return nil }
-func (nothing) addData([]byte) error     { return nil }
-func (nothing) addZeros(int64) error     { return nil }
-func (nothing) closeFile() error         { return nil }
-func (nothing) endStore(*Info) error     { return nil }
 
 // Verify reads streams to the end of r, each of which must follow the one before, and
 // describes the last one. The first may be an increment. It returns errs.ErrForeign or
@@ -46,19 +26,20 @@ func (nothing) endStore(*Info) error     { return nil }
 // and *errs.Corruption for one that is damaged or cut. keys may be nil, also for an encrypted
 // one, of which it then doesn't look at the layout. errs.ErrKey says that they don't fit.
 func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, error) {
-	return newReader(ctx, r, keys, nothing{}).readStreams()
+	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: Target{Keys: keys}}
+	return d.readStreams()
 }
 
-// reader decodes the streams of r.
+// reader decodes the streams of r, and makes files of them.
 type reader struct {
-	ctx context.Context
-	r   *bufio.Reader
-	// unwraps the data keys of an encrypted stream; nil: its layout stays unread
-	provider keyring.Provider
-	to       sink
-	coder    codec.Coder
-	stored   []byte // payload of the present record
-	plain    []byte // memory for a payload that was compressed
+	ctx    context.Context
+	r      *bufio.Reader
+	to     Target          // without FS: of Verify, and no file is made; without Keys: the layout of an encrypted stream stays unread
+	claim  *manifest.Claim // of the directories; nil: no file is made
+	out    vfs.File        // the file that is being made; nil: none
+	coder  codec.Coder
+	stored []byte // payload of the present record
+	plain  []byte // memory for a payload that was compressed
 
 	incoming
 }
@@ -68,6 +49,7 @@ type incoming struct {
 	header  *header
 	id      checksum.Identity
 	off     int64     // bytes that were read
+	at      int64     // where the present record begins
 	digest  hash.Hash // of header and heads so far
 	records uint64    // so far
 
@@ -78,31 +60,25 @@ type incoming struct {
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
 	edit   []byte                  // bytes of the layout's edit, as far as they were read
-	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
-	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say
+	wanted map[filename.Name]int64 // lengths of the files that the layout names; -1: it doesn't say; nil: it was not read to its end
 	there  map[filename.Name]bool  // files that are in the stream so far
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
-	left   int64 // bytes that the present file still lacks
-	inside bool  // a file is being read
+	file   File  // the present one
+	left   int64 // bytes that it still lacks
 }
 
 // readBuffer is how many bytes are read at once.
 const readBuffer = 1 << 20
-
-// newReader returns a reader of the streams of r that gives to their contents. keys may be nil.
-func newReader(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) *reader {
-	return &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
-}
 
 // readStreams reads all streams, and describes the last one.
 func (d *reader) readStreams() (*Info, error) {
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
 			// Somebody may have put a plain backup in the place of an encrypted one.
-			if d.header.keyID.IsZero() && d.provider != nil {
+			if d.header.KeyID.IsZero() && d.to.Keys != nil {
 				err = fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
 				return nil, err
 			}
@@ -132,21 +108,21 @@ func (d *reader) readHeader() error {
 		return err
 	}
 	h, err := decodeHeader(p)
+	if err == nil {
+		err = d.checkFollows(h)
+	}
+	if err == nil && d.to.FS != nil {
+		err = d.claimDirs(h)
+	}
 	if err != nil {
-		return err
-	}
-	if err := d.checkFollows(h); err != nil {
-		return err
-	}
-	if err := d.to.beginStore(h); err != nil {
 		return err
 	}
 	next := incoming{header: h, id: h.identity(), off: d.off, digest: sha256.New(), there: map[filename.Name]bool{}}
 	next.digest.Write(p)
-	if d.info != nil || h.follows == (Digest{}) {
+	if d.info != nil || h.Follows == (Digest{}) {
 		next.had = d.info.byName()
 	}
-	next.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
+	next.info = h.describe()
 	d.incoming = next
 	return nil
 }
@@ -156,14 +132,14 @@ func (d *reader) checkFollows(h *header) error {
 	switch last := d.info; {
 	case last == nil:
 		return nil
-	case h.uuid != last.UUID:
+	case h.UUID != last.UUID:
 		return foreign("the next backup is of another store")
-	case h.follows == (Digest{}):
+	case h.Follows == (Digest{}):
 		return fmt.Errorf("%w: a full backup follows another one: restore it alone", errs.ErrInvalid)
-	case h.follows != last.Digest:
-		return fmt.Errorf("%w: the increment of version %d doesn't follow the backup of version %d: one between them is missing, or the order is another", errs.ErrInvalid, h.version, last.Version)
+	case h.Follows != last.Digest:
+		return fmt.Errorf("%w: the increment of version %d doesn't follow the backup of version %d: one between them is missing, or the order is another", errs.ErrInvalid, h.Version, last.Version)
 	// The opposite is allowed: EncryptStore came between them.
-	case h.keyID.IsZero() && !d.header.keyID.IsZero():
+	case h.KeyID.IsZero() && !d.header.KeyID.IsZero():
 		return fmt.Errorf("%w: a plain backup follows an encrypted one", errs.ErrKey)
 	}
 	return nil
@@ -175,80 +151,74 @@ func (d *reader) readRecord() (ended bool, err error) {
 		return false, err
 	}
 	var head [recordSize]byte
-	at := d.off
+	d.at = d.off
 	if err := d.readFull(head[:]); err != nil {
 		return false, err
 	}
-	r, sum, err := decodeRecord(head[:], d.id, at)
+	r, err := decodeRecord(head[:], d.id, d.at)
 	if err != nil {
 		return false, err
 	}
-	d.stored = withLength(d.stored, int(r.stored))
+	payload := d.off
+	d.stored = withLength(d.stored, int(r.Stored))
 	if err := d.readFull(d.stored); err != nil {
 		return false, err
 	}
-	// Before anything is done with the payload: a sink never gets bytes that were not verified.
-	if got := d.id.Sum(at+recordSize, d.stored); got != sum {
-		return false, errs.NewCorruption(streamName, at+recordSize, "payload: checksum %#x, want %#x", got, sum)
+	// Before anything is done with the payload: a file never gets bytes that were not verified.
+	if got := d.id.Sum(payload, d.stored); got != r.Payload {
+		return false, errs.NewCorruption(streamName, payload, "payload: checksum %#x, want %#x", got, r.Payload)
 	}
-	if r.kind == endRecord {
-		return true, d.checkEnding(at)
+	if r.Kind == endRecord {
+		return true, d.checkEnding()
 	}
 	d.digest.Write(head[:])
 	d.records++
-	if err := d.handleRecord(&r, at+recordSize); err != nil {
-		return false, d.withOffset(err, at)
-	}
-	return false, nil
+	return false, d.handleRecord(&r)
 }
 
-// withOffset adds the offset to an errStream; other errors stay as they are.
-func (d *reader) withOffset(err error, at int64) error {
-	var e errStream
-	if errors.As(err, &e) {
-		return errs.NewCorruption(streamName, at, "%s", e)
-	}
-	return err
+// wrong says what is wrong with the present record, whose checksums are right.
+func (d *reader) wrong(format string, args ...any) error {
+	return errs.NewCorruption(streamName, d.at, format, args...)
 }
 
-// handleRecord handles a record. Its payload is in d.stored, and lies at the offset at of the
-// stream.
-func (d *reader) handleRecord(r *record, at int64) error {
-	switch r.kind {
+// handleRecord handles a record. Its payload is in d.stored.
+func (d *reader) handleRecord(r *record) error {
+	switch r.Kind {
 	case keysRecord, layoutRecord:
-		return d.addDescription(r.kind, at)
+		return d.addDescription(r.Kind)
 	case fileRecord:
 		return d.beginFile()
 	}
 	// Checksums are no secret, so anybody can make a stream: what it says is compared before use.
-	if !d.inside || int64(r.length) > d.left {
-		return errStream("more bytes than the file has")
+	if int64(r.Length) > d.left { // 0 ahead of the first file, too
+		return d.wrong("more bytes than the file has")
 	}
-	d.left -= int64(r.length)
-	if r.kind == zerosRecord {
-		return d.to.addZeros(int64(r.length))
+	at := d.file.Size - d.left
+	d.left -= int64(r.Length)
+	if r.Kind == zerosRecord {
+		return nil // a hole
 	}
 	p := d.stored
-	if r.codec != codec.None {
+	if r.Codec != codec.None {
 		var err error
 		d.plain = withLength(d.plain, pieceBytes)
-		if p, err = d.coder.Decode(d.plain, r.codec, d.stored, int(r.length)); err != nil {
-			return errStream(err.Error())
+		if p, err = d.coder.Decode(d.plain, r.Codec, d.stored, int(r.Length)); err != nil {
+			return d.wrong("%v", err)
 		}
 	}
-	return d.to.addData(p)
+	return d.writeData(p, at)
 }
 
 // addDescription handles a record of what is ahead of the files: the keyring, or the layout.
-func (d *reader) addDescription(kind recordKind, at int64) error {
-	encrypted := !d.header.keyID.IsZero()
+func (d *reader) addDescription(kind recordKind) error {
+	encrypted := !d.header.KeyID.IsZero()
 	switch {
-	case d.listed:
-		return errStream("a layout behind the first file")
+	case d.wanted != nil:
+		return d.wrong("a layout behind the first file")
 	case kind == keysRecord:
 		// The keyring is first and bounded, so a stream can't ask for any amount of memory.
 		if !encrypted || d.unlocked || len(d.keys) > mostKeys {
-			return errStream("a keyring that doesn't belong here")
+			return d.wrong("a keyring that doesn't belong here")
 		}
 		d.keys = append(d.keys, d.stored...)
 		return nil
@@ -259,7 +229,7 @@ func (d *reader) addDescription(kind recordKind, at int64) error {
 		}
 	}
 	if encrypted {
-		return d.decryptLayout(at)
+		return d.decryptLayout()
 	}
 	d.edit = append(d.edit, d.stored...)
 	return nil
@@ -270,21 +240,20 @@ func (d *reader) beginFile() error {
 	if err := d.endPart(); err != nil {
 		return err
 	}
-	f, kept, err := decodeFile(d.stored)
-	if err != nil {
-		return errStream(err.Error())
-	}
+	f, kept, ok := decodeFile(d.stored)
 	size, named := d.wanted[f.Name]
 	switch {
+	case !ok:
+		return d.wrong("%v, file %d of %d bytes", f.Name.Kind, f.Name.Number, f.Size)
 	case d.there[f.Name] || !named && d.layout != nil:
-		return errStream(f.Name.String() + " is not in the layout, or twice in the stream")
+		return d.wrong("%s is not in the layout, or twice in the stream", f.Name)
 	case named && size >= 0 && size != f.Size:
-		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
+		return d.wrong("%s has %d bytes, and %d in the layout", f.Name, f.Size, size)
 	case f.Size > 1<<62-d.bytes:
-		return errStream(f.Name.String() + " is too long")
+		return d.wrong("%s is too long", f.Name)
 	// Without its bytes the file can only be that of the stream before.
 	case kept && d.had != nil && d.had[f.Name] != f:
-		return errStream(f.Name.String() + " is not in the backup before")
+		return d.wrong("%s is not in the backup before", f.Name)
 	}
 	d.there[f.Name] = true
 	d.info.Files = append(d.info.Files, f)
@@ -293,31 +262,27 @@ func (d *reader) beginFile() error {
 		return nil
 	}
 	d.info.Sent++
-	d.inside, d.left = true, f.Size
-	return d.to.beginFile(f)
+	d.file, d.left = f, f.Size
+	return d.createFile()
 }
 
 // endPart ends the file before, if there is one, or else the layout.
 func (d *reader) endPart() error {
-	if !d.listed {
+	if d.wanted == nil {
 		return d.decodeLayout()
 	}
-	if !d.inside {
-		return nil
-	}
-	d.inside = false
 	if d.left > 0 {
-		return errStream(fmt.Sprintf("a file lacks %d bytes", d.left))
+		return d.wrong("a file lacks %d bytes", d.left)
 	}
-	return d.to.closeFile()
+	return d.closeFile()
 }
 
 // decodeLayout makes the layout of the edit that was read, once all of it is there.
 func (d *reader) decodeLayout() (err error) {
-	d.listed = true
-	if !d.header.keyID.IsZero() {
+	d.wanted = make(map[filename.Name]int64)
+	if !d.header.KeyID.IsZero() {
 		if !d.unlocked {
-			return errStream("no layout")
+			return d.wrong("no layout")
 		}
 		// Without keys the files are checked by their checksums alone.
 		if d.dec == nil {
@@ -336,12 +301,12 @@ func (d *reader) decodeLayout() (err error) {
 		d.layout, err = layout.New().Apply(edit)
 	}
 	if err != nil {
-		return errStream("layout: " + err.Error())
+		return d.wrong("layout: %v", err)
 	}
-	if d.layout.LastVersion() != d.header.version {
-		return errStream(fmt.Sprintf("layout of version %d, want %d", d.layout.LastVersion(), d.header.version))
+	if d.layout.LastVersion() != d.header.Version {
+		return d.wrong("layout of version %d, want %d", d.layout.LastVersion(), d.header.Version)
 	}
-	d.edit, d.wanted = nil, make(map[filename.Name]int64)
+	d.edit = nil
 	for f := range d.layout.Files() {
 		d.wanted[f.Name] = f.Size
 	}
@@ -349,23 +314,25 @@ func (d *reader) decodeLayout() (err error) {
 }
 
 // checkEnding handles the end record.
-func (d *reader) checkEnding(at int64) error {
+func (d *reader) checkEnding() error {
 	if err := d.endPart(); err != nil {
-		return d.withOffset(err, at)
+		return err
 	}
 	// The end says how much there was, so a stream that lost records in the middle is found as well
 	// as one that was cut.
 	d.digest.Sum(d.info.Digest[:0])
-	want := ending{files: uint64(len(d.info.Files)), bytes: uint64(d.bytes), records: d.records, digest: d.info.Digest}
-	switch got := decodeEnding(d.stored); {
+	var got ending
+	decode(d.stored, &got)
+	want := ending{Files: uint64(len(d.info.Files)), Bytes: uint64(d.bytes), Records: d.records, Digest: d.info.Digest}
+	switch {
 	case got != want:
-		return errs.NewCorruption(streamName, at, "end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
-			want.files, want.bytes, want.records, want.digest[:4], got.files, got.bytes, got.records, got.digest[:4])
+		return d.wrong("end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
+			want.Files, want.Bytes, want.Records, want.Digest[:4], got.Files, got.Bytes, got.Records, got.Digest[:4])
 	case len(d.there) < len(d.wanted):
-		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted)-len(d.there))
+		return d.wrong("%d files of the store are not there", len(d.wanted)-len(d.there))
 	}
 	d.info.Bytes = d.off
-	return d.to.endStore(d.info)
+	return d.removeOld()
 }
 
 // readFull reads len(p) bytes.

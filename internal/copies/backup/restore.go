@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,95 +29,88 @@ type Target struct {
 // as that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
-	w := &restorer{keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
-	w.options = manifest.Options{FS: t.FS, Dir: t.Dir, ValueDir: t.ValueDir}
-	from := newReader(ctx, r, t.Keys, w)
-	info, err := from.readStreams()
+	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: t}
+	info, err := d.readStreams()
 	if err == nil {
-		err = w.finishStore(ctx, &from.incoming)
+		err = d.finishStore()
 	}
-	// The locks are held until SUPER is durable: nobody opens a half-made store.
-	if err = w.releaseDirs(err); err != nil {
+	if d.out != nil {
+		_ = d.out.Close()
+	}
+	if d.claim != nil {
+		// The locks are held until SUPER is durable: nobody opens a half-made store.
+		err = d.claim.Close(err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return info, nil
 }
 
-// restorer is a sink that makes files.
-type restorer struct {
-	keyed   bool                   // Target.Keys is set
-	options manifest.Options       // FS has the directories once they are claimed
-	claim   *manifest.Claim        // nil before the first stream
-	have    map[filename.Name]bool // files that are there
-
-	out vfs.File // the file that is being written; nil: none
-	at  int64    // offset in out
-}
-
-// beginStore implements sink. The first stream claims the directories.
-func (w *restorer) beginStore(h *header) error {
-	if !h.keyID.IsZero() && !w.keyed {
+// claimDirs claims the directories for the first stream.
+func (d *reader) claimDirs(h *header) (err error) {
+	switch {
+	case !h.KeyID.IsZero() && d.to.Keys == nil:
 		return fmt.Errorf("%w: the backup is encrypted, and Keys is nil", errs.ErrKey)
+	case d.claim != nil:
+		return nil
+	case h.Follows != Digest{}:
+		return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
 	}
 	// Not before a whole header was read: what is no backup makes no directory.
-	if w.claim == nil {
-		if h.follows != (Digest{}) {
-			return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
-		}
-		claim, err := manifest.NewClaim(w.options, w.options.FS.OpenDirs)
-		if err != nil {
-			return err
-		}
-		w.claim, w.options = claim, claim.Options
-	}
-	return nil
+	d.claim, err = manifest.NewClaim(manifest.Options{FS: d.to.FS, Dir: d.to.Dir, ValueDir: d.to.ValueDir}, d.to.FS.OpenDirs)
+	return err
 }
 
-// beginFile implements sink. It makes the file.
-func (w *restorer) beginFile(f File) (err error) {
-	path := f.Name.In(w.options.Dir, w.options.ValueDir)
-	if w.have[f.Name] { // the stream before had another file of this name
+// filePath returns the path of a file of the new store.
+func (d *reader) filePath(name filename.Name) string {
+	return name.In(d.claim.Options.Dir, d.claim.Options.ValueDir)
+}
+
+// createFile makes the present file.
+func (d *reader) createFile() (err error) {
+	if d.claim == nil {
+		return nil
+	}
+	path := d.filePath(d.file.Name)
+	if _, other := d.had[d.file.Name]; other {
 		// Never written over: Create refuses a name that is there, so a bug can't mix two files.
-		if err := w.options.FS.Remove(path); err != nil {
+		if err := d.claim.FS.Remove(path); err != nil {
 			return err
 		}
-		delete(w.have, f.Name)
 	}
-	if w.out, err = w.options.FS.Create(path); err == nil {
-		w.have[f.Name], w.at = true, 0
-	}
+	d.out, err = d.claim.FS.Create(path)
 	return err
 }
 
 // writebackBytes is how many bytes are written before the disk is asked to begin with them.
 const writebackBytes = 8 << 20
 
-// addData implements sink. It writes the bytes.
-func (w *restorer) addData(p []byte) error {
-	if _, err := w.out.WriteAt(p, w.at); err != nil {
+// writeData writes bytes of the present file.
+func (d *reader) writeData(p []byte, at int64) error {
+	if d.out == nil {
+		return nil
+	}
+	if _, err := d.out.WriteAt(p, at); err != nil {
 		return err
 	}
-	w.at += int64(len(p))
-	if w.at%writebackBytes == 0 {
-		w.out.StartWriteback(w.at-writebackBytes, writebackBytes)
+	if to := at + int64(len(p)); to%writebackBytes == 0 {
+		d.out.StartWriteback(to-writebackBytes, writebackBytes)
 	}
 	return nil
 }
 
-// addZeros leaves a hole in the file.
-func (w *restorer) addZeros(n int64) error {
-	w.at += n
-	return nil
-}
-
-// closeFile implements sink. It makes the file durable.
-func (w *restorer) closeFile() error {
-	f := w.out
-	w.out = nil
+// closeFile makes the present file durable.
+func (d *reader) closeFile() error {
+	f := d.out
+	if f == nil {
+		return nil
+	}
+	d.out = nil
 	size, err := f.Size()
-	if err == nil && size < w.at {
+	if err == nil && size < d.file.Size {
 		// It ends with zeros, of which none was written.
-		err = f.Truncate(w.at)
+		err = f.Truncate(d.file.Size)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -124,28 +118,28 @@ func (w *restorer) closeFile() error {
 	return errors.Join(err, f.Close())
 }
 
-// endStore removes files of earlier streams that the store, as of this stream, doesn't have.
-func (w *restorer) endStore(i *Info) error {
-	now := i.byName()
-	for name := range w.have {
-		if _, there := now[name]; there {
+// removeOld removes files of the stream before that the store, as of this one, doesn't have.
+func (d *reader) removeOld() error {
+	if d.claim == nil {
+		return nil
+	}
+	for name := range d.had {
+		if d.there[name] {
 			continue
 		}
-		if err := w.options.FS.Remove(name.In(w.options.Dir, w.options.ValueDir)); err != nil {
+		if err := d.claim.FS.Remove(d.filePath(name)); err != nil {
 			return err
 		}
-		delete(w.have, name)
 	}
 	return nil
 }
 
 // finishStore makes a store of the files, which are those of the last stream.
-func (w *restorer) finishStore(ctx context.Context, last *incoming) error {
+func (d *reader) finishStore() error {
+	o, h := d.claim.Options, d.header
 	made := checkpoint.Fileset{
-		Store: filename.Store{
-			FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: last.header.uuid, Ring: last.ring, Seed: last.header.seed,
-		},
-		Keys: last.content, Created: last.header.created, Layout: last.layout,
+		Store: filename.Store{FS: o.FS, Dir: o.Dir, ValueDir: o.ValueDir, UUID: h.UUID, Ring: d.ring, Seed: h.Seed},
+		Keys:  d.content, Created: h.Created, Layout: d.layout,
 	}
 	if made.Ring != nil {
 		// Finish encrypts the manifest and SUPER under this key.
@@ -157,16 +151,5 @@ func (w *restorer) finishStore(ctx context.Context, last *incoming) error {
 	if err := checkpoint.NewVerifier(made).Open(); err != nil {
 		return err
 	}
-	return made.Finish(ctx)
-}
-
-// releaseDirs releases the directories. After an error it removes everything that was made.
-func (w *restorer) releaseDirs(err error) error {
-	if w.out != nil {
-		_ = w.out.Close()
-	}
-	if w.claim == nil {
-		return err
-	}
-	return w.claim.Close(err)
+	return made.Finish(d.ctx)
 }

@@ -14,23 +14,21 @@ import (
 // keys and names: it is encrypted under the file key id that the header names. The keyring is in
 // the stream, too: its data keys are wrapped.
 
-// describeHead is the length of what is ahead of the layout in the encrypted text: u64 length of
-// the layout's edit, u64 reserved, u64 seed of the key hash.
-const describeHead = 24
+// layoutHead is ahead of the layout in the encrypted text, as its bytes are.
+type layoutHead struct {
+	Length   uint64 // of the layout's edit
+	Reserved uint64
+	Seed     uint64 // of the key hash
+}
+
+// layoutHeadSize is the length of a layoutHead.
+const layoutHeadSize = 24
 
 // mostKeys bounds the length of a keyring in a stream, in bytes.
 const mostKeys = 8 << 20
 
 // cryptFile names the stream to its key.
-func (h *header) cryptFile() crypt.File { return crypt.File{UUID: h.uuid, Kind: kind} }
-
-// layoutText returns the layout's edit behind its head: the text that is encrypted.
-func layoutText(edit []byte, seed uint64) []byte {
-	text := binary.LittleEndian.AppendUint64(nil, uint64(len(edit)))
-	text = binary.LittleEndian.AppendUint64(text, 0) // reserved
-	text = binary.LittleEndian.AppendUint64(text, seed)
-	return append(text, edit...)
-}
+func (h *header) cryptFile() crypt.File { return crypt.File{UUID: h.UUID, Kind: kind} }
 
 // encryptPayload encrypts the payload of the next record, for which buf is, and appends the tag.
 func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
@@ -48,31 +46,31 @@ func (w *writer) encryptPayload(buf []byte) ([]byte, error) {
 // layout stays unread.
 func (d *reader) openLayoutKey() (err error) {
 	d.unlocked = true
-	if d.header.keyID.IsZero() {
+	if d.header.KeyID.IsZero() {
 		return nil
 	}
-	if d.content, err = decodeKeys(d.keys, d.header.uuid); err != nil || d.provider == nil {
+	if d.content, err = d.decodeKeys(); err != nil || d.to.Keys == nil {
 		return err
 	}
-	if d.ring, err = d.content.Ring(d.provider); err != nil {
+	if d.ring, err = d.content.Ring(d.to.Keys); err != nil {
 		return err
 	}
 	// Asks the provider. A wrong key ends the restore here, before files are written.
-	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.keyID)
+	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.KeyID)
 	if errors.Is(err, crypt.ErrTag) {
-		return errStream(err.Error())
+		return d.wrong("%v", err)
 	}
 	return err
 }
 
 // decodeKeys reads the keyring of a stream.
-func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
+func (d *reader) decodeKeys() (*keyring.Content, error) {
 	// The stream doesn't say the file's number; the keyring itself does.
 	const numberAt = 32
-	if len(p) < numberAt+8 {
-		return nil, errStream("no keyring")
+	if len(d.keys) < numberAt+8 {
+		return nil, d.wrong("no keyring")
 	}
-	content, wrong := keyring.Decode(p, uuid, entry.FileNum(binary.LittleEndian.Uint64(p[numberAt:])))
+	content, wrong := keyring.Decode(d.keys, d.header.UUID, entry.FileNum(binary.LittleEndian.Uint64(d.keys[numberAt:])))
 	if len(wrong) > 0 {
 		// The checksums of the stream are right: it was damaged when it was sent.
 		return nil, fmt.Errorf("keyring of the backup: %w", errors.Join(wrong...))
@@ -80,19 +78,18 @@ func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
 	return content, nil
 }
 
-// decryptLayout decrypts a piece of the layout and appends it. at is the offset of its payload in
-// the stream.
-func (d *reader) decryptLayout(at int64) error {
+// decryptLayout decrypts a piece of the layout and appends it.
+func (d *reader) decryptLayout() error {
 	if d.dec == nil {
 		return nil
 	}
 	n := len(d.stored) - crypt.TagSize
 	if n <= 0 {
-		return errStream("layout shorter than a tag")
+		return d.wrong("layout shorter than a tag")
 	}
 	tag, text := crypt.Tag(d.stored[n:]), d.stored[:n]
-	if err := d.dec.Decrypt(text, text, &tag, crypt.Layout, at, 0, d.header.encodeHeader()); err != nil {
-		return errStream("layout: " + err.Error())
+	if err := d.dec.Decrypt(text, text, &tag, crypt.Layout, d.at+recordSize, 0, d.header.encodeHeader()); err != nil {
+		return d.wrong("layout: %v", err)
 	}
 	d.edit = append(d.edit, text...)
 	return nil
@@ -100,16 +97,15 @@ func (d *reader) decryptLayout(at int64) error {
 
 // splitLayout divides the decrypted text into its head and the layout's edit.
 func (d *reader) splitLayout() error {
-	p := d.edit
-	if len(p) < describeHead {
-		return errStream("layout cut")
+	if len(d.edit) < layoutHeadSize {
+		return d.wrong("layout cut")
 	}
-	edit, reserved := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
-	d.header.seed = binary.LittleEndian.Uint64(p[16:])
-	p = p[describeHead:]
-	if edit != uint64(len(p)) || reserved != 0 {
-		return errStream("layout of another length")
+	var head layoutHead
+	decode(d.edit, &head)
+	d.edit = d.edit[layoutHeadSize:]
+	d.header.Seed = head.Seed
+	if head.Length != uint64(len(d.edit)) || head.Reserved != 0 {
+		return d.wrong("layout of another length")
 	}
-	d.edit = p
 	return nil
 }

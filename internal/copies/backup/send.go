@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
@@ -21,7 +22,7 @@ type sender struct {
 	file vfs.File    // the one that is being sent
 	sent int64       // how many bytes of it were sent
 	out  chan *piece // pieces for the writer
-	free chan *piece // pieces that the writer has written
+	used sync.Pool   // of pieces that the writer has written
 }
 
 // piece is a part of the stream on its way to the writer: the beginning of a file, or bytes of
@@ -29,7 +30,6 @@ type sender struct {
 type piece struct {
 	begins *planned // nil: the next bytes of the file
 	buf    []byte   // has room for the head of a record, and then the bytes
-	zeros  bool     // all bytes are zeros
 }
 
 // pieces is how many are on their way to the writer, at most: 8 MB.
@@ -40,10 +40,7 @@ func newSender(ctx context.Context, s checkpoint.Fileset) *sender {
 	t := &sender{Fileset: s, ctx: ctx, steady: checkpoint.NewSteady(s.FS)}
 	s.FS = t.steady
 	t.verify = checkpoint.NewVerifier(s)
-	t.out, t.free = make(chan *piece, pieces), make(chan *piece, pieces)
-	for range pieces {
-		t.free <- new(piece)
-	}
+	t.out, t.used.New = make(chan *piece, pieces), func() any { return new(piece) }
 	return t
 }
 
@@ -53,7 +50,7 @@ func (s *sender) sendFiles() error {
 	defer close(s.out)
 	defer s.verify.Close()
 	for _, f := range s.files {
-		if err := s.announceFile(f); err != nil {
+		if err := s.sendPiece(&piece{begins: f}); err != nil {
 			return err
 		}
 		if f.kept {
@@ -63,17 +60,6 @@ func (s *sender) sendFiles() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// announceFile tells the writer that the pieces of a file follow, or that the stream before has it.
-func (s *sender) announceFile(f *planned) error {
-	p, err := s.takePiece()
-	if err != nil {
-		return err
-	}
-	p.begins = f
-	s.out <- p // has room for all there are
 	return nil
 }
 
@@ -102,30 +88,27 @@ func (s *sender) sendContent(f *planned) (err error) {
 // sendUpTo sends the bytes of the file up to an offset.
 func (s *sender) sendUpTo(to int64) error {
 	for s.sent < to {
-		p, err := s.takePiece()
-		if err != nil {
-			return err
-		}
-		p.begins, p.buf = nil, withLength(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
+		p := s.used.Get().(*piece)
+		p.buf = withLength(p.buf, recordSize+int(min(pieceBytes, to-s.sent)))
 		b := p.buf[recordSize:]
 		// steady returns an error if these are not the bytes that were verified.
 		if err := pageio.ReadFull(s.file, b, s.sent); err != nil {
 			return err
 		}
-		p.zeros = allZero(b)
 		s.sent += int64(len(b))
-		s.out <- p
+		if err := s.sendPiece(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// takePiece returns a free piece.
-func (s *sender) takePiece() (*piece, error) {
+// sendPiece gives a piece to the writer, once there is room, unless the context has ended.
+func (s *sender) sendPiece(p *piece) error {
 	select {
-	case p := <-s.free:
-		// If both are ready, select chooses any: nothing is read after the end of ctx.
-		return p, errs.Ended(s.ctx)
+	case s.out <- p:
 	case <-s.ctx.Done():
-		return nil, errs.Ended(s.ctx)
 	}
+	// If both are ready, select chooses any: nothing is read after the end of ctx.
+	return errs.Ended(s.ctx)
 }

@@ -60,7 +60,7 @@ func (w *writer) writeFiles(from *sender, cancel func()) (err error) {
 	go func() { ended <- from.sendFiles() }()
 	// A writer that panics leaves nothing behind, either.
 	defer func() {
-		// The sender may wait for a free piece.
+		// The sender may wait for room.
 		cancel()
 		if reading := <-ended; err == nil {
 			err = reading
@@ -73,8 +73,9 @@ func (w *writer) writeFiles(from *sender, cancel func()) (err error) {
 		if err := w.writePiece(p); err != nil {
 			return err
 		}
-		// Never waits: it has room for all pieces.
-		from.free <- p
+		if p.begins == nil {
+			from.used.Put(p)
+		}
 	}
 	return nil
 }
@@ -116,20 +117,20 @@ type writer struct {
 func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Options) (t *writer, err error) {
 	t = &writer{ctx: ctx, w: w, store: s, digest: sha256.New(), compress: o.Compress, progress: o.Progress}
 	t.header = header{
-		major: manifest.FormatMajor, minor: manifest.FormatMinor, uuid: s.UUID, seed: s.Seed, created: s.Created,
-		version: s.Layout.LastVersion(), milli: s.Milli,
+		Major: manifest.FormatMajor, Minor: manifest.FormatMinor, UUID: s.UUID, Seed: s.Seed, Created: s.Created,
+		Version: s.Layout.LastVersion(), Milli: s.Milli,
 	}
 	if o.Since != nil {
-		t.header.follows = o.Since.Digest
+		t.header.Follows = o.Since.Digest
 	}
 	if s.Ring != nil {
 		// The seed tells where keys lie in the hash: in an encrypted stream it is with the layout.
-		t.header.seed = 0
+		t.header.Seed = 0
 		t.compress = false // encrypted bytes don't shrink
-		t.enc, t.header.keyID, err = s.Ring.New(t.header.cryptFile())
+		t.enc, t.header.KeyID, err = s.Ring.New(t.header.cryptFile())
 	}
 	t.id = t.header.identity()
-	t.info = &Info{UUID: s.UUID, Version: t.header.version, Milli: s.Milli, Follows: t.header.follows}
+	t.info = t.header.describe()
 	return t, err
 }
 
@@ -145,7 +146,7 @@ func (w *writer) writeHeader() error {
 		if err := w.writePieces(keysRecord, w.store.Keys.Encode()); err != nil {
 			return err
 		}
-		edit = layoutText(edit, w.store.Seed)
+		edit = append(encode(&layoutHead{Length: uint64(len(edit)), Seed: w.store.Seed}), edit...)
 	}
 	if err := w.writePieces(layoutRecord, edit); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (w *writer) writePiece(p *piece) error {
 	}
 	kind, packing, buf, length := dataRecord, codec.None, p.buf, len(p.buf)-recordSize
 	switch {
-	case p.zeros:
+	case allZero(buf[recordSize:]):
 		kind, buf = zerosRecord, buf[:recordSize]
 	case w.compress:
 		if packed := w.compressPiece(buf[recordSize:]); packed != nil {
@@ -233,8 +234,9 @@ func (w *writer) compressPiece(b []byte) []byte {
 // writeRecord writes a record that stands for length bytes. buf has room for its head, and then its
 // payload.
 func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, buf []byte) error {
-	r := record{kind, packing, uint32(len(buf) - recordSize), uint32(length)}
-	r.encodeHead(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
+	sum := w.id.Sum(w.off+recordSize, buf[recordSize:])
+	r := record{Kind: kind, Codec: packing, Payload: sum, Stored: uint32(len(buf) - recordSize), Length: uint32(length)}
+	r.encodeHead(buf, w.id, w.off)
 	if kind != endRecord {
 		// Heads have the checksums of their payloads, so the digest covers all of them at little
 		// cost.
@@ -247,9 +249,9 @@ func (w *writer) writeRecord(kind recordKind, packing codec.Codec, length int, b
 // writeEnding ends the stream.
 func (w *writer) writeEnding() error {
 	w.digest.Sum(w.info.Digest[:0])
-	e := ending{files: uint64(len(w.info.Files)), bytes: uint64(w.info.StoreBytes()), records: w.records, digest: w.info.Digest}
+	e := ending{Files: uint64(len(w.info.Files)), Bytes: uint64(w.info.StoreBytes()), Records: w.records, Digest: w.info.Digest}
 	// Only a stream with this record counts: after an error it stays incomplete, and is refused.
-	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(e.encodeEnding()))
+	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(encode(&e)))
 	w.info.Bytes = w.off
 	return err
 }

@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
@@ -18,9 +18,8 @@ import (
 // store one by one.
 type Copy struct {
 	Fileset
-	log    *manifest.Log
-	files  map[filename.Name]layout.File // by name
-	verify *Verifier
+	*Verifier
+	log *manifest.Log
 }
 
 // OpenCopy opens the store that Write has made in a directory. keys is nil for a plain store.
@@ -48,36 +47,30 @@ func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provide
 		Store: filename.Store{FS: fsys, Dir: dir, ValueDir: dir, UUID: super.UUID, Ring: log.Ring(), Seed: super.Seed},
 		Keys:  content, Created: super.Created, Layout: log.Layout(),
 	}}
-	c.files = make(map[filename.Name]layout.File)
-	for f := range c.Layout.Files() {
-		c.files[f.Name] = f
-	}
-	c.verify = NewVerifier(c.Fileset)
+	c.Verifier = NewVerifier(c.Fileset)
 	// Find now what a restore of this copy would find too late.
-	if err := c.verify.Open(); err != nil {
+	if err := c.Open(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return c, nil
 }
 
-// Files lists all files of the store but the lock. The manifest and then SUPER are last: files
-// that are written in this order are no store until all of them are there.
-func (c *Copy) Files() (list []filename.Name) {
-	for f := range c.Layout.Files() {
-		list = append(list, f.Name)
-	}
+// All lists all files of the store but the lock. The manifest and then SUPER are last: files that
+// are written in this order are no store until all of them are there.
+func (c *Copy) All() []layout.File {
+	list := slices.Collect(c.Layout.Files())
 	if c.Keys != nil {
-		list = append(list, filename.New(filename.Keyring, c.Keys.Number))
+		list = append(list, layout.File{Name: filename.New(filename.Keyring, c.Keys.Number)})
 	}
-	return append(list, filename.New(filename.Manifest, c.log.Super().Manifest), filename.New(filename.Super, 0))
+	return append(list, layout.File{Name: filename.New(filename.Manifest, c.log.Super().Manifest)}, layout.File{Name: filename.New(filename.Super, 0)})
 }
 
-// Verify reads one of the Files whole, and checks every checksum of it.
-func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
+// Verify reads one of All the files whole, and checks every checksum of it.
+func (c *Copy) Verify(ctx context.Context, f layout.File) error {
 	var found *errs.Corruption
-	switch name.Kind {
+	switch f.Kind {
 	case filename.Keyring:
-		return keyring.Verify(c.FS, c.Dir, c.UUID, name.Number)
+		return keyring.Verify(c.FS, c.Dir, c.UUID, f.Number)
 	case filename.Manifest, filename.Super:
 		err := c.log.Verify(func(d *errs.Corruption) { found = d })
 		if found != nil {
@@ -85,20 +78,11 @@ func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
 		}
 		return err
 	}
-	f, ok := c.files[name]
-	if !ok {
-		return fmt.Errorf("%w: %s is no file of the store", errs.ErrInvalid, name)
-	}
-	return c.verify.File(f, func(int64) error { return errs.Ended(ctx) })
-}
-
-// Sealed is Verifier.Sealed.
-func (c *Copy) Sealed(name filename.Name, end []byte, size int64) bool {
-	return c.verify.Sealed(name, end, size)
+	return c.File(f, func(int64) error { return errs.Ended(ctx) })
 }
 
 // Close closes the files.
 func (c *Copy) Close() error {
-	c.verify.Close()
+	c.Verifier.Close()
 	return c.log.Close()
 }

@@ -3,9 +3,11 @@ package checkpoint
 import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
+	"github.com/brockdb/brock/vfs"
 )
 
 // Verifier verifies files of a Fileset, one after the other. It has few of them open, and the
@@ -92,20 +94,31 @@ func (v *Verifier) verifyRunFile(f layout.File, verified func(to int64) error) (
 	return nil
 }
 
-// Sealed reports whether the first and last bytes of a file hold a checksum that depends on all of
-// it, so that they tell it from every other file: a run's footer has that of its directory, which
-// has those of all chunks; a seal has that of the frame before, and so on; a forwarding table's
-// header has that of the rest. A journal segment that a crash has ended has none. end are the last
-// bytes of size.
-func (v *Verifier) Sealed(name filename.Name, end []byte, size int64) bool {
+// endBytes is how many bytes of a file's beginning and of its end Ends reads.
+const endBytes = 4 << 10
+
+// Ends returns the first and the last bytes of a file of size bytes, one behind the other. sealed
+// says that they hold a checksum that depends on all of it, so that they tell it from every other
+// file: a run's footer has that of its directory, which has those of all chunks; a seal has that of
+// the frame before, and so on; a forwarding table's header has that of the rest. A journal segment
+// that a crash has ended has none.
+func (v *Verifier) Ends(f vfs.File, name filename.Name, size int64) (ends []byte, sealed bool, err error) {
+	n := min(size, endBytes)
+	ends = make([]byte, 2*n)
+	if err := pageio.ReadFull(f, ends[:n], 0); err != nil {
+		return nil, false, err
+	}
+	if err := pageio.ReadFull(f, ends[n:], size-n); err != nil {
+		return nil, false, err
+	}
 	switch name.Kind {
 	case filename.Run, filename.Value, filename.Forwarding:
-		return true
+		return ends, true, nil
 	case filename.Journal:
 		segments := v.Files.Segments()
-		return segments.EndsSealed(name.Kind, name.Number, end, size)
+		return ends, segments.EndsSealed(name.Kind, name.Number, ends[n:], size), nil
 	}
-	return false
+	return ends, false, nil
 }
 
 // Close closes what is open. The Verifier can be used again.

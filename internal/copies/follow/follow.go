@@ -1,7 +1,7 @@
-// Package follow reads a store that another process is writing: it makes Views of what the
-// manifest and the journal say at a moment. A View is what LevelDB's successors call a
-// superversion: memtables and files as of one moment. The package takes no lock that the writer
-// waits for.
+// Package follow reads a store that another process is writing, and copies one that this process
+// doesn't write: it makes Views of what the manifest and the journal say at a moment. A View is
+// what LevelDB's successors call a superversion: memtables and files as of one moment. The package
+// takes no lock that the writer waits for.
 //
 // It knows the writer by its files only. Files that a manifest names never change, and a file
 // that is open stays readable when its name is removed. So a View is right if all its files are
@@ -93,13 +93,12 @@ var errMoved = errors.New("the manifest has gone on")
 
 // Refresh makes everything visible that was durable when it was called, or more, and
 // returns the newest version. After an error all is as before.
-func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
-	if err := f.turn.Take(ctx); err != nil {
-		return 0, err
-	}
-	defer f.turn.Leave()
-	defer f.c.Keys(ctx)()
-	return f.catchUp(ctx)
+func (f *Follower) Refresh(ctx context.Context) (version entry.Version, err error) {
+	err = f.During(ctx, func([]journal.SegmentInfo) error {
+		version = f.c.Views.Visible()
+		return nil
+	})
+	return version, err
 }
 
 // During calls fn after a Refresh, with the journal segments that are not in runs, up to where
@@ -111,21 +110,6 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 	}
 	defer f.turn.Leave()
 	defer f.c.Keys(ctx)()
-	for try := 1; ; try++ {
-		_, err := f.catchUp(ctx)
-		if err == nil {
-			err = fn(f.journal.Segments())
-		}
-		if !errors.Is(err, fs.ErrNotExist) || try == attempts {
-			return err
-		}
-		// A segment was removed before fn could open it: what it had is in runs now.
-		waitFor(ctx, mostPause)
-	}
-}
-
-// catchUp is Refresh in the turn, and while keys are asked for within the context.
-func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 	f.ctx = ctx
 	defer f.closeOpened()
 	pause := time.Millisecond
@@ -135,17 +119,22 @@ func (f *Follower) catchUp(ctx context.Context) (entry.Version, error) {
 			err = errs.ErrClosed
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if err = f.refresh(); err == nil {
-			return f.c.Views.Visible(), nil
-		}
-		if err == errMoved {
+		switch err = f.refresh(); {
+		case err == nil:
+			// A segment was removed before fn could open it: what it had is in runs now.
+			if err = fn(f.journal.Segments()); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		case err == errMoved:
 			continue // what was read and opened is kept, so there is less to do next time
+		case isFinal(err):
+			return err
 		}
 		// The writer may have removed or replaced a file between two reads.
-		if isFinal(err) || try == attempts {
-			return 0, err
+		if try == attempts {
+			return err
 		}
 		try++
 		waitFor(ctx, pause)
@@ -191,7 +180,7 @@ func (f *Follower) refresh() error {
 	// The manifest first: what its runs lack must be in the journal, unless the manifest has gone
 	// on meanwhile, which checkUnchanged finds.
 	f.dropFlushed(l)
-	if err := f.readJournal(l); err != nil {
+	if err := f.journal.Follow(view.KnownJournal(l)); err != nil {
 		return err
 	}
 	next, err := f.c.Files.NextView(f.c.Views.Current(), &f.opened, l, f.journal.Segments())
@@ -235,19 +224,12 @@ func (f *Follower) beginTable() {
 	f.tables = append([]*table{t}, f.tables...)
 }
 
-// readJournal adds the records of the journal that are newer than l and were not read yet.
-func (f *Follower) readJournal(l *layout.Layout) error {
-	return f.journal.Follow(view.KnownJournal(l))
-}
-
 // addRecords adds the records of a frame. Nobody sees them before they are published.
 func (f *Follower) addRecords(pos entry.Position, payload []byte, h frame.Header) error {
 	f.broken = true // until all records were added, also if that panics
-	if err := f.addFrame(pos, payload, h); err != nil {
-		return err
-	}
-	f.broken = false
-	return nil
+	err := f.addFrame(pos, payload, h)
+	f.broken = err != nil
+	return err
 }
 
 // addFrame adds the records of a frame to the newest memtable, or to a new one.

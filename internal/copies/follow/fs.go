@@ -1,4 +1,4 @@
-package frozen
+package follow
 
 import (
 	"errors"

@@ -1,6 +1,4 @@
-// Package frozen copies a store that this process doesn't write: its files as of one moment, and what
-// the writer has not flushed, which is flushed here to files in memory, as a copy has no journal.
-package frozen
+package follow
 
 import (
 	"context"
@@ -12,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
-	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -23,11 +20,13 @@ import (
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
-// Source is a store that is open to be read.
+// Source is a store that is open to be read. A copy of it is frozen: its files as of one moment,
+// and what the writer has not flushed, which is flushed here to files in memory, as a copy has no
+// journal.
 type Source struct {
 	checkpoint.Fileset                       // of the store, without a layout
 	Views              *view.Set             // of the store
-	Follower           *follow.Follower      // makes Views; nil: nobody writes the store
+	Follower           *Follower             // makes Views; nil: nobody writes the store
 	Unflushed          []journal.SegmentInfo // without a Follower: the journal's segments that no run has
 	Memory             int64                 // view.OpenerConfig has these
 	RunFileBytes       int64
