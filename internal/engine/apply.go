@@ -13,8 +13,8 @@ import (
 )
 
 // apply completes a piece of work. It opens the new files, records the edit (the commit
-// point), installs a View with the new files and without those that they replace, and tells
-// the observers. If it fails before the edit is written, or the edit is refused, the new files are
+// point), installs a View with the new files and without those that they replace, and
+// calls followEdit. If it fails before the edit is written, or the edit is refused, the new files are
 // removed. If the edit fails in another way, it is not known whether the manifest has it, so
 // all files stay.
 func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (err error) {
@@ -63,7 +63,7 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 	if oldest {
 		st.views.ForgetEmptied()
 	}
-	st.tellObservers(&c)
+	st.followEdit(&c)
 	return nil
 }
 
@@ -71,16 +71,6 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 func (st *state) removeFiles(out *compact.Output) {
 	for _, name := range out.Names() {
 		st.files.Remove(name)
-	}
-}
-
-// observe has fn called after each edit, when the View with it is installed and before another edit
-// can be recorded. Observers are told in the order in which they have registered.
-func (st *state) observe(fn func(*view.Change)) { st.observers = append(st.observers, fn) }
-
-func (st *state) tellObservers(c *view.Change) {
-	for _, fn := range st.observers {
-		fn(c)
 	}
 }
 
@@ -98,7 +88,7 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 			edit.AddRuns[i].Order = l.NextOrder()
 		}
 	}
-	if err := st.keysOf(edit); err != nil {
+	if err := st.checkKeys(edit); err != nil {
 		return err
 	}
 	st.views.Floors.Record(edit, l)
@@ -112,9 +102,9 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	return nil
 }
 
-// keysOf returns an error if a new file is encrypted under a data key that was removed since the
+// checkKeys returns an error if a new file is encrypted under a data key that was removed since the
 // work began.
-func (st *state) keysOf(edit *layout.Edit) error {
+func (st *state) checkKeys(edit *layout.Edit) error {
 	if st.cfg.Keyring == nil {
 		return nil
 	}
@@ -150,7 +140,7 @@ func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 		return err
 	}
 	st.views.Install(func(next *view.View) { next.Layout = l })
-	st.tellObservers(new(view.Change))
+	st.followEdit(new(view.Change))
 	return nil
 }
 
@@ -170,7 +160,7 @@ func (st *state) recordEnd(scrub layout.Scrub) error {
 	return err
 }
 
-// done sets the results of a piece of work.
-func (w *Work) done(out *compact.Output) {
+// setResults sets the results of a piece of work.
+func (w *Work) setResults(out *compact.Output) {
 	w.EntriesIn, w.Dropped, w.BytesOut = int64(out.Read), out.Dropped, out.FileBytes()
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 
 	"github.com/brockdb/brock/internal/view"
@@ -15,16 +16,10 @@ func (e *Engine) Close() error {
 	}
 	e.lifetime.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
 	e.cfg.Jobs.Close()
-	e.Work.compactor.turn.Always()
-	defer e.Work.compactor.turn.Leave()
-	e.Work.collector.turn.Always()
-	defer e.Work.collector.turn.Leave()
-	e.Work.searcher.mu.Lock() // CatchUp may be searching
-	defer e.Work.searcher.mu.Unlock()
-	e.Commits.throttle.endAtClose()
-	var err error
+	err := e.Work.awaitWork(context.Background()) // no context ends this wait
+	e.Commits.throttle.endStall()
 	if !e.cfg.ReadOnly {
-		err = e.recordEnd(e.scrubber.progress)
+		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
 	}
 	err = errors.Join(err, e.log.Close())
 	// Each View has a memtable. A committer that has waited may still measure the disk space.

@@ -28,8 +28,8 @@ func (w *Worker) AddJumped(bytes uint64) {
 	}
 }
 
-// move sets up a compaction so that it also moves the live values of some segments of v.
-func (c *compactor) move(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
+// moveValues sets up a compaction so that it also moves the live values of some segments of v.
+func (c *compactor) moveValues(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
 	begun := c.count.journalBytes.Load()
 	patience := int64(c.cfg.MemtableBytes) / policy.IdleSealFraction
 	busy := func() bool { return c.count.journalBytes.Load()-begun > patience }

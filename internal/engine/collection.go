@@ -29,8 +29,6 @@ import (
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	*state
-	planner *planner
-	keys    *keyUse
 
 	turn jobs.Turn // of collections
 }
@@ -38,12 +36,6 @@ type collector struct {
 // collectShare is the share of Config.Memory that a collection may take for the keys that it sorts:
 // 1/16. view.OpenerConfig has what files may take.
 const collectShare = 16
-
-// collectBusy collects what is worth it while clients may be busy.
-func (c *collector) collectBusy(ctx context.Context) error {
-	_, err := c.collectPlanned(ctx, whileBusy)
-	return err
-}
 
 // occasion says when a collection is done, which decides how much it collects and how fast.
 type occasion int
@@ -73,7 +65,7 @@ func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, e
 		}
 		if err != nil {
 			if failure.IsFull(err) {
-				c.planner.disk.workWaits()
+				c.disk.awaitSpace()
 			}
 			return did, err
 		}
@@ -90,8 +82,8 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	}
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
-	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.lifetime.failed() != nil {
+	plan := c.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	if plan == nil || c.lifetime.stopped() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -104,7 +96,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.makePacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -112,7 +104,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	// garbage, and sets may not use its disk space.
 	c.budget.copying.Store(int64(plan.Bytes))
 	defer c.budget.copying.Store(0)
-	defer c.planner.disk.promiseBytes(int64(plan.Bytes))()
+	defer c.disk.promiseBytes(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
@@ -120,15 +112,15 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	if err := c.apply(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	work.done(&out)
+	work.setResults(&out)
 	work.BytesIn = int64(out.Bytes)
 	return true, nil
 }
 
-// pacer returns a function that slows a collection down, so that writers are not disturbed;
+// makePacer returns a function that slows a collection down, so that writers are not disturbed;
 // nil if somebody waits for the collection. It lets flushes go first, and bounds the rate while
 // something is committed. The nearer garbage is to its budget, the faster the collection goes.
-func (c *collector) pacer(o occasion) func(context.Context, int) error {
+func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 	if o == onRequest {
 		return nil
 	}

@@ -21,71 +21,31 @@ import (
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
 	*state
-	planner *planner
-	keys    *keyUse
+	flusher *flusher
 
 	turn   jobs.Turn     // of one compaction after the other; taken before that of flusher
 	jumped atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
 }
 
-// compactPlanned compacts what policy plans. idle says that writers are silent.
+// compactPlanned compacts what policy plans. idle says that writers are silent: then it flushes
+// first.
 func (c *compactor) compactPlanned(ctx context.Context, idle bool) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer c.turn.Leave()
-	return c.compactPlannedLocked(ctx, idle)
-}
-
-// flushAndCompact flushes, and then compacts what policy plans for an idle store. No other
-// compaction can come between: one that policy plans for a busy store after the flush would be
-// wasted, as the idle one rewrites its output.
-func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Context) error) error {
-	if err := c.turn.Take(ctx); err != nil {
-		return err
-	}
-	defer c.turn.Leave()
-	if err := flush(ctx); err != nil {
-		return err
-	}
-	return c.compactPlannedLocked(ctx, true)
-}
-
-func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
-	for c.lifetime.failed() == nil {
-		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
-		if plan.Compaction == nil {
-			return nil
-		}
-		err := c.carryOut(ctx, plan.Compaction)
-		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
-		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
-			c.leaveDamaged(plan.Compaction.Runs[0])
-			continue
-		}
-		if len(plan.Compaction.Cluster) > 0 {
-			var damage *compact.Damaged
-			if errors.As(err, &damage) {
-				c.damaged.add(damage.Segment)
-				continue
-			}
-			if errors.Is(err, errWritersAreBack) {
-				return nil
-			}
-		}
-		if err != nil {
-			c.planner.disk.workEnded(ctx, err)
+	if idle {
+		// Flush with the turn held. A compaction that policy plans for a busy store after the flush
+		// would be wasted, as the idle one rewrites its output.
+		if err := c.flusher.flushSealed(ctx); err != nil {
 			return err
 		}
 	}
-	return nil // the failure was reported, and other work would fail, too
-}
-
-// leaveDamaged tells policy not to rewrite a damaged run under a new data key, until the next Open.
-func (c *compactor) leaveDamaged(id layout.RunID) {
-	if r := c.views.Current().Layout.Run(id); r != nil {
-		c.damaged.add(r.Files[0].Num)
+	_, err := c.carryOutPlans(ctx, func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
+	if err != nil {
+		c.disk.judgeFailure(ctx, err)
 	}
+	return err
 }
 
 // rewritePointers compacts runs until no handle leads through a forwarding table, and reports
@@ -95,16 +55,37 @@ func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
 		return false, err
 	}
 	defer c.turn.Leave()
-	for {
-		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
+	return c.carryOutPlans(ctx, func(s *policy.State) { s.Reclaim, s.Collecting = true, true })
+}
+
+// carryOutPlans compacts until policy plans no more, and reports whether it has compacted anything.
+// ask says why it asks. It passes by files that are damaged.
+func (c *compactor) carryOutPlans(ctx context.Context, ask func(*policy.State)) (did bool, err error) {
+	for c.lifetime.stopped() == nil {
+		plan := c.planWork(c.views.Current(), ask).Compaction
 		if plan == nil {
 			return did, nil
 		}
-		if err := c.carryOut(ctx, plan); err != nil {
+		err := c.carryOut(ctx, plan)
+		c.jumped.Add(-plan.Price) // a clustering that fails has paid, too: so work in vain is bounded
+		var damage *compact.Damaged
+		switch {
+		case err == nil:
+			did = true
+		case plan.Rekey && errors.Is(err, errs.ErrCorrupt):
+			// Until the next Open, policy leaves a damaged run under its old data key.
+			if r := c.views.Current().Layout.Run(plan.Runs[0]); r != nil {
+				c.damaged.add(r.Files[0].Num)
+			}
+		case len(plan.Cluster) > 0 && errors.As(err, &damage):
+			c.damaged.add(damage.Segment)
+		case errors.Is(err, errWritersAreBack):
+			return did, nil
+		default:
 			return did, err
 		}
-		did = true
 	}
+	return did, nil // the failure was reported, and other work would fail, too
 }
 
 // compactAll compacts all runs into one.
@@ -156,10 +137,10 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	defer c.planner.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
+	defer c.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
 		work.Segments = int64(len(plan.Cluster))
-		c.move(ctx, &input, plan.Cluster, part)
+		c.moveValues(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
@@ -178,7 +159,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	if err := c.apply(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	work.done(&out)
+	work.setResults(&out)
 	return nil
 }
 

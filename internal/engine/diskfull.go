@@ -57,28 +57,13 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
-// workWaits notes that work has found no disk space. Its partial files were removed.
-func (d *diskSpace) workWaits() {
+// awaitSpace notes that work has found no disk space. Its partial files were removed.
+func (d *diskSpace) awaitSpace() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
 	d.measureLocked()
 	d.mu.Unlock()
 	d.views.Wake()
-}
-
-// flushed notes that a flush has succeeded.
-func (d *diskSpace) flushed() {
-	if d.lifetime.unable.Swap(nil) != nil {
-		d.measureSpace()
-	}
-}
-
-// journalFull is called when the disk had no room for a commit. The next commit tries again,
-// unless it shows before that only the reserve is left.
-func (d *diskSpace) journalFull() {
-	d.noJournalSpace.Store(true)
-	d.measureSpace()
-	_ = d.refuseCommit(errs.ErrNoSpace)
 }
 
 // refuseCommit counts a commit that is refused for this reason if that is a full disk, tells
@@ -106,14 +91,14 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		v, changed := d.views.Await()
 		var refusal error
 		if needs, ok := frees(payload); !ok {
-			refusal = d.tooLittle()
+			refusal = d.noSpaceError()
 		} else if d.left.Load() > flushBytes(v)+needs {
 			return nil
 		}
 		switch {
 		case d.views.Closed():
 			return errs.ErrClosed
-		case d.lifetime.failed() != nil || d.lifetime.unflushed() != nil:
+		case d.lifetime.stopped() != nil || d.lifetime.unflushed() != nil:
 			return d.refuseCommit(refusal)
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
@@ -128,7 +113,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-func (d *diskSpace) tooLittle() error {
+func (d *diskSpace) noSpaceError() error {
 	of := "on the disk"
 	if d.cfg.DiskLimit > 0 {
 		of = "below DiskLimit or on the disk"
@@ -157,14 +142,14 @@ func frees(payload []byte) (needs int64, ok bool) {
 // deleteBytes is about what a delete takes in a run, beside its key.
 const deleteBytes = 24
 
-// workEnded notes that background work has failed. Work that the system has refused is run
+// judgeFailure notes that background work has failed. Work that the system has refused is run
 // again by the pool. Work that found the disk full waits for space. Any other error ends
 // background work: reads go on, and writers get the error once memory is full.
-func (d *diskSpace) workEnded(ctx context.Context, err error) {
+func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
 	case failure.IsFull(err):
-		d.workWaits()
+		d.awaitSpace()
 	default:
 		d.lifetime.fail(err)
 	}

@@ -19,7 +19,6 @@ import (
 // flusher writes sealed memtables into runs.
 type flusher struct {
 	*state
-	disk *diskSpace
 
 	turn jobs.Turn // of one flush after the other
 }
@@ -47,10 +46,12 @@ func (f *flusher) flushSealedLocked(ctx context.Context) error {
 			if failure.Passes(err) {
 				f.lifetime.flushFailed(attempt, err)
 			}
-			f.disk.workEnded(ctx, err)
+			f.disk.judgeFailure(ctx, err)
 			return err
 		}
-		f.disk.flushed()
+		if f.lifetime.unable.Swap(nil) != nil {
+			f.disk.measureSpace()
+		}
 		if !did {
 			return nil
 		}
@@ -129,7 +130,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	if err := f.apply(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
-	work.done(&out)
+	work.setResults(&out)
 	return true, nil
 }
 

@@ -88,9 +88,6 @@ func (u *keyUse) beginWork() (id crypt.ID) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.open == nil {
-		u.open = map[crypt.ID]int{}
-	}
 	id = u.ring.Current()
 	u.open[id]++
 	return id

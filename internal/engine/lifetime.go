@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,16 @@ type Lifetime struct {
 	failure   atomic.Pointer[error] // why background work has ended
 	onFailure func(error)           // may be nil
 
-	flushing atomic.Int64          // number of attempts to flush that have begun
-	unable   atomic.Pointer[error] // why the last attempt has failed for now; nil if it has succeeded
-	since    atomic.Int64          // number of the last attempt that has failed for now
+	flushing atomic.Int64                 // number of attempts to flush that have begun
+	unable   atomic.Pointer[flushFailure] // of the last attempt; nil if it has succeeded
 
 	working sync.RWMutex // held for reading by calls that write or remove files
+}
+
+// flushFailure is the failure for now of an attempt to flush.
+type flushFailure struct {
+	attempt int64 // Lifetime.flushing when the attempt began
+	err     error
 }
 
 func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
@@ -42,34 +48,25 @@ func (l *Lifetime) fail(err error) {
 	l.views.Wake()
 }
 
-// failed returns why background work has ended; nil while it goes on.
-func (l *Lifetime) failed() error {
-	if err := l.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// stopped is failed, with the error that a commit returns.
+// stopped returns an ErrStopped that says why background work has ended; nil while it goes on.
 func (l *Lifetime) stopped() error {
-	if err := l.failed(); err != nil {
-		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
+	if err := l.failure.Load(); err != nil {
+		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, *err)
 	}
 	return nil
 }
 
 // unflushed returns why memtables can't be flushed for now; nil if they can, as far as is known.
 func (l *Lifetime) unflushed() error {
-	if err := l.unable.Load(); err != nil {
-		return *err
+	if f := l.unable.Load(); f != nil {
+		return f.err
 	}
 	return nil
 }
 
 // flushFailed notes that an attempt to flush has failed for now.
 func (l *Lifetime) flushFailed(attempt int64, err error) {
-	l.unable.Store(&err)
-	l.since.Store(attempt)
+	l.unable.Store(&flushFailure{attempt, err})
 	l.views.Wake()
 }
 
@@ -117,6 +114,9 @@ func (l *Lifetime) Until(ctx context.Context) (bound context.Context, end func()
 		cancel(nil)
 	}
 }
+
+// untilChange is how long wait waits if no time ends it.
+const untilChange = time.Duration(math.MaxInt64)
 
 // wait returns after d, or when changed is closed, or with the context's error.
 func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {

@@ -46,7 +46,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	}()
 	rec.Recovered, err = e.files.Recover(first, view.RecoverOptions{
 		ReadOnly: cfg.ReadOnly, UpTo: cfg.UpTo, Damage: rec.Manifest.Damage,
-		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.deleted,
+		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.countDelete,
 	})
 	if err != nil {
 		return nil, rec, err
@@ -62,7 +62,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	}
 	e.views.Publish(last)
 	if !cfg.ReadOnly {
-		if err := e.forWriting(&rec); err != nil {
+		if err := e.prepareWriting(&rec); err != nil {
 			return nil, rec, err
 		}
 		layout = log.Layout()
@@ -77,8 +77,8 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	return e, rec, nil
 }
 
-// forWriting prepares what was read for writing: the manifest, the files and the journal.
-func (e *Engine) forWriting(rec *Recovery) error {
+// prepareWriting prepares what was read for writing: the manifest, the files and the journal.
+func (e *Engine) prepareWriting(rec *Recovery) error {
 	if err := e.log.Mend(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) forWriting(rec *Recovery) error {
 	}
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
-		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.log, e.state, e.Work.disk},
+		FS: e.cfg.FS, Dir: e.cfg.ValueDir, UUID: e.cfg.UUID, Ring: e.cfg.Ring, Owner: journalOwner{e.log, e.state},
 		Begin: rec.Begin, NoMap: e.cfg.NoMap, Files: e.files.Open, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles),
 		Registered: known.Proven(), Found: rec.Segments,
 	})

@@ -24,7 +24,6 @@ type Rotation struct {
 type Rotator struct {
 	*state
 	work   *Worker
-	keys   *keyUse
 	copies *copying
 
 	turn jobs.Turn // for changing and removing keys; taken before all mutexes
@@ -67,7 +66,7 @@ func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
 // it may rewrite, it first rewrites what is under older keys under the current one: else a full
 // keyring could never get another key.
 func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
-	if err := r.pruneAlone(ctx); err != nil || !rewrite || !r.cfg.Keyring.Full() {
+	if err := r.changeAlone(ctx, r.renewAndPrune); err != nil || !rewrite || !r.cfg.Keyring.Full() {
 		return err
 	}
 	err := r.record(func(l *layout.Layout) (*layout.Edit, error) {
@@ -79,8 +78,9 @@ func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
 	return r.rewriteFiles(ctx)
 }
 
-// pruneAlone removes the data keys that nothing is under. It waits until no copy is under way.
-func (r *Rotator) pruneAlone(ctx context.Context) error {
+// changeAlone calls change, which removes keys. It waits until no other change and no copy is under
+// way.
+func (r *Rotator) changeAlone(ctx context.Context, change func(context.Context) error) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *Rotator) pruneAlone(ctx context.Context) error {
 	if err := r.lifetime.stopped(); err != nil {
 		return err
 	}
-	return r.renewAndPrune(ctx)
+	return change(ctx)
 }
 
 // renewAndPrune leaves no slot of SUPER and no frame of the manifest under an older key, as after
@@ -188,24 +188,22 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.work.planner.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {
-			return r.stuck(n)
+			return r.explainStuck(n)
 		}
 		// A large transaction has files under an old key, or a flush is under way.
-		select {
-		case <-ctx.Done():
-			return errs.Ended(ctx)
-		case <-changed:
+		if err := wait(ctx, untilChange, changed); err != nil {
+			return err
 		}
 	}
 }
 
-// stuck returns the error of a rewriting that can't go on while some bytes are under old keys:
+// explainStuck returns the error of a rewriting that can't go on while some bytes are under old keys:
 // there is damage, or else no disk space.
-func (r *Rotator) stuck(bytes uint64) error {
+func (r *Rotator) explainStuck(bytes uint64) error {
 	why := errs.ErrNoSpace
 	if len(r.damaged.list()) > 0 {
 		why = errs.ErrCorrupt
@@ -216,27 +214,16 @@ func (r *Rotator) stuck(bytes uint64) error {
 // finishRewrite ends a rewriting if no work is left: it removes the old keys and records in the
 // layout that all is rewritten. It waits until no copy is under way.
 func (r *Rotator) finishRewrite(ctx context.Context) error {
-	if !r.rewritten() {
+	if !r.isRewritten() {
 		return nil
 	}
-	if err := r.turn.Take(ctx); err != nil {
-		return err
-	}
-	defer r.turn.Leave()
-	if err := r.copies.beginChange(ctx); err != nil {
-		return err
-	}
-	defer r.copies.endChange()
-	return r.finishAlone(ctx)
+	return r.changeAlone(ctx, r.finishAlone)
 }
 
 // tryFinish is finishRewrite as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
 func (r *Rotator) tryFinish(ctx context.Context) error {
-	if !r.rewritten() {
-		return nil
-	}
-	if !r.turn.Try() {
+	if !r.isRewritten() || !r.turn.Try() {
 		return nil
 	}
 	defer r.turn.Leave()
@@ -248,7 +235,7 @@ func (r *Rotator) tryFinish(ctx context.Context) error {
 }
 
 func (r *Rotator) finishAlone(ctx context.Context) error {
-	if !r.rewritten() {
+	if !r.isRewritten() {
 		return nil
 	}
 	if err := r.renewAndPrune(ctx); err != nil {
@@ -259,9 +246,9 @@ func (r *Rotator) finishAlone(ctx context.Context) error {
 	})
 }
 
-// rewritten reports whether a rewriting is under way and has no work left. If a journal segment
+// isRewritten reports whether a rewriting is under way and has no work left. If a journal segment
 // under an old key still waits for its flush, it starts one and returns false.
-func (r *Rotator) rewritten() bool {
+func (r *Rotator) isRewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
 	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.hasOlder() {

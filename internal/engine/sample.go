@@ -34,7 +34,7 @@ func (s *sampler) sampleEvery() int64 {
 // record itself is added to the memtable.
 func (s *sampler) sample(r *entry.Record, every int64) {
 	weight := int64(r.Size)
-	s.noteSize(weight)
+	s.followSize(weight)
 	switch r.Kind {
 	case entry.Delete:
 		// A delete's record is tiny, so weigh it as 1 KB, or 1/128 of the largest recent value, or
@@ -50,9 +50,9 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 	}
 }
 
-// noteSize notes the size of a record. What is much larger than those that follow is forgotten
+// followSize notes the size of a record. What is much larger than those that follow is forgotten
 // in time: by half while some 700,000 of them come.
-func (s *sampler) noteSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
+func (s *sampler) followSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
 // newSampler returns a Sampler of the commit leader, which it looks with.
 func newSampler(views *view.Set, leader *view.Leader, budget *budget) *sampler {
@@ -115,7 +115,8 @@ func (s *sampler) findReplaced(key []byte, h uint64, before entry.Version, e *en
 	if active.Get(key, h, before, e) {
 		return &active.Outdated, true
 	}
-	return &active.Replaced, s.lookBelow(key, h, before, e)
+	found, err := s.leader.GetAt(key, h, before, e)
+	return &active.Replaced, found && err == nil
 }
 
 // countReplaced counts e `times` times as replaced.
@@ -125,7 +126,7 @@ func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *en
 		line.Bytes = uint64(float64(len(e.Key)+len(e.Value)) * times)
 	}
 	if e.Separated {
-		s.noteSize(int64(e.Handle.Length))
+		s.followSize(int64(e.Handle.Length))
 		line.Separated = uint64(float64(e.Handle.Length) * times)
 	}
 	to.Add(line, age)
@@ -147,9 +148,4 @@ func (s *sampler) lookAtRange(r *entry.Record) {
 		active.Ranged.Store(active.SeparatedBytes.Load() / policy.RangedFraction)
 		s.budget.older.Add(n)
 	}
-}
-
-func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
-	found, err := s.leader.GetAt(key, h, at, e)
-	return found && err == nil
 }

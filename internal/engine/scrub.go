@@ -47,7 +47,7 @@ func (s *scrubber) start() {
 
 // verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
 func (s *scrubber) verifyDue(ctx context.Context) error {
-	if s.lifetime.failed() != nil {
+	if s.lifetime.stopped() != nil {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)

@@ -54,8 +54,8 @@ func newSearcher(cfg *Config, views *view.Set) *searcher {
 	return s
 }
 
-// deleted notes a delete that the commit leader adds to a memtable.
-func (s *searcher) deleted(key []byte) {
+// countDelete notes a delete that the commit leader adds to a memtable.
+func (s *searcher) countDelete(key []byte) {
 	s.deletes++
 	s.count++
 	if s.deletes*goldenRatio <= math.MaxUint32/searchEvery && len(key) <= longestSought {
@@ -63,16 +63,16 @@ func (s *searcher) deleted(key []byte) {
 	}
 }
 
-// deletedAll notes n deletes of a transaction larger than its memory, in the place of the commit
+// countDeletes notes n deletes of a transaction larger than its memory, in the place of the commit
 // leader; some are fewer than 4,096 of their keys, none of them long.
-func (s *searcher) deletedAll(some [][]byte, n int64) {
+func (s *searcher) countDeletes(some [][]byte, n int64) {
 	s.added = append(s.added, some...)
 	s.count += n
 }
 
-// published makes what deleted has noted due for a search. The commit leader calls it once the
+// publishDeletes makes what countDelete has noted due for a search. The commit leader calls it once the
 // deletes are visible.
-func (s *searcher) published() {
+func (s *searcher) publishDeletes() {
 	if s.count == 0 {
 		return
 	}

@@ -41,7 +41,7 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	}
 	defer s.tasks.kick() // tryFinish may wait for the end of this copy
 	defer s.copying.endCopy()
-	k, l, err := s.take(ctx)
+	k, l, err := s.makePoint(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,11 +54,11 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	return fn(l, k.milli)
 }
 
-// take makes a point, and returns it with the layout as of its version. The caller releases its pin.
-func (s *Snapshots) take(ctx context.Context) (*snapshotPoint, *layout.Layout, error) {
+// makePoint makes a point, and returns it with the layout as of its version. The caller releases its pin.
+func (s *Snapshots) makePoint(ctx context.Context) (*snapshotPoint, *layout.Layout, error) {
 	for {
 		k := new(snapshotPoint)
-		if err := s.cfg.Exclusive(ctx, func() error { return s.begin(k) }); err != nil {
+		if err := s.cfg.Exclusive(ctx, func() error { return s.beginPoint(k) }); err != nil {
 			return nil, nil, err
 		}
 		err := s.work.awaitView(ctx, func(*view.View) bool { return s.isMade(k) })
@@ -66,7 +66,7 @@ func (s *Snapshots) take(ctx context.Context) (*snapshotPoint, *layout.Layout, e
 			err = k.err
 		}
 		if err != nil {
-			s.giveUp(k)
+			s.dropPoint(k)
 			return nil, nil, err
 		}
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)
@@ -81,9 +81,9 @@ func (s *Snapshots) take(ctx context.Context) (*snapshotPoint, *layout.Layout, e
 	}
 }
 
-// begin seals what is in memory. It runs in the place of a commit leader, so that
+// beginPoint seals what is in memory. It runs in the place of a commit leader, so that
 // no commit is half before the point.
-func (s *Snapshots) begin(k *snapshotPoint) error {
+func (s *Snapshots) beginPoint(k *snapshotPoint) error {
 	if err := s.work.writer.sealAny(); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (s *Snapshots) isMade(k *snapshotPoint) bool {
 	return k.pin != nil || k.err != nil
 }
 
-// giveUp ends a point that nobody waits for any more.
-func (s *Snapshots) giveUp(k *snapshotPoint) {
+// dropPoint ends a point that nobody waits for any more.
+func (s *Snapshots) dropPoint(k *snapshotPoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(other *snapshotPoint) bool { return other == k })

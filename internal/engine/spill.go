@@ -27,7 +27,6 @@ type Spills struct {
 	*state
 	*Lifetime
 	work *Worker
-	keys *keyUse
 }
 
 // Begin says that a transaction is going to write files.
@@ -45,11 +44,11 @@ func (s *Spills) End(key crypt.ID) {
 // ErrNoSpace if only the reserve is left.
 func (s *Spills) Write(ctx context.Context, fn func(ctx context.Context) (bytes int64, err error)) error {
 	return s.Do(ctx, func(ctx context.Context) error {
-		if err := s.work.disk.admitPayload(ctx, nil); err != nil {
+		if err := s.disk.admitPayload(ctx, nil); err != nil {
 			return err
 		}
 		bytes, err := fn(ctx)
-		s.work.disk.countWritten(int(bytes))
+		s.disk.countWritten(int(bytes))
 		return err
 	})
 }
@@ -85,7 +84,7 @@ func (s *Spills) Add(v entry.Version, out *compact.Output, some [][]byte) error 
 	if err := s.apply(edit, out, view.Change{}); err != nil {
 		return err
 	}
-	s.work.searcher.deletedAll(some, int64(out.Run.Deletes))
+	s.work.searcher.countDeletes(some, int64(out.Run.Deletes))
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -19,12 +21,17 @@ type state struct {
 	unflushed unflushed
 	damaged   damagedFiles
 	budget    *budget
+	disk      *diskSpace
+	keys      keyUse
 	lifetime  *Lifetime
 	tasks     tasks
 	count     counters
 
-	applying  sync.Mutex           // held while an edit is made, recorded and installed
-	observers []func(*view.Change) // see observe; set before Open returns
+	applying sync.Mutex // held while an edit is made, recorded and installed
+
+	// followEdit is called after each edit, when the View with it is installed and before another
+	// edit can be recorded.
+	followEdit func(*view.Change)
 }
 
 func newState(cfg *Config, log *manifest.Log) *state {
@@ -37,7 +44,21 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	st.files = view.NewOpener(cfg.OpenerConfig)
 	st.lifetime = newLifetime(st.views, cfg.OnFailure)
 	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
+	st.disk = &diskSpace{state: st}
+	st.disk.left.Store(-1)
+	st.keys = keyUse{ring: cfg.Ring, open: make(map[crypt.ID]int)}
 	return st
+}
+
+// planWork returns the plan of policy for a View: which compaction or collection to do next. ask,
+// unless nil, adds to the state why the plan is asked for, for instance that the store is idle.
+func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
+	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
+	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.Dropped()
+	if ask != nil {
+		ask(&s)
+	}
+	return policy.Decide(v.Layout, s, st.cfg.Policy)
 }
 
 // reportWork counts a piece of work if it has succeeded, and tells OnWork of it. begin is when it

@@ -11,8 +11,6 @@ import (
 // calls Prepare, Apply and Publish in this order, once for each group.
 type writer struct {
 	*state
-	disk     *diskSpace
-	expiry   *expiry
 	sampler  *sampler
 	searcher *searcher
 
@@ -61,7 +59,7 @@ func (w *writer) hidesMuch(m *view.Table) bool {
 			older += retained
 		}
 	}
-	return uint64(max(older, m.Ranged.Load())) >= w.budget.sealAfter()
+	return uint64(max(older, m.Ranged.Load())) >= w.budget.measured.Load().SealAfter()
 }
 
 // sealTable ends the active memtable and its journal segments and begins new ones.
@@ -108,7 +106,7 @@ func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	a := to.BeginTransaction(payload, at, v)
 	earlier, err := w.addRecords(&a)
 	if earlier {
-		w.expiry.setAlarmFor(to)
+		w.setExpiryAlarmAt(memtableExpiryDue(to, false))
 	}
 	at.Offset = a.At()
 	return at, err
@@ -129,7 +127,7 @@ func (w *writer) addRecords(a *view.Addition) (earlier bool, err error) {
 			return false, err
 		}
 		if r.Kind == entry.Delete {
-			w.searcher.deleted(r.Key)
+			w.searcher.countDelete(r.Key)
 		}
 	}
 	return a.Finish(), nil
@@ -154,7 +152,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (w *writer) Publish(v entry.Version) {
 	w.views.Publish(v)
-	w.searcher.published()
+	w.searcher.publishDeletes()
 }
 
 // sealAny seals the active memtable unless it is empty. It runs in the place
