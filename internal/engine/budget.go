@@ -63,12 +63,15 @@ type measured struct {
 
 // measure brings the budget up to date with a View that is about to be installed.
 func (b *budget) measure(v *view.View) {
+	// Load before measuring. What is added in between counts twice until the next View, which is
+	// better than not at all: garbage would exceed its budget.
 	older := b.older.Load()
 	b.measured.Store(&measured{policy.Measure(v.Layout, stateOf(v, b.damaged, &b.policy, b.now()), b.policy), older})
 }
 
 // fill is the share of the budget that garbage takes now.
 func (b *budget) fill() float64 {
+	// The measure holds for one View. What writes have replaced since comes on top of it.
 	m := b.measured.Load()
 	return m.Fill(uint64(max(b.older.Load()-m.older, 0) + b.copying.Load()))
 }
@@ -76,6 +79,7 @@ func (b *budget) fill() float64 {
 // throttle says how much writers must be throttled so that the budget lasts: 1 is one
 // full delay; 0 if nothing that could be waited for would help.
 func (b *budget) throttle() float64 {
+	// To slow writers would help nobody if no work can make garbage less.
 	if m := b.measured.Load(); !m.Reducible {
 		return 0
 	}

@@ -11,6 +11,7 @@ import (
 // journal ends, and closes the manifest. Close the commit pipeline before. A file is closed
 // when its last reader has released it.
 func (e *Engine) Close() error {
+	// From here on nobody gets a pin, so no new work begins while this waits for the old.
 	if !e.views.Close() {
 		return nil
 	}
@@ -19,6 +20,8 @@ func (e *Engine) Close() error {
 	err := e.Work.awaitWork(context.Background()) // no context ends this wait
 	e.Commits.throttle.endStall()
 	if !e.cfg.ReadOnly {
+		// All work has ended, so this edit is the last one. It says that the session was closed in
+		// order.
 		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
 	}
 	err = errors.Join(err, e.log.Close())

@@ -41,9 +41,9 @@ const collectShare = 16
 type occasion int
 
 const (
-	whileBusy occasion = iota
-	atIdle
-	onRequest
+	whileBusy occasion = iota // gives way to writers
+	atIdle                    // leaves less garbage, and still gives way
+	onRequest                 // leaves least garbage, and gives way to nobody
 )
 
 // collectPlanned collects until nothing more is worth it, and reports whether it has collected
@@ -60,11 +60,15 @@ func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, e
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
+			// Policy passes by a damaged segment from now on. What can still be read in it stays,
+			// and other segments are collected.
 			c.damaged.add(d.Segment)
 			continue
 		}
 		if err != nil {
 			if failure.IsFull(err) {
+				// Without this the collection would be tried again only after the next edit, and a
+				// full disk may see no more edits.
 				c.disk.awaitSpace()
 			}
 			return did, err
@@ -87,6 +91,8 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 		hold.Release()
 		return false, nil
 	}
+	// A collection is paced, so it may last long. The whole View would keep all memtables and files
+	// that others replace meanwhile.
 	part, release := hold.Narrow(func(part *view.View) {
 		// Only the victims are read: flushes and compactions go on beside it.
 		part.Tables, part.Runs = nil, nil
@@ -109,6 +115,8 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
+	// Since lets the edit find the records that have died while they were copied. They must count
+	// as dead in the target from its first View on.
 	if err := c.apply(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
@@ -130,6 +138,7 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 		now := c.count.journalBytes.Load()
 		quiet := now == written
 		written = now
+		// Ask at each call: a collection that began at leisure must become fast when garbage grows.
 		leisure := 1 - policy.CollectionPace(c.budget.fill())
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
@@ -137,10 +146,13 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 		if err := c.yieldToFlush(ctx); quiet || err != nil {
 			return err
 		}
+		// Very short waits last longer than asked for, so they are summed up to one that is worth
+		// it.
 		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
 			return nil
 		}
 		defer func() { owed = 0 }()
+		// Close ends the pause: the pool ends ctx only later.
 		return wait(ctx, owed, c.lifetime.closing.Done())
 	}
 }
@@ -151,9 +163,11 @@ func (c *collector) yieldToFlush(ctx context.Context) error {
 	switch {
 	case c.views.Closed():
 		return errs.ErrClosed
+	// So many sealed memtables slow no writer.
 	case len(v.Tables)-1 <= policy.ThrottleTables:
 		return nil
 	}
 	c.tasks.flush.Kick()
+	// Only for some time: a flush may have no disk space until a collection has freed some.
 	return wait(ctx, policy.CollectionFlushWait, changed)
 }

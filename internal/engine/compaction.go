@@ -55,6 +55,7 @@ func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
 		return false, err
 	}
 	defer c.turn.Leave()
+	// The caller gets the error. It is not judged, as background work has not failed.
 	return c.carryOutPlans(ctx, func(s *policy.State) { s.Reclaim, s.Collecting = true, true })
 }
 
@@ -78,7 +79,10 @@ func (c *compactor) carryOutPlans(ctx context.Context, ask func(*policy.State)) 
 				c.damaged.add(r.Files[0].Num)
 			}
 		case len(plan.Cluster) > 0 && errors.As(err, &damage):
+			// The next plan leaves this segment out. So one damaged segment does not keep all
+			// others from being clustered.
 			c.damaged.add(damage.Segment)
+		// No failure: the idle task runs again once writers are silent.
 		case errors.Is(err, errWritersAreBack):
 			return did, nil
 		default:
@@ -108,11 +112,13 @@ func (c *compactor) compactAll(ctx context.Context) error {
 // carryOut carries out a plan. A compaction rewrites keys and handles, and values stay where they
 // are unless it is a clustering.
 func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err error) {
+	// Before anything is written: otherwise pruneKeys could remove the key of the new files.
 	defer c.keys.endWork(c.keys.beginWork())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return err
 	}
+	// Deferred before release, so it runs after it: only then this work holds no input any more.
 	defer c.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
 		// Memtables, and segments that no handle leads to, may be removed meanwhile.
@@ -122,6 +128,9 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		}
 	})
 	defer release()
+	// The inputs must follow each other in age. If a run between two of them were left out, the
+	// output would be above it, and old versions in the output would hide newer ones of that run: a
+	// read stops at its first hit.
 	inputs, bottom, err := part.Consecutive(plan.Runs)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
@@ -137,6 +146,8 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
+	// Until the edit, inputs and output are both on the disk. Sets must not take the space
+	// meanwhile.
 	defer c.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
 		work.Segments = int64(len(plan.Cluster))
@@ -184,6 +195,8 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 		read = append(read, r)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	// The steps of expiry come from the inputs. If they were counted anew, entries in their last
+	// minutes would look short-lived, and policy would compact them again each minute.
 	return compact.Input{
 		Entries:       view.Copier(read),
 		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), manifest.Describe(part.Layout, ids)),
@@ -196,11 +209,14 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 // what the compaction has found, which is dead now or counted as history of the new run.
 func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool) []layout.Superseded {
 	if bottom {
+		// Nothing is below the bottom run. The list is empty and not nil, as nil says that it is
+		// unknown.
 		return []layout.Superseded{}
 	}
 	var still layout.Account
 	var had, found float64
 	for _, r := range inputs {
+		// What a replayed memtable has replaced is not known. A sum without it would look exact.
 		if r.Replaced == nil {
 			return nil
 		}
@@ -223,6 +239,8 @@ func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool)
 	}
 	list := still.List()
 	for i := range list {
+		// Nobody knows which of the lines the compaction has found, so all shrink alike. At most to
+		// zero: the estimates may be below what was found.
 		list[i].Shrink(1 - min(1, max(0, found)/max(had, 1)))
 	}
 	return list

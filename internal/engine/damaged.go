@@ -18,6 +18,7 @@ type damagedFiles struct {
 func (d *damagedFiles) add(num entry.FileNum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// A plan may still be reading the old slice, without the mutex.
 	d.nums = append(slices.Clone(d.nums), num)
 }
 

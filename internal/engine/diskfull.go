@@ -16,6 +16,8 @@ import (
 
 // pollLocked sets the timer for poll if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
+	// Touch puts the alarm off, and this is called each time that space is measured. Without the
+	// mark, a busy store would never poll.
 	if !d.polling && (d.onlyReserve.Load() || d.waiting) {
 		d.polling = true
 		d.tasks.poll.Touch()
@@ -49,11 +51,14 @@ func (d *diskSpace) poll(context.Context) error {
 func (d *diskSpace) worthTryingLocked(free int64) bool {
 	d.tried++
 	switch {
+	// Other programs make free space go up and down a little. That is not worth a try.
 	case free > d.then+policy.RetryGrownBytes:
 		return true
 	case !failure.IsFull(d.lifetime.unflushed()):
 		return false
 	}
+	// Under a quota, the free space that the system reports says nothing: only a try tells. It is
+	// made for the sake of a flush, as writers wait for that.
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
@@ -63,6 +68,8 @@ func (d *diskSpace) awaitSpace() {
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
 	d.measureLocked()
 	d.mu.Unlock()
+	// Committers in admitPayload may wait for this work. They look again, and are refused if
+	// nothing else may help.
 	d.views.Wake()
 }
 
@@ -88,26 +95,35 @@ func (d *diskSpace) refuseCommit(reason error) error {
 func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	begin := time.Now()
 	for d.onlyReserve.Load() {
+		// Get the channel before the look: a change after the look then closes it.
 		v, changed := d.views.Await()
 		var refusal error
 		if needs, ok := frees(payload); !ok {
 			refusal = d.noSpaceError()
 		} else if d.left.Load() > flushBytes(v)+needs {
+			// A delete frees nothing before its flush. So it must leave enough for the flushes of
+			// all that is in memory.
 			return nil
 		}
 		switch {
 		case d.views.Closed():
 			return errs.ErrClosed
+		// No flush will free space soon, so the wait could last for ever.
 		case d.lifetime.stopped() != nil || d.lifetime.unflushed() != nil:
 			return d.refuseCommit(refusal)
+		// A flush makes the reserve smaller. A disk with enough space must not refuse sets only
+		// because they came fast.
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
+		// Other work may take minutes. Its space may also not be enough: better an error than a
+		// wait.
 		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
 			return d.refuseCommit(refusal)
 		}
 		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
+		// No write measures while all wait, and other programs may have freed space.
 		d.measureSpace()
 	}
 	return nil
@@ -147,6 +163,7 @@ const deleteBytes = 24
 // background work: reads go on, and writers get the error once memory is full.
 func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	switch {
+	// Nothing is wrong with the store: its files and the layout are as before.
 	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
 	case failure.IsFull(err):
 		d.awaitSpace()

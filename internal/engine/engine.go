@@ -2,9 +2,9 @@
 // memtables, compacts runs and collects segments. It applies the results as edits of the manifest,
 // each of which leads to the next View; readers and writers go on meanwhile.
 //
-// Each kind of work is a type of its own. All share the state of the store, and newEngine says who hears
-// of an edit. What is to be done follows from the state: a task that is kicked looks at
-// the state itself (tasks).
+// Each kind of work is a type of its own. All share the state of the store, and newEngine says who
+// hears of an edit. What is to be done follows from the state: a task that is kicked looks at the
+// state itself (tasks).
 //
 // # Locks
 //
@@ -20,7 +20,7 @@
 //	compactor.turn                which runs are inputs          a compaction
 //	collector.turn                which segments are victims     a collection
 //	flusher.turn                  which memtable is the oldest   a flush
-//	state.applying                the layout                     an edit: its sync, and who hears of it
+//	state.applying                the layout                     an edit, and followEdit
 //	throttle.mu                   since when writers wait        Config.OnStall
 //	diskSpace.mu                  who waits for disk space       measuring it, and Config.OnSpace
 //	searcher.mu                   what was sought past           seeks past deleted keys
@@ -87,7 +87,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
 	st.followEdit = func(c *view.Change) {
-		snapshots.pinFlushed(c) // first: who is woken looks for the pin
+		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
 		st.views.Wake()
 		throttle.endStall()
 		st.tasks.kick()
@@ -127,6 +127,7 @@ func (e *Engine) makeTasks() {
 // Start lets background work begin. Call it when Config.Exclusive can be called.
 func (e *Engine) Start() {
 	e.disk.measureSpace()
+	// Otherwise each Open would replay them again, until the memtable is full.
 	if len(e.unflushed.segments()) > policy.ReplayedSegments {
 		e.tasks.seal.Kick()
 	}
@@ -153,6 +154,7 @@ func (e *Engine) Metrics() (m report.Tree) {
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
 	m.ExpiryWait = e.expiryWait()
+	// After Close nobody gets a pin. What was counted is still told.
 	hold, err := e.views.Acquire(0)
 	if err != nil {
 		return m
@@ -175,6 +177,7 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 	if err != nil {
 		return err
 	}
+	// To verify takes long: memtables must not stay in memory for it.
 	part, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
 	defer release()
 	// After the first damage, pages that were verified before are verified again.

@@ -15,8 +15,8 @@ import (
 // isIdle reports whether writers have been silent for so long that idle compaction has begun.
 func (st *state) isIdle() bool { return !st.tasks.idle.Armed() }
 
-// setExpiryAlarm sets the alarm for the next work because of expiry. Call it after each change of the
-// time: an edit, and the beginning of a rest.
+// setExpiryAlarm sets the alarm for the next work because of expiry. Call it after each change of
+// the time: an edit, and the beginning of a rest.
 func (st *state) setExpiryAlarm() {
 	due := st.nextExpiryDue(st.isIdle())
 	if due == 0 {
@@ -43,6 +43,7 @@ func (st *state) setExpiryAlarmAt(due uint64) {
 
 // nextExpiryDue returns when work because of expiry is due, in Unix milliseconds; 0 = never.
 func (st *state) nextExpiryDue(idle bool) uint64 {
+	// Of the memtables only the active one counts: sealed ones are about to be flushed.
 	v := st.views.Current()
 	due := policy.ExpiryDue(v.Layout, policy.State{Idle: idle}, st.cfg.Policy)
 	for _, at := range []uint64{memtableExpiryDue(v.Active(), idle), nextDead(v, &st.cfg.Policy, st.cfg.unixMilli())} {

@@ -39,6 +39,7 @@ func (o journalOwner) SegmentLimit() int64 { return o.state.budget.segmentLimit(
 // shows before that only the reserve is left.
 func (o journalOwner) DiskFull() {
 	disk := o.state.disk
+	// Set before measuring: the free space may look enough, and still the journal got none of it.
 	disk.noJournalSpace.Store(true)
 	disk.measureSpace()
 	_ = disk.refuseCommit(errs.ErrNoSpace)
@@ -47,6 +48,7 @@ func (o journalOwner) DiskFull() {
 // GoOn records this session in the manifest, before anything follows the end of the journal that it
 // has found. That also revokes that the session before closed in order.
 func (o journalOwner) GoOn() error {
+	// The first edit of a session records this, whoever makes it.
 	if o.Begun() {
 		return nil
 	}

@@ -22,12 +22,14 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 	made := layout.Keyspace{Name: name, Options: o}
 	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
 		next := l.NextKeyspace()
+		// A number is never given again: old files may have entries of a dropped keyspace under it.
 		if next > uint64(entry.MaxKeyspaceID) {
 			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
 		}
 		made.ID = entry.KeyspaceID(next)
 		// History is kept from this version on.
 		begin := k.views.Visible()
+		// Before the View with the keyspace is installed: who sees the keyspace needs its floor.
 		k.views.Floors.Add(made.ID, begin)
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
@@ -36,6 +38,7 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 		}, nil
 	})
 	if err != nil {
+		// A number was given, so the floor was added before the edit failed.
 		if made.ID != entry.DefaultKeyspace {
 			k.views.Floors.Remove(made.ID)
 		}
@@ -52,6 +55,7 @@ func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 		if old == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
+		// A later release has written these options. A change by this one must not lose them.
 		o.Unknown = old.Options.Unknown
 		return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: id, Name: old.Name, Options: o}}}, nil
 	})

@@ -41,7 +41,9 @@ func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
 
 // fail ends background work; writes that need it will report err.
 func (l *Lifetime) fail(err error) {
+	// NameKeys adds to the error. It must be done before others can read it.
 	l.views.Current().NameKeys(err)
+	// Only the first failure counts: later ones mostly follow from it.
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
 	}
@@ -76,6 +78,8 @@ func (l *Lifetime) flushFailed(attempt int64, err error) {
 func (l *Lifetime) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	l.working.RLock()
 	defer l.working.RUnlock()
+	// Look with the lock held. Close closes the Views before it waits for the lock, so it either
+	// waits for this call or the call sees it.
 	if l.views.Closed() {
 		return errs.ErrClosed
 	}
@@ -96,6 +100,7 @@ func (l *Lifetime) Remove(fn func(may bool)) {
 func (l *Lifetime) endWork() {
 	l.cancel(errs.ErrClosed)
 	l.views.Wake()
+	// Their contexts have just ended, so the callers that have this lock soon give it back.
 	l.working.Lock()
 	defer l.working.Unlock()
 }

@@ -54,10 +54,14 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	e.unflushed.found = rec.Segments
 	rec.Lost = lostBehind(&rec.Manifest, first, &rec.ReplayResult)
 	last := max(layout.LastVersion(), rec.Begin.LastVersion)
+	// What had the layout's last version may be lost, so publish only what is left. But not below a
+	// floor: history there may be gone.
 	if rec.Lost != nil { // the manifest may know versions that are lost
 		last = max(newest(first), greatestFloor(layout))
 	}
 	if last > entry.MaxVersion-1<<32 {
+		// Refuse to open rather than run out of versions later: a commit could not be ordered any
+		// more.
 		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
 	}
 	e.views.Publish(last)
@@ -79,6 +83,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 
 // prepareWriting prepares what was read for writing: the manifest, the files and the journal.
 func (e *Engine) prepareWriting(rec *Recovery) error {
+	// Files are removed below because of what was read. So it must be durable before.
 	if err := e.log.Mend(); err != nil {
 		return err
 	}

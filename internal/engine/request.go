@@ -38,6 +38,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 	began := w.lifetime.flushing.Load()
 	for {
 		v, changed := w.views.Await()
+		// Order counts: what is done is done, even if background work has ended since.
 		stopped, unable := w.lifetime.stopped(), w.lifetime.unable.Load()
 		switch {
 		case w.views.Closed():
@@ -49,6 +50,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 		case unable != nil && unable.attempt > began:
 			return unable.err
 		}
+		// The task may pause after a failure that passes. Now somebody waits for it.
 		w.tasks.flush.Hurry()
 		if err := wait(ctx, untilChange, changed); err != nil {
 			return err
@@ -84,6 +86,8 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 		return 0, err
 	}
 	for again := true; again; {
+		// A compaction needs more space than a collection. So a full disk does not end Reclaim
+		// here: a collection may free what the compaction lacks.
 		full := w.compactStore(ctx)
 		if full != nil && !failure.IsFull(full) {
 			return 0, full
@@ -95,6 +99,8 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 			break
 		}
 	}
+	// Files are removed only when no View holds them. Without this wait, freed would be too small
+	// by what background work still reads.
 	if waiting := w.awaitWork(ctx); waiting != nil {
 		return 0, waiting
 	}

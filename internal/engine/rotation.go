@@ -126,6 +126,8 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 		return err
 	}
 	defer r.copies.endChange()
+	// First the keyring is durable, then files are written under the key. In the other order a
+	// crash could leave files whose key nobody has.
 	id, err := r.cfg.Keyring.Write(draft)
 	if err != nil {
 		return err
@@ -138,6 +140,7 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 		return err
 	}
 	err = r.record(func(l *layout.Layout) (*layout.Edit, error) {
+		// A rewriting that is under way goes on, even if this change asks for none.
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
 	if err != nil {
@@ -149,6 +152,8 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
+	// The active journal segment is under the old key. It is needed until its memtable is flushed,
+	// so seal that now.
 	if err := r.cfg.Exclusive(ctx, r.work.writer.sealAny); err != nil {
 		return err
 	}
@@ -181,6 +186,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if err := r.finishRewrite(ctx); err != nil {
 			return err
 		}
+		// Get the channel before planning: an edit that comes in between must not be missed.
 		v, changed := r.views.Await()
 		if r.views.Closed() {
 			return errs.ErrClosed
@@ -201,9 +207,11 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 	}
 }
 
-// explainStuck returns the error of a rewriting that can't go on while some bytes are under old keys:
-// there is damage, or else no disk space.
+// explainStuck returns the error of a rewriting that can't go on while some bytes are under old
+// keys: there is damage, or else no disk space.
 func (r *Rotator) explainStuck(bytes uint64) error {
+	// Policy plans nothing, and yet there is work. It leaves out two things only: damaged files,
+	// and what doesn't fit on the disk.
 	why := errs.ErrNoSpace
 	if len(r.damaged.list()) > 0 {
 		why = errs.ErrCorrupt
@@ -235,12 +243,15 @@ func (r *Rotator) tryFinish(ctx context.Context) error {
 }
 
 func (r *Rotator) finishAlone(ctx context.Context) error {
+	// Look again: while this waited for its turn, another change may have made a new key current.
 	if !r.isRewritten() {
 		return nil
 	}
 	if err := r.renewAndPrune(ctx); err != nil {
 		return err
 	}
+	// This comes last. If the process ends before, the layout still asks for the rewriting, and the
+	// next session finishes it.
 	return r.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID}}, nil
 	})
@@ -254,6 +265,8 @@ func (r *Rotator) isRewritten() bool {
 	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.hasOlder() {
 		return false
 	}
+	// Nothing is to be flushed, so no seal would help. pruneKeys keeps the keys of the segments
+	// that are left.
 	if len(v.Tables) == 1 && v.Active().Empty() {
 		return true
 	}
@@ -278,6 +291,8 @@ func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	defer r.work.flusher.turn.Leave()
 	r.applying.Lock()
 	defer r.applying.Unlock()
+	// Under the lock no other work records an edit, and work that begins from here on has the
+	// current key. So what is listed below is all that may be under an older key.
 	if r.keys.hasOlder() {
 		return nil
 	}

@@ -43,6 +43,8 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 	case entry.RangeDelete:
 		s.lookAtRange(r)
 	}
+	// Each look may go to the disk. A sample that has looked at many versions therefore lets as
+	// many others be left out.
 	if s.unsampled += weight; s.unsampled >= every*s.looks {
 		stands := s.unsampled / every * every
 		s.unsampled -= stands
@@ -93,6 +95,7 @@ func (s *sampler) sampleReplaced(r *entry.Record, times float64) {
 	for s.looks = 1; ; s.looks++ {
 		var e entry.Entry
 		to, found := s.findReplaced(r.Key, h, before, &e)
+		// What is below a delete was counted for that delete.
 		if !found || e.Kind == entry.Delete {
 			return
 		}

@@ -76,6 +76,7 @@ func (s *searcher) publishDeletes() {
 	if s.count == 0 {
 		return
 	}
+	// One mutex for both, so that CatchUp never takes a count without the keys to seek from.
 	s.keys.Lock()
 	s.from = append(s.from, s.added...)
 	s.waiting.Add(s.count)
@@ -99,6 +100,7 @@ func (s *searcher) CatchUp() {
 	s.from = nil
 	s.waiting.Store(0)
 	s.keys.Unlock()
+	// Acquire after the keys were taken: their deletes are published, so this reader sees them.
 	p, err := s.views.Acquire(0)
 	if err != nil {
 		return // closed

@@ -17,8 +17,8 @@ type Snapshots struct {
 	work    *Worker
 	copying *copying
 
-	mu      sync.Mutex // guards the pins of points, and:
-	waiting []*snapshotPoint
+	mu      sync.Mutex       // guards pin and err of all points, and:
+	waiting []*snapshotPoint // those whose last memtable is not flushed yet
 }
 
 // snapshotPoint is the state that a copy of the store has: its last version, and the View that has
@@ -45,6 +45,7 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	if err != nil {
 		return err
 	}
+	// A copy may take hours. What is not part of it must not stay in memory or on the disk so long.
 	_, release := k.pin.Narrow(func(part *view.View) {
 		part.Tables = nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return l.Segment(num) == nil })
@@ -69,6 +70,8 @@ func (s *Snapshots) makePoint(ctx context.Context) (*snapshotPoint, *layout.Layo
 			s.dropPoint(k)
 			return nil, nil, err
 		}
+		// The View was pinned some time after the point. What the layout knows of later commits
+		// goes.
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)
 		if err == nil && whole {
 			return k, l, nil
@@ -90,9 +93,13 @@ func (s *Snapshots) beginPoint(k *snapshotPoint) error {
 	k.version, k.milli = s.views.Visible(), s.cfg.Now().UnixMilli()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// With the mutex held: a memtable that this View still has is flushed later, and pinFlushed
+	// then waits for the mutex. So it can't miss this point.
 	v := s.views.Current()
 	k.then = v.Layout
 	if len(v.Tables) > 1 {
+		// Memtables are flushed oldest first. After the newest sealed one, all of the point is in
+		// runs.
 		k.last = v.Tables[1]
 		s.waiting = append(s.waiting, k)
 		return nil
@@ -128,6 +135,7 @@ func (s *Snapshots) dropPoint(k *snapshotPoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(other *snapshotPoint) bool { return other == k })
+	// The flush may have come between the end of the wait and the lock.
 	if k.pin != nil {
 		k.pin.Release()
 	}

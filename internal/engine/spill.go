@@ -48,6 +48,7 @@ func (s *Spills) Write(ctx context.Context, fn func(ctx context.Context) (bytes 
 			return err
 		}
 		bytes, err := fn(ctx)
+		// These bytes don't pass by Apply, which counts those of all other commits.
 		s.disk.countWritten(int(bytes))
 		return err
 	})
@@ -58,6 +59,8 @@ const settledShare = 32
 
 // Settle flushes memtables if they have more than FlushAll should flush.
 func (s *Spills) Settle(ctx context.Context) error {
+	// Settle runs while others commit, and FlushAll while they wait. So the large part is done
+	// here.
 	if v := s.state.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(s.cfg.MemtableBytes)/settledShare {
 		return nil
 	}

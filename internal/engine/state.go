@@ -15,17 +15,17 @@ import (
 // written files, and record, for an edit that needs none.
 type state struct {
 	cfg       *Config
-	log       *manifest.Log
-	views     *view.Set
-	files     *view.Opener
-	unflushed unflushed
-	damaged   damagedFiles
-	budget    *budget
-	disk      *diskSpace
-	keys      keyUse
-	lifetime  *Lifetime
+	log       *manifest.Log // what is true after a crash
+	views     *view.Set     // what readers see now
+	files     *view.Opener  // opens and removes files, and gives them numbers
+	unflushed unflushed     // the journal
+	damaged   damagedFiles  // files that work leaves alone
+	budget    *budget       // how much garbage there may be
+	disk      *diskSpace    // who may write when disk space is short
+	keys      keyUse        // which data keys are needed by work under way
+	lifetime  *Lifetime     // whether work may go on
 	tasks     tasks
-	count     counters
+	count     counters // since Open
 
 	applying sync.Mutex // held while an edit is made, recorded and installed
 
@@ -38,6 +38,7 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	st := &state{cfg: cfg, log: log, tasks: tasks{readOnly: cfg.ReadOnly}}
 	sets := view.Config{Now: cfg.Now, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
+		// Nothing runs in the background of such a store: readers release Views themselves.
 		sets.Jobs = nil
 	}
 	st.views = view.NewSet(sets, log.Layout())
@@ -65,6 +66,7 @@ func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
 // began.
 func (st *state) reportWork(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
+	// OnWork tells users which keys are concerned, so this comes before it.
 	st.views.Current().NameKeys(err)
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)

@@ -31,5 +31,6 @@ func (t *tasks) kick() {
 	if t.rekey != nil {
 		t.rekey.Kick()
 	}
+	// Each change puts the work at rest off, as the store is not at rest.
 	t.idle.Touch()
 }

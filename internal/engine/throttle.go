@@ -22,8 +22,8 @@ type throttle struct {
 
 	mu      sync.Mutex // held over Config.OnStall, so that calls come in order, and guards:
 	since   time.Time  // zero while writers are not throttled
-	reason  string
-	garbage bool // the reason is garbage
+	reason  string     // as OnStall was told
+	garbage bool       // the reason is garbage
 }
 
 // Throttle delays the committer of a payload. The further work lags behind, the longer is the
@@ -34,12 +34,11 @@ type throttle struct {
 func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
+		// Its size is not at hand. It pays as much as the largest payload: one full delay.
 		n = policy.ThrottleDelayBytes
 	}
-	if t.disk.onlyReserve.Load() {
-		if err := t.disk.admitPayload(ctx, payload); err != nil {
-			return err
-		}
+	if err := t.disk.admitPayload(ctx, payload); err != nil {
+		return err
 	}
 	if !t.lags(t.views.Current()) {
 		return nil
@@ -54,6 +53,7 @@ func (t *throttle) lags(v *view.View) bool {
 
 func (t *throttle) slowCommitter(ctx context.Context, n int) error {
 	t.beginStall()
+	// A flush that begins and fails after this moment ends the wait. Older failures may be over.
 	begin, began := time.Now(), t.lifetime.flushing.Load()
 	defer func() { t.count.stalled.Add(int64(time.Since(begin))) }()
 	for {
@@ -64,11 +64,15 @@ func (t *throttle) slowCommitter(ctx context.Context, n int) error {
 		if err := t.lifetime.stopped(); err != nil {
 			return err
 		}
+		// So few memtables fit in memory. The commit goes on after one delay: to wait until runs or
+		// garbage are gone might take minutes.
 		if len(v.Tables)-1 < policy.ThrottleMostTables {
 			delays := t.delays(v)
 			if delays <= 0 {
 				return nil
 			}
+			// Small payloads pay for their bytes only. Otherwise many small commits would be slowed
+			// far more than a few large ones that write the same.
 			share := min(1, float64(n)/policy.ThrottleDelayBytes)
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
@@ -96,6 +100,8 @@ func (t *throttle) beginStall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.views.Current()
+	// Look again under the lock: work may have caught up since the writer looked, and then perhaps
+	// no edit comes to end what begins here.
 	if !t.since.IsZero() || !t.lags(v) {
 		return
 	}
@@ -116,6 +122,8 @@ func (t *throttle) beginStall() {
 func (t *throttle) endStall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// Look at since first: a follower closes, too, and has never measured a budget. Close ends the
+	// time in any case, so that OnStall hears an end after each beginning.
 	if t.since.IsZero() || !t.views.Closed() && !t.hasCaughtUp(t.views.Current()) {
 		return
 	}
@@ -125,5 +133,6 @@ func (t *throttle) endStall() {
 
 // hasCaughtUp reports whether work is well below where writers are slowed.
 func (t *throttle) hasCaughtUp(v *view.View) bool {
+	// Not just below the limits: a load that stays at them would be told of with each memtable.
 	return !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm())
 }

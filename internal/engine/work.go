@@ -5,11 +5,11 @@ import "context"
 // Worker runs the work of the tasks, and the work that users ask for (request.go).
 type Worker struct {
 	*state
-	writer    *writer
-	searcher  *searcher
-	flusher   *flusher
-	compactor *compactor
-	collector *collector
+	writer    *writer    // seals the memtable; only in the place of a commit leader
+	searcher  *searcher  // awaitWork waits for its searches
+	flusher   *flusher   // memtables become runs
+	compactor *compactor // several runs become one
+	collector *collector // segments become smaller
 }
 
 // workAtRest runs once writers have been silent for a while. It compacts what is in memory and in
@@ -17,6 +17,7 @@ type Worker struct {
 // reads are as fast as they can be, and no work is left.
 func (w *Worker) workAtRest(ctx context.Context) error {
 	defer w.setExpiryAlarm() // at rest, expired entries are removed sooner
+	// Sealing changes the active memtable, and only a commit leader may do that.
 	if err := w.cfg.Exclusive(ctx, w.writer.sealIdle); err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@ func (w *writer) sealTable() error {
 	}
 	bytes := policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinnedBytes(), w.cfg.Memory)
 	w.views.Install(func(next *view.View) {
+		// Set while the View is made: a flush that finds the memtable sealed needs its end.
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg, bytes)}, next.Tables...)
 		w.budget.measure(next)
@@ -83,6 +84,8 @@ func (w *writer) sealTable() error {
 
 // pinnedBytes returns the bytes of memtables that only old Views hold.
 func (w *writer) pinnedBytes() int64 {
+	// Views count all memtables that somebody holds. Those of the current View are no burden of old
+	// readers.
 	_, bytes := w.views.Memtables()
 	for _, t := range w.views.Current().Tables {
 		bytes -= t.Bytes()
@@ -94,6 +97,7 @@ func (w *writer) pinnedBytes() int64 {
 // of the journal, to the memtable, and returns where the next one begins. Readers see them
 // once they are published.
 func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
+	// Open the segment before its entries are visible. From then on readers look for values in it.
 	if at.Segment != w.segment {
 		if err := w.followSegment(at.Segment); err != nil {
 			return at, err
@@ -105,6 +109,7 @@ func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	to := w.views.Current().Active()
 	a := to.BeginTransaction(payload, at, v)
 	earlier, err := w.addRecords(&a)
+	// Only for an entry that expires before all others: for most records the alarm costs nothing.
 	if earlier {
 		w.setExpiryAlarmAt(memtableExpiryDue(to, false))
 	}
@@ -152,6 +157,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (w *writer) Publish(v entry.Version) {
 	w.views.Publish(v)
+	// After Publish: a search must see the deletes that it seeks past.
 	w.searcher.publishDeletes()
 }
 
@@ -178,6 +184,8 @@ func (w *writer) sealIdle() error {
 	for _, r := range v.Layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
+	// Each entry may delete or replace a value below. Nobody knows their sizes before the flush, so
+	// each counts as a value of average size.
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.RangeDeletes() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
 	if small && hidden+w.views.DroppedFrom(active) < policy.IdleHiddenBytes {
