@@ -12,11 +12,11 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// apply completes a piece of work. It opens the new files, records the edit (the commit point),
+// applyEdit completes a piece of work. It opens the new files, records the edit (the commit point),
 // installs a View with the new files and without those that they replace, and calls followEdit. If
 // it fails before the edit is written, or the edit is refused, the new files are removed. If the
 // edit fails in another way, it is not known whether the manifest has it, so all files stay.
-func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (err error) {
+func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change) (err error) {
 	out.Describe(edit)
 	// Opening reads the files. It comes before the lock, so that no edit of others waits for that.
 	if err := c.Open(st.files, edit); err != nil {
@@ -131,9 +131,9 @@ func (st *state) checkKeys(edit *layout.Edit) error {
 	return nil
 }
 
-// record records the edit that make returns for the current layout, and installs that. The edit
+// recordEdit records the edit that make returns for the current layout, and installs that. The edit
 // adds and removes no files. After an error that is not ErrStopped, everything is as before.
-func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
+func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) error {
 	if st.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}

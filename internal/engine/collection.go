@@ -69,7 +69,7 @@ func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, e
 			if failure.IsFull(err) {
 				// Without this the collection would be tried again only after the next edit, and a
 				// full disk may see no more edits.
-				c.disk.awaitSpace()
+				c.disk.markWaiting()
 			}
 			return did, err
 		}
@@ -117,7 +117,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	}
 	// Since lets the edit find the records that have died while they were copied. They must count
 	// as dead in the target from its first View on.
-	if err := c.apply(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
+	if err := c.applyEdit(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
 	work.setResults(&out)

@@ -167,7 +167,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
 	change := view.Change{Runs: inputs, Unread: unread, Replaced: stillReplaced(inputs, unread, &out, bottom), Since: part.Layout}
-	if err := c.apply(edit, &out, change); err != nil {
+	if err := c.applyEdit(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
 	work.setResults(&out)

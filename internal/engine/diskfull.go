@@ -62,8 +62,8 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
-// awaitSpace notes that work has found no disk space. Its partial files were removed.
-func (d *diskSpace) awaitSpace() {
+// markWaiting notes that work has found no disk space. Its partial files were removed.
+func (d *diskSpace) markWaiting() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
 	d.measureLocked()
@@ -166,7 +166,7 @@ func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	// Nothing is wrong with the store: its files and the layout are as before.
 	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
 	case failure.IsFull(err):
-		d.awaitSpace()
+		d.markWaiting()
 	default:
 		d.lifetime.fail(err)
 	}

@@ -96,7 +96,7 @@ func (d *diskSpace) measureLeft() int64 {
 // time: all their runs, and the values that one flush copies from journal segments that it does
 // not keep.
 func flushBytes(v *view.View) int64 {
-	const tiny = 4 << 20 // of which all is copied
+	const tiny = 4 << 20 // bytes; of fewer values all are copied
 	copied := int64(0)
 	for _, m := range v.Tables {
 		values := m.SeparatedBytes.Load()

@@ -75,7 +75,7 @@ func memtableExpiryDue(m *view.Table, idle bool) uint64 {
 	return policy.MemtableExpiryDue(least, idle)
 }
 
-// expiryWait returns the time until the alarm rings, which is above 0; 0 if no alarm is set.
+// expiryWait returns the time until the alarm rings, at least 1 ns. 0 means that no alarm is set.
 func (st *state) expiryWait() time.Duration {
 	left, set := st.tasks.expiry.Left()
 	if !set {

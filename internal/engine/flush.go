@@ -48,7 +48,7 @@ func (f *flusher) flushSealedLocked(ctx context.Context) error {
 			// Committers that wait for memory, and callers of Flush, get this error. Otherwise they
 			// would wait for as long as it lasts.
 			if failure.Passes(err) {
-				f.lifetime.flushFailed(attempt, err)
+				f.lifetime.setFlushFailure(attempt, err)
 			}
 			f.disk.judgeFailure(ctx, err)
 			return err
@@ -139,7 +139,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	}
 	edit.JournalEnds = append(edit.JournalEnds, sealed.End.End)
 	change := view.Change{Tables: []*view.Table{sealed}, Replaced: replacedBy(sealed), Since: part.Layout}
-	if err := f.apply(edit, &out, change); err != nil {
+	if err := f.applyEdit(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	work.setResults(&out)

@@ -20,7 +20,7 @@ func (k *Keyspaces) List() []layout.Keyspace { return k.views.Current().Layout.K
 // return. It returns errs.ErrInvalid for a name that is taken.
 func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
 	made := layout.Keyspace{Name: name, Options: o}
-	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		next := l.NextKeyspace()
 		// A number is never given again: old files may have entries of a dropped keyspace under it.
 		if next > uint64(entry.MaxKeyspaceID) {
@@ -29,7 +29,7 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 		made.ID = entry.KeyspaceID(next)
 		// History is kept from this version on.
 		begin := k.views.Visible()
-		// Before the View with the keyspace is installed: who sees the keyspace needs its floor.
+		// Before the View with the keyspace is installed: a reader that sees it needs its floor.
 		k.views.Floors.Add(made.ID, begin)
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
@@ -50,7 +50,7 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 // Set replaces the options of a keyspace. The new Retention holds from now on; history that was
 // dropped before does not come back. The change is durable on return.
 func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
-	return k.record(func(l *layout.Layout) (*layout.Edit, error) {
+	return k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		old := l.Keyspace(id)
 		if old == nil {
 			return nil, errs.ErrKeyspaceNotFound
@@ -66,7 +66,7 @@ func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 // before still see the keyspace. The caller makes sure that nothing more is written to it, and
 // that earlier commits are durable.
 func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
-	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		if l.Keyspace(id) == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}

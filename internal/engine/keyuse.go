@@ -32,7 +32,7 @@ func (c *copying) beginCopy(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.copies++; c.copies == 1 {
-		c.store.Always() // without a wait: who else has it also has the gate
+		c.store.Always() // no wait: only a change could have it, and that has the gate, too
 	}
 	return nil
 }

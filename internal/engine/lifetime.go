@@ -66,8 +66,8 @@ func (l *Lifetime) unflushed() error {
 	return nil
 }
 
-// flushFailed notes that an attempt to flush has failed for now.
-func (l *Lifetime) flushFailed(attempt int64, err error) {
+// setFlushFailure notes that an attempt to flush has failed for now.
+func (l *Lifetime) setFlushFailure(attempt int64, err error) {
 	l.unable.Store(&flushFailure{attempt, err})
 	l.views.Wake()
 }

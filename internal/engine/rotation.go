@@ -69,7 +69,7 @@ func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
 	if err := r.changeAlone(ctx, r.renewAndPrune); err != nil || !rewrite || !r.cfg.Keyring.Full() {
 		return err
 	}
-	err := r.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := r.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID, Rewrite: true}}, nil
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.cfg.Ring.SetCurrent(id); err != nil {
 		return err
 	}
-	err = r.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err = r.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		// A rewriting that is under way goes on, even if this change asks for none.
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
@@ -252,7 +252,7 @@ func (r *Rotator) finishAlone(ctx context.Context) error {
 	}
 	// This comes last. If the process ends before, the layout still asks for the rewriting, and the
 	// next session finishes it.
-	return r.record(func(l *layout.Layout) (*layout.Edit, error) {
+	return r.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID}}, nil
 	})
 }

@@ -30,9 +30,9 @@ func (s *sampler) sampleEvery() int64 {
 	return min(max(live/policy.SampleFraction, policy.SampleLeastBytes), policy.SampleMostBytes)
 }
 
-// sample adds what a record replaces to the active memtable's estimates. Call it before the
+// sampleRecord adds what a record replaces to the active memtable's estimates. Call it before the
 // record itself is added to the memtable.
-func (s *sampler) sample(r *entry.Record, every int64) {
+func (s *sampler) sampleRecord(r *entry.Record, every int64) {
 	weight := int64(r.Size)
 	s.followSize(weight)
 	switch r.Kind {

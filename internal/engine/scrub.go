@@ -156,7 +156,7 @@ func (s *scrubber) finishPass(now int64) error {
 // kept in memory alone, until Close.
 func (s *scrubber) recordProgress(now int64) error {
 	s.recorded = now
-	err := s.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
+	err := s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
 	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
 		return nil
 	}

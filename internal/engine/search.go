@@ -64,7 +64,7 @@ func (s *searcher) countDelete(key []byte) {
 }
 
 // countDeletes notes n deletes of a transaction larger than its memory, in the place of the commit
-// leader; some are fewer than 4,096 of their keys, none of them long.
+// leader. some has fewer than 4,096 of their keys, and no long one.
 func (s *searcher) countDeletes(some [][]byte, n int64) {
 	s.added = append(s.added, some...)
 	s.count += n
@@ -85,7 +85,8 @@ func (s *searcher) publishDeletes() {
 }
 
 // CatchUp searches if that is due. A committer calls it after its commit is published, with no
-// lock held: so who deletes much pays for it, and can't outrun a task in the background.
+// lock held. So a goroutine that deletes much pays for the search. A task in the background could
+// not keep up with it.
 func (s *searcher) CatchUp() {
 	if s.waiting.Load() < s.due.Load() {
 		return
@@ -106,11 +107,11 @@ func (s *searcher) CatchUp() {
 		return // closed
 	}
 	defer p.Release()
-	s.search(p, from)
+	s.searchFrom(p, from)
 }
 
-// search seeks to the first visible key from each of the keys on.
-func (s *searcher) search(p *view.Pin, from [][]byte) {
+// searchFrom seeks to the first visible key from each of the keys on.
+func (s *searcher) searchFrom(p *view.Pin, from [][]byte) {
 	slices.SortFunc(from, bytes.Compare)
 	s.heads = nil
 	all, found := len(from), 0

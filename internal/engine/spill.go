@@ -84,7 +84,7 @@ func (s *Spills) FlushAll() error {
 // commit leader, after FlushAll. After an error that is not ErrStopped the files are gone.
 func (s *Spills) Add(v entry.Version, out *compact.Output, some [][]byte) error {
 	edit := &layout.Edit{AddRuns: layout.NewRuns(out.Run, layout.Upper), LastVersion: v}
-	if err := s.apply(edit, out, view.Change{}); err != nil {
+	if err := s.applyEdit(edit, out, view.Change{}); err != nil {
 		return err
 	}
 	s.work.searcher.countDeletes(some, int64(out.Run.Deletes))

@@ -11,8 +11,8 @@ import (
 )
 
 // state is what the store consists of: the manifest, the Views, the files, and the journal. All
-// work shares it. What the manifest says is changed in two ways only: apply, for work that has
-// written files, and record, for an edit that needs none.
+// work shares it. What the manifest says is changed in two ways only: applyEdit, for work that has
+// written files, and recordEdit, for an edit that needs none.
 type state struct {
 	cfg       *Config
 	log       *manifest.Log // what is true after a crash

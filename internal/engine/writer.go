@@ -127,7 +127,7 @@ func (w *writer) addRecords(a *view.Addition) (earlier bool, err error) {
 			return false, err
 		}
 		// Sample before the record is added: the sample looks for what the record replaces.
-		w.sampler.sample(&r, every)
+		w.sampler.sampleRecord(&r, every)
 		if err := a.Record(&r); err != nil {
 			return false, err
 		}
