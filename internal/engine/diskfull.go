@@ -62,7 +62,8 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
-// markWaiting notes that work has found no disk space. Its partial files were removed.
+// markWaiting is called by work that has found no disk space and has removed its partial files. It
+// makes the timer look for space.
 func (d *diskSpace) markWaiting() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
@@ -158,9 +159,9 @@ func frees(payload []byte) (needs int64, ok bool) {
 // deleteBytes is about what a delete takes in a run, beside its key.
 const deleteBytes = 24
 
-// judgeFailure notes that background work has failed. Work that the system has refused is run
-// again by the pool. Work that found the disk full waits for space. Any other error ends
-// background work: reads go on, and writers get the error once memory is full.
+// judgeFailure decides what follows from an error of background work. Work that the system has
+// refused is run again by the pool. Work that found the disk full waits for space. Any other error
+// ends background work: reads go on, and writers get the error once memory is full.
 func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	switch {
 	// Nothing is wrong with the store: its files and the layout are as before.

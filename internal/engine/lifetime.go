@@ -66,7 +66,8 @@ func (l *Lifetime) unflushed() error {
 	return nil
 }
 
-// setFlushFailure notes that an attempt to flush has failed for now.
+// setFlushFailure keeps the error of an attempt to flush that has failed for now, and wakes those
+// who wait for the flush.
 func (l *Lifetime) setFlushFailure(attempt int64, err error) {
 	l.unable.Store(&flushFailure{attempt, err})
 	l.views.Wake()

@@ -52,8 +52,8 @@ func (s *sampler) sampleRecord(r *entry.Record, every int64) {
 	}
 }
 
-// followSize notes the size of a record. What is much larger than those that follow is forgotten
-// in time: by half while some 700,000 of them come.
+// followSize keeps the size of the largest record. What is much larger than those that follow is
+// forgotten in time: by half while some 700,000 of them come.
 func (s *sampler) followSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
 // newSampler returns a Sampler of the commit leader, which it looks with.

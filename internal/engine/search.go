@@ -54,7 +54,7 @@ func newSearcher(cfg *Config, views *view.Set) *searcher {
 	return s
 }
 
-// countDelete notes a delete that the commit leader adds to a memtable.
+// countDelete counts a delete that the commit leader adds to a memtable.
 func (s *searcher) countDelete(key []byte) {
 	s.deletes++
 	s.count++
@@ -63,15 +63,15 @@ func (s *searcher) countDelete(key []byte) {
 	}
 }
 
-// countDeletes notes n deletes of a transaction larger than its memory, in the place of the commit
+// countDeletes counts n deletes of a transaction larger than its memory, in the place of the commit
 // leader. some has fewer than 4,096 of their keys, and no long one.
 func (s *searcher) countDeletes(some [][]byte, n int64) {
 	s.added = append(s.added, some...)
 	s.count += n
 }
 
-// publishDeletes makes what countDelete has noted due for a search. The commit leader calls it once the
-// deletes are visible.
+// publishDeletes makes the deletes that were counted due for a search. The commit leader calls it
+// once the deletes are visible.
 func (s *searcher) publishDeletes() {
 	if s.count == 0 {
 		return

@@ -55,7 +55,8 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	return fn(l, k.milli)
 }
 
-// makePoint makes a point, and returns it with the layout as of its version. The caller releases its pin.
+// makePoint makes a point, and returns it with the layout as of its version. The caller releases
+// its pin.
 func (s *Snapshots) makePoint(ctx context.Context) (*snapshotPoint, *layout.Layout, error) {
 	for {
 		k := new(snapshotPoint)
