@@ -86,8 +86,8 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 		return 0, err
 	}
 	for again := true; again; {
-		// A compaction needs more space than a collection. So a full disk does not end Reclaim
-		// here: a collection may free what the compaction lacks.
+		// A full disk does not end Reclaim here: a collection may find space where a compaction
+		// finds none, and free what the compaction needs.
 		full := w.compactStore(ctx)
 		if full != nil && !failure.IsFull(full) {
 			return 0, full

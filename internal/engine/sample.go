@@ -124,7 +124,7 @@ func (s *sampler) findReplaced(key []byte, h uint64, before entry.Version, e *en
 
 // countReplaced counts e `times` times as replaced.
 func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *entry.Entry, times float64, age time.Duration) {
-	if to == &s.views.Current().Active().Replaced { // what a memtable replaces of its own comes to no run
+	if to == &s.views.Current().Active().Replaced { // its own comes to no run
 		line.Entries = uint64(math.Round(times))
 		line.Bytes = uint64(float64(len(e.Key)+len(e.Value)) * times)
 	}
