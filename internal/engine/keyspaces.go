@@ -34,7 +34,7 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
 			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
-			LastVersion:    max(begin, l.LastVersion()), // that of a Spill is recorded before it is published
+			LastVersion:    max(begin, l.LastVersion()), // a Spill records its version before it publishes
 		}, nil
 	})
 	if err != nil {
