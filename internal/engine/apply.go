@@ -12,13 +12,13 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// apply completes a piece of work. It opens the new files, records the edit (the commit
-// point), installs a View with the new files and without those that they replace, and tells
-// the observers. If it fails before the edit is written, or the edit is refused, the new files are
-// removed. If the edit fails in another way, it is not known whether the manifest has it, so
-// all files stay.
-func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (err error) {
+// applyEdit completes a piece of work. It opens the new files, records the edit (the commit point),
+// installs a View with the new files and without those that they replace, and calls followEdit. If
+// it fails before the edit is written, or the edit is refused, the new files are removed. If the
+// edit fails in another way, it is not known whether the manifest has it, so all files stay.
+func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change) (err error) {
 	out.Describe(edit)
+	// Opening reads the files. It comes before the lock, so that no edit of others waits for that.
 	if err := c.Open(st.files, edit); err != nil {
 		st.removeFiles(out)
 		return err
@@ -30,6 +30,8 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 	v := st.views.Current()
 	err = st.completeEdit(edit, v, out, &c)
 	if err == nil {
+		// Segments that no run refers to after this edit go with it: no collection is needed for
+		// them.
 		err = v.Layout.DropUnreferenced(edit)
 	}
 	if err != nil {
@@ -37,10 +39,13 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 		st.removeFiles(out)
 		return err
 	}
+	// Readers of this estimate take no lock. So it must be there before a View shows the new runs.
 	oldest := c.WeighRanges(v)
 	next, err := st.log.Append(edit)
 	if err != nil {
 		c.Close()
+		// Only now the manifest surely does not name the files. Otherwise it may have the edit:
+		// then the next Open needs them, or it removes them as leftovers.
 		if failure.Passes(err) {
 			st.removeFiles(out)
 		} else {
@@ -56,11 +61,12 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 		c.Make(v, next)
 		st.budget.measure(v)
 	})
+	// Install holds the mutex of the Views, and removing files under it would hold up every seal.
 	c.Close()
 	if oldest {
 		st.views.ForgetEmptied()
 	}
-	st.tellObservers(&c)
+	st.followEdit(&c)
 	return nil
 }
 
@@ -68,16 +74,6 @@ func (st *state) apply(edit *layout.Edit, out *compact.Output, c view.Change) (e
 func (st *state) removeFiles(out *compact.Output) {
 	for _, name := range out.Names() {
 		st.files.Remove(name)
-	}
-}
-
-// observe has fn called after each edit, when the View with it is installed and before another edit
-// can be recorded. Observers are told in the order in which they have registered.
-func (st *state) observe(fn func(*view.Change)) { st.observers = append(st.observers, fn) }
-
-func (st *state) tellObservers(c *view.Change) {
-	for _, fn := range st.observers {
-		fn(c)
 	}
 }
 
@@ -90,12 +86,14 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	if edit.Dead, err = c.Dead(v, l, edit, out.Dead.Lists()); err != nil {
 		return err
 	}
+	// A compaction has set the order of its newest input. Other new runs are newer than all runs: a
+	// flush takes the oldest memtable, and a Spill comes after all flushes.
 	for i := range edit.AddRuns {
 		if edit.AddRuns[i].Order == 0 {
 			edit.AddRuns[i].Order = l.NextOrder()
 		}
 	}
-	if err := st.keysOf(edit); err != nil {
+	if err := st.checkKeys(edit); err != nil {
 		return err
 	}
 	st.views.Floors.Record(edit, l)
@@ -103,19 +101,25 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	// the newest.
 	visible := st.views.Visible()
 	edit.LastVersion = max(visible, edit.LastVersion, l.LastVersion())
+	// Retention by age needs to know at which time a version was the newest one.
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: st.cfg.Now().UnixMilli()}}
+	// After a reopen, numbers go on from here. If a number came twice, an old file could pass for a
+	// new one: checksums contain the number.
 	edit.NextFile = st.files.Last() + 1
+	// A replay that ends before such an end has met damage. Without the end it could not tell
+	// damage from the torn tail that a crash leaves. The edit is synced anyway.
 	edit.JournalEnds = append(edit.JournalEnds, st.unflushed.journal.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
-// keysOf returns an error if a new file is encrypted under a data key that was removed since the
+// checkKeys returns an error if a new file is encrypted under a data key that was removed since the
 // work began.
-func (st *state) keysOf(edit *layout.Edit) error {
+func (st *state) checkKeys(edit *layout.Edit) error {
 	if st.cfg.Keyring == nil {
 		return nil
 	}
 	for _, id := range edit.KeyIDs() {
+		// Once the manifest names such a file, its entries are lost: nobody could decrypt it.
 		if !id.IsZero() && !st.cfg.Keyring.Has(id.Key) {
 			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, id.Key)
 		}
@@ -123,15 +127,18 @@ func (st *state) keysOf(edit *layout.Edit) error {
 	return nil
 }
 
-// record records the edit that make returns for the current layout, and installs that. The edit
+// recordEdit records the edit that make returns for the current layout, and installs that. The edit
 // adds and removes no files. After an error that is not ErrStopped, everything is as before.
-func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
+func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) error {
 	if st.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
+	// Deferred before the lock is taken, so it runs after the unlock: removing files must not hold
+	// up other edits.
 	defer st.views.Reclaim()
 	st.applying.Lock()
 	defer st.applying.Unlock()
+	// Look under the lock: Close records its edit under it, and that must be the last one.
 	if st.views.Closed() {
 		return errs.ErrClosed
 	}
@@ -141,24 +148,30 @@ func (st *state) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	}
 	l, err := st.log.Append(edit)
 	if err != nil {
+		// The log refuses an edit that does not fit before it writes anything. That is the mistake
+		// of one caller, and no reason to end background work.
 		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
 			st.lifetime.fail(err)
 		}
 		return err
 	}
 	st.views.Install(func(next *view.View) { next.Layout = l })
-	st.tellObservers(new(view.Change))
+	st.followEdit(new(view.Change))
 	return nil
 }
 
 // recordEnd makes the journal durable, and records where it ends and how far the scrub is.
 // Close calls it.
 func (st *state) recordEnd(scrub layout.Scrub) error {
+	// The journal first: if the edit named an end that a power loss takes, the next Open would see
+	// damage.
 	if err := st.unflushed.journal.Close(); err != nil {
 		return err
 	}
 	st.applying.Lock()
 	defer st.applying.Unlock()
+	// The recorded version may be above the visible one, as that of a Spill is recorded first. It
+	// must never go back: the next session would give the same version twice.
 	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(st.views.Visible(), st.views.Current().Layout.LastVersion()), NextFile: st.files.Last() + 1}
 	if segments := st.unflushed.segments(); len(segments) > 0 {
 		edit.JournalEnds = append(edit.JournalEnds, segments[len(segments)-1].End)
@@ -167,7 +180,7 @@ func (st *state) recordEnd(scrub layout.Scrub) error {
 	return err
 }
 
-// done sets the results of a piece of work.
-func (w *Work) done(out *compact.Output) {
+// setResults sets the results of a piece of work.
+func (w *Work) setResults(out *compact.Output) {
 	w.EntriesIn, w.Dropped, w.BytesOut = int64(out.Read), out.Dropped, out.FileBytes()
 }

@@ -35,7 +35,8 @@ func newBudget(views *view.Set, d *damagedFiles, o policy.Options, segmentBytes 
 // stateOf returns the part of policy.State that follows from v, from the damage that was found and
 // from the time, in Unix milliseconds.
 func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.list(), Hidden: make(map[layout.RunID]uint64)}
+	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.list()}
+	s.Hidden, s.Ranged = make(map[layout.RunID]uint64), make(map[layout.RunID]uint64)
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		for _, r := range []*view.Replaced{&m.Replaced, &m.Outdated} {
@@ -48,9 +49,6 @@ func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) polic
 			s.Hidden[r.ID] = o.Dead(v.Layout, r.Replaced, now).Separated
 		}
 		if !r.RangeDeletes().Empty() {
-			if s.Ranged == nil {
-				s.Ranged = make(map[layout.RunID]uint64)
-			}
 			s.Ranged[r.ID] = uint64(r.Ranged)
 		}
 	}
@@ -65,15 +63,15 @@ type measured struct {
 
 // measure brings the budget up to date with a View that is about to be installed.
 func (b *budget) measure(v *view.View) {
+	// Load before measuring. What is added in between counts twice until the next View, which is
+	// better than not at all: garbage would exceed its budget.
 	older := b.older.Load()
 	b.measured.Store(&measured{policy.Measure(v.Layout, stateOf(v, b.damaged, &b.policy, b.now()), b.policy), older})
 }
 
-// sealAfter is how many bytes of older values a memtable may hide before it is sealed.
-func (b *budget) sealAfter() uint64 { return b.measured.Load().SealAfter() }
-
 // fill is the share of the budget that garbage takes now.
 func (b *budget) fill() float64 {
+	// The measure holds for one View. What writes have replaced since comes on top of it.
 	m := b.measured.Load()
 	return m.Fill(uint64(max(b.older.Load()-m.older, 0) + b.copying.Load()))
 }
@@ -81,6 +79,7 @@ func (b *budget) fill() float64 {
 // throttle says how much writers must be throttled so that the budget lasts: 1 is one
 // full delay; 0 if nothing that could be waited for would help.
 func (b *budget) throttle() float64 {
+	// To slow writers would help nobody if no work can make garbage less.
 	if m := b.measured.Load(); !m.Reducible {
 		return 0
 	}

@@ -256,7 +256,10 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	at := func(excess uint64, writer bool) {
 		space := policy.Garbage{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
 		s.engine.budget.measured.Store(&measured{space, s.engine.budget.older.Load()})
-		s.engine.Commits.throttle.update(writer)
+		s.engine.Commits.throttle.endStall()
+		if writer {
+			s.engine.Commits.throttle.beginStall()
+		}
 	}
 	for range 3 {
 		at(90, true)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 
 	"github.com/brockdb/brock/internal/view"
@@ -10,21 +11,18 @@ import (
 // journal ends, and closes the manifest. Close the commit pipeline before. A file is closed
 // when its last reader has released it.
 func (e *Engine) Close() error {
+	// From here on nobody gets a pin, so no new work begins while this waits for the old.
 	if !e.views.Close() {
 		return nil
 	}
 	e.lifetime.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
 	e.cfg.Jobs.Close()
-	e.Work.compactor.turn.Always()
-	defer e.Work.compactor.turn.Leave()
-	e.Work.collector.turn.Always()
-	defer e.Work.collector.turn.Leave()
-	e.Work.searcher.mu.Lock() // CatchUp may be searching
-	defer e.Work.searcher.mu.Unlock()
-	e.Commits.throttle.endAtClose()
-	var err error
+	err := e.Work.awaitWork(context.Background()) // no context ends this wait
+	e.Commits.throttle.endStall()
 	if !e.cfg.ReadOnly {
-		err = e.recordEnd(e.scrubber.progress)
+		// All work has ended, so this edit is the last one. It says that the session was closed in
+		// order.
+		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
 	}
 	err = errors.Join(err, e.log.Close())
 	// Each View has a memtable. A committer that has waited may still measure the disk space.

@@ -24,13 +24,15 @@ var errWritersAreBack = errors.New("clustering gave way to writers")
 func (w *Worker) AddJumped(bytes uint64) {
 	if !w.cfg.ReadOnly && !w.cfg.NoClustering {
 		w.compactor.jumped.Add(bytes)
+		// Arm and not Touch: readers must not put off work that waits for silent writers.
 		w.tasks.idle.Arm()
 	}
 }
 
-// move sets up a compaction so that it also moves the live values of some segments of v.
-func (c *compactor) move(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
+// moveValues sets up a compaction so that it also moves the live values of some segments of v.
+func (c *compactor) moveValues(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
 	begun := c.count.journalBytes.Load()
+	// A few commits do not end it: the values that it has moved so far would be moved in vain.
 	patience := int64(c.cfg.MemtableBytes) / policy.IdleSealFraction
 	busy := func() bool { return c.count.journalBytes.Load()-begun > patience }
 	for _, num := range segments {

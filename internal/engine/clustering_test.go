@@ -43,7 +43,7 @@ func unsorted(t *testing.T, before func(faultfs.Op)) (s *store, mem *vfs.Mem, wo
 
 func (s *store) rest() {
 	s.t.Helper()
-	s.must(s.engine.Work.idle(context.Background()))
+	s.must(s.engine.Work.workAtRest(context.Background()))
 	if s.failure != nil {
 		s.t.Fatal(s.failure)
 	}
@@ -166,7 +166,7 @@ func TestFailedClusteringHarmsNobody(t *testing.T) {
 		fs := s.fs.(*faultfs.FS)
 		fs.Inject(faultfs.Fault{Kinds: faultfs.Opens | faultfs.Write | faultfs.Truncate | faultfs.Syncs, Path: ".val", Nth: nth, Err: faultfs.ErrNoSpace})
 		s.engine.Work.AddJumped(unsortedPrice)
-		err := s.engine.Work.idle(context.Background())
+		err := s.engine.Work.workAtRest(context.Background())
 		if struck := fs.Struck() > 0; !struck {
 			s.must(err)
 			s.close()

@@ -29,8 +29,6 @@ import (
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	*state
-	planner *planner
-	keys    *keyUse
 
 	turn jobs.Turn // of collections
 }
@@ -39,19 +37,13 @@ type collector struct {
 // 1/16. view.OpenerConfig has what files may take.
 const collectShare = 16
 
-// collectBusy collects what is worth it while clients may be busy.
-func (c *collector) collectBusy(ctx context.Context) error {
-	_, err := c.collectPlanned(ctx, whileBusy)
-	return err
-}
-
 // occasion says when a collection is done, which decides how much it collects and how fast.
 type occasion int
 
 const (
-	whileBusy occasion = iota
-	atIdle
-	onRequest
+	whileBusy occasion = iota // gives way to writers
+	atIdle                    // leaves less garbage, and still gives way
+	onRequest                 // leaves least garbage, and gives way to nobody
 )
 
 // collectPlanned collects until nothing more is worth it, and reports whether it has collected
@@ -68,12 +60,16 @@ func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, e
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
+			// Policy passes by a damaged segment from now on. What can still be read in it stays,
+			// and other segments are collected.
 			c.damaged.add(d.Segment)
 			continue
 		}
 		if err != nil {
 			if failure.IsFull(err) {
-				c.planner.disk.workWaits()
+				// Without this the collection would be tried again only after the next edit, and a
+				// full disk may see no more edits.
+				c.disk.markWaiting()
 			}
 			return did, err
 		}
@@ -90,11 +86,13 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	}
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
-	plan := c.planner.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.lifetime.failed() != nil {
+	plan := c.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	if plan == nil || c.lifetime.stopped() != nil {
 		hold.Release()
 		return false, nil
 	}
+	// A collection is paced, so it may last long. The whole View would keep all memtables and files
+	// that others replace meanwhile.
 	part, release := hold.Narrow(func(part *view.View) {
 		// Only the victims are read: flushes and compactions go on beside it.
 		part.Tables, part.Runs = nil, nil
@@ -104,7 +102,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.makePacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -112,23 +110,25 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	// garbage, and sets may not use its disk space.
 	c.budget.copying.Store(int64(plan.Bytes))
 	defer c.budget.copying.Store(0)
-	defer c.planner.disk.promiseBytes(int64(plan.Bytes))()
+	defer c.disk.promiseBytes(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	if err := c.apply(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
+	// Since lets the edit find the records that have died while they were copied. They must count
+	// as dead in the target from its first View on.
+	if err := c.applyEdit(new(layout.Edit), &out, view.Change{Since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	work.done(&out)
+	work.setResults(&out)
 	work.BytesIn = int64(out.Bytes)
 	return true, nil
 }
 
-// pacer returns a function that slows a collection down, so that writers are not disturbed;
+// makePacer returns a function that slows a collection down, so that writers are not disturbed;
 // nil if somebody waits for the collection. It lets flushes go first, and bounds the rate while
 // something is committed. The nearer garbage is to its budget, the faster the collection goes.
-func (c *collector) pacer(o occasion) func(context.Context, int) error {
+func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 	if o == onRequest {
 		return nil
 	}
@@ -138,6 +138,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		now := c.count.journalBytes.Load()
 		quiet := now == written
 		written = now
+		// Ask at each call: a collection that began at leisure must become fast when garbage grows.
 		leisure := 1 - policy.CollectionPace(c.budget.fill())
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
@@ -145,10 +146,13 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		if err := c.yieldToFlush(ctx); quiet || err != nil {
 			return err
 		}
+		// Very short waits last longer than asked for, so they are summed up to one that is worth
+		// it.
 		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
 			return nil
 		}
 		defer func() { owed = 0 }()
+		// Close ends the pause: the pool ends ctx only later.
 		return wait(ctx, owed, c.lifetime.closing.Done())
 	}
 }
@@ -159,9 +163,11 @@ func (c *collector) yieldToFlush(ctx context.Context) error {
 	switch {
 	case c.views.Closed():
 		return errs.ErrClosed
+	// So many sealed memtables slow no writer.
 	case len(v.Tables)-1 <= policy.ThrottleTables:
 		return nil
 	}
 	c.tasks.flush.Kick()
+	// Only for some time: a flush may have no disk space until a collection has freed some.
 	return wait(ctx, policy.CollectionFlushWait, changed)
 }

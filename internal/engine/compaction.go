@@ -21,64 +21,72 @@ import (
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
 	*state
-	planner *planner
-	keys    *keyUse
+	flusher *flusher
 
 	turn   jobs.Turn     // of one compaction after the other; taken before that of flusher
 	jumped atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
 }
 
-// compactPlanned compacts what policy plans. idle says that writers are silent.
+// compactPlanned compacts what policy plans. idle says that writers are silent: then it flushes
+// first.
 func (c *compactor) compactPlanned(ctx context.Context, idle bool) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer c.turn.Leave()
-	return c.compactPlannedLocked(ctx, idle)
-}
-
-// flushAndCompact flushes, and then compacts what policy plans for an idle store. No other
-// compaction can come between: one that policy plans for a busy store after the flush would be
-// wasted, as the idle one rewrites its output.
-func (c *compactor) flushAndCompact(ctx context.Context, flush func(context.Context) error) error {
-	if err := c.turn.Take(ctx); err != nil {
-		return err
-	}
-	defer c.turn.Leave()
-	if err := flush(ctx); err != nil {
-		return err
-	}
-	return c.compactPlannedLocked(ctx, true)
-}
-
-func (c *compactor) compactPlannedLocked(ctx context.Context, idle bool) error {
-	for c.lifetime.failed() == nil {
-		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
-		if plan.Compaction == nil {
-			return nil
-		}
-		err := c.carryOut(ctx, plan.Compaction)
-		c.jumped.Add(-plan.Compaction.Price) // a clustering that fails has paid, too: so work in vain is bounded
-		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
-			c.leaveDamaged(plan.Compaction.Runs[0], err)
-			continue
-		}
-		if len(plan.Compaction.Cluster) > 0 {
-			var damage *compact.Damaged
-			if errors.As(err, &damage) {
-				c.damaged.add(damage.Segment)
-				continue
-			}
-			if errors.Is(err, errWritersAreBack) {
-				return nil
-			}
-		}
-		if err != nil {
-			c.planner.disk.workEnded(ctx, err)
+	if idle {
+		// Flush with the turn held. A compaction that policy plans for a busy store after the flush
+		// would be wasted, as the idle one rewrites its output.
+		if err := c.flusher.flushSealed(ctx); err != nil {
 			return err
 		}
 	}
-	return nil // the failure was reported, and other work would fail, too
+	_, err := c.carryOutPlans(ctx, func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
+	if err != nil {
+		c.disk.judgeFailure(ctx, err)
+	}
+	return err
+}
+
+// rewritePointers compacts runs until no handle leads through a forwarding table, and reports
+// whether there was one.
+func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
+	if err := c.turn.Take(ctx); err != nil {
+		return false, err
+	}
+	defer c.turn.Leave()
+	// The caller gets the error. It is not judged, as background work has not failed.
+	return c.carryOutPlans(ctx, func(s *policy.State) { s.Reclaim, s.Collecting = true, true })
+}
+
+// carryOutPlans compacts until policy plans no more, and reports whether it has compacted anything.
+// ask says why it asks. It passes by files that are damaged.
+func (c *compactor) carryOutPlans(ctx context.Context, ask func(*policy.State)) (did bool, err error) {
+	for c.lifetime.stopped() == nil {
+		plan := c.planWork(c.views.Current(), ask).Compaction
+		if plan == nil {
+			return did, nil
+		}
+		err := c.carryOut(ctx, plan)
+		c.jumped.Add(-plan.Price) // a clustering that fails has paid, too: so work in vain is bounded
+		var damage *compact.Damaged
+		switch {
+		case err == nil:
+			did = true
+		case plan.Rekey && errors.Is(err, errs.ErrCorrupt):
+			c.leaveDamaged(plan.Runs[0], err)
+		case len(plan.Cluster) > 0 && errors.As(err, &damage):
+			// The next plan leaves this segment out. So one damaged segment does not keep all
+			// others from being clustered.
+			c.damaged.add(damage.Segment)
+		// No failure: the idle task runs again once writers are silent.
+		case errors.Is(err, errWritersAreBack):
+			return did, nil
+		default:
+			return did, err
+		}
+	}
+	return did, nil // the failure was reported, and other work would fail, too
 }
 
 // leaveDamaged tells policy not to rewrite a damaged run under a new data key, until the next Open.
@@ -90,25 +98,6 @@ func (c *compactor) leaveDamaged(id layout.RunID, err error) {
 	if d := (*errs.Corruption)(nil); errors.As(err, &d) {
 		c.views.Current().NameKeys(d)
 		c.cfg.OnDamage(d)
-	}
-}
-
-// rewritePointers compacts runs until no handle leads through a forwarding table, and reports
-// whether there was one.
-func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
-	if err := c.turn.Take(ctx); err != nil {
-		return false, err
-	}
-	defer c.turn.Leave()
-	for {
-		plan := c.planner.planWork(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
-		if plan == nil {
-			return did, nil
-		}
-		if err := c.carryOut(ctx, plan); err != nil {
-			return did, err
-		}
-		did = true
 	}
 }
 
@@ -132,11 +121,13 @@ func (c *compactor) compactAll(ctx context.Context) error {
 // carryOut carries out a plan. A compaction rewrites keys and handles, and values stay where they
 // are unless it is a clustering.
 func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err error) {
+	// Before anything is written: otherwise pruneKeys could remove the key of the new files.
 	defer c.keys.endWork(c.keys.beginWork())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return err
 	}
+	// Deferred before release, so it runs after it: only then this work holds no input any more.
 	defer c.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
 		// Memtables, and segments that no handle leads to, may be removed meanwhile.
@@ -146,6 +137,9 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		}
 	})
 	defer release()
+	// The inputs must follow each other in age. If a run between two of them were left out, the
+	// output would be above it, and old versions in the output would hide newer ones of that run: a
+	// read stops at its first hit.
 	inputs, bottom, err := part.Consecutive(plan.Runs)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
@@ -161,10 +155,12 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	defer c.planner.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
+	// Until the edit, inputs and output are both on the disk. Sets must not take the space
+	// meanwhile.
+	defer c.disk.promiseBytes(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
 		work.Segments = int64(len(plan.Cluster))
-		c.move(ctx, &input, plan.Cluster, part)
+		c.moveValues(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
@@ -180,10 +176,10 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		edit.AddRuns[i].Order = part.Layout.Run(inputs[0].ID).Order
 	}
 	change := view.Change{Runs: inputs, Unread: unread, Replaced: stillReplaced(inputs, unread, &out, bottom), Since: part.Layout}
-	if err := c.apply(edit, &out, change); err != nil {
+	if err := c.applyEdit(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	work.done(&out)
+	work.setResults(&out)
 	return nil
 }
 
@@ -208,6 +204,8 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 		read = append(read, r)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	// The steps of expiry come from the inputs. If they were counted anew, entries in their last
+	// minutes would look short-lived, and policy would compact them again each minute.
 	return compact.Input{
 		Entries:       view.Copier(read),
 		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), manifest.Describe(part.Layout, ids)),
@@ -220,11 +218,14 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 // what the compaction has found, which is dead now or counted as history of the new run.
 func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool) []layout.Superseded {
 	if bottom {
+		// Nothing is below the bottom run. The list is empty and not nil, as nil says that it is
+		// unknown.
 		return []layout.Superseded{}
 	}
 	var still layout.Account
 	var had, found float64
 	for _, r := range inputs {
+		// What a replayed memtable has replaced is not known. A sum without it would look exact.
 		if r.Replaced == nil {
 			return nil
 		}
@@ -247,6 +248,8 @@ func stillReplaced(inputs, unread []*view.Run, out *compact.Output, bottom bool)
 	}
 	list := still.List()
 	for i := range list {
+		// Nobody knows which of the lines the compaction has found, so all shrink alike. At most to
+		// zero: the estimates may be below what was found.
 		list[i].Shrink(1 - min(1, max(0, found)/max(had, 1)))
 	}
 	return list

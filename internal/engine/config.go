@@ -17,7 +17,7 @@ type Config struct {
 	view.OpenerConfig                  // FS holds the directories open; Follow needs ReadOnly
 	Keyring           *keyring.Keyring // the file that Ring's keys are from; nil: the store is plain
 	ReadOnly          bool             // nothing is written, no work is done in the background
-	UpTo              bool             // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
+	UpTo              bool             // open up to damage of the journal, as manifest.Options.UpTo
 	Sizes                              // how long files are, and all together
 	Policy            policy.Options   // what stays, and how much garbage
 	Maintenance                        // work that nobody waits for
@@ -52,7 +52,7 @@ type Maintenance struct {
 type Events struct {
 	OnWork    func(Work)             // every finished piece of background work
 	OnStall   func(report.Stall)     // writers begin to be throttled, or no longer are
-	OnSpace   func(report.DiskSpace) // writes begin to be refused because the disk is full, or no longer are
+	OnSpace   func(report.DiskSpace) // a full disk begins to refuse writes, or no longer does
 	OnDamage  func(*errs.Corruption) // what a scrub, or a rewriting under a new data key, has found
 	OnFailure func(error)            // the error that ends background work, once
 	// OnLongReader is told of a reader that keeps replaced data for more than a

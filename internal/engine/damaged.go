@@ -14,10 +14,11 @@ type damagedFiles struct {
 	nums []entry.FileNum // add replaces the slice and never changes it: list returns it
 }
 
-// add notes one more damaged file.
+// add adds a damaged file. It may be in the list already.
 func (d *damagedFiles) add(num entry.FileNum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// A plan may still be reading the old slice, without the mutex.
 	d.nums = append(slices.Clone(d.nums), num)
 }
 

@@ -16,6 +16,8 @@ import (
 
 // pollLocked sets the timer for poll if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
+	// Touch puts the alarm off, and this is called each time that space is measured. Without the
+	// mark, a busy store would never poll.
 	if !d.polling && (d.onlyReserve.Load() || d.waiting) {
 		d.polling = true
 		d.tasks.poll.Touch()
@@ -49,36 +51,27 @@ func (d *diskSpace) poll(context.Context) error {
 func (d *diskSpace) worthTryingLocked(free int64) bool {
 	d.tried++
 	switch {
+	// Other programs make free space go up and down a little. That is not worth a try.
 	case free > d.then+policy.RetryGrownBytes:
 		return true
 	case !failure.IsFull(d.lifetime.unflushed()):
 		return false
 	}
+	// Under a quota, the free space that the system reports says nothing: only a try tells. It is
+	// made for the sake of a flush, as writers wait for that.
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
-// workWaits notes that work has found no disk space. Its partial files were removed.
-func (d *diskSpace) workWaits() {
+// markWaiting is called by work that has found no disk space and has removed its partial files. It
+// makes the timer look for space.
+func (d *diskSpace) markWaiting() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
 	d.measureLocked()
 	d.mu.Unlock()
+	// Committers in admitPayload may wait for this work. They look again, and are refused if
+	// nothing else may help.
 	d.views.Wake()
-}
-
-// flushed notes that a flush has succeeded.
-func (d *diskSpace) flushed() {
-	if d.lifetime.unable.Swap(nil) != nil {
-		d.measureSpace()
-	}
-}
-
-// journalFull is called when the disk had no room for a commit. The next commit tries again,
-// unless it shows before that only the reserve is left.
-func (d *diskSpace) journalFull() {
-	d.noJournalSpace.Store(true)
-	d.measureSpace()
-	_ = d.refuseCommit(errs.ErrNoSpace)
 }
 
 // refuseCommit counts a commit that is refused for this reason if that is a full disk, tells
@@ -103,32 +96,41 @@ func (d *diskSpace) refuseCommit(reason error) error {
 func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	begin := time.Now()
 	for d.onlyReserve.Load() {
+		// Get the channel before the look: a change after the look then closes it.
 		v, changed := d.views.Await()
 		var refusal error
 		if needs, ok := frees(payload); !ok {
-			refusal = d.tooLittle()
+			refusal = d.noSpaceError()
 		} else if d.left.Load() > flushBytes(v)+needs {
+			// A delete frees nothing before its flush. So it must leave enough for the flushes of
+			// all that is in memory.
 			return nil
 		}
 		switch {
 		case d.views.Closed():
 			return errs.ErrClosed
-		case d.lifetime.failed() != nil || d.lifetime.unflushed() != nil:
+		// No flush will free space soon, so the wait could last for ever.
+		case d.lifetime.stopped() != nil || d.lifetime.unflushed() != nil:
 			return d.refuseCommit(refusal)
+		// A flush makes the reserve smaller. A disk with enough space must not refuse sets only
+		// because they came fast.
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
+		// Other work may take minutes. Its space may also not be enough: better an error than a
+		// wait.
 		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
 			return d.refuseCommit(refusal)
 		}
 		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
+		// No write measures while all wait, and other programs may have freed space.
 		d.measureSpace()
 	}
 	return nil
 }
 
-func (d *diskSpace) tooLittle() error {
+func (d *diskSpace) noSpaceError() error {
 	of := "on the disk"
 	if d.cfg.DiskLimit > 0 {
 		of = "below DiskLimit or on the disk"
@@ -157,14 +159,15 @@ func frees(payload []byte) (needs int64, ok bool) {
 // deleteBytes is about what a delete takes in a run, beside its key.
 const deleteBytes = 24
 
-// workEnded notes that background work has failed. Work that the system has refused is run
-// again by the pool. Work that found the disk full waits for space. Any other error ends
-// background work: reads go on, and writers get the error once memory is full.
-func (d *diskSpace) workEnded(ctx context.Context, err error) {
+// judgeFailure decides what follows from an error of background work. Work that the system has
+// refused is run again by the pool. Work that found the disk full waits for space. Any other error
+// ends background work: reads go on, and writers get the error once memory is full.
+func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	switch {
+	// Nothing is wrong with the store: its files and the layout are as before.
 	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
 	case failure.IsFull(err):
-		d.workWaits()
+		d.markWaiting()
 	default:
 		d.lifetime.fail(err)
 	}

@@ -34,8 +34,8 @@ type diskSpace struct {
 	mu      sync.Mutex // held while it is measured, and over Config.OnSpace, and guards:
 	polling bool       // the timer of poll is set
 	waiting bool       // work has found no disk space, and waits
-	tried   int        // polls since then
-	then    int64      // bytes that were free then
+	tried   int        // polls since it found none
+	then    int64      // bytes that were free when it found none; -1 = not known
 	told    bool       // OnSpace was told that writes are refused
 }
 
@@ -52,6 +52,7 @@ func (d *diskSpace) available() int64 {
 	free := d.files.Free()
 	available := free
 	if d.cfg.DiskLimit > 0 {
+		// Work may exceed our own limit by the reserve. But it can't exceed the disk.
 		if available = max(d.measureLeft(), d.measureReserve(v)); free >= 0 {
 			available = min(available, free)
 		}
@@ -59,6 +60,7 @@ func (d *diskSpace) available() int64 {
 	if available < 0 {
 		return 0
 	}
+	// At least 1: to policy 0 means that nobody knows, and it would plan as if all fits.
 	return max(available-flushBytes(v)-policy.ReserveSlackBytes-d.promised.Load(), 1)
 }
 
@@ -70,6 +72,7 @@ func (d *diskSpace) promiseBytes(bytes int64) (release func()) {
 	return func() {
 		d.promised.Add(-bytes)
 		d.credit.Store(0)
+		// While sets are refused, few writes come that would measure again.
 		if d.onlyReserve.Load() {
 			d.measureSpace()
 		}
@@ -93,7 +96,7 @@ func (d *diskSpace) measureLeft() int64 {
 // time: all their runs, and the values that one flush copies from journal segments that it does
 // not keep.
 func flushBytes(v *view.View) int64 {
-	const tiny = 4 << 20 // of which all is copied
+	const tiny = 4 << 20 // bytes; of fewer values all are copied
 	copied := int64(0)
 	for _, m := range v.Tables {
 		values := m.SeparatedBytes.Load()
@@ -129,6 +132,7 @@ func (d *diskSpace) measureReserve(v *view.View) int64 {
 		runs += r.FileBytes()
 	}
 	for _, s := range v.Layout.Segments() {
+		// Relocated segments were collected: no collection copies them again.
 		if s.State().Status == layout.Live {
 			segments += s.FileBytes
 			largest = max(largest, s.FileBytes)
@@ -136,6 +140,8 @@ func (d *diskSpace) measureReserve(v *view.View) int64 {
 	}
 	compaction := min(runs/2, uint64(d.cfg.RunFileBytes)/2)
 	collection := min(largest/2, uint64(d.cfg.SegmentBytes)/2)
+	// Work under way may need more than the usual. If sets took that, it would fail at its end,
+	// after it has used the disk for nothing.
 	work := max(int64(compaction+collection), d.promised.Load())
 	return flushBytes(v) + work + int64(segments/policy.ReserveSlackFraction) + policy.ReserveSlackBytes
 }
@@ -145,6 +151,8 @@ func (d *diskSpace) countWritten(n int) {
 	if d.credit.Add(-int64(n)) < 0 {
 		d.measureSpace()
 	}
+	// Load comes first as each commit passes here: Swap would write a cache line that all cores
+	// read.
 	if d.noJournalSpace.Load() && d.noJournalSpace.Swap(false) {
 		d.measureSpace()
 	}
@@ -164,11 +172,16 @@ func (d *diskSpace) measureLocked() {
 	d.reserve.Store(reserve)
 	known := left >= 0
 	tight := known && left < 2*reserve
+	// The zeros that the journal writes ahead would take space that data needs.
 	d.unflushed.journal.Economize(tight)
+	// If nobody knows what is left, measuring again would tell nothing.
 	d.credit.Store(1 << 62)
+	// A third of what sets may take: the steps become small near the reserve, so that writes do not
+	// pass it unseen.
 	if known {
 		d.credit.Store(min(max((left-reserve)/3, policy.MeasureLeastBytes), policy.MeasureMostBytes))
 	}
+	// The reserve is large because much is in memory. Flush early instead of refusing sets.
 	if tight && d.flushHelps(v) {
 		d.tasks.seal.Kick()
 	}
@@ -182,6 +195,8 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 	switch was := d.onlyReserve.Load(); {
 	case !was && below:
 		d.onlyReserve.Store(true)
+		// Policy plans other work for a full disk (State.Full), and nothing else may kick the
+		// tasks: there may be no more edits.
 		d.tasks.kick()
 	case was && !nearly:
 		d.onlyReserve.Store(false)

@@ -345,7 +345,7 @@ func TestSpilledDeletesAreSkipped(t *testing.T) {
 	}
 }
 
-// search seeks from keys, as committers do.
+// searchFrom seeks from keys, as committers do.
 func (s *store) search(keys ...string) {
 	s.t.Helper()
 	p := s.pin(0)
@@ -356,7 +356,7 @@ func (s *store) search(keys ...string) {
 	for _, key := range keys {
 		from = append(from, []byte(key))
 	}
-	s.engine.Work.searcher.search(p, from)
+	s.engine.Work.searcher.searchFrom(p, from)
 }
 
 // steps is how many entries are met by who looks for all that is not deleted.

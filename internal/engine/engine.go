@@ -2,9 +2,9 @@
 // memtables, compacts runs and collects segments. It applies the results as edits of the manifest,
 // each of which leads to the next View; readers and writers go on meanwhile.
 //
-// Each kind of work is a type of its own. All share the state of the store, and those who must hear
-// of an edit observe it. What is to be done follows from the state: a task that is kicked looks at
-// the state itself (tasks).
+// Each kind of work is a type of its own. All share the state of the store, and newEngine says who
+// hears of an edit. What is to be done follows from the state: a task that is kicked looks at the
+// state itself (tasks).
 //
 // # Locks
 //
@@ -20,7 +20,7 @@
 //	compactor.turn                which runs are inputs          a compaction
 //	collector.turn                which segments are victims     a collection
 //	flusher.turn                  which memtable is the oldest   a flush
-//	state.applying                the layout                     an edit: its sync, and the observers
+//	state.applying                the layout                     an edit, and followEdit
 //	throttle.mu                   since when writers wait        Config.OnStall
 //	diskSpace.mu                  who waits for disk space       measuring it, and Config.OnSpace
 //	searcher.mu                   what was sought past           seeks past deleted keys
@@ -34,6 +34,7 @@ package engine
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
@@ -74,32 +75,29 @@ type Commits struct {
 func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	st := newState(cfg, log)
 	leader := st.views.NewLeader()
-	disk := &diskSpace{state: st}
-	disk.left.Store(-1)
-	throttle, expiry, planner, keys := &throttle{state: st, disk: disk}, &expiry{st}, &planner{st, disk}, &keyUse{ring: cfg.Ring}
+	throttle := &throttle{state: st}
 	searcher := newSearcher(cfg, st.views)
-	writer := &writer{
-		state: st, disk: disk, expiry: expiry, searcher: searcher,
-		sampler: newSampler(st.views, leader, st.budget),
-	}
+	writer := &writer{state: st, searcher: searcher, sampler: newSampler(st.views, leader, st.budget)}
+	flusher := &flusher{state: st, turn: jobs.NewTurn()}
 	work := &Worker{
-		state: st, planner: planner, disk: disk, expiry: expiry, writer: writer, searcher: searcher,
-		flusher:   &flusher{state: st, disk: disk, turn: jobs.NewTurn()},
-		compactor: &compactor{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
-		collector: &collector{state: st, planner: planner, keys: keys, turn: jobs.NewTurn()},
+		state: st, writer: writer, searcher: searcher, flusher: flusher,
+		compactor: &compactor{state: st, flusher: flusher, turn: jobs.NewTurn()},
+		collector: &collector{state: st, turn: jobs.NewTurn()},
 	}
 	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
 	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
-	st.observe(snapshots.pinFlushed) // before anybody can commit more
-	st.observe(func(*view.Change) { st.views.Wake() })
-	st.observe(func(*view.Change) { throttle.update(false) })
-	st.observe(func(*view.Change) { st.tasks.kick() })
-	st.observe(func(*view.Change) { expiry.setAlarm() }) // a keyspace may retain less now
-	st.observe(func(*view.Change) { longReaders.Look() })
+	st.followEdit = func(c *view.Change) {
+		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
+		st.views.Wake()
+		throttle.endStall()
+		st.tasks.kick()
+		st.setExpiryAlarm() // a keyspace may retain less now
+		longReaders.Look()
+	}
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, leader}, Keyspaces: &Keyspaces{st},
-		Spills: &Spills{state: st, Lifetime: st.lifetime, work: work, keys: keys},
-		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, keys: keys, copies: snapshots.copying, turn: jobs.NewTurn()},
+		Spills: &Spills{state: st, Lifetime: st.lifetime, work: work},
+		Work:   work, Snapshots: snapshots, Keys: &Rotator{state: st, work: work, copies: snapshots.copying, turn: jobs.NewTurn()},
 		Files: st.files, Lifetime: st.lifetime,
 		state: st, scrubber: &scrubber{state: st},
 	}
@@ -110,28 +108,31 @@ func (e *Engine) makeTasks() {
 	pool, t, w := e.cfg.Jobs, &e.tasks, e.Work
 	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.flushSealed)
 	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.compactPlanned(ctx, false) })
-	t.collect = pool.Task(jobs.Cleanup, "collect", w.collector.collectBusy)
+	t.collect = pool.Task(jobs.Cleanup, "collect", func(ctx context.Context) error {
+		_, err := w.collector.collectPlanned(ctx, whileBusy)
+		return err
+	})
 	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
 	if e.cfg.Keyring != nil {
 		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
 	}
-	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", w.disk.poll), policy.DiskPoll)
-	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.idle), e.cfg.IdleAfter)
+	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.poll), policy.DiskPoll)
+	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.workAtRest), e.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.End(); return nil })
 	e.files.Open.Bits.EndBy(pool.Alarm(forget))
 	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.verifyDue))
-	t.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", w.expire))
+	t.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", w.removeExpired))
 }
 
 // Start lets background work begin. Call it when Config.Exclusive can be called.
 func (e *Engine) Start() {
-	w := e.Work
-	w.disk.measureSpace()
+	e.disk.measureSpace()
+	// Otherwise each Open would replay them again, until the memtable is full.
 	if len(e.unflushed.segments()) > policy.ReplayedSegments {
 		e.tasks.seal.Kick()
 	}
 	e.tasks.kick()
-	w.expiry.setAlarm()
+	e.setExpiryAlarm()
 	e.scrubber.start()
 }
 
@@ -140,7 +141,7 @@ func (e *Engine) Metrics() (m report.Tree) {
 	m.Version = uint64(e.views.Visible())
 	e.count.addTo(&m)
 	m.JumpedBytes = int64(e.Work.compactor.jumped.Load())
-	m.FreeBytes, m.ReserveBytes = e.Work.disk.left.Load(), e.Work.disk.reserve.Load()
+	m.FreeBytes, m.ReserveBytes = e.disk.left.Load(), e.disk.reserve.Load()
 	m.WorkRefused, m.WorkWaiting = e.cfg.Jobs.Failing()
 	m.ReleaseFailures = e.files.Failures.Load()
 	e.scrubber.addTo(&m)
@@ -152,7 +153,8 @@ func (e *Engine) Metrics() (m report.Tree) {
 		m.OpenFiles += journal.Open()
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
-	m.ExpiryWait = e.Work.expiry.timeLeft()
+	m.ExpiryWait = e.expiryWait()
+	// After Close nobody gets a pin. What was counted is still told.
 	hold, err := e.views.Acquire(0)
 	if err != nil {
 		return m
@@ -163,4 +165,30 @@ func (e *Engine) Metrics() (m report.Tree) {
 	addView(&m, hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
 	addJournal(&m, e.unflushed.segments())
 	return m
+}
+
+// Verify reads SUPER, the manifest, and every run and segment, and checks all checksums. It
+// also checks that they agree: every handle leads to its record, and the layout counts dead
+// records and references right. Of a store that is followed it leaves out SUPER and the manifest,
+// which its follower verifies. It calls report for each problem. It returns an error only
+// if it could not go on.
+func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) error {
+	hold, err := e.views.Hold()
+	if err != nil {
+		return err
+	}
+	// To verify takes long: memtables must not stay in memory for it.
+	part, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
+	defer release()
+	// After the first damage, pages that were verified before are verified again.
+	found := func(c *errs.Corruption) {
+		e.files.Open.Bits.Forget()
+		report(c)
+	}
+	if !e.cfg.Follow {
+		if err := view.ReportDamage(e.log.Verify(found), found); err != nil {
+			return err
+		}
+	}
+	return part.Verify(ctx, e.files.Segments(), e.views.Coder, found)
 }

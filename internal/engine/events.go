@@ -17,7 +17,7 @@ type Work struct {
 type counters struct {
 	flushes, compactions, collections, spills counted
 
-	journalBytes   atomic.Int64
+	journalBytes   atomic.Int64 // bytes of the payloads that were committed
 	stalled        atomic.Int64 // for how many nanoseconds writers were throttled
 	refusedCommits atomic.Int64 // commits refused because the disk is full
 }

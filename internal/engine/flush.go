@@ -19,7 +19,6 @@ import (
 // flusher writes sealed memtables into runs.
 type flusher struct {
 	*state
-	disk *diskSpace
 
 	turn jobs.Turn // of one flush after the other
 }
@@ -40,17 +39,25 @@ func (f *flusher) flushSealed(ctx context.Context) error {
 
 // flushSealedLocked flushes all sealed memtables, oldest first.
 func (f *flusher) flushSealedLocked(ctx context.Context) error {
+	// Who waits for a flush gives up only if an attempt fails that began after the wait: an older
+	// failure may be over by now.
 	attempt := f.lifetime.flushing.Add(1)
 	for {
 		did, err := f.flushOldest(ctx)
 		if err != nil {
+			// Committers that wait for memory, and callers of Flush, get this error. Otherwise they
+			// would wait for as long as it lasts.
 			if failure.Passes(err) {
-				f.lifetime.flushFailed(attempt, err)
+				f.lifetime.setFlushFailure(attempt, err)
 			}
-			f.disk.workEnded(ctx, err)
+			f.disk.judgeFailure(ctx, err)
 			return err
 		}
-		f.disk.flushed()
+		// The failure may have had writes refused (diskSpace.isFull). Measure now, as no write
+		// comes to do it.
+		if f.lifetime.unable.Swap(nil) != nil {
+			f.disk.measureSpace()
+		}
 		if !did {
 			return nil
 		}
@@ -93,10 +100,14 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	work := Work{Kind: "flush", Work: report.Work{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
+	// A delete must stay while an older run may have its key. The flush may drop it only if there is
+	// no older run.
 	rules := f.rules(len(part.Runs) == 0)
 	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.OlderThan(nil)
 	var live compact.Liveness
 	var kept []layout.Segment
+	// A memtable without separated values needs no look at each entry to know its segments: nothing
+	// in them is needed after the flush.
 	if sealed.Separated.Load() > 0 {
 		live, kept = compact.MeasureLiveness(sealed.Table, f.unflushed.segments(), rules, room)
 	}
@@ -117,6 +128,8 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
+	// The values that a transaction has replaced itself have no entry any more, so the flush did
+	// not meet them. If they were not counted as dead here, nobody ever would.
 	sealed.Shadowed(out.Dead.Add)
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
@@ -126,10 +139,10 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	}
 	edit.JournalEnds = append(edit.JournalEnds, sealed.End.End)
 	change := view.Change{Tables: []*view.Table{sealed}, Replaced: replacedBy(sealed), Since: part.Layout}
-	if err := f.apply(edit, &out, change); err != nil {
+	if err := f.applyEdit(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
-	work.done(&out)
+	work.setResults(&out)
 	return true, nil
 }
 
@@ -141,6 +154,8 @@ func (f *flusher) flushForCommit(ctx context.Context) error {
 	}
 	defer f.turn.Leave()
 	err := f.flushSealedLocked(ctx)
+	// Such an error has ended background work, or the store is closing. So it must not look like
+	// one after which a commit may be tried again.
 	if err != nil && !failure.Passes(err) {
 		return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -28,18 +29,26 @@ func (u *unflushed) segments() []journal.SegmentInfo {
 type journalOwner struct {
 	*manifest.Log
 	state *state
-	disk  *diskSpace
 }
 
 func (o journalOwner) NextNum() entry.FileNum { return o.state.files.Next() }
 
 func (o journalOwner) SegmentLimit() int64 { return o.state.budget.segmentLimit() }
 
-func (o journalOwner) DiskFull() { o.disk.journalFull() }
+// DiskFull is called when the disk had no room for a commit. The next commit tries again, unless it
+// shows before that only the reserve is left.
+func (o journalOwner) DiskFull() {
+	disk := o.state.disk
+	// Set before measuring: the free space may look enough, and still the journal got none of it.
+	disk.noJournalSpace.Store(true)
+	disk.measureSpace()
+	_ = disk.refuseCommit(errs.ErrNoSpace)
+}
 
 // GoOn records this session in the manifest, before anything follows the end of the journal that it
 // has found. That also revokes that the session before closed in order.
 func (o journalOwner) GoOn() error {
+	// The first edit of a session records this, whoever makes it.
 	if o.Begun() {
 		return nil
 	}

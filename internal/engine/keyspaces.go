@@ -20,22 +20,25 @@ func (k *Keyspaces) List() []layout.Keyspace { return k.views.Current().Layout.K
 // return. It returns errs.ErrInvalid for a name that is taken.
 func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
 	made := layout.Keyspace{Name: name, Options: o}
-	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		next := l.NextKeyspace()
+		// A number is never given again: old files may have entries of a dropped keyspace under it.
 		if next > uint64(entry.MaxKeyspaceID) {
 			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
 		}
 		made.ID = entry.KeyspaceID(next)
 		// History is kept from this version on.
 		begin := k.views.Visible()
+		// Before the View with the keyspace is installed: a reader that sees it needs its floor.
 		k.views.Floors.Add(made.ID, begin)
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
 			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
-			LastVersion:    max(begin, l.LastVersion()), // the version of a Spill is recorded before it is published
+			LastVersion:    max(begin, l.LastVersion()), // a Spill records its version before it publishes
 		}, nil
 	})
 	if err != nil {
+		// A number was given, so the floor was added before the edit failed.
 		if made.ID != entry.DefaultKeyspace {
 			k.views.Floors.Remove(made.ID)
 		}
@@ -47,11 +50,12 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 // Set replaces the options of a keyspace. The new Retention holds from now on; history that was
 // dropped before does not come back. The change is durable on return.
 func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
-	return k.record(func(l *layout.Layout) (*layout.Edit, error) {
+	return k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		old := l.Keyspace(id)
 		if old == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
+		// A later release has written these options. A change by this one must not lose them.
 		o.Unknown = old.Options.Unknown
 		return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: id, Name: old.Name, Options: o}}}, nil
 	})
@@ -62,7 +66,7 @@ func (k *Keyspaces) Set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 // before still see the keyspace. The caller makes sure that nothing more is written to it, and
 // that earlier commits are durable.
 func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
-	err := k.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := k.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		if l.Keyspace(id) == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}

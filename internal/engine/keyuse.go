@@ -16,7 +16,7 @@ type copying struct {
 	store jobs.Turn // of all copies together, or of one change
 
 	mu     sync.Mutex // guards:
-	copies int
+	copies int        // that are under way
 }
 
 func newCopying() *copying { return &copying{gate: jobs.NewTurn(), store: jobs.NewTurn()} }
@@ -26,11 +26,13 @@ func (c *copying) beginCopy(ctx context.Context) error {
 	if err := c.gate.Take(ctx); err != nil {
 		return err
 	}
+	// A copy only passes the gate. A change waits while it has the gate, so copies that keep coming
+	// can't hold it off for ever.
 	defer c.gate.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.copies++; c.copies == 1 {
-		c.store.Always() // without a wait: who else has it also has the gate
+		c.store.Always() // no wait: only a change could have it, and that has the gate, too
 	}
 	return nil
 }
@@ -48,6 +50,7 @@ func (c *copying) beginChange(ctx context.Context) error {
 	if err := c.gate.Take(ctx); err != nil {
 		return err
 	}
+	// With the gate held: copies under way end, and no new one begins.
 	err := c.store.Take(ctx)
 	if err != nil {
 		c.gate.Leave()
@@ -76,9 +79,9 @@ func (c *copying) endChange() {
 // that was current when each began. Such work may write files under that key, and under
 // later ones, so these keys must stay until it ends.
 type keyUse struct {
-	ring *crypt.Ring // nil: the store is plain
-	mu   sync.Mutex
-	open map[crypt.ID]int
+	ring *crypt.Ring      // nil: the store is plain
+	mu   sync.Mutex       // guards:
+	open map[crypt.ID]int // pieces of work under way, by the key that was current when they began
 }
 
 // beginWork counts one piece of work. Pass the returned id to endWork.
@@ -88,9 +91,6 @@ func (u *keyUse) beginWork() (id crypt.ID) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.open == nil {
-		u.open = map[crypt.ID]int{}
-	}
 	id = u.ring.Current()
 	u.open[id]++
 	return id

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,16 @@ type Lifetime struct {
 	failure   atomic.Pointer[error] // why background work has ended
 	onFailure func(error)           // may be nil
 
-	flushing atomic.Int64          // number of attempts to flush that have begun
-	unable   atomic.Pointer[error] // why the last attempt has failed for now; nil if it has succeeded
-	since    atomic.Int64          // number of the last attempt that has failed for now
+	flushing atomic.Int64                 // number of attempts to flush that have begun
+	unable   atomic.Pointer[flushFailure] // of the last attempt; nil if it has succeeded
 
 	working sync.RWMutex // held for reading by calls that write or remove files
+}
+
+// flushFailure is the failure for now of an attempt to flush.
+type flushFailure struct {
+	attempt int64 // Lifetime.flushing when the attempt began
+	err     error
 }
 
 func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
@@ -35,41 +41,35 @@ func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
 
 // fail ends background work; writes that need it will report err.
 func (l *Lifetime) fail(err error) {
+	// NameKeys adds to the error. It must be done before others can read it.
 	l.views.Current().NameKeys(err)
+	// Only the first failure counts: later ones mostly follow from it.
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
 	}
 	l.views.Wake()
 }
 
-// failed returns why background work has ended; nil while it goes on.
-func (l *Lifetime) failed() error {
-	if err := l.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// stopped is failed, with the error that a commit returns.
+// stopped returns an ErrStopped that says why background work has ended; nil while it goes on.
 func (l *Lifetime) stopped() error {
-	if err := l.failed(); err != nil {
-		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
+	if err := l.failure.Load(); err != nil {
+		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, *err)
 	}
 	return nil
 }
 
 // unflushed returns why memtables can't be flushed for now; nil if they can, as far as is known.
 func (l *Lifetime) unflushed() error {
-	if err := l.unable.Load(); err != nil {
-		return *err
+	if f := l.unable.Load(); f != nil {
+		return f.err
 	}
 	return nil
 }
 
-// flushFailed notes that an attempt to flush has failed for now.
-func (l *Lifetime) flushFailed(attempt int64, err error) {
-	l.unable.Store(&err)
-	l.since.Store(attempt)
+// setFlushFailure keeps the error of an attempt to flush that has failed for now, and wakes those
+// who wait for the flush.
+func (l *Lifetime) setFlushFailure(attempt int64, err error) {
+	l.unable.Store(&flushFailure{attempt, err})
 	l.views.Wake()
 }
 
@@ -79,6 +79,8 @@ func (l *Lifetime) flushFailed(attempt int64, err error) {
 func (l *Lifetime) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	l.working.RLock()
 	defer l.working.RUnlock()
+	// Look with the lock held. Close closes the Views before it waits for the lock, so it either
+	// waits for this call or the call sees it.
 	if l.views.Closed() {
 		return errs.ErrClosed
 	}
@@ -99,6 +101,7 @@ func (l *Lifetime) Remove(fn func(may bool)) {
 func (l *Lifetime) endWork() {
 	l.cancel(errs.ErrClosed)
 	l.views.Wake()
+	// Their contexts have just ended, so the callers that have this lock soon give it back.
 	l.working.Lock()
 	defer l.working.Unlock()
 }
@@ -117,6 +120,9 @@ func (l *Lifetime) Until(ctx context.Context) (bound context.Context, end func()
 		cancel(nil)
 	}
 }
+
+// untilChange is how long wait waits if no time ends it.
+const untilChange = time.Duration(math.MaxInt64)
 
 // wait returns after d, or when changed is closed, or with the context's error.
 func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {

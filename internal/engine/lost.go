@@ -19,6 +19,7 @@ func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult
 		l.Bytes = m.CutBytes
 	}
 	if j := result.Lost; j != nil {
+		// Damage of the manifest comes first: what the journal lacks then may follow from it.
 		if damage == nil && !errors.As(j.Damage, &damage) {
 			return nil
 		}
@@ -29,6 +30,7 @@ func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult
 		return nil
 	}
 	l.Damage = damage
+	// The loss may be of edits only. Then no version beyond what is left is known.
 	l.LastVersion = max(l.LastVersion, l.Version)
 	return l
 }

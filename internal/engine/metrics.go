@@ -68,6 +68,8 @@ func addView(m *report.Tree, v *view.View, o *policy.Options, now uint64) {
 	}
 	for _, s := range v.Layout.Segments() {
 		m.Memory.Indexes += s.DeadMemory()
+		// The file of a relocated segment is gone. Only its forwarding table is left, counted
+		// above.
 		if s.State().Status != layout.Live {
 			continue
 		}

@@ -46,7 +46,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	}()
 	rec.Recovered, err = e.files.Recover(first, view.RecoverOptions{
 		ReadOnly: cfg.ReadOnly, UpTo: cfg.UpTo, Damage: rec.Manifest.Damage,
-		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.deleted,
+		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.countDelete,
 	})
 	if err != nil {
 		return nil, rec, err
@@ -54,15 +54,19 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	e.unflushed.found = rec.Segments
 	rec.Lost = lostBehind(&rec.Manifest, first, &rec.ReplayResult)
 	last := max(layout.LastVersion(), rec.Begin.LastVersion)
+	// What had the layout's last version may be lost, so publish only what is left. But not below a
+	// floor: history there may be gone.
 	if rec.Lost != nil { // the manifest may know versions that are lost
 		last = max(newest(first), greatestFloor(layout))
 	}
 	if last > entry.MaxVersion-1<<32 {
+		// Refuse to open rather than run out of versions later: a commit could not be ordered any
+		// more.
 		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
 	}
 	e.views.Publish(last)
 	if !cfg.ReadOnly {
-		if err := e.forWriting(&rec); err != nil {
+		if err := e.prepareWriting(&rec); err != nil {
 			return nil, rec, err
 		}
 		layout = log.Layout()
@@ -77,8 +81,9 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	return e, rec, nil
 }
 
-// forWriting prepares what was read for writing: the manifest, the files and the journal.
-func (e *Engine) forWriting(rec *Recovery) error {
+// prepareWriting prepares what was read for writing: the manifest, the files and the journal.
+func (e *Engine) prepareWriting(rec *Recovery) error {
+	// Files are removed below because of what was read. So it must be durable before.
 	if err := e.log.Mend(rec.Begin.End); err != nil {
 		return err
 	}
@@ -91,7 +96,7 @@ func (e *Engine) forWriting(rec *Recovery) error {
 	}
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
-		Config: e.files.Segments(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state, e.Work.disk},
+		Config: e.files.Segments(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state},
 		Begin: rec.Begin, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles), Registered: known.Proven(), Found: rec.Segments,
 	})
 	e.unflushed.journal = e.Journal

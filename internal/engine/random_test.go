@@ -195,7 +195,7 @@ func (w *wanderer) step() {
 		}
 	case n < 68:
 		w.steps = append(w.steps, "settle")
-		w.must(w.engine.Work.idle(ctx))
+		w.must(w.engine.Work.workAtRest(ctx))
 	case n < 76:
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
@@ -247,7 +247,7 @@ func (w *wanderer) rest() {
 		it.Close()
 		p.Release()
 		left, set := w.engine.tasks.expiry.Left()
-		due := w.engine.Work.expiry.nextDue(true) // also for what was replaced within a transaction
+		due := w.engine.nextExpiryDue(true) // also for what was replaced within a transaction
 		wait := time.Duration(int64(due)-w.clock) * time.Millisecond
 		if set != (due != 0) || expires && !set || left > max(wait, policy.ExpiryLeastWait) {
 			w.t.Fatalf("something expires: %v, due in %v, but the alarm is set: %v, and rings in %v\nafter %v", expires, wait, set, left, w.steps)
@@ -269,7 +269,7 @@ func (w *wanderer) workAtRest() {
 			w.must(err)
 			worked = ok
 		}
-		if w.engine.Work.expiry.isIdle() && (w.engine.Work.expiry.nextDue(true) == 0 || w.engine.Work.expiry.nextDue(true) > uint64(w.clock)) {
+		if w.engine.isIdle() && (w.engine.nextExpiryDue(true) == 0 || w.engine.nextExpiryDue(true) > uint64(w.clock)) {
 			return
 		}
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -39,30 +38,30 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 	began := w.lifetime.flushing.Load()
 	for {
 		v, changed := w.views.Await()
-		switch err := w.lifetime.failed(); {
+		// Order counts: what is done is done, even if background work has ended since.
+		stopped, unable := w.lifetime.stopped(), w.lifetime.unable.Load()
+		switch {
 		case w.views.Closed():
 			return errs.ErrClosed
 		case done(v):
 			return nil
-		case err != nil:
-			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+		case stopped != nil:
+			return stopped
+		case unable != nil && unable.attempt > began:
+			return unable.err
 		}
-		if err := w.lifetime.unflushed(); err != nil && w.lifetime.since.Load() > began {
-			return err
-		}
+		// The task may pause after a failure that passes. Now somebody waits for it.
 		w.tasks.flush.Hurry()
-		select {
-		case <-ctx.Done():
-			return errs.Ended(ctx)
-		case <-changed:
+		if err := wait(ctx, untilChange, changed); err != nil {
+			return err
 		}
 	}
 }
 
 // Compact flushes, then compacts all runs into one, and returns when that is done.
-func (w *Worker) Compact(ctx context.Context) error { return w.lifetime.Do(ctx, w.compact) }
+func (w *Worker) Compact(ctx context.Context) error { return w.lifetime.Do(ctx, w.compactStore) }
 
-func (w *Worker) compact(ctx context.Context) error {
+func (w *Worker) compactStore(ctx context.Context) error {
 	if err := w.Flush(ctx); err != nil {
 		return err
 	}
@@ -75,19 +74,21 @@ func (w *Worker) compact(ctx context.Context) error {
 // with the next one; if that has freed space, it begins again.
 func (w *Worker) Reclaim(ctx context.Context) (freed int64, err error) {
 	err = w.lifetime.Do(ctx, func(ctx context.Context) error {
-		freed, err = w.reclaim(ctx)
+		freed, err = w.reclaimSpace(ctx)
 		return err
 	})
 	return freed, err
 }
 
-func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
+func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 	before, err := w.fileBytes()
 	if err != nil {
 		return 0, err
 	}
 	for again := true; again; {
-		full := w.compact(ctx)
+		// A full disk does not end Reclaim here: a collection may find space where a compaction
+		// finds none, and free what the compaction needs.
+		full := w.compactStore(ctx)
 		if full != nil && !failure.IsFull(full) {
 			return 0, full
 		}
@@ -98,6 +99,8 @@ func (w *Worker) reclaim(ctx context.Context) (freed int64, err error) {
 			break
 		}
 	}
+	// Files are removed only when no View holds them. Without this wait, freed would be too small
+	// by what background work still reads.
 	if waiting := w.awaitWork(ctx); waiting != nil {
 		return 0, waiting
 	}
@@ -125,15 +128,15 @@ func (w *Worker) collectAndRewrite(ctx context.Context) (did bool, err error) {
 		did = did || again
 		// Background work may have removed the forwarding tables that a collection had to wait for:
 		// then neither has found anything, and there is more to do.
-		again = again || w.wasteful()
+		again = again || w.hasMoreToReclaim()
 	}
 	return did, nil
 }
 
-// wasteful reports whether policy plans more work for a reclaim now.
-func (w *Worker) wasteful() bool {
-	plan := w.planner.planWork(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
-	return w.lifetime.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
+// hasMoreToReclaim reports whether policy plans more work for a reclaim now.
+func (w *Worker) hasMoreToReclaim() bool {
+	plan := w.planWork(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
+	return w.lifetime.stopped() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // awaitWork waits until the background work of this moment has ended. That work holds older Views,

@@ -39,6 +39,7 @@ func (st *state) rules(bottom bool) compact.Rules {
 	// From now on, readers that ask for an older version get ErrVersionGone. A reader that
 	// asked before has pinned a View with that version: later Views may drop it.
 	st.views.Floors.Raise(floors...)
+	// visible was loaded before: readers that begin later need nothing older than that.
 	r.Checked = st.views.Oldest(visible)
 	return r
 }

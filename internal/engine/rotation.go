@@ -24,7 +24,6 @@ type Rotation struct {
 type Rotator struct {
 	*state
 	work   *Worker
-	keys   *keyUse
 	copies *copying
 
 	turn jobs.Turn // for changing and removing keys; taken before all mutexes
@@ -67,10 +66,10 @@ func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
 // it may rewrite, it first rewrites what is under older keys under the current one: else a full
 // keyring could never get another key.
 func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
-	if err := r.pruneAlone(ctx); err != nil || !rewrite || !r.cfg.Keyring.Full() {
+	if err := r.changeAlone(ctx, r.renewAndPrune); err != nil || !rewrite || !r.cfg.Keyring.Full() {
 		return err
 	}
-	err := r.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err := r.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID, Rewrite: true}}, nil
 	})
 	if err != nil {
@@ -79,8 +78,9 @@ func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
 	return r.rewriteFiles(ctx)
 }
 
-// pruneAlone removes the data keys that nothing is under. It waits until no copy is under way.
-func (r *Rotator) pruneAlone(ctx context.Context) error {
+// changeAlone calls change, which removes keys. It waits until no other change and no copy is under
+// way.
+func (r *Rotator) changeAlone(ctx context.Context, change func(context.Context) error) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *Rotator) pruneAlone(ctx context.Context) error {
 	if err := r.lifetime.stopped(); err != nil {
 		return err
 	}
-	return r.renewAndPrune(ctx)
+	return change(ctx)
 }
 
 // renewAndPrune leaves no slot of SUPER and no frame of the manifest under an older key, as after
@@ -126,6 +126,8 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 		return err
 	}
 	defer r.copies.endChange()
+	// First the keyring is durable, then files are written under the key. In the other order a
+	// crash could leave files whose key nobody has.
 	id, err := r.cfg.Keyring.Write(draft)
 	if err != nil {
 		return err
@@ -137,7 +139,8 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.cfg.Ring.SetCurrent(id); err != nil {
 		return err
 	}
-	err = r.record(func(l *layout.Layout) (*layout.Edit, error) {
+	err = r.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
+		// A rewriting that is under way goes on, even if this change asks for none.
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
 	if err != nil {
@@ -149,6 +152,8 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
+	// The active journal segment is under the old key. It is needed until its memtable is flushed,
+	// so seal that now.
 	if err := r.cfg.Exclusive(ctx, r.work.writer.sealAny); err != nil {
 		return err
 	}
@@ -181,6 +186,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if err := r.finishRewrite(ctx); err != nil {
 			return err
 		}
+		// Get the channel before planning: an edit that comes in between must not be missed.
 		v, changed := r.views.Await()
 		if r.views.Closed() {
 			return errs.ErrClosed
@@ -188,24 +194,24 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.work.planner.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {
-			return r.stuck(n)
+			return r.explainStuck(n)
 		}
 		// A large transaction has files under an old key, or a flush is under way.
-		select {
-		case <-ctx.Done():
-			return errs.Ended(ctx)
-		case <-changed:
+		if err := wait(ctx, untilChange, changed); err != nil {
+			return err
 		}
 	}
 }
 
-// stuck returns the error of a rewriting that can't go on while some bytes are under old keys:
-// there is damage, or else no disk space.
-func (r *Rotator) stuck(bytes uint64) error {
+// explainStuck returns the error of a rewriting that can't go on while some bytes are under old
+// keys: there is damage, or else no disk space.
+func (r *Rotator) explainStuck(bytes uint64) error {
+	// Policy plans nothing, and yet there is work. It leaves out two things only: damaged files,
+	// and what doesn't fit on the disk.
 	why := errs.ErrNoSpace
 	if len(r.damaged.list()) > 0 {
 		why = errs.ErrCorrupt
@@ -216,27 +222,16 @@ func (r *Rotator) stuck(bytes uint64) error {
 // finishRewrite ends a rewriting if no work is left: it removes the old keys and records in the
 // layout that all is rewritten. It waits until no copy is under way.
 func (r *Rotator) finishRewrite(ctx context.Context) error {
-	if !r.rewritten() {
+	if !r.isRewritten() {
 		return nil
 	}
-	if err := r.turn.Take(ctx); err != nil {
-		return err
-	}
-	defer r.turn.Leave()
-	if err := r.copies.beginChange(ctx); err != nil {
-		return err
-	}
-	defer r.copies.endChange()
-	return r.finishAlone(ctx)
+	return r.changeAlone(ctx, r.finishAlone)
 }
 
 // tryFinish is finishRewrite as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
 func (r *Rotator) tryFinish(ctx context.Context) error {
-	if !r.rewritten() {
-		return nil
-	}
-	if !r.turn.Try() {
+	if !r.isRewritten() || !r.turn.Try() {
 		return nil
 	}
 	defer r.turn.Leave()
@@ -248,25 +243,30 @@ func (r *Rotator) tryFinish(ctx context.Context) error {
 }
 
 func (r *Rotator) finishAlone(ctx context.Context) error {
-	if !r.rewritten() {
+	// Look again: while this waited for its turn, another change may have made a new key current.
+	if !r.isRewritten() {
 		return nil
 	}
 	if err := r.renewAndPrune(ctx); err != nil {
 		return err
 	}
-	return r.record(func(l *layout.Layout) (*layout.Edit, error) {
+	// This comes last. If the process ends before, the layout still asks for the rewriting, and the
+	// next session finishes it.
+	return r.recordEdit(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: l.DataKey().ID}}, nil
 	})
 }
 
-// rewritten reports whether a rewriting is under way and has no work left. If a journal segment
+// isRewritten reports whether a rewriting is under way and has no work left. If a journal segment
 // under an old key still waits for its flush, it starts one and returns false.
-func (r *Rotator) rewritten() bool {
+func (r *Rotator) isRewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
 	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.hasOlder() {
 		return false
 	}
+	// Nothing is to be flushed, so no seal would help. pruneKeys keeps the keys of the segments
+	// that are left.
 	if len(v.Tables) == 1 && v.Active().Empty() {
 		return true
 	}
@@ -291,6 +291,8 @@ func (r *Rotator) pruneKeys(ctx context.Context, before crypt.ID) error {
 	defer r.work.flusher.turn.Leave()
 	r.applying.Lock()
 	defer r.applying.Unlock()
+	// Under the lock no other work records an edit, and work that begins from here on has the
+	// current key. So what is listed below is all that may be under an older key.
 	if r.keys.hasOlder() {
 		return nil
 	}

@@ -30,11 +30,11 @@ func (s *sampler) sampleEvery() int64 {
 	return min(max(live/policy.SampleFraction, policy.SampleLeastBytes), policy.SampleMostBytes)
 }
 
-// sample adds what a record replaces to the active memtable's estimates. Call it before the
+// sampleRecord adds what a record replaces to the active memtable's estimates. Call it before the
 // record itself is added to the memtable.
-func (s *sampler) sample(r *entry.Record, every int64) {
+func (s *sampler) sampleRecord(r *entry.Record, every int64) {
 	weight := int64(r.Size)
-	s.noteSize(weight)
+	s.followSize(weight)
 	switch r.Kind {
 	case entry.Delete:
 		// A delete's record is tiny, so weigh it as 1 KB, or 1/128 of the largest recent value, or
@@ -43,6 +43,8 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 	case entry.RangeDelete:
 		s.lookAtRange(r)
 	}
+	// Each look may go to the disk. A sample that has looked at many versions therefore lets as
+	// many others be left out.
 	if s.unsampled += weight; s.unsampled >= every*s.looks {
 		stands := s.unsampled / every * every
 		s.unsampled -= stands
@@ -50,9 +52,9 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 	}
 }
 
-// noteSize notes the size of a record. What is much larger than those that follow is forgotten
-// in time: by half while some 700,000 of them come.
-func (s *sampler) noteSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
+// followSize keeps the size of the largest record. What is much larger than those that follow is
+// forgotten in time: by half while some 700,000 of them come.
+func (s *sampler) followSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
 // newSampler returns a Sampler of the commit leader, which it looks with.
 func newSampler(views *view.Set, leader *view.Leader, budget *budget) *sampler {
@@ -93,6 +95,7 @@ func (s *sampler) sampleReplaced(r *entry.Record, times float64) {
 	for s.looks = 1; ; s.looks++ {
 		var e entry.Entry
 		to, found := s.findReplaced(r.Key, h, before, &e)
+		// What is below a delete was counted for that delete.
 		if !found || e.Kind == entry.Delete {
 			return
 		}
@@ -115,17 +118,18 @@ func (s *sampler) findReplaced(key []byte, h uint64, before entry.Version, e *en
 	if active.Get(key, h, before, e) {
 		return &active.Outdated, true
 	}
-	return &active.Replaced, s.lookBelow(key, h, before, e)
+	found, err := s.leader.GetAt(key, h, before, e)
+	return &active.Replaced, found && err == nil
 }
 
 // countReplaced counts e `times` times as replaced.
 func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *entry.Entry, times float64, age time.Duration) {
-	if to == &s.views.Current().Active().Replaced { // what a memtable replaces of its own comes to no run
+	if to == &s.views.Current().Active().Replaced { // its own comes to no run
 		line.Entries = uint64(math.Round(times))
 		line.Bytes = uint64(float64(len(e.Key)+len(e.Value)) * times)
 	}
 	if e.Separated {
-		s.noteSize(int64(e.Handle.Length))
+		s.followSize(int64(e.Handle.Length))
 		line.Separated = uint64(float64(e.Handle.Length) * times)
 	}
 	to.Add(line, age)
@@ -147,9 +151,4 @@ func (s *sampler) lookAtRange(r *entry.Record) {
 		active.Ranged.Store(active.SeparatedBytes.Load() / policy.RangedFraction)
 		s.budget.older.Add(n)
 	}
-}
-
-func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
-	found, err := s.leader.GetAt(key, h, at, e)
-	return found && err == nil
 }

@@ -103,7 +103,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "merge":
 		return outcome(p.store.engine.Work.compactor.compactPlanned(context.Background(), false))
 	case "settle":
-		return outcome(p.store.engine.Work.idle(context.Background()))
+		return outcome(p.store.engine.Work.workAtRest(context.Background()))
 	case "compact":
 		p.store.flush()
 		return outcome(p.store.engine.Work.Compact(context.Background()))
@@ -133,7 +133,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "changed":
 		return p.changed(c)
 	case "due":
-		due := p.store.engine.Work.expiry.nextDue(p.store.engine.Work.expiry.isIdle())
+		due := p.store.engine.nextExpiryDue(p.store.engine.isIdle())
 		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, policy.ExpiryLeastWait)
 		if left, set := p.store.engine.tasks.expiry.Left(); set != (due != 0) || left > wait {
 			t.Errorf("%s: due at %d, in %v, but alarm set: %v, rings in %v", c.Pos, due, wait, set, left)

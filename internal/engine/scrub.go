@@ -47,7 +47,7 @@ func (s *scrubber) start() {
 
 // verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
 func (s *scrubber) verifyDue(ctx context.Context) error {
-	if s.lifetime.failed() != nil {
+	if s.lifetime.stopped() != nil {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)
@@ -69,12 +69,15 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 	defer hold.Release()
 	now := s.cfg.Now().UnixMilli()
 	every := s.cfg.ScrubEvery.Milliseconds()
+	// A pass ends at the newest file of its beginning. Files that come later would keep a busy
+	// store's pass from ever ending. If the clock was set back, begin again.
 	if st := &s.progress; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
 		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, view.Scrubbed{}
 	}
 	if s.progress.UpTo >= s.progress.Until { // the next pass begins in time
 		return time.Duration(s.progress.Began+every-now) * time.Millisecond, nil
 	}
+	// At least 1, as it divides below.
 	total, did := int64(1), s.part.Bytes
 	var file *view.ScrubFile
 	list := hold.View().ScrubFiles()
@@ -96,6 +99,8 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 	if file == nil {
 		return scrubWait, s.finishPass(now)
 	}
+	// Large pieces make up for lost time at rest. While clients write, they would delay their
+	// reads.
 	most := min(max(due-did, scrubLeast), scrubMost)
 	if s.tasks.idle.Armed() { // clients write
 		most = scrubLeast
@@ -106,6 +111,7 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 // verifyPiece verifies the next bytes of a file: about most of them, as it ends behind a whole
 // chunk or frame.
 func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now int64) error {
+	// The file of the last piece may have been replaced. Then the next one begins at its start.
 	if s.part.Num != f.Num {
 		s.part = view.Scrubbed{Num: f.Num}
 	}
@@ -119,6 +125,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now
 		return errs.Ended(ctx)
 	}
 	s.progress.UpTo, s.part = f.Num, view.Scrubbed{}
+	// An edit costs a sync, so not each file has one. After a crash the pass repeats some files.
 	if now-s.recorded < scrubRecord.Milliseconds() {
 		return nil
 	}
@@ -127,6 +134,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now
 
 // reportDamage passes damage on, and makes readers verify all pages again.
 func (s *scrubber) reportDamage(c *errs.Corruption) {
+	// Pages that were found good before may have been damaged by the same fault.
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
 	s.views.Current().NameKeys(c)
@@ -148,7 +156,7 @@ func (s *scrubber) finishPass(now int64) error {
 // kept in memory alone, until Close.
 func (s *scrubber) recordProgress(now int64) error {
 	s.recorded = now
-	err := s.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
+	err := s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
 	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
 		return nil
 	}

@@ -54,8 +54,8 @@ func newSearcher(cfg *Config, views *view.Set) *searcher {
 	return s
 }
 
-// deleted notes a delete that the commit leader adds to a memtable.
-func (s *searcher) deleted(key []byte) {
+// countDelete counts a delete that the commit leader adds to a memtable.
+func (s *searcher) countDelete(key []byte) {
 	s.deletes++
 	s.count++
 	if s.deletes*goldenRatio <= math.MaxUint32/searchEvery && len(key) <= longestSought {
@@ -63,19 +63,20 @@ func (s *searcher) deleted(key []byte) {
 	}
 }
 
-// deletedAll notes n deletes of a transaction larger than its memory, in the place of the commit
-// leader; some are fewer than 4,096 of their keys, none of them long.
-func (s *searcher) deletedAll(some [][]byte, n int64) {
+// countDeletes counts n deletes of a transaction larger than its memory, in the place of the commit
+// leader. some has fewer than 4,096 of their keys, and no long one.
+func (s *searcher) countDeletes(some [][]byte, n int64) {
 	s.added = append(s.added, some...)
 	s.count += n
 }
 
-// published makes what deleted has noted due for a search. The commit leader calls it once the
-// deletes are visible.
-func (s *searcher) published() {
+// publishDeletes makes the deletes that were counted due for a search. The commit leader calls it
+// once the deletes are visible.
+func (s *searcher) publishDeletes() {
 	if s.count == 0 {
 		return
 	}
+	// One mutex for both, so that CatchUp never takes a count without the keys to seek from.
 	s.keys.Lock()
 	s.from = append(s.from, s.added...)
 	s.waiting.Add(s.count)
@@ -84,7 +85,8 @@ func (s *searcher) published() {
 }
 
 // CatchUp searches if that is due. A committer calls it after its commit is published, with no
-// lock held: so who deletes much pays for it, and can't outrun a task in the background.
+// lock held. So a goroutine that deletes much pays for the search. A task in the background could
+// not keep up with it.
 func (s *searcher) CatchUp() {
 	if s.waiting.Load() < s.due.Load() {
 		return
@@ -99,16 +101,17 @@ func (s *searcher) CatchUp() {
 	s.from = nil
 	s.waiting.Store(0)
 	s.keys.Unlock()
+	// Acquire after the keys were taken: their deletes are published, so this reader sees them.
 	p, err := s.views.Acquire(0)
 	if err != nil {
 		return // closed
 	}
 	defer p.Release()
-	s.search(p, from)
+	s.searchFrom(p, from)
 }
 
-// search seeks to the first visible key from each of the keys on.
-func (s *searcher) search(p *view.Pin, from [][]byte) {
+// searchFrom seeks to the first visible key from each of the keys on.
+func (s *searcher) searchFrom(p *view.Pin, from [][]byte) {
 	slices.SortFunc(from, bytes.Compare)
 	s.heads = nil
 	all, found := len(from), 0

@@ -17,8 +17,8 @@ type Snapshots struct {
 	work    *Worker
 	copying *copying
 
-	mu      sync.Mutex // guards the pins of points, and:
-	waiting []*snapshotPoint
+	mu      sync.Mutex       // guards pin and err of all points, and:
+	waiting []*snapshotPoint // those whose last memtable is not flushed yet
 }
 
 // snapshotPoint is the state that a copy of the store has: its last version, and the View that has
@@ -41,10 +41,11 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	}
 	defer s.tasks.kick() // tryFinish may wait for the end of this copy
 	defer s.copying.endCopy()
-	k, l, err := s.take(ctx)
+	k, l, err := s.makePoint(ctx)
 	if err != nil {
 		return err
 	}
+	// A copy may take hours. What is not part of it must not stay in memory or on the disk so long.
 	_, release := k.pin.Narrow(func(part *view.View) {
 		part.Tables = nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return l.Segment(num) == nil })
@@ -54,11 +55,12 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	return fn(l, k.milli)
 }
 
-// take makes a point, and returns it with the layout as of its version. The caller releases its pin.
-func (s *Snapshots) take(ctx context.Context) (*snapshotPoint, *layout.Layout, error) {
+// makePoint makes a point, and returns it with the layout as of its version. The caller releases
+// its pin.
+func (s *Snapshots) makePoint(ctx context.Context) (*snapshotPoint, *layout.Layout, error) {
 	for {
 		k := new(snapshotPoint)
-		if err := s.cfg.Exclusive(ctx, func() error { return s.begin(k) }); err != nil {
+		if err := s.cfg.Exclusive(ctx, func() error { return s.beginPoint(k) }); err != nil {
 			return nil, nil, err
 		}
 		err := s.work.awaitView(ctx, func(*view.View) bool { return s.isMade(k) })
@@ -66,9 +68,11 @@ func (s *Snapshots) take(ctx context.Context) (*snapshotPoint, *layout.Layout, e
 			err = k.err
 		}
 		if err != nil {
-			s.giveUp(k)
+			s.dropPoint(k)
 			return nil, nil, err
 		}
+		// The View was pinned some time after the point. What the layout knows of later commits
+		// goes.
 		l, whole, err := k.pin.View().Layout.AsOf(k.version, k.then, k.milli)
 		if err == nil && whole {
 			return k, l, nil
@@ -81,18 +85,22 @@ func (s *Snapshots) take(ctx context.Context) (*snapshotPoint, *layout.Layout, e
 	}
 }
 
-// begin seals what is in memory. It runs in the place of a commit leader, so that
+// beginPoint seals what is in memory. It runs in the place of a commit leader, so that
 // no commit is half before the point.
-func (s *Snapshots) begin(k *snapshotPoint) error {
+func (s *Snapshots) beginPoint(k *snapshotPoint) error {
 	if err := s.work.writer.sealAny(); err != nil {
 		return err
 	}
 	k.version, k.milli = s.views.Visible(), s.cfg.Now().UnixMilli()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// With the mutex held: a memtable that this View still has is flushed later, and pinFlushed
+	// then waits for the mutex. So it can't miss this point.
 	v := s.views.Current()
 	k.then = v.Layout
 	if len(v.Tables) > 1 {
+		// Memtables are flushed oldest first. After the newest sealed one, all of the point is in
+		// runs.
 		k.last = v.Tables[1]
 		s.waiting = append(s.waiting, k)
 		return nil
@@ -123,11 +131,12 @@ func (s *Snapshots) isMade(k *snapshotPoint) bool {
 	return k.pin != nil || k.err != nil
 }
 
-// giveUp ends a point that nobody waits for any more.
-func (s *Snapshots) giveUp(k *snapshotPoint) {
+// dropPoint ends a point that nobody waits for any more.
+func (s *Snapshots) dropPoint(k *snapshotPoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(other *snapshotPoint) bool { return other == k })
+	// The flush may have come between the end of the wait and the lock.
 	if k.pin != nil {
 		k.pin.Release()
 	}

@@ -27,7 +27,6 @@ type Spills struct {
 	*state
 	*Lifetime
 	work *Worker
-	keys *keyUse
 }
 
 // Begin says that a transaction is going to write files.
@@ -45,11 +44,12 @@ func (s *Spills) End(key crypt.ID) {
 // ErrNoSpace if only the reserve is left.
 func (s *Spills) Write(ctx context.Context, fn func(ctx context.Context) (bytes int64, err error)) error {
 	return s.Do(ctx, func(ctx context.Context) error {
-		if err := s.work.disk.admitPayload(ctx, nil); err != nil {
+		if err := s.disk.admitPayload(ctx, nil); err != nil {
 			return err
 		}
 		bytes, err := fn(ctx)
-		s.work.disk.countWritten(int(bytes))
+		// These bytes don't pass by Apply, which counts those of all other commits.
+		s.disk.countWritten(int(bytes))
 		return err
 	})
 }
@@ -59,6 +59,8 @@ const settledShare = 32
 
 // Settle flushes memtables if they have more than FlushAll should flush.
 func (s *Spills) Settle(ctx context.Context) error {
+	// Settle runs while others commit, and FlushAll while they wait. So the large part is done
+	// here.
 	if v := s.state.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(s.cfg.MemtableBytes)/settledShare {
 		return nil
 	}
@@ -78,14 +80,14 @@ func (s *Spills) FlushAll() error {
 }
 
 // Add adds the files of a transaction to the store as version v, which is durable when it returns
-// nil, and visible once v is published. some are keys of the deletes in it. It runs in the place of a
-// commit leader, after FlushAll. After an error that is not ErrStopped the files are gone.
+// nil, and visible once v is published. some are keys of the deletes in it. It runs in the place of
+// a commit leader, after FlushAll. After an error that is not ErrStopped the files are gone.
 func (s *Spills) Add(v entry.Version, out *compact.Output, some [][]byte) error {
 	edit := &layout.Edit{AddRuns: layout.NewRuns(out.Run, layout.Upper), LastVersion: v}
-	if err := s.apply(edit, out, view.Change{}); err != nil {
+	if err := s.applyEdit(edit, out, view.Change{}); err != nil {
 		return err
 	}
-	s.work.searcher.deletedAll(some, int64(out.Run.Deletes))
+	s.work.searcher.countDeletes(some, int64(out.Run.Deletes))
 	return nil
 }
 

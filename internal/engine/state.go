@@ -4,46 +4,69 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // state is what the store consists of: the manifest, the Views, the files, and the journal. All
-// work shares it. What the manifest says is changed in two ways only: apply, for work that has
-// written files, and record, for an edit that needs none.
+// work shares it. What the manifest says is changed in two ways only: applyEdit, for work that has
+// written files, and recordEdit, for an edit that needs none.
 type state struct {
 	cfg       *Config
-	log       *manifest.Log
-	views     *view.Set
-	files     *view.Opener
-	unflushed unflushed
-	damaged   damagedFiles
-	budget    *budget
-	lifetime  *Lifetime
+	log       *manifest.Log // what is true after a crash
+	views     *view.Set     // what readers see now
+	files     *view.Opener  // opens and removes files, and gives them numbers
+	unflushed unflushed     // the journal
+	damaged   damagedFiles  // files that work leaves alone
+	budget    *budget       // how much garbage there may be
+	disk      *diskSpace    // who may write when disk space is short
+	keys      keyUse        // which data keys are needed by work under way
+	lifetime  *Lifetime     // whether work may go on
 	tasks     tasks
-	count     counters
+	count     counters // since Open
 
-	applying  sync.Mutex           // held while an edit is made, recorded and installed
-	observers []func(*view.Change) // see observe; set before Open returns
+	applying sync.Mutex // held while an edit is made, recorded and installed
+
+	// followEdit is called after each edit, when the View with it is installed and before another
+	// edit can be recorded.
+	followEdit func(*view.Change)
 }
 
 func newState(cfg *Config, log *manifest.Log) *state {
 	st := &state{cfg: cfg, log: log, tasks: tasks{readOnly: cfg.ReadOnly}}
 	sets := view.Config{Now: cfg.Now, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
+		// Nothing runs in the background of such a store: readers release Views themselves.
 		sets.Jobs = nil
 	}
 	st.views = view.NewSet(sets, log.Layout())
 	st.files = view.NewOpener(cfg.OpenerConfig)
 	st.lifetime = newLifetime(st.views, cfg.OnFailure)
 	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
+	st.disk = &diskSpace{state: st}
+	st.disk.left.Store(-1)
+	st.keys = keyUse{ring: cfg.Ring, open: make(map[crypt.ID]int)}
 	return st
+}
+
+// planWork returns the plan of policy for a View: which compaction or collection to do next. ask,
+// unless nil, adds to the state why the plan is asked for, for instance that the store is idle.
+func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
+	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
+	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.Dropped()
+	if ask != nil {
+		ask(&s)
+	}
+	return policy.Decide(v.Layout, s, st.cfg.Policy)
 }
 
 // reportWork counts a piece of work if it has succeeded, and tells OnWork of it. begin is when it
 // began.
 func (st *state) reportWork(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
+	// OnWork tells users which keys are concerned, so this comes before it.
 	st.views.Current().NameKeys(err)
 	if err == nil {
 		st.count.add(w.Kind, w.BytesOut)

@@ -4,7 +4,7 @@ import "github.com/brockdb/brock/internal/base/jobs"
 
 // tasks has all background tasks. A task finds its work in the store's state by itself, and
 // runs until it finds none. So code that changes the state kicks all tasks, and need not know
-// which of them has work now. Each edit kicks them (state.observe), the writer after each
+// which of them has work now. Each edit kicks them (state.followEdit), the writer after each
 // memtable that it seals. The fields are nil until Open has made the tasks.
 type tasks struct {
 	readOnly bool // then there is no background work
@@ -31,5 +31,6 @@ func (t *tasks) kick() {
 	if t.rekey != nil {
 		t.rekey.Kick()
 	}
+	// Each change puts the work at rest off, as the store is not at rest.
 	t.idle.Touch()
 }

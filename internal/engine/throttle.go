@@ -19,12 +19,11 @@ import (
 // of many writers.
 type throttle struct {
 	*state
-	disk *diskSpace
 
 	mu      sync.Mutex // held over Config.OnStall, so that calls come in order, and guards:
 	since   time.Time  // zero while writers are not throttled
-	reason  string
-	garbage bool // the reason is garbage
+	reason  string     // as OnStall was told
+	garbage bool       // the reason is garbage
 }
 
 // Throttle delays the committer of a payload. The further work lags behind, the longer is the
@@ -35,17 +34,16 @@ type throttle struct {
 func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
+		// Its size is not at hand. It pays as much as the largest payload: one full delay.
 		n = policy.ThrottleDelayBytes
 	}
-	if t.disk.onlyReserve.Load() {
-		if err := t.disk.admitPayload(ctx, payload); err != nil {
-			return err
-		}
+	if err := t.disk.admitPayload(ctx, payload); err != nil {
+		return err
 	}
 	if !t.lags(t.views.Current()) {
 		return nil
 	}
-	return t.slow(ctx, n)
+	return t.slowCommitter(ctx, n)
 }
 
 // lags reports whether work lags so far behind that writers are slowed.
@@ -53,8 +51,9 @@ func (t *throttle) lags(v *view.View) bool {
 	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttle() > 0
 }
 
-func (t *throttle) slow(ctx context.Context, n int) error {
-	t.update(true)
+func (t *throttle) slowCommitter(ctx context.Context, n int) error {
+	t.beginStall()
+	// A flush that begins and fails after this moment ends the wait. Older failures may be over.
 	begin, began := time.Now(), t.lifetime.flushing.Load()
 	defer func() { t.count.stalled.Add(int64(time.Since(begin))) }()
 	for {
@@ -65,17 +64,21 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 		if err := t.lifetime.stopped(); err != nil {
 			return err
 		}
+		// So few memtables fit in memory. The commit goes on after one delay: to wait until runs or
+		// garbage are gone might take minutes.
 		if len(v.Tables)-1 < policy.ThrottleMostTables {
 			delays := t.delays(v)
 			if delays <= 0 {
 				return nil
 			}
+			// Small payloads pay for their bytes only. Otherwise many small commits would be slowed
+			// far more than a few large ones that write the same.
 			share := min(1, float64(n)/policy.ThrottleDelayBytes)
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
-		if err := t.lifetime.unflushed(); failure.IsFull(err) || err != nil && t.lifetime.since.Load() > began {
-			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", err))
+		if f := t.lifetime.unable.Load(); f != nil && (f.attempt > began || failure.IsFull(f.err)) {
+			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", f.err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
 			return err
@@ -92,26 +95,18 @@ func (t *throttle) delays(v *view.View) float64 {
 	return max(tables, runs, garbage)
 }
 
-// update finds out whether a time of throttling has begun or ended. Only a call for a writer
-// can begin one.
-func (t *throttle) update(writer bool) {
+// beginStall begins a time of throttling for a writer that meets the limits, unless one has begun.
+func (t *throttle) beginStall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.views.Current()
-	if begun := !t.since.IsZero(); begun {
-		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm()) {
-			t.endLocked()
-		}
+	// Look again under the lock: work may have caught up since the writer looked, and then perhaps
+	// no edit comes to end what begins here.
+	if !t.since.IsZero() || !t.lags(v) {
 		return
 	}
-	if writer && t.lags(v) {
-		t.beginLocked(len(v.Tables)-1, len(v.Runs))
-	}
-}
-
-func (t *throttle) beginLocked(sealed, runs int) {
 	t.since, t.garbage = time.Now(), false
-	switch {
+	switch sealed, runs := len(v.Tables)-1, len(v.Runs); {
 	case sealed > policy.ThrottleTables:
 		t.reason = fmt.Sprintf("%d memtables wait to be flushed", sealed)
 	case runs > policy.ThrottleRuns:
@@ -123,16 +118,21 @@ func (t *throttle) beginLocked(sealed, runs int) {
 	t.cfg.OnStall(report.Stall{Begin: true, Reason: t.reason})
 }
 
-// endAtClose ends a time of throttling because the store closes.
-func (t *throttle) endAtClose() {
+// endStall ends the time of throttling if work has caught up, or the store closes.
+func (t *throttle) endStall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.since.IsZero() {
-		t.endLocked()
+	// Look at since first: a follower closes, too, and has never measured a budget. Close ends the
+	// time in any case, so that OnStall hears an end after each beginning.
+	if t.since.IsZero() || !t.views.Closed() && !t.hasCaughtUp(t.views.Current()) {
+		return
 	}
-}
-
-func (t *throttle) endLocked() {
 	t.cfg.OnStall(report.Stall{Reason: t.reason, Took: time.Since(t.since)})
 	t.since = time.Time{}
+}
+
+// hasCaughtUp reports whether work is well below where writers are slowed.
+func (t *throttle) hasCaughtUp(v *view.View) bool {
+	// Not just below the limits: a load that stays at them would be told of with each memtable.
+	return !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm())
 }

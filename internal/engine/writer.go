@@ -11,8 +11,6 @@ import (
 // calls Prepare, Apply and Publish in this order, once for each group.
 type writer struct {
 	*state
-	disk     *diskSpace
-	expiry   *expiry
 	sampler  *sampler
 	searcher *searcher
 
@@ -61,7 +59,7 @@ func (w *writer) hidesMuch(m *view.Table) bool {
 			older += retained
 		}
 	}
-	return uint64(max(older, m.Ranged.Load())) >= w.budget.sealAfter()
+	return uint64(max(older, m.Ranged.Load())) >= w.budget.measured.Load().SealAfter()
 }
 
 // sealTable ends the active memtable and its journal segments and begins new ones.
@@ -75,6 +73,7 @@ func (w *writer) sealTable() error {
 	}
 	bytes := policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinnedBytes(), w.cfg.Memory)
 	w.views.Install(func(next *view.View) {
+		// Set while the View is made: a flush that finds the memtable sealed needs its end.
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg, bytes)}, next.Tables...)
 		w.budget.measure(next)
@@ -85,6 +84,8 @@ func (w *writer) sealTable() error {
 
 // pinnedBytes returns the bytes of memtables that only old Views hold.
 func (w *writer) pinnedBytes() int64 {
+	// Views count all memtables that somebody holds. Those of the current View are no burden of old
+	// readers.
 	_, bytes := w.views.Memtables()
 	for _, t := range w.views.Current().Tables {
 		bytes -= t.Bytes()
@@ -96,6 +97,7 @@ func (w *writer) pinnedBytes() int64 {
 // of the journal, to the memtable, and returns where the next one begins. Readers see them
 // once they are published.
 func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
+	// Open the segment before its entries are visible. From then on readers look for values in it.
 	if at.Segment != w.segment {
 		if err := w.followSegment(at.Segment); err != nil {
 			return at, err
@@ -107,8 +109,9 @@ func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	to := w.views.Current().Active()
 	a := to.BeginTransaction(payload, at, v)
 	earlier, err := w.addRecords(&a)
+	// Only for an entry that expires before all others: for most records the alarm costs nothing.
 	if earlier {
-		w.expiry.setAlarmFor(to)
+		w.setExpiryAlarmAt(memtableExpiryDue(to, false))
 	}
 	at.Offset = a.At()
 	return at, err
@@ -124,12 +127,12 @@ func (w *writer) addRecords(a *view.Addition) (earlier bool, err error) {
 			return false, err
 		}
 		// Sample before the record is added: the sample looks for what the record replaces.
-		w.sampler.sample(&r, every)
+		w.sampler.sampleRecord(&r, every)
 		if err := a.Record(&r); err != nil {
 			return false, err
 		}
 		if r.Kind == entry.Delete {
-			w.searcher.deleted(r.Key)
+			w.searcher.countDelete(r.Key)
 		}
 	}
 	return a.Finish(), nil
@@ -154,7 +157,8 @@ func (w *writer) followSegment(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (w *writer) Publish(v entry.Version) {
 	w.views.Publish(v)
-	w.searcher.published()
+	// After Publish: a search must see the deletes that it seeks past.
+	w.searcher.publishDeletes()
 }
 
 // sealAny seals the active memtable unless it is empty. It runs in the place
@@ -180,6 +184,8 @@ func (w *writer) sealIdle() error {
 	for _, r := range v.Layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
+	// Each entry may delete or replace a value below. Nobody knows their sizes before the flush, so
+	// each counts as a value of average size.
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.RangeDeletes() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
 	if small && hidden+w.views.DroppedFrom(active) < policy.IdleHiddenBytes {
