@@ -11,45 +11,41 @@ import (
 
 // writeRecord copies e into the arena as a record. The record is not linked to others yet.
 func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
-	word := uint64(e.Version)<<8 | uint64(e.Kind)&kindMask
-	n, length := keyStart+len(e.Key), len(e.Value)
+	head := record{
+		word:  uint64(e.Version)<<8 | uint64(e.Kind)&kindMask,
+		key:   uint32(e.Meta)<<24 | uint32(len(e.Key)),
+		value: uint32(len(e.Value)),
+	}
 	if e.Expires != 0 {
-		word |= flagExpires
-		n += 8
+		head.word |= flagExpires
 	}
 	var outside ref
 	switch {
 	case e.Separated:
-		word |= flagSeparated
-		n += 16
+		head.word |= flagSeparated
+		head.value = uint32(e.Handle.Length)
 		if e.Raw != 0 {
-			word |= flagRaw
-			n += 4
+			head.word |= flagRaw
 		}
-		length = int(e.Handle.Length)
-	case length >= outsideSize:
+	case len(e.Value) >= outsideSize:
 		// In a block of its own: else much of the block of records could stay unused.
-		word |= flagOutside
-		n += 4
-		at, p, err := a.placeBytes(length)
+		head.word |= flagOutside
+		at, p, err := a.placeBytes(len(e.Value))
 		if err != nil {
 			return 0, nil, err
 		}
 		outside = at
-		copy(unsafe.Slice((*byte)(p), length), e.Value)
-	default:
-		n += length
+		copy(unsafe.Slice((*byte)(p), len(e.Value)), e.Value)
 	}
 	// The value comes first: if this fails, only its block is wasted, and no record is half made.
+	n := head.recordSize()
 	place, err := a.reserve(n)
 	if err != nil {
 		return 0, nil, err
 	}
 	// No reader knows the place yet, so plain stores will do.
 	r := a.at(place)
-	r.word = word
-	r.key = uint32(e.Meta)<<24 | uint32(len(e.Key))
-	r.value = uint32(length)
+	r.word, r.key, r.value = head.word, head.key, head.value
 	data := r.bytes(keyStart, n-keyStart)
 	data = data[copy(data, e.Key):]
 	if e.Expires != 0 {

@@ -62,8 +62,7 @@ func (r *record) bytes(off, n int) []byte {
 
 func (r *record) keyBytes() []byte { return r.bytes(keyStart, r.keyLen()) }
 
-// recordSize is the length of the record in the arena. It must agree with writeRecord, as walks go
-// by it from record to record.
+// recordSize is the length of the record in the arena, as its header tells it.
 func (r *record) recordSize() int {
 	n := keyStart + r.keyLen()
 	if r.word&flagExpires != 0 {

@@ -238,6 +238,20 @@ func (c *Cover) Flatten(from, to []byte, fn func(Delete) error) error {
 	if c == nil {
 		return nil
 	}
+	return c.eachRange(from, to, failed, fn)
+}
+
+// EachRange is Flatten from a key on, without versions: ranges of a keyspace that touch are one
+// range.
+func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
+	if c == nil {
+		return nil
+	}
+	return c.eachRange(from, nil, 1, func(t Delete) error { return fn(t.Lo, t.Hi) })
+}
+
+// eachRange is Flatten for versions up to most: greater ones count as most.
+func (c *Cover) eachRange(from, to []byte, most entry.Version, fn func(Delete) error) error {
 	var lo, hi, at held
 	defer func() {
 		lo.giveBack()
@@ -250,6 +264,7 @@ func (c *Cover) Flatten(from, to []byte, fn func(Delete) error) error {
 		if c.err != nil {
 			return c.err
 		}
+		v = min(v, most)
 		// A range must not cross keyspaces: they are retained and dropped one by one.
 		joins := v == version && (v == 0 || sameKeyspace(lo.key, at.key))
 		if version > 0 && !joins {
@@ -295,31 +310,4 @@ func withinKeyspace(lo, hi []byte) []byte {
 		return hi
 	}
 	return entry.AfterKeyspace(id)
-}
-
-// EachRange is Flatten from a key on, without versions: ranges of a keyspace that touch are one
-// range.
-func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
-	var lo, hi held // a range that fn was not given yet, as it may grow; empty hi: no such range
-	defer func() {
-		lo.giveBack()
-		hi.giveBack()
-	}()
-	err := c.Flatten(from, nil, func(t Delete) error {
-		if len(hi.key) > 0 && !(bytes.Equal(hi.key, t.Lo) && sameKeyspace(lo.key, t.Lo)) {
-			if err := fn(lo.key, hi.key); err != nil {
-				return err
-			}
-			hi.copyFrom(nil)
-		}
-		if len(hi.key) == 0 {
-			lo.copyFrom(t.Lo)
-		}
-		hi.copyFrom(t.Hi)
-		return nil
-	})
-	if err == nil && len(hi.key) > 0 {
-		err = fn(lo.key, hi.key)
-	}
-	return err
 }

@@ -157,27 +157,26 @@ func (s *Set) roots(k int) (from, to int) {
 	return from, to
 }
 
-// Len is the number of range deletes.
-func (s *Set) Len() int {
+// none is what the nil Set is.
+var none Set
+
+// orNone returns s, and for nil an empty Set.
+func (s *Set) orNone() *Set {
 	if s == nil {
-		return 0
+		return &none
 	}
-	return len(s.list)
+	return s
 }
 
+// Len is the number of range deletes.
+func (s *Set) Len() int { return len(s.orNone().list) }
+
 // Bytes is the sum of the bounds' lengths.
-func (s *Set) Bytes() int {
-	if s == nil {
-		return 0
-	}
-	return s.bytes
-}
+func (s *Set) Bytes() int { return s.orNone().bytes }
 
 // Memory is how many bytes the set takes beside the bounds.
 func (s *Set) Memory() (n int) {
-	if s == nil {
-		return 0
-	}
+	s = s.orNone()
 	const rangeDelete, span, end, versions = 56, 12, 4, 16 // bytes of one
 	n = cap(s.list) * rangeDelete
 	for k := range s.levels {
@@ -188,12 +187,7 @@ func (s *Set) Memory() (n int) {
 }
 
 // MaxVersion is the greatest version of a range delete; 0 if there is none.
-func (s *Set) MaxVersion() entry.Version {
-	if s == nil {
-		return 0
-	}
-	return s.max
-}
+func (s *Set) MaxVersion() entry.Version { return s.orNone().max }
 
 // Versions are the least and the greatest version of a range delete. Of emptied ranges, least is
 // that of the oldest reader that may use one.
@@ -206,19 +200,14 @@ func (s *Set) Versions() (least, greatest entry.Version) {
 
 // All returns the range deletes in the order of Compare, each once.
 func (s *Set) All() []Delete {
-	if s == nil {
-		return nil
-	}
-	all := slices.Clone(s.list)
+	all := slices.Clone(s.orNone().list)
 	slices.SortFunc(all, Compare)
 	return slices.CompactFunc(all, func(a, b Delete) bool { return Compare(a, b) == 0 })
 }
 
 // Since calls fn for the range deletes newer than v.
 func (s *Set) Since(v entry.Version, fn func(Delete) error) error {
-	if s == nil {
-		return nil
-	}
+	s = s.orNone()
 	// The nodes of the highest level have the first range deletes, so this is the order of arrival.
 	for k := len(s.levels); k >= 0; k-- {
 		from, to := s.roots(k)
@@ -320,7 +309,7 @@ func (s *Set) limitToGap(spans []span, j int, around *Stretch) {
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
 // is no bound.
 func (s *Set) ChangedSince(lo, hi []byte, since entry.Version) bool {
-	if s == nil || s.max <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
+	if s = s.orNone(); s.max <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false
 	}
 	for k := range len(s.levels) + 1 {
