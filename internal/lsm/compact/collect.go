@@ -119,6 +119,7 @@ type collector struct {
 	records []live               // gathered, not yet written
 	memory  int                  // bytes that records and their keys take
 	keys    []byte               // the block that is being filled
+	unpaced int                  // bytes read and written since the last call of Pace
 	target  *segment.ValueWriter // the segment that records move to; nil: there is none yet
 	moves   [][]segment.Move     // where records have moved, by victim
 }
@@ -130,10 +131,9 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	want := v.Segment.Records - v.Segment.DeadRecords()
 	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
 	w.out.Bytes += uint64(v.End())
-	paced := int64(0)
 	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
-		if !v.Segment.Owned(off, rec) {
-			return nil
+		if err := w.pace(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
+			return err
 		}
 		// Memory is full: begin another sequence in key order.
 		if w.memory+liveBytes+len(rec.Key) > w.Memory {
@@ -144,12 +144,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 		found++
 		w.memory += liveBytes + len(rec.Key)
 		w.records = append(w.records, live{key: w.copyKey(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
-		if off-paced < paceBytes {
-			return nil
-		}
-		n := off - paced
-		paced = off
-		return w.pace(ctx, int(n))
+		return nil
 	})
 	if err != nil {
 		return damaged(v.Segment.Num, err)
@@ -180,8 +175,14 @@ func (w *collector) compareLive(a, b live) int {
 // paceBytes is how much is read or written between two calls of Pace.
 const paceBytes = 1 << 20
 
-// pace ends the work if ctx has ended. Else it calls Pace.
+// pace notes that n bytes were read or written. After each megabyte it ends the work if ctx has
+// ended, or else calls Pace.
 func (w *collector) pace(ctx context.Context, n int) error {
+	w.unpaced += n
+	if n = w.unpaced; n < paceBytes {
+		return nil
+	}
+	w.unpaced = 0
 	if ctx.Err() != nil {
 		return errs.Ended(ctx)
 	}
@@ -203,7 +204,6 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	}
 	// In key order, so that a scan reads the new segment from front to back.
 	slices.SortFunc(w.records, w.compareLive)
-	written := 0
 	for i := range w.records {
 		r := &w.records[i]
 		v := w.Victims[r.victim]
@@ -214,11 +214,8 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		}
 		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
 		r.key = nil // so that a block of keys is freed once all of its records are written
-		if written += int(r.size); written >= paceBytes {
-			if err := w.pace(ctx, written); err != nil {
-				return err
-			}
-			written = 0
+		if err := w.pace(ctx, int(r.size)); err != nil {
+			return err
 		}
 	}
 	w.records, w.memory, w.keys = w.records[:0], 0, nil

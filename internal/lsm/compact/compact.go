@@ -182,7 +182,7 @@ func (w *worker) judgeEntry(ctx context.Context, e *entry.Entry, rules *retentio
 		rules.countSuperseded(&w.superseded, &grave)
 		return w.in.Run.Add(&grave)
 	// Nobody can see it, so its value is garbage, too.
-	default: // drop, vanish
+	default: // drop
 		w.out.Dropped++
 		w.countDead(e)
 		return nil

@@ -56,10 +56,9 @@ func (h History) seen() entry.Version { return max(h.Watermark, h.Floor) }
 type verdict uint8
 
 const (
-	keep   verdict = iota // it is written
-	drop                  // nobody can see it any more
-	bury                  // it has expired: a delete takes its place
-	vanish                // a delete or an expired value with nothing left to hide
+	keep verdict = iota // it is written
+	drop                // nobody can see it any more, and it has nothing left to hide
+	bury                // it has expired: a delete takes its place
 )
 
 // retention applies Rules to entries that arrive in entry.Compare order.
@@ -148,7 +147,7 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		switch {
 		// Nothing older is left to hide, and no open transaction's check needs the delete.
 		case t.rules.Bottom && e.Version <= t.rules.Checked:
-			return vanish
+			return drop
 		case e.Kind == entry.Delete:
 			return keep
 		default:

@@ -14,11 +14,12 @@ const (
 	mostSought    = 1 << 12 // keys that are kept: 4 MB at most
 )
 
-// someDeletes returns some of the keys that writes delete: fewer than mostSought,
-// evenly spread, however many deletes there are.
-func someDeletes(writes iterator.Iterator) (keys [][]byte) {
+// someDeletes returns some of the keys that writes delete: fewer than mostSought, evenly spread. There
+// are so many deletes.
+func someDeletes(writes iterator.Iterator, deletes uint64) (keys [][]byte) {
 	defer writes.Close()
-	n, step := 0, soughtEvery
+	step := max(soughtEvery, deletes/(mostSought-1)+1)
+	n := uint64(0)
 	for ok := writes.First(); ok; ok = writes.Next() {
 		e := writes.Entry()
 		if e.Kind != entry.Delete || len(e.Key) > longestSought {
@@ -27,19 +28,7 @@ func someDeletes(writes iterator.Iterator) (keys [][]byte) {
 		if n%step == 0 {
 			keys = append(keys, bytes.Clone(e.Key))
 		}
-		if n++; len(keys) == mostSought {
-			keys, step = everySecond(keys), 2*step
-		}
+		n++
 	}
 	return keys
-}
-
-// everySecond returns the keys of even index, in the memory of keys.
-func everySecond(keys [][]byte) [][]byte {
-	half := (len(keys) + 1) / 2
-	for i := range half {
-		keys[i] = keys[2*i]
-	}
-	clear(keys[half:]) // frees the others
-	return keys[:half]
 }

@@ -31,7 +31,7 @@ func (d *deletes) Close()              {}
 // of it.
 func TestSomeDeletesAreFew(t *testing.T) {
 	for _, n := range []uint64{0, 1, 511, 512, 513, 100_000, 512 * (mostSought - 1), 512 * mostSought, 3 << 22, 1 << 24} {
-		keys := someDeletes(&deletes{n: n})
+		keys := someDeletes(&deletes{n: n}, n)
 		least := min((n+511)/512, mostSought/2)
 		if got := uint64(len(keys)); got < least || got >= mostSought {
 			t.Errorf("of %d deletes %d keys are kept, not %d to %d", n, got, least, mostSought-1)

@@ -115,7 +115,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
 		}
 	}
 	if s.out.Run.Deletes > 0 {
-		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil)))
+		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil)), s.out.Run.Deletes)
 	}
 	return nil
 }
