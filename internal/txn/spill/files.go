@@ -44,12 +44,12 @@ type Files struct {
 	parts   []*view.Run    // newest first
 	retired []*view.Run    // compacted parts that readers may still use
 	values  values         // the value segments
-	lent    bool           // readers may hold bytes of the parts
-	out     compact.Output // what becomes of all when it is finished
+	lent    bool           // readers may hold bytes of the files
+	out     compact.Output // what Finish has finished: one run, its value segments, and what is dead in these
 	bytes   int64          // bytes of records added
 	written int64          // bytes of runs written
 	err     error          // the first failure; nothing can be added after it
-	kept    bool           // the files belong to the store: Discard leaves them
+	kept    bool           // the files belong to the store, or may: Discard leaves them
 }
 
 // New returns empty Files; it creates no file before there is something to write.
@@ -173,19 +173,7 @@ func (f *Files) Bytes() int64 { return f.bytes }
 // Written is the length of all files that were written.
 func (f *Files) Written() int64 { return f.written + f.values.written }
 
-// Output is what Finish has finished: one run, its value segments, and their
-// records that no entry leads to.
-func (f *Files) Output() compact.Output { return f.out }
-
-// Keep makes Discard leave the run and the value segments. Call it when they belong to the
-// store, or when that is not known, as after a failed edit of the manifest.
-func (f *Files) Keep() { f.kept = true }
-
-// Lent reports whether bytes of the files may have been handed out.
-func (f *Files) Lent() bool { return f.lent }
-
-// Discard closes the files. With remove, it also removes them, except those that Keep was
-// called for. Nothing that was handed out is valid afterwards. A second call does nothing.
+// Discard closes the files. With remove, it also removes them, except those that are kept. Nothing that was handed out is valid afterwards. A second call does nothing.
 func (f *Files) Discard(remove bool) {
 	release(f.parts, remove && !f.kept)
 	release(f.retired, remove) // the store never gets them

@@ -174,9 +174,9 @@ func TestFilesAgainstModel(t *testing.T) {
 		maps.DeleteFunc(model, func(_ string, w spilledWrite) bool { return w.gone })
 		checkOutput(t, s, fs, model)
 		if seed%2 == 0 {
-			s.Keep()
+			s.kept = true
 		}
-		out := s.Output()
+		out := s.out
 		s.Discard(true)
 		s.Discard(true)
 		var want []string
@@ -221,7 +221,7 @@ func checkRanges(t *testing.T, s *Files, model map[string]spilledWrite) {
 // checkOutput: each record of a segment is referred to by one entry, or dead.
 func checkOutput(t *testing.T, s *Files, fs vfs.FS, model map[string]spilledWrite) {
 	t.Helper()
-	out := s.Output()
+	out := s.out
 	if out.Run.Entries != uint64(len(model)) || out.Run.RangeDeletes != uint64(len(ranges(s))) || out.Run.MaxVersion != 0 {
 		t.Errorf("%d entries up to version %d, want %d", out.Run.Entries, out.Run.MaxVersion, len(model))
 	}

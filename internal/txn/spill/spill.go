@@ -205,13 +205,13 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	if err := s.store.FlushAll(); err != nil {
 		return err
 	}
-	out := s.Output()
+	out := s.out
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
 	out.Run.Stamp, out.Run.MinVersion, out.Run.MaxVersion = v, v, v
 	// Whatever comes of it: Add has removed the files, or the manifest may name them.
-	s.Keep()
+	s.kept = true
 	return s.store.Add(v, &out, s.deleted)
 }
 
@@ -225,7 +225,7 @@ func (s *Spill) Discard() {
 
 // leaked is Discard for a Spill that was lost without it. If it has handed out memory, that
 // may be in use: then its files stay open, and the next Open removes them.
-func (s *spilled) leaked() { s.end(!s.Lent()) }
+func (s *spilled) leaked() { s.end(!s.lent) }
 
 // end ends the use of the data key and, with discard, of the files.
 func (s *spilled) end(discard bool) {
