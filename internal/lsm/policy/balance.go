@@ -76,12 +76,16 @@ func newBalance(l *layout.Layout, s State, o Options) *balance {
 	return v
 }
 
-// collectable reports whether a segment may be collected. The target of a relocated segment waits
-// until no run needs the forwarding table, so that a read follows one forwarding table only. A
-// segment without live records is not collected but dropped.
+// collectable reports whether a segment has enough garbage to be collected, and may be.
 func (v *balance) collectable(m *layout.Segment, g segment) bool {
-	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 &&
-		g.garbage*100 >= m.FileBytes*victimLeastPercent && !slices.Contains(v.state.Damaged, m.Num)
+	return g.garbage*100 >= m.FileBytes*victimLeastPercent && v.movable(m, g)
+}
+
+// movable reports whether what is live in a segment may move. The target of a relocated segment
+// waits until no run needs the forwarding table, so that a read follows one forwarding table only. A
+// segment without live records is not collected but dropped.
+func (v *balance) movable(m *layout.Segment, g segment) bool {
+	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 && !slices.Contains(v.state.Damaged, m.Num)
 }
 
 // weighSegment returns what is live in a segment's file. All records of a value segment are of

@@ -5,16 +5,23 @@ import "slices"
 // collection chooses what to collect now; nil if nothing is worth it, or there
 // are too many forwarding tables.
 func (v *balance) collection() *Collection {
-	c := &Collection{Reason: "garbage in segments"}
+	return v.collect(v.victims, "garbage in segments", v.wanted)
+}
+
+// collect returns the collection of as many segments as it may have, those of the list that are
+// wanted; nil if there are none. wanted is asked for each segment, and for how much garbage those
+// before it have.
+func (v *balance) collect(from []segment, reason string, wanted func(g *segment, freed uint64) bool) *Collection {
+	c := &Collection{Reason: reason}
 	var records, freed uint64
 	most := v.batch()
-	for i := range v.victims {
-		g := &v.victims[i]
+	for i := range from {
+		g := &from[i]
 		// Each victim leaves a forwarding table, which takes memory until runs are rewritten.
 		if len(c.Victims)+v.relocated == maxForwardings {
 			break
 		}
-		if !v.wanted(g, freed) || v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
+		if !wanted(g, freed) || v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
 			continue
 		}
 		// One victim may exceed the bounds, or a large segment would never go.

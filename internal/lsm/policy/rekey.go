@@ -17,30 +17,13 @@ func (v *balance) oldSegments() *Collection {
 	if !v.layout.DataKey().Rewrite {
 		return nil
 	}
-	c := &Collection{Reason: "their data key is an old one"}
-	var records uint64
+	var old []segment
 	for _, m := range v.layout.Segments() {
-		g := weighSegment(m)
-		if !v.old(m.KeyID) || m.State().Status == layout.Relocated || v.layout.Usage(m.Num).Sources > 0 || g.records == 0 || slices.Contains(v.state.Damaged, m.Num) {
-			continue
+		if g := weighSegment(m); v.old(m.KeyID) && m.State().Status != layout.Relocated && v.movable(m, g) {
+			old = append(old, g)
 		}
-		if len(c.Victims)+v.relocated == maxForwardings {
-			break
-		}
-		// A smaller one may fit.
-		if v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
-			continue
-		}
-		if len(c.Victims) > 0 && (c.Bytes+g.live > v.batch() || records+g.records > v.options.movedRecords()) {
-			break
-		}
-		c.Victims = append(c.Victims, g.num)
-		c.Bytes, records = c.Bytes+g.live, records+g.records
 	}
-	if len(c.Victims) == 0 {
-		return nil
-	}
-	return c
+	return v.collect(old, "their data key is an old one", func(*segment, uint64) bool { return true })
 }
 
 // oldRun returns the compaction of one run alone: the oldest with a file under an old key and no
