@@ -70,11 +70,10 @@ type retention struct {
 	history  History          // rules of the keyspace of key
 	keyspace entry.KeyspaceID // keyspace of key
 	dropped  bool             // keyspace was dropped
-	key      []byte           // key of the entries that are judged now
+	key      []byte           // key of the entries that are judged now; nil before the first
 	kept     int              // versions of key kept so far
 	newer    entry.Version    // version of the entry of key that was judged last; Pending: none
 	ended    bool             // no reader can see older versions of key
-	first    bool             // no entry seen yet
 
 	newerKept  int           // number of versions of key kept that are newer than the entry judged last
 	replacedAt entry.Version // version by which that entry was replaced; 0: it is the newest of key
@@ -88,7 +87,7 @@ type retention struct {
 
 // newRetention returns the retention of these rules, before the first entry.
 func newRetention(r Rules) *retention {
-	return &retention{rules: r, first: true, covers: rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)}
+	return &retention{rules: r, covers: rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)}
 }
 
 // close releases the range deletes. failed can still be read.
@@ -100,7 +99,7 @@ func (t *retention) close() {
 // enterKeyspace sets the rules for the keyspace of key, if that is another one than before.
 func (t *retention) enterKeyspace(key []byte) {
 	id, ok := entry.KeyspaceOf(key)
-	if !t.first && id == t.keyspace {
+	if t.key != nil && id == t.keyspace {
 		return
 	}
 	t.keyspace, t.history = id, t.rules.Of(id)
@@ -113,10 +112,10 @@ func (t *retention) enterKeyspace(key []byte) {
 // judge says what happens to e, the next entry.
 func (t *retention) judge(e *entry.Entry) verdict {
 	// Another key: what was known of the last one does not count.
-	if t.first || !bytes.Equal(t.key, e.Key) {
+	if !bytes.Equal(t.key, e.Key) {
 		t.enterKeyspace(e.Key)
 		t.key = append(t.key[:0], e.Key...)
-		t.kept, t.newer, t.ended, t.first = 0, rangedel.Pending, false, false
+		t.kept, t.newer, t.ended = 0, rangedel.Pending, false
 		t.deletedAt, t.ends = 0, false
 	}
 	if t.dropped {
@@ -128,7 +127,8 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		t.applyRangeDeletes(e)
 	}
 	t.newer, t.newerKept = e.Version, t.kept
-	t.ends = t.endsHistory(e)
+	// Nobody needs older versions once all readers see e.
+	t.ends = !e.Live(t.rules.Now) || e.Kind == entry.SetLatest
 	// Above the watermark a reader may ask for any version: only an expired value may be dropped.
 	if e.Version > t.history.Watermark {
 		t.kept++
@@ -159,11 +159,6 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	// SetLatest says that older versions need not be kept, however many there should be.
 	t.ended = t.kept >= t.history.Versions || e.Kind == entry.SetLatest
 	return keep
-}
-
-// endsHistory reports whether nobody needs older versions once all readers see e.
-func (t *retention) endsHistory(e *entry.Entry) bool {
-	return !e.Live(t.rules.Now) || e.Kind == entry.SetLatest
 }
 
 // countReplacement notes by what the next older entry of key was replaced, range deletes aside.

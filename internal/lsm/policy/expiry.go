@@ -32,9 +32,7 @@ func (o *Options) expiryDue(l *layout.Layout, r *layout.Run, s State) (due uint6
 	// The more has expired before a step, the less that step has to wait.
 	for _, x := range steps {
 		freed += x.Bytes
-		if at := later(x.At, s.patience(x.Late, cost, freed >= much)); due == 0 || at < due {
-			due = at
-		}
+		due = earlier(due, later(x.At, s.patience(x.Late, cost, freed >= much)))
 	}
 	return due
 }
@@ -62,13 +60,14 @@ func later(at, wait uint64) uint64 {
 	return at + wait
 }
 
+// earlier returns the first of two times, of which 0 is never.
+func earlier(a, b uint64) uint64 { return min(a-1, b-1) + 1 }
+
 // ExpiryDue returns the first time, in Unix milliseconds, at which Decide plans a compaction
 // because of what has expired or was retained; 0 = never.
 func ExpiryDue(l *layout.Layout, s State, o Options) (due uint64) {
 	for _, r := range l.Runs() {
-		if at := o.expiryDue(l, r, s); at != 0 && (due == 0 || at < due) {
-			due = at
-		}
+		due = earlier(due, o.expiryDue(l, r, s))
 	}
 	return due
 }

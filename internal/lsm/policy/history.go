@@ -82,8 +82,8 @@ func (o *Options) Dead(l *layout.Layout, list []layout.Superseded, now uint64) (
 // NextDead returns the first time after now at which more of a list is dead; 0 = never.
 func (o *Options) NextDead(l *layout.Layout, list []layout.Superseded, now uint64) (next uint64) {
 	for i := range list {
-		if at, _ := o.deadAt(l, &list[i]); at > now && (next == 0 || at < next) {
-			next = at
+		if at, _ := o.deadAt(l, &list[i]); at > now {
+			next = earlier(next, at)
 		}
 	}
 	return next

@@ -8,7 +8,10 @@ func (v *balance) leveling() *Compaction {
 	runs := v.layout.Runs()
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
-		return v.aged()
+		if v.stale() { // much of the history in a base alone is dead
+			return compact(runs, layout.Base, "history has aged")
+		}
+		return nil
 	}
 	weight, size := uint64(0), uint64(0)
 	for _, r := range uppers {
@@ -35,15 +38,6 @@ func (v *balance) leveling() *Compaction {
 		return idleRow(uppers)
 	}
 	return nil
-}
-
-// aged returns the compaction of a base alone, for the history in it that is dead; nil if that is
-// not much.
-func (v *balance) aged() *Compaction {
-	if !v.stale() {
-		return nil
-	}
-	return compact(v.layout.Runs(), layout.Base, "history has aged")
 }
 
 // worthAll reports whether an idle store should compact all runs: the base is rewritten only for
