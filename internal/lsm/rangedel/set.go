@@ -157,13 +157,10 @@ func (s *Set) roots(k int) (from, to int) {
 	return from, to
 }
 
-// none is what the nil Set is.
-var none Set
-
 // orNone returns s, and for nil an empty Set.
 func (s *Set) orNone() *Set {
 	if s == nil {
-		return &none
+		return new(Set)
 	}
 	return s
 }
