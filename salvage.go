@@ -21,7 +21,8 @@ type SalvageSummary = report.Salvage
 // number, expiry and meta byte, and the keyspaces with their options. A key stays deleted
 // if its delete was found. History is not kept.
 //
-// Salvage calls report, unless nil, for each damage, and for each value that can't be read.
+// Salvage calls report, unless nil, for each damage by which something may be lost, and for each
+// value that can't be read. What it doesn't need it doesn't read: forwarding tables are not.
 // File, Offset and Reason say what is damaged, Keys which keys that concerns, as far as it
 // is known. If Stale is set, the new store may have older values for these keys, or keys
 // that were deleted. Calls come from one goroutine. For a sound store there are none, unless

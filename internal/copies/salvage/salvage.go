@@ -21,8 +21,8 @@ import (
 	"github.com/brockdb/brock/report"
 )
 
-// Run makes the store t of what can be read of s, and calls tell for each damage that it
-// meets. The new store can't be opened before all of it is durable. It
+// Run makes the store t of what can be read of s, and calls tell for each damage by which something
+// may be lost. The new store can't be opened before all of it is durable. It
 // returns ErrLocked if a process has s open for writing, ErrExist if there is something
 // under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
 // fit, and ErrFormat if s is of another format.
