@@ -1,12 +1,10 @@
 package backup
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/crypt"
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/keyring"
 )
 
@@ -65,12 +63,7 @@ func (d *reader) openLayoutKey() (err error) {
 
 // decodeKeys reads the keyring of a stream.
 func (d *reader) decodeKeys() (*keyring.Content, error) {
-	// The stream doesn't say the file's number; the keyring itself does.
-	const numberAt = 32
-	if len(d.keys) < numberAt+8 {
-		return nil, d.wrong("no keyring")
-	}
-	content, wrong := keyring.Decode(d.keys, d.header.UUID, entry.FileNum(binary.LittleEndian.Uint64(d.keys[numberAt:])))
+	content, wrong := keyring.Decode(d.keys, d.header.UUID, 0)
 	if len(wrong) > 0 {
 		// The checksums of the stream are right: it was damaged when it was sent.
 		return nil, fmt.Errorf("keyring of the backup: %w", errors.Join(wrong...))

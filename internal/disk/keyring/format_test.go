@@ -19,8 +19,8 @@ var testUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
 func goldenContent() *Content {
 	return &Content{UUID: testUUID, Number: 3, Keys: []Key{
-		{ID: crypt.ID{0xa, 0xb}, Cipher: crypt.AES256GCM, Created: 1700000000123, Check: crypt.Check{1, 2, 3}, Wrapped: []byte("wrapped once")},
-		{ID: crypt.ID{0xc}, Cipher: crypt.ChaCha20Poly1305, Created: 1800000000456, Wrapped: []byte("and twice, in another length")},
+		{keyHead: keyHead{ID: crypt.ID{0xa, 0xb}, Cipher: crypt.AES256GCM, Created: 1700000000123, Check: crypt.Check{1, 2, 3}}, Wrapped: []byte("wrapped once")},
+		{keyHead: keyHead{ID: crypt.ID{0xc}, Cipher: crypt.ChaCha20Poly1305, Created: 1800000000456}, Wrapped: []byte("and twice, in another length")},
 	}}
 }
 

@@ -58,11 +58,8 @@ func (e ended) Error() string { return "the provider of keys has not answered: "
 func (e ended) Unwrap() error { return e.cause }
 
 // callWithin returns what fn returns, or an error once ctx has ended; then fn goes on by itself. If
-// fn panics before that, call panics, too.
+// fn panics before that, callWithin panics, too.
 func callWithin(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error) {
-	if ctx.Done() == nil {
-		return fn()
-	}
 	type answer struct {
 		key      []byte
 		err      error

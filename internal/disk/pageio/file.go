@@ -110,6 +110,21 @@ func ReadFull(f vfs.File, p []byte, off int64) error {
 	return err
 }
 
+// ReadHead reads the first limit bytes of a file, or all if it has fewer.
+func ReadHead(fsys vfs.FS, path string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	// One call: what another process writes meanwhile is read before or after.
+	p := make([]byte, limit)
+	n, err := f.ReadAt(p, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return p[:n], errors.Join(err, f.Close())
+}
+
 // StartRead asks the system to begin to read n bytes at off, and does not wait. A read soon
 // afterwards then waits less. Bytes behind the end of the file are left out. It is only a hint:
 // without an open descriptor, or on an error, it does nothing.
