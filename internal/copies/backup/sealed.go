@@ -64,9 +64,9 @@ func (d *reader) openLayoutKey() (err error) {
 // decodeKeys reads the keyring of a stream.
 func (d *reader) decodeKeys() (*keyring.Content, error) {
 	content, wrong := keyring.Decode(d.keys, d.header.UUID, 0)
-	if len(wrong) > 0 {
+	if wrong != nil {
 		// The checksums of the stream are right: it was damaged when it was sent.
-		return nil, fmt.Errorf("keyring of the backup: %w", errors.Join(wrong...))
+		return nil, fmt.Errorf("keyring of the backup: %w", wrong)
 	}
 	return content, nil
 }

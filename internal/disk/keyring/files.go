@@ -77,11 +77,11 @@ func loadFirst(fsys vfs.FS, dir string, uuid [16]byte, nums []entry.FileNum) (c 
 		}
 		c, wrong := Decode(p, uuid, num)
 		if c != nil {
-			return c, errors.Join(wrong...), nil
+			return c, wrong, nil
 		}
 		// A crash may have left the newest file without a whole copy. Then the one before counts,
 		// which stays until the newer one is durable.
-		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
+		none = fmt.Errorf("%w: %w", none, wrong)
 	}
 	return nil, nil, none
 }
@@ -90,11 +90,10 @@ func loadFirst(fsys vfs.FS, dir string, uuid [16]byte, nums []entry.FileNum) (c 
 // also if one of them is whole.
 func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
 	p, err := pageio.ReadHead(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)), maxFile)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = Decode(p, uuid, num)
 	}
-	_, wrong := Decode(p, uuid, num)
-	return errors.Join(wrong...)
+	return err
 }
 
 // VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -120,19 +121,17 @@ func (c *Content) checksumOf(offset int64, p []byte) uint32 {
 }
 
 // Decode reads the bytes of the keyring file with this number in the store uuid; number 0 stands for
-// the one that the bytes have. One whole copy is enough: else the content is nil. The errors say what
-// is wrong with each copy: they are *errs.Corruption, or wrap errs.ErrFormat or, for a file of another
-// store, errs.ErrKey.
-func Decode(p []byte, uuid [16]byte, number entry.FileNum) (*Content, []error) {
+// the one that the bytes have. One whole copy is enough: else the content is nil. The error says
+// what is wrong with each copy, also if the other one is whole: *errs.Corruption, errs.ErrFormat or,
+// for a file of another store, errs.ErrKey.
+func Decode(p []byte, uuid [16]byte, number entry.FileNum) (found *Content, wrong error) {
 	if number == 0 && len(p) >= headerSize {
 		number = entry.FileNum(binary.LittleEndian.Uint64(p[numberAt:]))
 	}
-	var found *Content
-	var wrong []error
 	for _, offset := range []int{0, len(p) / 2} {
 		c, err := decodeCopy(p[offset:], int64(offset), uuid, number)
 		if err != nil {
-			wrong = append(wrong, err)
+			wrong = errors.Join(wrong, err)
 		} else if found == nil {
 			found = c
 		}
