@@ -7,6 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/salvage"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
@@ -57,11 +58,10 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	if err != nil {
 		return SalvageSummary{}, err
 	}
-	sum, err := salvage.Run(ctx, salvage.Source{
-		FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir, Keys: keyring.Within(ctx, from.Keys),
-	}, salvage.Target{
-		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
-		UUID: uuid, Seed: seed, Now: newClock(to.Now).now().UnixMilli(),
+	old := filename.Store{FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir}
+	sum, err := salvage.Run(ctx, old, keyring.Within(ctx, from.Keys), salvage.Target{
+		Store: filename.Store{FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), UUID: uuid, Seed: seed},
+		Keys:  keyring.Within(ctx, to.Keys), Now: newClock(to.Now).now().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),
 	}, report)

@@ -27,9 +27,7 @@ type output struct {
 
 // newOutput begins the new store.
 func newOutput(v *survey, to *maker) *output {
-	return &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, run: run.NewWriter(run.WriterConfig{
-		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
-	})}
+	return &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, run: to.open.NewRunWriter(false, entry.NewExpiries(uint64(max(to.Now, 1))), nil)}
 }
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.
@@ -78,7 +76,7 @@ func (o *output) beginSegment() (err error) {
 		err = o.finishValues()
 	}
 	if o.values == nil && err == nil {
-		o.values, err = segment.NewValueWriter(segment.Config{FS: o.to.FS, Dir: o.to.Dir, UUID: o.to.UUID, Ring: o.to.ring}, o.to.nextNum())
+		o.values, err = o.to.open.NewValueWriter()
 	}
 	return err
 }
@@ -116,12 +114,12 @@ func (o *output) finishStore() (*layout.Layout, error) {
 	}
 	v := max(o.version, m.MaxVersion)
 	// One version of each key, so history begins with the newest.
-	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
+	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.open.Last() + 1}
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, RunMeta: m}}
 	}
-	if o.to.ring != nil {
-		e.DataKey.ID = o.to.ring.Current()
+	if o.to.Ring != nil {
+		e.DataKey.ID = o.to.Ring.Current()
 	}
 	if v > 0 {
 		e.Clock = []layout.ClockSample{{Version: v, UnixMilli: o.to.Now}}

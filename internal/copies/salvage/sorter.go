@@ -3,15 +3,14 @@ package salvage
 import (
 	"bytes"
 	"cmp"
-	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough
@@ -30,7 +29,7 @@ type sorter struct {
 
 // sortedRun is a run that a sorter has written.
 type sortedRun struct {
-	*run.Reader
+	*view.Run
 	level int
 }
 
@@ -99,7 +98,7 @@ func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...ra
 	if err != nil {
 		return err
 	}
-	r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NoMap: true}, m)
+	r, err := s.to.open.OpenRun(&layout.Run{RunMeta: m})
 	if err != nil {
 		return err
 	}
@@ -136,10 +135,8 @@ func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source)
 	defer entries.Close()
 	cover := rangedel.NewForwardCover(entry.MaxVersion, deletes...)
 	defer cover.Close()
-	w := run.NewWriter(run.WriterConfig{
-		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
-		NoFilter: true,
-	}).WithoutSync()
+	// As at the bottom of a store, no filter: no get looks for a key.
+	w := s.to.open.NewRunWriter(true, nil, nil).WithoutSync()
 	for ok := entries.First(); ok && err == nil; ok = entries.Next() {
 		err = w.Add(entries.Entry())
 	}
@@ -175,7 +172,7 @@ func (s *sorter) removeRuns(n int) (err error) {
 		// Before it is removed: some systems remove no open file.
 		err = cmp.Or(err, r.Close())
 		for _, f := range r.Meta().Files {
-			err = cmp.Or(err, s.to.FS.Remove(filepath.Join(s.to.Dir, filename.Of(filename.Run, f.Num))))
+			err = cmp.Or(err, s.to.FS.Remove(s.to.Path(filename.New(filename.Run, f.Num))))
 		}
 	}
 	s.runs = s.runs[n:]
