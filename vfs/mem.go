@@ -35,14 +35,13 @@ type Mem struct {
 type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
-	seq      uint64          // number of the last change; a crash chooses among them
-	locks    map[*memDir]int // of directories: how many hold the lock and share it; <0: one who does not
-	capacity int64           // in bytes; 0 = no bound
+	seq      uint64 // number of the last change; a crash chooses among them
+	capacity int64  // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
 func NewMem() *Mem {
-	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]int{}}}
+	return &Mem{memDisk: &memDisk{root: newMemDir()}}
 }
 
 // memDir is a directory. Names get durable when it is synced.
@@ -50,6 +49,7 @@ type memDir struct {
 	entries map[string]memNode // what List and Open see
 	durable map[string]memNode // what each crash leaves at least
 	pending []nameChange       // changes since the last sync, oldest first
+	locks   int                // how many hold the lock and share it; <0: one who does not
 }
 
 // newMemDir returns an empty directory.
@@ -373,17 +373,6 @@ func (m *Mem) Stat(name string) (Info, error) {
 	return Info{}, pathError("stat", name, m.absentError())
 }
 
-// eachFile calls fn with the file of each name.
-func (d *memDir) eachFile(fn func(*memFile)) {
-	for _, n := range d.entries {
-		if n.dir != nil {
-			n.dir.eachFile(fn)
-		} else {
-			fn(n.file)
-		}
-	}
-}
-
 // SyncDir implements FS.
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
@@ -441,11 +430,11 @@ func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 		return nil, pathError("lock", name, fs.ErrInvalid)
 	}
 	// Locks are of the directory, whatever becomes of the file. A crash clone has none.
-	switch held := m.locks[d]; {
+	switch held := d.locks; {
 	case held < 0:
 		return nil, &LockedError{Name: name, Owner: memOwner}
 	case shared:
-		m.locks[d]++
+		d.locks++
 		return &memLock{m: m, dir: d}, nil
 	case held > 0:
 		return nil, &LockedError{Name: name, Shared: true}
@@ -454,7 +443,7 @@ func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 		n.file = &memFile{}
 		d.putNode(m.nextSeq(), base, n)
 	}
-	m.locks[d] = -1
+	d.locks = -1
 	// These are changes as others are: a crash may leave a half-written name, which must do no
 	// harm.
 	n.file.setSize(m.nextSeq(), 0)
@@ -478,12 +467,9 @@ func (l *memLock) Close() error {
 	}
 	if l.file != nil {
 		l.file.setSize(l.m.nextSeq(), 0)
-		l.m.locks[l.dir] = 0
+		l.dir.locks = 0
 	} else {
-		l.m.locks[l.dir]--
-	}
-	if l.m.locks[l.dir] == 0 {
-		delete(l.m.locks, l.dir)
+		l.dir.locks--
 	}
 	l.dir = nil
 	return nil

@@ -26,18 +26,20 @@ func (m *Mem) SetCapacity(bytes int64) {
 func (m *Mem) Used() int64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.used()
+	return m.root.used(map[*memFile]bool{})
 }
 
-// used is Used; the mutex is held.
-func (m *Mem) used() (n int64) {
-	seen := map[*memFile]bool{}
-	m.root.eachFile(func(f *memFile) {
-		if !seen[f] {
-			n += blocks(f.now.size)
-			seen[f] = true
+// used returns how many bytes the files in a directory and below it take, but for those that were
+// seen before: a file may have several names.
+func (d *memDir) used(seen map[*memFile]bool) (n int64) {
+	for _, node := range d.entries {
+		if node.dir != nil {
+			n += node.dir.used(seen)
+		} else if !seen[node.file] {
+			n += blocks(node.file.now.size)
+			seen[node.file] = true
 		}
-	})
+	}
 	return n
 }
 
@@ -49,7 +51,7 @@ func (m *Mem) freeBytes() int64 {
 	if m.capacity <= 0 {
 		return -1
 	}
-	return max(m.capacity-m.used(), 0)
+	return max(m.capacity-m.root.used(map[*memFile]bool{}), 0)
 }
 
 // grows returns the greatest size to which a file may grow; the mutex is held.

@@ -185,7 +185,7 @@ func (f osFS) stat(name string) (fs.FileInfo, error) {
 	if d, err := f.held.dir("stat", name); err == nil {
 		return d.self.Stat()
 	}
-	at, err := f.held.placeOf("stat", name)
+	at, err := f.placeOf("stat", name)
 	if err != nil {
 		return nil, err
 	}

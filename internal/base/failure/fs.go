@@ -112,44 +112,24 @@ func (s markingFS) SyncDir(dir string) error {
 type file struct{ vfs.File }
 
 func (f file) ReadAt(p []byte, off int64) (n int, err error) {
-	err = repeat(func() error {
-		// What was read before the interruption is kept.
-		m, err := f.File.ReadAt(p[n:], off+int64(n))
-		n += m
-		return err
-	})
+	n, err = repeat(func(done int) (int, error) { return f.File.ReadAt(p[done:], off+int64(done)) })
 	return n, markRefused(err)
 }
 
 func (f file) WriteAt(p []byte, off int64) (n int, err error) {
-	err = repeat(func() error {
-		m, err := f.File.WriteAt(p[n:], off+int64(n))
-		n += m
-		return err
-	})
+	n, err = repeat(func(done int) (int, error) { return f.File.WriteAt(p[done:], off+int64(done)) })
 	return n, markWrite(n, err)
 }
 
 func (f file) WriteVec(bufs [][]byte, off int64) (n int, err error) {
-	err = repeat(func() error {
-		m, err := f.File.WriteVec(skipBytes(bufs, n), off+int64(n))
-		n += m
-		return err
+	n, err = repeat(func(done int) (int, error) {
+		if done == 0 {
+			return f.File.WriteVec(bufs, off)
+		}
+		// Seldom enough to be copied.
+		return f.File.WriteAt(slices.Concat(bufs...)[done:], off+int64(done))
 	})
 	return n, markWrite(n, err)
-}
-
-// skipBytes returns bufs without their first n bytes.
-func skipBytes(bufs [][]byte, n int) [][]byte {
-	for n > 0 && n >= len(bufs[0]) {
-		n -= len(bufs[0])
-		bufs = bufs[1:]
-	}
-	if n > 0 {
-		// The caller's slice stays as it is.
-		return slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
-	}
-	return bufs
 }
 
 // markWrite marks the error of a write of which n bytes were done. An interrupted write without
@@ -183,12 +163,15 @@ func (f file) Map(size int64) (vfs.Mapping, error) {
 // attempts is how often an interrupted call is made.
 const attempts = 16
 
-// repeat makes a call again while it is interrupted.
-func repeat(call func() error) (err error) {
+// repeat makes a call again while it is interrupted, for what it has not done yet. It returns how
+// many bytes were done in all.
+func repeat(call func(done int) (int, error)) (done int, err error) {
 	for range attempts {
-		if err = call(); !vfs.IsInterrupted(err) {
+		var n int
+		n, err = call(done)
+		if done += n; !vfs.IsInterrupted(err) {
 			break
 		}
 	}
-	return err
+	return done, err
 }
