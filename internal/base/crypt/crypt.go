@@ -222,7 +222,7 @@ func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32
 	}
 	n := len(text)
 	if n == 0 {
-		return Tag(s.aead.Seal(a.tag[:0], a.nonce[:], nil, a.data))
+		dst = a.tag[:0]
 	}
 	behind := dst[n : n+TagSize]
 	// cipher.AEAD appends the tag to the text. The caller has something else there.
@@ -240,9 +240,7 @@ func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt
 	defer a.giveBack()
 	n := len(b)
 	if n == 0 {
-		a.tag = *tag
-		_, err := s.aead.Open(nil, a.nonce[:], a.tag[:], a.data)
-		return asTagError(err)
+		b = a.tag[:0]
 	}
 	whole := b[:n+TagSize]
 	kept := Tag(whole[n:])
@@ -250,13 +248,8 @@ func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt
 	copy(whole[n:], tag[:])
 	_, err := s.aead.Open(dst[:0], a.nonce[:], whole, a.data)
 	copy(whole[n:], kept[:])
-	return asTagError(err)
-}
-
-// asTagError turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
-func asTagError(err error) error {
 	if err != nil {
-		return ErrTag
+		return ErrTag // a wrong tag is the only cause
 	}
 	return nil
 }
