@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -50,9 +51,6 @@ func (d *dir) objectPath(name string) (string, error) {
 // partSuffix ends the name of an object that is not complete.
 const partSuffix = ".part"
 
-// putBytes is how many bytes are written at once.
-const putBytes = 1 << 20
-
 // Put writes a file under a temporary name, syncs and renames it. Before it renames an index, it
 // makes the names of all objects durable. On a full disk, or at the end of a quota, the error is
 // brock.ErrNoSpace.
@@ -76,7 +74,13 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 			_ = d.fs.Remove(part)
 		}
 	}()
-	fill := func(w io.Writer) error { return copyBytes(ctx, w, r, size) }
+	fill := func(w io.Writer) error {
+		n, err := checkpoint.CopyBytes(ctx, w, r, size)
+		if err == nil && n != size {
+			err = fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, n, size)
+		}
+		return err
+	}
 	if err := fillFile(f, fill); err != nil {
 		return err
 	}
@@ -100,31 +104,6 @@ func fillFile(f vfs.File, fill func(w io.Writer) error) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// copyBytes copies r, which must have size bytes: else it returns io.ErrUnexpectedEOF.
-func copyBytes(ctx context.Context, w io.Writer, r io.Reader, size int64) error {
-	// One byte more, so that a longer r is noticed.
-	p := make([]byte, min(size+1, putBytes))
-	for at := int64(0); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := io.ReadFull(r, p)
-		if _, err := w.Write(p[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
-		switch {
-		case err == nil && at <= size:
-			continue
-		case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-			return err
-		case at != size:
-			return fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, at, size)
-		}
-		return nil
-	}
 }
 
 // Get opens the file.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -140,22 +139,25 @@ func (r *restore) otherThings() error {
 	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
 }
 
-// object reads the object of a file. At its end it returns an error unless the hash is right.
-type object struct {
-	io.Reader
-	file *file
-	hash hash.Hash
-	size int64 // bytes that were read
-}
-
-// readObject copies the object of a file to w.
+// readObject copies the object of a file to w. At its end it returns an error unless size and hash are
+// right.
 func readObject(ctx context.Context, s Store, f *file, w io.Writer) (err error) {
 	r, err := s.Get(ctx, f.Object)
 	if err != nil {
 		return explain(f, err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return copyBytes(ctx, w, &object{Reader: r, file: f, hash: sha256.New()}, f.Size)
+	h := sha256.New()
+	n, err := checkpoint.CopyBytes(ctx, io.MultiWriter(h, w), r, f.Size)
+	switch {
+	case err != nil:
+		return explain(f, err)
+	case n != f.Size:
+		return damaged(f.Object, nil, "has %d bytes or more instead of %d", n, f.Size)
+	case hex.EncodeToString(h.Sum(nil)) != f.SHA256:
+		return damaged(f.Object, nil, "its SHA-256 is wrong")
+	}
+	return nil
 }
 
 // explain returns a *brock.CorruptionError if err says that the object is missing, else err.
@@ -164,21 +166,4 @@ func explain(f *file, err error) error {
 		return damaged(f.Object, err, "is missing")
 	}
 	return err
-}
-
-// Read reads and checks.
-func (o *object) Read(p []byte) (int, error) {
-	n, err := o.Reader.Read(p)
-	_, _ = o.hash.Write(p[:n]) // a hash never fails
-	o.size += int64(n)
-	switch {
-	case o.size > o.file.Size, errors.Is(err, io.EOF) && o.size != o.file.Size:
-		// Without bytes: a buffer that is full would hide the error.
-		return 0, damaged(o.file.Object, nil, "has %d bytes or more instead of %d", o.size, o.file.Size)
-	case errors.Is(err, io.EOF) && hex.EncodeToString(o.hash.Sum(nil)) != o.file.SHA256:
-		return 0, damaged(o.file.Object, nil, "its SHA-256 is wrong")
-	case err != nil && !errors.Is(err, io.EOF):
-		return n, explain(o.file, err)
-	}
-	return n, err
 }

@@ -8,6 +8,7 @@ package checksum
 
 import (
 	"encoding/binary"
+	"hash"
 	"hash/crc32"
 	"math/bits"
 )
@@ -40,6 +41,9 @@ func (id Identity) Sum(offset int64, p []byte) uint32 {
 
 // Plain is the CRC-32C of p, bound to no place.
 func Plain(p []byte) uint32 { return crc32.Update(0, castagnoli, p) }
+
+// NewPlain returns a writer that computes Plain of what it gets.
+func NewPlain() hash.Hash32 { return crc32.New(castagnoli) }
 
 // Extend continues a plain CRC over p.
 func Extend(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
