@@ -7,8 +7,10 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/codec"
@@ -226,19 +228,7 @@ func (f foreign) Error() string { return "brock: " + string(f) }
 func (foreign) Unwrap() error { return errs.ErrForeign }
 
 // allZero reports whether b has only zeros.
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // withLength returns n bytes, in the memory of p if there is room.
-func withLength(p []byte, n int) []byte {
-	if cap(p) < n {
-		p = make([]byte, n, max(n, pieceBytes))
-	}
-	return p[:n]
-}
+func withLength(p []byte, n int) []byte { return slices.Grow(p[:0], n)[:n] }
