@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/salvage"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
@@ -71,10 +71,10 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	return sum, err
 }
 
-// fileSystem returns fs, by default the operating system's, with errors as failure.FS has them.
+// fileSystem returns fs, by default the operating system's, with errors as pageio.MarkErrors has them.
 func fileSystem(fs vfs.FS) vfs.FS {
 	if fs == nil {
 		fs = vfs.OS()
 	}
-	return failure.FS(fs)
+	return pageio.MarkErrors(fs)
 }

@@ -6,6 +6,9 @@
 // answered; so such pages are read by pread first. Its parts are verified or not: a checksum is
 // compared once in an epoch, after which the page may have left memory and come back with other
 // bytes. docs/adr, 14, 36 and 45, has the reasons.
+//
+// MarkErrors is what all files of a store are reached through: it says of each failed call what it
+// has left behind.
 package pageio
 
 import (

@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/vfs"
@@ -189,4 +188,4 @@ type unwritten struct{ error }
 func (u unwritten) Unwrap() error { return u.error }
 
 // passes reports whether SUPER says what it said before err, and may be written again.
-func passes(err error) bool { return errors.As(err, new(unwritten)) && failure.Passes(err) }
+func passes(err error) bool { return errors.As(err, new(unwritten)) && errs.Passes(err) }
