@@ -140,24 +140,19 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 			if !strings.HasPrefix(kind+base, prefix) {
 				continue
 			}
-			if err := d.listObjects(kind+base, fn); err != nil {
+			info, err := d.fs.Stat(filepath.Join(d.root, kind, base))
+			if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir {
+				continue // it was removed meanwhile, or is nothing of ours
+			}
+			if err == nil {
+				err = fn(Object{Name: kind + base, Size: info.Size, Time: info.ModTime})
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// listObjects calls fn with the object of this name, if it is there.
-func (d *dir) listObjects(name string, fn func(Object) error) error {
-	info, err := d.fs.Stat(filepath.Join(d.root, filepath.FromSlash(name)))
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir:
-		return nil // it was removed meanwhile, or is nothing of ours
-	case err != nil:
-		return err
-	}
-	return fn(Object{Name: name, Size: info.Size, Time: info.ModTime})
 }
 
 // Delete removes the file.

@@ -256,10 +256,6 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 			continue
 		}
 		for _, object := range m.Objects {
-			// An index has named it since: the mark is void.
-			if p.named[object] {
-				continue
-			}
 			if err := p.deleteObject(ctx, object); err != nil {
 				return nil, err
 			}
@@ -272,11 +268,11 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 	return marked, p.deleteParts(ctx)
 }
 
-// deleteObject deletes a file's object.
+// deleteObject deletes a file's object, unless an index has named it since it was marked.
 func (p *prune) deleteObject(ctx context.Context, object string) error {
 	o, there := p.there[object]
 	// A forged mark deletes nothing but objects of files.
-	if !there {
+	if !there || p.named[object] {
 		return nil
 	}
 	if err := p.s.Delete(ctx, object); err != nil {
