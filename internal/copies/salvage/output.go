@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -19,9 +20,8 @@ type output struct {
 	to       *maker
 	run      *run.Writer               // the new run, of all keys
 	values   *segment.ValueWriter      // the value segment that is written; nil: none is
-	moved    uint64                    // bytes of values in values
 	misses   int                       // values that could not be read while values was written
-	finished []layout.Segment          // value segments that are complete
+	finished compact.Output            // value segments that are complete
 	seen     map[entry.KeyspaceID]bool // keyspaces that have keys
 }
 
@@ -64,7 +64,6 @@ func (o *output) moveValue(e *entry.Entry) (damage, err error) {
 		return damage, nil
 	}
 	e.Handle = to
-	o.moved += to.Length
 	return nil, nil
 }
 
@@ -91,13 +90,11 @@ func (o *output) finishValues() error {
 		return err
 	}
 	if s.Records > 0 {
-		o.finished = append(o.finished, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved, KeyID: s.KeyID,
-		})
+		o.finished.Values = append(o.finished.Values, compact.ValueSegment{Stats: s})
 	} else if err := o.values.Abort(); err != nil { // no value could be read
 		return err
 	}
-	o.values, o.moved, o.misses = nil, 0, 0
+	o.values, o.misses = nil, 0
 	return nil
 }
 
@@ -114,7 +111,8 @@ func (o *output) finishStore() (*layout.Layout, error) {
 	}
 	v := max(o.version, m.MaxVersion)
 	// One version of each key, so history begins with the newest.
-	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.open.Last() + 1}
+	e := &layout.Edit{LastVersion: v, Floor: v, NextFile: o.to.open.Last() + 1}
+	o.finished.Describe(e)
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, RunMeta: m}}
 	}
