@@ -13,6 +13,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -65,45 +66,28 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 	}
 	// Another program may be putting the same object: each has a file of its own.
 	part := path + "-" + rand.Text()[:8] + partSuffix
-	f, err := d.fs.Create(part)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = d.fs.Remove(part)
-		}
-	}()
-	fill := func(w io.Writer) error {
+	err = pageio.CreateFile(d.fs, part, func(w io.Writer) error {
 		n, err := checkpoint.CopyBytes(ctx, w, r, size)
 		if err == nil && n != size {
 			err = fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, n, size)
 		}
 		return err
-	}
-	if err := fillFile(f, fill); err != nil {
-		return err
-	}
-	if strings.HasPrefix(name, backups) {
+	})
+	if err == nil && strings.HasPrefix(name, backups) {
 		// The index may name objects of a Backup that was killed before it had synced their names.
-		if err := d.fs.SyncDir(filepath.Join(d.root, objects)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if err = d.fs.SyncDir(filepath.Join(d.root, objects)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	// Synced by fillFile: the name never means half an object.
-	if err := d.fs.Rename(part, path); err != nil {
+	if err == nil {
+		// The file is synced: the name never means half an object.
+		err = d.fs.Rename(part, path)
+	}
+	if err != nil {
+		_ = d.fs.Remove(part)
 		return err
 	}
 	return d.fs.SyncDir(filepath.Dir(path))
-}
-
-// fillFile gives a new file its content, syncs and closes it.
-func fillFile(f vfs.File, fill func(w io.Writer) error) error {
-	err := fill(io.NewOffsetWriter(f, 0))
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 // Get opens the file.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -102,11 +103,7 @@ func (r *restore) writeFiles(ctx context.Context) error {
 
 // copyObject copies an object to a file.
 func (r *restore) copyObject(ctx context.Context, f *file) error {
-	out, err := r.fs.Create(filepath.Join(r.dir, f.Name))
-	if err != nil {
-		return err
-	}
-	return fillFile(out, func(w io.Writer) error { return readObject(ctx, r.from, f, w) })
+	return pageio.CreateFile(r.fs, filepath.Join(r.dir, f.Name), func(w io.Writer) error { return readObject(ctx, r.from, f, w) })
 }
 
 // checkStore opens the store, and compares it with what the index says. Without the keys of an

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // transferFile gives the copy a file of the store: by a hard link, else by a clone (blocks that are
@@ -70,15 +71,10 @@ func (w *writer) copyFile(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := w.to.FS.Create(to)
-	if err != nil {
+	// Synced before Finish writes SUPER, which says that all files are there.
+	return pageio.CreateFile(w.to.FS, to, func(b io.Writer) error {
+		// Fewer bytes are damage, which the Verifier finds in the copy.
+		_, err := CopyBytes(ctx, b, io.NewSectionReader(a, 0, size), size)
 		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	// Fewer bytes are damage, which the Verifier finds in the copy.
-	if _, err := CopyBytes(ctx, io.NewOffsetWriter(b, 0), io.NewSectionReader(a, 0, size), size); err != nil {
-		return err
-	}
-	// Before Finish writes SUPER, which says that all files are there.
-	return b.Sync()
+	})
 }

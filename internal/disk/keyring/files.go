@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -119,20 +120,15 @@ func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corr
 // an error it removes what it made, if it can.
 func (c *Content) Write(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, filename.Of(filename.Keyring, c.Number))
-	f, err := fsys.Create(path)
+	err := pageio.CreateFile(fsys, path, func(w io.Writer) error {
+		_, err := w.Write(c.Encode())
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(c.Encode(), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		// Before anything is encrypted under a key that only this file has.
-		err = fsys.SyncDir(dir)
-	}
-	if err != nil {
+	// Before anything is encrypted under a key that only this file has.
+	if err := fsys.SyncDir(dir); err != nil {
 		return errors.Join(err, fsys.Remove(path))
 	}
 	return nil

@@ -128,6 +128,22 @@ func ReadHead(fsys vfs.FS, path string, limit int64) ([]byte, error) {
 	return p[:n], errors.Join(err, f.Close())
 }
 
+// CreateFile makes a file of what fill writes, and syncs it; its name is durable once the directory
+// is synced. On an error nothing is left, if it can be removed.
+func CreateFile(fsys vfs.FS, path string, fill func(w io.Writer) error) error {
+	f, err := fsys.Create(path)
+	if err != nil {
+		return err
+	}
+	if err = fill(io.NewOffsetWriter(f, 0)); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fsys.Remove(path))
+	}
+	return nil
+}
+
 // StartRead asks the system to begin to read n bytes at off, and does not wait. A read soon
 // afterwards then waits less. Bytes behind the end of the file are left out. It is only a hint:
 // without an open descriptor, or on an error, it does nothing.
