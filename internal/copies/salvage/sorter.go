@@ -13,9 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough
-// runs of a level become one of the next: so each entry is rewritten once a level, and few runs are
-// read at once. Of entries with the same key and version, the one that was added last counts. Runs
+// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Ten of them
+// become one, ten such runs become one again, and so on: so each entry is rewritten once a level, and
+// few runs are read at once. Of entries with the same key and version, the one that was added last counts. Runs
 // have the newest range delete at each place only: older ones delete nothing more, as the new store
 // has one version of each key.
 type sorter struct {
@@ -24,16 +24,11 @@ type sorter struct {
 	list    []entry.Entry // entries in memory, in the order in which they were added
 	bytes   int64         // about the memory that they take
 	deletes *rangedel.Set // range deletes in memory; nil: none
-	runs    []sortedRun   // newest first; the newest have the lowest level
+	runs    []*view.Run   // newest first
+	flushes int           // how often memory was written to a run
 }
 
-// sortedRun is a run that a sorter has written.
-type sortedRun struct {
-	*view.Run
-	level int
-}
-
-// fanIn is how many runs of a level become one: so many are open at once, each with a buffer.
+// fanIn is how many runs become one: so many of a level are open at once, each with a buffer.
 const fanIn = 10
 
 // newSorter returns an empty one that takes about limit bytes, at least 1 MiB.
@@ -71,26 +66,22 @@ func (s *sorter) flushFull() error {
 	if used < s.limit {
 		return nil
 	}
-	err := s.joinRuns(0, 0, s.sorted(), s.deletes)
+	err := s.joinRuns(0, s.sorted(), s.deletes)
 	clear(s.list)
 	s.list, s.bytes, s.deletes = s.list[:0], 0, nil
-	for err == nil {
-		n, level := 0, s.runs[0].level
-		for n < len(s.runs) && s.runs[n].level == level {
-			n++
-		}
-		if n < fanIn {
-			break
-		}
-		entries, deletes := s.walkRuns(n)
-		err = s.joinRuns(n, level+1, iterator.Merge(entries), deletes...)
+	s.flushes++
+	// As a carry in a sum: where the number of flushes ends with zeros, the newest runs are full
+	// sets of each of these levels.
+	for n := s.flushes; err == nil && n%fanIn == 0; n /= fanIn {
+		entries, deletes := s.walkRuns(fanIn)
+		err = s.joinRuns(fanIn, iterator.Merge(entries), deletes...)
 	}
 	return err
 }
 
 // joinRuns writes a run of all entries, and of the newest range deletes, in the place of the newest
 // n runs.
-func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...rangedel.Source) error {
+func (s *sorter) joinRuns(n int, entries iterator.Iterator, deletes ...rangedel.Source) error {
 	m, err := s.writeRun(entries, deletes...)
 	if err == nil {
 		err = s.removeRuns(n)
@@ -102,7 +93,7 @@ func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...ra
 	if err != nil {
 		return err
 	}
-	s.runs = slices.Insert(s.runs, 0, sortedRun{r, level})
+	s.runs = slices.Insert(s.runs, 0, r)
 	return nil
 }
 
