@@ -79,8 +79,8 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	return claim.Close(r.writeFiles(ctx))
 }
 
-// writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
-// all other files are durable before it is written, and the manifest is before SUPER is.
+// writeFiles writes the files in the order of the index. The manifest alone looks like a new store:
+// so all other files are durable before it is written, and the manifest is before SUPER is.
 func (r *restore) writeFiles(ctx context.Context) error {
 	done := progress{total: r.index.info().Bytes, report: r.o.Progress}
 	for i := range r.index.Files {
@@ -133,34 +133,34 @@ func (r *restore) checkStore(ctx context.Context) error {
 
 // otherThings reports an index that doesn't fit its files.
 func (r *restore) otherThings() error {
-	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
+	return damagedObject(backups+r.index.id, nil, "says other things than the files of the backup")
 }
 
-// readObject copies the object of a file to w. At its end it returns an error unless size and hash are
-// right.
+// readObject copies the object of a file to w. At its end it returns an error unless size and hash
+// are right.
 func readObject(ctx context.Context, s Store, f *file, w io.Writer) (err error) {
 	r, err := s.Get(ctx, f.Object)
 	if err != nil {
-		return explain(f, err)
+		return explainMissing(f, err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	h := sha256.New()
 	n, err := checkpoint.CopyBytes(ctx, io.MultiWriter(h, w), r, f.Size)
 	switch {
 	case err != nil:
-		return explain(f, err)
+		return explainMissing(f, err)
 	case n != f.Size:
-		return damaged(f.Object, nil, "has %d bytes or more instead of %d", n, f.Size)
+		return damagedObject(f.Object, nil, "has %d bytes or more instead of %d", n, f.Size)
 	case hex.EncodeToString(h.Sum(nil)) != f.SHA256:
-		return damaged(f.Object, nil, "its SHA-256 is wrong")
+		return damagedObject(f.Object, nil, "its SHA-256 is wrong")
 	}
 	return nil
 }
 
-// explain returns a *brock.CorruptionError if err says that the object is missing, else err.
-func explain(f *file, err error) error {
+// explainMissing returns a *brock.CorruptionError if err says that the object is missing, else err.
+func explainMissing(f *file, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged(f.Object, err, "is missing")
+		return damagedObject(f.Object, err, "is missing")
 	}
 	return err
 }

@@ -156,7 +156,7 @@ func (s *source) setHash(ctx context.Context, f *file) (err error) {
 	n, err := checkpoint.CopyBytes(ctx, h, io.NewSectionReader(r, 0, f.Size+1), f.Size)
 	if err == nil && n != f.Size {
 		// A checkpoint's file never changes, so this is damage, or somebody else writes there.
-		err = damaged(f.Name, nil, "has another length than before")
+		err = damagedObject(f.Name, nil, "has another length than before")
 	}
 	if err != nil {
 		return err

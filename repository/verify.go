@@ -135,9 +135,9 @@ func (v *verify) verifyObject(ctx context.Context, f *file, listed map[string]Ob
 	var err error
 	switch {
 	case there && o.Size != f.Size:
-		err = damaged(f.Object, nil, "has %d bytes instead of %d", o.Size, f.Size)
+		err = damagedObject(f.Object, nil, "has %d bytes instead of %d", o.Size, f.Size)
 	case !there:
-		err = damaged(f.Object, nil, "is missing")
+		err = damagedObject(f.Object, nil, "is missing")
 	case !v.o.Quick:
 		err = readObject(ctx, v.s, f, io.Discard)
 	}

@@ -85,8 +85,8 @@ func setName(names map[string]memNode, name string, n memNode) {
 	}
 }
 
-// clean returns the one form of a name that the maps of a Mem use.
-func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
+// cleanName returns the one form of a name that the maps of a Mem use.
+func cleanName(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 
 // findNode returns what a clean name means.
 func (m *Mem) findNode(name string) memNode {
@@ -138,14 +138,14 @@ func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
 	// New names are looked up by path, also if m itself holds directories.
 	whole := &Mem{memDisk: m.memDisk}
 	for _, name := range names {
-		if held.held[clean(name)] != nil {
+		if held.held[cleanName(name)] != nil {
 			continue
 		}
-		d := whole.findNode(clean(name)).dir
+		d := whole.findNode(cleanName(name)).dir
 		if d == nil {
 			return nil, pathError("open", name, fs.ErrNotExist)
 		}
-		held.held[clean(name)] = d
+		held.held[cleanName(name)] = d
 	}
 	return memDirs{held}, nil
 }
@@ -164,7 +164,7 @@ func (d memDirs) Close() error {
 
 // dirOf returns the directory that a name is or would be in, and its base name.
 func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
-	dir, base := path.Split(clean(name))
+	dir, base := path.Split(cleanName(name))
 	if base == "" {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
@@ -189,7 +189,7 @@ func (m *Mem) newName(op, name string) (*memDir, string, error) {
 
 // fileOf returns the file of a name.
 func (m *Mem) fileOf(op, name string) (*memFile, error) {
-	f := m.findNode(clean(name)).file
+	f := m.findNode(cleanName(name)).file
 	if f == nil {
 		return nil, pathError(op, name, m.absentError())
 	}
@@ -224,7 +224,7 @@ func (m *Mem) OpenReadWrite(name string) (File, error) { return m.openNode(name,
 func (m *Mem) openNode(name string, write bool) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.findNode(clean(name)); {
+	switch n := m.findNode(cleanName(name)); {
 	case n.file != nil:
 		return m.handle(name, n.file, write), nil
 	case n.dir != nil:
@@ -269,7 +269,7 @@ func (m *Mem) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if n.dir != nil && strings.HasPrefix(clean(to), clean(from)+"/") {
+	if n.dir != nil && strings.HasPrefix(cleanName(to), cleanName(from)+"/") {
 		return pathError("rename", to, fs.ErrInvalid)
 	}
 	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
@@ -308,7 +308,7 @@ func (m *Mem) Clone(from, to string) error {
 		return err
 	}
 	copied := &memFile{}
-	if f.now.size > m.grows(copied) {
+	if f.now.size > m.greatestSize(copied) {
 		return pathError("clone", to, errMemFull)
 	}
 	p := make([]byte, f.now.size)
@@ -325,13 +325,13 @@ func (m *Mem) MkdirAll(dir string) error {
 	defer m.mu.Unlock()
 	// Directories that are held open exist. Others can't be reached.
 	if m.held != nil {
-		if m.findNode(clean(dir)).dir == nil {
+		if m.findNode(cleanName(dir)).dir == nil {
 			return pathError("mkdir", dir, m.absentError())
 		}
 		return nil
 	}
 	d := m.root
-	for part := range strings.SplitSeq(clean(dir), "/") {
+	for part := range strings.SplitSeq(cleanName(dir), "/") {
 		if part == "" {
 			continue
 		}
@@ -352,7 +352,7 @@ func (m *Mem) MkdirAll(dir string) error {
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	d := m.findNode(clean(dir)).dir
+	d := m.findNode(cleanName(dir)).dir
 	if d == nil {
 		return nil, pathError("list", dir, m.absentError())
 	}
@@ -363,7 +363,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	switch n := m.findNode(clean(name)); {
+	switch n := m.findNode(cleanName(name)); {
 	case n.file != nil:
 		// The node itself tells two names of one file.
 		return Info{Size: n.file.now.size, file: n.file}, nil
@@ -377,7 +377,7 @@ func (m *Mem) Stat(name string) (Info, error) {
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.findNode(clean(dir)).dir
+	d := m.findNode(cleanName(dir)).dir
 	if d == nil {
 		return pathError("syncdir", dir, m.absentError())
 	}
@@ -395,7 +395,7 @@ func (m *Mem) SyncDir(dir string) error {
 func (m *Mem) DropUnsynced(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.findNode(clean(name)); {
+	switch n := m.findNode(cleanName(name)); {
 	case n.file != nil:
 		n.file.dropUnsynced()
 	case n.dir != nil:
@@ -408,7 +408,7 @@ func (m *Mem) DropUnsynced(name string) {
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.findNode(clean(dir)).dir == nil {
+	if m.findNode(cleanName(dir)).dir == nil {
 		return -1, pathError("free", dir, m.absentError())
 	}
 	return m.freeBytes(), nil

@@ -205,8 +205,8 @@ func newScratch(u Unit, offset int64, attempt uint32, data []byte) *scratch {
 	return s
 }
 
-// giveBack returns s to the pool, unless it holds much memory.
-func (s *scratch) giveBack() {
+// putScratch returns s to the pool, unless it holds much memory.
+func (s *scratch) putScratch() {
 	if cap(s.data) <= maxScratch {
 		scratches.Put(s)
 	}
@@ -216,7 +216,7 @@ func (s *scratch) giveBack() {
 // with a capacity of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
 	a := newScratch(u, offset, attempt, data)
-	defer a.giveBack()
+	defer a.putScratch()
 	if invariant.Enabled {
 		used.noteNonce(&s.key, &a.nonce)
 	}
@@ -237,7 +237,7 @@ func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32
 // of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
 	a := newScratch(u, offset, attempt, data)
-	defer a.giveBack()
+	defer a.putScratch()
 	n := len(b)
 	if n == 0 {
 		b = a.tag[:0]

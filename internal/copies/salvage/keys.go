@@ -43,7 +43,7 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	whole, err := manifest.OpenSuper(v.FS, v.Dir, v.Ring)
 	if err != nil {
 		// Its checksum is right, and so are the keys: somebody has changed it.
-		v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
+		v.reportLoss(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
 		return super, nil
 	}
 	return whole, nil

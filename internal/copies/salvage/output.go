@@ -134,9 +134,9 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
 			k := layout.Keyspace{ID: id, Name: o.newName(id), Options: o.to.Defaults}
 			o.keyspaces[id] = k
-			c := damaged(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
+			c := newLoss(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
 			c.Keys = []errs.KeyRange{{Keyspace: k.Name}}
-			o.lose(c)
+			o.reportLoss(c)
 		}
 		o.nextID = max(o.nextID, uint64(id)+1)
 	}
@@ -149,8 +149,8 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	e.NextKeyspace = o.nextID
 }
 
-// abort ends the writers. The claim of the directory removes their files.
-func (o *output) abort() {
+// abortWriters ends the writers. The claim of the directory removes their files.
+func (o *output) abortWriters() {
 	o.run.Abort()
 	if o.values != nil {
 		_ = o.values.Close()

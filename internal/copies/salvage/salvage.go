@@ -22,11 +22,11 @@ import (
 	"github.com/brockdb/brock/report"
 )
 
-// Run makes the store t of what can be read of s, whose UUID, Ring and Seed it finds out, and calls tell for each damage by which something
-// may be lost. The new store can't be opened before all of it is durable. It
-// returns ErrLocked if a process has s open for writing, ErrExist if there is something
-// under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
-// fit, and ErrFormat if s is of another format.
+// Run makes the store t of what can be read of s, whose UUID, Ring and Seed it finds out, and calls
+// tell for each damage by which something may be lost. The new store can't be opened before all of
+// it is durable. It returns ErrLocked if a process has s open for writing, ErrExist if there is
+// something under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys
+// don't fit, and ErrFormat if s is of another format.
 func Run(ctx context.Context, s filename.Store, keys keyring.Provider, t Target, tell func(*errs.Corruption)) (sum report.Salvage, err error) {
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return sum, err
@@ -86,7 +86,7 @@ func buildStore(ctx context.Context, v *survey, t Target) (err error) {
 		return err
 	}
 	strong, weak := newSorter(to, 3*to.Memory/8), newSorter(to, to.Memory/8)
-	defer func() { err = errors.Join(err, strong.close(), weak.close()) }()
+	defer func() { err = errors.Join(err, strong.removeAll(), weak.removeAll()) }()
 	s, err := openRuns(v, strong)
 	defer s.closeSources()
 	if err != nil {
@@ -101,13 +101,13 @@ func buildStore(ctx context.Context, v *survey, t Target) (err error) {
 	out := newOutput(v, to)
 	defer func() {
 		if err != nil {
-			out.abort()
+			out.abortWriters()
 		}
 	}()
 	c := &chooser{survey: v, sources: s, out: out, now: uint64(max(to.Now, 0))}
-	err = c.merge(ctx, strong, weak)
+	err = c.mergeSources(ctx, strong, weak)
 	// Before the store is finished: nothing of it names these files.
-	if err = cmp.Or(err, strong.close(), weak.close()); err != nil {
+	if err = cmp.Or(err, strong.removeAll(), weak.removeAll()); err != nil {
 		return err
 	}
 	l, err := out.finishStore()

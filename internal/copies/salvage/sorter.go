@@ -13,11 +13,11 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Ten of them
-// become one, ten such runs become one again, and so on: so each entry is rewritten once a level, and
-// few runs are read at once. Of entries with the same key and version, the one that was added last counts. Runs
-// have the newest range delete at each place only: older ones delete nothing more, as the new store
-// has one version of each key.
+// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Ten of
+// them become one, ten such runs become one again, and so on: so each entry is rewritten once a
+// level, and few runs are read at once. Of entries with the same key and version, the one that was
+// added last counts. Runs have the newest range delete at each place only: older ones delete
+// nothing more, as the new store has one version of each key.
 type sorter struct {
 	to      *maker
 	limit   int64         // bytes of memory from which on all goes to a run
@@ -66,7 +66,7 @@ func (s *sorter) flushFull() error {
 	if used < s.limit {
 		return nil
 	}
-	err := s.joinRuns(0, s.sorted(), s.deletes)
+	err := s.joinRuns(0, s.sortList(), s.deletes)
 	clear(s.list)
 	s.list, s.bytes, s.deletes = s.list[:0], 0, nil
 	s.flushes++
@@ -110,10 +110,10 @@ func (m *inMemory) Entry() *entry.Entry { return &m.list[m.at] }
 func (m *inMemory) Err() error          { return nil }
 func (m *inMemory) Close()              {}
 
-// sorted sorts the list, drops entries that a later one with the same key and version replaces, and
-// returns a walk. A memtable would take a time by the square of the versions of a key that come in
-// descending order, as a collection writes them.
-func (s *sorter) sorted() iterator.Iterator {
+// sortList sorts the list, drops entries that a later one with the same key and version replaces,
+// and returns a walk. A memtable would take a time by the square of the versions of a key that come
+// in descending order, as a collection writes them.
+func (s *sorter) sortList() iterator.Iterator {
 	// The last added one comes first, a stable sort keeps it there, and Compact keeps the first.
 	slices.Reverse(s.list)
 	slices.SortStableFunc(s.list, func(a, b entry.Entry) int { return entry.Compare(&a, &b) })
@@ -154,7 +154,7 @@ func (s *sorter) walkRuns(n int) (entries []iterator.Iterator, deletes []rangede
 func (s *sorter) sources() (iterator.Iterator, []rangedel.Source) {
 	entries, deletes := s.walkRuns(len(s.runs))
 	// What is in memory is the newest.
-	return iterator.Merge(slices.Insert(entries, 0, s.sorted())), append(deletes, s.deletes)
+	return iterator.Merge(slices.Insert(entries, 0, s.sortList())), append(deletes, s.deletes)
 }
 
 // removeRuns removes the newest n runs.
@@ -170,5 +170,5 @@ func (s *sorter) removeRuns(n int) (err error) {
 	return err
 }
 
-// close removes all runs. Nothing that sources has returned may be used any more.
-func (s *sorter) close() error { return s.removeRuns(len(s.runs)) }
+// removeAll removes all runs. Nothing that sources has returned may be used any more.
+func (s *sorter) removeAll() error { return s.removeRuns(len(s.runs)) }

@@ -69,7 +69,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		}
 		cover.Close()
 		entries.Close()
-		if err := d.close(); err != nil {
+		if err := d.removeAll(); err != nil {
 			t.Fatal(err)
 		}
 		if names, err := mem.List("/to"); err != nil || len(names) > 0 {
@@ -127,7 +127,7 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := d.close(); err != nil {
+		if err := d.removeAll(); err != nil {
 			t.Fatal(err)
 		}
 		return fs.bytes

@@ -65,7 +65,7 @@ func newSurvey(s filename.Store, keys keyring.Provider, report func(*errs.Corrup
 	if err := v.listFiles(); err != nil {
 		return nil, err
 	}
-	super, err := v.identify()
+	super, err := v.findIdentity()
 	if err == nil {
 		super, err = v.openKeys(super)
 	}
@@ -102,16 +102,16 @@ func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 	return found
 }
 
-// identify finds out the UUID of the store. SUPER has it. If SUPER is damaged, the UUID that
+// findIdentity finds out the UUID of the store. SUPER has it. If SUPER is damaged, the UUID that
 // most files have is taken.
-func (v *survey) identify() (super manifest.Super, err error) {
+func (v *survey) findIdentity() (super manifest.Super, err error) {
 	super, err = manifest.ReadSuper(v.FS, v.Dir)
 	// ErrFormat is no damage: another release can read it, and this one would lose what it doesn't
 	// know.
 	if v.UUID = super.UUID; err == nil || errors.Is(err, errs.ErrFormat) {
 		return super, err
 	}
-	v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
+	v.reportLoss(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
 	votes := map[[16]byte]int{}
 	for kind, list := range v.files {
 		for _, num := range list {
@@ -173,10 +173,10 @@ func (v *survey) readManifest(super manifest.Super) error {
 		return err
 	}
 	if m.Number == 0 {
-		v.lose(errs.NewCorruption("MANIFEST", -1, "there is none"))
+		v.reportLoss(errs.NewCorruption("MANIFEST", -1, "there is none"))
 	}
 	for _, c := range m.Damage {
-		v.lose(c)
+		v.reportLoss(c)
 	}
 	v.manifest, v.layout = m.Number, m.Layout
 	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
@@ -191,7 +191,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 	// Behind the first edit that is lost no layout can be computed. Each later edit still says
 	// something that is true by itself.
 	for _, e := range m.Edits {
-		v.learn(e)
+		v.learnEdit(e)
 	}
 	for _, id := range replaced {
 		delete(v.live, id)
@@ -281,7 +281,7 @@ func (v *survey) learnList(e *layout.Edit) {
 			v.dropKeyspace(id)
 		}
 	}
-	v.learn(e)
+	v.learnEdit(e)
 }
 
 // hasAllRuns reports whether all files of the layout's runs exist. If one is missing, an edit that
@@ -295,8 +295,8 @@ func (v *survey) hasAllRuns() bool {
 	return true
 }
 
-// learn takes from an edit what is true even if other edits are missing.
-func (v *survey) learn(e *layout.Edit) {
+// learnEdit takes from an edit what is true even if other edits are missing.
+func (v *survey) learnEdit(e *layout.Edit) {
 	for _, id := range e.DropRuns {
 		if r := v.live[id]; r != nil {
 			for _, f := range r.Files {
@@ -345,23 +345,23 @@ func (v *survey) dropKeyspace(id entry.KeyspaceID) {
 	v.dropped[id] = true
 }
 
-// forgotten reports whether key belongs to a dropped keyspace, or to none at all.
-func (v *survey) forgotten(key []byte) bool {
+// isForgotten reports whether key belongs to a dropped keyspace, or to none at all.
+func (v *survey) isForgotten(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
 	return !ok || v.dropped[id]
 }
 
-// lose reports a loss.
-func (v *survey) lose(c *errs.Corruption) {
+// reportLoss reports a loss.
+func (v *survey) reportLoss(c *errs.Corruption) {
 	v.sum.Losses++
 	if v.fn != nil {
 		v.fn(c)
 	}
 }
 
-// loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
+// reportLostKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
 // and included; nil is no bound. It looks at no keyspace beyond them: there may be many damages.
-func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
+func (v *survey) reportLostKeys(c *errs.Corruption, lower, upper []byte) {
 	from := 0
 	if id, ok := entry.KeyspaceOf(lower); ok {
 		// A store may have a million keyspaces.
@@ -374,7 +374,7 @@ func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
 		}
 		c.Keys = append(c.Keys, keyRange(prefix, v.keyspaces[id].Name, lower, upper))
 	}
-	v.lose(c)
+	v.reportLoss(c)
 }
 
 // keyRange returns the part of a range of stored keys that lies in the keyspace with a prefix.
@@ -390,8 +390,8 @@ func keyRange(prefix []byte, name string, lower, upper []byte) errs.KeyRange {
 	return r
 }
 
-// damaged returns a report of damage to a file.
-func damaged(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
+// newLoss returns a report of damage to a file.
+func newLoss(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
 	c := errs.NewCorruption(name.String(), offset, format, args...)
 	c.Stale = stale
 	return c

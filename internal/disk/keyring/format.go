@@ -13,7 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 )
 
-// The bytes of a keyring file: two copies of one content. docs/format.md, "Keyring", has the format.
+// The bytes of a keyring file: two copies of one content. docs/format.md, "Keyring", has the
+// format.
 
 const (
 	magic      = "BROCKKEY"
@@ -120,10 +121,10 @@ func (c *Content) checksumOf(offset int64, p []byte) uint32 {
 	return crc ^ checksum.New(c.UUID, byte(filename.Keyring), uint64(c.Number)).Mask(offset)
 }
 
-// Decode reads the bytes of the keyring file with this number in the store uuid; number 0 stands for
-// the one that the bytes have. One whole copy is enough: else the content is nil. The error says
-// what is wrong with each copy, also if the other one is whole: *errs.Corruption, errs.ErrFormat or,
-// for a file of another store, errs.ErrKey.
+// Decode reads the bytes of the keyring file with this number in the store uuid; number 0 stands
+// for the one that the bytes have. One whole copy is enough: else the content is nil. The error
+// says what is wrong with each copy, also if the other one is whole: *errs.Corruption,
+// errs.ErrFormat or, for a file of another store, errs.ErrKey.
 func Decode(p []byte, uuid [16]byte, number entry.FileNum) (found *Content, wrong error) {
 	if number == 0 && len(p) >= headerSize {
 		number = entry.FileNum(binary.LittleEndian.Uint64(p[numberAt:]))

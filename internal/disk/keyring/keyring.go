@@ -66,7 +66,7 @@ func newKeyring(o Options, c *Content) (*Keyring, error) {
 	}
 	k := &Keyring{o: o, state: state{keys: o.Keys, ctx: cmp.Or(o.Context, context.Background()), content: c}}
 	k.o.Keys, k.o.Context = nil, nil // these change; here they would stay
-	k.ring = crypt.NewRing(o.Random, k.unwrap)
+	k.ring = crypt.NewRing(o.Random, k.unwrapKey)
 	return k, nil
 }
 
@@ -116,11 +116,11 @@ func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
 	if err := checkAllowed(); err != nil {
 		return nil, err
 	}
-	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrap(context.Background(), p, id) }), nil
+	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrapKey(context.Background(), p, id) }), nil
 }
 
 // Content is what the file says now; it is never changed.
-func (k *Keyring) Content() *Content { return k.now().content }
+func (k *Keyring) Content() *Content { return k.currentState().content }
 
 // Has reports whether the data key with the id is there.
 func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
@@ -129,8 +129,8 @@ func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
 // added.
 func (k *Keyring) Full() bool { return len(k.Content().Keys) >= maxKeys }
 
-// now returns the state.
-func (k *Keyring) now() state {
+// currentState returns the state.
+func (k *Keyring) currentState() state {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
@@ -138,7 +138,7 @@ func (k *Keyring) now() state {
 
 // Provider returns the provider that wraps the data keys now: that of the last Draft written, if it
 // brought one.
-func (k *Keyring) Provider() Provider { return k.now().keys }
+func (k *Keyring) Provider() Provider { return k.currentState().keys }
 
 // Bound has ctx bound the calls of the provider for the Ring from now on.
 func (k *Keyring) Bound(ctx context.Context) {
@@ -172,11 +172,11 @@ func (nobody) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) {
 	return nil, errs.ErrClosed
 }
 
-// unwrap is the Ring's way to a data key. The process that writes the store may have added
+// unwrapKey is the Ring's way to a data key. The process that writes the store may have added
 // one since the file was read, or wrapped it under another master key.
-func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
-	s := k.now()
-	key, wrong := s.content.unwrap(s.ctx, s.keys, id)
+func (k *Keyring) unwrapKey(id crypt.ID) (crypt.DataKey, error) {
+	s := k.currentState()
+	key, wrong := s.content.unwrapKey(s.ctx, s.keys, id)
 	if wrong == nil {
 		return key, nil
 	}
@@ -191,11 +191,11 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	k.mu.Lock()
 	k.content = newest
 	k.mu.Unlock()
-	return newest.unwrap(s.ctx, s.keys, id)
+	return newest.unwrapKey(s.ctx, s.keys, id)
 }
 
-// unwrap has p unwrap the data key with the id, and checks what p returns.
-func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
+// unwrapKey has p unwrap the data key with the id, and checks what p returns.
+func (c *Content) unwrapKey(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
 	w := c.findKey(id)
 	if w == nil {
 		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
@@ -220,9 +220,9 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	return d, nil
 }
 
-// wrap has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
+// wrapKey has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
 // that is encrypted under it would be lost.
-func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
+func (c *Content) wrapKey(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
 	check, err := d.Check(c.UUID)
 	if err != nil {
 		return Key{}, err
@@ -238,7 +238,7 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 	w.Wrapped = bytes.Clone(wrapped)
 	// A content of this key alone: the key is in no other one yet.
 	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
-	_, err = one.unwrap(ctx, p, d.ID)
+	_, err = one.unwrapKey(ctx, p, d.ID)
 	return w, err
 }
 
@@ -274,7 +274,7 @@ func (k *Keyring) DraftKey(ctx context.Context, p Provider, created int64) (*Dra
 	if err != nil {
 		return nil, err
 	}
-	w, err := d.content.wrap(ctx, d.keys, &key, created)
+	w, err := d.content.wrapKey(ctx, d.keys, &key, created)
 	if err != nil {
 		return nil, err
 	}
@@ -306,18 +306,18 @@ func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
 
 // rewrapKeys drafts a copy of the content. If p is not nil, it has wrapped each key anew.
 func (k *Keyring) rewrapKeys(ctx context.Context, p Provider) (*Draft, error) {
-	s := k.now()
+	s := k.currentState()
 	c := &Content{UUID: s.content.UUID, Number: s.content.Number, Keys: slices.Clone(s.content.Keys)}
 	if p == nil {
 		return &Draft{content: c, keys: s.keys}, nil
 	}
 	for i := range c.Keys {
-		d, err := s.content.unwrap(ctx, s.keys, c.Keys[i].ID)
+		d, err := s.content.unwrapKey(ctx, s.keys, c.Keys[i].ID)
 		if err != nil {
 			return nil, err
 		}
 		// All or none: one key that p can't wrap would be lost with the old master key.
-		if c.Keys[i], err = c.wrap(ctx, p, &d, c.Keys[i].Created); err != nil {
+		if c.Keys[i], err = c.wrapKey(ctx, p, &d, c.Keys[i].Created); err != nil {
 			return nil, err
 		}
 	}
@@ -327,7 +327,7 @@ func (k *Keyring) rewrapKeys(ctx context.Context, p Provider) (*Draft, error) {
 // Keep removes the data keys that are not needed: the file is written without them, and the one
 // before is removed. The current key of the Ring stays. It writes nothing if all are needed.
 func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
-	s, current := k.now(), k.ring.Current()
+	s, current := k.currentState(), k.ring.Current()
 	c := &Content{UUID: s.content.UUID}
 	c.Keys = slices.DeleteFunc(slices.Clone(s.content.Keys), func(w Key) bool {
 		// New files are under the current key, though nothing may need it yet.
@@ -347,7 +347,7 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 // failed. So what an earlier process wrote is first written anew, under the next number: in its
 // place a crash could tear the only whole copy.
 func (k *Keyring) Clean() error {
-	s := k.now()
+	s := k.currentState()
 	older, err := s.content.listOlder(k.o.FS, k.o.Dir)
 	if err == nil && len(older) > 0 && !k.durable {
 		older = append(older, s.content.Number)
