@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/pending"
@@ -121,7 +121,7 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 	// At random, as Go does not tell on which core this runs: one counter for all would slow every
 	// get down.
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := p.Get(d.key, hash.Sum(db.seed, d.key), &d.entry)
+	found, err := p.Get(d.key, checksum.HashKey(db.seed, d.key), &d.entry)
 	switch e := &d.entry; {
 	case err != nil:
 		return err

@@ -16,12 +16,12 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/copies/follow"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/txn/commit"
@@ -80,7 +80,7 @@ func newOpening(o Options) (*opening, error) {
 	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: base, base: base, clock: newClock(o.Now)}
 	if o.InMemory {
 		op.memory = vfs.NewMem()
-		op.fs, op.dir = failure.FS(op.memory), "/"
+		op.fs, op.dir = pageio.MarkErrors(op.memory), "/"
 	}
 	return op, nil
 }
@@ -366,7 +366,7 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: o.scrubEvery(),
 		},
 		Now:  o.clock.now,
-		Jobs: jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
+		Jobs: jobs.New(jobs.Options{Workers: workers, Passes: errs.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			Retention:    policy.Retention(o.options.KeyspaceDefaults.Versions),

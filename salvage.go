@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/copies/salvage"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/report"
 	"github.com/brockdb/brock/vfs"
 )
@@ -21,7 +22,8 @@ type SalvageSummary = report.Salvage
 // number, expiry and meta byte, and the keyspaces with their options. A key stays deleted
 // if its delete was found. History is not kept.
 //
-// Salvage calls report, unless nil, for each damage, and for each value that can't be read.
+// Salvage calls report, unless nil, for each damage by which something may be lost, and for each
+// value that can't be read. What it doesn't need it doesn't read: forwarding tables are not.
 // File, Offset and Reason say what is damaged, Keys which keys that concerns, as far as it
 // is known. If Stale is set, the new store may have older values for these keys, or keys
 // that were deleted. Calls come from one goroutine. For a sound store there are none, unless
@@ -56,11 +58,10 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	if err != nil {
 		return SalvageSummary{}, err
 	}
-	sum, err := salvage.Run(ctx, salvage.Source{
-		FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir, Keys: keyring.Within(ctx, from.Keys),
-	}, salvage.Target{
-		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
-		UUID: uuid, Seed: seed, Now: newClock(to.Now).now().UnixMilli(),
+	old := filename.Store{FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir}
+	sum, err := salvage.Run(ctx, old, keyring.Within(ctx, from.Keys), salvage.Target{
+		Store: filename.Store{FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), UUID: uuid, Seed: seed},
+		Keys:  keyring.Within(ctx, to.Keys), Now: newClock(to.Now).now().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),
 	}, report)
@@ -70,10 +71,10 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	return sum, err
 }
 
-// fileSystem returns fs, by default the operating system's, with errors as failure.FS has them.
+// fileSystem returns fs, by default the operating system's, with errors as pageio.MarkErrors has them.
 func fileSystem(fs vfs.FS) vfs.FS {
 	if fs == nil {
 		fs = vfs.OS()
 	}
-	return failure.FS(fs)
+	return pageio.MarkErrors(fs)
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/scan"
@@ -240,7 +240,7 @@ func (t *Txn) find(key []byte) (r *result, stored []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	r, stored = t.scratch(key)
 	found := false
-	h := hash.Sum(t.db.seed, stored)
+	h := checksum.HashKey(t.db.seed, stored)
 	// Own writes hide what is committed. A key that is found there needs no conflict check:
 	// the transaction has not seen what others have committed for it.
 	if w := t.writes; w != nil {

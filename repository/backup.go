@@ -181,7 +181,7 @@ func (b *run) storeFile(ctx context.Context, f *file) error {
 	// The hash was taken from the newest backup without a read. The file now shows that it was
 	// another one.
 	if before != "" && f.SHA256 != before {
-		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
+		return damagedObject(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
 	}
 	b.done.ReadBytes += f.Size
 	// An object of this hash was verified when it was stored.

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -50,9 +52,6 @@ func (d *dir) objectPath(name string) (string, error) {
 // partSuffix ends the name of an object that is not complete.
 const partSuffix = ".part"
 
-// putBytes is how many bytes are written at once.
-const putBytes = 1 << 20
-
 // Put writes a file under a temporary name, syncs and renames it. Before it renames an index, it
 // makes the names of all objects durable. On a full disk, or at the end of a quota, the error is
 // brock.ErrNoSpace.
@@ -67,64 +66,28 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 	}
 	// Another program may be putting the same object: each has a file of its own.
 	part := path + "-" + rand.Text()[:8] + partSuffix
-	f, err := d.fs.Create(part)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = d.fs.Remove(part)
+	err = pageio.CreateFile(d.fs, part, func(w io.Writer) error {
+		n, err := checkpoint.CopyBytes(ctx, w, r, size)
+		if err == nil && n != size {
+			err = fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, n, size)
 		}
-	}()
-	fill := func(w io.Writer) error { return copyBytes(ctx, w, r, size) }
-	if err := fillFile(f, fill); err != nil {
 		return err
-	}
-	if strings.HasPrefix(name, backups) {
+	})
+	if err == nil && strings.HasPrefix(name, backups) {
 		// The index may name objects of a Backup that was killed before it had synced their names.
-		if err := d.fs.SyncDir(filepath.Join(d.root, objects)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if err = d.fs.SyncDir(filepath.Join(d.root, objects)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	// Synced by fillFile: the name never means half an object.
-	if err := d.fs.Rename(part, path); err != nil {
+	if err == nil {
+		// The file is synced: the name never means half an object.
+		err = d.fs.Rename(part, path)
+	}
+	if err != nil {
+		_ = d.fs.Remove(part)
 		return err
 	}
 	return d.fs.SyncDir(filepath.Dir(path))
-}
-
-// fillFile gives a new file its content, syncs and closes it.
-func fillFile(f vfs.File, fill func(w io.Writer) error) error {
-	err := fill(io.NewOffsetWriter(f, 0))
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// copyBytes copies r, which must have size bytes: else it returns io.ErrUnexpectedEOF.
-func copyBytes(ctx context.Context, w io.Writer, r io.Reader, size int64) error {
-	// One byte more, so that a longer r is noticed.
-	p := make([]byte, min(size+1, putBytes))
-	for at := int64(0); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := io.ReadFull(r, p)
-		if _, err := w.Write(p[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
-		switch {
-		case err == nil && at <= size:
-			continue
-		case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-			return err
-		case at != size:
-			return fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, at, size)
-		}
-		return nil
-	}
 }
 
 // Get opens the file.
@@ -161,24 +124,19 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 			if !strings.HasPrefix(kind+base, prefix) {
 				continue
 			}
-			if err := d.listObjects(kind+base, fn); err != nil {
+			info, err := d.fs.Stat(filepath.Join(d.root, kind, base))
+			if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir {
+				continue // it was removed meanwhile, or is nothing of ours
+			}
+			if err == nil {
+				err = fn(Object{Name: kind + base, Size: info.Size, Time: info.ModTime})
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// listObjects calls fn with the object of this name, if it is there.
-func (d *dir) listObjects(name string, fn func(Object) error) error {
-	info, err := d.fs.Stat(filepath.Join(d.root, filepath.FromSlash(name)))
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir:
-		return nil // it was removed meanwhile, or is nothing of ours
-	case err != nil:
-		return err
-	}
-	return fn(Object{Name: name, Size: info.Size, Time: info.ModTime})
 }
 
 // Delete removes the file.

@@ -96,17 +96,17 @@ func decodeDocument(name, magic string, p []byte, v any) error {
 	var sum string
 	// Cut, so that a forged head of some megabytes is not scanned.
 	if n, err := fmt.Sscanf(string(head[:min(len(head), 128)]), magic+" %d %s", &version, &sum); n == 0 {
-		return damaged(name, err, "does not begin with %q", magic)
+		return damagedObject(name, err, "does not begin with %q", magic)
 	}
 	// Before the hash: a later release may compute it otherwise.
 	if version != formatVersion {
 		return fmt.Errorf("%w: %s has version %d of its format", brock.ErrFormat, name, version)
 	}
 	if got := sha256.Sum256(body); sum != hex.EncodeToString(got[:]) {
-		return damaged(name, nil, "its SHA-256 is wrong")
+		return damagedObject(name, nil, "its SHA-256 is wrong")
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return damaged(name, err, "is no JSON of the form that it has to have")
+		return damagedObject(name, err, "is no JSON of the form that it has to have")
 	}
 	return nil
 }
@@ -117,14 +117,14 @@ func decodeIndex(id string, p []byte) (*index, error) {
 	if err := decodeDocument(backups+id, indexMagic, p, x); err != nil {
 		return nil, err
 	}
-	if reason := x.wrong(); reason != "" {
-		return nil, damaged(backups+id, nil, "%s", reason)
+	if reason := x.findFault(); reason != "" {
+		return nil, damagedObject(backups+id, nil, "%s", reason)
 	}
 	return x, nil
 }
 
-// wrong returns what is wrong with an index whose hash is right; "" = nothing.
-func (x *index) wrong() string {
+// findFault returns what is wrong with an index whose hash is right; "" = nothing.
+func (x *index) findFault() string {
 	if uuid, err := hex.DecodeString(x.Store); err != nil || len(uuid) != 16 {
 		return "its store has no uuid"
 	}
@@ -207,7 +207,7 @@ func readDocument(ctx context.Context, s Store, name string) (p []byte, err erro
 	// One byte more than allowed, to notice a longer one.
 	p, err = io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err == nil && len(p) > maxDocument {
-		err = damaged(name, nil, "has more than %d bytes", maxDocument)
+		err = damagedObject(name, nil, "has more than %d bytes", maxDocument)
 	}
 	return p, err
 }

@@ -19,8 +19,8 @@ type Keep struct {
 	Hourly, Daily, Weekly, Monthly, Yearly int
 }
 
-// valid refuses a number below 0, which would keep only the newest backup.
-func (k Keep) valid() error {
+// checkRules refuses a number below 0, which would keep only the newest backup.
+func (k Keep) checkRules() error {
 	for _, rule := range []struct {
 		name string
 		n    int64
@@ -53,7 +53,7 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 		return list, nil
 	}
 	stays := make([]bool, len(list))
-	at := clocks(list)
+	at := clockTimes(list)
 	newest := at[len(at)-1]
 	for i := range list {
 		last := len(list) - 1 - i
@@ -86,10 +86,10 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 // the one before. Times that are at most stuck apart may be such times.
 const stuck = time.Minute
 
-// clocks returns the time of each backup by the clock. That is Time. But if it is at most stuck
+// clockTimes returns the time of each backup by the clock. That is Time. But if it is at most stuck
 // after the one before, it is the modification time of SUPER, which each backup's checkpoint has
 // written, if that is earlier.
-func clocks(list []*index) []time.Time {
+func clockTimes(list []*index) []time.Time {
 	at := make([]time.Time, len(list))
 	for i, x := range list {
 		at[i] = x.Time

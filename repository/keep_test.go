@@ -34,7 +34,7 @@ func TestKeepAfterAJumpedClock(t *testing.T) {
 		}
 	}
 	var kept []time.Time
-	for _, at := range clocks(list) {
+	for _, at := range clockTimes(list) {
 		kept = append(kept, at.Truncate(time.Hour))
 	}
 	newest := kept[len(kept)-1]

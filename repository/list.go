@@ -35,7 +35,7 @@ func List(ctx context.Context, s Store) ([]Info, error) {
 			indexes = append(indexes, x)
 		}
 	}
-	slices.SortStableFunc(indexes, older)
+	slices.SortStableFunc(indexes, compareAge)
 	list := make([]Info, len(indexes))
 	for i, x := range indexes {
 		list[i] = x.info()
@@ -76,8 +76,8 @@ func readIndexes(ctx context.Context, s Store, ids []string) iter.Seq2[*index, e
 	}
 }
 
-// older orders backups by time.
-func older(a, b *index) int {
+// compareAge orders backups by time.
+func compareAge(a, b *index) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Version, b.Version), cmp.Compare(a.id, b.id))
 }
 

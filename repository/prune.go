@@ -59,7 +59,7 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 		return Pruned{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	p := &prune{s: s, o: o, named: map[string]bool{}, known: map[string]bool{}, freed: map[string]bool{}}
-	if err := keep.valid(); err != nil {
+	if err := keep.checkRules(); err != nil {
 		return Pruned{}, err
 	}
 	if err := p.choose(ctx, keep); err != nil {
@@ -67,7 +67,7 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 	}
 	do := p.pruneObjects
 	if o.DryRun {
-		do = p.estimate
+		do = p.estimateFreed
 	}
 	if err := do(ctx); err != nil {
 		return p.done, fmt.Errorf("repository: prune: %w", err)
@@ -113,7 +113,7 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 		}
 		p.known[x.id] = true
 	}
-	slices.SortStableFunc(list, older)
+	slices.SortStableFunc(list, compareAge)
 	for _, x := range list {
 		byStore[x.Store] = append(byStore[x.Store], x)
 	}
@@ -155,8 +155,8 @@ func (p *prune) dropIndex(x *index) {
 	}
 }
 
-// estimate counts the objects of the removed backups that no other backup needs.
-func (p *prune) estimate(ctx context.Context) (err error) {
+// estimateFreed counts the objects of the removed backups that no other backup needs.
+func (p *prune) estimateFreed(ctx context.Context) (err error) {
 	p.there, err = listFiles(ctx, p.s)
 	for name, o := range p.there {
 		// Objects of unfinished backups are not counted: nobody knows yet whether an index will
@@ -188,7 +188,7 @@ func (p *prune) pruneObjects(ctx context.Context) (err error) {
 	if p.there, err = listFiles(ctx, p.s); err != nil {
 		return err
 	}
-	marked, err := p.sweep(ctx)
+	marked, err := p.sweepMarks(ctx)
 	if err != nil {
 		return err
 	}
@@ -234,9 +234,9 @@ func (p *prune) readNewer(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes the objects of old marks that no index names, and what interrupted Puts have left.
-// It returns the objects of the marks that stay.
-func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
+// sweepMarks deletes the objects of old marks that no index names, and what interrupted Puts have
+// left. It returns the objects of the marks that stay.
+func (p *prune) sweepMarks(ctx context.Context) (marked map[string]bool, err error) {
 	marked = map[string]bool{}
 	marks, err := listMarks(ctx, p.s)
 	if err != nil {
@@ -256,10 +256,6 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 			continue
 		}
 		for _, object := range m.Objects {
-			// An index has named it since: the mark is void.
-			if p.named[object] {
-				continue
-			}
 			if err := p.deleteObject(ctx, object); err != nil {
 				return nil, err
 			}
@@ -272,11 +268,11 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 	return marked, p.deleteParts(ctx)
 }
 
-// deleteObject deletes a file's object.
+// deleteObject deletes a file's object, unless an index has named it since it was marked.
 func (p *prune) deleteObject(ctx context.Context, object string) error {
 	o, there := p.there[object]
 	// A forged mark deletes nothing but objects of files.
-	if !there {
+	if !there || p.named[object] {
 		return nil
 	}
 	if err := p.s.Delete(ctx, object); err != nil {

@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"path/filepath"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/copies/checkpoint"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -79,8 +79,8 @@ func (r *restore) restoreBackup(ctx context.Context) error {
 	return claim.Close(r.writeFiles(ctx))
 }
 
-// writeFiles writes the files in the order of the index. The manifest alone looks like a new store: so
-// all other files are durable before it is written, and the manifest is before SUPER is.
+// writeFiles writes the files in the order of the index. The manifest alone looks like a new store:
+// so all other files are durable before it is written, and the manifest is before SUPER is.
 func (r *restore) writeFiles(ctx context.Context) error {
 	done := progress{total: r.index.info().Bytes, report: r.o.Progress}
 	for i := range r.index.Files {
@@ -103,11 +103,7 @@ func (r *restore) writeFiles(ctx context.Context) error {
 
 // copyObject copies an object to a file.
 func (r *restore) copyObject(ctx context.Context, f *file) error {
-	out, err := r.fs.Create(filepath.Join(r.dir, f.Name))
-	if err != nil {
-		return err
-	}
-	return fillFile(out, func(w io.Writer) error { return readObject(ctx, r.from, f, w) })
+	return pageio.CreateFile(r.fs, filepath.Join(r.dir, f.Name), func(w io.Writer) error { return readObject(ctx, r.from, f, w) })
 }
 
 // checkStore opens the store, and compares it with what the index says. Without the keys of an
@@ -137,48 +133,34 @@ func (r *restore) checkStore(ctx context.Context) error {
 
 // otherThings reports an index that doesn't fit its files.
 func (r *restore) otherThings() error {
-	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
+	return damagedObject(backups+r.index.id, nil, "says other things than the files of the backup")
 }
 
-// object reads the object of a file. At its end it returns an error unless the hash is right.
-type object struct {
-	io.Reader
-	file *file
-	hash hash.Hash
-	size int64 // bytes that were read
-}
-
-// readObject copies the object of a file to w.
+// readObject copies the object of a file to w. At its end it returns an error unless size and hash
+// are right.
 func readObject(ctx context.Context, s Store, f *file, w io.Writer) (err error) {
 	r, err := s.Get(ctx, f.Object)
 	if err != nil {
-		return explain(f, err)
+		return explainMissing(f, err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return copyBytes(ctx, w, &object{Reader: r, file: f, hash: sha256.New()}, f.Size)
+	h := sha256.New()
+	n, err := checkpoint.CopyBytes(ctx, io.MultiWriter(h, w), r, f.Size)
+	switch {
+	case err != nil:
+		return explainMissing(f, err)
+	case n != f.Size:
+		return damagedObject(f.Object, nil, "has %d bytes or more instead of %d", n, f.Size)
+	case hex.EncodeToString(h.Sum(nil)) != f.SHA256:
+		return damagedObject(f.Object, nil, "its SHA-256 is wrong")
+	}
+	return nil
 }
 
-// explain returns a *brock.CorruptionError if err says that the object is missing, else err.
-func explain(f *file, err error) error {
+// explainMissing returns a *brock.CorruptionError if err says that the object is missing, else err.
+func explainMissing(f *file, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged(f.Object, err, "is missing")
+		return damagedObject(f.Object, err, "is missing")
 	}
 	return err
-}
-
-// Read reads and checks.
-func (o *object) Read(p []byte) (int, error) {
-	n, err := o.Reader.Read(p)
-	_, _ = o.hash.Write(p[:n]) // a hash never fails
-	o.size += int64(n)
-	switch {
-	case o.size > o.file.Size, errors.Is(err, io.EOF) && o.size != o.file.Size:
-		// Without bytes: a buffer that is full would hide the error.
-		return 0, damaged(o.file.Object, nil, "has %d bytes or more instead of %d", o.size, o.file.Size)
-	case errors.Is(err, io.EOF) && hex.EncodeToString(o.hash.Sum(nil)) != o.file.SHA256:
-		return 0, damaged(o.file.Object, nil, "its SHA-256 is wrong")
-	case err != nil && !errors.Is(err, io.EOF):
-		return n, explain(o.file, err)
-	}
-	return n, err
 }

@@ -153,11 +153,12 @@ func (s *source) setHash(ctx context.Context, f *file) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	h := sha256.New()
-	if err := copyBytes(ctx, h, io.NewSectionReader(r, 0, f.Size+1), f.Size); err != nil {
+	n, err := checkpoint.CopyBytes(ctx, h, io.NewSectionReader(r, 0, f.Size+1), f.Size)
+	if err == nil && n != f.Size {
 		// A checkpoint's file never changes, so this is damage, or somebody else writes there.
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return damaged(f.Name, err, "has another length than before")
-		}
+		err = damagedObject(f.Name, nil, "has another length than before")
+	}
+	if err != nil {
 		return err
 	}
 	f.SHA256 = hex.EncodeToString(h.Sum(nil))

@@ -58,7 +58,7 @@ func (p *progress) add(n int64) {
 // ErrNoBackup says that the repository has no such backup.
 var ErrNoBackup = errors.New("repository: no such backup")
 
-// damaged returns an error that says what is wrong with an object.
-func damaged(object string, cause error, format string, args ...any) *brock.CorruptionError {
+// damagedObject returns an error that says what is wrong with an object.
+func damagedObject(object string, cause error, format string, args ...any) *brock.CorruptionError {
 	return &brock.CorruptionError{File: object, Offset: -1, Reason: fmt.Sprintf(format, args...), Err: cause}
 }

@@ -82,10 +82,6 @@ func (v *verify) verifyBackup(ctx context.Context) error {
 			v.found.Unnamed++
 		}
 	}
-	for _, f := range v.files {
-		v.found.Objects++
-		v.found.Bytes += f.Size
-	}
 	done := progress{total: v.found.Bytes, report: v.o.Progress}
 	for _, f := range v.files {
 		if err := v.verifyObject(ctx, f, there); err != nil {
@@ -121,6 +117,8 @@ func (v *verify) collectObjects(ctx context.Context) error {
 			// Most objects belong to many backups, and each is read once.
 			if v.users[f.Object] == nil {
 				v.files = append(v.files, f)
+				v.found.Objects++
+				v.found.Bytes += f.Size
 			}
 			v.users[f.Object] = append(v.users[f.Object], x.id)
 		}
@@ -137,9 +135,9 @@ func (v *verify) verifyObject(ctx context.Context, f *file, listed map[string]Ob
 	var err error
 	switch {
 	case there && o.Size != f.Size:
-		err = damaged(f.Object, nil, "has %d bytes instead of %d", o.Size, f.Size)
+		err = damagedObject(f.Object, nil, "has %d bytes instead of %d", o.Size, f.Size)
 	case !there:
-		err = damaged(f.Object, nil, "is missing")
+		err = damagedObject(f.Object, nil, "is missing")
 	case !v.o.Quick:
 		err = readObject(ctx, v.s, f, io.Discard)
 	}
@@ -149,21 +147,12 @@ func (v *verify) verifyObject(ctx context.Context, f *file, listed map[string]Ob
 		return err
 	}
 	// A missing object of a backup that was pruned meanwhile is no damage.
-	users, err := v.remaining(ctx, f)
+	now, err := listIDs(ctx, v.s)
+	users := slices.DeleteFunc(v.users[f.Object], func(id string) bool { return !slices.Contains(now, id) })
 	if err != nil || len(users) == 0 {
 		return err
 	}
 	c.Reason += fmt.Sprintf("; %s of %d backups, the newest of them %s, can't be restored without it", f.Name, len(users), users[len(users)-1])
 	v.reportDamage(c)
 	return nil
-}
-
-// remaining lists the backups that name an object and were not removed meanwhile.
-func (v *verify) remaining(ctx context.Context, f *file) ([]string, error) {
-	now, err := listIDs(ctx, v.s)
-	if err != nil {
-		return nil, err
-	}
-	users := slices.DeleteFunc(slices.Clone(v.users[f.Object]), func(id string) bool { return !slices.Contains(now, id) })
-	return users, nil
 }

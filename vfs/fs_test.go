@@ -280,7 +280,7 @@ func TestGather(t *testing.T) {
 	want := slices.Concat(bufs...)
 	for _, limit := range []int{0, 7, 10, gatherSize, gatherSize + 12, len(want) - 1, len(want)} {
 		w := &shortWriter{left: limit}
-		n, err := gather(w, bufs, 0)
+		n, err := writeGathered(w, bufs, 0)
 		if n != limit || (err == nil) != (limit == len(want)) || !bytes.Equal(w.data, want[:limit]) {
 			t.Errorf("room for %d: wrote %d, %v", limit, n, err)
 		}

@@ -35,14 +35,13 @@ type Mem struct {
 type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
-	seq      uint64          // number of the last change; a crash chooses among them
-	locks    map[*memDir]int // of directories: how many hold the lock and share it; <0: one who does not
-	capacity int64           // in bytes; 0 = no bound
+	seq      uint64 // number of the last change; a crash chooses among them
+	capacity int64  // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
 func NewMem() *Mem {
-	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]int{}}}
+	return &Mem{memDisk: &memDisk{root: newMemDir()}}
 }
 
 // memDir is a directory. Names get durable when it is synced.
@@ -50,6 +49,7 @@ type memDir struct {
 	entries map[string]memNode // what List and Open see
 	durable map[string]memNode // what each crash leaves at least
 	pending []nameChange       // changes since the last sync, oldest first
+	locks   int                // how many hold the lock and share it; <0: one who does not
 }
 
 // newMemDir returns an empty directory.
@@ -85,8 +85,8 @@ func setName(names map[string]memNode, name string, n memNode) {
 	}
 }
 
-// clean returns the one form of a name that the maps of a Mem use.
-func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
+// cleanName returns the one form of a name that the maps of a Mem use.
+func cleanName(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 
 // findNode returns what a clean name means.
 func (m *Mem) findNode(name string) memNode {
@@ -138,14 +138,14 @@ func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
 	// New names are looked up by path, also if m itself holds directories.
 	whole := &Mem{memDisk: m.memDisk}
 	for _, name := range names {
-		if held.held[clean(name)] != nil {
+		if held.held[cleanName(name)] != nil {
 			continue
 		}
-		d := whole.findNode(clean(name)).dir
+		d := whole.findNode(cleanName(name)).dir
 		if d == nil {
 			return nil, pathError("open", name, fs.ErrNotExist)
 		}
-		held.held[clean(name)] = d
+		held.held[cleanName(name)] = d
 	}
 	return memDirs{held}, nil
 }
@@ -164,7 +164,7 @@ func (d memDirs) Close() error {
 
 // dirOf returns the directory that a name is or would be in, and its base name.
 func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
-	dir, base := path.Split(clean(name))
+	dir, base := path.Split(cleanName(name))
 	if base == "" {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
@@ -189,7 +189,7 @@ func (m *Mem) newName(op, name string) (*memDir, string, error) {
 
 // fileOf returns the file of a name.
 func (m *Mem) fileOf(op, name string) (*memFile, error) {
-	f := m.findNode(clean(name)).file
+	f := m.findNode(cleanName(name)).file
 	if f == nil {
 		return nil, pathError(op, name, m.absentError())
 	}
@@ -224,7 +224,7 @@ func (m *Mem) OpenReadWrite(name string) (File, error) { return m.openNode(name,
 func (m *Mem) openNode(name string, write bool) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.findNode(clean(name)); {
+	switch n := m.findNode(cleanName(name)); {
 	case n.file != nil:
 		return m.handle(name, n.file, write), nil
 	case n.dir != nil:
@@ -269,7 +269,7 @@ func (m *Mem) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if n.dir != nil && strings.HasPrefix(clean(to), clean(from)+"/") {
+	if n.dir != nil && strings.HasPrefix(cleanName(to), cleanName(from)+"/") {
 		return pathError("rename", to, fs.ErrInvalid)
 	}
 	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
@@ -308,7 +308,7 @@ func (m *Mem) Clone(from, to string) error {
 		return err
 	}
 	copied := &memFile{}
-	if f.now.size > m.grows(copied) {
+	if f.now.size > m.greatestSize(copied) {
 		return pathError("clone", to, errMemFull)
 	}
 	p := make([]byte, f.now.size)
@@ -325,13 +325,13 @@ func (m *Mem) MkdirAll(dir string) error {
 	defer m.mu.Unlock()
 	// Directories that are held open exist. Others can't be reached.
 	if m.held != nil {
-		if m.findNode(clean(dir)).dir == nil {
+		if m.findNode(cleanName(dir)).dir == nil {
 			return pathError("mkdir", dir, m.absentError())
 		}
 		return nil
 	}
 	d := m.root
-	for part := range strings.SplitSeq(clean(dir), "/") {
+	for part := range strings.SplitSeq(cleanName(dir), "/") {
 		if part == "" {
 			continue
 		}
@@ -352,7 +352,7 @@ func (m *Mem) MkdirAll(dir string) error {
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	d := m.findNode(clean(dir)).dir
+	d := m.findNode(cleanName(dir)).dir
 	if d == nil {
 		return nil, pathError("list", dir, m.absentError())
 	}
@@ -363,7 +363,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	switch n := m.findNode(clean(name)); {
+	switch n := m.findNode(cleanName(name)); {
 	case n.file != nil:
 		// The node itself tells two names of one file.
 		return Info{Size: n.file.now.size, file: n.file}, nil
@@ -373,22 +373,11 @@ func (m *Mem) Stat(name string) (Info, error) {
 	return Info{}, pathError("stat", name, m.absentError())
 }
 
-// eachFile calls fn with the file of each name.
-func (d *memDir) eachFile(fn func(*memFile)) {
-	for _, n := range d.entries {
-		if n.dir != nil {
-			n.dir.eachFile(fn)
-		} else {
-			fn(n.file)
-		}
-	}
-}
-
 // SyncDir implements FS.
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.findNode(clean(dir)).dir
+	d := m.findNode(cleanName(dir)).dir
 	if d == nil {
 		return pathError("syncdir", dir, m.absentError())
 	}
@@ -406,7 +395,7 @@ func (m *Mem) SyncDir(dir string) error {
 func (m *Mem) DropUnsynced(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch n := m.findNode(clean(name)); {
+	switch n := m.findNode(cleanName(name)); {
 	case n.file != nil:
 		n.file.dropUnsynced()
 	case n.dir != nil:
@@ -419,7 +408,7 @@ func (m *Mem) DropUnsynced(name string) {
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.findNode(clean(dir)).dir == nil {
+	if m.findNode(cleanName(dir)).dir == nil {
 		return -1, pathError("free", dir, m.absentError())
 	}
 	return m.freeBytes(), nil
@@ -441,11 +430,11 @@ func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 		return nil, pathError("lock", name, fs.ErrInvalid)
 	}
 	// Locks are of the directory, whatever becomes of the file. A crash clone has none.
-	switch held := m.locks[d]; {
+	switch held := d.locks; {
 	case held < 0:
 		return nil, &LockedError{Name: name, Owner: memOwner}
 	case shared:
-		m.locks[d]++
+		d.locks++
 		return &memLock{m: m, dir: d}, nil
 	case held > 0:
 		return nil, &LockedError{Name: name, Shared: true}
@@ -454,7 +443,7 @@ func (m *Mem) Lock(name string, shared bool) (io.Closer, error) {
 		n.file = &memFile{}
 		d.putNode(m.nextSeq(), base, n)
 	}
-	m.locks[d] = -1
+	d.locks = -1
 	// These are changes as others are: a crash may leave a half-written name, which must do no
 	// harm.
 	n.file.setSize(m.nextSeq(), 0)
@@ -478,12 +467,9 @@ func (l *memLock) Close() error {
 	}
 	if l.file != nil {
 		l.file.setSize(l.m.nextSeq(), 0)
-		l.m.locks[l.dir] = 0
+		l.dir.locks = 0
 	} else {
-		l.m.locks[l.dir]--
-	}
-	if l.m.locks[l.dir] == 0 {
-		delete(l.m.locks, l.dir)
+		l.dir.locks--
 	}
 	l.dir = nil
 	return nil

@@ -26,37 +26,39 @@ func (m *Mem) SetCapacity(bytes int64) {
 func (m *Mem) Used() int64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.used()
+	return m.root.usedBytes(map[*memFile]bool{})
 }
 
-// used is Used; the mutex is held.
-func (m *Mem) used() (n int64) {
-	seen := map[*memFile]bool{}
-	m.root.eachFile(func(f *memFile) {
-		if !seen[f] {
-			n += blocks(f.now.size)
-			seen[f] = true
+// usedBytes returns how many bytes the files in a directory and below it take, but for those that
+// were seen before: a file may have several names.
+func (d *memDir) usedBytes(seen map[*memFile]bool) (n int64) {
+	for _, node := range d.entries {
+		if node.dir != nil {
+			n += node.dir.usedBytes(seen)
+		} else if !seen[node.file] {
+			n += blockBytes(node.file.now.size)
+			seen[node.file] = true
 		}
-	})
+	}
 	return n
 }
 
-// blocks returns how many bytes a file of this size takes.
-func blocks(size int64) int64 { return (size + chunkSize - 1) / chunkSize * chunkSize }
+// blockBytes returns how many bytes a file of this size takes.
+func blockBytes(size int64) int64 { return (size + chunkSize - 1) / chunkSize * chunkSize }
 
 // freeBytes returns how many bytes of the capacity are left; -1 without one. The mutex is held.
 func (m *Mem) freeBytes() int64 {
 	if m.capacity <= 0 {
 		return -1
 	}
-	return max(m.capacity-m.used(), 0)
+	return max(m.capacity-m.root.usedBytes(map[*memFile]bool{}), 0)
 }
 
-// grows returns the greatest size to which a file may grow; the mutex is held.
-func (m *Mem) grows(f *memFile) int64 {
+// greatestSize returns the greatest size to which a file may grow; the mutex is held.
+func (m *Mem) greatestSize(f *memFile) int64 {
 	free := m.freeBytes()
 	if free < 0 {
 		return math.MaxInt64
 	}
-	return blocks(f.now.size) + free/chunkSize*chunkSize
+	return blockBytes(f.now.size) + free/chunkSize*chunkSize
 }

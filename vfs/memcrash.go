@@ -207,7 +207,7 @@ func (c *crash) copyFile(f *memFile) *memFile {
 	}
 	to := &memFile{}
 	c.files[f] = to
-	f.detach() // a later write to what is mapped must not change the clone
+	f.detachMaps() // a later write to what is mapped must not change the clone
 	if c.mode == All {
 		to.now, to.durable = f.now.clone(), f.durable.clone()
 		to.pending, to.dropped = slices.Clone(f.pending), f.dropped
@@ -239,13 +239,13 @@ func (c *crash) applyPrefix(left *content, pending []change) {
 			left.apply(ch)
 		// A change of size is made whole or not at all.
 		case ch.seq == c.torn && !ch.resize:
-			c.tear(left, ch)
+			c.tearWrite(left, ch)
 		}
 	}
 }
 
-// tear applies the front of a write, which ends at a sector.
-func (c *crash) tear(left *content, ch *change) {
+// tearWrite applies the front of a write, which ends at a sector.
+func (c *crash) tearWrite(left *content, ch *change) {
 	// Disks write sectors whole, so a write is torn between two of them.
 	end := (ch.off + c.rng.Int64N(int64(len(ch.data))+1)) / sectorSize * sectorSize
 	part := *ch

@@ -394,7 +394,7 @@ func TestCrashesAgainstModel(t *testing.T) {
 	synced := map[string]string{} // content of files with durable name, untouched since
 	// A crash amid a rename may leave both names, of one file.
 	touched := func(name string) {
-		maps.DeleteFunc(synced, func(other, _ string) bool { return m.findNode(clean(other)) == m.findNode(clean(name)) })
+		maps.DeleteFunc(synced, func(other, _ string) bool { return m.findNode(cleanName(other)) == m.findNode(cleanName(name)) })
 	}
 	for step := range 600 {
 		name := fmt.Sprintf("%c", 'a'+rng.IntN(5))

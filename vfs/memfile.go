@@ -45,7 +45,7 @@ func (f *memFile) change(c change) {
 // showInMaps makes a change in what is mapped. What a resize cuts off is zeros there: a test does
 // not survive the signal that other systems send.
 func (f *memFile) showInMaps(c *change) {
-	f.detach()
+	f.detachMaps()
 	for _, m := range f.maps {
 		if c.resize && c.size < int64(len(m.data)) {
 			clear(m.data[c.size:])
@@ -56,8 +56,8 @@ func (f *memFile) showInMaps(c *change) {
 	}
 }
 
-// detach gives the contents memory of their own in place of what is mapped.
-func (f *memFile) detach() {
+// detachMaps gives the contents memory of their own in place of what is mapped.
+func (f *memFile) detachMaps() {
 	for _, m := range f.maps {
 		f.now.copyShared(m)
 		f.durable.copyShared(m)
@@ -169,7 +169,7 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 		return 0, err
 	}
 	// On a full disk, write what fits: a short write, as systems do.
-	fit := min(int64(len(joined)), max(0, h.m.grows(h.f)-off))
+	fit := min(int64(len(joined)), max(0, h.m.greatestSize(h.f)-off))
 	if fit > 0 {
 		h.f.writeAt(h.m.nextSeq(), joined[:fit], off)
 	}
@@ -189,7 +189,7 @@ func (h *memHandle) Truncate(size int64) error {
 	if err := h.checkRange("truncate", size, 0); err != nil {
 		return err
 	}
-	if size > h.f.now.size && size > h.m.grows(h.f) {
+	if size > h.f.now.size && size > h.m.greatestSize(h.f) {
 		return pathError("truncate", h.name, errMemFull)
 	}
 	h.f.setSize(h.m.nextSeq(), size)

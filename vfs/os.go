@@ -170,22 +170,22 @@ func (f osFS) List(dir string) ([]string, error) {
 
 // Stat implements FS.
 func (f osFS) Stat(name string) (Info, error) {
-	i, err := f.stat(name)
+	i, err := f.statName(name)
 	if err != nil {
 		return Info{}, err
 	}
 	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime(), file: i}, nil
 }
 
-// stat describes a file, or one of the directories held open.
-func (f osFS) stat(name string) (fs.FileInfo, error) {
+// statName describes a file, or one of the directories held open.
+func (f osFS) statName(name string) (fs.FileInfo, error) {
 	if f.held == nil {
 		return os.Stat(name)
 	}
 	if d, err := f.held.dir("stat", name); err == nil {
 		return d.self.Stat()
 	}
-	at, err := f.held.placeOf("stat", name)
+	at, err := f.placeOf("stat", name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"os"
 	"slices"
 
@@ -62,30 +61,25 @@ const maxVec = 1024 // buffers a pwritev takes
 
 // writeVec writes the buffers by as few calls of pwritev as possible.
 func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
-	for len(bufs) > 0 {
-		batch := bufs[:min(len(bufs), maxVec)]
+	for batch := range slices.Chunk(bufs, maxVec) {
 		var n int
 		err = withFD(f, func(fd int) (err error) {
-			n, err = unix.Pwritev(fd, batch, off)
+			n, err = unix.Pwritev(fd, batch, off+int64(written))
 			return err
 		})
 		if err != nil {
 			return written, pathError("writevec", f.Name(), err)
 		}
-		// Whole buffers are done; the next call begins with the rest of one in which
-		// this one ended.
-		off, written = off+int64(n), written+n
-		before := len(bufs)
-		for len(bufs) > 0 && n >= len(bufs[0]) { // also skips empty ones
-			n -= len(bufs[0])
-			bufs = bufs[1:]
-		}
-		switch {
-		case n > 0:
-			bufs = slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
-		// Nothing was written, and no error: don't loop for ever.
-		case len(bufs) == before:
-			return written, pathError("writevec", f.Name(), io.ErrShortWrite)
+		for _, p := range batch {
+			done := min(n, len(p))
+			n, written = n-done, written+done
+			if done < len(p) {
+				// A short write, as on a disk that gets full: the rest is written one by one.
+				m, err := f.WriteAt(p[done:], off+int64(written))
+				if written += m; err != nil {
+					return written, err
+				}
+			}
 		}
 	}
 	return written, nil

@@ -22,4 +22,4 @@ func startWriteback(*os.File, int64, int64) {}
 func startRead(*os.File, int64, int64) {}
 
 // writeVec gathers the buffers.
-func writeVec(f *os.File, bufs [][]byte, off int64) (int, error) { return gather(f, bufs, off) }
+func writeVec(f *os.File, bufs [][]byte, off int64) (int, error) { return writeGathered(f, bufs, off) }

@@ -52,16 +52,6 @@ func (h *osDirs) dir(op, name string) (*osDir, error) {
 	return nil, pathError(op, name, fs.ErrNotExist)
 }
 
-// placeOf is where a name right in one of the directories is looked up.
-func (h *osDirs) placeOf(op, name string) (place, error) {
-	name = filepath.Clean(name)
-	d := h.byName[filepath.Dir(name)]
-	if d == nil {
-		return place{}, pathError(op, name, fs.ErrNotExist)
-	}
-	return place{path: name, dir: d}, nil
-}
-
 // openDir opens a directory to list it.
 func (f osFS) openDir(op, name string) (*os.File, error) {
 	if f.held == nil {
@@ -92,12 +82,17 @@ func (f osFS) withDir(op, name string, fn func(*os.File) error) error {
 	return errors.Join(fn(d), d.Close())
 }
 
-// placeOf is where a name is looked up.
+// placeOf is where a name is looked up. If directories are held, it is right in one of them.
 func (f osFS) placeOf(op, name string) (place, error) {
 	if f.held == nil {
 		return place{path: name}, nil
 	}
-	return f.held.placeOf(op, name)
+	name = filepath.Clean(name)
+	d := f.held.byName[filepath.Dir(name)]
+	if d == nil {
+		return place{}, pathError(op, name, fs.ErrNotExist)
+	}
+	return place{path: name, dir: d}, nil
 }
 
 // placesOf is where two names are looked up.

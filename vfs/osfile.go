@@ -53,9 +53,9 @@ func (f osFile) WriteVec(bufs [][]byte, off int64) (int, error) {
 // gatherSize is how many bytes of small buffers gather copies together, at most.
 const gatherSize = 64 << 10
 
-// gather writes buffers on systems without a call for several buffers. It copies small ones
+// writeGathered writes buffers on systems without a call for several buffers. It copies small ones
 // together, as a call costs more than the copy.
-func gather(w io.WriterAt, bufs [][]byte, off int64) (written int, err error) {
+func writeGathered(w io.WriterAt, bufs [][]byte, off int64) (written int, err error) {
 	for len(bufs) > 0 && err == nil {
 		// As many as fit; one that is larger goes alone, without a copy.
 		n, size := 1, len(bufs[0])

@@ -17,8 +17,8 @@ type place struct {
 // baseName is the name within its directory.
 func (p place) baseName() string { return filepath.Base(p.path) }
 
-// named sets the path of an error to the whole path.
-func (p place) named(err error) error {
+// withPath sets the path of an error to the whole path.
+func (p place) withPath(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {
 		e.Path = p.path
@@ -32,7 +32,7 @@ func (p place) lstat() (fs.FileInfo, error) {
 		return os.Lstat(p.path)
 	}
 	i, err := p.dir.root.Lstat(p.baseName())
-	return i, p.named(err)
+	return i, p.withPath(err)
 }
 
 // openAt opens the file. Only the owner may use what it creates.
@@ -41,7 +41,7 @@ func (p place) openAt(flag int) (*os.File, error) {
 		return os.OpenFile(p.path, flag, 0o600)
 	}
 	f, err := p.dir.root.OpenFile(p.baseName(), flag, 0o600)
-	return f, p.named(err)
+	return f, p.withPath(err)
 }
 
 // removeFile removes the file, or an empty directory.
@@ -49,7 +49,7 @@ func (p place) removeFile() error {
 	if p.dir == nil {
 		return os.Remove(p.path)
 	}
-	return p.named(p.dir.root.Remove(p.baseName()))
+	return p.withPath(p.dir.root.Remove(p.baseName()))
 }
 
 // rename renames p to a place in the same directory.

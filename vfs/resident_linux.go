@@ -24,7 +24,7 @@ func (m *osMapping) Resident(off int64, pages []byte) error {
 	cached := -1
 	if n >= manyPages {
 		// Without the mutex: cachestat needs the file, not the mapping.
-		cached = m.cached(off, n)
+		cached = m.cachedPages(off, n)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,9 +62,9 @@ func (m *osMapping) minCore(off int64, pages []byte) error {
 
 const manyPages = 64 // from which on cachestat is asked first
 
-// cached returns how many of n pages are in the page cache; -1 if the system doesn't tell. Linux
-// tells since 6.5, of a file that is open.
-func (m *osMapping) cached(off int64, n int) int {
+// cachedPages returns how many of n pages are in the page cache; -1 if the system doesn't tell.
+// Linux tells since 6.5, of a file that is open.
+func (m *osMapping) cachedPages(off int64, n int) int {
 	var found unix.Cachestat_t
 	at := unix.CachestatRange{Off: uint64(off), Len: uint64(n) * residentPage}
 	var err error

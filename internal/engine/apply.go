@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -46,7 +45,7 @@ func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change
 		c.Close()
 		// Only now the manifest surely does not name the files. Otherwise it may have the edit:
 		// then the next Open needs them, or it removes them as leftovers.
-		if failure.Passes(err) {
+		if errs.Passes(err) {
 			st.removeFiles(out)
 		} else {
 			st.lifetime.fail(err)
@@ -150,7 +149,7 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 	if err != nil {
 		// The log refuses an edit that does not fit before it writes anything. That is the mistake
 		// of one caller, and no reason to end background work.
-		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
+		if !errors.Is(err, layout.ErrConflictingEdit) && !errs.Passes(err) {
 			st.lifetime.fail(err)
 		}
 		return err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/policy"
@@ -66,7 +65,7 @@ func (c *collector) collectPlanned(ctx context.Context, o occasion) (did bool, e
 			continue
 		}
 		if err != nil {
-			if failure.IsFull(err) {
+			if errs.IsFull(err) {
 				// Without this the collection would be tried again only after the next edit, and a
 				// full disk may see no more edits.
 				c.disk.markWaiting()

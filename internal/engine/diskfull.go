@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/report"
 )
@@ -35,7 +34,7 @@ func (d *diskSpace) poll(context.Context) error {
 	case d.worthTryingLocked(free):
 		d.waiting = false
 		d.tasks.kick()
-	case free < 0 && !failure.IsFull(d.lifetime.unflushed()):
+	case free < 0 && !errs.IsFull(d.lifetime.unflushed()):
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.measureLocked()
@@ -54,7 +53,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	// Other programs make free space go up and down a little. That is not worth a try.
 	case free > d.then+policy.RetryGrownBytes:
 		return true
-	case !failure.IsFull(d.lifetime.unflushed()):
+	case !errs.IsFull(d.lifetime.unflushed()):
 		return false
 	}
 	// Under a quota, the free space that the system reports says nothing: only a try tells. It is
@@ -77,7 +76,7 @@ func (d *diskSpace) markWaiting() {
 // refuseCommit counts a commit that is refused for this reason if that is a full disk, tells
 // OnSpace of the first one, and returns the reason.
 func (d *diskSpace) refuseCommit(reason error) error {
-	if !failure.IsFull(reason) {
+	if !errs.IsFull(reason) {
 		return reason
 	}
 	d.count.refusedCommits.Add(1)
@@ -165,8 +164,8 @@ const deleteBytes = 24
 func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	switch {
 	// Nothing is wrong with the store: its files and the layout are as before.
-	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
-	case failure.IsFull(err):
+	case ctx.Err() != nil || d.views.Closed() || errs.IsRefused(err):
+	case errs.IsFull(err):
 		d.markWaiting()
 	default:
 		d.lifetime.fail(err)

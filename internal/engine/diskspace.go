@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -41,7 +41,7 @@ type diskSpace struct {
 
 // isFull reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) isFull() bool {
-	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.lifetime.unflushed())
+	return d.onlyReserve.Load() || d.noJournalSpace.Load() || errs.IsFull(d.lifetime.unflushed())
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants

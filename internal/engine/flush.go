@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -47,7 +46,7 @@ func (f *flusher) flushSealedLocked(ctx context.Context) error {
 		if err != nil {
 			// Committers that wait for memory, and callers of Flush, get this error. Otherwise they
 			// would wait for as long as it lasts.
-			if failure.Passes(err) {
+			if errs.Passes(err) {
 				f.lifetime.setFlushFailure(attempt, err)
 			}
 			f.disk.judgeFailure(ctx, err)
@@ -67,7 +66,7 @@ func (f *flusher) flushSealedLocked(ctx context.Context) error {
 // flushOldest writes the oldest sealed memtable into a run, and reports whether there was one.
 func (f *flusher) flushOldest(ctx context.Context) (did bool, err error) {
 	did, err = f.flushTable(ctx, f.disk.roomForValues())
-	if failure.IsFull(err) {
+	if errs.IsFull(err) {
 		// A file system may have less room than it says: flush without moving values.
 		return f.flushTable(ctx, 0)
 	}
@@ -156,7 +155,7 @@ func (f *flusher) flushForCommit(ctx context.Context) error {
 	err := f.flushSealedLocked(ctx)
 	// Such an error has ended background work, or the store is closing. So it must not look like
 	// one after which a commit may be tried again.
-	if err != nil && !failure.Passes(err) {
+	if err != nil && !errs.Passes(err) {
 		return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 	}
 	return err

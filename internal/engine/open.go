@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -102,7 +101,7 @@ func (e *Engine) prepareWriting(rec *Recovery) error {
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first
 	// Sync tries again.
-	if err := e.Journal.Register(); err != nil && !failure.Passes(err) {
+	if err := e.Journal.Register(); err != nil && !errs.Passes(err) {
 		return err
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -89,10 +88,10 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 		// A full disk does not end Reclaim here: a collection may find space where a compaction
 		// finds none, and free what the compaction needs.
 		full := w.compactStore(ctx)
-		if full != nil && !failure.IsFull(full) {
+		if full != nil && !errs.IsFull(full) {
 			return 0, full
 		}
-		if again, err = w.collectAndRewrite(ctx); err != nil && !failure.IsFull(err) {
+		if again, err = w.collectAndRewrite(ctx); err != nil && !errs.IsFull(err) {
 			return 0, err
 		}
 		if err = errors.Join(full, err); err == nil {

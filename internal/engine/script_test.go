@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/lsm/run"
@@ -292,7 +292,7 @@ func (p *player) history(pin *view.Pin) string {
 func (p *player) changed(c *script.Case) string {
 	key := []byte(c.String("key", ""))
 	since := entry.Version(c.Int(p.store.t, "since", 0))
-	v, found, err := p.store.engine.Commits.Newest(key, hash.Sum(p.store.engine.cfg.Seed, key), 0)
+	v, found, err := p.store.engine.Commits.Newest(key, checksum.HashKey(p.store.engine.cfg.Seed, key), 0)
 	p.store.must(err)
 	changed, err := p.store.engine.Commits.ChangedSince(key, append(slices.Clone(key), 0), since)
 	p.store.must(err)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -157,7 +156,7 @@ func (s *scrubber) finishPass(now int64) error {
 func (s *scrubber) recordProgress(now int64) error {
 	s.recorded = now
 	err := s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
-	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
+	if errors.Is(err, errs.ErrClosed) || errs.Passes(err) {
 		return nil
 	}
 	return err

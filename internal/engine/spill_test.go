@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/vfs"
@@ -42,7 +42,7 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 			reads := &conflict.ReadSet{Seed: s.engine.cfg.Seed}
 			for i := range 10 {
 				k := fmt.Appendf(nil, "\x00k%d", i)
-				reads.AddKey(k, hash.Sum(s.engine.cfg.Seed, k))
+				reads.AddKey(k, checksum.HashKey(s.engine.cfg.Seed, k))
 			}
 			reads.AddRange([]byte("\x00r1"), []byte("\x00r2"))
 			check := conflict.Check{Isolation: conflict.Serializable, Since: s.last, Reads: reads}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/txn/scan"
@@ -201,7 +201,7 @@ func (s *store) pin(at entry.Version) *view.Pin {
 }
 
 // hashOf is the hash of key in the tree.
-func hashOf(t *Engine, key string) uint64 { return hash.Sum(t.cfg.Seed, []byte(key)) }
+func hashOf(t *Engine, key string) uint64 { return checksum.HashKey(t.cfg.Seed, []byte(key)) }
 
 // lookup is what p finds under key.
 func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Version, found bool) {

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -144,7 +144,7 @@ func (c *crowd) lead() error {
 	var ops []op
 	for i := range stressKeys {
 		key := []byte(stressKey(i))
-		v, found, err := c.engine.Commits.Newest(key, hash.Sum(c.engine.cfg.Seed, key), 0)
+		v, found, err := c.engine.Commits.Newest(key, checksum.HashKey(c.engine.cfg.Seed, key), 0)
 		deleted := stressValue(i, c.last).kind == entry.Delete
 		if err != nil || !deleted && c.last > 0 && (!found || v != c.last) {
 			return fmt.Errorf("newest %s is %d, %v, %w; want %d", key, v, found, err, c.last)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/report"
@@ -77,7 +76,7 @@ func (t *throttle) slowCommitter(ctx context.Context, n int) error {
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
-		if f := t.lifetime.unable.Load(); f != nil && (f.attempt > began || failure.IsFull(f.err)) {
+		if f := t.lifetime.unable.Load(); f != nil && (f.attempt > began || errs.IsFull(f.err)) {
 			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", f.err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {

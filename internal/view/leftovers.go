@@ -2,11 +2,10 @@ package view
 
 import (
 	"bytes"
-	"errors"
-	"io"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
@@ -65,14 +64,8 @@ func (f *Opener) RemoveLeftovers(layout *layout.Layout, found *Recovered) (remov
 // ours reports whether a file was written by this store, or never got any
 // content: what a crash leaves of a file that was just created.
 func (f *Opener) ours(name filename.Name) bool {
-	file, err := f.cfg.FS.Open(f.cfg.Path(name))
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	head := make([]byte, segment.HeaderSize)
-	n, err := file.ReadAt(head, 0)
-	return (err == nil || errors.Is(err, io.EOF)) && headerIsOurs(head[:n], f.cfg.UUID)
+	head, err := pageio.ReadHead(f.cfg.FS, f.cfg.Path(name), segment.HeaderSize)
+	return err == nil && headerIsOurs(head, f.cfg.UUID)
 }
 
 // headerIsOurs reports whether a file that begins with head belongs to the store

@@ -2,12 +2,9 @@ package view
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"math/bits"
-	"path/filepath"
-	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -73,29 +70,8 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 // Last is the last file number given out.
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
-// dirs are the directories of the store, each once.
-func (f *Opener) dirs() []string {
-	return slices.Compact([]string{f.cfg.Dir, f.cfg.ValueDir})
-}
-
 // List returns the names of the store's own files.
-func (f *Opener) List() ([]filename.Name, error) {
-	var names []filename.Name
-	for _, dir := range f.dirs() {
-		bases, err := f.cfg.FS.List(dir)
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", dir, err)
-		}
-		for _, base := range bases {
-			name, ok := filename.Parse(base)
-			// A file in the other directory only looks like one of the store.
-			if ok && f.cfg.Path(name) == filepath.Join(dir, base) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names, nil
-}
+func (f *Opener) List() ([]filename.Name, error) { return f.cfg.List() }
 
 // Bytes returns the sum of the lengths of the store's files, and 0 if they can't be listed.
 func (f *Opener) Bytes() (n int64) {
@@ -115,7 +91,7 @@ func (f *Opener) Bytes() (n int64) {
 // less. It returns -1 if that is not known.
 func (f *Opener) Free() int64 {
 	least := int64(math.MaxInt64)
-	for _, dir := range f.dirs() {
+	for _, dir := range f.cfg.Dirs() {
 		free, err := f.cfg.FS.Free(dir)
 		if err != nil {
 			return -1

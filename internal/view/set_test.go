@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -26,7 +26,7 @@ func newTestTable() *Table { return NewTable(0, Limits{Bytes: 1 << 16}) }
 func put(tb testing.TB, s *Set, key string, version entry.Version) {
 	tb.Helper()
 	e := entry.Entry{Key: []byte(key), Value: []byte("value"), Version: version, Kind: entry.Set}
-	if err := s.Current().Active().Add(hash.Sum(0, e.Key), &e); err != nil {
+	if err := s.Current().Active().Add(checksum.HashKey(0, e.Key), &e); err != nil {
 		tb.Fatal(err)
 	}
 	s.Publish(version)
@@ -50,7 +50,7 @@ func TestLeaderHoldsTheViewItReads(t *testing.T) {
 	old := replace(s)
 	s.Reclaim()
 	var e entry.Entry
-	if found, err := leader.view.get([]byte("a"), hash.Sum(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
+	if found, err := leader.view.get([]byte("a"), checksum.HashKey(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
 		t.Fatalf("the memtable that the leader reads was released: %v", err)
 	}
 	if n := s.Readers(); n != 0 {
@@ -226,7 +226,7 @@ func TestSlotsGoWithTheirReaders(t *testing.T) {
 		wg.Go(func() {
 			for range 5000 {
 				p := acquire()
-				if _, found, err := p.Newest([]byte("a"), hash.Sum(0, []byte("a")), 0); !found || err != nil {
+				if _, found, err := p.Newest([]byte("a"), checksum.HashKey(0, []byte("a")), 0); !found || err != nil {
 					t.Errorf("a reader finds nothing: %v", err)
 					return
 				}
@@ -240,7 +240,7 @@ func TestSlotsGoWithTheirReaders(t *testing.T) {
 	clear(pins)
 	for slots() > many/10 && !t.Failed() {
 		m, e := newTestTable(), entry.Entry{Key: []byte("a"), Version: 1, Kind: entry.Set}
-		if err := m.Add(hash.Sum(0, e.Key), &e); err != nil {
+		if err := m.Add(checksum.HashKey(0, e.Key), &e); err != nil {
 			t.Fatal(err)
 		}
 		s.Install(func(next *View) { next.Tables[0] = m })

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
@@ -50,7 +50,7 @@ func NewTable(seed uint64, l Limits) *Table {
 }
 
 // Hash returns the hash of a key, for Get.
-func (t *Table) Hash(key []byte) uint64 { return hash.Sum(t.seed, key) }
+func (t *Table) Hash(key []byte) uint64 { return checksum.HashKey(t.seed, key) }
 
 // IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
 func (t *Table) IsFull(n int64) bool {

@@ -9,10 +9,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
@@ -85,7 +85,7 @@ func (w *verifier) hashRecord(key []byte, version entry.Version, offset, length,
 	for _, n := range [...]uint64{uint64(version), offset, length, raw} {
 		w.buf = binary.LittleEndian.AppendUint64(w.buf, n)
 	}
-	return hash.Sum(0, w.buf)
+	return checksum.HashKey(0, w.buf)
 }
 
 // verifySegment reads a segment, or the forwarding table that stands for it.

@@ -1,4 +1,4 @@
-// Package checksum computes checksums that say where their bytes belong.
+// Package checksum computes checksums that say where their bytes belong, and the hash of keys.
 //
 // A checksum is CRC-32C (Castagnoli) of the bytes, exclusive-ored with a mask
 // made from the file's identity and the offset. Bytes that were written to
@@ -8,6 +8,7 @@ package checksum
 
 import (
 	"encoding/binary"
+	"hash"
 	"hash/crc32"
 	"math/bits"
 )
@@ -41,11 +42,16 @@ func (id Identity) Sum(offset int64, p []byte) uint32 {
 // Plain is the CRC-32C of p, bound to no place.
 func Plain(p []byte) uint32 { return crc32.Update(0, castagnoli, p) }
 
+// NewPlain returns a writer that computes Plain of what it gets.
+func NewPlain() hash.Hash32 { return crc32.New(castagnoli) }
+
 // Extend continues a plain CRC over p.
 func Extend(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
 
-// mix multiplies to 128 bits, and folds the halves.
-func mix(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a^0x2d358dccaa6c78a5, b)
+func mix(a, b uint64) uint64 { return fold(a^0x2d358dccaa6c78a5, b) }
+
+// fold multiplies to 128 bits, and folds the halves.
+func fold(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
 	return hi ^ lo
 }

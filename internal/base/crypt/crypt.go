@@ -205,8 +205,8 @@ func newScratch(u Unit, offset int64, attempt uint32, data []byte) *scratch {
 	return s
 }
 
-// giveBack returns s to the pool, unless it holds much memory.
-func (s *scratch) giveBack() {
+// putScratch returns s to the pool, unless it holds much memory.
+func (s *scratch) putScratch() {
 	if cap(s.data) <= maxScratch {
 		scratches.Put(s)
 	}
@@ -216,13 +216,13 @@ func (s *scratch) giveBack() {
 // with a capacity of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
 	a := newScratch(u, offset, attempt, data)
-	defer a.giveBack()
+	defer a.putScratch()
 	if invariant.Enabled {
 		used.noteNonce(&s.key, &a.nonce)
 	}
 	n := len(text)
 	if n == 0 {
-		return Tag(s.aead.Seal(a.tag[:0], a.nonce[:], nil, a.data))
+		dst = a.tag[:0]
 	}
 	behind := dst[n : n+TagSize]
 	// cipher.AEAD appends the tag to the text. The caller has something else there.
@@ -237,12 +237,10 @@ func (s *sealer) sealUnit(dst, text []byte, u Unit, offset int64, attempt uint32
 // of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
 	a := newScratch(u, offset, attempt, data)
-	defer a.giveBack()
+	defer a.putScratch()
 	n := len(b)
 	if n == 0 {
-		a.tag = *tag
-		_, err := s.aead.Open(nil, a.nonce[:], a.tag[:], a.data)
-		return asTagError(err)
+		b = a.tag[:0]
 	}
 	whole := b[:n+TagSize]
 	kept := Tag(whole[n:])
@@ -250,13 +248,8 @@ func (s *sealer) openUnit(dst, b []byte, tag *Tag, u Unit, offset int64, attempt
 	copy(whole[n:], tag[:])
 	_, err := s.aead.Open(dst[:0], a.nonce[:], whole, a.data)
 	copy(whole[n:], kept[:])
-	return asTagError(err)
-}
-
-// asTagError turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
-func asTagError(err error) error {
 	if err != nil {
-		return ErrTag
+		return ErrTag // a wrong tag is the only cause
 	}
 	return nil
 }

@@ -129,27 +129,33 @@ func (r *Ring) getKey(id ID) (*DataKey, error) {
 	return p.key, nil
 }
 
-// drawKeyID returns a new file key id under the current data key.
-func (r *Ring) drawKeyID() (*DataKey, FileKeyID, error) {
+// drawSealer draws a file key id of f under the current data key. It returns the sealer of that key
+// or, with an offset, of the key of the one unit there.
+func (r *Ring) drawSealer(f File, offset ...int64) (s sealer, id FileKeyID, err error) {
 	r.mu.Lock()
-	k := r.current
 	defer r.mu.Unlock()
-	if k == nil {
-		return nil, FileKeyID{}, fmt.Errorf("no data key is current")
+	if r.current == nil {
+		return s, id, fmt.Errorf("no data key is current")
 	}
-	id := FileKeyID{Key: k.ID, Cipher: k.Cipher}
+	id = FileKeyID{Key: r.current.ID, Cipher: r.current.Cipher}
 	// Under the lock: a reader given by tests is not safe for several goroutines.
-	_, err := io.ReadFull(r.random, id.Salt[:])
-	return k, id, err
+	if _, err := io.ReadFull(r.random, id.Salt[:]); err != nil {
+		return s, id, err
+	}
+	s, err = r.current.sealerOf(f, id, offset...)
+	return s, id, err
 }
 
-// findDataKey returns the data key of a file key id that was read from a file.
-func (r *Ring) findDataKey(id FileKeyID) (*DataKey, error) {
+// findSealer is drawSealer for a file key id that was read from a file.
+func (r *Ring) findSealer(f File, id FileKeyID, offset ...int64) (s sealer, err error) {
 	k, err := r.getKey(id.Key)
-	if err == nil && k.Cipher != id.Cipher {
-		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, id.Cipher, k.Cipher)
+	if err != nil {
+		return s, err
 	}
-	return k, err
+	if k.Cipher != id.Cipher {
+		return s, fmt.Errorf("%w: %v of a data key for %v", ErrTag, id.Cipher, k.Cipher)
+	}
+	return k.sealerOf(f, id, offset...)
 }
 
 // New draws a file key id for the file f, which is about to be created, and returns
@@ -157,11 +163,7 @@ func (r *Ring) findDataKey(id FileKeyID) (*DataKey, error) {
 // that was read, so no second process, no copy of the store and no later session can
 // use a nonce again.
 func (r *Ring) New(f File) (*Encrypter, FileKeyID, error) {
-	k, id, err := r.drawKeyID()
-	if err != nil {
-		return nil, FileKeyID{}, err
-	}
-	s, err := k.sealerOf(f, id)
+	s, id, err := r.drawSealer(f)
 	if err != nil {
 		return nil, FileKeyID{}, err
 	}
@@ -171,11 +173,7 @@ func (r *Ring) New(f File) (*Encrypter, FileKeyID, error) {
 // Open returns what decrypts the file f with this file key id. Its error is that of the Ring's
 // unwrap, or wraps ErrTag if id can't be right.
 func (r *Ring) Open(f File, id FileKeyID) (*Decrypter, error) {
-	k, err := r.findDataKey(id)
-	if err != nil {
-		return nil, err
-	}
-	s, err := k.sealerOf(f, id)
+	s, err := r.findSealer(f, id)
 	if err != nil {
 		return nil, err
 	}
@@ -185,11 +183,7 @@ func (r *Ring) Open(f File, id FileKeyID) (*Decrypter, error) {
 // EncryptOnce encrypts a unit under a key of its own: one that a later session may append
 // to a file of an earlier one. dst and text are as for Encrypter.Encrypt.
 func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, FileKeyID, error) {
-	k, id, err := r.drawKeyID()
-	if err != nil {
-		return Tag{}, FileKeyID{}, err
-	}
-	s, err := k.sealerOf(f, id, offset)
+	s, id, err := r.drawSealer(f, offset)
 	if err != nil {
 		return Tag{}, FileKeyID{}, err
 	}
@@ -200,11 +194,7 @@ func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data 
 // DecryptOnce decrypts what EncryptOnce made. dst, text and tag are as for
 // Decrypter.Decrypt, and so is ErrTag; other errors are those of Open.
 func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, id FileKeyID, u Unit, offset int64, data []byte) error {
-	k, err := r.findDataKey(id)
-	if err != nil {
-		return err
-	}
-	s, err := k.sealerOf(f, id, offset)
+	s, err := r.findSealer(f, id, offset)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (d *Writer) Section(name string) { d.printf("# %s\n", name) }
 // may overlap.
 func (d *Writer) Field(off, n int, name, format string, args ...any) {
 	// No byte is left out: what no field covers is seen, too.
-	d.gap(off)
+	d.showGap(off)
 	comment := name
 	if format != "" {
 		comment += " = " + fmt.Sprintf(format, args...)
@@ -60,21 +60,21 @@ func (d *Writer) Field(off, n int, name, format string, args ...any) {
 	if have < n {
 		comment += fmt.Sprintf(" (%d bytes of %d missing)", n-have, n)
 	}
-	d.lines(off, have, comment)
+	d.showLines(off, have, comment)
 	d.next = max(d.next, off+have)
 }
 
 // U8 shows the bytes from off on as numbers, one for each name.
-func (d *Writer) U8(off int, names ...string) { d.numbers(off, 1, names) }
+func (d *Writer) U8(off int, names ...string) { d.showNumbers(off, 1, names) }
 
 // U16 shows the little-endian numbers of 2 bytes from off on, one for each name.
-func (d *Writer) U16(off int, names ...string) { d.numbers(off, 2, names) }
+func (d *Writer) U16(off int, names ...string) { d.showNumbers(off, 2, names) }
 
 // U32 shows the little-endian numbers of 4 bytes from off on, one for each name.
-func (d *Writer) U32(off int, names ...string) { d.numbers(off, 4, names) }
+func (d *Writer) U32(off int, names ...string) { d.showNumbers(off, 4, names) }
 
 // U64 shows the little-endian numbers of 8 bytes from off on, one for each name.
-func (d *Writer) U64(off int, names ...string) { d.numbers(off, 8, names) }
+func (d *Writer) U64(off int, names ...string) { d.showNumbers(off, 8, names) }
 
 // Bytes shows the n bytes at off as a quoted string.
 func (d *Writer) Bytes(off, n int, name string) {
@@ -92,12 +92,12 @@ func (d *Writer) Note(format string, args ...any) {
 
 // Close shows the bytes after the last field and returns the first write error.
 func (d *Writer) Close() error {
-	d.gap(len(d.data))
+	d.showGap(len(d.data))
 	return d.err
 }
 
-// numbers shows little-endian numbers of n bytes, one for each name.
-func (d *Writer) numbers(off, n int, names []string) {
+// showNumbers shows little-endian numbers of n bytes, one for each name.
+func (d *Writer) showNumbers(off, n int, names []string) {
 	for _, name := range names {
 		if off < 0 || off > len(d.data)-n {
 			d.Field(off, n, name, "")
@@ -110,18 +110,18 @@ func (d *Writer) numbers(off, n int, names []string) {
 	}
 }
 
-// gap shows the bytes from the last field to off.
-func (d *Writer) gap(off int) {
+// showGap shows the bytes from the last field to off.
+func (d *Writer) showGap(off int) {
 	if off = min(off, len(d.data)); off > d.next {
-		d.lines(d.next, off-d.next, "")
+		d.showLines(d.next, off-d.next, "")
 		d.next = off
 	}
 }
 
-// lines shows n bytes at off, the comment on the first line.
-func (d *Writer) lines(off, n int, comment string) {
+// showLines shows n bytes at off, the comment on the first line.
+func (d *Writer) showLines(off, n int, comment string) {
 	if n == 0 {
-		d.line(off, "", comment)
+		d.showLine(off, "", comment)
 	}
 	for end := off + n; off < end; comment = "" {
 		// A page of zeros is one line, so that the rest can be found.
@@ -129,7 +129,7 @@ func (d *Writer) lines(off, n int, comment string) {
 			if comment == "" {
 				comment = "zeros"
 			}
-			d.line(off, fmt.Sprintf("00 * %d", z), comment)
+			d.showLine(off, fmt.Sprintf("00 * %d", z), comment)
 			off += z
 			continue
 		}
@@ -139,15 +139,15 @@ func (d *Writer) lines(off, n int, comment string) {
 				m = i
 			}
 		}
-		d.line(off, fmt.Sprintf("% x", d.data[off:off+m]), comment)
+		d.showLine(off, fmt.Sprintf("% x", d.data[off:off+m]), comment)
 		off += m
 	}
 }
 
 const column = len("00000000  ") + perLine*3 // where comments start
 
-// line writes one line: offset, bytes, comment.
-func (d *Writer) line(off int, text, comment string) {
+// showLine writes one line: offset, bytes, comment.
+func (d *Writer) showLine(off int, text, comment string) {
 	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, text, comment)
 	d.printf("%s\n", strings.TrimRight(s, " "))
 }

@@ -6,7 +6,7 @@ package offheap
 import (
 	"fmt"
 
-	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/base/errs"
 )
 
 // minMapped is the size from which a block is a mapping of its own. For smaller ones
@@ -15,7 +15,7 @@ const minMapped = 64 << 10
 
 // Alloc returns n zero bytes, aligned to 8, which stay until Free. On systems without
 // anonymous mappings they are on the Go heap; also in race builds, whose detector
-// sees only the Go heap. An error is of the class Refused of package failure: the system has no
+// sees only the Go heap. An error is of the class errs.Refused: the system has no
 // memory now.
 func Alloc(n int) ([]byte, error) {
 	if n < minMapped {
@@ -24,7 +24,7 @@ func Alloc(n int) ([]byte, error) {
 	}
 	b, err := mapAnonymous(n)
 	if err != nil {
-		return nil, fmt.Errorf("allocate %d bytes: %w", n, failure.Memory(err))
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, errs.MarkRefused(err))
 	}
 	return b, nil
 }

@@ -7,8 +7,10 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/codec"
@@ -56,27 +58,27 @@ type header struct {
 	Sum          uint32          // of what is before it
 }
 
-// encode returns the bytes of v, which has only fields of fixed sizes.
-func encode(v any) []byte {
+// encodeFields returns the bytes of v, which has only fields of fixed sizes.
+func encodeFields(v any) []byte {
 	p, _ := binary.Append(nil, binary.LittleEndian, v)
 	return p
 }
 
-// decode reads v from p, which is long enough.
-func decode(p []byte, v any) { _, _ = binary.Decode(p, binary.LittleEndian, v) }
+// decodeFields reads v from p, which is long enough.
+func decodeFields(p []byte, v any) { _, _ = binary.Decode(p, binary.LittleEndian, v) }
 
 // identity is what the checksums of the stream are bound to.
 func (h *header) identity() checksum.Identity { return checksum.New(h.UUID, kind, 0) }
 
-// describe returns what the header says of its stream.
-func (h *header) describe() *Info {
+// newInfo returns what the header says of its stream.
+func (h *header) newInfo() *Info {
 	return &Info{Description: Description{UUID: h.UUID, Version: h.Version, Milli: h.Milli, Follows: h.Follows}}
 }
 
 // encodeHeader returns the bytes of the header.
 func (h *header) encodeHeader() []byte {
 	h.Magic, h.Format = [8]byte([]byte(magic)), formatVersion
-	p := encode(h)
+	p := encodeFields(h)
 	end := len(p) - sumSize
 	binary.LittleEndian.PutUint32(p[end:], h.identity().Sum(0, p[:end]))
 	return p
@@ -85,7 +87,7 @@ func (h *header) encodeHeader() []byte {
 // decodeHeader decodes and checks a header.
 func decodeHeader(p []byte) (*header, error) {
 	h := new(header)
-	decode(p, h)
+	decodeFields(p, h)
 	// The checksum is computed for the store that the header names: any store's backup can be read.
 	switch sum := h.identity().Sum(0, p[:len(p)-sumSize]); {
 	case string(h.Magic[:]) != magic:
@@ -138,7 +140,7 @@ func (r *record) encodeHead(p []byte, id checksum.Identity, off int64) {
 
 // decodeRecord decodes and checks the head of a record.
 func decodeRecord(p []byte, id checksum.Identity, off int64) (r record, err error) {
-	decode(p, &r)
+	decodeFields(p, &r)
 	if got := id.Sum(off, p[4:recordSize]); got != r.Sum {
 		return r, errs.NewCorruption(streamName, off, "record: checksum %#x, want %#x", got, r.Sum)
 	}
@@ -226,19 +228,7 @@ func (f foreign) Error() string { return "brock: " + string(f) }
 func (foreign) Unwrap() error { return errs.ErrForeign }
 
 // allZero reports whether b has only zeros.
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // withLength returns n bytes, in the memory of p if there is room.
-func withLength(p []byte, n int) []byte {
-	if cap(p) < n {
-		p = make([]byte, n, max(n, pieceBytes))
-	}
-	return p[:n]
-}
+func withLength(p []byte, n int) []byte { return slices.Grow(p[:0], n)[:n] }

@@ -56,7 +56,7 @@ const (
 // Encode returns bytes that DecodeInfo decodes to the same Info.
 func (i *Info) Encode() []byte {
 	p := binary.LittleEndian.AppendUint16([]byte(infoMagic), infoVersion)
-	p = append(p, encode(&i.Description)...)
+	p = append(p, encodeFields(&i.Description)...)
 	for _, f := range i.Files {
 		p = append(p, f.encodeFile(false)...)
 	}
@@ -71,28 +71,28 @@ func DecodeInfo(p []byte) (*Info, error) {
 	}
 	end := len(p) - sumSize
 	if end < infoHead || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
-		return nil, damaged("checksum")
+		return nil, damagedInfo("checksum")
 	}
 	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
 		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
 	}
 	i := new(Info)
-	decode(p[len(infoMagic)+2:], &i.Description)
+	decodeFields(p[len(infoMagic)+2:], &i.Description)
 	files := p[infoHead:end]
 	for ; len(files) >= fileSize; files = files[fileSize:] {
 		f, kept, ok := decodeFile(files)
 		if !ok || kept {
-			return nil, damaged("list of files")
+			return nil, damagedInfo("list of files")
 		}
 		i.Files = append(i.Files, f)
 	}
 	if len(files) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > int64(len(i.Files)) {
-		return nil, damaged("numbers")
+		return nil, damagedInfo("numbers")
 	}
 	return i, nil
 }
 
-// damaged reports a damaged description.
-func damaged(reason string) error {
+// damagedInfo reports a damaged description.
+func damagedInfo(reason string) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
 }

@@ -2,10 +2,10 @@ package backup
 
 import (
 	"errors"
+	"io"
 
 	"github.com/brockdb/brock/internal/base/checksum"
-	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/copies/checkpoint"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -62,18 +62,9 @@ func (s *sender) printOf(f vfs.File, as *File) (sum uint32, err error) {
 	// A copy of the store that went on has files of the same names and perhaps lengths. Their
 	// checksums differ.
 	if err != nil || sealed {
-		return checksum.Extend(0, ends), err
+		return checksum.Plain(ends), err
 	}
-	b := make([]byte, min(as.Size, pieceBytes))
-	for at := int64(0); at < as.Size; at += int64(len(b)) {
-		if err := errs.Ended(s.ctx); err != nil {
-			return 0, err
-		}
-		b = b[:min(int64(len(b)), as.Size-at)]
-		if err := pageio.ReadFull(f, b, at); err != nil {
-			return 0, err
-		}
-		sum = checksum.Extend(sum, b)
-	}
-	return sum, nil
+	all := checksum.NewPlain()
+	_, err = checkpoint.CopyBytes(s.ctx, all, io.NewSectionReader(f, 0, as.Size), as.Size)
+	return all.Sum32(), err
 }

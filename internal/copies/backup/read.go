@@ -122,7 +122,7 @@ func (d *reader) readHeader() error {
 	if d.info != nil || h.Follows == (Digest{}) {
 		next.had = d.info.byName()
 	}
-	next.info = h.describe()
+	next.info = h.newInfo()
 	d.incoming = next
 	return nil
 }
@@ -176,8 +176,8 @@ func (d *reader) readRecord() (ended bool, err error) {
 	return false, d.handleRecord(&r)
 }
 
-// wrong says what is wrong with the present record, whose checksums are right.
-func (d *reader) wrong(format string, args ...any) error {
+// recordError says what is wrong with the present record, whose checksums are right.
+func (d *reader) recordError(format string, args ...any) error {
 	return errs.NewCorruption(streamName, d.at, format, args...)
 }
 
@@ -191,7 +191,7 @@ func (d *reader) handleRecord(r *record) error {
 	}
 	// Checksums are no secret, so anybody can make a stream: what it says is compared before use.
 	if int64(r.Length) > d.left { // 0 ahead of the first file, too
-		return d.wrong("more bytes than the file has")
+		return d.recordError("more bytes than the file has")
 	}
 	at := d.file.Size - d.left
 	d.left -= int64(r.Length)
@@ -203,7 +203,7 @@ func (d *reader) handleRecord(r *record) error {
 		var err error
 		d.plain = withLength(d.plain, pieceBytes)
 		if p, err = d.coder.Decode(d.plain, r.Codec, d.stored, int(r.Length)); err != nil {
-			return d.wrong("%v", err)
+			return d.recordError("%v", err)
 		}
 	}
 	return d.writeData(p, at)
@@ -214,11 +214,11 @@ func (d *reader) addDescription(kind recordKind) error {
 	encrypted := !d.header.KeyID.IsZero()
 	switch {
 	case d.wanted != nil:
-		return d.wrong("a layout behind the first file")
+		return d.recordError("a layout behind the first file")
 	case kind == keysRecord:
 		// The keyring is first and bounded, so a stream can't ask for any amount of memory.
 		if !encrypted || d.unlocked || len(d.keys) > mostKeys {
-			return d.wrong("a keyring that doesn't belong here")
+			return d.recordError("a keyring that doesn't belong here")
 		}
 		d.keys = append(d.keys, d.stored...)
 		return nil
@@ -244,16 +244,16 @@ func (d *reader) beginFile() error {
 	size, named := d.wanted[f.Name]
 	switch {
 	case !ok:
-		return d.wrong("%v, file %d of %d bytes", f.Name.Kind, f.Name.Number, f.Size)
+		return d.recordError("%v, file %d of %d bytes", f.Name.Kind, f.Name.Number, f.Size)
 	case d.there[f.Name] || !named && d.layout != nil:
-		return d.wrong("%s is not in the layout, or twice in the stream", f.Name)
+		return d.recordError("%s is not in the layout, or twice in the stream", f.Name)
 	case named && size >= 0 && size != f.Size:
-		return d.wrong("%s has %d bytes, and %d in the layout", f.Name, f.Size, size)
+		return d.recordError("%s has %d bytes, and %d in the layout", f.Name, f.Size, size)
 	case f.Size > 1<<62-d.bytes:
-		return d.wrong("%s is too long", f.Name)
+		return d.recordError("%s is too long", f.Name)
 	// Without its bytes the file can only be that of the stream before.
 	case kept && d.had != nil && d.had[f.Name] != f:
-		return d.wrong("%s is not in the backup before", f.Name)
+		return d.recordError("%s is not in the backup before", f.Name)
 	}
 	d.there[f.Name] = true
 	d.info.Files = append(d.info.Files, f)
@@ -272,7 +272,7 @@ func (d *reader) endPart() error {
 		return d.decodeLayout()
 	}
 	if d.left > 0 {
-		return d.wrong("a file lacks %d bytes", d.left)
+		return d.recordError("a file lacks %d bytes", d.left)
 	}
 	return d.closeFile()
 }
@@ -282,7 +282,7 @@ func (d *reader) decodeLayout() (err error) {
 	d.wanted = make(map[filename.Name]int64)
 	if !d.header.KeyID.IsZero() {
 		if !d.unlocked {
-			return d.wrong("no layout")
+			return d.recordError("no layout")
 		}
 		// Without keys the files are checked by their checksums alone.
 		if d.dec == nil {
@@ -301,10 +301,10 @@ func (d *reader) decodeLayout() (err error) {
 		d.layout, err = layout.New().Apply(edit)
 	}
 	if err != nil {
-		return d.wrong("layout: %v", err)
+		return d.recordError("layout: %v", err)
 	}
 	if d.layout.LastVersion() != d.header.Version {
-		return d.wrong("layout of version %d, want %d", d.layout.LastVersion(), d.header.Version)
+		return d.recordError("layout of version %d, want %d", d.layout.LastVersion(), d.header.Version)
 	}
 	d.edit = nil
 	for f := range d.layout.Files() {
@@ -322,14 +322,14 @@ func (d *reader) checkEnding() error {
 	// as one that was cut.
 	d.digest.Sum(d.info.Digest[:0])
 	var got ending
-	decode(d.stored, &got)
+	decodeFields(d.stored, &got)
 	want := ending{Files: uint64(len(d.info.Files)), Bytes: uint64(d.bytes), Records: d.records, Digest: d.info.Digest}
 	switch {
 	case got != want:
-		return d.wrong("end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
+		return d.recordError("end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
 			want.Files, want.Bytes, want.Records, want.Digest[:4], got.Files, got.Bytes, got.Records, got.Digest[:4])
 	case len(d.there) < len(d.wanted):
-		return d.wrong("%d files of the store are not there", len(d.wanted)-len(d.there))
+		return d.recordError("%d files of the store are not there", len(d.wanted)-len(d.there))
 	}
 	d.info.Bytes = d.off
 	return d.removeOld()

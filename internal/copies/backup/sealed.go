@@ -1,12 +1,10 @@
 package backup
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/crypt"
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/keyring"
 )
 
@@ -58,22 +56,17 @@ func (d *reader) openLayoutKey() (err error) {
 	// Asks the provider. A wrong key ends the restore here, before files are written.
 	d.dec, err = d.ring.Open(d.header.cryptFile(), d.header.KeyID)
 	if errors.Is(err, crypt.ErrTag) {
-		return d.wrong("%v", err)
+		return d.recordError("%v", err)
 	}
 	return err
 }
 
 // decodeKeys reads the keyring of a stream.
 func (d *reader) decodeKeys() (*keyring.Content, error) {
-	// The stream doesn't say the file's number; the keyring itself does.
-	const numberAt = 32
-	if len(d.keys) < numberAt+8 {
-		return nil, d.wrong("no keyring")
-	}
-	content, wrong := keyring.Decode(d.keys, d.header.UUID, entry.FileNum(binary.LittleEndian.Uint64(d.keys[numberAt:])))
-	if len(wrong) > 0 {
+	content, wrong := keyring.Decode(d.keys, d.header.UUID, 0)
+	if wrong != nil {
 		// The checksums of the stream are right: it was damaged when it was sent.
-		return nil, fmt.Errorf("keyring of the backup: %w", errors.Join(wrong...))
+		return nil, fmt.Errorf("keyring of the backup: %w", wrong)
 	}
 	return content, nil
 }
@@ -85,11 +78,11 @@ func (d *reader) decryptLayout() error {
 	}
 	n := len(d.stored) - crypt.TagSize
 	if n <= 0 {
-		return d.wrong("layout shorter than a tag")
+		return d.recordError("layout shorter than a tag")
 	}
 	tag, text := crypt.Tag(d.stored[n:]), d.stored[:n]
 	if err := d.dec.Decrypt(text, text, &tag, crypt.Layout, d.at+recordSize, 0, d.header.encodeHeader()); err != nil {
-		return d.wrong("layout: %v", err)
+		return d.recordError("layout: %v", err)
 	}
 	d.edit = append(d.edit, text...)
 	return nil
@@ -98,14 +91,14 @@ func (d *reader) decryptLayout() error {
 // splitLayout divides the decrypted text into its head and the layout's edit.
 func (d *reader) splitLayout() error {
 	if len(d.edit) < layoutHeadSize {
-		return d.wrong("layout cut")
+		return d.recordError("layout cut")
 	}
 	var head layoutHead
-	decode(d.edit, &head)
+	decodeFields(d.edit, &head)
 	d.edit = d.edit[layoutHeadSize:]
 	d.header.Seed = head.Seed
 	if head.Length != uint64(len(d.edit)) || head.Reserved != 0 {
-		return d.wrong("layout of another length")
+		return d.recordError("layout of another length")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"reflect"
 	"slices"
 	"testing"
@@ -45,15 +46,22 @@ func (c *counting) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// encrypted is s with a keyring that is always the same. Its files are plain: those of a store
-// that has just been given keys.
+// encrypted is s with a new keyring. Its files are plain: those of a store that has just been given
+// keys.
 func encrypted(t testing.TB, s checkpoint.Fileset) checkpoint.Fileset {
+	t.Helper()
+	return encryptedBy(t, s, nil)
+}
+
+// encryptedBy is encrypted with keys and file key ids that are drawn from random. One that repeats
+// itself gives another stream the same nonces: what it encrypts must be the same each time.
+func encryptedBy(t testing.TB, s checkpoint.Fileset, random io.Reader) checkpoint.Fileset {
 	t.Helper()
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll(s.Dir); err != nil {
 		t.Fatal(err)
 	}
-	k := must(keyring.Create(keyring.Options{FS: mem, Dir: s.Dir, UUID: s.UUID, Keys: weak{}, Created: s.Created, Random: new(counting)}))(t)
+	k := must(keyring.Create(keyring.Options{FS: mem, Dir: s.Dir, UUID: s.UUID, Keys: weak{}, Created: s.Created, Random: random}))(t)
 	s.Ring, s.Keys = k.Ring(), k.Content()
 	e := s.Layout.Snapshot()
 	e.DataKey = layout.DataKey{ID: s.Ring.Current()}

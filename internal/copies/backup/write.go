@@ -130,7 +130,7 @@ func newWriter(ctx context.Context, w io.Writer, s checkpoint.Fileset, o *Option
 		t.enc, t.header.KeyID, err = s.Ring.New(t.header.cryptFile())
 	}
 	t.id = t.header.identity()
-	t.info = t.header.describe()
+	t.info = t.header.newInfo()
 	return t, err
 }
 
@@ -146,7 +146,7 @@ func (w *writer) writeHeader() error {
 		if err := w.writePieces(keysRecord, w.store.Keys.Encode()); err != nil {
 			return err
 		}
-		edit = append(encode(&layoutHead{Length: uint64(len(edit)), Seed: w.store.Seed}), edit...)
+		edit = append(encodeFields(&layoutHead{Length: uint64(len(edit)), Seed: w.store.Seed}), edit...)
 	}
 	if err := w.writePieces(layoutRecord, edit); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (w *writer) writeEnding() error {
 	w.digest.Sum(w.info.Digest[:0])
 	e := ending{Files: uint64(len(w.info.Files)), Bytes: uint64(w.info.StoreBytes()), Records: w.records, Digest: w.info.Digest}
 	// Only a stream with this record counts: after an error it stays incomplete, and is refused.
-	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(encode(&e)))
+	err := w.writeRecord(endRecord, codec.None, endSize, withRoom(encodeFields(&e)))
 	w.info.Bytes = w.off
 	return err
 }

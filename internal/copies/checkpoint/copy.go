@@ -30,12 +30,11 @@ func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provide
 	var content *keyring.Content
 	if keys != nil {
 		o.Keys = func(uuid [16]byte, _ bool) (*crypt.Ring, error) {
-			k, err := keyring.Open(keyring.Options{FS: fsys, Dir: dir, UUID: uuid, Keys: keyring.Within(ctx, keys)})
-			if err != nil {
+			var err error
+			if content, err = keyring.Load(fsys, dir, uuid); err != nil {
 				return nil, err
 			}
-			content = k.Content()
-			return k.Ring(), nil
+			return content.Ring(keyring.Within(ctx, keys))
 		}
 	}
 	log, err := manifest.Load(o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -39,6 +40,26 @@ func (w *writer) transferFile(ctx context.Context, name filename.Name) (linked b
 // copyBytes is how many bytes are copied at once.
 const copyBytes = 1 << 20
 
+// CopyBytes copies r to w, unless ctx ends first. It returns how many bytes there were: size, or size
+// + 1 if r goes on.
+func CopyBytes(ctx context.Context, w io.Writer, r io.Reader, size int64) (int64, error) {
+	return io.CopyBuffer(w, &bounded{ctx, io.LimitReader(r, size+1)}, make([]byte, min(size+1, copyBytes)))
+}
+
+// bounded is a reader that ends with its context.
+type bounded struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read reads, unless the context has ended.
+func (b *bounded) Read(p []byte) (int, error) {
+	if err := errs.Ended(b.ctx); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(p)
+}
+
 // copyFile makes a file of the same bytes, and syncs it.
 func (w *writer) copyFile(ctx context.Context, from, to string) (err error) {
 	a, err := w.from.FS.Open(from)
@@ -50,24 +71,10 @@ func (w *writer) copyFile(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := w.to.FS.Create(to)
-	if err != nil {
+	// Synced before Finish writes SUPER, which says that all files are there.
+	return pageio.CreateFile(w.to.FS, to, func(b io.Writer) error {
+		// Fewer bytes are damage, which the Verifier finds in the copy.
+		_, err := CopyBytes(ctx, b, io.NewSectionReader(a, 0, size), size)
 		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	p := make([]byte, min(size, copyBytes))
-	for at := int64(0); at < size; at += int64(len(p)) {
-		if err := errs.Ended(ctx); err != nil {
-			return err
-		}
-		p = p[:min(int64(len(p)), size-at)]
-		if err := pageio.ReadFull(a, p, at); err != nil {
-			return err
-		}
-		if _, err := b.WriteAt(p, at); err != nil {
-			return err
-		}
-	}
-	// Before Finish writes SUPER, which says that all files are there.
-	return b.Sync()
+	})
 }

@@ -86,13 +86,13 @@ func (h *harvest) readHeaders() error {
 	return nil
 }
 
-// named reports whether a segment may have records that count.
-func (h *harvest) named(name filename.Name) bool {
+// mayCount reports whether a segment may have records that count.
+func (h *harvest) mayCount(name filename.Name) bool {
 	return !h.exact || h.layout.Segment(name.Number) != nil || name.Kind == filename.Journal && name.Number > h.layout.FlushedTo()
 }
 
-// unflushed reports whether a record is in no run yet.
-func (h *harvest) unflushed(name filename.Name, v entry.Version) bool {
+// isUnflushed reports whether a record is in no run yet.
+func (h *harvest) isUnflushed(name filename.Name, v entry.Version) bool {
 	if h.exact {
 		return name.Kind == filename.Journal && name.Number > h.layout.FlushedTo()
 	}
@@ -101,15 +101,15 @@ func (h *harvest) unflushed(name filename.Name, v entry.Version) bool {
 
 // readSegment reads the records of a segment.
 func (h *harvest) readSegment(ctx context.Context, name filename.Name) error {
-	if !h.named(name) {
+	if !h.mayCount(name) {
 		return nil
 	}
 	r, err := h.openSegment(name)
 	if err != nil {
-		c := damaged(name, -1, true, "it can't be opened")
+		c := newLoss(name, -1, true, "it can't be opened")
 		c.Err = err
 		// Report it and go on: all other files may be sound.
-		h.lose(c)
+		h.reportLoss(c)
 		h.doubtIn(name)
 		return nil
 	}
@@ -123,7 +123,7 @@ func (h *harvest) readSegment(ctx context.Context, name filename.Name) error {
 		return h.addRecord(name, off, rec)
 	}, func(from, to int64) {
 		h.doubtIn(name)
-		h.lose(damaged(name, from, h.unflushed(name, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
+		h.reportLoss(newLoss(name, from, h.isUnflushed(name, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
 	})
 	if !r.Sealed {
 		h.doubtIn(name)
@@ -132,7 +132,7 @@ func (h *harvest) readSegment(ctx context.Context, name filename.Name) error {
 		h.owners[r.Last] = name.Number
 	}
 	if h.unknown > 0 {
-		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
+		h.reportLoss(newLoss(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
 	}
 	return err
 }
@@ -150,7 +150,7 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 		h.unknown++
 		return nil
 	// Keys of dropped keyspaces must not come back.
-	case len(e.Key) == 0 || h.forgotten(e.Key):
+	case len(e.Key) == 0 || h.isForgotten(e.Key):
 		return nil
 	}
 	h.version = max(h.version, e.Version)
@@ -170,7 +170,7 @@ func (h *harvest) addRecord(name filename.Name, off int64, rec *entry.Record) er
 		e.Value, e.Separated = nil, true
 		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
 	}
-	if h.unflushed(name, e.Version) {
+	if h.isUnflushed(name, e.Version) {
 		return h.strong.addEntry(&e)
 	}
 	// An entry owned it once, and was replaced by a newer one.
@@ -199,7 +199,7 @@ func (h *harvest) reportMissing() {
 	}
 	for _, s := range h.layout.Segments() {
 		if s.State().Status == layout.Live && h.exact && !h.hasFile(s.Kind, s.Num) {
-			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
+			h.reportLoss(newLoss(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
 	h.reportEnds()
@@ -210,16 +210,16 @@ func (h *harvest) reportMissing() {
 func (h *harvest) reportEnds() {
 	for _, num := range slices.Sorted(maps.Keys(h.known)) {
 		end, name := h.known[num], filename.New(filename.Journal, num)
-		if num <= h.layout.FlushedTo() || !h.unflushed(name, end.upTo) {
+		if num <= h.layout.FlushedTo() || !h.isUnflushed(name, end.upTo) {
 			continue
 		}
 		owner, owned := h.owners[end.frame]
 		switch r, err := h.openSegment(name); {
 		case err == nil && r.Last < end.frame:
-			h.lose(damaged(name, r.End(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, end.frame))
+			h.reportLoss(newLoss(name, r.End(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, end.frame))
 		// The frame was durable, and is in no other segment.
 		case !h.hasFile(name.Kind, num) && 0 < end.frame && end.frame <= h.durable && (!owned || owner == num):
-			h.lose(damaged(name, -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
+			h.reportLoss(newLoss(name, -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
 		}
 	}
 }

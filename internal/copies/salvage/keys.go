@@ -19,20 +19,20 @@ import (
 func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	known := super.UUID != [16]byte{}
 	// Without SUPER nobody says so. The presence of keys does.
-	encrypted := super.Encrypted() || !known && (v.s.Keys != nil || len(v.files[filename.Keyring]) > 0)
+	encrypted := super.Encrypted() || !known && (v.keys != nil || len(v.files[filename.Keyring]) > 0)
 	switch {
-	case encrypted && v.s.Keys == nil:
+	case encrypted && v.keys == nil:
 		return super, fmt.Errorf("%w: the store is encrypted, and Keys is nil", errs.ErrKey)
-	case !encrypted && v.s.Keys != nil:
+	case !encrypted && v.keys != nil:
 		return super, fmt.Errorf("%w: Keys is set, and the store is not encrypted", errs.ErrKey)
 	case !encrypted:
 		return super, nil
 	}
-	content, err := keyring.Load(v.s.FS, v.s.Dir, v.uuid)
+	content, err := keyring.Load(v.FS, v.Dir, v.UUID)
 	if err != nil {
 		return super, err
 	}
-	if v.ring, err = content.Ring(v.s.Keys); err != nil {
+	if v.Ring, err = content.Ring(v.keys); err != nil {
 		return super, err
 	}
 	// Before anything is read: with wrong keys all files would look damaged, and all would be
@@ -40,10 +40,10 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 	if err := v.checkKeys(content); err != nil || !known {
 		return super, err
 	}
-	whole, err := manifest.OpenSuper(v.s.FS, v.s.Dir, v.ring)
+	whole, err := manifest.OpenSuper(v.FS, v.Dir, v.Ring)
 	if err != nil {
 		// Its checksum is right, and so are the keys: somebody has changed it.
-		v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
+		v.reportLoss(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
 		return super, nil
 	}
 	return whole, nil
@@ -54,7 +54,7 @@ func (v *survey) openKeys(super manifest.Super) (manifest.Super, error) {
 func (v *survey) checkKeys(content *keyring.Content) (err error) {
 	for _, k := range content.Keys {
 		// Opening any file has the key unwrapped, and checked.
-		if _, err = v.ring.Open(crypt.File{}, crypt.FileKeyID{Key: k.ID, Cipher: k.Cipher}); err == nil {
+		if _, err = v.Ring.Open(crypt.File{}, crypt.FileKeyID{Key: k.ID, Cipher: k.Cipher}); err == nil {
 			return nil
 		}
 	}
@@ -69,7 +69,7 @@ func (v *survey) refusePlain(name filename.Name, f interface {
 	Close() error
 }) error {
 	keyID, told := v.keyIDs[name]
-	if v.ring == nil || !f.Plain() || told && keyID.IsZero() {
+	if v.Ring == nil || !f.Plain() || told && keyID.IsZero() {
 		return nil
 	}
 	return errors.Join(errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be"), f.Close())

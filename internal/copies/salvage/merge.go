@@ -29,8 +29,8 @@ type chooser struct {
 	ranges *rangedel.Cover // the range deletes; nil: there are none
 }
 
-// merge writes the newest version of each key.
-func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
+// mergeSources writes the newest version of each key.
+func (c *chooser) mergeSources(ctx context.Context, strong, weak *sorter) error {
 	records, ranges := strong.sources()
 	old, more := weak.sources()
 	defer old.Close()
@@ -52,10 +52,10 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
 			return errs.Ended(ctx)
 		}
 		if inSure && (!inOld || entry.Compare(sure.Entry(), old.Entry()) <= 0) {
-			err = c.offer(sure.Entry(), false)
+			err = c.offerEntry(sure.Entry(), false)
 			inSure = sure.Next()
 		} else {
-			err = c.offer(old.Entry(), true)
+			err = c.offerEntry(old.Entry(), true)
 			inOld = old.Next()
 		}
 		if err != nil {
@@ -66,13 +66,13 @@ func (c *chooser) merge(ctx context.Context, strong, weak *sorter) error {
 	return cmp.Or(sure.Err(), old.Err())
 }
 
-// offer is called for each entry in order. It writes the entry if that is the version to keep.
-func (c *chooser) offer(e *entry.Entry, weak bool) error {
+// offerEntry is called for each entry in order. It writes the entry if that is the version to keep.
+func (c *chooser) offerEntry(e *entry.Entry, weak bool) error {
 	if !bytes.Equal(c.key, e.Key) {
 		c.endKey()
 		c.beginKey(e.Key)
 	}
-	if c.decided || weak && !c.counts(e) {
+	if c.decided || weak && !c.weakCounts(e) {
 		return nil
 	}
 	if gone, err := c.isGone(e); gone || err != nil {
@@ -99,8 +99,8 @@ func (c *chooser) isGone(e *entry.Entry) (bool, error) {
 	return !e.Live(c.now) || c.ranges.Newest(c.key) > e.Version, c.ranges.Err()
 }
 
-// counts reports whether a weak record may be an entry that is lost, or the value of one.
-func (c *chooser) counts(e *entry.Entry) bool {
+// weakCounts reports whether a weak record may be an entry that is lost, or the value of one.
+func (c *chooser) weakCounts(e *entry.Entry) bool {
 	switch lost := e.Version == c.tried; {
 	// The runs have all entries here, so a record that none of them has was deleted or replaced.
 	case !lost && !c.sources.lost(e.Key, e.Version):
@@ -143,7 +143,7 @@ func (c *chooser) noteUnreadable(e *entry.Entry, why error) {
 func (c *chooser) beginKey(key []byte) {
 	c.key = append(c.key[:0], key...)
 	c.failed, c.tried, c.why = 0, 0, nil
-	c.decided = c.forgotten(key)
+	c.decided = c.isForgotten(key)
 }
 
 // endKey ends a key, and reports it if its value is lost.
@@ -164,5 +164,5 @@ func (c *chooser) reportUnreadable(older bool) {
 	if errors.As(c.why, &at) {
 		l.File, l.Offset, l.Err = at.File, at.Offset, errors.New(at.Reason)
 	}
-	c.loseKeys(l, c.key, c.key)
+	c.reportLostKeys(l, c.key, c.key)
 }

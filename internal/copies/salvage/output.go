@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -19,17 +20,14 @@ type output struct {
 	to       *maker
 	run      *run.Writer               // the new run, of all keys
 	values   *segment.ValueWriter      // the value segment that is written; nil: none is
-	moved    uint64                    // bytes of values in values
 	misses   int                       // values that could not be read while values was written
-	finished []layout.Segment          // value segments that are complete
+	finished compact.Output            // value segments that are complete
 	seen     map[entry.KeyspaceID]bool // keyspaces that have keys
 }
 
 // newOutput begins the new store.
 func newOutput(v *survey, to *maker) *output {
-	return &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, run: run.NewWriter(run.WriterConfig{
-		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
-	})}
+	return &output{survey: v, to: to, seen: map[entry.KeyspaceID]bool{}, run: to.open.NewRunWriter(false, entry.NewExpiries(uint64(max(to.Now, 1))), nil)}
 }
 
 // writeEntry writes an entry with its value. damage says that the value can't be read.
@@ -66,7 +64,6 @@ func (o *output) moveValue(e *entry.Entry) (damage, err error) {
 		return damage, nil
 	}
 	e.Handle = to
-	o.moved += to.Length
 	return nil, nil
 }
 
@@ -78,7 +75,7 @@ func (o *output) beginSegment() (err error) {
 		err = o.finishValues()
 	}
 	if o.values == nil && err == nil {
-		o.values, err = segment.NewValueWriter(segment.Config{FS: o.to.FS, Dir: o.to.Dir, UUID: o.to.UUID, Ring: o.to.ring}, o.to.nextNum())
+		o.values, err = o.to.open.NewValueWriter()
 	}
 	return err
 }
@@ -93,13 +90,11 @@ func (o *output) finishValues() error {
 		return err
 	}
 	if s.Records > 0 {
-		o.finished = append(o.finished, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved, KeyID: s.KeyID,
-		})
+		o.finished.Values = append(o.finished.Values, compact.ValueSegment{Stats: s})
 	} else if err := o.values.Abort(); err != nil { // no value could be read
 		return err
 	}
-	o.values, o.moved, o.misses = nil, 0, 0
+	o.values, o.misses = nil, 0
 	return nil
 }
 
@@ -116,12 +111,13 @@ func (o *output) finishStore() (*layout.Layout, error) {
 	}
 	v := max(o.version, m.MaxVersion)
 	// One version of each key, so history begins with the newest.
-	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
+	e := &layout.Edit{LastVersion: v, Floor: v, NextFile: o.to.open.Last() + 1}
+	o.finished.Describe(e)
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, RunMeta: m}}
 	}
-	if o.to.ring != nil {
-		e.DataKey.ID = o.to.ring.Current()
+	if o.to.Ring != nil {
+		e.DataKey.ID = o.to.Ring.Current()
 	}
 	if v > 0 {
 		e.Clock = []layout.ClockSample{{Version: v, UnixMilli: o.to.Now}}
@@ -138,9 +134,9 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
 			k := layout.Keyspace{ID: id, Name: o.newName(id), Options: o.to.Defaults}
 			o.keyspaces[id] = k
-			c := damaged(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
+			c := newLoss(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
 			c.Keys = []errs.KeyRange{{Keyspace: k.Name}}
-			o.lose(c)
+			o.reportLoss(c)
 		}
 		o.nextID = max(o.nextID, uint64(id)+1)
 	}
@@ -153,8 +149,8 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	e.NextKeyspace = o.nextID
 }
 
-// abort ends the writers. The claim of the directory removes their files.
-func (o *output) abort() {
+// abortWriters ends the writers. The claim of the directory removes their files.
+func (o *output) abortWriters() {
 	o.run.Abort()
 	if o.values != nil {
 		_ = o.values.Close()

@@ -12,21 +12,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
-	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/report"
 )
 
-// Run makes the store t of what can be read of s, and calls tell for each damage that it
-// meets. The new store can't be opened before all of it is durable. It
-// returns ErrLocked if a process has s open for writing, ErrExist if there is something
-// under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
-// fit, and ErrFormat if s is of another format.
-func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (sum report.Salvage, err error) {
+// Run makes the store t of what can be read of s, whose UUID, Ring and Seed it finds out, and calls
+// tell for each damage by which something may be lost. The new store can't be opened before all of
+// it is durable. It returns ErrLocked if a process has s open for writing, ErrExist if there is
+// something under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys
+// don't fit, and ErrFormat if s is of another format.
+func Run(ctx context.Context, s filename.Store, keys keyring.Provider, t Target, tell func(*errs.Corruption)) (sum report.Salvage, err error) {
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return sum, err
 	}
@@ -34,7 +35,7 @@ func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (
 	dirs.Resolve()
 	s.Dir, s.ValueDir = dirs.Dir, dirs.ValueDir
 	// A writer would change files while they are read, and what it makes would look like damage.
-	locks, err := holdLocks(s)
+	locks, err := holdLocks(&s)
 	defer func() {
 		for _, lock := range locks {
 			err = errors.Join(err, lock.Close())
@@ -43,7 +44,7 @@ func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (
 	if err != nil {
 		return sum, err
 	}
-	v, err := newSurvey(s, tell)
+	v, err := newSurvey(s, keys, tell)
 	if err != nil {
 		return sum, err
 	}
@@ -59,13 +60,13 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 		return err
 	}
 	t.FS = claim.FS
-	return claim.Close(buildStore(ctx, v, &maker{Target: t}))
+	return claim.Close(buildStore(ctx, v, t))
 }
 
 // holdLocks takes shared locks, so that no process writes the store meanwhile. A store without a
 // lock file, or on a medium without locks, is read without them.
-func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
-	for _, dir := range slices.Compact([]string{s.Dir, s.ValueDir}) {
+func holdLocks(s *filename.Store) (locks []io.Closer, err error) {
+	for _, dir := range s.Dirs() {
 		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true)
 		// Every other error is no reason to give up: the medium may be read-only or failing.
 		if errors.Is(err, errs.ErrLocked) {
@@ -79,12 +80,13 @@ func holdLocks(s Source) (locks []interface{ Close() error }, err error) {
 }
 
 // buildStore does the work in the target's directory, which is there.
-func buildStore(ctx context.Context, v *survey, to *maker) (err error) {
-	if err := to.makeKeys(); err != nil {
+func buildStore(ctx context.Context, v *survey, t Target) (err error) {
+	to, err := newMaker(t)
+	if err != nil {
 		return err
 	}
 	strong, weak := newSorter(to, 3*to.Memory/8), newSorter(to, to.Memory/8)
-	defer func() { err = errors.Join(err, strong.close(), weak.close()) }()
+	defer func() { err = errors.Join(err, strong.removeAll(), weak.removeAll()) }()
 	s, err := openRuns(v, strong)
 	defer s.closeSources()
 	if err != nil {
@@ -99,13 +101,13 @@ func buildStore(ctx context.Context, v *survey, to *maker) (err error) {
 	out := newOutput(v, to)
 	defer func() {
 		if err != nil {
-			out.abort()
+			out.abortWriters()
 		}
 	}()
 	c := &chooser{survey: v, sources: s, out: out, now: uint64(max(to.Now, 0))}
-	err = c.merge(ctx, strong, weak)
+	err = c.mergeSources(ctx, strong, weak)
 	// Before the store is finished: nothing of it names these files.
-	if err = cmp.Or(err, strong.close(), weak.close()); err != nil {
+	if err = cmp.Or(err, strong.removeAll(), weak.removeAll()); err != nil {
 		return err
 	}
 	l, err := out.finishStore()
@@ -114,5 +116,5 @@ func buildStore(ctx context.Context, v *survey, to *maker) (err error) {
 	}
 	// Before this there is no SUPER, so that nothing opens the directory as a store.
 	o := manifest.Options{FS: to.FS, Dir: to.Dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.ring, Seed: to.Seed, Created: to.Now}, l)
+	return manifest.Write(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.Ring, Seed: to.Seed, Created: to.Now}, l)
 }

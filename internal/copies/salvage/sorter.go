@@ -3,38 +3,32 @@ package salvage
 import (
 	"bytes"
 	"cmp"
-	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
+	"github.com/brockdb/brock/internal/view"
 )
 
-// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Enough
-// runs of a level become one of the next: so each entry is rewritten once a level, and few runs are
-// read at once. Of entries with the same key and version, the one that was added last counts. Runs
-// have the newest range delete at each place only: older ones delete nothing more, as the new store
-// has one version of each key.
+// sorter sorts entries and range deletes in bounded memory. What exceeds it goes to runs. Ten of
+// them become one, ten such runs become one again, and so on: so each entry is rewritten once a
+// level, and few runs are read at once. Of entries with the same key and version, the one that was
+// added last counts. Runs have the newest range delete at each place only: older ones delete
+// nothing more, as the new store has one version of each key.
 type sorter struct {
 	to      *maker
 	limit   int64         // bytes of memory from which on all goes to a run
 	list    []entry.Entry // entries in memory, in the order in which they were added
 	bytes   int64         // about the memory that they take
 	deletes *rangedel.Set // range deletes in memory; nil: none
-	runs    []sortedRun   // newest first; the newest have the lowest level
+	runs    []*view.Run   // newest first
+	flushes int           // how often memory was written to a run
 }
 
-// sortedRun is a run that a sorter has written.
-type sortedRun struct {
-	*run.Reader
-	level int
-}
-
-// fanIn is how many runs of a level become one: so many are open at once, each with a buffer.
+// fanIn is how many runs become one: so many of a level are open at once, each with a buffer.
 const fanIn = 10
 
 // newSorter returns an empty one that takes about limit bytes, at least 1 MiB.
@@ -72,26 +66,22 @@ func (s *sorter) flushFull() error {
 	if used < s.limit {
 		return nil
 	}
-	err := s.joinRuns(0, 0, s.sorted(), s.deletes)
+	err := s.joinRuns(0, s.sortList(), s.deletes)
 	clear(s.list)
 	s.list, s.bytes, s.deletes = s.list[:0], 0, nil
-	for err == nil {
-		n, level := 0, s.runs[0].level
-		for n < len(s.runs) && s.runs[n].level == level {
-			n++
-		}
-		if n < fanIn {
-			break
-		}
-		entries, deletes := s.walkRuns(n)
-		err = s.joinRuns(n, level+1, iterator.Merge(entries), deletes...)
+	s.flushes++
+	// As a carry in a sum: where the number of flushes ends with zeros, the newest runs are full
+	// sets of each of these levels.
+	for n := s.flushes; err == nil && n%fanIn == 0; n /= fanIn {
+		entries, deletes := s.walkRuns(fanIn)
+		err = s.joinRuns(fanIn, iterator.Merge(entries), deletes...)
 	}
 	return err
 }
 
 // joinRuns writes a run of all entries, and of the newest range deletes, in the place of the newest
 // n runs.
-func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...rangedel.Source) error {
+func (s *sorter) joinRuns(n int, entries iterator.Iterator, deletes ...rangedel.Source) error {
 	m, err := s.writeRun(entries, deletes...)
 	if err == nil {
 		err = s.removeRuns(n)
@@ -99,11 +89,11 @@ func (s *sorter) joinRuns(n, level int, entries iterator.Iterator, deletes ...ra
 	if err != nil {
 		return err
 	}
-	r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NoMap: true}, m)
+	r, err := s.to.open.OpenRun(&layout.Run{RunMeta: m})
 	if err != nil {
 		return err
 	}
-	s.runs = slices.Insert(s.runs, 0, sortedRun{r, level})
+	s.runs = slices.Insert(s.runs, 0, r)
 	return nil
 }
 
@@ -120,10 +110,10 @@ func (m *inMemory) Entry() *entry.Entry { return &m.list[m.at] }
 func (m *inMemory) Err() error          { return nil }
 func (m *inMemory) Close()              {}
 
-// sorted sorts the list, drops entries that a later one with the same key and version replaces, and
-// returns a walk. A memtable would take a time by the square of the versions of a key that come in
-// descending order, as a collection writes them.
-func (s *sorter) sorted() iterator.Iterator {
+// sortList sorts the list, drops entries that a later one with the same key and version replaces,
+// and returns a walk. A memtable would take a time by the square of the versions of a key that come
+// in descending order, as a collection writes them.
+func (s *sorter) sortList() iterator.Iterator {
 	// The last added one comes first, a stable sort keeps it there, and Compact keeps the first.
 	slices.Reverse(s.list)
 	slices.SortStableFunc(s.list, func(a, b entry.Entry) int { return entry.Compare(&a, &b) })
@@ -136,10 +126,8 @@ func (s *sorter) writeRun(entries iterator.Iterator, deletes ...rangedel.Source)
 	defer entries.Close()
 	cover := rangedel.NewForwardCover(entry.MaxVersion, deletes...)
 	defer cover.Close()
-	w := run.NewWriter(run.WriterConfig{
-		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
-		NoFilter: true,
-	}).WithoutSync()
+	// As at the bottom of a store, no filter: no get looks for a key.
+	w := s.to.open.NewRunWriter(true, nil, nil).WithoutSync()
 	for ok := entries.First(); ok && err == nil; ok = entries.Next() {
 		err = w.Add(entries.Entry())
 	}
@@ -166,7 +154,7 @@ func (s *sorter) walkRuns(n int) (entries []iterator.Iterator, deletes []rangede
 func (s *sorter) sources() (iterator.Iterator, []rangedel.Source) {
 	entries, deletes := s.walkRuns(len(s.runs))
 	// What is in memory is the newest.
-	return iterator.Merge(slices.Insert(entries, 0, s.sorted())), append(deletes, s.deletes)
+	return iterator.Merge(slices.Insert(entries, 0, s.sortList())), append(deletes, s.deletes)
 }
 
 // removeRuns removes the newest n runs.
@@ -175,12 +163,12 @@ func (s *sorter) removeRuns(n int) (err error) {
 		// Before it is removed: some systems remove no open file.
 		err = cmp.Or(err, r.Close())
 		for _, f := range r.Meta().Files {
-			err = cmp.Or(err, s.to.FS.Remove(filepath.Join(s.to.Dir, filename.Of(filename.Run, f.Num))))
+			err = cmp.Or(err, s.to.FS.Remove(s.to.Path(filename.New(filename.Run, f.Num))))
 		}
 	}
 	s.runs = s.runs[n:]
 	return err
 }
 
-// close removes all runs. Nothing that sources has returned may be used any more.
-func (s *sorter) close() error { return s.removeRuns(len(s.runs)) }
+// removeAll removes all runs. Nothing that sources has returned may be used any more.
+func (s *sorter) removeAll() error { return s.removeRuns(len(s.runs)) }

@@ -9,9 +9,24 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/vfs"
 )
+
+// newTarget is a new store in a directory of fs.
+func newTarget(t *testing.T, fs vfs.FS) *maker {
+	t.Helper()
+	err := fs.MkdirAll("/to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMaker(Target{Store: filename.Store{FS: fs, Dir: "/to"}, RunFileBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
 
 // TestRangeDeletesMatchAList adds overlapping range deletes, many with one lower bound, in so little
 // memory that runs are written and compacted, and asks for the newest one over each key.
@@ -19,10 +34,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		mem := vfs.NewMem()
-		if err := mem.MkdirAll("/to"); err != nil {
-			t.Fatal(err)
-		}
-		d := newSorter(&maker{Target: Target{FS: mem, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d := newSorter(newTarget(t, mem), 0)
 		d.limit = 4000
 		key := func(i int) []byte { return fmt.Appendf(nil, "%c%03d", 1+i/1000, i%1000) }
 		var list []rangedel.Delete
@@ -38,8 +50,8 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if d.to.last <= fanIn {
-			t.Fatalf("%d runs were written", d.to.last)
+		if d.to.open.Last() <= fanIn {
+			t.Fatalf("%d runs were written", d.to.open.Last())
 		}
 		entries, sources := d.sources()
 		cover := rangedel.NewForwardCover(entry.MaxVersion, sources...)
@@ -57,7 +69,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 		}
 		cover.Close()
 		entries.Close()
-		if err := d.close(); err != nil {
+		if err := d.removeAll(); err != nil {
 			t.Fatal(err)
 		}
 		if names, err := mem.List("/to"); err != nil || len(names) > 0 {
@@ -70,7 +82,7 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 // writes them: that takes no time by their square.
 func TestVersionsOfOneKeyInAnyOrder(t *testing.T) {
 	const n = 300_000
-	s := newSorter(&maker{Target: Target{FS: vfs.NewMem(), Dir: "/to"}}, 1<<30)
+	s := newSorter(newTarget(t, vfs.NewMem()), 1<<30)
 	for i := range n {
 		if err := s.addEntry(&entry.Entry{Key: []byte{1, 'k'}, Version: entry.Version(n - i), Kind: entry.Set}); err != nil {
 			t.Fatal(err)
@@ -107,10 +119,7 @@ func (r *removals) Remove(path string) error {
 func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 	rewritten := func(n int) int64 {
 		fs := &removals{FS: vfs.NewMem()}
-		if err := fs.MkdirAll("/to"); err != nil {
-			t.Fatal(err)
-		}
-		d := newSorter(&maker{Target: Target{FS: fs, Dir: "/to", RunFileBytes: 1 << 20}}, 0)
+		d := newSorter(newTarget(t, fs), 0)
 		d.limit = 20_000
 		for i := range n {
 			lo := fmt.Appendf(make([]byte, 1, 300), "%0290d", i)
@@ -118,7 +127,7 @@ func TestRangeDeletesAreRewrittenOncePerLevel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := d.close(); err != nil {
+		if err := d.removeAll(); err != nil {
 			t.Fatal(err)
 		}
 		return fs.bytes

@@ -51,7 +51,7 @@ func openRuns(v *survey, strong *sorter) (*sources, error) {
 		if s.unknown {
 			reason = "nothing says which runs there were: keys that were deleted may be back"
 		}
-		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
+		v.reportLostKeys(newLoss(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
 	named := map[entry.FileNum]bool{}
 	for _, r := range slices.SortedFunc(maps.Values(v.live), func(a, b *layout.Run) int { return cmp.Compare(b.ID, a.ID) }) {
@@ -98,16 +98,16 @@ func (s *runSource) openFiles(strong *sorter) error {
 		name := filename.New(filename.Run, f.Num)
 		r, err := s.v.openRun(f.Num)
 		if err != nil {
-			c := damaged(name, -1, true, "it can't be read")
+			c := newLoss(name, -1, true, "it can't be read")
 			c.Err = err
-			s.v.loseKeys(c, s.meta.First, s.meta.Last)
+			s.v.reportLostKeys(c, s.meta.First, s.meta.Last)
 			missing = true
 			s.files = append(s.files, nil)
 			continue
 		}
 		s.files = append(s.files, r)
 		if !s.named && r.MaxVersion() == 0 {
-			s.v.lose(damaged(name, -1, false, "it is of a large transaction, and nothing says whether that was committed: left out"))
+			s.v.reportLoss(newLoss(name, -1, false, "it is of a large transaction, and nothing says whether that was committed: left out"))
 			s.Close()
 			break
 		}
@@ -126,7 +126,7 @@ func (s *runSource) openFiles(strong *sorter) error {
 		// All entries are there, so what is damaged besides (filter, directory, padding) has none.
 		s.complete = entries == s.meta.Entries
 		if !whole && s.meta.RangeDeletes > 0 && spans == 0 {
-			s.v.loseKeys(damaged(filename.New(filename.Run, s.meta.Files[0].Num), -1, true, "range deletes are lost: keys that they deleted may be back"), s.meta.First, s.meta.Last)
+			s.v.reportLostKeys(newLoss(filename.New(filename.Run, s.meta.Files[0].Num), -1, true, "range deletes are lost: keys that they deleted may be back"), s.meta.First, s.meta.Last)
 		}
 	}
 	return nil
@@ -138,12 +138,12 @@ func (s *runSource) addRangeDeletes(r *run.Remains, strong *sorter) error {
 	defer r.Rewind(false)
 	for e, h := r.Next(); e != nil || h != nil; e, h = r.Next() {
 		if h != nil && h.RangeDeletes {
-			s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.meta.First, s.meta.Last)
+			s.v.reportLostKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: "range deletes are damaged: keys that they deleted may be back"}, s.meta.First, s.meta.Last)
 		}
 		if h != nil {
 			continue
 		}
-		if t, ok := run.Span(e); ok && !s.v.forgotten(t.Lo) {
+		if t, ok := run.Span(e); ok && !s.v.isForgotten(t.Lo) {
 			if err := strong.addRangeDelete(t); err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ func (s *runSource) Next() bool {
 		e, h := r.Next()
 		switch {
 		// Checksums were right, and the entry has its place in the order.
-		case e != nil && s.accepts(e):
+		case e != nil && s.acceptsEntry(e):
 			s.e = e
 		case e != nil: // it is passed over
 		case h == nil:
@@ -195,14 +195,14 @@ func (s *runSource) Next() bool {
 	// Only now is it known which keys may be lost.
 	lower, upper := s.gapBounds()
 	for _, h := range holes {
-		s.v.loseKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
+		s.v.reportLostKeys(&errs.Corruption{File: h.File, Offset: h.Offset, Stale: true, Reason: fmt.Sprintf("some entries of these %d bytes are damaged", h.Length)}, lower, upper)
 	}
 	return s.e != nil
 }
 
-// accepts reports whether an entry counts. Those that are out of order or have an impossible
+// acceptsEntry reports whether an entry counts. Those that are out of order or have an impossible
 // version don't: no writer writes them, and the merge relies on the order.
-func (s *runSource) accepts(e *entry.Entry) bool {
+func (s *runSource) acceptsEntry(e *entry.Entry) bool {
 	return e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
 

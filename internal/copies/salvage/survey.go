@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -24,14 +25,13 @@ import (
 // survey collects what the files of the damaged store say of the store, before any keys are
 // read: its identity, its files, and what the manifest and the runs tell.
 type survey struct {
-	fn     func(*errs.Corruption)            // gets each loss; nil: nobody does
-	sum    report.Salvage                    // of the new store, so far
-	s      Source                            // the damaged store
-	uuid   [16]byte                          // of the damaged store
-	files  map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
-	opens  *pageio.Files                     // opens its files, at most openFiles at once
-	ring   *crypt.Ring                       // nil: the store is plain
-	keyIDs map[filename.Name]crypt.FileKeyID // of files, as edits and runs name them
+	filename.Store                                   // the damaged one, as far as it is known
+	fn             func(*errs.Corruption)            // gets each loss; nil: nobody does
+	sum            report.Salvage                    // of the new store, so far
+	keys           keyring.Provider                  // of the damaged store; nil: it is plain
+	files          map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
+	opens          *pageio.Files                     // opens its files, at most openFiles at once
+	keyIDs         map[filename.Name]crypt.FileKeyID // of files, as edits and runs name them
 
 	segments map[filename.Name]openedSegment // those that were opened so far
 
@@ -56,16 +56,16 @@ type survey struct {
 
 // newSurvey reads what is left of SUPER, keyring and manifest, and, if that is not enough, what the
 // runs say of the store.
-func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
+func newSurvey(s filename.Store, keys keyring.Provider, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
-		fn: report, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
+		Store: s, keys: keys, fn: report, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
 		live: map[layout.RunID]*layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, keyIDs: map[filename.Name]crypt.FileKeyID{}, segments: map[filename.Name]openedSegment{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.listFiles(); err != nil {
 		return nil, err
 	}
-	super, err := v.identify()
+	super, err := v.findIdentity()
 	if err == nil {
 		super, err = v.openKeys(super)
 	}
@@ -83,24 +83,17 @@ const openFiles = 128
 
 // listFiles finds the files of the store by their names.
 func (v *survey) listFiles() error {
-	for _, dir := range slices.Compact([]string{v.s.Dir, v.s.ValueDir}) {
-		names, err := v.s.FS.List(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: %w", errs.ErrNotExist, err)
-		}
-		if err != nil {
-			return err
-		}
-		for _, base := range names {
-			if name, ours := filename.Parse(base); ours && name.In(v.s.Dir, v.s.ValueDir) == filepath.Join(dir, base) {
-				v.files[name.Kind] = append(v.files[name.Kind], name.Number)
-			}
-		}
+	names, err := v.List()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", errs.ErrNotExist, err)
+	}
+	for _, name := range names {
+		v.files[name.Kind] = append(v.files[name.Kind], name.Number)
 	}
 	for _, list := range v.files {
 		slices.Sort(list)
 	}
-	return nil
+	return err
 }
 
 // hasFile reports whether there is a file of this name.
@@ -109,16 +102,16 @@ func (v *survey) hasFile(k filename.Kind, num entry.FileNum) bool {
 	return found
 }
 
-// identify finds out the UUID of the store. SUPER has it. If SUPER is damaged, the UUID that
+// findIdentity finds out the UUID of the store. SUPER has it. If SUPER is damaged, the UUID that
 // most files have is taken.
-func (v *survey) identify() (super manifest.Super, err error) {
-	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
+func (v *survey) findIdentity() (super manifest.Super, err error) {
+	super, err = manifest.ReadSuper(v.FS, v.Dir)
 	// ErrFormat is no damage: another release can read it, and this one would lose what it doesn't
 	// know.
-	if v.uuid = super.UUID; err == nil || errors.Is(err, errs.ErrFormat) {
+	if v.UUID = super.UUID; err == nil || errors.Is(err, errs.ErrFormat) {
 		return super, err
 	}
-	v.lose(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
+	v.reportLoss(&errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
 	votes := map[[16]byte]int{}
 	for kind, list := range v.files {
 		for _, num := range list {
@@ -129,12 +122,12 @@ func (v *survey) identify() (super manifest.Super, err error) {
 	}
 	for uuid, n := range votes {
 		// Of equal numbers the smaller UUID, so that the result doesn't depend on chance.
-		if most := votes[v.uuid]; n > most || n == most && bytes.Compare(uuid[:], v.uuid[:]) < 0 {
-			v.uuid = uuid
+		if most := votes[v.UUID]; n > most || n == most && bytes.Compare(uuid[:], v.UUID[:]) < 0 {
+			v.UUID = uuid
 		}
 	}
 	if len(votes) == 0 {
-		return super, fmt.Errorf("%w: no file in %s says which store it belongs to", errs.ErrNotExist, v.s.Dir)
+		return super, fmt.Errorf("%w: no file in %s says which store it belongs to", errs.ErrNotExist, v.Dir)
 	}
 	return super, nil
 }
@@ -143,9 +136,9 @@ func (v *survey) identify() (super manifest.Super, err error) {
 func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, ok bool) {
 	switch kind {
 	case filename.Manifest:
-		return manifest.Owner(v.s.FS, v.s.Dir, num)
+		return manifest.Owner(v.FS, v.Dir, num)
 	case filename.Run:
-		return run.Owner(v.opens, filepath.Join(v.s.Dir, filename.Of(kind, num)), num)
+		return run.Owner(v.opens, filepath.Join(v.Dir, filename.Of(kind, num)), num)
 	case filename.Journal, filename.Value:
 		return segment.Owner(v.segmentConfig(), kind, num)
 	}
@@ -154,12 +147,12 @@ func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, 
 
 // segmentConfig says how segments are opened.
 func (v *survey) segmentConfig() segment.Config {
-	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Ring: v.ring, Files: v.opens}
+	return segment.Config{FS: v.FS, Dir: v.ValueDir, UUID: v.UUID, Ring: v.Ring, Files: v.opens}
 }
 
 // runConfig says how files of runs are opened.
 func (v *survey) runConfig() run.OpenConfig {
-	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, Ring: v.ring, NoMap: true, Files: v.opens}
+	return run.OpenConfig{FS: v.FS, Dir: v.Dir, UUID: v.UUID, Ring: v.Ring, NoMap: true, Files: v.opens}
 }
 
 // readManifest reads what is left of the newest manifest.
@@ -170,20 +163,20 @@ func (v *survey) readManifest(super manifest.Super) error {
 		// newest manifest is the best one, even if SUPER doesn't name it.
 		num = 0
 		for _, n := range v.files[filename.Manifest] {
-			if uuid, ok := manifest.Owner(v.s.FS, v.s.Dir, n); !ok || uuid == v.uuid {
+			if uuid, ok := manifest.Owner(v.FS, v.Dir, n); !ok || uuid == v.UUID {
 				num = n
 			}
 		}
 	}
-	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, &super, v.ring)
+	m, err := manifest.ReadRemains(v.FS, v.Dir, v.UUID, num, &super, v.Ring)
 	if err != nil {
 		return err
 	}
 	if m.Number == 0 {
-		v.lose(errs.NewCorruption("MANIFEST", -1, "there is none"))
+		v.reportLoss(errs.NewCorruption("MANIFEST", -1, "there is none"))
 	}
 	for _, c := range m.Damage {
-		v.lose(c)
+		v.reportLoss(c)
 	}
 	v.manifest, v.layout = m.Number, m.Layout
 	// Whole isn't enough: edits at the end may be missing without a trace. Then a run that is
@@ -198,7 +191,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 	// Behind the first edit that is lost no layout can be computed. Each later edit still says
 	// something that is true by itself.
 	for _, e := range m.Edits {
-		v.learn(e)
+		v.learnEdit(e)
 	}
 	for _, id := range replaced {
 		delete(v.live, id)
@@ -268,7 +261,7 @@ func (v *survey) readList(num entry.FileNum) (e *layout.Edit, last bool, err err
 	}
 	about, last := r.About()
 	// A plain file in an encrypted store says nothing that could be believed.
-	if !r.Whole() || r.Plain() && v.ring != nil {
+	if !r.Whole() || r.Plain() && v.Ring != nil {
 		err = errs.NewCorruption(filename.Of(filename.Run, num), -1, "it has no directory to believe")
 	} else if about != nil {
 		e, err = manifest.DecodeEdit(about)
@@ -288,7 +281,7 @@ func (v *survey) learnList(e *layout.Edit) {
 			v.dropKeyspace(id)
 		}
 	}
-	v.learn(e)
+	v.learnEdit(e)
 }
 
 // hasAllRuns reports whether all files of the layout's runs exist. If one is missing, an edit that
@@ -302,8 +295,8 @@ func (v *survey) hasAllRuns() bool {
 	return true
 }
 
-// learn takes from an edit what is true even if other edits are missing.
-func (v *survey) learn(e *layout.Edit) {
+// learnEdit takes from an edit what is true even if other edits are missing.
+func (v *survey) learnEdit(e *layout.Edit) {
 	for _, id := range e.DropRuns {
 		if r := v.live[id]; r != nil {
 			for _, f := range r.Files {
@@ -352,23 +345,23 @@ func (v *survey) dropKeyspace(id entry.KeyspaceID) {
 	v.dropped[id] = true
 }
 
-// forgotten reports whether key belongs to a dropped keyspace, or to none at all.
-func (v *survey) forgotten(key []byte) bool {
+// isForgotten reports whether key belongs to a dropped keyspace, or to none at all.
+func (v *survey) isForgotten(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
 	return !ok || v.dropped[id]
 }
 
-// lose reports a loss.
-func (v *survey) lose(c *errs.Corruption) {
+// reportLoss reports a loss.
+func (v *survey) reportLoss(c *errs.Corruption) {
 	v.sum.Losses++
 	if v.fn != nil {
 		v.fn(c)
 	}
 }
 
-// loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
+// reportLostKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
 // and included; nil is no bound. It looks at no keyspace beyond them: there may be many damages.
-func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
+func (v *survey) reportLostKeys(c *errs.Corruption, lower, upper []byte) {
 	from := 0
 	if id, ok := entry.KeyspaceOf(lower); ok {
 		// A store may have a million keyspaces.
@@ -381,7 +374,7 @@ func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
 		}
 		c.Keys = append(c.Keys, keyRange(prefix, v.keyspaces[id].Name, lower, upper))
 	}
-	v.lose(c)
+	v.reportLoss(c)
 }
 
 // keyRange returns the part of a range of stored keys that lies in the keyspace with a prefix.
@@ -397,8 +390,8 @@ func keyRange(prefix []byte, name string, lower, upper []byte) errs.KeyRange {
 	return r
 }
 
-// damaged returns a report of damage to a file.
-func damaged(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
+// newLoss returns a report of damage to a file.
+func newLoss(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
 	c := errs.NewCorruption(name.String(), offset, format, args...)
 	c.Stale = stale
 	return c

@@ -55,7 +55,7 @@ func TestLossesNameTheirKeyspaces(t *testing.T) {
 		{at(302, "a"), nil, `n70000[,"")`},
 		{nil, at(2, "a"), `[,"")`},
 	} {
-		if v.loseKeys(new(errs.Corruption), c.lower, c.upper); strings.Join(told, " ") != c.want {
+		if v.reportLostKeys(new(errs.Corruption), c.lower, c.upper); strings.Join(told, " ") != c.want {
 			t.Errorf("from %q to %q: %s, want %s", c.lower, c.upper, strings.Join(told, " "), c.want)
 		}
 	}

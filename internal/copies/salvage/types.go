@@ -1,57 +1,38 @@
 package salvage
 
 import (
-	"github.com/brockdb/brock/internal/base/crypt"
-	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/layout"
-	"github.com/brockdb/brock/vfs"
+	"github.com/brockdb/brock/internal/view"
 )
 
-// Source is the damaged store. Nothing of it is changed.
-type Source struct {
-	FS       vfs.FS
-	Dir      string
-	ValueDir string           // may be Dir; "" = Dir
-	Keys     keyring.Provider // of an encrypted store; nil: it is plain
-}
-
-// Target is the store to make.
+// Target is the store to make, in a directory that must not exist.
 type Target struct {
-	FS           vfs.FS
-	Dir          string                 // directory, which must not exist
-	UUID         [16]byte               // of the new store
-	Seed         uint64                 // of the key hash
-	SegmentBytes int64                  // length in bytes at which a value segment ends
-	RunFileBytes int64                  // length in bytes at which a file of a run ends
-	Memory       int64                  // for sorting, in bytes
-	Now          int64                  // Unix milliseconds
-	Keys         keyring.Provider       // nil: the store is plain
-	Defaults     layout.KeyspaceOptions // of keyspaces whose own options are lost
+	filename.Store                        // without ValueDir and Ring
+	SegmentBytes   int64                  // length in bytes at which a value segment ends
+	RunFileBytes   int64                  // length in bytes at which a file of a run ends
+	Memory         int64                  // for sorting, in bytes
+	Now            int64                  // Unix milliseconds
+	Keys           keyring.Provider       // nil: the store is plain
+	Defaults       layout.KeyspaceOptions // of keyspaces whose own options are lost
 }
 
 // maker is the target while it is made.
 type maker struct {
 	Target
-	ring *crypt.Ring   // nil: the store is plain
-	last entry.FileNum // greatest number of a file so far
+	open *view.Opener // numbers and opens its files
 }
 
-// makeKeys makes the keyring of an encrypted store.
-func (m *maker) makeKeys() error {
-	if m.Keys == nil {
-		return nil
+// newMaker makes the keyring of an encrypted store. The directory is there.
+func newMaker(t Target) (*maker, error) {
+	if t.Keys != nil {
+		k, err := keyring.Create(keyring.Options{FS: t.FS, Dir: t.Dir, UUID: t.UUID, Keys: t.Keys, Created: t.Now})
+		if err != nil {
+			return nil, err
+		}
+		t.Ring = k.Ring()
 	}
-	k, err := keyring.Create(keyring.Options{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Keys: m.Keys, Created: m.Now})
-	if err != nil {
-		return err
-	}
-	m.ring = k.Ring()
-	return nil
-}
-
-// nextNum returns the number of the next file.
-func (m *maker) nextNum() entry.FileNum {
-	m.last++
-	return m.last
+	t.ValueDir, t.NoMap = t.Dir, true
+	return &maker{t, view.NewOpener(view.OpenerConfig{Store: t.Store, RunFileBytes: t.RunFileBytes})}, nil
 }

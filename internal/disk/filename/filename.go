@@ -25,13 +25,39 @@ const (
 	Keyring    Kind = 'K' // KEYS-nnnnnn
 )
 
+// form is how files of a kind are called.
+type form struct {
+	kind           Kind
+	word           string // the kind in messages
+	prefix, suffix string // around the number
+	single         bool   // there is one such file, without a number
+}
+
+// forms has the names of all kinds. No file has the names of two of them.
+var forms = [...]form{
+	{kind: Lock, word: "lock", prefix: "LOCK", single: true},
+	{kind: Super, word: "super", prefix: "SUPER", single: true},
+	{kind: Manifest, word: "manifest", prefix: "MANIFEST-"},
+	{kind: Journal, word: "journal", suffix: ".log"},
+	{kind: Value, word: "value", suffix: ".val"},
+	{kind: Run, word: "run", suffix: ".run"},
+	{kind: Forwarding, word: "forwarding", suffix: ".map"},
+	{kind: Keyring, word: "keyring", prefix: "KEYS-"},
+}
+
+// form returns how files of the kind are called, also if the kind is not known.
+func (k Kind) form() form {
+	for _, f := range forms {
+		if f.kind == k {
+			return f
+		}
+	}
+	return form{kind: k, word: fmt.Sprintf("kind %#x", byte(k)), suffix: ".unknown"}
+}
+
 const (
-	superName      = "SUPER"
-	lockName       = "LOCK"
-	manifestPrefix = "MANIFEST-"
-	keyringPrefix  = "KEYS-"
-	minDigits      = 6
-	maxDigits      = 20 // digits of the greatest uint64
+	minDigits = 6
+	maxDigits = 20 // digits of the greatest uint64
 )
 
 // Name identifies a file of a store. Number is 0 for Lock and Super, and at
@@ -50,17 +76,11 @@ func Of(k Kind, n entry.FileNum) string { return New(k, n).String() }
 
 // String is the base name: what Parse reads.
 func (n Name) String() string {
-	switch n.Kind {
-	case Lock:
-		return lockName
-	case Super:
-		return superName
-	case Manifest:
-		return fmt.Sprintf("%s%0*d", manifestPrefix, minDigits, n.Number)
-	case Keyring:
-		return fmt.Sprintf("%s%0*d", keyringPrefix, minDigits, n.Number)
+	f := n.Kind.form()
+	if f.single {
+		return f.prefix
 	}
-	return fmt.Sprintf("%0*d%s", minDigits, n.Number, n.Kind.suffix())
+	return fmt.Sprintf("%s%0*d%s", f.prefix, minDigits, n.Number, f.suffix)
 }
 
 // In is the path of the file in a store whose values are in valueDir, which may be dir.
@@ -73,76 +93,22 @@ func (n Name) In(dir, valueDir string) string {
 }
 
 // String is the kind in one word, for messages.
-func (k Kind) String() string {
-	switch k {
-	case Lock:
-		return "lock"
-	case Super:
-		return "super"
-	case Manifest:
-		return "manifest"
-	case Journal:
-		return "journal"
-	case Value:
-		return "value"
-	case Run:
-		return "run"
-	case Forwarding:
-		return "forwarding"
-	case Keyring:
-		return "keyring"
-	}
-	return fmt.Sprintf("kind %#x", byte(k))
-}
+func (k Kind) String() string { return k.form().word }
 
 // InValueDir reports whether files of kind k live in the value directory, which
 // by default is the store's own.
 func (k Kind) InValueDir() bool { return k == Journal || k == Value || k == Forwarding }
 
-// suffix is how the names of numbered files of this kind end.
-func (k Kind) suffix() string {
-	switch k {
-	case Journal:
-		return ".log"
-	case Value:
-		return ".val"
-	case Run:
-		return ".run"
-	case Forwarding:
-		return ".map"
-	}
-	return ".unknown"
-}
-
 // Parse reads a base name. It accepts exactly what String returns, so that no two
 // names mean one file. For every other name, of a file that isn't ours, ok is false.
 func Parse(base string) (name Name, ok bool) {
-	switch base {
-	case lockName:
-		return Name{Kind: Lock}, true
-	case superName:
-		return Name{Kind: Super}, true
-	}
-	if digits, ok := strings.CutPrefix(base, manifestPrefix); ok {
-		num, ok := parseNumber(digits)
+	for _, f := range forms {
+		digits, begins := strings.CutPrefix(base, f.prefix)
+		digits, ends := strings.CutSuffix(digits, f.suffix)
 		// A wrong number is not ours: somebody's MANIFEST-old is left alone.
-		return Name{Kind: Manifest, Number: num}, ok
-	}
-	if digits, ok := strings.CutPrefix(base, keyringPrefix); ok {
-		num, ok := parseNumber(digits)
-		return Name{Kind: Keyring, Number: num}, ok
-	}
-	// All suffixes have four bytes.
-	if len(base) < minDigits+4 {
-		return Name{}, false
-	}
-	num, ok := parseNumber(base[:len(base)-4])
-	if !ok {
-		return Name{}, false
-	}
-	for _, k := range []Kind{Journal, Value, Run, Forwarding} {
-		if base[len(base)-4:] == k.suffix() {
-			return Name{Kind: k, Number: num}, true
+		num, numbered := parseNumber(digits)
+		if begins && ends && numbered != f.single && (numbered || digits == "") {
+			return Name{Kind: f.kind, Number: num}, true
 		}
 	}
 	return Name{}, false

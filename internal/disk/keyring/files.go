@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -69,7 +70,7 @@ const loadTries = 10
 func loadFirst(fsys vfs.FS, dir string, uuid [16]byte, nums []entry.FileNum) (c *Content, wrong, err error) {
 	none := fmt.Errorf("%w: %s has no keyring (%s) of this store", errs.ErrKey, dir, filename.Of(filename.Keyring, 1))
 	for _, num := range nums {
-		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
+		p, err := pageio.ReadHead(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)), maxFile)
 		if err != nil {
 			// Not the one before: if the newest can't be read now, it may still be whole, with a
 			// key that the older one lacks.
@@ -77,44 +78,23 @@ func loadFirst(fsys vfs.FS, dir string, uuid [16]byte, nums []entry.FileNum) (c 
 		}
 		c, wrong := Decode(p, uuid, num)
 		if c != nil {
-			return c, errors.Join(wrong...), nil
+			return c, wrong, nil
 		}
 		// A crash may have left the newest file without a whole copy. Then the one before counts,
 		// which stays until the newer one is durable.
-		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
+		none = fmt.Errorf("%w: %w", none, wrong)
 	}
 	return nil, nil, none
-}
-
-// readFile reads a file whole, or as much of it as a keyring may have.
-func readFile(fsys vfs.FS, path string) (p []byte, err error) {
-	f, err := fsys.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	p = make([]byte, min(size, maxFile))
-	n, err := f.ReadAt(p, 0)
-	// A file that lost its end just now is a damaged one.
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return p[:n], nil
 }
 
 // Verify reads both copies of the keyring with this number. It returns what is wrong with them,
 // also if one of them is whole.
 func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
-	p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
-	if err != nil {
-		return err
+	p, err := pageio.ReadHead(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)), maxFile)
+	if err == nil {
+		_, err = Decode(p, uuid, num)
 	}
-	_, wrong := Decode(p, uuid, num)
-	return errors.Join(wrong...)
+	return err
 }
 
 // VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is
@@ -140,20 +120,15 @@ func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corr
 // an error it removes what it made, if it can.
 func (c *Content) Write(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, filename.Of(filename.Keyring, c.Number))
-	f, err := fsys.Create(path)
+	err := pageio.CreateFile(fsys, path, func(w io.Writer) error {
+		_, err := w.Write(c.Encode())
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(c.Encode(), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		// Before anything is encrypted under a key that only this file has.
-		err = fsys.SyncDir(dir)
-	}
-	if err != nil {
+	// Before anything is encrypted under a key that only this file has.
+	if err := fsys.SyncDir(dir); err != nil {
 		return errors.Join(err, fsys.Remove(path))
 	}
 	return nil
@@ -184,7 +159,7 @@ func (c *Content) listOlder(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 		if n >= c.Number {
 			return true
 		}
-		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, n)))
+		p, err := pageio.ReadHead(fsys, filepath.Join(dir, filename.Of(filename.Keyring, n)), maxFile)
 		// Left out if it can't be read, or is not of this store: it may be the only copy of
 		// somebody's keys.
 		return err != nil || !mayBeOf(p, c.UUID[:]) && !mayBeOf(p[len(p)/2:], c.UUID[:])

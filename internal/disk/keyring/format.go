@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,12 +13,14 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 )
 
-// The bytes of a keyring file: two copies of one content. docs/format.md, "Keyring", has the format.
+// The bytes of a keyring file: two copies of one content. docs/format.md, "Keyring", has the
+// format.
 
 const (
 	magic      = "BROCKKEY"
 	version    = 2
 	headerSize = 48
+	numberAt   = 32
 	sumAt      = 44
 	keyHeader  = 48 // of a data key, before what is wrapped
 
@@ -31,11 +34,30 @@ const maxFile = 2 * (headerSize + maxKeys*(keyHeader+maxWrapped) + pageSize)
 
 // Key is a data key as the file has it.
 type Key struct {
+	keyHead
+	Wrapped []byte // what the provider made of the key
+}
+
+// keyHead is the header of a data key, as its bytes are.
+type keyHead struct {
 	ID      crypt.ID
 	Cipher  crypt.Cipher
+	_       [3]byte
+	Size    uint32      // bytes of what is wrapped; set when it is encoded
 	Created int64       // Unix milliseconds
 	Check   crypt.Check // of the key
-	Wrapped []byte      // what the provider made of the key
+}
+
+// copyHead is the header of a copy, as its bytes are.
+type copyHead struct {
+	Magic   [8]byte
+	Version uint16
+	_       [2]byte
+	Size    uint32 // bytes of the copy, without the zeros behind it
+	UUID    [16]byte
+	Number  entry.FileNum
+	Keys    uint32 // number of data keys
+	Sum     uint32 // of all but itself
 }
 
 // Content is what one keyring file says.
@@ -74,24 +96,16 @@ func (c *Content) Encode() []byte {
 
 // encodeCopy returns the copy for an offset, filled up to a multiple of a page.
 func (c *Content) encodeCopy(offset int64) []byte {
-	p := append(make([]byte, 0, headerSize), magic...)
-	p = binary.LittleEndian.AppendUint16(p, version)
-	p = append(p, make([]byte, 6)...) // reserved; length, below
-	p = append(p, c.UUID[:]...)
-	p = binary.LittleEndian.AppendUint64(p, uint64(c.Number))
-	p = binary.LittleEndian.AppendUint32(p, uint32(len(c.Keys)))
-	p = append(p, make([]byte, 4)...) // checksum, below
-	for i := range c.Keys {
-		k := &c.Keys[i]
-		p = append(p, k.ID[:]...)
-		p = append(p, byte(k.Cipher), 0, 0, 0)
-		p = binary.LittleEndian.AppendUint32(p, uint32(len(k.Wrapped)))
-		p = binary.LittleEndian.AppendUint64(p, uint64(k.Created))
-		p = append(p, k.Check[:]...)
-		p = append(p, k.Wrapped...)
-		p = padTo(p, 8)
+	var keys []byte
+	for _, k := range c.Keys {
+		k.Size = uint32(len(k.Wrapped))
+		keys, _ = binary.Append(keys, binary.LittleEndian, &k.keyHead)
+		keys = padTo(append(keys, k.Wrapped...), 8)
 	}
-	binary.LittleEndian.PutUint32(p[12:], uint32(len(p)))
+	h := copyHead{Version: version, Size: uint32(headerSize + len(keys)), UUID: c.UUID, Number: c.Number, Keys: uint32(len(c.Keys))}
+	copy(h.Magic[:], magic)
+	p, _ := binary.Append(nil, binary.LittleEndian, &h)
+	p = append(p, keys...)
 	binary.LittleEndian.PutUint32(p[sumAt:], c.checksumOf(offset, p))
 	return padTo(p, pageSize)
 }
@@ -107,16 +121,18 @@ func (c *Content) checksumOf(offset int64, p []byte) uint32 {
 	return crc ^ checksum.New(c.UUID, byte(filename.Keyring), uint64(c.Number)).Mask(offset)
 }
 
-// Decode reads the bytes of the keyring file with this number in the store uuid. One whole copy
-// is enough: else the content is nil. The errors say what is wrong with each copy: they are
-// *errs.Corruption, or wrap errs.ErrFormat or, for a file of another store, errs.ErrKey.
-func Decode(p []byte, uuid [16]byte, number entry.FileNum) (*Content, []error) {
-	var found *Content
-	var wrong []error
+// Decode reads the bytes of the keyring file with this number in the store uuid; number 0 stands
+// for the one that the bytes have. One whole copy is enough: else the content is nil. The error
+// says what is wrong with each copy, also if the other one is whole: *errs.Corruption,
+// errs.ErrFormat or, for a file of another store, errs.ErrKey.
+func Decode(p []byte, uuid [16]byte, number entry.FileNum) (found *Content, wrong error) {
+	if number == 0 && len(p) >= headerSize {
+		number = entry.FileNum(binary.LittleEndian.Uint64(p[numberAt:]))
+	}
 	for _, offset := range []int{0, len(p) / 2} {
 		c, err := decodeCopy(p[offset:], int64(offset), uuid, number)
 		if err != nil {
-			wrong = append(wrong, err)
+			wrong = errors.Join(wrong, err)
 		} else if found == nil {
 			found = c
 		}
@@ -127,17 +143,17 @@ func Decode(p []byte, uuid [16]byte, number entry.FileNum) (*Content, []error) {
 // decodeCopy reads the copy at the beginning of p, which lies at offset of the file.
 func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*Content, error) {
 	name := filename.Of(filename.Keyring, number)
-	if len(p) < headerSize || string(p[:8]) != magic {
+	var h copyHead
+	if _, err := binary.Decode(p, binary.LittleEndian, &h); err != nil || string(h.Magic[:]) != magic {
 		return nil, errs.NewCorruption(name, offset, "a copy of the keyring begins with %q, but has %d bytes and begins otherwise", magic, len(p))
 	}
-	size := int64(binary.LittleEndian.Uint32(p[12:]))
-	if size < headerSize || size > int64(len(p)) {
-		return nil, errs.NewCorruption(name, offset, "the copy's length is %d, and %d bytes are there", size, len(p))
+	if h.Size < headerSize || int64(h.Size) > int64(len(p)) {
+		return nil, errs.NewCorruption(name, offset, "the copy's length is %d, and %d bytes are there", h.Size, len(p))
 	}
-	p = p[:size]
-	c := &Content{UUID: [16]byte(p[16:]), Number: entry.FileNum(binary.LittleEndian.Uint64(p[32:]))}
-	if sum, want := c.checksumOf(offset, p), binary.LittleEndian.Uint32(p[sumAt:]); sum != want {
-		return nil, errs.NewCorruption(name, offset, "the copy's checksum is %#x, it says %#x", sum, want)
+	p = p[:h.Size]
+	c := &Content{UUID: h.UUID, Number: h.Number}
+	if sum := c.checksumOf(offset, p); sum != h.Sum {
+		return nil, errs.NewCorruption(name, offset, "the copy's checksum is %#x, it says %#x", sum, h.Sum)
 	}
 	// The checksum is right for this other store, so the file is whole and in the wrong place.
 	if c.UUID != uuid {
@@ -146,38 +162,36 @@ func decodeCopy(p []byte, offset int64, uuid [16]byte, number entry.FileNum) (*C
 	if c.Number != number {
 		return nil, errs.NewCorruption(name, offset, "the copy is of the file with the number %d", c.Number)
 	}
-	if v := binary.LittleEndian.Uint16(p[8:]); v != version {
-		return nil, fmt.Errorf("%w: %s has version %d, this release reads %d", errs.ErrFormat, name, v, version)
+	if h.Version != version {
+		return nil, fmt.Errorf("%w: %s has version %d, this release reads %d", errs.ErrFormat, name, h.Version, version)
 	}
-	if err := c.decodeKeys(p); err != nil {
+	if err := c.decodeKeys(p[headerSize:], h.Keys); err != nil {
 		return nil, errs.NewCorruption(name, offset, "%v", err)
 	}
 	return c, nil
 }
 
-// decodeKeys reads the keys of the copy p, whose checksum is right.
-func (c *Content) decodeKeys(p []byte) error {
-	n := binary.LittleEndian.Uint32(p[40:])
+// decodeKeys reads n keys, which fill p. Its checksum is right.
+func (c *Content) decodeKeys(p []byte, n uint32) error {
 	if n > maxKeys {
 		return fmt.Errorf("it has %d data keys, more than %d", n, maxKeys)
 	}
-	p = p[headerSize:]
 	for i := range n {
-		if len(p) < keyHeader {
+		var k Key
+		if _, err := binary.Decode(p, binary.LittleEndian, &k.keyHead); err != nil {
 			return fmt.Errorf("it ends in the header of data key %d", i)
 		}
-		k := Key{ID: crypt.ID(p), Cipher: crypt.Cipher(p[16]), Created: int64(binary.LittleEndian.Uint64(p[24:])), Check: crypt.Check(p[32:])}
-		size := binary.LittleEndian.Uint32(p[20:])
 		p = p[keyHeader:]
+		padded := int(k.Size+7) &^ 7
 		// The checksum is right, but it is no secret: anybody can make one. So lengths are checked.
-		if size > maxWrapped || int(size+7)&^7 > len(p) {
-			return fmt.Errorf("data key %d has %d bytes, %d are left", i, size, len(p))
+		if k.Size > maxWrapped || padded > len(p) {
+			return fmt.Errorf("data key %d has %d bytes, %d are left", i, k.Size, len(p))
 		}
-		if c.findKey(k.ID) != nil {
+		if c.Has(k.ID) {
 			return fmt.Errorf("data key %x is there twice", k.ID)
 		}
-		k.Wrapped = slices.Clone(p[:size])
-		p = p[int(size+7)&^7:]
+		k.Wrapped = slices.Clone(p[:k.Size])
+		p = p[padded:]
 		c.Keys = append(c.Keys, k)
 	}
 	if len(p) > 0 {

@@ -44,7 +44,7 @@ func (k *keyFile) WrapKey(ctx context.Context, key, binding []byte) ([]byte, err
 		return nil, err
 	}
 	last := keys[len(keys)-1]
-	wrapped, err := last.static().WrapKey(ctx, key, binding)
+	wrapped, err := newStaticKey(last.key).WrapKey(ctx, key, binding)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (k *keyFile) UnwrapKey(ctx context.Context, wrapped, binding []byte) ([]byt
 	if i < 0 {
 		return nil, fmt.Errorf("%s has no key %q", k.path, name)
 	}
-	return keys[i].static().UnwrapKey(ctx, wrapped, binding)
+	return newStaticKey(keys[i].key).UnwrapKey(ctx, wrapped, binding)
 }
 
 // String names the file; its keys are not in memory.
@@ -78,9 +78,6 @@ type masterKey struct {
 	name string
 	key  []byte // masterSize bytes
 }
-
-// static is the provider of this one key.
-func (m *masterKey) static() Provider { return newStaticKey(m.key) }
 
 // readKeyFile returns the keys of a file, at least one. Errors tell lines by their numbers, never
 // what they hold.
@@ -160,7 +157,9 @@ func AppendMasterKey(path, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	line := name + " " + base64.StdEncoding.EncodeToString(drawMasterKey()) + "\n"
+	key := make([]byte, masterSize)
+	_, _ = rand.Read(key) // ends the process rather than return an error
+	line := name + " " + base64.StdEncoding.EncodeToString(key) + "\n"
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		line = "\n" + line
 	}
@@ -177,11 +176,4 @@ func AppendMasterKey(path, name string) (err error) {
 		return errors.Join(err, f.Truncate(int64(len(text))))
 	}
 	return vfs.OS().SyncDir(filepath.Dir(path))
-}
-
-// drawMasterKey returns a random master key.
-func drawMasterKey() []byte {
-	key := make([]byte, masterSize)
-	_, _ = rand.Read(key) // ends the process rather than return an error
-	return key
 }

@@ -48,7 +48,12 @@ type Keyring struct {
 
 	durable bool // this process has written the content, and synced it
 
-	mu      sync.Mutex      // guards what follows
+	mu sync.Mutex // guards:
+	state
+}
+
+// state is what changes of a Keyring.
+type state struct {
 	keys    Provider        // wraps and unwraps data keys
 	ctx     context.Context // bounds calls of the provider for the Ring
 	content *Content        // never changed, only replaced
@@ -59,9 +64,9 @@ func newKeyring(o Options, c *Content) (*Keyring, error) {
 	if err := checkAllowed(); err != nil {
 		return nil, err
 	}
-	k := &Keyring{o: o, keys: o.Keys, ctx: cmp.Or(o.Context, context.Background()), content: c}
+	k := &Keyring{o: o, state: state{keys: o.Keys, ctx: cmp.Or(o.Context, context.Background()), content: c}}
 	k.o.Keys, k.o.Context = nil, nil // these change; here they would stay
-	k.ring = crypt.NewRing(o.Random, k.unwrap)
+	k.ring = crypt.NewRing(o.Random, k.unwrapKey)
 	return k, nil
 }
 
@@ -111,14 +116,11 @@ func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
 	if err := checkAllowed(); err != nil {
 		return nil, err
 	}
-	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrap(context.Background(), p, id) }), nil
+	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrapKey(context.Background(), p, id) }), nil
 }
 
 // Content is what the file says now; it is never changed.
-func (k *Keyring) Content() *Content {
-	c, _ := k.now()
-	return c
-}
+func (k *Keyring) Content() *Content { return k.currentState().content }
 
 // Has reports whether the data key with the id is there.
 func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
@@ -127,19 +129,16 @@ func (k *Keyring) Has(id crypt.ID) bool { return k.Content().Has(id) }
 // added.
 func (k *Keyring) Full() bool { return len(k.Content().Keys) >= maxKeys }
 
-// now returns the content and the provider together.
-func (k *Keyring) now() (*Content, Provider) {
+// currentState returns the state.
+func (k *Keyring) currentState() state {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.content, k.keys
+	return k.state
 }
 
 // Provider returns the provider that wraps the data keys now: that of the last Draft written, if it
 // brought one.
-func (k *Keyring) Provider() Provider {
-	_, p := k.now()
-	return p
-}
+func (k *Keyring) Provider() Provider { return k.currentState().keys }
 
 // Bound has ctx bound the calls of the provider for the Ring from now on.
 func (k *Keyring) Bound(ctx context.Context) {
@@ -173,32 +172,30 @@ func (nobody) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) {
 	return nil, errs.ErrClosed
 }
 
-// unwrap is the Ring's way to a data key. The process that writes the store may have added
+// unwrapKey is the Ring's way to a data key. The process that writes the store may have added
 // one since the file was read, or wrapped it under another master key.
-func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
-	k.mu.Lock()
-	ctx, c, p := k.ctx, k.content, k.keys
-	k.mu.Unlock()
-	key, wrong := c.unwrap(ctx, p, id)
+func (k *Keyring) unwrapKey(id crypt.ID) (crypt.DataKey, error) {
+	s := k.currentState()
+	key, wrong := s.content.unwrapKey(s.ctx, s.keys, id)
 	if wrong == nil {
 		return key, nil
 	}
 	// Perhaps the writer, another process, has made a newer file.
-	now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
+	newest, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
 	if err != nil {
 		return crypt.DataKey{}, errors.Join(wrong, err)
 	}
-	if now.Number <= c.Number {
+	if newest.Number <= s.content.Number {
 		return crypt.DataKey{}, wrong
 	}
 	k.mu.Lock()
-	k.content = now
+	k.content = newest
 	k.mu.Unlock()
-	return now.unwrap(ctx, p, id)
+	return newest.unwrapKey(s.ctx, s.keys, id)
 }
 
-// unwrap has p unwrap the data key with the id, and checks what p returns.
-func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
+// unwrapKey has p unwrap the data key with the id, and checks what p returns.
+func (c *Content) unwrapKey(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
 	w := c.findKey(id)
 	if w == nil {
 		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
@@ -223,14 +220,14 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	return d, nil
 }
 
-// wrap has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
+// wrapKey has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
 // that is encrypted under it would be lost.
-func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
+func (c *Content) wrapKey(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
 	check, err := d.Check(c.UUID)
 	if err != nil {
 		return Key{}, err
 	}
-	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created, Check: check}
+	w := Key{keyHead: keyHead{ID: d.ID, Cipher: d.Cipher, Created: created, Check: check}}
 	wrapped, err := Within(ctx, p).WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
 	if err != nil {
 		return Key{}, refusedError("wrap a data key", err)
@@ -241,7 +238,7 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 	w.Wrapped = bytes.Clone(wrapped)
 	// A content of this key alone: the key is in no other one yet.
 	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
-	_, err = one.unwrap(ctx, p, d.ID)
+	_, err = one.unwrapKey(ctx, p, d.ID)
 	return w, err
 }
 
@@ -266,39 +263,32 @@ type Draft struct {
 // DraftKey draws a data key and has it wrapped. If p is not nil, it is the provider from the Write
 // of the Draft on: it wraps the other keys too. created is in Unix milliseconds.
 func (k *Keyring) DraftKey(ctx context.Context, p Provider, created int64) (*Draft, error) {
-	c, err := k.rewrapKeys(ctx, p)
+	d, err := k.rewrapKeys(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Keys) == maxKeys {
+	if len(d.content.Keys) == maxKeys {
 		return nil, fmt.Errorf("%w: the keyring has %d data keys, and all are needed: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
 	}
-	d, err := crypt.NewDataKey(k.o.Random, crypt.Preferred())
+	key, err := crypt.NewDataKey(k.o.Random, crypt.Preferred())
 	if err != nil {
 		return nil, err
 	}
-	if p == nil {
-		_, p = k.now()
-	}
-	w, err := c.wrap(ctx, p, &d, created)
+	w, err := d.content.wrapKey(ctx, d.keys, &key, created)
 	if err != nil {
 		return nil, err
 	}
-	c.Keys = append(c.Keys, w)
-	return &Draft{content: c, keys: p, added: &d}, nil
+	d.content.Keys, d.added = append(d.content.Keys, w), &key
+	return d, nil
 }
 
 // DraftRewrap has all data keys unwrapped and wrapped again, by p or, if it is nil, by the provider
 // that is there, under the master key that is current now.
 func (k *Keyring) DraftRewrap(ctx context.Context, p Provider) (*Draft, error) {
 	if p == nil {
-		_, p = k.now()
+		p = k.Provider()
 	}
-	c, err := k.rewrapKeys(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return &Draft{content: c, keys: p}, nil
+	return k.rewrapKeys(ctx, p)
 }
 
 // Write writes a Draft of the keyring as it is now, and returns the id of the data key that it
@@ -314,42 +304,39 @@ func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
 	return d.added.ID, nil
 }
 
-// rewrapKeys returns a copy of the content. If p is not nil, it has wrapped each key anew.
-func (k *Keyring) rewrapKeys(ctx context.Context, p Provider) (*Content, error) {
-	now, old := k.now()
-	c := &Content{UUID: now.UUID, Number: now.Number, Keys: slices.Clone(now.Keys)}
+// rewrapKeys drafts a copy of the content. If p is not nil, it has wrapped each key anew.
+func (k *Keyring) rewrapKeys(ctx context.Context, p Provider) (*Draft, error) {
+	s := k.currentState()
+	c := &Content{UUID: s.content.UUID, Number: s.content.Number, Keys: slices.Clone(s.content.Keys)}
 	if p == nil {
-		return c, nil
+		return &Draft{content: c, keys: s.keys}, nil
 	}
 	for i := range c.Keys {
-		d, err := now.unwrap(ctx, old, c.Keys[i].ID)
+		d, err := s.content.unwrapKey(ctx, s.keys, c.Keys[i].ID)
 		if err != nil {
 			return nil, err
 		}
 		// All or none: one key that p can't wrap would be lost with the old master key.
-		if c.Keys[i], err = c.wrap(ctx, p, &d, c.Keys[i].Created); err != nil {
+		if c.Keys[i], err = c.wrapKey(ctx, p, &d, c.Keys[i].Created); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return &Draft{content: c, keys: p}, nil
 }
 
 // Keep removes the data keys that are not needed: the file is written without them, and the one
 // before is removed. The current key of the Ring stays. It writes nothing if all are needed.
 func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
-	now, p := k.now()
-	current := k.ring.Current()
-	c := &Content{UUID: now.UUID}
-	for _, w := range now.Keys {
+	s, current := k.currentState(), k.ring.Current()
+	c := &Content{UUID: s.content.UUID}
+	c.Keys = slices.DeleteFunc(slices.Clone(s.content.Keys), func(w Key) bool {
 		// New files are under the current key, though nothing may need it yet.
-		if w.ID == current || needed(w.ID) {
-			c.Keys = append(c.Keys, w)
-		}
-	}
-	if len(c.Keys) == len(now.Keys) {
+		return w.ID != current && !needed(w.ID)
+	})
+	if len(c.Keys) == len(s.content.Keys) {
 		return nil
 	}
-	if err := k.writeFile(c, p); err != nil {
+	if err := k.writeFile(c, s.keys); err != nil {
 		return err
 	}
 	return k.Clean()
@@ -360,11 +347,11 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 // failed. So what an earlier process wrote is first written anew, under the next number: in its
 // place a crash could tear the only whole copy.
 func (k *Keyring) Clean() error {
-	now, p := k.now()
-	older, err := now.listOlder(k.o.FS, k.o.Dir)
+	s := k.currentState()
+	older, err := s.content.listOlder(k.o.FS, k.o.Dir)
 	if err == nil && len(older) > 0 && !k.durable {
-		older = append(older, now.Number)
-		err = k.writeFile(&Content{UUID: now.UUID, Keys: now.Keys}, p)
+		older = append(older, s.content.Number)
+		err = k.writeFile(&Content{UUID: s.content.UUID, Keys: s.content.Keys}, s.keys)
 	}
 	for _, n := range older {
 		// An old keyring has keys wrapped by the old master key, which the user may want to be

@@ -58,11 +58,8 @@ func (e ended) Error() string { return "the provider of keys has not answered: "
 func (e ended) Unwrap() error { return e.cause }
 
 // callWithin returns what fn returns, or an error once ctx has ended; then fn goes on by itself. If
-// fn panics before that, call panics, too.
+// fn panics before that, callWithin panics, too.
 func callWithin(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error) {
-	if ctx.Done() == nil {
-		return fn()
-	}
 	type answer struct {
 		key      []byte
 		err      error
@@ -134,7 +131,7 @@ func (s *staticKey) WrapKey(_ context.Context, key, binding []byte) ([]byte, err
 	if _, err := rand.Read(salt); err != nil {
 		return nil, err
 	}
-	aead, err := s.aead(salt)
+	aead, err := s.deriveCipher(salt)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +144,7 @@ func (s *staticKey) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byt
 	if len(wrapped) < saltSize {
 		return nil, errUnwrap
 	}
-	aead, err := s.aead(wrapped[:saltSize])
+	aead, err := s.deriveCipher(wrapped[:saltSize])
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +155,8 @@ func (s *staticKey) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byt
 	return key, nil
 }
 
-// aead is the cipher under the key that is derived from the master key and the salt.
-func (s *staticKey) aead(salt []byte) (cipher.AEAD, error) {
+// deriveCipher returns the cipher under the key that is derived from the master key and the salt.
+func (s *staticKey) deriveCipher(salt []byte) (cipher.AEAD, error) {
 	master := s.key()
 	if len(master) != masterSize {
 		return nil, fmt.Errorf("%w: a master key of %d bytes; it has %d", errs.ErrInvalid, len(master), masterSize)

@@ -30,16 +30,16 @@ func TestRewrappedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Provider = key(2)
-	if _, err := follower.unwrap(id); !errors.Is(err, errs.ErrKey) || errors.Is(err, ErrAbsent) {
+	if _, err := follower.unwrapKey(id); !errors.Is(err, errs.ErrKey) || errors.Is(err, ErrAbsent) {
 		t.Errorf("by another master key: %v", err)
 	}
 	if err := rewrap(writer, key(2)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := follower.unwrap(id); err != nil {
+	if _, err := follower.unwrapKey(id); err != nil {
 		t.Errorf("wrapped again: %v", err)
 	}
-	if _, err := follower.unwrap([16]byte{9}); !errors.Is(err, ErrAbsent) {
+	if _, err := follower.unwrapKey([16]byte{9}); !errors.Is(err, ErrAbsent) {
 		t.Errorf("a key that was never there: %v", err)
 	}
 }

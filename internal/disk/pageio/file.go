@@ -6,6 +6,9 @@
 // answered; so such pages are read by pread first. Its parts are verified or not: a checksum is
 // compared once in an epoch, after which the page may have left memory and come back with other
 // bytes. docs/adr, 14, 36 and 45, has the reasons.
+//
+// MarkErrors is what all files of a store are reached through: it says of each failed call what it
+// has left behind.
 package pageio
 
 import (
@@ -108,6 +111,37 @@ func ReadFull(f vfs.File, p []byte, off int64) error {
 		return errs.NewCorruption(filepath.Base(f.Name()), off, "file ends after %d of %d bytes", n, len(p))
 	}
 	return err
+}
+
+// ReadHead reads the first limit bytes of a file, or all if it has fewer.
+func ReadHead(fsys vfs.FS, path string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	// One call: what another process writes meanwhile is read before or after.
+	p := make([]byte, limit)
+	n, err := f.ReadAt(p, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return p[:n], errors.Join(err, f.Close())
+}
+
+// CreateFile makes a file of what fill writes, and syncs it; its name is durable once the directory
+// is synced. On an error nothing is left, if it can be removed.
+func CreateFile(fsys vfs.FS, path string, fill func(w io.Writer) error) error {
+	f, err := fsys.Create(path)
+	if err != nil {
+		return err
+	}
+	if err = fill(io.NewOffsetWriter(f, 0)); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fsys.Remove(path))
+	}
+	return nil
 }
 
 // StartRead asks the system to begin to read n bytes at off, and does not wait. A read soon

@@ -8,8 +8,8 @@ import (
 	"sort"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/offheap"
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
@@ -52,7 +52,7 @@ func build(t testing.TB, entries []entry.Entry) (chunks []*built) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		h := hash.Sum(seed, e.Key)
+		h := checksum.HashKey(seed, e.Key)
 		done := b.Add(e, h)
 		if done == Full {
 			finish(i)
@@ -184,7 +184,7 @@ func checkAll(t *testing.T, c *Chunk, b *built) {
 			t.Fatalf("entry %d: newest is %v", i, newest)
 		}
 		i++
-		return hash.Sum(seed, e.Key)
+		return checksum.HashKey(seed, e.Key)
 	})
 	if i != len(b.entries) || b.Stats.Entries != uint64(i) {
 		t.Fatalf("%d entries were met, %d counted, %d added", i, b.Stats.Entries, len(b.entries))
@@ -213,7 +213,7 @@ func checkGet(t *testing.T, c *Chunk, b *built, key []byte, at entry.Version) {
 		return // the reader of a run looks at the prefix first
 	}
 	var e entry.Entry
-	got, err := c.Get(key[c.Prefix:], hash.Sum(seed, key), at, &e)
+	got, err := c.Get(key[c.Prefix:], checksum.HashKey(seed, key), at, &e)
 	if err == nil && got == Absent && bytes.Equal(key, b.First) {
 		got, err = c.First(at, &e)
 	}
@@ -352,7 +352,7 @@ func TestDisorder(t *testing.T) {
 	b := NewBuilder()
 	defer b.Release()
 	add := func(key string, v entry.Version) Outcome {
-		return b.Add(&entry.Entry{Key: []byte(key), Version: v, Kind: entry.Set}, hash.Sum(seed, []byte(key)))
+		return b.Add(&entry.Entry{Key: []byte(key), Version: v, Kind: entry.Set}, checksum.HashKey(seed, []byte(key)))
 	}
 	for _, c := range []struct {
 		key     string

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/dump"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -79,7 +79,7 @@ func readAll(c *Chunk, b *built) (all []entry.Entry, err error) {
 	}
 	for i := range b.entries {
 		var e entry.Entry
-		if _, err := c.Get(b.entries[i].Key[c.Prefix:], hash.Sum(seed, b.entries[i].Key), b.entries[i].Version, &e); err != nil {
+		if _, err := c.Get(b.entries[i].Key[c.Prefix:], checksum.HashKey(seed, b.entries[i].Key), b.entries[i].Version, &e); err != nil {
 			return all, err
 		}
 	}
@@ -103,7 +103,7 @@ func TestEachFlippedByteIsFound(t *testing.T) {
 				t.Fatalf("byte %d: %v", i, err)
 			}
 			found = true
-		}, func(e *entry.Entry, _ bool) uint64 { return hash.Sum(seed, e.Key) })
+		}, func(e *entry.Entry, _ bool) uint64 { return checksum.HashKey(seed, e.Key) })
 		if !found {
 			t.Fatalf("byte %d: nothing was found", i)
 		}
@@ -127,7 +127,7 @@ func TestDamageHidesNoKeyOfTheSameHash(t *testing.T) {
 	defer b.Release()
 	key := func(i int) []byte { return fmt.Appendf(nil, "key %04d", i) }
 	for i := range n {
-		h := hash.Sum(seed, key(i))
+		h := checksum.HashKey(seed, key(i))
 		if i == 0 || i == n-1 {
 			h = equal
 		}
@@ -180,7 +180,7 @@ func TestHostileChunksAreHarmless(t *testing.T) {
 			if _, err := readAll(c, b); err != nil && !errors.Is(err, errs.ErrCorrupt) {
 				t.Fatal(err)
 			}
-			c.Check(&owner, func(error) {}, func(e *entry.Entry, _ bool) uint64 { return hash.Sum(seed, e.Key) })
+			c.Check(&owner, func(error) {}, func(e *entry.Entry, _ bool) uint64 { return checksum.HashKey(seed, e.Key) })
 		}
 	}
 }

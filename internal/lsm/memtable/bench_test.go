@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 // load is random keys of 22 bytes with their hashes. It is flat, so that the
@@ -23,7 +23,7 @@ func newLoad(n int) *load {
 	l := &load{}
 	for i := range n {
 		l.keys = fmt.Appendf(l.keys, "vsz=%05d-k=%010d", 16, r.IntN(100*n))
-		l.hashes = append(l.hashes, hash.Sum(seed, l.key(i)))
+		l.hashes = append(l.hashes, checksum.HashKey(seed, l.key(i)))
 	}
 	return l
 }

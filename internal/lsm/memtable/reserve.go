@@ -60,7 +60,7 @@ func (t *Table) HasRoom(bytes, records, ranges int) bool {
 }
 
 // Reserve allocates what n needs: if it returns nil, the calls of Add and DeleteRange that were
-// counted don't ask the system for memory. An error is of the class Refused of package failure; the
+// counted don't ask the system for memory. An error is of the class errs.Refused; the
 // entries of the table are as before. The writer alone calls it.
 func (t *Table) Reserve(n *Needs) error {
 	if n.entries > 0 {

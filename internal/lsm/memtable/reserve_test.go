@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
@@ -59,7 +59,7 @@ func TestReservedEntriesNeedNoMemory(t *testing.T) {
 				if err := table.DeleteRange(e.Key, e.Value, e.Version); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := table.Add(hash.Sum(0, e.Key), &e); err != nil {
+			} else if err := table.Add(checksum.HashKey(0, e.Key), &e); err != nil {
 				t.Fatal(err)
 			}
 			has, now := table.memory()

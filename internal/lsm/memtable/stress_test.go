@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 // One writer adds the versions 1, 2, … of a fixed set of keys; readers and
@@ -37,7 +37,7 @@ func TestReadersBesideTheWriter(t *testing.T) {
 			for !done.Load() {
 				at, i := published.Load(), r.IntN(keys)
 				key := keyOf(i)
-				ok := tab.Get(key, hash.Sum(seed, key), entry.Version(at), &e)
+				ok := tab.Get(key, checksum.HashKey(seed, key), entry.Version(at), &e)
 				if want := expect(i, at); ok != (want != 0) || ok && (uint64(e.Version) != want || binary.LittleEndian.Uint64(e.Value) != want) {
 					t.Errorf("Get(%s, %d) = %d, %v, want %d", key, at, e.Version, ok, want)
 					return

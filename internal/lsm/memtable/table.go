@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	keyhash "github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -77,7 +77,7 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 			errs.ErrInvalid, len(e.Key), e.ValueLen(), e.Version)
 	}
 	if invariant.Enabled {
-		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
+		invariant.Check(hash == checksum.HashKey(t.seed, e.Key), "a key was added with the hash of another")
 	}
 	// Everything that can fail comes before the record is linked.
 	b, err := t.growBuckets(1)

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
@@ -22,14 +22,14 @@ func add(t testing.TB, tab *Table, e entry.Entry) {
 	if e.Kind == 0 {
 		e.Kind = entry.Set
 	}
-	if err := tab.Add(hash.Sum(seed, e.Key), &e); err != nil {
+	if err := tab.Add(checksum.HashKey(seed, e.Key), &e); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func get(tab *Table, key string, at entry.Version) (entry.Entry, bool) {
 	var e entry.Entry
-	ok := tab.Get([]byte(key), hash.Sum(seed, []byte(key)), at, &e)
+	ok := tab.Get([]byte(key), checksum.HashKey(seed, []byte(key)), at, &e)
 	return e, ok
 }
 
@@ -241,7 +241,7 @@ func checkGets(t *testing.T, r *rand.Rand, tab *Table, m *model, maker func(*ran
 	for range 2000 {
 		key, at := maker(r), entry.Version(r.IntN(tab.Len()+1))
 		i := m.lower(key)
-		newest, found := tab.Newest(key, hash.Sum(seed, key))
+		newest, found := tab.Newest(key, checksum.HashKey(seed, key))
 		if want := i < len(m.entries) && bytes.Equal(m.entries[i].Key, key); found != want || found && newest != m.entries[i].Version {
 			t.Fatalf("Newest(%q) = %d, %v, want %v", key, newest, found, want)
 		}
@@ -344,7 +344,7 @@ func TestAddRefusesWhatItCannotHold(t *testing.T) {
 	}
 	tab := New(Options{Seed: seed})
 	tab.arena.granules.Store(&[]granule{refLimit/granuleUnits - 1: {}})
-	if err := tab.Add(hash.Sum(seed, []byte("k")), &entry.Entry{Key: []byte("k"), Value: make([]byte, 2<<20)}); !errors.Is(err, ErrFull) {
+	if err := tab.Add(checksum.HashKey(seed, []byte("k")), &entry.Entry{Key: []byte("k"), Value: make([]byte, 2<<20)}); !errors.Is(err, ErrFull) {
 		t.Errorf("a full table: %v", err)
 	}
 }
@@ -372,7 +372,7 @@ func TestGetAndMovesDoNotAllocate(t *testing.T) {
 		}
 	}
 	it, key := tab.Iterator(), []byte("key0001234")
-	h := hash.Sum(seed, key)
+	h := checksum.HashKey(seed, key)
 	var e entry.Entry
 	n := testing.AllocsPerRun(100, func() {
 		if !tab.Get(key, h, entry.MaxVersion, &e) || !it.SeekGE(key) || !it.Next() || !it.Prev() || !it.SeekLT(key) {
@@ -400,7 +400,7 @@ func TestViewsOfKeysInOrder(t *testing.T) {
 		for i := range steps * each {
 			k := key(i)
 			e := entry.Entry{Key: k, Version: entry.Version(i + 1), Kind: entry.Delete}
-			if err := m.Add(hash.Sum(1, k), &e); err != nil {
+			if err := m.Add(checksum.HashKey(1, k), &e); err != nil {
 				t.Fatal(err)
 			}
 			if i%each == each-1 {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 const benchKeys = 2_000_000
@@ -47,7 +47,7 @@ func benchRun(b *testing.B, n, value int) *Reader {
 	var d entry.Entry
 	for i := range 200000 {
 		k := benchEntry(nil, 2*((i*104729)%n))
-		if ok, err := r.Get(k, hash.Sum(testSeed, k), entry.MaxVersion, &d); !ok || err != nil {
+		if ok, err := r.Get(k, checksum.HashKey(testSeed, k), entry.MaxVersion, &d); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
 	}
@@ -111,7 +111,7 @@ func BenchmarkGet(b *testing.B) {
 				for b.Loop() {
 					k := keys[i&(probes-1)*size:][:size]
 					i++
-					ok, err := r.Get(k, hash.Sum(testSeed, k), entry.MaxVersion, &e)
+					ok, err := r.Get(k, checksum.HashKey(testSeed, k), entry.MaxVersion, &e)
 					if err != nil || ok != (missing == 0) {
 						b.Fatal(ok, err)
 					}

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 // Readers verify pages and fill the cache at the same time.
@@ -27,7 +27,7 @@ func testReadersRunTogether(t *testing.T) {
 				var e entry.Entry
 				for i := g; i < len(all); i += 37 {
 					k := all[i].Key
-					if ok, err := r.Get(k, hash.Sum(testSeed, k), all[i].Version, &e); !ok || err != nil || !same(&e, &all[i]) {
+					if ok, err := r.Get(k, checksum.HashKey(testSeed, k), all[i].Version, &e); !ok || err != nil || !same(&e, &all[i]) {
 						t.Errorf("get: %v %v %s", ok, err, brief(&e))
 						return
 					}
@@ -65,7 +65,7 @@ func testMappedReadsDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		k := all[i*7919%len(all)].Key
 		i++
-		if ok, err := r.Get(k, hash.Sum(testSeed, k), entry.MaxVersion, &e); !ok || err != nil {
+		if ok, err := r.Get(k, checksum.HashKey(testSeed, k), entry.MaxVersion, &e); !ok || err != nil {
 			t.Error(ok, err)
 		}
 		it.SeekGE(k)

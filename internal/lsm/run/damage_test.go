@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -132,11 +131,11 @@ func tryAll(t *testing.T, dir string, m layout.RunMeta, which int, noMap bool) (
 	for i := range all {
 		e := &all[i]
 		var got entry.Entry
-		ok, err := r.Get(e.Key, hash.Sum(testSeed, e.Key), e.Version, &got)
+		ok, err := r.Get(e.Key, checksum.HashKey(testSeed, e.Key), e.Version, &got)
 		if err != nil {
 			checkKind(t, err)
 			failed = true
-		} else if !ok || !same(&got, e) || !r.MayContain(e.Key, hash.Sum(testSeed, e.Key)) {
+		} else if !ok || !same(&got, e) || !r.MayContain(e.Key, checksum.HashKey(testSeed, e.Key)) {
 			t.Fatalf("get: %v %s, want %s", ok, brief(&got), brief(e))
 		}
 		it := r.Iterator()
@@ -366,7 +365,7 @@ func askAll(t *testing.T, dir string, m layout.RunMeta, noMap bool) {
 	for _, g := range goldenEntries() {
 		it.SeekGE(g.Key)
 		it.SeekLT(g.Key)
-		_, _ = r.Get(g.Key, hash.Sum(testSeed, g.Key), g.Version, &e)
+		_, _ = r.Get(g.Key, checksum.HashKey(testSeed, g.Key), g.Version, &e)
 		_, _ = r.ChangedSince(g.Key, nil, 11)
 		r.Size(g.Key, nil, true)
 	}

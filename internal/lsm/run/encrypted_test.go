@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
@@ -293,7 +293,7 @@ func TestDecryptedMemoryIsBounded(t *testing.T) {
 	var e entry.Entry
 	for range 3000 {
 		i := rng.IntN(len(all))
-		if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), 1, &e); !ok || err != nil {
+		if ok, err := r.Get(all[i].Key, checksum.HashKey(testSeed, all[i].Key), 1, &e); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		held, which = append(held, e.Value), append(which, i)
@@ -331,7 +331,7 @@ func TestWalksLeaveTheCacheAsItIs(t *testing.T) {
 	r, all := manyBlocks(t, 1<<20)
 	var e entry.Entry
 	get := func(i int) []byte {
-		if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), 1, &e); !ok || err != nil {
+		if ok, err := r.Get(all[i].Key, checksum.HashKey(testSeed, all[i].Key), 1, &e); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		return e.Value

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 )
 
@@ -53,10 +53,10 @@ func testFiltersOfPartsHoldBack(t *testing.T) {
 		}
 		wrong := 0
 		for i := range keys {
-			if k := filterKey(2 * i); !r.MayContain(k, hash.Sum(testSeed, k)) {
+			if k := filterKey(2 * i); !r.MayContain(k, checksum.HashKey(testSeed, k)) {
 				t.Fatalf("filter lacks %q", k)
 			}
-			if k := filterKey(2*i + 1); r.MayContain(k, hash.Sum(testSeed, k)) {
+			if k := filterKey(2*i + 1); r.MayContain(k, checksum.HashKey(testSeed, k)) {
 				wrong++
 			}
 		}
@@ -123,7 +123,7 @@ func testDamagedFiltersAreFound(t *testing.T) {
 			found := 0
 			r.Verify(t.Context(), func(*errs.Corruption) { found++ }, nil)
 			for i := range all {
-				if !r.MayContain(all[i].Key, hash.Sum(testSeed, all[i].Key)) {
+				if !r.MayContain(all[i].Key, checksum.HashKey(testSeed, all[i].Key)) {
 					t.Errorf("after a flip at %d a key is held back", off)
 				}
 			}

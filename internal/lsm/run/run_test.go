@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -245,7 +245,7 @@ func testGetFindsNewestVersionNotAfter(t *testing.T) {
 		step := max(1, len(all)/1000)
 		for i := 0; i < len(all); i += 1 + rng.IntN(2*step) {
 			e := &all[i]
-			h := hash.Sum(testSeed, e.Key)
+			h := checksum.HashKey(testSeed, e.Key)
 			if !r.MayContain(e.Key, h) {
 				t.Fatalf("filter lacks %s", brief(e))
 			}
@@ -269,7 +269,7 @@ func checkGet(t *testing.T, r *Reader, all []entry.Entry, key []byte, at entry.V
 	t.Helper()
 	want := modelGet(all, key, at)
 	var got entry.Entry
-	found, err := r.Get(key, hash.Sum(testSeed, key), at, &got)
+	found, err := r.Get(key, checksum.HashKey(testSeed, key), at, &got)
 	if err != nil {
 		t.Fatalf("get %.40q at %d: %v", key, at, err)
 	}

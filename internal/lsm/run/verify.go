@@ -6,9 +6,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/blocks"
 )
 
@@ -98,7 +98,7 @@ func (v *verifier) verifyChunk(i int) {
 			return 0
 		}
 		// Filter and index are asked with the hash that gets will use.
-		h := hash.Sum(v.seed, e.Key)
+		h := checksum.HashKey(v.seed, e.Key)
 		if !v.mayContain(e.Key, h) {
 			fail("filter lacks a key")
 		}

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/vfs"
 )
@@ -74,7 +74,7 @@ func testWarmLeavesNothingToRead(t *testing.T) {
 		}
 		var e entry.Entry
 		for i := range all {
-			if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), entry.MaxVersion, &e); !ok || err != nil {
+			if ok, err := r.Get(all[i].Key, checksum.HashKey(testSeed, all[i].Key), entry.MaxVersion, &e); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}

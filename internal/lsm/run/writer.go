@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
@@ -112,7 +112,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 
 // addEntry adds an entry, which may stand for a span of a range delete.
 func (w *Writer) addEntry(e *entry.Entry) error {
-	h := hash.Sum(w.cfg.Seed, e.Key)
+	h := checksum.HashKey(w.cfg.Seed, e.Key)
 	done := w.b.Add(e, h)
 	// A full chunk is written; the entry is the first of the next one.
 	if done == chunk.Full {

@@ -7,20 +7,20 @@ import (
 	"testing"
 )
 
-// TestEveryCallHasAClass: each method of a file system that can fail is declared by package
-// failure, which says what its error leaves behind. One that is only embedded would pass its error
+// TestEveryCallHasAClass: each method of a file system that can fail is declared by what
+// pageio.MarkErrors returns, which says what its error leaves behind. One that is only embedded would pass its error
 // on without a class, and such an error stops the store.
 func TestEveryCallHasAClass(t *testing.T) {
 	_, sources := load(t)
-	for iface, wrapper := range map[string]string{"FS": "markingFS", "File": "file", "Dirs": "dirs"} {
+	for iface, wrapper := range map[string]string{"FS": "markingFS", "File": "markingFile", "Dirs": "markingDirs"} {
 		fallible := methodsThatFail(sources, "vfs", iface)
 		if len(fallible) == 0 {
 			t.Errorf("no method of vfs.%s is known to fail", iface)
 		}
-		declared := methodsOf(sources, "internal/base/failure", wrapper)
+		declared := methodsOf(sources, "internal/disk/pageio", wrapper)
 		for _, m := range fallible {
 			if !slices.Contains(declared, m) {
-				t.Errorf("vfs.%s.%s can fail, and failure.%s doesn't declare it: its error has no class", iface, m, wrapper)
+				t.Errorf("vfs.%s.%s can fail, and pageio.%s doesn't declare it: its error has no class", iface, m, wrapper)
 			}
 		}
 	}
@@ -94,12 +94,17 @@ func TestErrorsOfTheSystemHaveAClass(t *testing.T) {
 		}
 		for _, imp := range s.imports {
 			system[s.pkg] = system[s.pkg] || imp == "os" || imp == "syscall" || strings.HasPrefix(imp, "golang.org/x/sys")
-			marks[s.pkg] = marks[s.pkg] || imp == module+"/internal/base/failure"
 		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && (sel.Sel.Name == "MarkRefused" || sel.Sel.Name == "MarkErrors") {
+				marks[s.pkg] = true
+			}
+			return true
+		})
 	}
 	for pkg := range system {
 		if system[pkg] && !marks[pkg] && !x.allow("class", pkg) {
-			t.Errorf("%s asks the system itself, and does not mark its errors by package failure: they would stop the store (or a line \"class %s: reason\" in exceptions.txt)", pkg, pkg)
+			t.Errorf("%s asks the system itself, and does not mark its errors by errs.MarkRefused or pageio.MarkErrors: they would stop the store (or a line \"class %s: reason\" in exceptions.txt)", pkg, pkg)
 		}
 	}
 }

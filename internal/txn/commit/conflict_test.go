@@ -10,9 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
@@ -166,7 +166,7 @@ func TestWritesAgreeWithANaiveSearch(t *testing.T) {
 				w.before = before
 				for range rnd.IntN(3) {
 					k := []byte(key())
-					got, ok, _ := w.Newest(k, hash.Sum(testSeed, k), 0)
+					got, ok, _ := w.Newest(k, checksum.HashKey(testSeed, k), 0)
 					if want := all[string(k)]; got != want || ok != (want > 0) {
 						t.Fatalf("round %d: newest of %s is %d, %v; want %d; seed %d", round, k, got, ok, want, seed)
 					}

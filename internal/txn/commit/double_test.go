@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
@@ -285,7 +285,7 @@ func (m *memory) visible() entry.Version {
 func reads(keys []string, ranges [][2]string) *conflict.ReadSet {
 	s := &conflict.ReadSet{Seed: testSeed}
 	for _, k := range keys {
-		s.AddKey([]byte(k), hash.Sum(testSeed, []byte(k)))
+		s.AddKey([]byte(k), checksum.HashKey(testSeed, []byte(k)))
 	}
 	for _, g := range ranges {
 		var hi []byte

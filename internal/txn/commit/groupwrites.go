@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
@@ -91,7 +91,7 @@ func (w *groupWrites) overwritten(r *Request) error {
 			}
 			return err
 		}
-		v, ok, err := w.Newest(key, hash.Sum(w.seed, key), since)
+		v, ok, err := w.Newest(key, checksum.HashKey(w.seed, key), since)
 		if err == nil && ok && v > since {
 			err = conflict.RefuseKey(key)
 		}
@@ -141,7 +141,7 @@ func (w *groupWrites) indexBefore() {
 	for _, r := range w.before[w.indexedCount:] {
 		_ = eachRecord(r.Payload, func(key, hi []byte) error {
 			if hi == nil {
-				w.keys[hash.Sum(w.seed, key)] = r.version
+				w.keys[checksum.HashKey(w.seed, key)] = r.version
 			} else {
 				// Both alias the payload, which lives as long as the group.
 				w.ranges = w.ranges.With(rangedel.Delete{Lo: key, Hi: hi, Version: r.version})

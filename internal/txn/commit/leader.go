@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
@@ -90,7 +89,7 @@ func (l *leader) appendAndPublish(members []*Request) error {
 		switch err := l.sync(); {
 		// The disk refused before anything was acknowledged. Take the group back, so that no later
 		// sync makes records durable whose committers were told that they failed.
-		case failure.Passes(err):
+		case errs.Passes(err):
 			if err := l.retract(members, err); err != nil {
 				return err
 			}
@@ -120,7 +119,7 @@ func (l *leader) appendPassed() (entry.Position, error) {
 	case err == nil:
 		// From now on the versions are used, even if a later step fails and stops the pipeline.
 		l.last += entry.Version(len(l.passed))
-	case failure.Passes(err):
+	case errs.Passes(err):
 		// Members that only want a sync still get it: for earlier groups.
 		// passed is empty then, so the later steps apply and publish nothing.
 		l.refusePassed(err)

@@ -75,7 +75,7 @@ type Journal interface {
 	// Append writes the payloads of a group, and returns the position of the first record.
 	// It sets the checksums and the versions of the records in place: version first in
 	// the first transaction, first+1 in the next one. If the error passes
-	// (failure.Passes), nothing of the group is left in the journal.
+	// (errs.Passes), nothing of the group is left in the journal.
 	Append(first entry.Version, transactions [][]byte) (entry.Position, error)
 	// Sync makes everything appended so far durable. After an error that passes it may
 	// be tried again.

@@ -8,8 +8,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 // Changes tells the newest versions of committed entries.
@@ -198,7 +198,7 @@ func (s *ReadSet) touchesKey(k []byte) bool {
 		return false
 	}
 	s.orderKeys()
-	h := hash.Sum(s.Seed, k)
+	h := checksum.HashKey(s.Seed, k)
 	i, _ := slices.BinarySearchFunc(s.keys, h, func(o key, h uint64) int { return cmp.Compare(o.hash, h) })
 	// Different keys may have one hash.
 	for ; i < len(s.keys) && s.keys[i].hash == h; i++ {

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
@@ -22,7 +22,7 @@ type changes struct {
 
 func (c *changes) Newest(key []byte, h uint64, _ entry.Version) (entry.Version, bool, error) {
 	c.asked++
-	if h != hash.Sum(1, key) {
+	if h != checksum.HashKey(1, key) {
 		return 0, false, fmt.Errorf("%q came with the hash of another key", key)
 	}
 	v, ok := c.versions[string(key)]
@@ -39,7 +39,7 @@ func (c *changes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
 	return false, c.err
 }
 
-func addKey(s *ReadSet, key string) { s.AddKey([]byte(key), hash.Sum(1, []byte(key))) }
+func addKey(s *ReadSet, key string) { s.AddKey([]byte(key), checksum.HashKey(1, []byte(key))) }
 
 // is reports whether err is a conflict, if there should be one, else nil.
 func is(err error, conflict bool) bool {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 )
 
 // memory is the writes that are not in files, and their index by key. Records don't change before
@@ -45,7 +45,7 @@ func (m *memory) indexMemory() int { return 32*cap(m.recs) + 4*(cap(m.buckets)+c
 
 // index enters the record of key, which begins at offset in the arena.
 func (m *memory) index(offset int, key []byte, seed uint64) {
-	h := hash.Sum(seed, key)
+	h := checksum.HashKey(seed, key)
 	// At most half full: open addressing needs free buckets to end a search soon.
 	if 2*(m.live+1) > len(m.buckets) {
 		m.rehash()

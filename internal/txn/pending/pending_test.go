@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
@@ -75,7 +75,7 @@ func compare(t *testing.T, w *Writes, model map[string]string, gone map[string]b
 			want, written = "-", true
 		}
 		var e entry.Entry
-		found, err := w.Get([]byte(k), hash.Sum(7, []byte(k)), &e)
+		found, err := w.Get([]byte(k), checksum.HashKey(7, []byte(k)), &e)
 		if err != nil || found != written || found && (show(&e) != want || e.Version != rangedel.Pending) {
 			t.Errorf("Get %q: %v %q, %v, want %q", k, found, show(&e), err, want)
 		}

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -80,7 +80,7 @@ func compare(t *testing.T, s *Files, model map[string]spilledWrite) {
 	for i := range 80 {
 		key := testKey(i)
 		var e entry.Entry
-		found, err := s.Get([]byte(key), hash.Sum(testSeed, []byte(key)), &e)
+		found, err := s.Get([]byte(key), checksum.HashKey(testSeed, []byte(key)), &e)
 		if _, want := model[key]; found != want || err != nil {
 			t.Fatalf("get %q: %v, %v, want %v", key, found, err, want)
 		}
@@ -290,7 +290,7 @@ func checkStamp(t *testing.T, s *Files, fs vfs.FS, m layout.RunMeta) {
 			t.Fatalf("%q has version %d", e.Key, e.Version)
 		}
 		var got entry.Entry
-		h := hash.Sum(testSeed, e.Key)
+		h := checksum.HashKey(testSeed, e.Key)
 		if found, err := r.Get(e.Key, h, stamp, &got); !found || got.Version != stamp || err != nil {
 			t.Fatalf("get %q: %v, version %d, %v", e.Key, found, got.Version, err)
 		}

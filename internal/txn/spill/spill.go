@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/iterator"
@@ -153,7 +153,7 @@ func (w written) Len() int { return int(w.Entries()) }
 // Refuse returns a conflict.Refusal if key is written or in a range that is deleted.
 func (w written) Refuse(key []byte) error {
 	var e entry.Entry
-	wrote, err := w.Get(key, hash.Sum(w.seed, key), &e)
+	wrote, err := w.Get(key, checksum.HashKey(w.seed, key), &e)
 	if wrote {
 		return conflict.RefuseKey(key)
 	}
@@ -171,7 +171,7 @@ func (w written) Check(changes conflict.Changes, since entry.Version) (err error
 			return errs.Ended(w.ctx)
 		}
 		key := it.Entry().Key
-		newest, found, err := changes.Newest(key, hash.Sum(w.seed, key), since)
+		newest, found, err := changes.Newest(key, checksum.HashKey(w.seed, key), since)
 		if err != nil {
 			return err
 		}

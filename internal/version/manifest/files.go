@@ -12,21 +12,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// readFile reads a file whole, or its first limit bytes.
-func readFile(fsys vfs.FS, path string, limit int64) ([]byte, error) {
-	f, err := fsys.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	// One call: what another process writes meanwhile is read before or after.
-	p := make([]byte, limit)
-	n, err := f.ReadAt(p, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return p[:n], errors.Join(err, f.Close())
-}
-
 // readManifest calls fn with the manifest num in dir and its length.
 func readManifest(fsys vfs.FS, dir string, num entry.FileNum, fn func(f io.ReaderAt, size int64) error) error {
 	f, err := fsys.Open(filepath.Join(dir, filename.Of(filename.Manifest, num)))

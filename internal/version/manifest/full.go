@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 )
 
 // A failure that passes, such as a full disk, refuses an edit, and stops nothing
@@ -23,7 +22,7 @@ func (l *Log) stopLocked(cause error) error {
 // its place and its number, so no part of it may be found by a later Open.
 func (l *Log) retractLocked(cause error) error {
 	// What the file holds now is unknown, so nothing may be built on it.
-	if !failure.Passes(cause) {
+	if !errs.Passes(cause) {
 		return l.stopLocked(cause)
 	}
 	// The truncation must be durable before the next frame is written: a crash

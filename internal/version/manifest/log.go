@@ -68,7 +68,7 @@ func (l *Log) Recovered() Recovery { return l.recovered }
 
 // Append makes e true: when it returns nil, e is durable and the returned layout
 // is the store's. It returns layout.ErrConflictingEdit for an edit that doesn't
-// fit, and errors that pass (as package failure says). Then nothing has changed, and
+// fit, and errors that pass (as package errs says). Then nothing has changed, and
 // the edit may be appended again. After any other failed write, and after a failed
 // sync, nobody knows whether e is durable: this and every later Append return
 // errs.ErrStopped.

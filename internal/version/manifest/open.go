@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -264,7 +265,7 @@ func (l *Log) oldManifests() (paths []string) {
 			continue
 		}
 		path := filepath.Join(l.o.Dir, base)
-		p, err := readFile(l.o.FS, path, fileHeader)
+		p, err := pageio.ReadHead(l.o.FS, path, fileHeader)
 		if err != nil {
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -62,7 +62,7 @@ func openSuper(o *Options) (s superFile, ring *crypt.Ring, err error) {
 // readSuper reads both slots, as far as that is possible without keys.
 func readSuper(fsys vfs.FS, dir string) (superFile, error) {
 	name := filename.Of(filename.Super, 0)
-	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
+	p, err := pageio.ReadHead(fsys, filepath.Join(dir, name), superSize+1)
 	if isAbsent(err) {
 		return superFile{}, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
 	}
@@ -188,4 +188,4 @@ type unwritten struct{ error }
 func (u unwritten) Unwrap() error { return u.error }
 
 // passes reports whether SUPER says what it said before err, and may be written again.
-func passes(err error) bool { return errors.As(err, new(unwritten)) && failure.Passes(err) }
+func passes(err error) bool { return errors.As(err, new(unwritten)) && errs.Passes(err) }

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -58,7 +59,7 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 		key = l.values.key
 	}
 	super := filename.Of(filename.Super, 0)
-	p, err := readFile(l.o.FS, filepath.Join(dir, super), superSize)
+	p, err := pageio.ReadHead(l.o.FS, filepath.Join(dir, super), superSize)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", super, err)
 	}

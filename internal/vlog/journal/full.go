@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
@@ -22,10 +22,10 @@ import (
 // refusedError returns the error of an Append that failed before anything was written,
 // or after it was cut off again, or of a Sync that the manifest was not told of.
 func (j *Journal) refusedError(err error) error {
-	if !failure.Passes(err) {
+	if !errs.Passes(err) {
 		return j.stop(err)
 	}
-	if failure.IsFull(err) {
+	if errs.IsFull(err) {
 		j.c.Owner.DiskFull()
 	}
 	return err
@@ -39,7 +39,7 @@ func (j *Journal) cutBack(cause error) error {
 		// If it can't be cut off, recovery takes it for a torn tail.
 		return j.stop(errors.Join(cause, err))
 	}
-	if !failure.Passes(cause) {
+	if !errs.Passes(cause) {
 		return j.stop(cause)
 	}
 	// Without this sync a crash could bring the refused frame back.

@@ -125,7 +125,7 @@ func New(c Config) *Journal {
 //
 // The records may be read as soon as Append returns; they are durable after the next
 // Sync. After errs.ErrInvalid, for what is no group, and after an error that passes (as
-// package failure says) nothing of the group is written, and the next one may succeed.
+// package errs says) nothing of the group is written, and the next one may succeed.
 // After any other error the journal has stopped, see Err.
 func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
 	if err := j.Err(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -94,7 +93,7 @@ func (j *Journal) syncFile(o *open) error {
 	// Without this a crash may lose the file's name, and its durable frames with it.
 	if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
 		err = fmt.Errorf("sync directory of %s: %w", o.Name(), err)
-		if failure.IsRefused(err) {
+		if errs.IsRefused(err) {
 			return err
 		}
 		return j.stop(err)

@@ -1,14 +1,6 @@
-// Package hash is the seeded 64-bit hash of keys that memtables, chunk indexes
-// and filters share, so that a get hashes its key once.
-//
-// It multiplies and folds 64-bit words as wyhash does (Wang Yi, 2019). The
-// result is part of the run format: it must never change for a given seed.
-package hash
+package checksum
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "encoding/binary"
 
 const (
 	k0 = 0xa0761d6478bd642f
@@ -16,15 +8,19 @@ const (
 	k2 = 0x8ebc6af09c88c6e3
 )
 
-// Sum hashes key under seed.
-func Sum(seed uint64, key []byte) uint64 {
+// HashKey is the seeded 64-bit hash of keys that memtables, chunk indexes and filters share, so that
+// a get hashes its key once.
+//
+// It multiplies and folds 64-bit words as wyhash does (Wang Yi, 2019). The result is part of the run
+// format: it must never change for a given seed.
+func HashKey(seed uint64, key []byte) uint64 {
 	n := len(key)
 	// Every factor depends on the seed: a constant one could be chosen as a
 	// zero by somebody who picks the keys, and all of them would collide.
-	s := mum(seed^k0, k1)
-	h := s ^ mum(seed^k2, uint64(n)^k1)
+	s := fold(seed^k0, k1)
+	h := s ^ fold(seed^k2, uint64(n)^k1)
 	for len(key) > 16 {
-		h = mum(binary.LittleEndian.Uint64(key)^s, binary.LittleEndian.Uint64(key[8:])^h)
+		h = fold(binary.LittleEndian.Uint64(key)^s, binary.LittleEndian.Uint64(key[8:])^h)
 		key = key[16:]
 	}
 	var a, b uint64
@@ -39,11 +35,5 @@ func Sum(seed uint64, key []byte) uint64 {
 	case len(key) > 0:
 		a = uint64(key[0])<<16 | uint64(key[len(key)/2])<<8 | uint64(key[len(key)-1])
 	}
-	return mum(k2^uint64(n), mum(a^s, b^h))
-}
-
-// mum multiplies to 128 bits, and folds the halves.
-func mum(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	return hi ^ lo
+	return fold(k2^uint64(n), fold(a^s, b^h))
 }

@@ -1,4 +1,4 @@
-package hash
+package checksum
 
 import (
 	"encoding/binary"
@@ -7,21 +7,21 @@ import (
 )
 
 // The values are part of the run format; a change here makes old runs unreadable.
-func TestSumIsStable(t *testing.T) {
+func TestHashKeyIsStable(t *testing.T) {
 	key := []byte("0123456789abcdefghijklmnopqrstuvwxyz")
 	for n, want := range golden {
-		if got := Sum(42, key[:n]); got != want {
-			t.Errorf("Sum(42, %q) = %#x, want %#x", key[:n], got, want)
+		if got := HashKey(42, key[:n]); got != want {
+			t.Errorf("HashKey(42, %q) = %#x, want %#x", key[:n], got, want)
 		}
 	}
 }
 
-func TestSumSpreadsSequentialKeys(t *testing.T) {
+func TestHashKeySpreadsSequentialKeys(t *testing.T) {
 	const keys, buckets = 1 << 16, 1 << 10
 	for _, shift := range []int{0, 20, 40, 54} {
 		var count [buckets]int
 		for i := range keys {
-			count[Sum(1, fmt.Appendf(nil, "vsz=00128-k=%010d", i))>>shift%buckets]++
+			count[HashKey(1, fmt.Appendf(nil, "vsz=00128-k=%010d", i))>>shift%buckets]++
 		}
 		for b, c := range count { // mean 64, standard deviation 8
 			if c < 16 || c > 128 {
@@ -31,16 +31,16 @@ func TestSumSpreadsSequentialKeys(t *testing.T) {
 	}
 }
 
-func TestSumUsesEveryByteAndTheSeed(t *testing.T) {
+func TestHashKeyUsesEveryByteAndTheSeed(t *testing.T) {
 	for n := 1; n < 40; n++ {
 		key := make([]byte, n)
-		base := Sum(7, key)
-		if Sum(8, key) == base {
+		base := HashKey(7, key)
+		if HashKey(8, key) == base {
 			t.Errorf("%d bytes: the seed has no effect", n)
 		}
 		for i := range n {
 			key[i]++
-			if Sum(7, key) == base {
+			if HashKey(7, key) == base {
 				t.Errorf("%d bytes: byte %d has no effect", n, i)
 			}
 			key[i]--
@@ -48,12 +48,12 @@ func TestSumUsesEveryByteAndTheSeed(t *testing.T) {
 	}
 }
 
-func BenchmarkSum22(b *testing.B) {
+func BenchmarkHashKey22(b *testing.B) {
 	key := []byte("vsz=00128-k=0000000000")
 	var sum uint64
 	for i := range b.N {
 		binary.LittleEndian.PutUint64(key[14:], uint64(i))
-		sum += Sum(1, key)
+		sum += HashKey(1, key)
 	}
 	_ = sum
 }

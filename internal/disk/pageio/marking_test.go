@@ -1,4 +1,4 @@
-package failure
+package pageio
 
 import (
 	"errors"
@@ -47,21 +47,21 @@ func TestClassOfEachCall(t *testing.T) {
 	for kind, call := range calls {
 		for _, err := range []error{faultfs.ErrIO, syscall.EMFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, faultfs.ErrNoSpace, fs.ErrNotExist, fs.ErrPermission} {
 			faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-			s := FS(faulty)
+			s := MarkErrors(faulty)
 			f := prepare(t, s)
 			faulty.Inject(faultfs.Fault{Kinds: kind, Err: err, Times: faultfs.Always})
 			got := call(s, f)
-			want := Refused
+			want := errs.Refused
 			switch {
 			case errors.Is(err, faultfs.ErrNoSpace):
-				want = Full
+				want = errs.Full
 			case kind == faultfs.Write && (vfs.IsInterrupted(err) || vfs.IsOutOfMemory(err)):
 			case kind == faultfs.SyncDir && vfs.IsOutOfFiles(err):
 			case kind&changing != 0, err == fs.ErrNotExist:
-				want = Final
+				want = errs.Final
 			}
-			if !errors.Is(got, err) || Of(got) != want || errors.Is(got, errs.ErrRefused) != (want == Refused) {
-				t.Errorf("%v fails with %v: %v is of class %d, want %d", kind, err, got, Of(got), want)
+			if !errors.Is(got, err) || errs.ClassOf(got) != want || errors.Is(got, errs.ErrRefused) != (want == errs.Refused) {
+				t.Errorf("%v fails with %v: %v is of class %d, want %d", kind, err, got, errs.ClassOf(got), want)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func prepare(t *testing.T, s vfs.FS) vfs.File {
 func TestInterruptedCallsAreRepeated(t *testing.T) {
 	for _, err := range []error{syscall.EINTR, syscall.EAGAIN} {
 		faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-		s := FS(faulty)
+		s := MarkErrors(faulty)
 		f := prepare(t, s)
 		faulty.Inject(faultfs.Fault{Kinds: faultfs.Read | faultfs.Write | faultfs.Truncate | faultfs.Syncs, Err: err, Short: true, Times: 3})
 		if n, err := f.WriteVec([][]byte{[]byte("01"), nil, []byte("23456"), []byte("7"), []byte("89")}, 0); n != 10 || err != nil {
@@ -107,7 +107,7 @@ func TestInterruptedCallsAreRepeated(t *testing.T) {
 		}
 		for i, do := range []func() error{f.Sync, f.SyncData, func() error { return s.SyncDir("d") }} {
 			faulty.Inject(faultfs.Fault{Err: err})
-			if err := do(); Of(err) != Final {
+			if err := do(); errs.ClassOf(err) != errs.Final {
 				t.Errorf("sync %d: %v", i, err)
 			}
 		}
@@ -130,7 +130,7 @@ func wantN(n, want int, err error) error {
 func TestFailedSyncOfADirectory(t *testing.T) {
 	for _, failed := range []error{faultfs.ErrIO, faultfs.ErrNoSpace, syscall.EINTR, syscall.EMFILE} {
 		faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-		s := FS(faulty)
+		s := MarkErrors(faulty)
 		prepare(t, s)
 		if err := s.MkdirAll("e"); err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestFailedSyncOfADirectory(t *testing.T) {
 		}
 		for _, s := range []vfs.FS{s, opened} {
 			err := s.SyncDir("d")
-			if lost := failed != syscall.EMFILE; lost && (!errors.Is(err, failed) || Of(err) != Final) || !lost && err != nil {
+			if lost := failed != syscall.EMFILE; lost && (!errors.Is(err, failed) || errs.ClassOf(err) != errs.Final) || !lost && err != nil {
 				t.Errorf("after %v: %v", failed, err)
 			}
 			if err := s.SyncDir("e"); err != nil {
@@ -158,9 +158,9 @@ func TestFailedSyncOfADirectory(t *testing.T) {
 // A write that has done a part and then goes on to fail is no refusal.
 func TestPartOfAWriteIsFinal(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	f := prepare(t, FS(faulty))
+	f := prepare(t, MarkErrors(faulty))
 	faulty.Inject(faultfs.Fault{Kinds: faultfs.Write, Err: syscall.EINTR, Short: true, Times: faultfs.Always})
-	if n, err := f.WriteAt(make([]byte, 1<<20), 0); n == 0 || Of(err) != Final {
+	if n, err := f.WriteAt(make([]byte, 1<<20), 0); n == 0 || errs.ClassOf(err) != errs.Final {
 		t.Errorf("%d bytes: %v", n, err)
 	}
 }
@@ -170,19 +170,19 @@ func TestClassOfJoinedErrors(t *testing.T) {
 	passes, full, lost := markRefused(faultfs.ErrFiles), markRefused(faultfs.ErrNoSpace), markFinal(faultfs.ErrIO)
 	for _, c := range []struct {
 		err  error
-		want Class
+		want errs.Class
 	}{
-		{passes, Refused}, {full, Full}, {lost, Final}, {faultfs.ErrIO, Final},
-		{errors.Join(passes, lost), Final}, {errors.Join(full, lost), Final}, {errors.Join(full, passes), Full},
-		{fmt.Errorf("a: %w", fmt.Errorf("b: %w", passes)), Refused},
-		{fmt.Errorf("%w: %w", errs.ErrStopped, passes), Final}, {fmt.Errorf("%w: %w", errs.ErrStopped, full), Final},
-		{&errs.Corruption{File: filepath.Join("a"), Err: passes}, Final},
+		{passes, errs.Refused}, {full, errs.Full}, {lost, errs.Final}, {faultfs.ErrIO, errs.Final},
+		{errors.Join(passes, lost), errs.Final}, {errors.Join(full, lost), errs.Final}, {errors.Join(full, passes), errs.Full},
+		{fmt.Errorf("a: %w", fmt.Errorf("b: %w", passes)), errs.Refused},
+		{fmt.Errorf("%w: %w", errs.ErrStopped, passes), errs.Final}, {fmt.Errorf("%w: %w", errs.ErrStopped, full), errs.Final},
+		{&errs.Corruption{File: filepath.Join("a"), Err: passes}, errs.Final},
 	} {
-		if got := Of(c.err); got != c.want || Passes(c.err) != (c.want != Final) || IsFull(c.err) != (c.want == Full) || IsRefused(c.err) != (c.want == Refused) {
+		if got := errs.ClassOf(c.err); got != c.want || errs.Passes(c.err) != (c.want != errs.Final) || errs.IsFull(c.err) != (c.want == errs.Full) || errs.IsRefused(c.err) != (c.want == errs.Refused) {
 			t.Errorf("%v: class %d, want %d", c.err, got, c.want)
 		}
 	}
-	if Passes(nil) || IsFull(nil) || IsRefused(nil) {
+	if errs.Passes(nil) || errs.IsFull(nil) || errs.IsRefused(nil) {
 		t.Error("nil is a failure")
 	}
 }

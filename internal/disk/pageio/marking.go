@@ -1,9 +1,10 @@
-package failure
+package pageio
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -11,12 +12,12 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// FS returns base with errors that are marked for Of as refused or final. Reads and writes that a
+// MarkErrors returns base with errors that are marked for errs.ClassOf as refused or final. Reads and writes that a
 // signal has interrupted, or that the system says to repeat, are repeated at once. Once the sync of
 // a directory has failed, each later one of it fails.
-func FS(base vfs.FS) vfs.FS { return markingFS{base, &dirSyncs{failed: map[string]error{}}} }
+func MarkErrors(base vfs.FS) vfs.FS { return markingFS{base, &dirSyncs{failed: map[string]error{}}} }
 
-// markingFS is what FS returns.
+// markingFS is what MarkErrors returns.
 type markingFS struct {
 	vfs.FS
 	dirSyncs *dirSyncs
@@ -33,7 +34,7 @@ func (s markingFS) wrap(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, markRefused(err)
 	}
-	return file{f}, nil
+	return markingFile{f}, nil
 }
 
 func (s markingFS) Create(name string) (vfs.File, error) { return s.wrap(s.FS.Create(name)) }
@@ -75,16 +76,16 @@ func (s markingFS) OpenDirs(names ...string) (vfs.Dirs, error) {
 	if err != nil {
 		return nil, markRefused(err)
 	}
-	return dirs{markingFS{d, s.dirSyncs}, d}, nil
+	return markingDirs{markingFS{d, s.dirSyncs}, d}, nil
 }
 
-// dirs are directories that are held open.
-type dirs struct {
+// markingDirs are directories that are held open.
+type markingDirs struct {
 	markingFS
 	held io.Closer
 }
 
-func (d dirs) Close() error { return markRefused(d.held.Close()) }
+func (d markingDirs) Close() error { return markRefused(d.held.Close()) }
 
 // SyncDir has to open the directory on some systems. Without a free descriptor it was not opened,
 // so nothing was lost. After any other failure a name that was not durable before may never become
@@ -103,53 +104,33 @@ func (s markingFS) SyncDir(dir string) error {
 	if err != nil {
 		// Remembered: the system reports a failed sync once, and perhaps to another goroutine than
 		// the one whose name was lost.
-		s.dirSyncs.failed[dir] = &marked{fmt.Errorf("an earlier sync of the directory has failed: %w", err), errFinal}
+		s.dirSyncs.failed[dir] = errs.MarkFinal(fmt.Errorf("an earlier sync of the directory has failed: %w", err))
 	}
 	return markFinal(err)
 }
 
-// file is an open file.
-type file struct{ vfs.File }
+// markingFile is an open file.
+type markingFile struct{ vfs.File }
 
-func (f file) ReadAt(p []byte, off int64) (n int, err error) {
-	err = repeat(func() error {
-		// What was read before the interruption is kept.
-		m, err := f.File.ReadAt(p[n:], off+int64(n))
-		n += m
-		return err
-	})
+func (f markingFile) ReadAt(p []byte, off int64) (n int, err error) {
+	n, err = repeat(func(done int) (int, error) { return f.File.ReadAt(p[done:], off+int64(done)) })
 	return n, markRefused(err)
 }
 
-func (f file) WriteAt(p []byte, off int64) (n int, err error) {
-	err = repeat(func() error {
-		m, err := f.File.WriteAt(p[n:], off+int64(n))
-		n += m
-		return err
-	})
+func (f markingFile) WriteAt(p []byte, off int64) (n int, err error) {
+	n, err = repeat(func(done int) (int, error) { return f.File.WriteAt(p[done:], off+int64(done)) })
 	return n, markWrite(n, err)
 }
 
-func (f file) WriteVec(bufs [][]byte, off int64) (n int, err error) {
-	err = repeat(func() error {
-		m, err := f.File.WriteVec(skipBytes(bufs, n), off+int64(n))
-		n += m
-		return err
+func (f markingFile) WriteVec(bufs [][]byte, off int64) (n int, err error) {
+	n, err = repeat(func(done int) (int, error) {
+		if done == 0 {
+			return f.File.WriteVec(bufs, off)
+		}
+		// Seldom enough to be copied.
+		return f.File.WriteAt(slices.Concat(bufs...)[done:], off+int64(done))
 	})
 	return n, markWrite(n, err)
-}
-
-// skipBytes returns bufs without their first n bytes.
-func skipBytes(bufs [][]byte, n int) [][]byte {
-	for n > 0 && n >= len(bufs[0]) {
-		n -= len(bufs[0])
-		bufs = bufs[1:]
-	}
-	if n > 0 {
-		// The caller's slice stays as it is.
-		return slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
-	}
-	return bufs
 }
 
 // markWrite marks the error of a write of which n bytes were done. An interrupted write without
@@ -164,18 +145,18 @@ func markWrite(n int, err error) error {
 
 // Sync marks errors as final. A sync that was interrupted is not repeated: nobody knows what the
 // second one would leave out.
-func (f file) Sync() error     { return markFinal(f.File.Sync()) }
-func (f file) SyncData() error { return markFinal(f.File.SyncData()) }
+func (f markingFile) Sync() error     { return markFinal(f.File.Sync()) }
+func (f markingFile) SyncData() error { return markFinal(f.File.SyncData()) }
 
-func (f file) Truncate(size int64) error { return markFinal(f.File.Truncate(size)) }
-func (f file) Close() error              { return markFinal(f.File.Close()) }
+func (f markingFile) Truncate(size int64) error { return markFinal(f.File.Truncate(size)) }
+func (f markingFile) Close() error              { return markFinal(f.File.Close()) }
 
-func (f file) Size() (int64, error) {
+func (f markingFile) Size() (int64, error) {
 	n, err := f.File.Size()
 	return n, markRefused(err)
 }
 
-func (f file) Map(size int64) (vfs.Mapping, error) {
+func (f markingFile) Map(size int64) (vfs.Mapping, error) {
 	m, err := f.File.Map(size)
 	return m, markRefused(err)
 }
@@ -183,12 +164,33 @@ func (f file) Map(size int64) (vfs.Mapping, error) {
 // attempts is how often an interrupted call is made.
 const attempts = 16
 
-// repeat makes a call again while it is interrupted.
-func repeat(call func() error) (err error) {
+// repeat makes a call again while it is interrupted, for what it has not done yet. It returns how
+// many bytes were done in all.
+func repeat(call func(done int) (int, error)) (done int, err error) {
 	for range attempts {
-		if err = call(); !vfs.IsInterrupted(err) {
+		var n int
+		n, err = call(done)
+		if done += n; !vfs.IsInterrupted(err) {
 			break
 		}
 	}
-	return err
+	return done, err
+}
+
+// markRefused marks the error of a call that changes nothing if it fails. What is absent
+// is no failure, and stays so however often one asks.
+func markRefused(err error) error {
+	// These say something else than that the system has refused.
+	if err == nil || err == io.EOF || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
+		return vfs.NoSpace(err)
+	}
+	return errs.MarkRefused(err)
+}
+
+// markFinal marks the error of a call that may have done anything.
+func markFinal(err error) error {
+	if err == nil || errors.Is(err, errors.ErrUnsupported) || vfs.IsNoSpace(err) {
+		return vfs.NoSpace(err)
+	}
+	return errs.MarkFinal(err)
 }
