@@ -31,7 +31,7 @@ func (f *File) ReadCold(p []byte, off int64) error {
 	if err := ReadFull(d, p, off); err != nil {
 		return err
 	}
-	f.noteResident(off/pageSize, (off+int64(len(p))-1)/pageSize)
+	f.noteResident(off/PageSize, (off+int64(len(p))-1)/PageSize)
 	return nil
 }
 

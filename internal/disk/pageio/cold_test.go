@@ -48,7 +48,7 @@ func (f *watchedFile) ReadAt(p []byte, off int64) (int, error) {
 		f.w.hold()
 	}
 	f.w.mu.Lock()
-	for page := off / pageSize; page*pageSize < off+int64(len(p)); page++ {
+	for page := off / PageSize; page*PageSize < off+int64(len(p)); page++ {
 		f.w.in[page] = true
 	}
 	f.w.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *watchedMapping) Resident(off int64, pages []byte) error {
 	defer m.w.mu.Unlock()
 	for i := range pages {
 		pages[i] = 0
-		if m.w.in[off/pageSize+int64(i)] {
+		if m.w.in[off/PageSize+int64(i)] {
 			pages[i] = 1
 		}
 	}
@@ -118,7 +118,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	if !f.Known(0, 1) || f.Known(4096, 1) {
 		t.Fatal("a page is unknown one epoch after it was used, or known after two")
 	}
-	if f.Known(-1, 1) || f.Known(0, 101*pageSize) || f.ReadCold(p, 100*pageSize-1) == nil {
+	if f.Known(-1, 1) || f.Known(0, 101*PageSize) || f.ReadCold(p, 100*PageSize-1) == nil {
 		t.Error("a range outside of the file is known, or read")
 	}
 }
@@ -139,7 +139,7 @@ func TestColdReadsAllocateNothing(t *testing.T) {
 			bits.End()
 		}
 		for page := range int64(100) {
-			if off := page * pageSize; f.Known(off, len(p)) {
+			if off := page * PageSize; f.Known(off, len(p)) {
 				t.Fatalf("page %d is known", page)
 			} else if err := f.ReadCold(p, off); err != nil {
 				t.Fatal(err)
@@ -150,7 +150,7 @@ func TestColdReadsAllocateNothing(t *testing.T) {
 		bits.misses.Store(bits.length.Load())
 		bits.End()
 		for page := range int64(100) { // some are told
-			f.Known(page*pageSize, 1)
+			f.Known(page*PageSize, 1)
 		}
 	}
 	// Blocks of bits may be made anew, as several epochs have passed without a use.
@@ -166,7 +166,7 @@ func TestKnownAcrossMegabytes(t *testing.T) {
 	if !f.Known(probeSize-10, 20) {
 		t.Error("pages in memory aren't known")
 	}
-	if f.Known(probeSize-10, pageSize+20) || f.Known(probeSize-pageSize-10, 20) {
+	if f.Known(probeSize-10, PageSize+20) || f.Known(probeSize-PageSize-10, 20) {
 		t.Error("pages that are not in memory are known")
 	}
 }
@@ -184,7 +184,7 @@ func TestReadersBeginTogether(t *testing.T) {
 	var done sync.WaitGroup
 	for i := range int64(2) {
 		done.Go(func() {
-			if err := f.ReadCold(make([]byte, 10), i*pageSize); err != nil {
+			if err := f.ReadCold(make([]byte, 10), i*PageSize); err != nil {
 				t.Error(err)
 			}
 		})
@@ -282,7 +282,7 @@ func TestUsedPagesAreTold(t *testing.T) {
 	use := func() int64 {
 		before := w.reads.Load()
 		for i := range int64(pages) {
-			if !f.Known(i*pageSize, 1) {
+			if !f.Known(i*PageSize, 1) {
 				t.Fatalf("page %d is not known", i)
 			}
 		}
@@ -335,7 +335,7 @@ func TestManyReadersInManyEpochs(t *testing.T) {
 	const pages, readers = 2000, 8
 	w := &watched{FS: vfs.OS(), in: map[int64]bool{}}
 	path := filepath.Join(t.TempDir(), "000001.val")
-	content := make([]byte, pages*pageSize)
+	content := make([]byte, pages*PageSize)
 	for i := range content {
 		content[i] = byte(i / 1000)
 	}
@@ -374,7 +374,7 @@ func TestManyReadersInManyEpochs(t *testing.T) {
 					t.Errorf("%d at %d, want %d", got[0], off, byte(n))
 					return
 				}
-				verified.Set(off / pageSize)
+				verified.Set(off / PageSize)
 				if i%500 == 0 {
 					w.evict()
 					files.Bits.End()

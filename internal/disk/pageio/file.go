@@ -89,7 +89,7 @@ func (f *File) ReadLeft(p []byte, off int64) {
 	}
 	// One bad sector fails the whole read. Page by page, only its own page is lost.
 	for len(p) > 0 {
-		n := min(len(p), pageSize)
+		n := min(len(p), PageSize)
 		if f.ReadFull(p[:n], off) != nil {
 			clear(p[:n])
 		}
@@ -142,6 +142,15 @@ func (f *File) Bytes(off int64, n int) ([]byte, error) {
 	return p, nil
 }
 
+// Fill makes p the bytes at off: by a read or, if it is these bytes in the mapping, by having them
+// read into memory, so that to touch them does not block in a page fault.
+func (f *File) Fill(p []byte, off int64) error {
+	if off >= 0 && off < int64(len(f.data)) && len(p) > 0 && &p[0] == &f.data[off] {
+		return f.Prime(off, len(p))
+	}
+	return f.ReadFull(p, off)
+}
+
 // scratchSize is the length in bytes of the memory to which pages are read only to have them in
 // memory.
 const scratchSize = 64 << 10
@@ -159,7 +168,7 @@ func (f *File) Known(off int64, n int) bool {
 	if f.checkRange(off, int64(n)) != nil || f.data == nil {
 		return false
 	}
-	first, last := off/pageSize, (off+int64(n)-1)/pageSize
+	first, last := off/PageSize, (off+int64(n)-1)/PageSize
 	for first = f.firstAbsent(first, last); first <= last; first = f.firstAbsent(first, last) {
 		// Go megabyte by megabyte: the system is asked about one at a time.
 		end := min(last, first|(probePages-1))
@@ -199,7 +208,7 @@ func (f *File) Prime(off int64, n int) error {
 	if err := f.checkRange(off, int64(n)); err != nil || f.data == nil || n == 0 {
 		return err
 	}
-	first, last := off/pageSize, (off+int64(n)-1)/pageSize
+	first, last := off/PageSize, (off+int64(n)-1)/PageSize
 	for first = f.firstAbsent(first, last); first <= last; first = f.firstAbsent(first, last) {
 		if err := f.primePages(first, min(last, first|(probePages-1)), off, off+int64(n)); err != nil {
 			return err
@@ -214,7 +223,7 @@ func (f *File) primePages(first, last, off, end int64) error {
 	if first = f.askSystem(first, last); first > last {
 		return nil
 	}
-	from, to := max(off, first*pageSize), min(end, (last+1)*pageSize)
+	from, to := max(off, first*PageSize), min(end, (last+1)*PageSize)
 	if err := f.readAndDrop(from, to-from); err != nil {
 		return err
 	}
@@ -247,7 +256,7 @@ func (f *File) askSystem(first, last int64) int64 {
 }
 
 // Resident reports whether the page of off is known to be in memory.
-func (f *File) Resident(off int64) bool { return f.isKnown(off / pageSize) }
+func (f *File) Resident(off int64) bool { return f.isKnown(off / PageSize) }
 
 // isKnown reports whether a page is known to be in memory. It also notes that the page is
 // used now, because the system keeps used pages in memory.
@@ -280,7 +289,7 @@ func (f *File) tellUsed(page int64) {
 	}
 	defer f.files.leave(d)
 	p := answers.Get().(*answer)
-	_, _ = d.ReadAt(p[:1], page*pageSize) // an error is met again by the reader that needs the page
+	_, _ = d.ReadAt(p[:1], page*PageSize) // an error is met again by the reader that needs the page
 	answers.Put(p)
 }
 
@@ -333,10 +342,13 @@ func (f *File) readAndDrop(off, n int64) error {
 }
 
 const (
-	pageSize  = 4096
+	// PageSize is what a checksum or tag covers, in bytes, and what is in memory or not.
+	PageSize = 4096
+
+	pageShift = 12
 	probeSize = 1 << 20 // what one question about resident pages covers
 
-	probePages = probeSize / pageSize
+	probePages = probeSize / PageSize
 	inOrder    = 16 // pages that the system is asked about at a time while they are used in order
 )
 
@@ -362,8 +374,8 @@ func (f *File) probe(first, last int64) (told bool) {
 	}
 	buf := answers.Get().(*answer)
 	defer answers.Put(buf)
-	found := buf[:min(end, (f.size-1)/pageSize)-begin+1]
-	if m.Resident(begin*pageSize, found) != nil {
+	found := buf[:min(end, (f.size-1)/PageSize)-begin+1]
+	if m.Resident(begin*PageSize, found) != nil {
 		return false
 	}
 	g := f.files.Bits.generation()

@@ -230,7 +230,7 @@ func (f *File) mapFile(d *descriptor) {
 	f.files.mapped.Add(1)
 	f.mapping, f.data = m, m.Data()
 	for g := range f.known {
-		f.known[g] = f.files.Bits.newBits(f.size/pageSize+1, g)
+		f.known[g] = f.files.Bits.newBits(f.size/PageSize+1, g)
 	}
 	f.cold = f.files.Bits.newBits(f.size/probeSize+1, untilForgotten)
 }

@@ -83,9 +83,9 @@ func (f *File) resident(off, n int64) bool {
 		return false
 	}
 	var buf [probePages]byte
-	for first, last := off/pageSize, (off+n-1)/pageSize; first <= last; first += probePages {
+	for first, last := off/PageSize, (off+n-1)/PageSize; first <= last; first += probePages {
 		in := buf[:min(last-first+1, probePages)]
-		if m.Resident(first*pageSize, in) != nil {
+		if m.Resident(first*PageSize, in) != nil {
 			return false
 		}
 		for _, p := range in {

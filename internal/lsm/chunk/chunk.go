@@ -6,59 +6,39 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Chunk reads one chunk. Any number of goroutines may use it.
 type Chunk struct {
 	Layout
-	Data  []byte // the whole chunk; nil: File reads it
-	Pages *Pages // pages of its file that were verified; nil: all were
-	Page  int    // number of the chunk's first page in the file
-	Place Place
-	File  *blocks.File // reads it block by block; nil: it is in Data
+	Data            []byte        // the whole chunk, in place; nil: it is read block by block
+	File            *pageio.Paged // reads and proves the pages; nil: all are right
+	Page            int           // number of the chunk's first page in File.Verified
+	Offset          int64         // where the chunk begins in the file
+	TrailerChecksum uint32        // by the directory: proves that the chunk is the right one
 
-	trailer atomic.Pointer[Trailer] // once it was parsed; if File reads it, while it is in the cache
+	trailer atomic.Pointer[Trailer] // once it was parsed; without Data, while it is in the cache
 }
 
-// Place is where a chunk lies, and what proves that it is the right one.
-type Place struct {
-	ID              checksum.Identity // what checksums are bound to
-	File            string            // name of the file
-	Offset          int64             // where the chunk begins in the file
-	TrailerChecksum uint32            // by the directory
-	Key             *crypt.Decrypter  // nil: the file is not encrypted
+// Copy returns the same chunk in data, memory of its own, into which read reads it: pages are
+// verified, or decrypted, there. There is Room behind data.
+func (c *Chunk) Copy(data []byte, read func(p []byte, off int64) error) *Chunk {
+	f := *c.File
+	f.Read, f.Verified, f.Cache = read, pageio.NewPageBits(pageio.PagesOf(int64(len(data)))), nil
+	return &Chunk{Layout: c.Layout, Data: data, File: &f, Offset: c.Offset, TrailerChecksum: c.TrailerChecksum}
 }
-
-// Pages remembers which pages of a file have been verified recently. Any number of goroutines
-// may use it.
-type Pages struct {
-	verified pageio.PageBits              // a bit for each page of the file
-	prime    func(off int64, n int) error // see NewPages
-}
-
-// NewPages returns a Pages for a file, or chunk, that keeps the numbers of its pages
-// in verified. prime is called before bytes are verified: it makes that range of the
-// file resident, so that touching a mapping there does not block in a page fault, or
-// reads it into Chunk.Data.
-func NewPages(verified pageio.PageBits, prime func(off int64, n int) error) *Pages {
-	return &Pages{verified, prime}
-}
-
-// PagesOf is how many pages a file, or chunk, of size bytes has.
-func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
-
-// Free gives the memory back.
-func (p *Pages) Free() { p.verified.Free() }
 
 // corrupt returns a Corruption at off of the chunk.
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
-	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
+	name := ""
+	if c.File != nil {
+		name = c.File.Name
+	}
+	return errs.NewCorruption(name, c.Offset+int64(off), format, args...)
 }
 
 // Trailer returns the trailer, and verifies it unless that was done recently.
@@ -66,7 +46,7 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 	t := c.trailer.Load()
 	switch {
 	case t == nil:
-	case c.File != nil:
+	case c.Data == nil:
 		t.Use()
 		return t, nil
 	// The bit of its first page stands for all of it.
@@ -80,7 +60,13 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 // it is parsed now.
 func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 	start := c.TrailerStart()
-	b, err := c.readTrailer(start)
+	var b []byte
+	if c.Data != nil {
+		b = c.Data[start:][:c.TrailerSize]
+	} else {
+		b = make([]byte, c.TrailerSize, c.TrailerSize+Room) // decryption needs Room behind
+	}
+	err := c.File.Read(b, c.Offset+int64(start))
 	if err == nil {
 		err = c.verifyTrailer(b, start)
 	}
@@ -89,7 +75,7 @@ func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 	}
 	if t == nil {
 		var l Layout
-		t, l, err = parseTrailer(b, c.Place.Key != nil)
+		t, l, err = parseTrailer(b, c.File.Key != nil)
 		// With other bases than those of the directory, versions would be completed wrongly.
 		if l.Stamp = c.Stamp; err == nil && l != c.Layout {
 			err = errTrailer
@@ -101,45 +87,30 @@ func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 		c.keepTrailer(t)
 	}
 	// Set last: another goroutine that sees the bit relies on c.trailer, stored above.
-	if c.Pages != nil {
-		c.Pages.verified.Set(c.Page + start>>pageShift)
-	}
+	c.File.Verified.Set(c.Page + start>>pageShift)
 	return t, nil
-}
-
-// readTrailer returns the bytes of the trailer, which are not verified yet.
-func (c *Chunk) readTrailer(start int) ([]byte, error) {
-	off := c.Place.Offset + int64(start)
-	if c.File != nil {
-		b := make([]byte, c.TrailerSize, c.TrailerSize+Room) // decryption needs Room behind
-		return b, c.File.Read(b, off)
-	}
-	if c.Pages != nil {
-		if err := c.Pages.prime(off, c.TrailerSize); err != nil {
-			return nil, err
-		}
-	}
-	return c.Data[start:][:c.TrailerSize], nil
 }
 
 // keepTrailer makes t, just parsed, the one that is used from now on.
 func (c *Chunk) keepTrailer(t *Trailer) {
 	t.chunk = c
-	if c.File != nil {
-		t.body = blocks.NewPart(c.File, crypt.Page, c.Place.Offset, c.TrailerStart(), t.sums)
+	if c.Data != nil {
+		t.body = pageio.NewPartInPlace(c.File, crypt.Page, c.Offset, c.Data[:c.TrailerStart()], t.sums, c.Page)
+	} else {
+		t.body = pageio.NewPart(c.File, crypt.Page, c.Offset, c.TrailerStart(), t.sums)
 	}
 	// Several goroutines may have read it: one keeps it, the others use theirs once. Only what is
 	// kept may be in the cache: else Drop would not find it.
-	if c.trailer.CompareAndSwap(nil, t) && c.File != nil {
+	if c.trailer.CompareAndSwap(nil, t) && c.Data == nil {
 		c.File.Cache.Add(c.File.Owner, t, int64(c.TrailerSize)+t.body.TableBytes()+openedBytes)
 	}
 }
 
 // verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
 func (c *Chunk) verifyTrailer(b []byte, start int) error {
-	off := c.Place.Offset + int64(start)
-	if c.Place.Key != nil {
-		if err := decryptTrailer(b, off, c.Place.Key); err != nil {
+	off := c.Offset + int64(start)
+	if key := c.File.Key; key != nil {
+		if err := decryptTrailer(b, off, key); err != nil {
 			return c.corrupt(start, "trailer: %v", err)
 		}
 		return nil
@@ -147,8 +118,8 @@ func (c *Chunk) verifyTrailer(b []byte, start int) error {
 	// The directory has the checksum, too: a trailer of another chunk, or of this
 	// place in an older file, is found.
 	sum := binary.LittleEndian.Uint32(b)
-	if got := c.Place.ID.Sum(off, b[4:]); got != sum || sum != c.Place.TrailerChecksum {
-		return c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
+	if got := c.File.ID.Sum(off, b[4:]); got != sum || sum != c.TrailerChecksum {
+		return c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.TrailerChecksum)
 	}
 	return nil
 }
@@ -156,7 +127,7 @@ func (c *Chunk) verifyTrailer(b []byte, start int) error {
 // Verify makes sure that the bytes in [lo, hi) of the chunk, entries or index,
 // have been checked against their page checksums.
 func (c *Chunk) Verify(lo, hi int) error {
-	if c.File != nil {
+	if c.Data == nil {
 		return c.fetch(lo, hi)
 	}
 	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
@@ -179,8 +150,8 @@ func (c *Chunk) Verify(lo, hi int) error {
 
 // page returns the bytes from off, of entries or index, to the end of its page, verified. They
 // come from b if that has them.
-func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
-	if c.File != nil {
+func (c *Chunk) page(off int, b *pageio.Block) ([]byte, error) {
+	if c.Data == nil {
 		return c.pageOf(off, b)
 	}
 	if !c.verified(off) {
@@ -192,8 +163,8 @@ func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
 }
 
 // span is page for all bytes in [lo, hi), which may cross pages.
-func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if c.File == nil {
+func (c *Chunk) span(lo, hi int, b *pageio.Block) ([]byte, error) {
+	if c.Data != nil {
 		if err := c.Verify(lo, hi); err != nil {
 			return nil, err
 		}
@@ -215,7 +186,7 @@ const maxPrime = 64 // pages that are read ahead at a time, at most
 
 // verified reports whether the page of off has been checked.
 func (c *Chunk) verified(off int) bool {
-	return c.Pages == nil || c.Pages.verified.Test(c.Page+off>>pageShift)
+	return c.File == nil || c.File.Verified.Test(c.Page+off>>pageShift)
 }
 
 // verifyPages verifies n pages from the page first on, whatever was verified before.
@@ -228,36 +199,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 			return err
 		}
 	}
-	if first < 0 || first+n > c.pages() {
-		return c.corrupt(first<<pageShift, "page %d of %d", first, c.pages())
-	}
-	// Read before summing up: a page fault in a mapping would block the thread, not the goroutine.
-	if c.Pages != nil {
-		if err := c.Pages.prime(c.Place.Offset+int64(first)<<pageShift, n<<pageShift); err != nil {
-			return err
-		}
-	}
-	for p := first; p < first+n; p++ {
-		if err := c.verifyPage(p, t); err != nil {
-			return err
-		}
-		if c.Pages != nil {
-			c.Pages.verified.Set(c.Page + p)
-		}
-	}
-	return nil
-}
-
-// verifyPage compares page p with its checksum, or decrypts it in place.
-func (c *Chunk) verifyPage(p int, t *Trailer) error {
-	if c.Place.Key != nil {
-		return c.decryptPage(p, t)
-	}
-	want := binary.LittleEndian.Uint32(t.sums[4*p:])
-	if got := c.Place.ID.Sum(c.Place.Offset+int64(p)<<pageShift, c.Data[p<<pageShift:][:PageSize]); got != want {
-		return c.corrupt(p<<pageShift, "page: checksum %#x, want %#x", got, want)
-	}
-	return nil
+	return t.body.VerifyPages(first, n)
 }
 
 // VerifyAll checks every byte of the chunk, whatever was checked before, and calls report for
@@ -290,7 +232,7 @@ func (l *Layout) segment(w uint64) entry.FileNum {
 // decodeEntry decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
 // all but its Key. It returns the entry's bytes, where in them the key's suffix lies and
 // where in the chunk the next entry begins. They are verified first, in b if that has them.
-func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *blocks.Block) (p []byte, start, end, next int, err error) {
+func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *pageio.Block) (p []byte, start, end, next int, err error) {
 	if p, err = c.page(off, b); err != nil { // the header never crosses a page
 		return nil, 0, 0, 0, err
 	}
@@ -473,7 +415,7 @@ func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) 
 
 // found makes e, the entry at off, what Get returns.
 func (c *Chunk) found(off int, e *entry.Entry) Result {
-	if c.File != nil {
+	if c.Data == nil {
 		c.detach(off, e)
 	}
 	return Found

@@ -7,7 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/offheap"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Cursor walks the entries of one chunk at a time. Its moves report whether it is at an entry. When
@@ -16,7 +16,7 @@ type Cursor struct {
 	chunk *Chunk        // the chunk that it is on
 	data  []byte        // the bytes from base on: all of the chunk, or a block
 	base  int           // where data begins in the chunk
-	block *blocks.Block // the block that is looked into first; nil: data is all of the chunk
+	block *pageio.Block // the block that is looked into first; nil: data is all of the chunk
 	view  []byte        // the bytes from at on: of data or, after Foresee, of near
 	at    int           // where view begins in the chunk
 	off   int           // where the current entry begins
@@ -252,7 +252,7 @@ func (it *Cursor) verifyAhead(off int) bool {
 	}
 	page := off &^ (PageSize - 1)
 	switch {
-	case c.File != nil:
+	case c.Data == nil:
 		return it.nextBlock(page, off)
 	case c.verified(off):
 		it.safe = min(page+PageSize, end)
@@ -286,7 +286,7 @@ func (it *Cursor) decode(off int) bool {
 	}
 	it.off, it.next, it.head = off, next, p[0]
 	// The entry may be in another block than data: what data has is not known then.
-	if it.chunk.File != nil || off >= it.safe || next > it.safe {
+	if it.chunk.Data == nil || off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
 	}
 	if end-start > max(it.most, 0) {
@@ -337,7 +337,7 @@ func (it *Cursor) loadBlock() bool {
 	var e entry.Entry
 	off := t.start(p)
 	// Now, as the walk goes forward from here: else each entry would look for its block in the cache.
-	if it.chunk.File != nil && !it.enterBlock(off) {
+	if it.chunk.Data == nil && !it.enterBlock(off) {
 		return false
 	}
 	for off < it.off {
@@ -448,7 +448,7 @@ func (it *Cursor) nextBlock(page, off int) bool {
 		return false
 	}
 	it.base = it.block.Start()
-	hi := min(it.reach(page), it.base+blocks.Size)
+	hi := min(it.reach(page), it.base+pageio.CacheBlockSize)
 	if _, it.err = it.block.Span(page, hi); it.err != nil {
 		return false
 	}

@@ -59,19 +59,6 @@ func decryptTrailer(t []byte, offset int64, d *crypt.Decrypter) error {
 	return d.Decrypt(text, text, &tag, crypt.Trailer, offset, 0, t[crypt.TagSize:trailerClear])
 }
 
-// decryptPage decrypts page p of the chunk in place, unless that was done.
-func (c *Chunk) decryptPage(p int, t *Trailer) error {
-	// Decrypting twice would make garbage of it: bytes and plain text share the memory.
-	if c.Pages != nil && c.Pages.verified.Test(c.Page+p) {
-		return nil
-	}
-	page, tag := c.Data[p<<pageShift:][:PageSize], crypt.Tag(t.sums[crypt.TagSize*p:])
-	if err := c.Place.Key.Decrypt(page, page, &tag, crypt.Page, c.Place.Offset+int64(p)<<pageShift, 0, nil); err != nil {
-		return c.corrupt(p<<pageShift, "page: %v", err)
-	}
-	return nil
-}
-
 // Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged stays as
 // it is in the file.
 func (c *Chunk) Decrypt() {
@@ -83,7 +70,7 @@ func (c *Chunk) Decrypt() {
 		return
 	}
 	for p := range c.pages() {
-		if c.decryptPage(p, t) != nil {
+		if t.body.VerifyPages(p, 1) != nil {
 			copy(c.Data[p<<pageShift:][:PageSize], kept[p<<pageShift:])
 		}
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 const (
-	PageSize   = 4096      // bytes under one checksum; parts of a chunk begin at multiples
-	MaxEntries = maxOffset // bytes of entries, unless one entry alone is longer
-	HeaderSize = 32        // before the first entry
+	PageSize   = pageio.PageSize // parts of a chunk begin at multiples
+	MaxEntries = maxOffset       // bytes of entries, unless one entry alone is longer
+	HeaderSize = 32              // before the first entry
 
 	magic         = 0x434b5242 // "BRKC"
 	formatVersion = 1          // version of the format

@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Rest is what can be proven of a damaged chunk: its entries that lie on pages with a right
@@ -20,9 +19,9 @@ type Rest struct {
 // tells that. If nothing can be proven, as when the layout is wrong, the Rest is one gap.
 func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	r := new(Rest)
-	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
-	read(r.chunk.Data, c.Place.Offset)
-	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(int64, int) error { return nil })
+	data := make([]byte, c.Layout.Size(), c.Layout.Size()+Room)
+	read(data, c.Offset)
+	r.chunk = c.Copy(data, func([]byte, int64) error { return nil })
 	t, err := r.chunk.Trailer()
 	if err != nil {
 		t = r.checksums()
@@ -34,7 +33,7 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	if r.prefix = t.prefix; r.prefix == nil {
 		r.prefix = bound[:c.Prefix]
 	}
-	r.chunk.trailer.Store(t)
+	r.chunk.keepTrailer(t)
 	r.findEntries(t)
 	return r
 }
@@ -45,7 +44,7 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 func (r *Rest) checksums() (t *Trailer) {
 	c := r.chunk
 	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {
-		if tag == secChecksums && len(b) == 4*c.pages() && c.Place.Key == nil {
+		if tag == secChecksums && len(b) == 4*c.pages() && c.File.Key == nil {
 			t = &Trailer{sums: b, shift: maxFenceShift}
 		}
 		return true, nil

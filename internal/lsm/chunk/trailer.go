@@ -5,13 +5,13 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Trailer is the verified trailer of a chunk. Of a chunk that is read block by block it is an item
 // of the cache, as each of its blocks is.
 type Trailer struct {
-	blocks.Used
+	pageio.Used
 	shift  int    // a fence stands every 1<<shift bytes
 	words  []byte // u64 for each fence: key word of the first entry behind it
 	starts []byte // u32 for each fence: offset / 8 of that entry
@@ -20,10 +20,10 @@ type Trailer struct {
 	Stats  Stats
 
 	chunk *Chunk       // whose trailer it is
-	body  *blocks.Part // entries and index; nil: they are in Chunk.Data
+	body  *pageio.Part // entries and index
 }
 
-// Drop is the method of a blocks.Item.
+// Drop is the method of a pageio.CacheItem.
 func (t *Trailer) Drop() { t.chunk.trailer.CompareAndSwap(t, nil) }
 
 func (t *Trailer) word(p int) uint64 { return binary.LittleEndian.Uint64(t.words[8*p:]) }

@@ -15,7 +15,7 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 	for _, part := range r.parts() {
 		for i := range part.chunks {
 			c := &part.chunks[i]
-			if c.Place.File != file || off >= 0 && (off < c.Place.Offset || off >= c.Place.Offset+int64(c.Layout.Size())) {
+			if c.File.Name != file || off >= 0 && (off < c.Offset || off >= c.Offset+int64(c.Layout.Size())) {
 				continue
 			}
 			// A span of a range delete covers keys far from the entries beside it: any may be concerned.
@@ -45,7 +45,7 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 	}
 	// The bound has the prefix, so no damaged trailer is needed for it.
 	rest := chunk.Rescue(&r.chunks[i], r.keys.from(i), r.fileOf(i).ReadLeft)
-	at, ok := rest.GapAt(int(off - r.chunks[i].Place.Offset))
+	at, ok := rest.GapAt(int(off - r.chunks[i].Offset))
 	if !ok {
 		return lo, hi
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/base/dump"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
@@ -213,15 +212,15 @@ func (o *origin) decryptImage(file []byte, ft *footer) error {
 	if err != nil {
 		return err
 	}
+	o.Read = func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.chunks {
 		r := &d.chunks[i]
-		c := chunk.Chunk{Layout: r.Layout, Place: chunk.Place{ID: o.id, File: o.name, Offset: int64(r.offset), Key: o.key}}
+		c := r.chunkIn(&o.Paged)
 		c.Data = file[r.offset:][:r.Layout.Size()]
 		c.Decrypt()
 	}
-	read := func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.filters {
-		f := d.filters[i].part(&blocks.File{Name: o.name, ID: o.id, Key: o.key, Read: read})
+		f := d.filters[i].part(&o.Paged)
 		// All decrypts into memory of its own: a filter with a damaged page stays as it is.
 		if b, err := f.All(); err == nil {
 			copy(file[d.filters[i].offset:], b)

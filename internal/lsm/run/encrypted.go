@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
@@ -24,11 +24,9 @@ const (
 
 // origin says which file of which store a run file is, and has what decrypts it.
 type origin struct {
-	name  string            // file name
-	owner chunk.Owner       // store and number
-	id    checksum.Identity // what checksums are bound to
-	keyID crypt.FileKeyID   // file key id; zero: the file is plain
-	key   *crypt.Decrypter  // nil: the file is plain
+	pageio.Paged
+	owner chunk.Owner     // store and number
+	keyID crypt.FileKeyID // file key id; zero: the file is plain
 }
 
 // damaged says that the part of the file at off is damaged, because of err; nil if that is nil.
@@ -36,7 +34,7 @@ func (o *origin) damaged(off int64, part string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &errs.Corruption{File: o.name, Offset: off, Reason: part, Err: err}
+	return &errs.Corruption{File: o.Name, Offset: off, Reason: part, Err: err}
 }
 
 // cryptFile is the name of the file to package crypt: keys and tags are bound to it.

@@ -396,7 +396,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		ft, err := decodeFooter(file[at:], o.id, int64(at), "")
+		ft, err := decodeFooter(file[at:], o.ID, int64(at), "")
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -129,21 +129,21 @@ func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) error
 // verifyFooter checks that the footer b, which lies at offset, has the expected file key id and the
 // right tag. A plain file has neither.
 func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
-	if o.key == nil {
+	if o.Key == nil {
 		return nil
 	}
 	// The manifest says by which key a file is read. A file that chose another one could be an old one
 	// that was put back.
 	if ft.keyID != o.keyID {
-		return errs.NewCorruption(o.name, offset, "footer: another file key id than expected")
+		return errs.NewCorruption(o.Name, offset, "footer: another file key id than expected")
 	}
 	tag := crypt.Tag(b[footerTag:])
-	return o.damaged(offset, "footer", o.key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)))
+	return o.damaged(offset, "footer", o.Key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)))
 }
 
 // footerSize is the length of the file's footer.
 func (o *origin) footerSize() int {
-	if o.key != nil {
+	if o.Key != nil {
 		return encryptedFooterSize
 	}
 	return footerSize

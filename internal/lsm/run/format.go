@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
@@ -35,6 +36,11 @@ type record struct {
 	trailerChecksum uint32 // proves that the trailer is this chunk's
 	file            *file  // that it is in; nil until it is in a Reader
 	bound
+}
+
+// chunkIn returns the chunk, which lies in the file p.
+func (r *record) chunkIn(p *pageio.Paged) chunk.Chunk {
+	return chunk.Chunk{Layout: r.Layout, File: p, Page: int(r.offset / chunk.PageSize), Offset: int64(r.offset), TrailerChecksum: r.trailerChecksum}
 }
 
 // directory is what a file says of its chunks.

@@ -86,18 +86,18 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	c, f := &it.r.chunks[i], it.r.fileOf(i)
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
-	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
+	read := f.ReadFull
 	// Whole, in one large request: a Copier reads everything anyway.
 	if s := it.stream; s != nil {
 		if s.file != f {
 			*s = stream{f.Stream(f.Size()), f}
 		}
-		if err := s.ReadFull(data, c.Place.Offset); err != nil {
+		if err := s.ReadFull(data, c.Offset); err != nil {
 			return nil, err
 		}
-		read = func(int64, int) error { return nil }
+		read = func([]byte, int64) error { return nil }
 	}
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
+	return c.Copy(data, read), nil
 }
 
 // settle notes whether a move of the chunk's cursor has come to an entry, and returns that.
@@ -189,7 +189,7 @@ func (it *cursor) cross(d direction) bool {
 func (it *cursor) readOn() {
 	for i := it.i; i < min(it.i+2, len(it.r.chunks)); i++ {
 		c := &it.r.chunks[i]
-		it.r.fileOf(i).Ahead(c.Place.Offset, int64(c.End))
+		it.r.fileOf(i).Ahead(c.Offset, int64(c.End))
 	}
 }
 

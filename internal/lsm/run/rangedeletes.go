@@ -464,7 +464,7 @@ func prefixLen(key []byte) int {
 
 // corruptSpans returns a Corruption of the range deletes that r reads.
 func (r *Reader) corruptSpans(format string, args ...any) *errs.Corruption {
-	return errs.NewCorruption(r.parent.files[0].name, -1, "range deletes: "+format, args...)
+	return errs.NewCorruption(r.parent.files[0].Name(), -1, "range deletes: "+format, args...)
 }
 
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
@@ -41,7 +40,7 @@ type OpenConfig struct {
 type Reader struct {
 	keys    keys          // bounds of the chunks, for search
 	chunks  []chunk.Chunk // the chunks of entries, in order
-	filters []summed      // filter of each chunk, or one of all chunks; nil: there are none
+	filters []filter      // filter of each chunk, or one of all chunks; nil: there are none
 
 	oldest, newest entry.Version // least and greatest version of an entry
 
@@ -57,7 +56,7 @@ type Reader struct {
 	dir   []record       // what the directories say of the chunks
 	first *entry.Entry   // a bound, not greater than the first entry; nil: there is none
 	last  *entry.Entry   // a bound, not less than the last entry; nil: there is none
-	cache *blocks.Cache  // nil: all files are read in place
+	cache *Cache         // nil: all files are read in place
 	seed  uint64         // of the store's key hash
 }
 
@@ -65,13 +64,13 @@ type Reader struct {
 type file struct {
 	*pageio.File
 	origin
-	dir    *directory   // its directory, without the chunks, which are in Reader.dir
-	chunks int          // number of its chunks
-	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
-	blocks *blocks.File // reads the file block by block; nil: it is read in place
-
-	filters []*pageio.Summed // its plain filters, to free them
+	dir    *directory // its directory, without the chunks, which are in Reader.dir
+	chunks int        // number of its chunks
 }
+
+// inPlace reports whether chunks and filters are read in the mapping. The pages of an encrypted file
+// must be decrypted into other memory.
+func (f *file) inPlace() bool { return f.Mapped() != nil && f.Key == nil }
 
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
@@ -97,13 +96,14 @@ func (r *Reader) open(cfg *OpenConfig) error {
 		}
 	}
 	for _, f := range r.files {
-		if f.pages != nil {
+		if f.inPlace() {
+			f.Read, f.Paged.Verified = f.Fill, f.VerifiedPages(pageio.PagesOf(f.Size()))
 			continue
 		}
 		if r.cache == nil {
 			r.cache = NewCache(0)
 		}
-		f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
+		f.Read, f.Cache, f.Owner = f.readAt, r.cache, r
 	}
 	// In this order: range deletes are no entries, so they must not be counted among these.
 	if err := r.splitRangeDeletes(); err != nil {
@@ -142,35 +142,30 @@ func (cfg *OpenConfig) openFile(m *layout.RunFile) (*file, error) {
 	}
 	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
 	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
-		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
+		return nil, errs.NewCorruption(o.Name, -1, "the manifest has it as %d bytes long", m.Size)
 	}
-	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.Name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
 	if err != nil {
 		return nil, err
 	}
-	f := &file{File: pf, origin: o}
-	// An encrypted file is not read in place: its pages must be decrypted into other memory.
-	if f.Mapped() != nil && f.key == nil {
-		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
-	}
-	return f, nil
+	return &file{File: pf, origin: o}, nil
 }
 
 // origin returns the origin of file num with this file key id.
 func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin, error) {
-	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, keyID: keyID}
-	o.id = o.owner.ID()
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+	o := origin{Paged: pageio.Paged{Name: filename.Of(filename.Run, num), ID: owner.ID()}, owner: owner, keyID: keyID}
 	switch {
 	case keyID.IsZero():
 		return o, nil
 	case cfg.Ring == nil:
-		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.name)
+		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.Name)
 	}
 	key, err := cfg.Ring.Open(cryptFile(&o.owner), keyID)
 	if errors.Is(err, crypt.ErrTag) {
-		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "file key id of the file", Err: err}
+		err = &errs.Corruption{File: o.Name, Offset: -1, Reason: "file key id of the file", Err: err}
 	}
-	o.key = key
+	o.Key = key
 	return o, err
 }
 
@@ -182,7 +177,7 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	}
 	// In the list before anything can fail: Close then closes it.
 	r.files = append(r.files, f)
-	name := f.name
+	name := f.Name()
 	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
 	if err != nil {
 		return err
@@ -213,7 +208,7 @@ func (f *file) adoptChunks(v entry.Version) error {
 		// A stamp replaces versions, which must be 0 in the file: else two versions of a key could
 		// become one.
 		if v != 0 && r.MaxVersion != 0 {
-			return errs.NewCorruption(f.name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+			return errs.NewCorruption(f.Name(), int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
 		r.file, r.Layout.Stamp, r.Stats = f, v, r.Stats.Stamped(v)
 	}
@@ -227,7 +222,7 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	if err := f.ReadFull(foot, at); err != nil {
 		return nil, nil, err
 	}
-	ft, err := decodeFooter(foot, o.id, at, o.name)
+	ft, err := decodeFooter(foot, o.ID, at, o.Name)
 	if err == nil {
 		err = o.verifyFooter(ft, foot, at)
 	}
@@ -242,17 +237,17 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	if err := o.verifyDirectory(b, ft); err != nil {
 		return nil, nil, err
 	}
-	d, err := decodeDirectory(b, ft.dirOffset, o.key != nil)
+	d, err := decodeDirectory(b, ft.dirOffset, o.Key != nil)
 	return d, ft, o.damaged(int64(ft.dirOffset), "directory", err)
 }
 
 // verifyDirectory compares the directory b with its checksum, or decrypts it in place.
 func (o *origin) verifyDirectory(b []byte, ft *footer) error {
-	if o.key != nil {
-		return o.damaged(int64(ft.dirOffset), "directory", o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
+	if o.Key != nil {
+		return o.damaged(int64(ft.dirOffset), "directory", o.Key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
 	}
-	if got := o.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
-		return errs.NewCorruption(o.name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	if got := o.ID.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
+		return errs.NewCorruption(o.Name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
 	}
 	return nil
 }
@@ -266,7 +261,7 @@ func (r *Reader) splitRangeDeletes() error {
 	}
 	// Range deletes that are not counted would not be asked for, and what they deleted would be back.
 	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
-		return errs.NewCorruption(last.name, -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+		return errs.NewCorruption(last.Name(), -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
 	}
 	if n == len(r.dir) {
 		return nil
@@ -293,14 +288,14 @@ func (r *Reader) checkMeta() error {
 	if t := r.spans; t != nil {
 		// Their bounds are not compared: Verify reads all of them.
 		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
-			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
+			return errs.NewCorruption(r.files[0].Name(), -1, "keys are beyond the bounds that the manifest knows")
 		}
 		m.AddRangeDeletes(&layout.RunMeta{First: w.First, Last: w.Last, RangeDeletes: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
 	}
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.RangeDeletes != w.RangeDeletes ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
 		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
-		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")
+		return errs.NewCorruption(r.files[0].Name(), -1, "contents are not those that the manifest knows")
 	}
 	return nil
 }
@@ -320,15 +315,10 @@ func (r *Reader) makeChunks() {
 	r.chunks = make([]chunk.Chunk, len(r.dir))
 	for i := range r.dir {
 		d, c := &r.dir[i], &r.chunks[i]
-		c.Layout = d.Layout
-		c.Page = int(d.offset / chunk.PageSize)
-		// Chunks of a file that is read in place share one set of verified pages.
-		f := d.file
-		c.Pages, c.File = f.pages, f.blocks
-		c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
-		if f.pages != nil {
+		*c = d.chunkIn(&d.file.Paged)
+		if d.file.inPlace() {
 			size := uint64(d.Layout.Size())
-			c.Data = f.Mapped()[d.offset:][:size:size]
+			c.Data = d.file.Mapped()[d.offset:][:size:size]
 		}
 	}
 }
@@ -459,15 +449,13 @@ func (r *Reader) Close() error {
 	if r.cache != nil {
 		r.cache.Forget(r)
 	}
+	for i := range r.filters {
+		r.filters[i].pages.Free()
+	}
 	var err error
 	for _, f := range r.files {
-		if f.pages != nil {
-			f.pages.Free()
-		}
 		// The files of the process keep a list of all sets of verified pages: it must not grow.
-		for _, s := range f.filters {
-			s.Free()
-		}
+		f.Paged.Verified.Free()
 		err = errors.Join(err, f.Close())
 	}
 	r.files = nil

@@ -91,7 +91,7 @@ func (r *Remains) findChunks() {
 		r.f.ReadLeft(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
 			begin := at + int64(off)
-			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
+			if size := chunk.TrailerSize(buf[off:], begin, r.Key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
 				r.addChunkBefore(buf[off:], begin, size)
 			}
 		}
@@ -105,7 +105,7 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 		b = make([]byte, size)
 		r.f.ReadLeft(b, off)
 	}
-	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
+	l, stats, ok := chunk.FindTrailer(b, r.ID, r.Key, off)
 	if !ok {
 		return
 	}
@@ -161,7 +161,7 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 	// Between two chunks that were found by their trailers, others may be lost.
 	if !r.whole && from < to {
 		r.at = to
-		return &Hole{File: r.name, Offset: from, Length: to - from}, false
+		return &Hole{File: r.Name, Offset: from, Length: to - from}, false
 	}
 	if done {
 		return nil, true
@@ -176,16 +176,15 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 
 // rescue reads a chunk.
 func (r *Remains) rescue(c *record) *chunk.Rest {
-	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
-		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
-	}}, c.key, r.f.ReadLeft)
+	damaged := c.chunkIn(&r.Paged)
+	return chunk.Rescue(&damaged, c.key, r.f.ReadLeft)
 }
 
 // holeOf is the hole of a damaged chunk.
 func (r *Remains) holeOf(i int) *Hole {
 	c := &r.chunks[i]
 	return &Hole{
-		File: r.name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
+		File: r.Name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
 		MaxVersion: c.MaxVersion, RangeDeletes: len(c.key) > 0 && isRangeDeletes(c.key),
 	}
 }
@@ -242,7 +241,7 @@ func (r *Remains) First() []byte {
 func (r *Remains) Whole() bool { return r.whole }
 
 // Plain reports whether nothing of the file is encrypted.
-func (r *Remains) Plain() bool { return r.key == nil }
+func (r *Remains) Plain() bool { return r.Key == nil }
 
 // About returns what the file says of the store: see WriterConfig.About. It is nil if the file says
 // nothing. last is true for the last file of a run.
@@ -285,7 +284,7 @@ func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKe
 	if f.ReadFull(page, 0) == nil && checkHeader(page, &chunk.Owner{UUID: cfg.UUID, Num: num}) == nil {
 		keyID, err := crypt.PageKeyID(page)
 		// With another key than the page was made with, all of the file would look damaged.
-		if o, failed := cfg.origin(num, keyID); err == nil && failed == nil && o.key != nil && o.key.CheckPage(page) == nil {
+		if o, failed := cfg.origin(num, keyID); err == nil && failed == nil && o.Key != nil && o.Key.CheckPage(page) == nil {
 			return keyID
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Verify reads the whole run, whatever was verified before, and calls report for
@@ -31,7 +31,7 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 		return
 	}
 	if !slices.Equal(v.refs.list(), r.meta.Refs) {
-		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
+		c := errs.NewCorruption(r.files[0].Name(), -1, "entries refer to other segments than the manifest says")
 		c.FollowUp = v.found > 0
 		report(c)
 	}
@@ -48,7 +48,7 @@ type verifier struct {
 	last   entry.Entry            // the entry before, without its value; across chunks
 	lacks  bool                   // the chunk before is damaged: last may not be its last entry
 	refs   refs                   // references of the entries so far
-	asked  *blocks.Part           // the encrypted filter that words is
+	asked  *pageio.Part           // the encrypted filter that words is
 	words  bloom                  // that filter, decrypted
 }
 
@@ -78,13 +78,13 @@ func (v *verifier) verifyChunks(ctx context.Context) {
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
 	c, err := v.copies.loadChunk(i)
-	failed := func(err error) { reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell) }
+	failed := func(err error) { reportError(v.fileOf(i).Name(), v.dir[i].offset, err, v.tell) }
 	if err != nil {
 		failed(err)
 		return
 	}
 	fail := func(reason string) {
-		v.tell(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
+		v.tell(errs.NewCorruption(c.File.Name, c.Offset, "%s", reason))
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, failed, func(e *entry.Entry, newest bool) uint64 {
@@ -120,12 +120,12 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	if s == nil {
 		return true
 	}
-	if s.encrypted == nil {
+	if s.bloom != nil {
 		return s.mayContain(hash)
 	}
-	if s.encrypted != v.asked {
-		v.asked = s.encrypted
-		v.words, _ = s.encrypted.All() // verifyFile tells of damage
+	if s.pages != v.asked {
+		v.asked = s.pages
+		v.words, _ = s.pages.All() // verifyFile tells of damage
 	}
 	return v.words.mayContain(hash)
 }
@@ -154,27 +154,27 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	}
 	// A sound directory of another file is as bad as a damaged one: chunks are read by the old one.
 	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
-		err = errs.NewCorruption(f.name, -1, "directory has changed")
+		err = errs.NewCorruption(f.Name(), -1, "directory has changed")
 	}
 	for i := 0; err == nil && i < len(dir.filters); i++ {
 		err = f.verifyFilter(&dir.filters[i])
 	}
 	if err != nil {
-		reportError(f.name, uint64(f.Size()), err, report)
+		reportError(f.Name(), uint64(f.Size()), err, report)
 	}
 }
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
 	s, err := f.readFilter(at)
-	switch {
-	case err != nil:
-	// Its pages are opened when they are used; of a plain one readFilter has summed all.
-	case s.encrypted != nil:
-		_, err = s.encrypted.All()
-	default:
-		s.pages.Free()
+	if err != nil {
+		return err
 	}
+	// Pages of an encrypted one are opened when they are used; of a plain one all were summed.
+	if f.Key != nil {
+		_, err = s.pages.All()
+	}
+	s.pages.Free()
 	return err
 }
 
@@ -191,7 +191,7 @@ func reportError(name string, offset uint64, err error, report func(*errs.Corrup
 func (f *file) verifyHeader() error {
 	// A plain file has none. Of an encrypted one only a salvage reads it: then it is too late to
 	// find that it is damaged.
-	if f.key == nil {
+	if f.Key == nil {
 		return nil
 	}
 	p := make([]byte, headerSize)
@@ -200,7 +200,7 @@ func (f *file) verifyHeader() error {
 	}
 	err := checkHeader(p, &f.owner)
 	if err == nil {
-		err = f.key.CheckPage(p)
+		err = f.Key.CheckPage(p)
 	}
 	return f.damaged(0, "header", err)
 }

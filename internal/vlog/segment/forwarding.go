@@ -51,7 +51,7 @@ type ForwardingHeader struct {
 type Forwarding struct {
 	file   *pageio.File
 	header ForwardingHeader
-	body   *pageio.Summed // ranks, starts and places
+	body   *pageio.Part // ranks, starts and places
 }
 
 func (h *ForwardingHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
@@ -348,7 +348,7 @@ func (m *Forwarding) Copier() *ForwardingCopy {
 // ForwardingCopy holds one page or two of each part of a forwarding table.
 type ForwardingCopy struct {
 	header                *ForwardingHeader
-	ranks, starts, places *pageio.SummedCopy
+	ranks, starts, places *pageio.PartCopy
 }
 
 // Lookup is Forwarding.Lookup.

@@ -13,7 +13,7 @@ import (
 
 // To ask a part for bytes that it doesn't have is an error, also where they are copied;
 // and a part that can't be read leaves nothing behind.
-func TestSummed(t *testing.T) {
+func TestPartInPlace(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1024)
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
