@@ -7,14 +7,26 @@ import (
 	"time"
 )
 
-// ReadCold is ReadFull for bytes that may have to come from the disk; see Known. The
+// ReadCopy fills p with the bytes at off: from the mapping if their pages are known to be in
+// memory, else by a read.
+func (f *File) ReadCopy(p []byte, off int64) (err error) {
+	if !f.Known(off, len(p)) {
+		return f.readCold(p, off)
+	}
+	// A copy of pages in memory can't block in a page fault.
+	defer Guard(Arm(), &err, f.name)
+	copy(p, f.data[off:])
+	return nil
+}
+
+// readCold is ReadFull for bytes that may have to come from the disk; see Known. The
 // system has their pages in memory afterwards, which is noted.
 //
 // A read of some microseconds doesn't give its processor of the Go scheduler away, so
 // no more of them would be under way than there are such processors. So the system is
 // asked to begin the read; then, if others of the store are under way, the other
 // goroutines run and begin theirs.
-func (f *File) ReadCold(p []byte, off int64) error {
+func (f *File) readCold(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
@@ -89,11 +101,8 @@ func (r *readers) endRead() {
 	r.reads.Add(1)
 }
 
-// Busy reports whether readers wait for the disk, or have done since the call before, which
+// busy reports whether readers wait for the disk, or have done since the call before, which
 // has left seen: background work then asks it for little at a time.
-func (s *Files) Busy(seen *int64) bool { return s.coldReaders.busy(seen) }
-
-// busy is Files.Busy.
 func (r *readers) busy(seen *int64) bool {
 	before := *seen
 	*seen = r.reads.Load()

@@ -93,7 +93,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	if f.Known(3000, 5000) {
 		t.Fatal("pages that were never read are known")
 	}
-	if err := f.ReadCold(p, 3000); err != nil {
+	if err := f.readCold(p, 3000); err != nil {
 		t.Fatal(err)
 	}
 	if w.reads.Load() != 1 || w.starts.Load() != 1 || f.files.coldReaders.yields.Load() != 0 {
@@ -118,7 +118,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	if !f.Known(0, 1) || f.Known(4096, 1) {
 		t.Fatal("a page is unknown one epoch after it was used, or known after two")
 	}
-	if f.Known(-1, 1) || f.Known(0, 101*PageSize) || f.ReadCold(p, 100*PageSize-1) == nil {
+	if f.Known(-1, 1) || f.Known(0, 101*PageSize) || f.readCold(p, 100*PageSize-1) == nil {
 		t.Error("a range outside of the file is known, or read")
 	}
 }
@@ -141,7 +141,7 @@ func TestColdReadsAllocateNothing(t *testing.T) {
 		for page := range int64(100) {
 			if off := page * PageSize; f.Known(off, len(p)) {
 				t.Fatalf("page %d is known", page)
-			} else if err := f.ReadCold(p, off); err != nil {
+			} else if err := f.readCold(p, off); err != nil {
 				t.Fatal(err)
 			} else if !f.Known(off, len(p)) {
 				t.Fatalf("page %d was read, and is not known", page)
@@ -184,7 +184,7 @@ func TestReadersBeginTogether(t *testing.T) {
 	var done sync.WaitGroup
 	for i := range int64(2) {
 		done.Go(func() {
-			if err := f.ReadCold(make([]byte, 10), i*PageSize); err != nil {
+			if err := f.readCold(make([]byte, 10), i*PageSize); err != nil {
 				t.Error(err)
 			}
 		})
@@ -364,7 +364,7 @@ func TestManyReadersInManyEpochs(t *testing.T) {
 				off := n * 1000
 				got := f.Mapped()[off : off+1000]
 				if !f.Known(off, 1000) {
-					if err := f.ReadCold(p, off); err != nil {
+					if err := f.readCold(p, off); err != nil {
 						t.Error(err)
 						return
 					}

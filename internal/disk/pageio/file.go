@@ -125,23 +125,6 @@ func (f *File) StartRead(off, n int64) {
 	d.File.StartRead(off, min(n, f.size-off))
 }
 
-// Bytes returns the n bytes at off, which must not be changed: from the mapping,
-// valid until Close, or from fresh memory. It returns an *errs.Corruption, before
-// anything is allocated, if the range isn't within Size.
-func (f *File) Bytes(off int64, n int) ([]byte, error) {
-	if err := f.checkRange(off, int64(n)); err != nil {
-		return nil, err
-	}
-	if f.data != nil {
-		return f.data[off : off+int64(n) : off+int64(n)], nil
-	}
-	p := make([]byte, n)
-	if err := f.ReadFull(p, off); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
 // Fill makes p the bytes at off: by a read or, if it is these bytes in the mapping, by having them
 // read into memory, so that to touch them does not block in a page fault.
 func (f *File) Fill(p []byte, off int64) error {
@@ -161,7 +144,7 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
 // Known reports whether n bytes at off of a mapping are known to be in memory. It asks the
 // system about pages of which nothing is known, if that is likely to help. If it returns
-// false, read the bytes by ReadCold: their pages are noted as read already. Don't touch
+// false, read the bytes by ReadCopy: their pages are noted as read already. Don't touch
 // the mapping, because a page fault would stop a whole processor of the Go scheduler for
 // the time of a disk access.
 func (f *File) Known(off int64, n int) bool {

@@ -52,12 +52,12 @@ func TestReadsDoNotDifferWithoutMapping(t *testing.T) {
 			{0, 0, true}, {0, len(data), true}, {size - 1, 1, true}, {size, 0, true}, {4095, 100_000, true},
 			{size, 1, false}, {size - 1, 2, false}, {-1, 1, false}, {0, -1, false}, {1 << 62, 1 << 30, false}, {0, len(data) + 1, false},
 		} {
-			got, err := f.Bytes(tc.off, tc.n)
+			got, err := bytesAt(f, tc.off, tc.n)
 			if tc.ok && (err != nil || !bytes.Equal(got, data[tc.off:tc.off+int64(tc.n)])) {
-				t.Errorf("Bytes(%d, %d) without mapping %v: wrong bytes or error %v", tc.off, tc.n, noMap, err)
+				t.Errorf("bytes at %d, %d, without mapping %v: wrong bytes or error %v", tc.off, tc.n, noMap, err)
 			}
 			if !tc.ok && !errors.Is(err, errs.ErrCorrupt) {
-				t.Errorf("Bytes(%d, %d) without mapping %v: got %v, want a corruption", tc.off, tc.n, noMap, err)
+				t.Errorf("bytes at %d, %d, without mapping %v: got %v, want a corruption", tc.off, tc.n, noMap, err)
 			}
 			if err := f.Prime(tc.off, tc.n); (err == nil) != tc.ok {
 				t.Errorf("Prime(%d, %d) without mapping %v: %v", tc.off, tc.n, noMap, err)
@@ -72,6 +72,16 @@ func TestReadsDoNotDifferWithoutMapping(t *testing.T) {
 			}
 		}
 	}
+}
+
+// bytesAt returns n verified bytes at off.
+func bytesAt(f *File, off int64, n int) ([]byte, error) {
+	s, _, err := f.Sum(off, int64(n))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Free()
+	return s.Bytes(0, n)
 }
 
 func TestShortFile(t *testing.T) {
@@ -91,7 +101,7 @@ func TestShortFile(t *testing.T) {
 	}
 	defer f.Close()
 	var c *errs.Corruption
-	if _, err := f.Bytes(10, 20); !errors.As(err, &c) || c.File != "000002.log" || c.Offset != 10 {
+	if _, err := bytesAt(f, 10, 20); !errors.As(err, &c) || c.File != "000002.log" || c.Offset != 10 {
 		t.Errorf("got %v, want a corruption of 000002.log at 10", err)
 	}
 }

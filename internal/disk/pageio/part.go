@@ -67,7 +67,8 @@ func (f *File) Sum(off, n int64) (s *Part, crc uint32, err error) {
 	}
 	// Memory of its own is verified once and can't change: no sums are needed.
 	if f.data == nil {
-		b, err := f.Bytes(off, int(n))
+		b := make([]byte, n)
+		err := f.ReadFull(b, off)
 		return f.Private(off, b), checksum.Plain(b), err
 	}
 	src := &Paged{Name: f.name, Read: f.Fill, Verified: f.VerifiedPages(PagesOf(n))}

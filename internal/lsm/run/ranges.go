@@ -33,7 +33,7 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if whole {
 			return true, nil
 		}
-		if none, err := it.eachSince(i, lo, hi, since, func([]byte) bool { return false }); !none {
+		if none, err := it.eachFrom(i, lo, hi, since+1, func([]byte) bool { return false }); !none {
 			return err == nil, err
 		}
 	}
@@ -57,9 +57,9 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 	}
 }
 
-// eachSince calls fn for the keys in [lo, hi) of the entries of chunk i that are newer than since.
-// It returns false once fn has, and after an error.
-func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(key []byte) bool) (bool, error) {
+// eachFrom calls fn for the keys in [lo, hi) of the entries of chunk i of version v or newer, with
+// the cursor at the entry. It returns false once fn has, and after an error.
+func (it *cursor) eachFrom(i int, lo, hi []byte, v entry.Version, fn func(key []byte) bool) (bool, error) {
 	if !it.openChunk(i) {
 		return false, it.Err()
 	}
@@ -70,7 +70,7 @@ func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(k
 		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
 			break
 		}
-		if e.Version > since && !fn(e.Key) {
+		if e.Version >= v && !fn(e.Key) {
 			return false, nil
 		}
 	}
@@ -98,7 +98,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error
 			continue
 		}
 		var failed error
-		more, err := it.eachSince(i, nil, nil, since, func(key []byte) bool {
+		more, err := it.eachFrom(i, nil, nil, since+1, func(key []byte) bool {
 			failed = fn(key)
 			return failed == nil
 		})
@@ -242,18 +242,6 @@ func (it *cursor) offset(i int, key []byte) (int, error) {
 	return it.Chunk().End, it.Err()
 }
 
-// eachKey calls fn for the keys of a stretch of a range that begins at lo, and for where their
-// entries begin.
-func (it *cursor) eachKey(s *stretch, lo []byte, fn func(key []byte, at int)) {
-	if !it.openChunk(s.chunk) {
-		return
-	}
-	off, err := it.offset(s.chunk, lo)
-	for ok := err == nil && off < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
-		fn(it.Entry().Key, it.Cursor.Offset())
-	}
-}
-
 // Split returns at most n-1 keys that cut [lo, hi) into pieces of about the same size in files, in
 // order; nil is no bound. Each is greater than lo and than the first key of the run. Split reads
 // entries only if the range is small, or has not many more chunks than pieces.
@@ -281,11 +269,12 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		s := &list[i]
 		// Fences are 1 KB apart: in a small range they would give only a few different cuts.
 		if total <= cutBytes {
-			it.eachKey(s, lo, func(key []byte, at int) {
-				if next < n && due() <= sum+float64(at-s.from) {
+			_, _ = it.eachFrom(s.chunk, lo, hi, 0, func(key []byte) bool {
+				if due() <= sum+float64(it.Cursor.Offset()-s.from) {
 					next++
 					cut(key)
 				}
+				return next < n
 			})
 		}
 		for ; next < n && due() < sum+s.bytes(); next++ {

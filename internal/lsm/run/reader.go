@@ -103,7 +103,7 @@ func (r *Reader) open(cfg *OpenConfig) error {
 		if r.cache == nil {
 			r.cache = NewCache(0)
 		}
-		f.Read, f.Cache, f.Owner = f.readAt, r.cache, r
+		f.Read, f.Cache, f.Owner = f.ReadCopy, r.cache, r
 	}
 	// In this order: range deletes are no entries, so they must not be counted among these.
 	if err := r.splitRangeDeletes(); err != nil {
@@ -401,16 +401,6 @@ func (r *Reader) comparePrefix(i int, c *chunk.Chunk, key []byte) (int, error) {
 		return 0, err
 	}
 	return bytes.Compare(key, p), nil
-}
-
-// readAt reads from an encrypted file, or one that is not mapped.
-func (f *file) readAt(p []byte, off int64) error {
-	// The page cache has it, and a copy can't block in a page fault.
-	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
-		copy(p, m[off:])
-		return nil
-	}
-	return f.ReadCold(p, off)
 }
 
 // warmBytes bounds what Warm reads: 64 pages, some 0.1 ms.
