@@ -21,13 +21,7 @@ type bitBlock [blockWords]atomic.Uint64
 type Bits struct {
 	n      int64 // numbers are below n
 	blocks []atomic.Pointer[bitBlock]
-	memory *BitMemory // counts and empties its blocks; nil: unbounded
-}
-
-// NewBits returns an empty set for the numbers in [0, n).
-func NewBits(n int64) Bits {
-	n = max(n, 0)
-	return Bits{n: n, blocks: make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits)}
+	memory *BitMemory // counts and empties its blocks
 }
 
 // BitMemory bounds the memory that several Bits take together, and the time for which their
@@ -225,22 +219,14 @@ func (m *BitMemory) countMissed(pages int64) {
 	}
 }
 
-// verified returns an empty set for what was verified.
-func (m *BitMemory) verified(n int64) Bits {
-	if m.always {
-		return Bits{}
-	}
-	return m.newBits(n, eachEpoch)
-}
-
 // newBits returns an empty set for the numbers in [0, n), to be dropped by Free, which
 // is emptied in its turn.
 func (m *BitMemory) newBits(n int64, turn int) Bits {
-	b := NewBits(n)
-	if len(b.blocks) == 0 {
+	n = max(n, 0)
+	b := Bits{n, make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits), m}
+	if n == 0 {
 		return b
 	}
-	b.memory = m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Copies of a Bits share the blocks, so their address is the set's name.
@@ -260,9 +246,6 @@ func (m *BitMemory) setAlarm() {
 
 // takeBlock counts a new block, and empties sets if there are too many.
 func (m *BitMemory) takeBlock() {
-	if m == nil {
-		return
-	}
 	m.setAlarm()
 	// Not Lock: a reader must not wait here, and whoever has the lock may be emptying sets already.
 	if m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
@@ -282,10 +265,10 @@ func (m *BitMemory) takeBlock() {
 // Free empties a set for good: nothing may be set afterwards.
 func (b *Bits) Free() {
 	b.Clear()
-	if m := b.memory; m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.sets, &b.blocks[0])
+	if len(b.blocks) > 0 {
+		b.memory.mu.Lock()
+		defer b.memory.mu.Unlock()
+		delete(b.memory.sets, &b.blocks[0])
 	}
 }
 
@@ -359,7 +342,7 @@ func (b *Bits) Clear() {
 // drop gives block i back.
 func (b *Bits) drop(i int) {
 	// Two goroutines may drop it at the same time: one of them counts.
-	if b.blocks[i].Swap(nil) != nil && b.memory != nil {
+	if b.blocks[i].Swap(nil) != nil {
 		b.memory.used.Add(-bitBlockBytes)
 	}
 }

@@ -48,7 +48,12 @@ type File struct {
 
 // Verified returns an empty set of numbers in [0, n), for the parts of the file that were
 // verified. Files.Bits empties it when the epoch ends.
-func (f *File) Verified(n int64) Bits { return f.files.Bits.verified(n) }
+func (f *File) Verified(n int64) Bits {
+	if f.files.Bits.always {
+		return Bits{}
+	}
+	return f.files.Bits.newBits(n, eachEpoch)
+}
 
 // VerifiedPages is Verified for n pages of the file.
 func (f *File) VerifiedPages(n int64) PageBits { return f.files.Bits.verifiedPages(n) }

@@ -143,7 +143,7 @@ func TestBits(t *testing.T) {
 	const n = 100_000
 	seed := draw.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	b, model := NewBits(n), map[int64]bool{}
+	b, model := NewBitMemory(0, false).newBits(n, eachEpoch), map[int64]bool{}
 	for range 20_000 {
 		i := rng.Int64N(n)
 		if rng.IntN(20) == 0 {
@@ -175,7 +175,7 @@ func TestBits(t *testing.T) {
 
 func TestBitsTogether(t *testing.T) {
 	const n = 3 * blockBits
-	b := NewBits(n)
+	b := NewBitMemory(0, false).newBits(n, eachEpoch)
 	var wg sync.WaitGroup
 	first := make([]int, 4) // how many each goroutine was the first to set
 	for g := range first {
@@ -212,7 +212,7 @@ func BenchmarkGuard(b *testing.B) {
 }
 
 func BenchmarkBitsTest(b *testing.B) {
-	bits := NewBits(1 << 20)
+	bits := NewBitMemory(0, false).newBits(1<<20, eachEpoch)
 	for i := range int64(1 << 20) {
 		bits.Set(i)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/dump"
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
@@ -16,20 +15,21 @@ import (
 // StoreOf returns the uuid of the store that an encrypted run file belongs to. ok is false for a
 // plain file, and for one with a damaged footer.
 func StoreOf(file []byte) (uuid [16]byte, ok bool) {
-	o, _, err := footerOf(file, encryptedFooterSize)
-	return o.UUID, err == nil
+	ft, err := footerOf(file, encryptedFooterSize)
+	if err != nil {
+		return uuid, false
+	}
+	return ft.owner.UUID, true
 }
 
-// footerOf decodes the footer of size bytes at the end of a file, and returns whom it names.
-func footerOf(file []byte, size int) (o chunk.Owner, ft *footer, err error) {
+// footerOf decodes the footer of size bytes at the end of a file, whatever file it names.
+func footerOf(file []byte, size int) (*footer, error) {
 	at := len(file) - size
 	if at < 0 {
-		return o, nil, errNoFooter
+		return nil, errors.New("no footer")
 	}
-	b := file[at:]
-	o = chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
-	ft, err = decodeFooter(b, o.ID(), int64(at), "the file")
-	return o, ft, err
+	owner := ownerIn(file[at:])
+	return decodeFooter(file[at:], owner.ID(), int64(at), "the file")
 }
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not refused, as far as
@@ -38,17 +38,17 @@ func footerOf(file []byte, size int) (o chunk.Owner, ft *footer, err error) {
 // Dump also returns an error that wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
 	// The header is shown before anything else, so there must be room for one.
-	if o, ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.dirOffset >= headerSize {
-		return dumpEncrypted(w, file, o, ft, ring)
+	if ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.dirOffset >= headerSize {
+		return dumpEncrypted(w, file, ft, ring)
 	}
 	// The footer is at the end and leads to the directory, which leads to the rest.
 	d := dump.New(w, file, 0)
-	o, ft, err := footerOf(file, footerSize)
+	ft, err := footerOf(file, footerSize)
 	if err != nil {
 		d.Note("%v", err)
 	} else {
 		b := file[ft.dirOffset:][:ft.dirSize]
-		if o.ID().Sum(int64(ft.dirOffset), b) != ft.dirSum {
+		if ft.owner.ID().Sum(int64(ft.dirOffset), b) != ft.dirSum {
 			d.Note("the directory's checksum is wrong")
 		}
 		dumpContents(d, file, ft, b, false)
@@ -160,21 +160,13 @@ func dumpRecord(d *dump.Writer, at int) {
 	chunk.DumpStats(d, at+48)
 }
 
-var (
-	errNoKeys   = errors.New("no keys")
-	errNoFooter = errors.New("no footer")
-)
-
-func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ft *footer, ring *crypt.Ring) error {
-	err := errNoKeys
-	if ring != nil {
-		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
-		var o origin
-		if o, err = cfg.origin(owner.Num, ft.keyID); err == nil {
-			// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
-			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
-			err = o.decryptImage(file, ft)
-		}
+func dumpEncrypted(w io.Writer, file []byte, ft *footer, ring *crypt.Ring) error {
+	cfg := OpenConfig{UUID: ft.owner.UUID, Ring: ring}
+	o, err := cfg.origin(ft.owner.Num, ft.keyID)
+	if err == nil {
+		// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
+		file = append(make([]byte, 0, len(file)+chunk.Room), file...)
+		err = o.decryptImage(file, ft)
 	}
 	d := dump.New(w, file, 0)
 	d.Section("header")

@@ -24,12 +24,11 @@ const (
 
 // footer is the last footerSize bytes of a file.
 type footer struct {
-	checksum  uint32        // of the rest, bound to its place in the file
-	dirOffset uint64        // where the directory begins
-	dirSize   uint64        // bytes of the directory
-	dirSum    uint32        // checksum of the directory; 0 in an encrypted file
-	uuid      [16]byte      // of the store
-	num       entry.FileNum // number of the file
+	checksum  uint32      // of the rest, bound to its place in the file
+	dirOffset uint64      // where the directory begins
+	dirSize   uint64      // bytes of the directory
+	dirSum    uint32      // checksum of the directory; 0 in an encrypted file
+	owner     chunk.Owner // the file
 
 	// Of an encrypted file; it has dirTag instead of dirSum.
 	keyID  crypt.FileKeyID // file key id
@@ -44,8 +43,8 @@ func (f *footer) encodeFooter(id checksum.Identity, offset int64, e *crypt.Encry
 	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
 	binary.LittleEndian.PutUint64(b[24:], f.dirSize)
 	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
-	copy(b[40:], f.uuid[:])
-	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
+	copy(b[40:], f.owner.UUID[:])
+	binary.LittleEndian.PutUint64(b[56:], uint64(f.owner.Num))
 	if e == nil {
 		b = b[:footerSize]
 	} else if err = f.encryptFooter(b, e, offset); err != nil {
@@ -65,8 +64,7 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 		dirOffset: binary.LittleEndian.Uint64(b[16:]),
 		dirSize:   binary.LittleEndian.Uint64(b[24:]),
 		dirSum:    binary.LittleEndian.Uint32(b[32:]),
-		uuid:      [16]byte(b[40:]),
-		num:       entry.FileNum(binary.LittleEndian.Uint64(b[56:])),
+		owner:     ownerIn(b),
 	}
 	if got := id.Sum(offset, b[4:]); got != f.checksum {
 		return nil, errs.NewCorruption(name, offset, "footer: checksum %#x, want %#x", got, f.checksum)
@@ -91,6 +89,11 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 		return nil, errs.NewCorruption(name, offset, "footer: directory of %d bytes at %d", f.dirSize, f.dirOffset)
 	}
 	return f, nil
+}
+
+// ownerIn returns the file that the footer b names.
+func ownerIn(b []byte) chunk.Owner {
+	return chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
 }
 
 // The footer of an encrypted file is that of a plain one, with another version, its
@@ -157,8 +160,8 @@ func findFooter(f *pageio.File, num entry.FileNum) *footer {
 		if at < 0 || f.ReadFull(b, at) != nil {
 			return nil
 		}
-		owner := chunk.Owner{UUID: [16]byte(b[40:56]), Num: num}
-		if ft, err := decodeFooter(b, owner.ID(), at, ""); err == nil {
+		owner := ownerIn(b)
+		if ft, err := decodeFooter(b, owner.ID(), at, ""); err == nil && owner.Num == num {
 			return ft
 		}
 	}

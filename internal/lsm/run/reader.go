@@ -184,7 +184,7 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	}
 	// The footer's checksum covers the directory's checksum. So a sound file of another run
 	// that was copied over this one is refused, too.
-	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
+	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.owner != f.owner {
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir, dir.about = dir, nil

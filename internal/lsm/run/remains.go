@@ -272,7 +272,7 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 		return o.UUID, true
 	}
 	if ft := findFooter(f, num); ft != nil {
-		return ft.uuid, true
+		return ft.owner.UUID, true
 	}
 	return uuid, false
 }
@@ -288,7 +288,7 @@ func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKe
 			return keyID
 		}
 	}
-	if ft := findFooter(f, num); ft != nil && ft.uuid == cfg.UUID {
+	if ft := findFooter(f, num); ft != nil && ft.owner.UUID == cfg.UUID {
 		return ft.keyID
 	}
 	return crypt.FileKeyID{}

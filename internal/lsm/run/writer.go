@@ -289,7 +289,7 @@ func (w *Writer) finishFile(last bool) error {
 // encodeEnds returns the directory and the footer as the file's last bytes, and the footer decoded.
 func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
-	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.owner.Num, keyID: w.keyID}
+	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), owner: w.owner, keyID: w.keyID}
 	if w.enc == nil {
 		foot.dirSum = w.owner.ID().Sum(w.offset, dir)
 	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
