@@ -9,14 +9,14 @@ func (f *File) Ahead(off, n int64) (asked int64) {
 		return 0
 	}
 	if f.data == nil {
-		f.StartRead(off, end-off)
+		f.startRead(off, end-off)
 		return end - off
 	}
 	last := (end - 1) / PageSize
 	for first := f.firstAbsent(off/PageSize, last); first <= last; first = f.firstAbsent(first, last) {
 		stop := f.unknownEnd(first, last)
 		if stop > first {
-			f.StartRead(first*PageSize, (stop-first)*PageSize)
+			f.startRead(first*PageSize, min(stop*PageSize, f.size)-first*PageSize)
 			asked += (stop - first) * PageSize
 		}
 		first = stop

@@ -115,19 +115,15 @@ func ReadFull(f vfs.File, p []byte, off int64) error {
 	return err
 }
 
-// StartRead asks the system to begin to read n bytes at off, and does not wait. A read soon
-// afterwards then waits less. Bytes behind the end of the file are left out. It is only a hint:
-// without an open descriptor, or on an error, it does nothing.
-func (f *File) StartRead(off, n int64) {
-	if off < 0 || n <= 0 || off >= f.size {
-		return
-	}
+// startRead asks the system to begin to read n bytes at off, which are in the file, and does not
+// wait. It is only a hint: without an open descriptor, or on an error, it does nothing.
+func (f *File) startRead(off, n int64) {
 	d, err := f.enter()
 	if err != nil {
 		return
 	}
 	defer f.files.leave(d)
-	d.File.StartRead(off, min(n, f.size-off))
+	d.StartRead(off, n)
 }
 
 // Fill makes p the bytes at off: by a read or, if it is these bytes in the mapping, by having them

@@ -20,6 +20,7 @@ type Builder struct {
 	shrinks     int         // how often this chunk's prefix was cut
 	prev        int         // offset of the last entry; 0: there is none
 	items       []indexItem // what the hash index will have: the newest version of each key
+	longest     int         // length of the longest suffix in the chunk
 	fences      []fence     // one for each block in which an entry begins
 
 	versions    extent        // of the short entries
@@ -202,7 +203,7 @@ func (b *Builder) restart() {
 	b.zeroExtend(HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
-	b.prev = 0
+	b.prev, b.longest = 0, 0
 	b.now.Stats = Stats{}
 	b.versions, b.segments = extent{}, extent{}
 }
@@ -260,19 +261,15 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	return true
 }
 
-// hasRoomFor reports whether the chunk has room for e once every suffix has grown by grow bytes.
+// hasRoomFor reports whether the chunk surely has room for e once every suffix has grown by grow
+// bytes.
 func (b *Builder) hasRoomFor(grow int, e *entry.Entry) bool {
-	size := len(b.buf) + int(b.now.Entries)*align8(grow) + grow + b.need(e)
-	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
-		start, end := suffixAt(b.buf, off)
-		w := binary.LittleEndian.Uint64(b.buf[off:])
-		// A suffix that becomes long makes the whole entry wide.
-		if w&flagWide == 0 && end-start+grow > maxSuffix {
-			size += wideHand
-		}
-		off = align8(end + inlineLen(b.buf, off, w))
+	each := align8(grow)
+	// A suffix that becomes long makes the whole entry wide.
+	if b.longest+grow > maxSuffix {
+		each += wideHand
 	}
-	return size <= MaxEntries
+	return len(b.buf)+int(b.now.Entries)*each+grow+b.need(e) <= MaxEntries
 }
 
 // inlineLen is how much follows the suffix of a well-formed entry.
@@ -294,6 +291,7 @@ func inlineLen(buf []byte, off int, w uint64) int {
 func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) Outcome {
 	off := len(b.buf)
 	suffix := e.Key[b.now.Prefix:]
+	b.longest = max(b.longest, len(suffix))
 	// The first entry that begins in a block is the block's fence. Seeks start there.
 	if n := len(b.fences); n == 0 || int(b.fences[n-1].off)>>fenceShift != off>>fenceShift {
 		b.fences = append(b.fences, fence{word, uint64(off)})

@@ -106,20 +106,15 @@ func (c *Chunk) keepTrailer(t *Trailer) {
 	}
 }
 
-// verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
+// verifyTrailer proves the trailer b, or decrypts it in place.
 func (c *Chunk) verifyTrailer(b []byte, start int) error {
-	off := c.Offset + int64(start)
-	if key := c.File.Key; key != nil {
-		if err := decryptTrailer(b, off, key); err != nil {
-			return c.corrupt(start, "trailer: %v", err)
-		}
-		return nil
+	if err := proveTrailer(b, c.File, c.Offset+int64(start)); err != nil {
+		return c.corrupt(start, "trailer: %v", err)
 	}
 	// The directory has the checksum, too: a trailer of another chunk, or of this
 	// place in an older file, is found.
-	sum := binary.LittleEndian.Uint32(b)
-	if got := c.File.ID.Sum(off, b[4:]); got != sum || sum != c.TrailerChecksum {
-		return c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.TrailerChecksum)
+	if sum := binary.LittleEndian.Uint32(b); c.File.Key == nil && sum != c.TrailerChecksum {
+		return c.corrupt(start, "trailer: checksum %#x, want %#x", sum, c.TrailerChecksum)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 		return lo, hi
 	}
 	// The bound has the prefix, so no damaged trailer is needed for it.
-	rest := chunk.Rescue(&r.chunks[i], r.keys.from(i), r.fileOf(i).ReadLeft)
+	rest := chunk.Rescue(&r.chunks[i].Chunk, r.chunks[i].key, r.fileOf(i).ReadLeft)
 	at, ok := rest.GapAt(int(off - r.chunks[i].Offset))
 	if !ok {
 		return lo, hi
@@ -67,10 +67,10 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 func (r *Reader) keysOf(i int) (lo, hi []byte) {
 	if i+1 == len(r.chunks) {
 		_, hi = Bounds(&r.meta)
-		return r.keys.from(i), hi
+		return r.chunks[i].key, hi
 	}
-	b := r.keys.apart(i + 1)
-	switch s := &r.keys.spans[i+1]; {
+	b := r.chunks[i+1].separator()
+	switch s := &r.chunks[i+1]; {
 	// Only the chunk itself tells where its keys begin: count all that begin as the bound does.
 	case s.long:
 		hi = after(b)
@@ -80,7 +80,7 @@ func (r *Reader) keysOf(i int) (lo, hi []byte) {
 	default:
 		hi = b
 	}
-	return r.keys.from(i), hi
+	return r.chunks[i].key, hi
 }
 
 // Bounds returns the range of stored keys in which a run lies. A nil hi is no bound.

@@ -82,7 +82,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 	filters := dir.filters
 	for i := range dir.chunks {
 		r := &dir.chunks[i]
-		for len(filters) > 0 && filters[0].offset < r.offset {
+		for len(filters) > 0 && filters[0].offset < uint64(r.Offset) {
 			dumpFilter(d, &filters[0])
 			filters = filters[1:]
 		}
@@ -92,7 +92,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 			name = "chunk of range deletes"
 		}
 		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
-		chunk.Dump(d, file, int(r.offset), r.Layout, encrypted)
+		chunk.Dump(d, file, int(r.Offset), r.Layout, encrypted)
 	}
 	for i := range filters {
 		dumpFilter(d, &filters[i])
@@ -207,9 +207,8 @@ func (o *origin) decryptImage(file []byte, ft *footer) error {
 	o.Read = func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.chunks {
 		r := &d.chunks[i]
-		c := r.chunkIn(&o.Paged)
-		c.Data = file[r.offset:][:r.Layout.Size()]
-		c.Decrypt()
+		r.File, r.Data = &o.Paged, file[r.Offset:][:r.Layout.Size()]
+		r.Decrypt()
 	}
 	for i := range d.filters {
 		f := d.filters[i].part(&o.Paged)

@@ -119,7 +119,7 @@ func (r *Reader) readFilters() error {
 	for _, f := range r.files {
 		for i := range f.dir.filters {
 			at := &f.dir.filters[i]
-			if chunks += int(at.chunks); chunks > len(r.dir) {
+			if chunks += int(at.chunks); chunks > len(r.chunks) {
 				return errs.NewCorruption(f.Name(), int64(at.offset), "filter is for chunks that the run doesn't have")
 			}
 			s, err := f.readFilter(at)
@@ -129,7 +129,7 @@ func (r *Reader) readFilters() error {
 			// One filter for all chunks stands for itself, so that a get asks it before it searches for
 			// the chunk.
 			n := int(at.chunks)
-			if n == len(r.dir) {
+			if n == len(r.chunks) {
 				n = 1
 			}
 			for range n {
@@ -139,8 +139,8 @@ func (r *Reader) readFilters() error {
 	}
 	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would take
 	// that of another chunk, and gets would miss keys.
-	if chunks < len(r.dir) && chunks > 0 {
-		return errs.NewCorruption(r.files[0].Name(), -1, "filters are for %d of %d chunks", chunks, len(r.dir))
+	if chunks < len(r.chunks) && chunks > 0 {
+		return errs.NewCorruption(r.files[0].Name(), -1, "filters are for %d of %d chunks", chunks, len(r.chunks))
 	}
 	return nil
 }
@@ -187,8 +187,8 @@ func (f *file) readFilter(at *filterRecord) (filter, error) {
 // FilterBytes returns how many bytes of memory the filters take that are neither mapped nor cached.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
+		// Else they are in the page cache, or in the Cache, which count them.
 		if f.Mapped() != nil || f.Key != nil {
-			// In the page cache, or in the Cache, which count them.
 			continue
 		}
 		for i := range f.dir.filters {
@@ -203,7 +203,9 @@ func (r *Reader) IndexBytes() (n int64) {
 	const perChunk = 512 // its record, its Chunk and its parsed trailer
 	// An estimate will do: it is a metric, and bounds nothing.
 	for _, part := range r.parts() {
-		n += int64(len(part.dir)*perChunk + len(part.keys.blob))
+		for i := range part.chunks {
+			n += perChunk + int64(len(part.chunks[i].key))
+		}
 	}
 	return n
 }

@@ -120,11 +120,8 @@ func (f *footer) encryptFooter(b []byte, e *crypt.Encrypter, offset int64) error
 	copy(b[footerDirTag:], f.dirTag[:])
 	copy(b[footerKey:], f.keyID.Key[:])
 	copy(b[footerKeyID:], f.keyID.Salt[:])
-	if err := chunk.Begin(e, offset, len(b)); err != nil {
-		return err
-	}
 	// No byte is hidden: the file key id is needed before there is a key. But nobody can forge it.
-	tag, err := e.Encrypt(nil, nil, crypt.Footer, offset, footerData(b))
+	tag, err := chunk.Encrypt(nil, crypt.Footer, offset, len(b), footerData(b), e)
 	copy(b[footerTag:], tag[:])
 	return err
 }

@@ -78,7 +78,7 @@ func (it *cursor) openChunk(i int) bool {
 func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
-		return &it.r.chunks[i], nil
+		return &it.r.chunks[i].Chunk, nil
 	case it.i == i: // its pages stay
 		return it.Chunk(), nil
 	}
@@ -246,7 +246,7 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool { return it.skip(key,
 func (it *cursor) skip(key []byte, v entry.Version, d direction) bool {
 	// In a chunk that has newer entries it only moves to the next one: the caller skips the
 	// older ones itself.
-	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
+	if !it.valid || it.r.chunks[it.i].MaxVersion >= v {
 		return it.move(d)
 	}
 	reached := (bytes.Compare(it.Entry().Key, key) >= 0) == (d == forward)
@@ -255,8 +255,8 @@ func (it *cursor) skip(key []byte, v entry.Version, d direction) bool {
 		return it.seek(key, d)
 	}
 	i := it.i
-	for ; i >= 0 && i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i += int(d) {
-		if d == forward && it.r.keys.below(i, key) || d == backward && bytes.Compare(it.r.keys.from(i), key) >= 0 {
+	for ; i >= 0 && i < len(it.r.chunks) && it.r.chunks[i].MaxVersion < v; i += int(d) {
+		if d == forward && it.r.keys.below(i, key) || d == backward && bytes.Compare(it.r.chunks[i].key, key) >= 0 {
 			continue
 		}
 		if reached {

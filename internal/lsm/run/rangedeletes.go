@@ -215,7 +215,7 @@ const longSpan = 256 << 10
 // with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of its runs, and it
 // is rarely asked for again (rangedel.Cover remembers the answer).
 func (s *search) lone() bool {
-	return s.i >= 0 && s.r.dir[s.i].Entries == 1 && s.r.dir[s.i].Layout.Size() > longSpan
+	return s.i >= 0 && s.r.chunks[s.i].Entries == 1 && s.r.chunks[s.i].Layout.Size() > longSpan
 }
 
 // Copier returns the same range deletes for a caller that writes them elsewhere, as Reader.Copier

@@ -26,7 +26,7 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 	}
 	it := r.newCursor()
 	for i, whole := range r.chunksIn(start, lo, hi) {
-		if r.dir[i].MaxVersion <= since {
+		if r.chunks[i].MaxVersion <= since {
 			continue
 		}
 		// All keys of the chunk lie in the range, so the newest entry does, and no page is read.
@@ -45,7 +45,7 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 	return func(yield func(i int, whole bool) bool) {
 		for i := start; i < len(r.chunks); i++ {
-			first := r.keys.from(i)
+			first := r.chunks[i].key
 			if hi != nil && bytes.Compare(first, hi) >= 0 {
 				return
 			}
@@ -81,9 +81,9 @@ func (it *cursor) eachFrom(i int, lo, hi []byte, v entry.Version, fn func(key []
 // EntriesSince is how many entries EachSince reads, and how many range deletes there are.
 func (r *Reader) EntriesSince(since entry.Version) int {
 	n := r.meta.RangeDeletes
-	for i := range r.dir {
-		if r.dir[i].MaxVersion > since {
-			n += r.dir[i].Entries
+	for i := range r.chunks {
+		if r.chunks[i].MaxVersion > since {
+			n += r.chunks[i].Entries
 		}
 	}
 	return int(n)
@@ -94,7 +94,7 @@ func (r *Reader) EntriesSince(since entry.Version) int {
 func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error {
 	it := r.newCursor()
 	for i := range r.chunks {
-		if r.dir[i].MaxVersion <= since {
+		if r.chunks[i].MaxVersion <= since {
 			continue
 		}
 		var failed error
@@ -117,7 +117,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error
 func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64) {
 	it := r.newCursor()
 	for s := range it.stretches(lo, hi) {
-		all := &r.dir[s.chunk]
+		all := &r.chunks[s.chunk]
 		sum, part := all.Stats, 1.0
 		switch {
 		case s.whole:
@@ -158,7 +158,7 @@ func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
 		// After an error the walk begins at the first chunk: those before lo have empty stretches.
 		start, _ := it.r.searchNewest(lo)
 		for i, whole := range it.r.chunksIn(start, lo, hi) {
-			s := stretch{chunk: i, from: chunk.HeaderSize, to: it.r.dir[i].End, whole: whole}
+			s := stretch{chunk: i, from: chunk.HeaderSize, to: it.r.chunks[i].End, whole: whole}
 			if !whole {
 				from, to, ok := it.entryBounds(i, lo, hi)
 				if s.whole = !ok; ok {
@@ -176,7 +176,7 @@ func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
 // It returns false if they can't be read.
 func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
 	*sum = chunk.Stats{}
-	if s.to-s.from <= lookBytes || it.r.dir[s.chunk].Entries <= lookPlaces*lookRow {
+	if s.to-s.from <= lookBytes || it.r.chunks[s.chunk].Entries <= lookPlaces*lookRow {
 		for ok := s.from < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
 			sum.AddEntry(it.Entry(), false)
 		}
@@ -234,7 +234,7 @@ func (it *cursor) offset(i int, key []byte) (int, error) {
 	case order < 0:
 		found = it.Cursor.First()
 	case order == 0:
-		found = it.Cursor.SeekGE(key[it.r.dir[i].Prefix:])
+		found = it.Cursor.SeekGE(key[it.r.chunks[i].Prefix:])
 	}
 	if found {
 		return it.Cursor.Offset(), nil
@@ -278,12 +278,12 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 			})
 		}
 		for ; next < n && due() < sum+s.bytes(); next++ {
-			part := (float64(s.from) + due() - sum) / float64(r.dir[s.chunk].End)
+			part := (float64(s.from) + due() - sum) / float64(r.chunks[s.chunk].End)
 			// With many chunks a piece, their first keys cut well enough.
 			if len(list) < 4*n && it.openChunk(s.chunk) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
 			} else {
-				cut(r.keys.from(s.chunk))
+				cut(r.chunks[s.chunk].key)
 			}
 		}
 		sum += s.bytes()

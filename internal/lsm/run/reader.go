@@ -23,13 +23,13 @@ import (
 
 // OpenConfig says where a run's files are and how they are read.
 type OpenConfig struct {
-	FS    vfs.FS      // of the files
-	Dir   string      // directory of the files
-	UUID  [16]byte    // of the store
-	Ring  *crypt.Ring // opens the keys of encrypted files; nil: there are none
-	Seed  uint64      // of the store's key hash; only Verify needs it
-	NoMap bool        // read by blocks into Cache instead of mapping the files
-	Cache *Cache      // of files that are encrypted or not mapped; nil: one for this run
+	FS    vfs.FS        // of the files
+	Dir   string        // directory of the files
+	UUID  [16]byte      // of the store
+	Ring  *crypt.Ring   // opens the keys of encrypted files; nil: there are none
+	Seed  uint64        // of the store's key hash; only Verify needs it
+	NoMap bool          // read by blocks into Cache instead of mapping the files
+	Cache *pageio.Cache // of files that are encrypted or not mapped; nil: one for this run
 
 	Files *pageio.Files // opens the files; nil: without a limit of open ones
 }
@@ -38,9 +38,9 @@ type OpenConfig struct {
 // methods return are valid until Close. Where the files are mapped, a fault in the
 // mapping (the device fails) panics: call its methods below pageio.Guard.
 type Reader struct {
-	keys    keys          // bounds of the chunks, for search
-	chunks  []chunk.Chunk // the chunks of entries, in order
-	filters []filter      // filter of each chunk, or one of all chunks; nil: there are none
+	keys    keys     // bounds of the chunks, for search
+	chunks  []record // the chunks of entries, in order
+	filters []filter // filter of each chunk, or one of all chunks; nil: there are none
 
 	oldest, newest entry.Version // least and greatest version of an entry
 
@@ -53,10 +53,9 @@ type Reader struct {
 
 	meta  layout.RunMeta // what the manifest says of the run
 	files []*file        // in order
-	dir   []record       // what the directories say of the chunks
 	first *entry.Entry   // a bound, not greater than the first entry; nil: there is none
 	last  *entry.Entry   // a bound, not less than the last entry; nil: there is none
-	cache *Cache         // nil: all files are read in place
+	cache *pageio.Cache  // nil: all files are read in place
 	seed  uint64         // of the store's key hash
 }
 
@@ -64,7 +63,7 @@ type Reader struct {
 type file struct {
 	*pageio.File
 	origin
-	dir    *directory // its directory, without the chunks, which are in Reader.dir
+	dir    *directory // its directory, without the chunks, which are in Reader.chunks
 	chunks int        // number of its chunks
 }
 
@@ -101,7 +100,7 @@ func (r *Reader) open(cfg *OpenConfig) error {
 			continue
 		}
 		if r.cache == nil {
-			r.cache = NewCache(0)
+			r.cache = pageio.NewCache(0)
 		}
 		f.Read, f.Cache, f.Owner = f.ReadCopy, r.cache, r
 	}
@@ -115,13 +114,13 @@ func (r *Reader) open(cfg *OpenConfig) error {
 	if err := r.readFilters(); err != nil {
 		return err
 	}
-	if len(r.dir) > 0 {
+	if len(r.chunks) > 0 {
 		// No entry of this key comes before the greatest version, as versions come newest first.
-		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
+		r.first = &entry.Entry{Key: r.chunks[0].key, Version: math.MaxUint64}
 		r.last = &entry.Entry{Key: r.meta.Last}
 	}
 	for _, part := range r.parts() {
-		part.makeChunks()
+		part.openChunks()
 	}
 	return nil
 }
@@ -132,23 +131,6 @@ func (r *Reader) parts() []*Reader {
 		return []*Reader{r}
 	}
 	return []*Reader{r, r.spans}
-}
-
-// openFile opens a file of a run.
-func (cfg *OpenConfig) openFile(m *layout.RunFile) (*file, error) {
-	o, err := cfg.origin(m.Num, m.KeyID)
-	if err != nil {
-		return nil, err
-	}
-	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
-	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
-		return nil, errs.NewCorruption(o.Name, -1, "the manifest has it as %d bytes long", m.Size)
-	}
-	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.Name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
-	if err != nil {
-		return nil, err
-	}
-	return &file{File: pf, origin: o}, nil
 }
 
 // origin returns the origin of file num with this file key id.
@@ -171,13 +153,21 @@ func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin,
 
 // addFile opens file m of the run, checks its directory and adds its chunks.
 func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version) error {
-	f, err := cfg.openFile(m)
+	o, err := cfg.origin(m.Num, m.KeyID)
 	if err != nil {
 		return err
 	}
+	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
+	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
+		return errs.NewCorruption(o.Name, -1, "the manifest has it as %d bytes long", m.Size)
+	}
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.Name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	if err != nil {
+		return err
+	}
+	f := &file{File: pf, origin: o}
 	// In the list before anything can fail: Close then closes it.
 	r.files = append(r.files, f)
-	name := f.Name()
 	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
 	if err != nil {
 		return err
@@ -185,17 +175,17 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	// The footer's checksum covers the directory's checksum. So a sound file of another run
 	// that was copied over this one is refused, too.
 	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.owner != f.owner {
-		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
+		return errs.NewCorruption(o.Name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir, dir.about = dir, nil
 	// Each file is sorted by itself; the run is only if the files follow each other, too.
-	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
-		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
+	if n := len(r.chunks); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.chunks[n-1].bound) {
+		return errs.NewCorruption(o.Name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
 	if err := f.adoptChunks(stamp); err != nil {
 		return err
 	}
-	r.dir = append(r.dir, f.dir.chunks...)
+	r.chunks = append(r.chunks, f.dir.chunks...)
 	f.chunks, f.dir.chunks = len(f.dir.chunks), nil
 	return nil
 }
@@ -208,7 +198,7 @@ func (f *file) adoptChunks(v entry.Version) error {
 		// A stamp replaces versions, which must be 0 in the file: else two versions of a key could
 		// become one.
 		if v != 0 && r.MaxVersion != 0 {
-			return errs.NewCorruption(f.Name(), int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+			return errs.NewCorruption(f.Name(), r.Offset, "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
 		r.file, r.Layout.Stamp, r.Stats = f, v, r.Stats.Stamped(v)
 	}
@@ -255,19 +245,19 @@ func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 // splitRangeDeletes moves the chunks with range deletes, the last ones of the run, from r to r.spans.
 func (r *Reader) splitRangeDeletes() error {
 	last := r.files[len(r.files)-1]
-	n := len(r.dir)
-	for n > 0 && isRangeDeletes(r.dir[n-1].key) {
+	n := len(r.chunks)
+	for n > 0 && isRangeDeletes(r.chunks[n-1].key) {
 		n--
 	}
 	// Range deletes that are not counted would not be asked for, and what they deleted would be back.
-	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
-		return errs.NewCorruption(last.Name(), -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+	if (n == len(r.chunks)) != (last.dir.ranges == ranges{}) {
+		return errs.NewCorruption(last.Name(), -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.chunks)-n)
 	}
-	if n == len(r.dir) {
+	if n == len(r.chunks) {
 		return nil
 	}
-	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, parent: r}
-	r.dir = r.dir[:n:n]
+	r.spans = &Reader{cache: r.cache, seed: r.seed, chunks: r.chunks[n:], ranges: last.dir.ranges, parent: r}
+	r.chunks = r.chunks[:n:n]
 	r.spans.countEntries()
 	return nil
 }
@@ -279,15 +269,15 @@ func (r *Reader) checkMeta() error {
 	var m layout.RunMeta
 	s := r.countEntries()
 	setStats(&m, &s)
-	if n := len(r.dir); n > 0 {
-		m.First = r.dir[0].key
+	if n := len(r.chunks); n > 0 {
+		m.First = r.chunks[0].key
 	}
 	// The last key is stored only in the last chunk. Verify reads that.
 	m.Last = r.meta.Last
 	w := &r.meta
 	if t := r.spans; t != nil {
 		// Their bounds are not compared: Verify reads all of them.
-		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
+		if len(r.chunks) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
 			return errs.NewCorruption(r.files[0].Name(), -1, "keys are beyond the bounds that the manifest knows")
 		}
 		m.AddRangeDeletes(&layout.RunMeta{First: w.First, Last: w.Last, RangeDeletes: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
@@ -302,23 +292,21 @@ func (r *Reader) checkMeta() error {
 
 // countEntries sets oldest and newest, and returns what the directories say of all chunks.
 func (r *Reader) countEntries() (s chunk.Stats) {
-	for i := range r.dir {
-		s.Merge(&r.dir[i].Stats)
+	for i := range r.chunks {
+		s.Merge(&r.chunks[i].Stats)
 	}
 	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	return s
 }
 
-// makeChunks makes a chunk.Chunk for each chunk in r.dir.
-func (r *Reader) makeChunks() {
-	r.keys = newKeys(r.dir)
-	r.chunks = make([]chunk.Chunk, len(r.dir))
-	for i := range r.dir {
-		d, c := &r.dir[i], &r.chunks[i]
-		*c = d.chunkIn(&d.file.Paged)
-		if d.file.inPlace() {
-			size := uint64(d.Layout.Size())
-			c.Data = d.file.Mapped()[d.offset:][:size:size]
+// openChunks has the chunks read from their files.
+func (r *Reader) openChunks() {
+	r.keys = newKeys(r.chunks)
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		if c.File = &c.file.Paged; c.file.inPlace() {
+			size := c.Layout.Size()
+			c.Data = c.file.Mapped()[c.Offset:][:size:size]
 		}
 	}
 }
@@ -337,9 +325,9 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	if err != nil || i >= len(r.chunks) {
 		return false, err
 	}
-	c := &r.chunks[i]
+	c := &r.chunks[i].Chunk
 	// A key with another prefix is in no chunk: no page is touched for it.
-	if !r.keys.hasPrefix(i, key, c.Prefix) {
+	if !r.chunks[i].hasPrefix(key, c.Prefix) {
 		return false, nil
 	}
 	// The bound had only a part of a long prefix; the rest is in the chunk.
@@ -351,10 +339,10 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	res, err := c.Get(key[c.Prefix:], hash, at, dst)
 	// Older versions of a chunk's last key may be in the next chunks.
 	for res == chunk.Newer {
-		if i++; i == len(r.chunks) || !r.keys.spans[i].again {
+		if i++; i == len(r.chunks) || !r.chunks[i].again {
 			return false, nil
 		}
-		c = &r.chunks[i]
+		c = &r.chunks[i].Chunk
 		res, err = c.First(at, dst)
 	}
 	if res != chunk.Found || err != nil {
@@ -375,7 +363,7 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if order < 0 || order == 0 && r.keys.spans[mid].again {
+		if order < 0 || order == 0 && r.chunks[mid].again {
 			hi = mid - 1
 		} else {
 			lo = mid
@@ -388,7 +376,7 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
 	// Without a page of the chunk: most prefixes are short.
 	if c.Prefix <= boundSize {
-		return r.keys.from(i)[:c.Prefix], nil
+		return r.chunks[i].key[:c.Prefix], nil
 	}
 	return c.SharedPrefix()
 }
@@ -423,7 +411,7 @@ func (r *Reader) Warm() error {
 }
 
 // fileOf returns the file of chunk i.
-func (r *Reader) fileOf(i int) *file { return r.dir[i].file }
+func (r *Reader) fileOf(i int) *file { return r.chunks[i].file }
 
 // Held is pageio.File.Held of the run's files.
 func (r *Reader) Held() (held []vfs.File) {

@@ -105,20 +105,21 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 		b = make([]byte, size)
 		r.f.ReadLeft(b, off)
 	}
-	l, stats, ok := chunk.FindTrailer(b, r.ID, r.Key, off)
+	l, stats, ok := chunk.FindTrailer(b, &r.Paged, off)
 	if !ok {
 		return
 	}
-	c := record{Layout: l, Stats: stats, offset: uint64(off) - uint64(l.TrailerStart()), trailerChecksum: binary.LittleEndian.Uint32(b)}
-	if n := len(r.chunks); n > 0 && c.offset < r.chunks[n-1].offset+uint64(r.chunks[n-1].Layout.Size()) {
+	n, begin := len(r.chunks), off-int64(l.TrailerStart())
+	if n > 0 && begin < r.chunks[n-1].Offset+int64(r.chunks[n-1].Layout.Size()) {
 		return // bytes that look like a trailer in those of another
 	}
+	sum := binary.LittleEndian.Uint32(b)
+	r.chunks = append(r.chunks, record{Chunk: chunk.Chunk{Layout: l, Offset: begin, TrailerChecksum: sum}, Stats: stats})
 	// The directory would have the first key; without it the first entry does.
-	if rest := r.rescue(&c); rest.Len() > 0 {
+	if rest := r.rescue(&r.chunks[n]); rest.Len() > 0 {
 		rest.Entry(0, &r.e)
-		c.key = bytes.Clone(r.e.Key)
+		r.chunks[n].key = bytes.Clone(r.e.Key)
 	}
-	r.chunks = append(r.chunks, c)
 }
 
 // Rewind goes back to the beginning. Next then returns entries, or else range deletes: see Span.
@@ -156,7 +157,7 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 	from, to := r.at, r.f.Size()
 	if done = r.i == len(r.chunks); !done {
-		to = int64(r.chunks[r.i].offset)
+		to = r.chunks[r.i].Offset
 	}
 	// Between two chunks that were found by their trailers, others may be lost.
 	if !r.whole && from < to {
@@ -176,15 +177,15 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 
 // rescue reads a chunk.
 func (r *Remains) rescue(c *record) *chunk.Rest {
-	damaged := c.chunkIn(&r.Paged)
-	return chunk.Rescue(&damaged, c.key, r.f.ReadLeft)
+	c.File = &r.Paged
+	return chunk.Rescue(&c.Chunk, c.key, r.f.ReadLeft)
 }
 
 // holeOf is the hole of a damaged chunk.
 func (r *Remains) holeOf(i int) *Hole {
 	c := &r.chunks[i]
 	return &Hole{
-		File: r.Name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
+		File: r.Name, Offset: c.Offset, Length: int64(c.Layout.Size()),
 		MaxVersion: c.MaxVersion, RangeDeletes: len(c.key) > 0 && isRangeDeletes(c.key),
 	}
 }
@@ -224,7 +225,7 @@ func (r *Remains) MaxVersion() (v entry.Version) {
 // those of the trailer of its chunk.
 func (r *Remains) At() (from, to, trailer, end int64) {
 	c := &r.chunks[r.i-1]
-	begin := int64(c.offset)
+	begin := c.Offset
 	lo, hi := r.rest.Span(r.n - 1)
 	return begin + int64(lo), begin + int64(hi), begin + int64(c.Layout.TrailerStart()), begin + int64(c.Layout.Size())
 }

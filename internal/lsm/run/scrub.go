@@ -23,7 +23,7 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 			if to-from >= most {
 				return to, false
 			}
-			failed := func(err error) { reportError(c.File.Name, uint64(c.Offset), err, report) }
+			failed := func(err error) { reportError(c.File.Name, c.Offset, err, report) }
 			if l, err := it.loadChunk(i); err != nil {
 				failed(err)
 			} else {

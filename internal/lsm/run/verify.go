@@ -78,7 +78,7 @@ func (v *verifier) verifyChunks(ctx context.Context) {
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
 	c, err := v.copies.loadChunk(i)
-	failed := func(err error) { reportError(v.fileOf(i).Name(), v.dir[i].offset, err, v.tell) }
+	failed := func(err error) { reportError(v.fileOf(i).Name(), v.chunks[i].Offset, err, v.tell) }
 	if err != nil {
 		failed(err)
 		return
@@ -89,7 +89,7 @@ func (v *verifier) verifyChunk(i int) {
 	first := true
 	c.Check(&v.fileOf(i).owner, failed, func(e *entry.Entry, newest bool) uint64 {
 		// Behind a damaged chunk the last key is not known: then only the order is checked.
-		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+		if first && (!v.lacks && !v.chunks[i].suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
 		first = false
@@ -109,7 +109,7 @@ func (v *verifier) verifyChunk(i int) {
 		fail("last entry is beyond what the manifest says")
 	}
 	// Skips, estimates and the planner go by the numbers in the directory.
-	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
+	if t, err := c.Trailer(); err == nil && t.Stats != v.chunks[i].Stats {
 		fail("statistics are not those in the directory")
 	}
 }
@@ -128,12 +128,6 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 		v.words, _ = s.pages.All() // verifyFile tells of damage
 	}
 	return v.words.mayContain(hash)
-}
-
-// chunkBound is the bound of chunk i.
-func (v *verifier) chunkBound(i int) *bound {
-	s := &v.keys.spans[i]
-	return &bound{key: v.keys.from(i), apart: int(s.apart), again: s.again, long: s.long}
 }
 
 // countEntry counts a reference, and remembers e for the check of order.
@@ -160,7 +154,7 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 		err = f.verifyFilter(&dir.filters[i])
 	}
 	if err != nil {
-		reportError(f.Name(), uint64(f.Size()), err, report)
+		reportError(f.Name(), f.Size(), err, report)
 	}
 }
 
@@ -179,10 +173,10 @@ func (f *file) verifyFilter(at *filterRecord) error {
 }
 
 // reportError reports err; one that is no Corruption becomes one.
-func reportError(name string, offset uint64, err error, report func(*errs.Corruption)) {
+func reportError(name string, offset int64, err error, report func(*errs.Corruption)) {
 	var c *errs.Corruption
 	if !errors.As(err, &c) {
-		c = &errs.Corruption{File: name, Offset: int64(offset), Reason: "unreadable", Err: err}
+		c = &errs.Corruption{File: name, Offset: offset, Reason: "unreadable", Err: err}
 	}
 	report(c)
 }

@@ -196,10 +196,12 @@ func (w *Writer) flushChunk() error {
 	if err := w.writeBytes(image); err != nil {
 		return err
 	}
-	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.bound = newBound(info.First, info.Shared, info.Prefix)
-	w.dir.chunks = append(w.dir.chunks, r)
-	w.dirBytes += int64(recordSize + boundHead + len(r.key))
+	b := newBound(info.First, info.Shared, info.Prefix)
+	w.dir.chunks = append(w.dir.chunks, record{
+		Chunk: chunk.Chunk{Layout: info.Layout, Offset: w.offset - int64(len(image)), TrailerChecksum: info.TrailerChecksum},
+		Stats: info.Stats, bound: b,
+	})
+	w.dirBytes += int64(recordSize + boundHead + len(b.key))
 	// Range deletes are not counted among entries, and no filter has them.
 	if w.ranged {
 		return nil
@@ -207,7 +209,7 @@ func (w *Writer) flushChunk() error {
 	w.stats.Merge(&info.Stats)
 	if w.meta.First == nil {
 		// The bound, as it is in the directory: checkMeta compares the two.
-		w.meta.First = r.key
+		w.meta.First = b.key
 	}
 	w.meta.Last = layout.UpperBound(info.Last)
 	w.unfiltered++
@@ -290,14 +292,12 @@ func (w *Writer) finishFile(last bool) error {
 func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
 	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), owner: w.owner, keyID: w.keyID}
+	var err error
 	if w.enc == nil {
 		foot.dirSum = w.owner.ID().Sum(w.offset, dir)
-	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
-		return nil, nil, err
 	} else {
-		// Encrypt puts the tag behind the text for a moment.
 		dir = slices.Grow(dir, chunk.Room)
-		if foot.dirTag, err = w.enc.Encrypt(dir, dir, crypt.Directory, w.offset, nil); err != nil {
+		if foot.dirTag, err = chunk.Encrypt(dir, crypt.Directory, w.offset, len(dir), nil, w.enc); err != nil {
 			return nil, nil, err
 		}
 	}
