@@ -32,7 +32,7 @@ func (f *File) unknownEnd(first, last int64) int64 {
 		// Once a page of a megabyte was not there, to ask about the others costs as much as
 		// to have them read.
 		if !f.cold.Test(m) {
-			f.probe(p, end)
+			f.askResidency(p, end)
 		}
 		for ; p <= end; p++ {
 			if f.Resident(p * PageSize) {
@@ -63,11 +63,11 @@ func (f *File) Await(off, n int64) {
 	if first > last {
 		return
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	// All are counted as read, though some may come in meanwhile.
 	f.files.Bits.countMissed(last - first + 1)
 	f.files.coldReaders.beginRead(d, first*PageSize, (last+1-first)*PageSize)
@@ -78,7 +78,7 @@ func (f *File) Await(off, n int64) {
 		end := min(p|(awaited-1), last)
 		_, _ = d.ReadAt(b[:], end*PageSize) // Prime tells of errors
 		// The pages before it were asked for first, so most are there as well. Note them.
-		f.probe(p, end)
+		f.askResidency(p, end)
 		p &^= awaited - 1
 	}
 }

@@ -95,9 +95,9 @@ func NewBitMemory(limit int64, always bool) *BitMemory {
 	return m
 }
 
-// EndBy sets the alarm that ends epochs in time; its task must call End. Without it an epoch
+// EndEpochsBy sets the alarm that ends epochs in time; its task must call EndEpoch. Without it an epoch
 // ends only after enough pages were read.
-func (m *BitMemory) EndBy(a *jobs.Alarm) {
+func (m *BitMemory) EndEpochsBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
 	a.Set(EpochTime) // bits may have been set before
 }
@@ -105,11 +105,11 @@ func (m *BitMemory) EndBy(a *jobs.Alarm) {
 // generation is the index of the pages that were used in this epoch.
 func (m *BitMemory) generation() int { return int(m.epoch.Load() % generations) }
 
-// before is the generation this many epochs before g.
-func before(g, epochs int) int { return (g + generations - epochs) % generations }
+// generationBefore is the generation this many epochs before g.
+func generationBefore(g, epochs int) int { return (g + generations - epochs) % generations }
 
-// End ends the epoch if it is time: EpochTime empties all sets.
-func (m *BitMemory) End() {
+// EndEpoch ends the epoch if it is time: EpochTime empties all sets.
+func (m *BitMemory) EndEpoch() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	left := EpochTime - time.Since(m.began)
@@ -162,7 +162,7 @@ func (m *BitMemory) ageLocked() {
 	// Before the epoch changes: bits that are set from then on are of the new one.
 	for _, b := range m.sets {
 		if b.turn == next || b.turn == eachEpoch {
-			b.wipe()
+			b.zeroBlocks()
 		}
 	}
 	m.forgetPagesLocked()
@@ -215,7 +215,7 @@ func (m *BitMemory) countMissed(pages int64) {
 	if a := m.alarm.Load(); a != nil {
 		a.Set(0)
 	} else {
-		m.End()
+		m.EndEpoch()
 	}
 }
 
@@ -308,18 +308,18 @@ func (b *Bits) TestSet(i int64) bool {
 	return block[u/64%blockWords].Or(bit)&bit != 0
 }
 
-// wipe empties the set, as Clear does, but only blocks that were empty are dropped: the others
+// zeroBlocks empties the set, as Clear does, but only blocks that were empty are dropped: the others
 // will be needed again. Else each epoch would make garbage of all blocks.
-func (b *Bits) wipe() {
+func (b *Bits) zeroBlocks() {
 	for i := range b.blocks {
-		if block := b.blocks[i].Load(); block != nil && !block.wipe() {
-			b.drop(i)
+		if block := b.blocks[i].Load(); block != nil && !block.zeroBits() {
+			b.dropBlock(i)
 		}
 	}
 }
 
-// wipe clears all bits, and reports whether there were any.
-func (b *bitBlock) wipe() (any bool) {
+// zeroBits clears all bits, and reports whether there were any.
+func (b *bitBlock) zeroBits() (any bool) {
 	for i := range b {
 		if b[i].Load() != 0 {
 			b[i].Store(0)
@@ -334,13 +334,13 @@ func (b *Bits) Clear() {
 	for i := range b.blocks {
 		// Most blocks were never taken: to look is cheaper than to write.
 		if b.blocks[i].Load() != nil {
-			b.drop(i)
+			b.dropBlock(i)
 		}
 	}
 }
 
-// drop gives block i back.
-func (b *Bits) drop(i int) {
+// dropBlock gives block i back.
+func (b *Bits) dropBlock(i int) {
 	// Two goroutines may drop it at the same time: one of them counts.
 	if b.blocks[i].Swap(nil) != nil {
 		b.memory.used.Add(-bitBlockBytes)

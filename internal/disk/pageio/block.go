@@ -48,7 +48,7 @@ func (p *Part) Block(at int, keep bool) *Block {
 	home := &p.list[at>>blockShift]
 	if b := home.Load(); b != nil {
 		if keep {
-			b.Use()
+			b.MarkUsed()
 		}
 		return b
 	}
@@ -65,9 +65,9 @@ func (p *Part) Block(at int, keep bool) *Block {
 	return b
 }
 
-// Was reports whether the block of the byte at was used again since it was made, and of late.
+// UsedAgain reports whether the block of the byte at was used again since it was made, and of late.
 // Such a block stays in the cache for a while, so a slice that keeps it costs little.
-func (p *Part) Was(at int) bool {
+func (p *Part) UsedAgain(at int) bool {
 	b := p.list[at>>blockShift].Load()
 	return b != nil && b.yes.Load()
 }
@@ -78,11 +78,11 @@ func (b *Block) Drop() { b.part.list[b.start>>blockShift].CompareAndSwap(b, nil)
 // Start is where the block begins in its part.
 func (b *Block) Start() int { return b.start }
 
-// Has reports whether the byte at lies in the block.
-func (b *Block) Has(at int) bool { return at >= b.start && at < b.start+len(b.data) }
+// Contains reports whether the byte at lies in the block.
+func (b *Block) Contains(at int) bool { return at >= b.start && at < b.start+len(b.data) }
 
-// Behind returns the next block if b has it: only a block that is not in the cache does.
-func (b *Block) Behind() *Block { return b.behind }
+// NextBlock returns the next block if b has it: only a block that is not in the cache does.
+func (b *Block) NextBlock() *Block { return b.behind }
 
 // Data is the whole block: bytes of it may be read once Page or Span has returned them.
 func (b *Block) Data() []byte { return b.data }

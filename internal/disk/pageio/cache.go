@@ -42,8 +42,8 @@ type CacheItem interface {
 // written only where that changes it.
 type Used struct{ yes atomic.Bool }
 
-// Use sets the mark.
-func (u *Used) Use() {
+// MarkUsed sets the mark.
+func (u *Used) MarkUsed() {
 	if !u.yes.Load() {
 		u.yes.Store(true)
 	}

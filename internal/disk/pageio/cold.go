@@ -30,11 +30,11 @@ func (f *File) readCold(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return err
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	if f.data == nil {
 		return ReadFull(d, p, off) // it may be in memory, as far as is known
 	}
@@ -101,9 +101,9 @@ func (r *readers) endRead() {
 	r.reads.Add(1)
 }
 
-// busy reports whether readers wait for the disk, or have done since the call before, which
+// wereReading reports whether readers wait for the disk, or have done since the call before, which
 // has left seen: background work then asks it for little at a time.
-func (r *readers) busy(seen *int64) bool {
+func (r *readers) wereReading(seen *int64) bool {
 	before := *seen
 	*seen = r.reads.Load()
 	return *seen != before || r.reading.Load() > 0

@@ -102,7 +102,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	w.evict()
 	age := func() {
 		bits.misses.Store(bits.length.Load())
-		bits.End()
+		bits.EndEpoch()
 	}
 	for range 5 { // used in each epoch
 		if !f.Known(3000, 5000) || !f.Resident(4096) {
@@ -136,7 +136,7 @@ func TestColdReadsAllocateNothing(t *testing.T) {
 		w.evict()
 		for range generations {
 			bits.misses.Store(bits.length.Load())
-			bits.End()
+			bits.EndEpoch()
 		}
 		for page := range int64(100) {
 			if off := page * PageSize; f.Known(off, len(p)) {
@@ -148,7 +148,7 @@ func TestColdReadsAllocateNothing(t *testing.T) {
 			}
 		}
 		bits.misses.Store(bits.length.Load())
-		bits.End()
+		bits.EndEpoch()
 		for page := range int64(100) { // some are told
 			f.Known(page*PageSize, 1)
 		}
@@ -377,7 +377,7 @@ func TestManyReadersInManyEpochs(t *testing.T) {
 				verified.Set(off / PageSize)
 				if i%500 == 0 {
 					w.evict()
-					files.Bits.End()
+					files.Bits.EndEpoch()
 				}
 			}
 		})

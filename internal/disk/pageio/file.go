@@ -78,11 +78,11 @@ func (f *File) ReadFull(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil {
 		return err
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return err
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	return ReadFull(d, p, off)
 }
 
@@ -118,17 +118,17 @@ func ReadFull(f vfs.File, p []byte, off int64) error {
 // startRead asks the system to begin to read n bytes at off, which are in the file, and does not
 // wait. It is only a hint: without an open descriptor, or on an error, it does nothing.
 func (f *File) startRead(off, n int64) {
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	d.StartRead(off, n)
 }
 
-// Fill makes p the bytes at off: by a read or, if it is these bytes in the mapping, by having them
+// ReadOrPrime makes p the bytes at off: by a read or, if it is these bytes in the mapping, by having them
 // read into memory, so that to touch them does not block in a page fault.
-func (f *File) Fill(p []byte, off int64) error {
+func (f *File) ReadOrPrime(p []byte, off int64) error {
 	if off >= 0 && off < int64(len(f.data)) && len(p) > 0 && &p[0] == &f.data[off] {
 		return f.Prime(off, len(p))
 	}
@@ -178,7 +178,7 @@ func (f *File) worthAsking(page int64) bool {
 	}
 	g := f.files.Bits.generation()
 	for epochs := believed; epochs < generations; epochs++ {
-		if f.known[before(g, epochs)].Test(page) {
+		if f.known[generationBefore(g, epochs)].Test(page) {
 			return true
 		}
 	}
@@ -223,7 +223,7 @@ func (f *File) askSystem(first, last int64) int64 {
 		end = f.probeEnd(first, last)
 	}
 	ahead := f.countUnnoted(last+1, end)
-	told := f.probe(first, end)
+	told := f.askResidency(first, end)
 	first = f.firstAbsent(first, last)
 	switch {
 	// Without an answer nothing is known of how long pages stay.
@@ -249,7 +249,7 @@ func (f *File) isKnown(page int64) bool {
 	if f.known[g].Test(page) {
 		return true
 	}
-	if !f.known[before(g, 1)].Test(page) {
+	if !f.known[generationBefore(g, 1)].Test(page) {
 		return false
 	}
 	// Used in this epoch, so it is believed to be there until the next one ends.
@@ -268,10 +268,10 @@ const useShare = 4
 // does not know: since Linux 6.3 it ignores reads through a mapping with MADV_RANDOM.
 func (f *File) tellUsed(page int64) {
 	d := f.descriptor.Load()
-	if d == nil || !d.enter() {
+	if d == nil || !d.admitReader() {
 		return
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	p := answers.Get().(*answer)
 	_, _ = d.ReadAt(p[:1], page*PageSize) // an error is met again by the reader that needs the page
 	answers.Put(p)
@@ -305,12 +305,12 @@ func (f *File) firstAbsent(first, last int64) int64 {
 
 // readAndDrop reads n bytes at off by pread, and forgets them.
 func (f *File) readAndDrop(off, n int64) error {
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		// The mapping still works: the page fault does what this read would have done.
 		return nil
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	f.files.coldReaders.beginRead(d, off, n)
 	defer f.files.coldReaders.endRead()
 	p := scratchPool.Get().(*scratch)
@@ -342,11 +342,11 @@ type answer [probePages]byte
 
 var answers = sync.Pool{New: func() any { return new(answer) }}
 
-// probe notes which of the pages around first, and up to last, are in memory now. It
+// askResidency notes which of the pages around first, and up to last, are in memory now. It
 // reports whether the system has told. One question covers a megabyte, and costs far
 // less than the reads that it saves. If a page was not in memory, most others of its
 // megabyte will have to be read as well: from then on only the range itself is asked for.
-func (f *File) probe(first, last int64) (told bool) {
+func (f *File) askResidency(first, last int64) (told bool) {
 	m, ok := f.mapping.(vfs.Resident)
 	if !ok {
 		return false
@@ -373,7 +373,7 @@ func (f *File) probe(first, last int64) (told bool) {
 		f.cold.Set(first / probePages)
 	}
 	for epochs := believed; epochs < generations; epochs++ {
-		if f.known[before(g, epochs)].Test(first) {
+		if f.known[generationBefore(g, epochs)].Test(first) {
 			f.files.Bits.countUsedAgain(epochs, in)
 			break
 		}

@@ -15,7 +15,7 @@ type Paged struct {
 	Name string
 	ID   checksum.Identity
 	Key  *crypt.Decrypter // nil: the file is plain
-	// Read makes p the bytes at off, and does not wait for a page fault. See File.Fill.
+	// Read makes p the bytes at off, and does not wait for a page fault. See File.ReadOrPrime.
 	Read     func(p []byte, off int64) error
 	Verified PageBits // pages of parts in place that were verified of late
 	Cache    *Cache   // of parts that are read block by block
@@ -56,12 +56,12 @@ func NewPartInPlace(f *Paged, unit crypt.Unit, off int64, data, sums []byte, pag
 	return &Part{file: f, unit: unit, off: off, size: len(data), sums: sums, data: data, page: page}
 }
 
-// Sum reads the n bytes at off, for a part that has one checksum, and is read in small pieces
+// SumPart reads the n bytes at off, for a part that has one checksum, and is read in small pieces
 // later. It returns their plain checksum. Each page gets a checksum of its own now, which is kept in
 // memory (a thousandth of the part), so that the page can be verified again when it is read in a
-// later epoch. Sum returns an *errs.Corruption, before anything is allocated, if the bytes aren't
+// later epoch. SumPart returns an *errs.Corruption, before anything is allocated, if the bytes aren't
 // within Size.
-func (f *File) Sum(off, n int64) (s *Part, crc uint32, err error) {
+func (f *File) SumPart(off, n int64) (s *Part, crc uint32, err error) {
 	if err := f.checkRange(off, n); err != nil {
 		return nil, 0, err
 	}
@@ -69,9 +69,9 @@ func (f *File) Sum(off, n int64) (s *Part, crc uint32, err error) {
 	if f.data == nil {
 		b := make([]byte, n)
 		err := f.ReadFull(b, off)
-		return f.Private(off, b), checksum.Plain(b), err
+		return f.PrivatePart(off, b), checksum.Plain(b), err
 	}
-	src := &Paged{Name: f.name, Read: f.Fill, Verified: f.VerifiedPages(PagesOf(n))}
+	src := &Paged{Name: f.name, Read: f.ReadOrPrime, Verified: f.VerifiedPages(PagesOf(n))}
 	s = NewPartInPlace(src, 0, off, f.data[off:off+n:off+n], make([]byte, 0, 4*PagesOf(n)), 0)
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
@@ -90,8 +90,8 @@ func (f *File) Sum(off, n int64) (s *Part, crc uint32, err error) {
 	return s, crc, nil
 }
 
-// Private returns a part that begins at off of f and lies in memory of its own, verified.
-func (f *File) Private(off int64, data []byte) *Part {
+// PrivatePart returns a part that begins at off of f and lies in memory of its own, verified.
+func (f *File) PrivatePart(off int64, data []byte) *Part {
 	return NewPartInPlace(&Paged{Name: f.name}, 0, off, data, nil, 0)
 }
 
@@ -178,8 +178,8 @@ func (p *Part) openPage(dst, src []byte, at int) error {
 	return nil
 }
 
-// All returns the whole part, decrypted or verified. It is read past the cache, into new memory.
-func (p *Part) All() ([]byte, error) { return p.copyPages(nil, 0, p.size) }
+// ReadAll returns the whole part, decrypted or verified. It is read past the cache, into new memory.
+func (p *Part) ReadAll() ([]byte, error) { return p.copyPages(nil, 0, p.size) }
 
 // copyPages reads the pages of the bytes in [lo, hi) into buf, or into new memory if that is too
 // small.

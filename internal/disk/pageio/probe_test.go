@@ -291,7 +291,7 @@ func TestEpochsEndInTime(t *testing.T) {
 		b, pages := m.newBits(10, eachEpoch), m.verifiedPages(100)
 		b.Set(1)
 		pages.Set(99)
-		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.End(); return nil })))
+		m.EndEpochsBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.EndEpoch(); return nil })))
 		for range 3 {
 			<-time.After(EpochTime - time.Second)
 			if !b.Test(1) || !pages.Test(99) {

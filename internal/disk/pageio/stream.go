@@ -37,14 +37,14 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil {
 		return err
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return err
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	for len(p) > 0 {
 		n, ahead := len(p), int64(streamAhead)
-		if f.files.coldReaders.busy(&s.seen) {
+		if f.files.coldReaders.wereReading(&s.seen) {
 			n, ahead = min(n, busyPart), 0
 			time.Sleep(min(busyPauseFactor*s.took, longestPause))
 		}

@@ -32,8 +32,8 @@ func (c *Chunk) Copy(data []byte, read func(p []byte, off int64) error) *Chunk {
 	return &Chunk{Layout: c.Layout, Data: data, File: &f, Offset: c.Offset, TrailerChecksum: c.TrailerChecksum}
 }
 
-// corrupt returns a Corruption at off of the chunk.
-func (c *Chunk) corrupt(off int, format string, args ...any) error {
+// corruptAt returns a Corruption at off of the chunk.
+func (c *Chunk) corruptAt(off int, format string, args ...any) error {
 	name := ""
 	if c.File != nil {
 		name = c.File.Name
@@ -47,10 +47,10 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 	switch {
 	case t == nil:
 	case c.Data == nil:
-		t.Use()
+		t.MarkUsed()
 		return t, nil
 	// The bit of its first page stands for all of it.
-	case c.verified(c.TrailerStart()):
+	case c.isVerified(c.TrailerStart()):
 		return t, nil
 	}
 	return c.loadTrailer(t)
@@ -81,7 +81,7 @@ func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 			err = errTrailer
 		}
 		if err != nil {
-			return nil, c.corrupt(start, "%v", err)
+			return nil, c.corruptAt(start, "%v", err)
 		}
 		t.Stats = t.Stats.Stamped(c.Stamp)
 		c.keepTrailer(t)
@@ -109,12 +109,12 @@ func (c *Chunk) keepTrailer(t *Trailer) {
 // verifyTrailer proves the trailer b, or decrypts it in place.
 func (c *Chunk) verifyTrailer(b []byte, start int) error {
 	if err := proveTrailer(b, c.File, c.Offset+int64(start)); err != nil {
-		return c.corrupt(start, "trailer: %v", err)
+		return c.corruptAt(start, "trailer: %v", err)
 	}
 	// The directory has the checksum, too: a trailer of another chunk, or of this
 	// place in an older file, is found.
 	if sum := binary.LittleEndian.Uint32(b); c.File.Key == nil && sum != c.TrailerChecksum {
-		return c.corrupt(start, "trailer: checksum %#x, want %#x", sum, c.TrailerChecksum)
+		return c.corruptAt(start, "trailer: checksum %#x, want %#x", sum, c.TrailerChecksum)
 	}
 	return nil
 }
@@ -123,16 +123,16 @@ func (c *Chunk) verifyTrailer(b []byte, start int) error {
 // have been checked against their page checksums.
 func (c *Chunk) Verify(lo, hi int) error {
 	if c.Data == nil {
-		return c.fetch(lo, hi)
+		return c.fetchBlocks(lo, hi)
 	}
 	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
-		if c.verified(p << pageShift) {
+		if c.isVerified(p << pageShift) {
 			continue
 		}
 		// Pages that follow each other are read in one go, up to maxPrime: fewer requests to the
 		// disk.
 		n := 1
-		for p+n <= end && n < maxPrime && !c.verified((p+n)<<pageShift) {
+		for p+n <= end && n < maxPrime && !c.isVerified((p+n)<<pageShift) {
 			n++
 		}
 		if err := c.verifyPages(p, n); err != nil {
@@ -143,13 +143,13 @@ func (c *Chunk) Verify(lo, hi int) error {
 	return nil
 }
 
-// page returns the bytes from off, of entries or index, to the end of its page, verified. They
+// pageAt returns the bytes from off, of entries or index, to the end of its page, verified. They
 // come from b if that has them.
-func (c *Chunk) page(off int, b *pageio.Block) ([]byte, error) {
+func (c *Chunk) pageAt(off int, b *pageio.Block) ([]byte, error) {
 	if c.Data == nil {
-		return c.pageOf(off, b)
+		return c.pageInBlock(off, b)
 	}
-	if !c.verified(off) {
+	if !c.isVerified(off) {
 		if err := c.Verify(off, off+1); err != nil {
 			return nil, err
 		}
@@ -157,8 +157,8 @@ func (c *Chunk) page(off int, b *pageio.Block) ([]byte, error) {
 	return c.Data[off:min((off|(PageSize-1))+1, len(c.Data))], nil
 }
 
-// span is page for all bytes in [lo, hi), which may cross pages.
-func (c *Chunk) span(lo, hi int, b *pageio.Block) ([]byte, error) {
+// spanOf is pageAt for all bytes in [lo, hi), which may cross pages.
+func (c *Chunk) spanOf(lo, hi int, b *pageio.Block) ([]byte, error) {
 	if c.Data != nil {
 		if err := c.Verify(lo, hi); err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func (c *Chunk) span(lo, hi int, b *pageio.Block) ([]byte, error) {
 		pageio.Touch(c.Data[hi-1 : hi])
 		return c.Data[lo:hi:hi], nil
 	}
-	if b != nil && b.Has(lo) {
+	if b != nil && b.Contains(lo) {
 		return b.Span(lo, hi)
 	}
 	t, err := c.Trailer()
@@ -179,8 +179,8 @@ func (c *Chunk) span(lo, hi int, b *pageio.Block) ([]byte, error) {
 
 const maxPrime = 64 // pages that are read ahead at a time, at most
 
-// verified reports whether the page of off has been checked.
-func (c *Chunk) verified(off int) bool {
+// isVerified reports whether the page of off has been checked.
+func (c *Chunk) isVerified(off int) bool {
 	return c.File == nil || c.File.Verified.Test(c.Page+off>>pageShift)
 }
 
@@ -228,17 +228,17 @@ func (l *Layout) segment(w uint64) entry.FileNum {
 // all but its Key. It returns the entry's bytes, where in them the key's suffix lies and
 // where in the chunk the next entry begins. They are verified first, in b if that has them.
 func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *pageio.Block) (p []byte, start, end, next int, err error) {
-	if p, err = c.page(off, b); err != nil { // the header never crosses a page
+	if p, err = c.pageAt(off, b); err != nil { // the header never crosses a page
 		return nil, 0, 0, 0, err
 	}
 	w := binary.LittleEndian.Uint64(p)
 	if w&flagSlow != 0 {
 		// Meta, expiry and handle may lie on the next page.
 		if start = headLen(w); start > c.End-off {
-			return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
+			return nil, 0, 0, 0, c.corruptAt(off, "%v", errEntry)
 		}
 		if start > len(p) {
-			if p, err = c.span(off, off+start, b); err != nil {
+			if p, err = c.spanOf(off, off+start, b); err != nil {
 				return nil, 0, 0, 0, err
 			}
 		}
@@ -280,14 +280,14 @@ func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *pageio.Block) (p []byte,
 	// checksum proves only that the bytes are as written.
 	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
 	if !e.Kind.Known() {
-		return nil, 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
+		return nil, 0, 0, 0, c.corruptAt(off, "entry of kind %d", e.Kind)
 	}
 	if end > c.End-off || value > uint64(c.End-off-end) {
-		return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
+		return nil, 0, 0, 0, c.corruptAt(off, "%v", errEntry)
 	}
 	stop := end + int(value)
 	if stop > len(p) {
-		if p, err = c.span(off, off+stop, b); err != nil {
+		if p, err = c.spanOf(off, off+stop, b); err != nil {
 			return nil, 0, 0, 0, err
 		}
 	}
@@ -303,7 +303,7 @@ func (c *Chunk) setValue(e *entry.Entry, v []byte, w uint64, off int) error {
 		}
 	case len(v) > 0:
 		if e.Raw = binary.LittleEndian.Uint32(v); e.Raw == 0 {
-			return c.corrupt(off, "compressed value of no bytes")
+			return c.corruptAt(off, "compressed value of no bytes")
 		}
 	}
 	return nil
@@ -342,7 +342,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	for range c.Buckets {
 		o := base + b*bucketSize
 		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
-		p, err := c.page(o, nil)
+		p, err := c.pageAt(o, nil)
 		if err != nil {
 			return Absent, err
 		}
@@ -354,7 +354,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				if off == 0 {
 					continue // an unused slot of a bucket looks like the fingerprint 0
 				}
-				return Absent, c.corrupt(o, "index leads to %d", off)
+				return Absent, c.corruptAt(o, "index leads to %d", off)
 			}
 			res, mine, err := c.getAt(off, suffix, at, e)
 			if mine {
@@ -377,7 +377,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 
 // getAt is Get for the entry at off. mine is false if the entry has another key.
 func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
-	p, err := c.page(off, nil)
+	p, err := c.pageAt(off, nil)
 	if err != nil {
 		return Absent, false, err
 	}
@@ -388,7 +388,7 @@ func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) 
 	// The plainest form is compared here, without decoding it.
 	end := headSize + int(w>>8&maxSuffix)
 	if end > min(len(p), c.End-off) {
-		if p, err = c.suffix(off, end); err != nil {
+		if p, err = c.entryHead(off, end); err != nil {
 			return Absent, false, err
 		}
 	}
@@ -401,28 +401,28 @@ func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) 
 	if v := c.version(w); v <= at && stop <= min(len(p), c.End-off) {
 		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: p[end:stop:stop]}
 		if e.Kind == entry.Set {
-			return c.found(off, e), true, nil
+			return c.finishGet(off, e), true, nil
 		}
 	}
 	res, err = c.newestVersion(off, at, e)
 	return res, true, err
 }
 
-// found makes e, the entry at off, what Get returns.
-func (c *Chunk) found(off int, e *entry.Entry) Result {
+// finishGet makes e, the entry at off, what Get returns.
+func (c *Chunk) finishGet(off int, e *entry.Entry) Result {
 	if c.Data == nil {
-		c.detach(off, e)
+		c.detachValue(off, e)
 	}
 	return Found
 }
 
-// suffix returns the first end bytes of the entry at off, which cross a page. It returns an error
+// entryHead returns the first end bytes of the entry at off, which cross a page. It returns an error
 // if they reach beyond the chunk's entries.
-func (c *Chunk) suffix(off, end int) ([]byte, error) {
+func (c *Chunk) entryHead(off, end int) ([]byte, error) {
 	if end > c.End-off {
-		return nil, c.corrupt(off, "%v", errEntry)
+		return nil, c.corruptAt(off, "%v", errEntry)
 	}
-	return c.span(off, off+end, nil)
+	return c.spanOf(off, off+end, nil)
 }
 
 // getSlowAt is getAt for an entry of another form.
@@ -432,15 +432,15 @@ func (c *Chunk) getSlowAt(off int, suffix []byte, at entry.Version, e *entry.Ent
 		return Absent, false, err
 	}
 	if e.Version <= at {
-		return c.found(off, e), true, nil
+		return c.finishGet(off, e), true, nil
 	}
 	res, err = c.newestVersion(off, at, e)
 	return res, true, err
 }
 
-// First looks for the newest version not newer than at of the chunk's first key,
+// GetFirst looks for the newest version not newer than at of the chunk's first key,
 // whose newer versions are in the chunk before.
-func (c *Chunk) First(at entry.Version, e *entry.Entry) (Result, error) {
+func (c *Chunk) GetFirst(at entry.Version, e *entry.Entry) (Result, error) {
 	return c.newestVersion(HeaderSize, at, e)
 }
 
@@ -452,7 +452,7 @@ func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result
 			return Absent, err
 		}
 		if e.Version <= at {
-			return c.found(off, e), nil
+			return c.finishGet(off, e), nil
 		}
 		// No older version follows: the key is absent at this version.
 		if p[0]&flagOlder == 0 {
@@ -506,10 +506,10 @@ func (c *Chunk) seekFence(suffix []byte) (int, error) {
 	// The first fence whose first entry is not less than suffix.
 	i := sort.Search(n, func(p int) bool {
 		// Only a fence with the same word costs a look at its entry.
-		if w := t.word(p); w != word {
+		if w := t.fenceWord(p); w != word {
 			return w > word
 		}
-		off := t.start(p)
+		off := t.fenceStart(p)
 		if off >= c.End {
 			return true
 		}
@@ -525,5 +525,5 @@ func (c *Chunk) seekFence(suffix []byte) (int, error) {
 	if failed != nil || i == 0 {
 		return HeaderSize, failed
 	}
-	return t.start(i - 1), nil
+	return t.fenceStart(i - 1), nil
 }

@@ -215,7 +215,7 @@ func checkGet(t *testing.T, c *Chunk, b *built, key []byte, at entry.Version) {
 	var e entry.Entry
 	got, err := c.Get(key[c.Prefix:], hash.Sum(seed, key), at, &e)
 	if err == nil && got == Absent && bytes.Equal(key, b.First) {
-		got, err = c.First(at, &e)
+		got, err = c.GetFirst(at, &e)
 	}
 	if err != nil || got != want {
 		t.Fatalf("get %q at %d: %v, %v; want %v", key, at, got, err, want)

@@ -18,9 +18,9 @@ const trailerClear = crypt.TagSize + 8
 // Room is how much memory there must be behind a chunk that is decrypted in place.
 const Room = crypt.TagSize
 
-// begin is e.Begin for the next size bytes of a run. A run is written from front to back, and
+// beginUnit is e.Begin for the next size bytes of a run. A run is written from front to back, and
 // no byte twice: so the attempt is always 0, and readers need not know it.
-func begin(e *crypt.Encrypter, offset int64, size int) error {
+func beginUnit(e *crypt.Encrypter, offset int64, size int) error {
 	attempt, err := e.Begin(offset, int64(size))
 	if err == nil && attempt != 0 {
 		err = fmt.Errorf("encrypt run: attempt %d at %d", attempt, offset)
@@ -31,7 +31,7 @@ func begin(e *crypt.Encrypter, offset int64, size int) error {
 // Encrypt encrypts text, of a part of size bytes that will lie at offset, in place, and returns its
 // tag, which covers data, too. There is Room behind text.
 func Encrypt(text []byte, unit crypt.Unit, offset int64, size int, data []byte, e *crypt.Encrypter) (tag crypt.Tag, err error) {
-	if err := begin(e, offset, size); err != nil {
+	if err := beginUnit(e, offset, size); err != nil {
 		return tag, err
 	}
 	return e.Encrypt(text, text, unit, offset, data)
@@ -40,7 +40,7 @@ func Encrypt(text []byte, unit crypt.Unit, offset int64, size int, data []byte, 
 // EncryptPages encrypts b, which will lie at offset, in place, and appends the tag of each page to
 // tags. There is Room behind b.
 func EncryptPages(tags, b []byte, unit crypt.Unit, offset int64, e *crypt.Encrypter) ([]byte, error) {
-	err := begin(e, offset, len(b))
+	err := beginUnit(e, offset, len(b))
 	// Page by page: a get decrypts one page, not the chunk.
 	for at := 0; at < len(b) && err == nil; at += PageSize {
 		page := b[at:min(at+PageSize, len(b))]

@@ -24,7 +24,7 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	r.chunk = c.Copy(data, func([]byte, int64) error { return nil })
 	t, err := r.chunk.Trailer()
 	if err != nil {
-		t = r.checksums()
+		t = r.salvageChecksums()
 	}
 	if t == nil || len(bound) < c.Prefix && t.prefix == nil {
 		r.Gaps = []int{0}
@@ -38,10 +38,10 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	return r
 }
 
-// checksums makes a trailer of the checksums of pages that a damaged one has: each proves its page,
+// salvageChecksums makes a trailer of the checksums of pages that a damaged one has: each proves its page,
 // or is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page
 // can't be found. Without its tags, an encrypted chunk is lost.
-func (r *Rest) checksums() (t *Trailer) {
+func (r *Rest) salvageChecksums() (t *Trailer) {
 	c := r.chunk
 	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {
 		if tag == secChecksums && len(b) == 4*c.pages() && c.File.Key == nil {
@@ -70,7 +70,7 @@ func (r *Rest) findEntries(t *Trailer) {
 		// next.
 		for bad := off; err != nil && off < c.End; fence++ {
 			if off = c.End; fence < t.fences() {
-				off = t.start(fence)
+				off = t.fenceStart(fence)
 			}
 			if off > bad && off < c.End {
 				_, _, _, _, err = c.decodeEntry(off, &e, nil)

@@ -72,8 +72,8 @@ func (b *bound) hasPrefix(key []byte, n int) bool {
 	return len(key) >= n && string(key[:n]) == string(b.key[:n])
 }
 
-// follows reports whether b may be the bound of the chunk after that with the bound a.
-func (b *bound) follows(a *bound) bool {
+// mayFollow reports whether b may be the bound of the chunk after that with the bound a.
+func (b *bound) mayFollow(a *bound) bool {
 	return bytes.Compare(a.separator(), b.separator()) <= 0
 }
 

@@ -73,7 +73,7 @@ func (r *Reader) keysOf(i int) (lo, hi []byte) {
 	switch s := &r.chunks[i+1]; {
 	// Only the chunk itself tells where its keys begin: count all that begin as the bound does.
 	case s.long:
-		hi = after(b)
+		hi = afterPrefix(b)
 	// The chunk before may end with the same key.
 	case s.again:
 		hi = append(bytes.Clone(b), 0)

@@ -162,7 +162,7 @@ func dumpRecord(d *dump.Writer, at int) {
 
 func dumpEncrypted(w io.Writer, file []byte, ft *footer, ring *crypt.Ring) error {
 	cfg := OpenConfig{UUID: ft.owner.UUID, Ring: ring}
-	o, err := cfg.origin(ft.owner.Num, ft.keyID)
+	o, err := cfg.newOrigin(ft.owner.Num, ft.keyID)
 	if err == nil {
 		// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
 		file = append(make([]byte, 0, len(file)+chunk.Room), file...)
@@ -211,9 +211,9 @@ func (o *origin) decryptImage(file []byte, ft *footer) error {
 		r.Decrypt()
 	}
 	for i := range d.filters {
-		f := d.filters[i].part(&o.Paged)
+		f := d.filters[i].newPart(&o.Paged)
 		// All decrypts into memory of its own: a filter with a damaged page stays as it is.
-		if b, err := f.All(); err == nil {
+		if b, err := f.ReadAll(); err == nil {
 			copy(file[d.filters[i].offset:], b)
 		}
 	}

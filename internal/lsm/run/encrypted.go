@@ -29,8 +29,8 @@ type origin struct {
 	keyID crypt.FileKeyID // file key id; zero: the file is plain
 }
 
-// damaged says that the part of the file at off is damaged, because of err; nil if that is nil.
-func (o *origin) damaged(off int64, part string, err error) error {
+// damagedPart says that the part of the file at off is damaged, because of err; nil if that is nil.
+func (o *origin) damagedPart(off int64, part string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -42,8 +42,8 @@ func cryptFile(o *chunk.Owner) crypt.File {
 	return crypt.File{UUID: o.UUID, Kind: byte(filename.Run), Number: uint64(o.Num)}
 }
 
-// header returns the header page of the file that owner names.
-func header(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]byte, error) {
+// newHeader returns the header page of the file that owner names.
+func newHeader(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]byte, error) {
 	p := make([]byte, headerSize)
 	copy(p, headerMagic)
 	binary.LittleEndian.PutUint16(p[4:], headerVersion)

@@ -392,7 +392,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		ring = nil
 		at := len(file) - encryptedFooterSize
 		cfg := openConfig("", false)
-		o, err := cfg.origin(7, m.Files[0].KeyID)
+		o, err := cfg.newOrigin(7, m.Files[0].KeyID)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -508,7 +508,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 }
 
 func encryptedHeader(t testing.TB, e *crypt.Encrypter, owner *chunk.Owner, keyID crypt.FileKeyID) []byte {
-	p, err := header(owner, e, keyID)
+	p, err := newHeader(owner, e, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

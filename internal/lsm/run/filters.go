@@ -105,7 +105,7 @@ func (w *Writer) writeFilter(end bool) error {
 	if w.enc == nil {
 		f.checksum = w.owner.ID().Sum(w.offset, words)
 	} else if f.tags, err = chunk.EncryptPages(nil, words, crypt.Filter, w.offset, w.enc); err != nil {
-		return w.fail(err)
+		return w.failWith(err)
 	}
 	w.dir.filters = append(w.dir.filters, f)
 	w.dirBytes += filterRecordSize + int64(len(f.tags))
@@ -169,13 +169,13 @@ func (s *filter) mayContain(hash uint64) bool {
 func (f *file) readFilter(at *filterRecord) (filter, error) {
 	words := int(at.words)
 	if f.Key != nil {
-		return filter{words: words, pages: at.part(&f.Paged)}, nil
+		return filter{words: words, pages: at.newPart(&f.Paged)}, nil
 	}
-	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
+	pages, crc, err := f.SumPart(int64(at.offset), int64(at.words)*8)
 	if err != nil {
 		return filter{}, err
 	}
-	// Sum returns the plain checksum, as it makes those of the pages of the same bytes. What binds
+	// SumPart returns the plain checksum, as it makes those of the pages of the same bytes. What binds
 	// it to this file and place is added here.
 	if got := crc ^ f.ID.Mask(int64(at.offset)); got != at.checksum {
 		pages.Free()
@@ -247,7 +247,7 @@ func (d *directory) tagFilters(b []byte) error {
 	return nil
 }
 
-// part reads the filter of an encrypted file.
-func (f *filterRecord) part(of *pageio.Paged) *pageio.Part {
+// newPart reads the filter of an encrypted file.
+func (f *filterRecord) newPart(of *pageio.Paged) *pageio.Part {
 	return pageio.NewPart(of, crypt.Filter, int64(f.offset), int(f.words)*8, f.tags)
 }

@@ -138,7 +138,7 @@ func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 		return errs.NewCorruption(o.Name, offset, "footer: another file key id than expected")
 	}
 	tag := crypt.Tag(b[footerTag:])
-	return o.damaged(offset, "footer", o.Key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)))
+	return o.damagedPart(offset, "footer", o.Key.Decrypt(nil, nil, &tag, crypt.Footer, offset, 0, footerData(b)))
 }
 
 // footerSize is the length of the file's footer.

@@ -203,7 +203,7 @@ func decodeBounds(p []byte, chunks []record) error {
 		}
 		r.key, p = p[:n:n], p[n:]
 		// Search relies on this order; without it a get could miss a key that is there.
-		if i > 0 && !r.follows(&chunks[i-1].bound) {
+		if i > 0 && !r.mayFollow(&chunks[i-1].bound) {
 			return fmt.Errorf("chunk %d: %w", i, errDisorder)
 		}
 	}

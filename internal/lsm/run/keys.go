@@ -84,8 +84,8 @@ func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 	return lo, hi
 }
 
-// below reports whether all keys of chunk i are known to be less than key. Of the last chunk
+// liesBelow reports whether all keys of chunk i are known to be less than key. Of the last chunk
 // that is not known.
-func (k *keys) below(i int, key []byte) bool {
+func (k *keys) liesBelow(i int, key []byte) bool {
 	return i+1 < len(k.chunks) && k.chunks[i+1].compareKey(key) == notBefore
 }

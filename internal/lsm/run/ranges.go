@@ -50,7 +50,7 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 				return
 			}
 			// Where the last chunk ends only its entries tell, so with a bound hi it is never whole.
-			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.below(i, hi))) {
+			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.liesBelow(i, hi))) {
 				return
 			}
 		}
@@ -63,7 +63,7 @@ func (it *cursor) eachFrom(i int, lo, hi []byte, v entry.Version, fn func(key []
 	if !it.openChunk(i) {
 		return false, it.Err()
 	}
-	off, err := it.offset(i, lo)
+	off, err := it.seekOffset(i, lo)
 	for ok := err == nil && off < it.Chunk().End; ok; ok = it.Cursor.Next() {
 		e := it.Entry()
 		// Compared here, not searched for before: most walks end at the first entries.
@@ -214,18 +214,18 @@ func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	var err error
 	if to = it.Chunk().End; hi != nil {
 		// hi before lo: the cursor is left at the first entry of the range.
-		to, err = it.offset(i, hi)
+		to, err = it.seekOffset(i, hi)
 	}
 	if err == nil {
-		from, err = it.offset(i, lo)
+		from, err = it.seekOffset(i, lo)
 	}
 	// lo may be behind hi: the range is empty then.
 	return from, max(to, from), err == nil
 }
 
-// offset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
+// seekOffset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
 // key, and returns where it begins: at the chunk's End if there is none.
-func (it *cursor) offset(i int, key []byte) (int, error) {
+func (it *cursor) seekOffset(i int, key []byte) (int, error) {
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	found := false
 	switch {

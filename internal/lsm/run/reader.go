@@ -74,15 +74,15 @@ func (f *file) inPlace() bool { return f.Mapped() != nil && f.Key == nil }
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
 	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
-	if err := r.open(&cfg); err != nil {
+	if err := r.openFiles(&cfg); err != nil {
 		// Close frees what was opened before the error.
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	return r, nil
 }
 
-// open is Open for a Reader that has nothing but its description.
-func (r *Reader) open(cfg *OpenConfig) error {
+// openFiles is Open for a Reader that has nothing but its description.
+func (r *Reader) openFiles(cfg *OpenConfig) error {
 	if cfg.Files == nil {
 		cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	}
@@ -96,7 +96,7 @@ func (r *Reader) open(cfg *OpenConfig) error {
 	}
 	for _, f := range r.files {
 		if f.inPlace() {
-			f.Read, f.Paged.Verified = f.Fill, f.VerifiedPages(pageio.PagesOf(f.Size()))
+			f.Read, f.Paged.Verified = f.ReadOrPrime, f.VerifiedPages(pageio.PagesOf(f.Size()))
 			continue
 		}
 		if r.cache == nil {
@@ -133,8 +133,8 @@ func (r *Reader) parts() []*Reader {
 	return []*Reader{r, r.spans}
 }
 
-// origin returns the origin of file num with this file key id.
-func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin, error) {
+// newOrigin returns the origin of file num with this file key id.
+func (cfg *OpenConfig) newOrigin(num entry.FileNum, keyID crypt.FileKeyID) (origin, error) {
 	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
 	o := origin{Paged: pageio.Paged{Name: filename.Of(filename.Run, num), ID: owner.ID()}, owner: owner, keyID: keyID}
 	switch {
@@ -153,7 +153,7 @@ func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin,
 
 // addFile opens file m of the run, checks its directory and adds its chunks.
 func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version) error {
-	o, err := cfg.origin(m.Num, m.KeyID)
+	o, err := cfg.newOrigin(m.Num, m.KeyID)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	}
 	f.dir, dir.about = dir, nil
 	// Each file is sorted by itself; the run is only if the files follow each other, too.
-	if n := len(r.chunks); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.chunks[n-1].bound) {
+	if n := len(r.chunks); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].mayFollow(&r.chunks[n-1].bound) {
 		return errs.NewCorruption(o.Name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
 	if err := f.adoptChunks(stamp); err != nil {
@@ -228,13 +228,13 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 		return nil, nil, err
 	}
 	d, err := decodeDirectory(b, ft.dirOffset, o.Key != nil)
-	return d, ft, o.damaged(int64(ft.dirOffset), "directory", err)
+	return d, ft, o.damagedPart(int64(ft.dirOffset), "directory", err)
 }
 
 // verifyDirectory compares the directory b with its checksum, or decrypts it in place.
 func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	if o.Key != nil {
-		return o.damaged(int64(ft.dirOffset), "directory", o.Key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
+		return o.damagedPart(int64(ft.dirOffset), "directory", o.Key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
 	}
 	if got := o.ID.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
 		return errs.NewCorruption(o.Name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
@@ -343,7 +343,7 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 			return false, nil
 		}
 		c = &r.chunks[i].Chunk
-		res, err = c.First(at, dst)
+		res, err = c.GetFirst(at, dst)
 	}
 	if res != chunk.Found || err != nil {
 		return false, err
@@ -372,8 +372,8 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 	return lo, nil
 }
 
-// prefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
-func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
+// chunkPrefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
+func (r *Reader) chunkPrefix(i int, c *chunk.Chunk) ([]byte, error) {
 	// Without a page of the chunk: most prefixes are short.
 	if c.Prefix <= boundSize {
 		return r.chunks[i].key[:c.Prefix], nil
@@ -384,7 +384,7 @@ func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
 // comparePrefix compares key with the prefix of the keys of chunk i, loaded as c: less than 0 means
 // before all of them, greater than 0 behind all of them, 0 that key begins as they do.
 func (r *Reader) comparePrefix(i int, c *chunk.Chunk, key []byte) (int, error) {
-	p, err := r.prefix(i, c)
+	p, err := r.chunkPrefix(i, c)
 	if err != nil || bytes.HasPrefix(key, p) {
 		return 0, err
 	}

@@ -58,7 +58,7 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, keyID c
 	if keyID.IsZero() {
 		keyID = cfg.findKeyID(f, num)
 	}
-	if r.origin, err = cfg.origin(num, keyID); err != nil {
+	if r.origin, err = cfg.newOrigin(num, keyID); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if f.Size() >= int64(r.footerSize()) {
@@ -116,7 +116,7 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 	sum := binary.LittleEndian.Uint32(b)
 	r.chunks = append(r.chunks, record{Chunk: chunk.Chunk{Layout: l, Offset: begin, TrailerChecksum: sum}, Stats: stats})
 	// The directory would have the first key; without it the first entry does.
-	if rest := r.rescue(&r.chunks[n]); rest.Len() > 0 {
+	if rest := r.rescueChunk(&r.chunks[n]); rest.Len() > 0 {
 		rest.Entry(0, &r.e)
 		r.chunks[n].key = bytes.Clone(r.e.Key)
 	}
@@ -170,13 +170,13 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 	c := &r.chunks[r.i]
 	r.i, r.at = r.i+1, to+int64(c.Layout.Size())
 	if len(c.key) == 0 || isRangeDeletes(c.key) == r.deletes {
-		r.rest, r.n, r.gaps = r.rescue(c), 0, 0
+		r.rest, r.n, r.gaps = r.rescueChunk(c), 0, 0
 	}
 	return nil, false
 }
 
-// rescue reads a chunk.
-func (r *Remains) rescue(c *record) *chunk.Rest {
+// rescueChunk reads a chunk.
+func (r *Remains) rescueChunk(c *record) *chunk.Rest {
 	c.File = &r.Paged
 	return chunk.Rescue(&c.Chunk, c.key, r.f.ReadLeft)
 }
@@ -285,7 +285,7 @@ func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKe
 	if f.ReadFull(page, 0) == nil && checkHeader(page, &chunk.Owner{UUID: cfg.UUID, Num: num}) == nil {
 		keyID, err := crypt.PageKeyID(page)
 		// With another key than the page was made with, all of the file would look damaged.
-		if o, failed := cfg.origin(num, keyID); err == nil && failed == nil && o.Key != nil && o.Key.CheckPage(page) == nil {
+		if o, failed := cfg.newOrigin(num, keyID); err == nil && failed == nil && o.Key != nil && o.Key.CheckPage(page) == nil {
 			return keyID
 		}
 	}

@@ -22,15 +22,15 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	v := newVerifier(r, report)
 	v.each = each
 	for i := range r.files {
-		r.verifyFile(i, v.tell)
+		r.verifyFile(i, v.reportDamage)
 	}
 	v.verifyChunks(ctx)
-	r.RangeDeletes().verifySpans(ctx, v.tell)
+	r.RangeDeletes().verifySpans(ctx, v.reportDamage)
 	// The counts lack what was left out, so they would look wrong.
 	if ctx.Err() != nil {
 		return
 	}
-	if !slices.Equal(v.refs.list(), r.meta.Refs) {
+	if !slices.Equal(v.refs.sortedList(), r.meta.Refs) {
 		c := errs.NewCorruption(r.files[0].Name(), -1, "entries refer to other segments than the manifest says")
 		c.FollowUp = v.found > 0
 		report(c)
@@ -56,8 +56,8 @@ func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
 	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: newRefs()}
 }
 
-// tell reports c.
-func (v *verifier) tell(c *errs.Corruption) {
+// reportDamage reports c.
+func (v *verifier) reportDamage(c *errs.Corruption) {
 	v.found++
 	v.report(c)
 }
@@ -78,13 +78,13 @@ func (v *verifier) verifyChunks(ctx context.Context) {
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
 	c, err := v.copies.loadChunk(i)
-	failed := func(err error) { reportError(v.fileOf(i).Name(), v.chunks[i].Offset, err, v.tell) }
+	failed := func(err error) { reportError(v.fileOf(i).Name(), v.chunks[i].Offset, err, v.reportDamage) }
 	if err != nil {
 		failed(err)
 		return
 	}
 	fail := func(reason string) {
-		v.tell(errs.NewCorruption(c.File.Name, c.Offset, "%s", reason))
+		v.reportDamage(errs.NewCorruption(c.File.Name, c.Offset, "%s", reason))
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, failed, func(e *entry.Entry, newest bool) uint64 {
@@ -125,7 +125,7 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	}
 	if s.pages != v.asked {
 		v.asked = s.pages
-		v.words, _ = s.pages.All() // verifyFile tells of damage
+		v.words, _ = s.pages.ReadAll() // verifyFile tells of damage
 	}
 	return v.words.mayContain(hash)
 }
@@ -166,7 +166,7 @@ func (f *file) verifyFilter(at *filterRecord) error {
 	}
 	// Pages of an encrypted one are opened when they are used; of a plain one all were summed.
 	if f.Key != nil {
-		_, err = s.pages.All()
+		_, err = s.pages.ReadAll()
 	}
 	s.pages.Free()
 	return err
@@ -196,5 +196,5 @@ func (f *file) verifyHeader() error {
 	if err == nil {
 		err = f.Key.CheckPage(p)
 	}
-	return f.damaged(0, "header", err)
+	return f.damagedPart(0, "header", err)
 }
