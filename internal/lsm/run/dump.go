@@ -19,7 +19,7 @@ func StoreOf(file []byte) (uuid [16]byte, ok bool) {
 	if err != nil {
 		return uuid, false
 	}
-	return ft.owner.UUID, true
+	return ft.Owner.UUID, true
 }
 
 // footerOf decodes the footer of size bytes at the end of a file, whatever file it names.
@@ -28,8 +28,7 @@ func footerOf(file []byte, size int) (*footer, error) {
 	if at < 0 {
 		return nil, errors.New("no footer")
 	}
-	owner := ownerIn(file[at:])
-	return decodeFooter(file[at:], owner.ID(), int64(at), "the file")
+	return decodeFooter(file[at:], nil, int64(at), "the file")
 }
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not refused, as far as
@@ -38,7 +37,7 @@ func footerOf(file []byte, size int) (*footer, error) {
 // Dump also returns an error that wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
 	// The header is shown before anything else, so there must be room for one.
-	if ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.dirOffset >= headerSize {
+	if ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.DirOffset >= headerSize {
 		return dumpEncrypted(w, file, ft, ring)
 	}
 	// The footer is at the end and leads to the directory, which leads to the rest.
@@ -47,8 +46,8 @@ func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
 	if err != nil {
 		d.Note("%v", err)
 	} else {
-		b := file[ft.dirOffset:][:ft.dirSize]
-		if ft.owner.ID().Sum(int64(ft.dirOffset), b) != ft.dirSum {
+		b := file[ft.DirOffset:][:ft.DirSize]
+		if ft.Owner.ID().Sum(int64(ft.DirOffset), b) != ft.DirSum {
 			d.Note("the directory's checksum is wrong")
 		}
 		dumpContents(d, file, ft, b, false)
@@ -73,7 +72,7 @@ func dumpFooter(d *dump.Writer, file []byte, at int) {
 
 // dumpContents shows the chunks, the filters and the directory b.
 func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted bool) {
-	dir, err := decodeDirectory(b, ft.dirOffset, encrypted)
+	dir, err := decodeDirectory(b, ft.DirOffset, encrypted)
 	if err != nil {
 		d.Note("directory: %v", err)
 		return
@@ -100,7 +99,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 	d.Section("directory")
 	// No section stops the walk, not even one that is required and unknown: a dump shows it.
 	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
-		dumpSection(d, dir, tag, int(ft.dirOffset)+off, p)
+		dumpSection(d, dir, tag, int(ft.DirOffset)+off, p)
 		return true, nil
 	})
 }
@@ -161,8 +160,8 @@ func dumpRecord(d *dump.Writer, at int) {
 }
 
 func dumpEncrypted(w io.Writer, file []byte, ft *footer, ring *crypt.Ring) error {
-	cfg := OpenConfig{UUID: ft.owner.UUID, Ring: ring}
-	o, err := cfg.newOrigin(ft.owner.Num, ft.keyID)
+	cfg := OpenConfig{UUID: ft.Owner.UUID, Ring: ring}
+	o, err := cfg.newOrigin(ft.Owner.Num, ft.keyID())
 	if err == nil {
 		// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
 		file = append(make([]byte, 0, len(file)+chunk.Room), file...)
@@ -177,7 +176,7 @@ func dumpEncrypted(w io.Writer, file []byte, ft *footer, ring *crypt.Ring) error
 	d.Bytes(128, 80, "cipher, data key, file key id, tag")
 	d.U32(headerSum, "checksum")
 	if err == nil {
-		dumpContents(d, file, ft, file[ft.dirOffset:][:ft.dirSize], true)
+		dumpContents(d, file, ft, file[ft.DirOffset:][:ft.DirSize], true)
 	} else {
 		d.Note("the rest can't be decrypted: %v", err)
 	}
@@ -196,11 +195,11 @@ func dumpEncrypted(w io.Writer, file []byte, ft *footer, ring *crypt.Ring) error
 // decryptImage decrypts a whole file in place. Damaged parts stay as they are. It returns an
 // error only if the directory is damaged.
 func (o *origin) decryptImage(file []byte, ft *footer) error {
-	b := file[ft.dirOffset:][:ft.dirSize]
+	b := file[ft.DirOffset:][:ft.DirSize]
 	if err := o.verifyDirectory(b, ft); err != nil {
 		return err
 	}
-	d, err := decodeDirectory(b, ft.dirOffset, true)
+	d, err := decodeDirectory(b, ft.DirOffset, true)
 	if err != nil {
 		return err
 	}

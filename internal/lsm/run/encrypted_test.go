@@ -396,7 +396,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		ft, err := decodeFooter(file[at:], o.ID, int64(at), "")
+		ft, err := decodeFooter(file[at:], &o.owner, int64(at), "")
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -404,7 +404,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		if err := o.decryptImage(text, ft); err != nil {
 			f.Fatal(err)
 		}
-		dir, err := decodeDirectory(text[ft.dirOffset:][:ft.dirSize], ft.dirOffset, true)
+		dir, err := decodeDirectory(text[ft.DirOffset:][:ft.DirSize], ft.DirOffset, true)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -495,7 +495,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 		}
 		copy(file[start:], unit(crypt.Trailer, start, start+24, start+c.TrailerSize, file[start+16:start+24]))
 	}
-	at := int(ft.dirOffset)
+	at := int(ft.DirOffset)
 	head := binary.LittleEndian.AppendUint32([]byte{24, 0, 1, 0}, uint32(len(tags)))
 	if list := bytes.Index(file[at:], head); list >= 0 {
 		copy(file[at+list+8:], tags)

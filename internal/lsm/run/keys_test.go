@@ -38,8 +38,8 @@ func TestBoundsAreShort(t *testing.T) {
 				t.Errorf("keys of %d bytes: bounds of the run have %d and %d", size, len(m.First), len(m.Last))
 			}
 			_, ft, err := r.files[0].readDirectory(r.files[0].File, r.files[0].Size())
-			if most := uint64(len(r.chunks)*(recordSize+boundHead+boundSize) + 256); err != nil || ft.dirSize > most {
-				t.Errorf("keys of %d bytes: a directory of %d bytes, %v", size, ft.dirSize, err)
+			if most := uint64(len(r.chunks)*(recordSize+boundHead+boundSize) + 256); err != nil || ft.DirSize > most {
+				t.Errorf("keys of %d bytes: a directory of %d bytes, %v", size, ft.DirSize, err)
 			}
 		}
 	}

@@ -174,13 +174,13 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	}
 	// The footer's checksum covers the directory's checksum. So a sound file of another run
 	// that was copied over this one is refused, too.
-	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.owner != f.owner {
+	if m.Checksum != 0 && m.Checksum != ft.Checksum || ft.Owner != f.owner {
 		return errs.NewCorruption(o.Name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir, dir.about = dir, nil
 	// Each file is sorted by itself; the run is only if the files follow each other, too.
 	if n := len(r.chunks); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].mayFollow(&r.chunks[n-1].bound) {
-		return errs.NewCorruption(o.Name, int64(ft.dirOffset), "directory: keys before those of the file before")
+		return errs.NewCorruption(o.Name, int64(ft.DirOffset), "directory: keys before those of the file before")
 	}
 	if err := f.adoptChunks(stamp); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	if err := f.ReadFull(foot, at); err != nil {
 		return nil, nil, err
 	}
-	ft, err := decodeFooter(foot, o.ID, at, o.Name)
+	ft, err := decodeFooter(foot, &o.owner, at, o.Name)
 	if err == nil {
 		err = o.verifyFooter(ft, foot, at)
 	}
@@ -220,24 +220,24 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 		return nil, nil, err
 	}
 	// The footer is verified: else its numbers could ask for any amount of memory.
-	b := make([]byte, ft.dirSize, ft.dirSize+chunk.Room)
-	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
+	b := make([]byte, ft.DirSize, ft.DirSize+chunk.Room)
+	if err := f.ReadFull(b, int64(ft.DirOffset)); err != nil {
 		return nil, nil, err
 	}
 	if err := o.verifyDirectory(b, ft); err != nil {
 		return nil, nil, err
 	}
-	d, err := decodeDirectory(b, ft.dirOffset, o.Key != nil)
-	return d, ft, o.damagedPart(int64(ft.dirOffset), "directory", err)
+	d, err := decodeDirectory(b, ft.DirOffset, o.Key != nil)
+	return d, ft, o.damagedPart(int64(ft.DirOffset), "directory", err)
 }
 
 // verifyDirectory compares the directory b with its checksum, or decrypts it in place.
 func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	if o.Key != nil {
-		return o.damagedPart(int64(ft.dirOffset), "directory", o.Key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
+		return o.damagedPart(int64(ft.DirOffset), "directory", o.Key.Decrypt(b, b, &ft.DirTag, crypt.Directory, int64(ft.DirOffset), 0, nil))
 	}
-	if got := o.ID.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
-		return errs.NewCorruption(o.Name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	if got := o.ID.Sum(int64(ft.DirOffset), b); got != ft.DirSum {
+		return errs.NewCorruption(o.Name, int64(ft.DirOffset), "directory: checksum %#x, want %#x", got, ft.DirSum)
 	}
 	return nil
 }

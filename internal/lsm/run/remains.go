@@ -273,7 +273,7 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 		return o.UUID, true
 	}
 	if ft := findFooter(f, num); ft != nil {
-		return ft.owner.UUID, true
+		return ft.Owner.UUID, true
 	}
 	return uuid, false
 }
@@ -289,8 +289,8 @@ func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKe
 			return keyID
 		}
 	}
-	if ft := findFooter(f, num); ft != nil && ft.owner.UUID == cfg.UUID {
-		return ft.keyID
+	if ft := findFooter(f, num); ft != nil && ft.Owner.UUID == cfg.UUID {
+		return ft.keyID()
 	}
 	return crypt.FileKeyID{}
 }

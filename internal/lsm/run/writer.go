@@ -283,7 +283,7 @@ func (w *Writer) finishFile(last bool) error {
 	if err := errors.Join(flushed, f.Close()); err != nil {
 		return w.failWith(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
-	w.meta.Files = append(w.meta.Files, layout.RunFile{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, KeyID: w.keyID})
+	w.meta.Files = append(w.meta.Files, layout.RunFile{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.Checksum, KeyID: w.keyID})
 	w.offset = 0
 	return nil
 }
@@ -291,17 +291,18 @@ func (w *Writer) finishFile(last bool) error {
 // encodeEnds returns the directory and the footer as the file's last bytes, and the footer decoded.
 func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
-	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), owner: w.owner, keyID: w.keyID}
+	foot := &footer{DirOffset: uint64(w.offset), DirSize: uint64(len(dir)), Owner: w.owner,
+		Cipher: w.keyID.Cipher, Key: w.keyID.Key, Salt: w.keyID.Salt}
 	var err error
 	if w.enc == nil {
-		foot.dirSum = w.owner.ID().Sum(w.offset, dir)
+		foot.DirSum = w.owner.ID().Sum(w.offset, dir)
 	} else {
 		dir = slices.Grow(dir, chunk.Room)
-		if foot.dirTag, err = chunk.Encrypt(dir, crypt.Directory, w.offset, len(dir), nil, w.enc); err != nil {
+		if foot.DirTag, err = chunk.Encrypt(dir, crypt.Directory, w.offset, len(dir), nil, w.enc); err != nil {
 			return nil, nil, err
 		}
 	}
-	end, err := foot.encodeFooter(w.owner.ID(), w.offset+int64(len(dir)), w.enc)
+	end, err := foot.encodeFooter(w.offset+int64(len(dir)), w.enc)
 	return append(dir, end...), foot, err
 }
 
