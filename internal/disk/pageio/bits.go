@@ -95,8 +95,8 @@ func NewBitMemory(limit int64, always bool) *BitMemory {
 	return m
 }
 
-// EndEpochsBy sets the alarm that ends epochs in time; its task must call EndEpoch. Without it an epoch
-// ends only after enough pages were read.
+// EndEpochsBy sets the alarm that ends epochs in time; its task must call EndEpoch. Without it an
+// epoch ends only after enough pages were read.
 func (m *BitMemory) EndEpochsBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
 	a.Set(EpochTime) // bits may have been set before
@@ -308,8 +308,8 @@ func (b *Bits) TestSet(i int64) bool {
 	return block[u/64%blockWords].Or(bit)&bit != 0
 }
 
-// zeroBlocks empties the set, as Clear does, but only blocks that were empty are dropped: the others
-// will be needed again. Else each epoch would make garbage of all blocks.
+// zeroBlocks empties the set, as Clear does, but only blocks that were empty are dropped: the
+// others will be needed again. Else each epoch would make garbage of all blocks.
 func (b *Bits) zeroBlocks() {
 	for i := range b.blocks {
 		if block := b.blocks[i].Load(); block != nil && !block.zeroBits() {

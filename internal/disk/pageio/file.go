@@ -126,8 +126,8 @@ func (f *File) startRead(off, n int64) {
 	d.StartRead(off, n)
 }
 
-// ReadOrPrime makes p the bytes at off: by a read or, if it is these bytes in the mapping, by having them
-// read into memory, so that to touch them does not block in a page fault.
+// ReadOrPrime makes p the bytes at off: by a read or, if it is these bytes in the mapping, by
+// having them read into memory, so that to touch them does not block in a page fault.
 func (f *File) ReadOrPrime(p []byte, off int64) error {
 	if off >= 0 && off < int64(len(f.data)) && len(p) > 0 && &p[0] == &f.data[off] {
 		return f.Prime(off, len(p))

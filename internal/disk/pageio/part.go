@@ -57,10 +57,10 @@ func NewPartInPlace(f *Paged, unit crypt.Unit, off int64, data, sums []byte, pag
 }
 
 // SumPart reads the n bytes at off, for a part that has one checksum, and is read in small pieces
-// later. It returns their plain checksum. Each page gets a checksum of its own now, which is kept in
-// memory (a thousandth of the part), so that the page can be verified again when it is read in a
-// later epoch. SumPart returns an *errs.Corruption, before anything is allocated, if the bytes aren't
-// within Size.
+// later. It returns their plain checksum. Each page gets a checksum of its own now, which is kept
+// in memory (a thousandth of the part), so that the page can be verified again when it is read in a
+// later epoch. SumPart returns an *errs.Corruption, before anything is allocated, if the bytes
+// aren't within Size.
 func (f *File) SumPart(off, n int64) (s *Part, crc uint32, err error) {
 	if err := f.checkRange(off, n); err != nil {
 		return nil, 0, err
@@ -98,8 +98,8 @@ func (f *File) PrivatePart(off int64, data []byte) *Part {
 // Data is the whole part, if it is in place. What of it is mapped must be verified when it is read.
 func (p *Part) Data() []byte { return p.data }
 
-// Verified is the set of the pages of a part in place that were verified of late; none if it lies in
-// memory of its own.
+// Verified is the set of the pages of a part in place that were verified of late; none if it lies
+// in memory of its own.
 func (p *Part) Verified() PageBits { return p.file.Verified }
 
 // Free gives the memory of what is known back.
@@ -178,7 +178,8 @@ func (p *Part) openPage(dst, src []byte, at int) error {
 	return nil
 }
 
-// ReadAll returns the whole part, decrypted or verified. It is read past the cache, into new memory.
+// ReadAll returns the whole part, decrypted or verified. It is read past the cache, into new
+// memory.
 func (p *Part) ReadAll() ([]byte, error) { return p.copyPages(nil, 0, p.size) }
 
 // copyPages reads the pages of the bytes in [lo, hi) into buf, or into new memory if that is too

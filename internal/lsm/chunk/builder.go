@@ -52,8 +52,8 @@ type extent struct {
 	any         bool // there are numbers
 }
 
-// extendedTo returns x extended to v. ok is false if it is then wider than most: the low bits would not
-// tell the numbers apart.
+// extendedTo returns x extended to v. ok is false if it is then wider than most: the low bits would
+// not tell the numbers apart.
 func (x extent) extendedTo(v, most uint64) (y extent, ok bool) {
 	if !x.any {
 		return extent{v, v, true}, true
@@ -392,14 +392,14 @@ func rawMark(e *entry.Entry) uint64 {
 	return 0
 }
 
-// fitsShort reports whether e fits the short form, and if so extends the numbers that the chunk's bases
-// stand for to its version and segment.
+// fitsShort reports whether e fits the short form, and if so extends the numbers that the chunk's
+// bases stand for to its version and segment.
 func (b *Builder) fitsShort(e *entry.Entry, suffix []byte) bool {
 	if len(suffix) > maxSuffix || len(e.Value) > maxInline || e.Expires > maxExpiry {
 		return false
 	}
-	// The header has 32 bits of the version and 16 of the segment. Nothing is noted before all fits:
-	// a wide entry has both in full, and must not take room in the extents.
+	// The header has 32 bits of the version and 16 of the segment. Nothing is noted before all
+	// fits: a wide entry has both in full, and must not take room in the extents.
 	versions, ok := b.versions.extendedTo(uint64(e.Version), 1<<32-1)
 	segments := b.segments
 	if ok && e.Separated {

@@ -331,8 +331,8 @@ const (
 // in e, all but its Key. suffix is the key without the chunk's prefix, hash the
 // hash of the whole key.
 func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry) (Result, error) {
-	// A chunk without an index has only older versions of the last key of the chunk before: it has the
-	// newest entry of no key.
+	// A chunk without an index has only older versions of the last key of the chunk before: it has
+	// the newest entry of no key.
 	fp := fingerprintOf(hash)
 	b := homeBucket(hash, c.Buckets)
 	base := c.IndexStart()
@@ -416,8 +416,8 @@ func (c *Chunk) finishGet(off int, e *entry.Entry) Result {
 	return Found
 }
 
-// entryHead returns the first end bytes of the entry at off, which cross a page. It returns an error
-// if they reach beyond the chunk's entries.
+// entryHead returns the first end bytes of the entry at off, which cross a page. It returns an
+// error if they reach beyond the chunk's entries.
 func (c *Chunk) entryHead(off, end int) ([]byte, error) {
 	if end > c.End-off {
 		return nil, c.corruptAt(off, "%v", errEntry)

@@ -266,8 +266,8 @@ func (it *Cursor) verifyAhead(off int) bool {
 	return true
 }
 
-// verifyReach returns up to where the pages from this one on are verified now, and makes that further the
-// next time.
+// verifyReach returns up to where the pages from this one on are verified now, and makes that
+// further the next time.
 func (it *Cursor) verifyReach(page int) int {
 	hi := min(page+it.ahead*PageSize, it.chunk.End)
 	it.ahead = min(it.ahead*2, maxPrime)
@@ -336,7 +336,8 @@ func (it *Cursor) loadBlock() bool {
 	}
 	var e entry.Entry
 	off := t.fenceStart(p)
-	// Now, as the walk goes forward from here: else each entry would look for its block in the cache.
+	// Now, as the walk goes forward from here: else each entry would look for its block in the
+	// cache.
 	if it.chunk.Data == nil && !it.enterBlock(off) {
 		return false
 	}

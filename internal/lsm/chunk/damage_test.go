@@ -119,8 +119,8 @@ func TestEachFlippedByteIsFound(t *testing.T) {
 	}
 }
 
-// A damaged entry hides no other key whose hash has the same fingerprint; of a key that is not found
-// elsewhere it is not known whether it is the damaged one.
+// A damaged entry hides no other key whose hash has the same fingerprint; of a key that is not
+// found elsewhere it is not known whether it is the damaged one.
 func TestDamageHidesNoKeyOfTheSameHash(t *testing.T) {
 	const n, equal = 400, 42
 	b := NewBuilder()

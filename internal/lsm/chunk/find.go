@@ -11,8 +11,8 @@ import (
 
 // How a chunk of a damaged file is found without the directory: by its trailer.
 
-// FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file
-// f, and returns layout and statistics of the chunk before it. It needs no directory. If the file is
+// FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file f,
+// and returns layout and statistics of the chunk before it. It needs no directory. If the file is
 // encrypted, FindTrailer decrypts a copy of the trailer.
 func FindTrailer(b []byte, f *pageio.Paged, offset int64) (l Layout, stats Stats, ok bool) {
 	size := TrailerSize(b, offset, f.Key != nil)

@@ -105,8 +105,8 @@ func (it *Cursor) Reset() {
 	*it = Cursor{stack: stack}
 }
 
-// comparePrefix compares the prefix of the chunk's keys with the bound until. If order is less than 0,
-// all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
+// comparePrefix compares the prefix of the chunk's keys with the bound until. If order is less than
+// 0, all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
 // whose suffixes are less than suffix.
 func (it *Cursor) comparePrefix(until []byte) (suffix []byte, order int) {
 	n := min(it.plen, len(until))

@@ -33,9 +33,9 @@ func (c *Chunk) pageInBlock(off int, b *pageio.Block) ([]byte, error) {
 	return b.Page(off)
 }
 
-// detachValue copies the value of the entry at off, unless its block was used before and so is likely
-// to stay in the cache. A transaction may keep many values, and each would keep a whole block
-// in memory.
+// detachValue copies the value of the entry at off, unless its block was used before and so is
+// likely to stay in the cache. A transaction may keep many values, and each would keep a whole
+// block in memory.
 func (c *Chunk) detachValue(off int, e *entry.Entry) {
 	if n := len(e.Value); n == 0 || n > pageio.CacheBlockSize/2 {
 		return

@@ -38,9 +38,9 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	return r
 }
 
-// salvageChecksums makes a trailer of the checksums of pages that a damaged one has: each proves its page,
-// or is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page
-// can't be found. Without its tags, an encrypted chunk is lost.
+// salvageChecksums makes a trailer of the checksums of pages that a damaged one has: each proves
+// its page, or is wrong. It returns nil if they are not found. Without fences, the entries behind a
+// bad page can't be found. Without its tags, an encrypted chunk is lost.
 func (r *Rest) salvageChecksums() (t *Trailer) {
 	c := r.chunk
 	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {

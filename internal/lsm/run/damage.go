@@ -18,11 +18,13 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 			if c.File.Name != file || off >= 0 && (off < c.Offset || off >= c.Offset+int64(c.Layout.Size())) {
 				continue
 			}
-			// A span of a range delete covers keys far from the entries beside it: any may be concerned.
+			// A span of a range delete covers keys far from the entries beside it: any may be
+			// concerned.
 			if part == r.spans {
 				return Bounds(&r.meta)
 			}
-			// Chunks are in the order of keys: the first one begins the range, the last one ends it.
+			// Chunks are in the order of keys: the first one begins the range, the last one ends
+			// it.
 			from, to := r.keysLost(i, off)
 			if lo == nil {
 				lo = from

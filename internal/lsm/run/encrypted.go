@@ -50,7 +50,8 @@ func newHeader(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([
 	binary.LittleEndian.PutUint64(p[headerNumber:], uint64(owner.Num))
 	copy(p[headerUUID:], owner.UUID[:])
 	err := e.PutPage(p, keyID)
-	// Last: it covers what PutPage has written. Without a key it still tells damage from a plain file.
+	// Last: it covers what PutPage has written. Without a key it still tells damage from a plain
+	// file.
 	binary.LittleEndian.PutUint32(p[headerSum:], owner.ID().Sum(0, p[:headerSum]))
 	return p, err
 }

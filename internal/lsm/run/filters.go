@@ -126,8 +126,8 @@ func (r *Reader) readFilters() error {
 			if err != nil {
 				return err
 			}
-			// One filter for all chunks stands for itself, so that a get asks it before it searches for
-			// the chunk.
+			// One filter for all chunks stands for itself, so that a get asks it before it searches
+			// for the chunk.
 			n := int(at.chunks)
 			if n == len(r.chunks) {
 				n = 1
@@ -137,8 +137,8 @@ func (r *Reader) readFilters() error {
 			}
 		}
 	}
-	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would take
-	// that of another chunk, and gets would miss keys.
+	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would
+	// take that of another chunk, and gets would miss keys.
 	if chunks < len(r.chunks) && chunks > 0 {
 		return errs.NewCorruption(r.files[0].Name(), -1, "filters are for %d of %d chunks", chunks, len(r.chunks))
 	}
@@ -175,8 +175,8 @@ func (f *file) readFilter(at *filterRecord) (filter, error) {
 	if err != nil {
 		return filter{}, err
 	}
-	// SumPart returns the plain checksum, as it makes those of the pages of the same bytes. What binds
-	// it to this file and place is added here.
+	// SumPart returns the plain checksum, as it makes those of the pages of the same bytes. What
+	// binds it to this file and place is added here.
 	if got := crc ^ f.ID.Mask(int64(at.offset)); got != at.checksum {
 		pages.Free()
 		return filter{}, errs.NewCorruption(f.Name(), int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
@@ -217,8 +217,8 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	return f == nil || f.mayContain(hash)
 }
 
-// filterOf returns the filter that has the key if the run does; nil if there is none. After an error
-// of the search there is none, either: Get returns the error.
+// filterOf returns the filter that has the key if the run does; nil if there is none. After an
+// error of the search there is none, either: Get returns the error.
 func (r *Reader) filterOf(key []byte) *filter {
 	i, err := 0, error(nil)
 	if len(r.filters) > 1 {

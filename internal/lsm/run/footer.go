@@ -71,7 +71,8 @@ func (f *footer) encodeFooter(offset int64, e *crypt.Encrypter) (b []byte, err e
 	if e == nil {
 		b = b[:footerSize]
 	} else {
-		// No byte is hidden: the file key id is needed before there is a key. But nobody can forge it.
+		// No byte is hidden: the file key id is needed before there is a key. But nobody can forge
+		// it.
 		f.Tag, err = chunk.Encrypt(nil, crypt.Footer, offset, len(b), footerData(b), e)
 		copy(b[footerTag:], f.Tag[:])
 	}
@@ -81,8 +82,9 @@ func (f *footer) encodeFooter(offset int64, e *crypt.Encrypter) (b []byte, err e
 	return b, err
 }
 
-// decodeFooter decodes and checks the footer b at offset of the file of owner; nil: of the file that
-// it names. The length of b says whether the footer of a plain or of an encrypted file is expected.
+// decodeFooter decodes and checks the footer b at offset of the file of owner; nil: of the file
+// that it names. The length of b says whether the footer of a plain or of an encrypted file is
+// expected.
 func decodeFooter(b []byte, owner *chunk.Owner, offset int64, name string) (*footer, error) {
 	f := new(footer)
 	_, _ = binary.Decode(append(bytes.Clone(b), make([]byte, encryptedFooterSize-len(b))...), binary.LittleEndian, f)
@@ -123,8 +125,8 @@ func (o *origin) verifyFooter(ft *footer, b []byte, offset int64) error {
 	if o.Key == nil {
 		return nil
 	}
-	// The manifest says by which key a file is read. A file that chose another one could be an old one
-	// that was put back.
+	// The manifest says by which key a file is read. A file that chose another one could be an old
+	// one that was put back.
 	if ft.keyID() != o.keyID {
 		return errs.NewCorruption(o.Name, offset, "footer: another file key id than expected")
 	}

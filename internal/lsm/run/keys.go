@@ -16,8 +16,8 @@ type keys struct {
 	chunks []record // all chunks
 }
 
-// newKeys lays out the bounds of chunks. It moves their keys to one block of memory: they would keep
-// the whole directory in memory.
+// newKeys lays out the bounds of chunks. It moves their keys to one block of memory: they would
+// keep the whole directory in memory.
 func newKeys(chunks []record) keys {
 	k := keys{chunks: chunks}
 	n := 0
@@ -44,8 +44,8 @@ func newKeys(chunks []record) keys {
 }
 
 // searchChunks returns the chunks lo to hi, of which one has key if the run has it. Mostly lo
-// equals hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys of
-// these chunks tell which one it is.
+// equals hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys
+// of these chunks tell which one it is.
 func (k *keys) searchChunks(key []byte) (lo, hi int) {
 	p := len(k.prefix)
 	if len(key) < p || string(key[:p]) != string(k.prefix) {

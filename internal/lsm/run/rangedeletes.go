@@ -211,9 +211,9 @@ func (t RangeDeletes) putSearch(s *search) {
 // longSpan is the size from which a Copier does not keep the chunk of a single span, in bytes.
 const longSpan = 256 << 10
 
-// holdsLongSpan reports whether the search has a copy of a chunk that is a single long span. It is not kept:
-// with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of its runs, and it
-// is rarely asked for again (rangedel.Cover remembers the answer).
+// holdsLongSpan reports whether the search has a copy of a chunk that is a single long span. It is
+// not kept: with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of its
+// runs, and it is rarely asked for again (rangedel.Cover remembers the answer).
 func (s *search) holdsLongSpan() bool {
 	return s.i >= 0 && s.r.chunks[s.i].Entries == 1 && s.r.chunks[s.i].Layout.Size() > longSpan
 }

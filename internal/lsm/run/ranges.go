@@ -49,7 +49,8 @@ func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 			if hi != nil && bytes.Compare(first, hi) >= 0 {
 				return
 			}
-			// Where the last chunk ends only its entries tell, so with a bound hi it is never whole.
+			// Where the last chunk ends only its entries tell, so with a bound hi it is never
+			// whole.
 			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.liesBelow(i, hi))) {
 				return
 			}
@@ -223,8 +224,8 @@ func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	return from, max(to, from), err == nil
 }
 
-// seekOffset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
-// key, and returns where it begins: at the chunk's End if there is none.
+// seekOffset moves to the first entry of chunk i, which the cursor is on, whose key is not less
+// than key, and returns where it begins: at the chunk's End if there is none.
 func (it *cursor) seekOffset(i int, key []byte) (int, error) {
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	found := false

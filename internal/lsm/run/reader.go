@@ -67,8 +67,8 @@ type file struct {
 	chunks int        // number of its chunks
 }
 
-// inPlace reports whether chunks and filters are read in the mapping. The pages of an encrypted file
-// must be decrypted into other memory.
+// inPlace reports whether chunks and filters are read in the mapping. The pages of an encrypted
+// file must be decrypted into other memory.
 func (f *file) inPlace() bool { return f.Mapped() != nil && f.Key == nil }
 
 // Open opens the files of a run and reads their directories and the filter.
@@ -157,7 +157,8 @@ func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version
 	if err != nil {
 		return err
 	}
-	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
+	// The footer is found by the size that the manifest knows: what is behind it is not of the
+	// file.
 	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
 		return errs.NewCorruption(o.Name, -1, "the manifest has it as %d bytes long", m.Size)
 	}
@@ -242,14 +243,16 @@ func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	return nil
 }
 
-// splitRangeDeletes moves the chunks with range deletes, the last ones of the run, from r to r.spans.
+// splitRangeDeletes moves the chunks with range deletes, the last ones of the run, from r to
+// r.spans.
 func (r *Reader) splitRangeDeletes() error {
 	last := r.files[len(r.files)-1]
 	n := len(r.chunks)
 	for n > 0 && isRangeDeletes(r.chunks[n-1].key) {
 		n--
 	}
-	// Range deletes that are not counted would not be asked for, and what they deleted would be back.
+	// Range deletes that are not counted would not be asked for, and what they deleted would be
+	// back.
 	if (n == len(r.chunks)) != (last.dir.ranges == ranges{}) {
 		return errs.NewCorruption(last.Name(), -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.chunks)-n)
 	}

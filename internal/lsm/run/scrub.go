@@ -19,7 +19,8 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 			if part.fileOf(i).owner.Num != num || c.Offset < to {
 				continue
 			}
-			// Between chunks, after at least one: however small most is, the next call gets further.
+			// Between chunks, after at least one: however small most is, the next call gets
+			// further.
 			if to-from >= most {
 				return to, false
 			}
