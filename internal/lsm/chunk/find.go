@@ -11,16 +11,12 @@ import (
 
 // How a chunk of a damaged file is found without the directory: by its trailer.
 
-// FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file f,
-// and returns layout and statistics of the chunk before it. It needs no directory. If the file is
-// encrypted, FindTrailer decrypts a copy of the trailer.
+// FindTrailer reports whether b is a trailer, at offset of the file f, and returns layout and
+// statistics of the chunk before it. It needs no directory. If the file is encrypted, FindTrailer
+// decrypts a copy of the trailer.
 func FindTrailer(b []byte, f *pageio.Paged, offset int64) (l Layout, stats Stats, ok bool) {
-	size := TrailerSize(b, offset, f.Key != nil)
-	if size == 0 || size > len(b) {
-		return l, stats, false
-	}
-	if b = b[:size]; f.Key != nil {
-		b = append(make([]byte, 0, size+Room), b...)
+	if f.Key != nil {
+		b = append(make([]byte, 0, len(b)+Room), b...)
 	}
 	if proveTrailer(b, f, offset) != nil {
 		return l, stats, false

@@ -105,7 +105,7 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 		b = make([]byte, size)
 		r.f.ReadLeft(b, off)
 	}
-	l, stats, ok := chunk.FindTrailer(b, &r.Paged, off)
+	l, stats, ok := chunk.FindTrailer(b[:size], &r.Paged, off)
 	if !ok {
 		return
 	}
