@@ -200,7 +200,7 @@ func TestReadersBeginTogether(t *testing.T) {
 	}
 }
 
-// Where yields take long, as others compute, readers do without, if that is faster.
+// Where yields take long, as others compute, readers do without for a while.
 func TestYieldsMustPay(t *testing.T) {
 	var r readers
 	now := time.Second
@@ -210,7 +210,6 @@ func TestYieldsMustPay(t *testing.T) {
 	// says what readers do in the next one.
 	window := func(length time.Duration, reads int64, yield time.Duration, want bool) {
 		t.Helper()
-		r.reads.Add(reads)
 		if !r.plain.Load() {
 			r.yields.Add(reads)
 			r.yielded.Add(reads * int64(yield))
@@ -226,24 +225,12 @@ func TestYieldsMustPay(t *testing.T) {
 	}
 	r.shouldYield(now)
 	window(tryWindow, 100, limit, true)
-	window(tryWindow, 10, 20*limit, false) // they are tried for a short time
-	window(tryWindow, 100, 0, true)
-	window(tryWindow, 10, 20*limit, false) // and were better
+	window(tryWindow, 10, 20*limit, false)
 	window(plainWindow, 500, 0, true)
 	window(tryWindow, 90, limit+1, false)
 	window(plainWindow, 500, 0, true)
-	window(tryWindow, 200, limit+1, true) // they are slower
-	tries := 0
-	for ; r.yields.Load() == 0 && !r.plain.Load() && tries < 1000; tries++ {
-		r.reads.Add(200)
-		r.yields.Add(200)
-		r.yielded.Add(200 * int64(limit+1))
-		now += tryWindow
-		r.shouldYield(now)
-	}
-	if tries < 10 || tries > 100 {
-		t.Errorf("plain reads are tried again after %d windows", tries)
-	}
+	window(tryWindow, 200, limit, true)
+	window(tryWindow, 0, 0, true)
 }
 
 // Epochs become longer while what was used long ago is in memory still, and shorter when
