@@ -118,8 +118,8 @@ func (e *Engine) makeTasks() {
 	}
 	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.poll), policy.DiskPoll)
 	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.workAtRest), e.cfg.IdleAfter)
-	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.End(); return nil })
-	e.files.Open.Bits.EndBy(pool.Alarm(forget))
+	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.EndEpoch(); return nil })
+	e.files.Open.Bits.EndEpochsBy(pool.Alarm(forget))
 	t.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", e.scrubber.verifyDue))
 	t.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", w.removeExpired))
 }

@@ -32,7 +32,7 @@ type OpenerConfig struct {
 type Opener struct {
 	cfg    OpenerConfig
 	Open   *pageio.Files // the files that are open for reading
-	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
+	Chunks *pageio.Cache // of runs whose files are encrypted, or not mapped
 
 	numbers  atomic.Uint64 // last file number given out
 	Failures atomic.Int64  // files that could not be closed or removed
@@ -58,7 +58,7 @@ func readFiles(n int) int {
 
 // NewOpener returns an Opener of the files of a store. The store may have no files yet.
 func NewOpener(cfg OpenerConfig) *Opener {
-	f := &Opener{cfg: cfg, Chunks: run.NewCache(cfg.Memory / cacheShare)}
+	f := &Opener{cfg: cfg, Chunks: pageio.NewCache(cfg.Memory / cacheShare)}
 	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
 	return f

@@ -9,15 +9,15 @@ func (f *File) Ahead(off, n int64) (asked int64) {
 		return 0
 	}
 	if f.data == nil {
-		f.StartRead(off, end-off)
+		f.startRead(off, end-off)
 		return end - off
 	}
-	last := (end - 1) / pageSize
-	for first := f.firstAbsent(off/pageSize, last); first <= last; first = f.firstAbsent(first, last) {
+	last := (end - 1) / PageSize
+	for first := f.firstAbsent(off/PageSize, last); first <= last; first = f.firstAbsent(first, last) {
 		stop := f.unknownEnd(first, last)
 		if stop > first {
-			f.StartRead(first*pageSize, (stop-first)*pageSize)
-			asked += (stop - first) * pageSize
+			f.startRead(first*PageSize, min(stop*PageSize, f.size)-first*PageSize)
+			asked += (stop - first) * PageSize
 		}
 		first = stop
 	}
@@ -32,10 +32,10 @@ func (f *File) unknownEnd(first, last int64) int64 {
 		// Once a page of a megabyte was not there, to ask about the others costs as much as
 		// to have them read.
 		if !f.cold.Test(m) {
-			f.probe(p, end)
+			f.askResidency(p, end)
 		}
 		for ; p <= end; p++ {
-			if f.Resident(p * pageSize) {
+			if f.Resident(p * PageSize) {
 				return p
 			}
 			// The next question is for single pages.
@@ -56,29 +56,29 @@ func (f *File) Await(off, n int64) {
 	if f.data == nil || off < 0 || off >= end {
 		return
 	}
-	first, last := off/pageSize, (end-1)/pageSize
+	first, last := off/PageSize, (end-1)/PageSize
 	for first = f.firstAbsent(first, last); first <= last && f.unknownEnd(first, first) == first; {
 		first = f.firstAbsent(first, last) // the system has told of pages in memory
 	}
 	if first > last {
 		return
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	// All are counted as read, though some may come in meanwhile.
 	f.files.Bits.countMissed(last - first + 1)
-	f.files.coldReaders.beginRead(d, first*pageSize, (last+1-first)*pageSize)
+	f.files.coldReaders.beginRead(d, first*PageSize, (last+1-first)*PageSize)
 	defer f.files.coldReaders.endRead()
 	// A byte of one page is enough to wait for it: nothing is copied.
 	var b [1]byte
 	for p := first; p <= last; p += awaited {
 		end := min(p|(awaited-1), last)
-		_, _ = d.ReadAt(b[:], end*pageSize) // Prime tells of errors
+		_, _ = d.ReadAt(b[:], end*PageSize) // Prime tells of errors
 		// The pages before it were asked for first, so most are there as well. Note them.
-		f.probe(p, end)
+		f.askResidency(p, end)
 		p &^= awaited - 1
 	}
 }

@@ -21,13 +21,7 @@ type bitBlock [blockWords]atomic.Uint64
 type Bits struct {
 	n      int64 // numbers are below n
 	blocks []atomic.Pointer[bitBlock]
-	memory *BitMemory // counts and empties its blocks; nil: unbounded
-}
-
-// NewBits returns an empty set for the numbers in [0, n).
-func NewBits(n int64) Bits {
-	n = max(n, 0)
-	return Bits{n: n, blocks: make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits)}
+	memory *BitMemory // counts and empties its blocks
 }
 
 // BitMemory bounds the memory that several Bits take together, and the time for which their
@@ -101,9 +95,9 @@ func NewBitMemory(limit int64, always bool) *BitMemory {
 	return m
 }
 
-// EndBy sets the alarm that ends epochs in time; its task must call End. Without it an epoch
-// ends only after enough pages were read.
-func (m *BitMemory) EndBy(a *jobs.Alarm) {
+// EndEpochsBy sets the alarm that ends epochs in time; its task must call EndEpoch. Without it an
+// epoch ends only after enough pages were read.
+func (m *BitMemory) EndEpochsBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
 	a.Set(EpochTime) // bits may have been set before
 }
@@ -111,11 +105,11 @@ func (m *BitMemory) EndBy(a *jobs.Alarm) {
 // generation is the index of the pages that were used in this epoch.
 func (m *BitMemory) generation() int { return int(m.epoch.Load() % generations) }
 
-// before is the generation this many epochs before g.
-func before(g, epochs int) int { return (g + generations - epochs) % generations }
+// generationBefore is the generation this many epochs before g.
+func generationBefore(g, epochs int) int { return (g + generations - epochs) % generations }
 
-// End ends the epoch if it is time: EpochTime empties all sets.
-func (m *BitMemory) End() {
+// EndEpoch ends the epoch if it is time: EpochTime empties all sets.
+func (m *BitMemory) EndEpoch() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	left := EpochTime - time.Since(m.began)
@@ -168,7 +162,7 @@ func (m *BitMemory) ageLocked() {
 	// Before the epoch changes: bits that are set from then on are of the new one.
 	for _, b := range m.sets {
 		if b.turn == next || b.turn == eachEpoch {
-			b.wipe()
+			b.zeroBlocks()
 		}
 	}
 	m.forgetPagesLocked()
@@ -221,26 +215,18 @@ func (m *BitMemory) countMissed(pages int64) {
 	if a := m.alarm.Load(); a != nil {
 		a.Set(0)
 	} else {
-		m.End()
+		m.EndEpoch()
 	}
-}
-
-// verified returns an empty set for what was verified.
-func (m *BitMemory) verified(n int64) Bits {
-	if m.always {
-		return Bits{}
-	}
-	return m.newBits(n, eachEpoch)
 }
 
 // newBits returns an empty set for the numbers in [0, n), to be dropped by Free, which
 // is emptied in its turn.
 func (m *BitMemory) newBits(n int64, turn int) Bits {
-	b := NewBits(n)
-	if len(b.blocks) == 0 {
+	n = max(n, 0)
+	b := Bits{n, make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits), m}
+	if n == 0 {
 		return b
 	}
-	b.memory = m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Copies of a Bits share the blocks, so their address is the set's name.
@@ -260,9 +246,6 @@ func (m *BitMemory) setAlarm() {
 
 // takeBlock counts a new block, and empties sets if there are too many.
 func (m *BitMemory) takeBlock() {
-	if m == nil {
-		return
-	}
 	m.setAlarm()
 	// Not Lock: a reader must not wait here, and whoever has the lock may be emptying sets already.
 	if m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
@@ -282,10 +265,10 @@ func (m *BitMemory) takeBlock() {
 // Free empties a set for good: nothing may be set afterwards.
 func (b *Bits) Free() {
 	b.Clear()
-	if m := b.memory; m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.sets, &b.blocks[0])
+	if len(b.blocks) > 0 {
+		b.memory.mu.Lock()
+		defer b.memory.mu.Unlock()
+		delete(b.memory.sets, &b.blocks[0])
 	}
 }
 
@@ -325,18 +308,18 @@ func (b *Bits) TestSet(i int64) bool {
 	return block[u/64%blockWords].Or(bit)&bit != 0
 }
 
-// wipe empties the set, as Clear does, but only blocks that were empty are dropped: the others
-// will be needed again. Else each epoch would make garbage of all blocks.
-func (b *Bits) wipe() {
+// zeroBlocks empties the set, as Clear does, but only blocks that were empty are dropped: the
+// others will be needed again. Else each epoch would make garbage of all blocks.
+func (b *Bits) zeroBlocks() {
 	for i := range b.blocks {
-		if block := b.blocks[i].Load(); block != nil && !block.wipe() {
-			b.drop(i)
+		if block := b.blocks[i].Load(); block != nil && !block.zeroBits() {
+			b.dropBlock(i)
 		}
 	}
 }
 
-// wipe clears all bits, and reports whether there were any.
-func (b *bitBlock) wipe() (any bool) {
+// zeroBits clears all bits, and reports whether there were any.
+func (b *bitBlock) zeroBits() (any bool) {
 	for i := range b {
 		if b[i].Load() != 0 {
 			b[i].Store(0)
@@ -351,15 +334,15 @@ func (b *Bits) Clear() {
 	for i := range b.blocks {
 		// Most blocks were never taken: to look is cheaper than to write.
 		if b.blocks[i].Load() != nil {
-			b.drop(i)
+			b.dropBlock(i)
 		}
 	}
 }
 
-// drop gives block i back.
-func (b *Bits) drop(i int) {
+// dropBlock gives block i back.
+func (b *Bits) dropBlock(i int) {
 	// Two goroutines may drop it at the same time: one of them counts.
-	if b.blocks[i].Swap(nil) != nil && b.memory != nil {
+	if b.blocks[i].Swap(nil) != nil {
 		b.memory.used.Add(-bitBlockBytes)
 	}
 }

@@ -2,27 +2,38 @@ package pageio
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// ReadCold is ReadFull for bytes that may have to come from the disk; see Known. The
+// ReadCopy fills p with the bytes at off: from the mapping if their pages are known to be in
+// memory, else by a read.
+func (f *File) ReadCopy(p []byte, off int64) (err error) {
+	if !f.Known(off, len(p)) {
+		return f.readCold(p, off)
+	}
+	// A copy of pages in memory can't block in a page fault.
+	defer Guard(Arm(), &err, f.name)
+	copy(p, f.data[off:])
+	return nil
+}
+
+// readCold is ReadFull for bytes that may have to come from the disk; see Known. The
 // system has their pages in memory afterwards, which is noted.
 //
 // A read of some microseconds doesn't give its processor of the Go scheduler away, so
 // no more of them would be under way than there are such processors. So the system is
 // asked to begin the read; then, if others of the store are under way, the other
 // goroutines run and begin theirs.
-func (f *File) ReadCold(p []byte, off int64) error {
+func (f *File) readCold(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return err
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	if f.data == nil {
 		return ReadFull(d, p, off) // it may be in memory, as far as is known
 	}
@@ -31,13 +42,14 @@ func (f *File) ReadCold(p []byte, off int64) error {
 	if err := ReadFull(d, p, off); err != nil {
 		return err
 	}
-	f.noteResident(off/pageSize, (off+int64(len(p))-1)/pageSize)
+	f.noteResident(off/PageSize, (off+int64(len(p))-1)/PageSize)
 	return nil
 }
 
 // readers are those of a store that read from the disk.
 type readers struct {
 	reading atomic.Int64 // how many do now
+	reads   atomic.Int64 // reads that have ended
 	began   time.Time    // times below are counted from here
 
 	// Yielding doesn't pay in a program with more goroutines that compute than
@@ -45,13 +57,8 @@ type readers struct {
 	// windows of time.
 	until   atomic.Int64 // when the window ends, in nanoseconds
 	plain   atomic.Bool  // readers don't yield in it
-	reads   atomic.Int64 // reads that have ended in it
 	yields  atomic.Int64
 	yielded atomic.Int64 // nanoseconds, all of them
-
-	mu    sync.Mutex    // guards:
-	start time.Duration // of the window
-	rate  float64       // reads a nanosecond in the last window without yields; 0: not known
 }
 
 // The windows, and how long a yield may take in the mean: as long as the readers that
@@ -61,8 +68,6 @@ const (
 	plainWindow   = 100 * time.Millisecond
 	yieldTime     = 500 * time.Microsecond
 	yieldOfReader = 50 * time.Microsecond
-
-	rateGrows = 1.03 // a window, so that the rate without yields is measured again
 )
 
 // beginRead counts the caller as reading, has the n bytes at off of d on their way, and
@@ -89,51 +94,26 @@ func (r *readers) endRead() {
 	r.reads.Add(1)
 }
 
-// Busy reports whether readers wait for the disk, or have done since the call before, which
+// wereReading reports whether readers wait for the disk, or have done since the call before, which
 // has left seen: background work then asks it for little at a time.
-func (s *Files) Busy(seen *int64) bool { return s.coldReaders.busy(seen) }
-
-// busy is Files.Busy.
-func (r *readers) busy(seen *int64) bool {
+func (r *readers) wereReading(seen *int64) bool {
 	before := *seen
 	*seen = r.reads.Load()
 	return *seen != before || r.reading.Load() > 0
 }
 
-// shouldYield reports whether readers yield now.
+// shouldYield reports whether readers yield now. Where yields took long in a window, they do
+// without for a longer one, and then try again.
 func (r *readers) shouldYield(now time.Duration) bool {
-	if int64(now) >= r.until.Load() && r.mu.TryLock() {
-		r.turnLocked(now)
-		r.mu.Unlock()
+	until := r.until.Load()
+	// One reader ends the window.
+	if int64(now) >= until && r.until.CompareAndSwap(until, int64(now+tryWindow)) {
+		yields, yielded := r.yields.Swap(0), r.yielded.Swap(0)
+		slow := yielded > yields*int64(yieldTime+yieldOfReader*time.Duration(r.reading.Load()))
+		r.plain.Store(slow)
+		if slow {
+			r.until.Store(int64(now + plainWindow))
+		}
 	}
 	return !r.plain.Load()
-}
-
-// turnLocked ends a window and begins the next one.
-func (r *readers) turnLocked(now time.Duration) {
-	if int64(now) < r.until.Load() {
-		return // another reader was faster
-	}
-	yields, yielded := r.yields.Swap(0), time.Duration(r.yielded.Swap(0))
-	rate := float64(r.reads.Swap(0)) / float64(now-r.start)
-	plain, window := false, tryWindow
-	switch {
-	case r.plain.Load():
-		// The window without yields ends. Its rate is what the others are compared with.
-		r.rate = rate
-	// Yields are short: go on with them.
-	case yielded <= time.Duration(yields)*(yieldTime+yieldOfReader*time.Duration(r.reading.Load())):
-	case r.rate == 0:
-		// They are long, and nobody knows whether reads do better without: try it.
-		plain = true
-	case r.rate > rate:
-		// Reads do better without: stay so for a longer window, then try again.
-		plain, window = true, plainWindow
-	default:
-		// Yields are slow for another reason: the whole process waits for processors.
-		r.rate *= rateGrows
-	}
-	r.start = now
-	r.plain.Store(plain)
-	r.until.Store(int64(now + window))
 }

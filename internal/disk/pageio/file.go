@@ -51,7 +51,12 @@ type File struct {
 
 // Verified returns an empty set of numbers in [0, n), for the parts of the file that were
 // verified. Files.Bits empties it when the epoch ends.
-func (f *File) Verified(n int64) Bits { return f.files.Bits.verified(n) }
+func (f *File) Verified(n int64) Bits {
+	if f.files.Bits.always {
+		return Bits{}
+	}
+	return f.files.Bits.newBits(n, eachEpoch)
+}
 
 // VerifiedPages is Verified for n pages of the file.
 func (f *File) VerifiedPages(n int64) PageBits { return f.files.Bits.verifiedPages(n) }
@@ -76,11 +81,11 @@ func (f *File) ReadFull(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil {
 		return err
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return err
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	return ReadFull(d, p, off)
 }
 
@@ -92,7 +97,7 @@ func (f *File) ReadLeft(p []byte, off int64) {
 	}
 	// One bad sector fails the whole read. Page by page, only its own page is lost.
 	for len(p) > 0 {
-		n := min(len(p), pageSize)
+		n := min(len(p), PageSize)
 		if f.ReadFull(p[:n], off) != nil {
 			clear(p[:n])
 		}
@@ -144,36 +149,24 @@ func CreateFile(fsys vfs.FS, path string, fill func(w io.Writer) error) error {
 	return nil
 }
 
-// StartRead asks the system to begin to read n bytes at off, and does not wait. A read soon
-// afterwards then waits less. Bytes behind the end of the file are left out. It is only a hint:
-// without an open descriptor, or on an error, it does nothing.
-func (f *File) StartRead(off, n int64) {
-	if off < 0 || n <= 0 || off >= f.size {
-		return
-	}
-	d, err := f.enter()
+// startRead asks the system to begin to read n bytes at off, which are in the file, and does not
+// wait. It is only a hint: without an open descriptor, or on an error, it does nothing.
+func (f *File) startRead(off, n int64) {
+	d, err := f.openForRead()
 	if err != nil {
 		return
 	}
-	defer f.files.leave(d)
-	d.File.StartRead(off, min(n, f.size-off))
+	defer f.files.releaseDescriptor(d)
+	d.StartRead(off, n)
 }
 
-// Bytes returns the n bytes at off, which must not be changed: from the mapping,
-// valid until Close, or from fresh memory. It returns an *errs.Corruption, before
-// anything is allocated, if the range isn't within Size.
-func (f *File) Bytes(off int64, n int) ([]byte, error) {
-	if err := f.checkRange(off, int64(n)); err != nil {
-		return nil, err
+// ReadOrPrime makes p the bytes at off: by a read or, if it is these bytes in the mapping, by
+// having them read into memory, so that to touch them does not block in a page fault.
+func (f *File) ReadOrPrime(p []byte, off int64) error {
+	if off >= 0 && off < int64(len(f.data)) && len(p) > 0 && &p[0] == &f.data[off] {
+		return f.Prime(off, len(p))
 	}
-	if f.data != nil {
-		return f.data[off : off+int64(n) : off+int64(n)], nil
-	}
-	p := make([]byte, n)
-	if err := f.ReadFull(p, off); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return f.ReadFull(p, off)
 }
 
 // scratchSize is the length in bytes of the memory to which pages are read only to have them in
@@ -186,14 +179,14 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
 // Known reports whether n bytes at off of a mapping are known to be in memory. It asks the
 // system about pages of which nothing is known, if that is likely to help. If it returns
-// false, read the bytes by ReadCold: their pages are noted as read already. Don't touch
+// false, read the bytes by ReadCopy: their pages are noted as read already. Don't touch
 // the mapping, because a page fault would stop a whole processor of the Go scheduler for
 // the time of a disk access.
 func (f *File) Known(off int64, n int) bool {
 	if f.checkRange(off, int64(n)) != nil || f.data == nil {
 		return false
 	}
-	first, last := off/pageSize, (off+int64(n)-1)/pageSize
+	first, last := off/PageSize, (off+int64(n)-1)/PageSize
 	for first = f.firstAbsent(first, last); first <= last; first = f.firstAbsent(first, last) {
 		// Go megabyte by megabyte: the system is asked about one at a time.
 		end := min(last, first|(probePages-1))
@@ -219,7 +212,7 @@ func (f *File) worthAsking(page int64) bool {
 	}
 	g := f.files.Bits.generation()
 	for epochs := believed; epochs < generations; epochs++ {
-		if f.known[before(g, epochs)].Test(page) {
+		if f.known[generationBefore(g, epochs)].Test(page) {
 			return true
 		}
 	}
@@ -233,7 +226,7 @@ func (f *File) Prime(off int64, n int) error {
 	if err := f.checkRange(off, int64(n)); err != nil || f.data == nil || n == 0 {
 		return err
 	}
-	first, last := off/pageSize, (off+int64(n)-1)/pageSize
+	first, last := off/PageSize, (off+int64(n)-1)/PageSize
 	for first = f.firstAbsent(first, last); first <= last; first = f.firstAbsent(first, last) {
 		if err := f.primePages(first, min(last, first|(probePages-1)), off, off+int64(n)); err != nil {
 			return err
@@ -248,7 +241,7 @@ func (f *File) primePages(first, last, off, end int64) error {
 	if first = f.askSystem(first, last); first > last {
 		return nil
 	}
-	from, to := max(off, first*pageSize), min(end, (last+1)*pageSize)
+	from, to := max(off, first*PageSize), min(end, (last+1)*PageSize)
 	if err := f.readAndDrop(from, to-from); err != nil {
 		return err
 	}
@@ -264,7 +257,7 @@ func (f *File) askSystem(first, last int64) int64 {
 		end = f.probeEnd(first, last)
 	}
 	ahead := f.countUnnoted(last+1, end)
-	told := f.probe(first, end)
+	told := f.askResidency(first, end)
 	first = f.firstAbsent(first, last)
 	switch {
 	// Without an answer nothing is known of how long pages stay.
@@ -281,7 +274,7 @@ func (f *File) askSystem(first, last int64) int64 {
 }
 
 // Resident reports whether the page of off is known to be in memory.
-func (f *File) Resident(off int64) bool { return f.isKnown(off / pageSize) }
+func (f *File) Resident(off int64) bool { return f.isKnown(off / PageSize) }
 
 // isKnown reports whether a page is known to be in memory. It also notes that the page is
 // used now, because the system keeps used pages in memory.
@@ -290,7 +283,7 @@ func (f *File) isKnown(page int64) bool {
 	if f.known[g].Test(page) {
 		return true
 	}
-	if !f.known[before(g, 1)].Test(page) {
+	if !f.known[generationBefore(g, 1)].Test(page) {
 		return false
 	}
 	// Used in this epoch, so it is believed to be there until the next one ends.
@@ -309,12 +302,12 @@ const useShare = 4
 // does not know: since Linux 6.3 it ignores reads through a mapping with MADV_RANDOM.
 func (f *File) tellUsed(page int64) {
 	d := f.descriptor.Load()
-	if d == nil || !d.enter() {
+	if d == nil || !d.admitReader() {
 		return
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	p := answers.Get().(*answer)
-	_, _ = d.ReadAt(p[:1], page*pageSize) // an error is met again by the reader that needs the page
+	_, _ = d.ReadAt(p[:1], page*PageSize) // an error is met again by the reader that needs the page
 	answers.Put(p)
 }
 
@@ -346,12 +339,12 @@ func (f *File) firstAbsent(first, last int64) int64 {
 
 // readAndDrop reads n bytes at off by pread, and forgets them.
 func (f *File) readAndDrop(off, n int64) error {
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		// The mapping still works: the page fault does what this read would have done.
 		return nil
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	f.files.coldReaders.beginRead(d, off, n)
 	defer f.files.coldReaders.endRead()
 	p := scratchPool.Get().(*scratch)
@@ -367,10 +360,13 @@ func (f *File) readAndDrop(off, n int64) error {
 }
 
 const (
-	pageSize  = 4096
+	// PageSize is what a checksum or tag covers, in bytes, and what is in memory or not.
+	PageSize = 4096
+
+	pageShift = 12
 	probeSize = 1 << 20 // what one question about resident pages covers
 
-	probePages = probeSize / pageSize
+	probePages = probeSize / PageSize
 	inOrder    = 16 // pages that the system is asked about at a time while they are used in order
 )
 
@@ -380,11 +376,11 @@ type answer [probePages]byte
 
 var answers = sync.Pool{New: func() any { return new(answer) }}
 
-// probe notes which of the pages around first, and up to last, are in memory now. It
+// askResidency notes which of the pages around first, and up to last, are in memory now. It
 // reports whether the system has told. One question covers a megabyte, and costs far
 // less than the reads that it saves. If a page was not in memory, most others of its
 // megabyte will have to be read as well: from then on only the range itself is asked for.
-func (f *File) probe(first, last int64) (told bool) {
+func (f *File) askResidency(first, last int64) (told bool) {
 	m, ok := f.mapping.(vfs.Resident)
 	if !ok {
 		return false
@@ -396,8 +392,8 @@ func (f *File) probe(first, last int64) (told bool) {
 	}
 	buf := answers.Get().(*answer)
 	defer answers.Put(buf)
-	found := buf[:min(end, (f.size-1)/pageSize)-begin+1]
-	if m.Resident(begin*pageSize, found) != nil {
+	found := buf[:min(end, (f.size-1)/PageSize)-begin+1]
+	if m.Resident(begin*PageSize, found) != nil {
 		return false
 	}
 	g := f.files.Bits.generation()
@@ -411,7 +407,7 @@ func (f *File) probe(first, last int64) (told bool) {
 		f.cold.Set(first / probePages)
 	}
 	for epochs := believed; epochs < generations; epochs++ {
-		if f.known[before(g, epochs)].Test(first) {
+		if f.known[generationBefore(g, epochs)].Test(first) {
 			f.files.Bits.countUsedAgain(epochs, in)
 			break
 		}

@@ -58,8 +58,8 @@ func NewFiles(fs vfs.FS, limit int) *Files {
 	return s
 }
 
-// descriptor is an open file. Readers enter and leave. It is closed only while no
-// reader is in, and none can enter afterwards.
+// descriptor is an open file. Readers are admitted and released. It is closed only while no
+// reader is in, and none is admitted afterwards.
 type descriptor struct {
 	vfs.File
 	readers atomic.Int64 // readers within; far below zero: closed for good
@@ -67,11 +67,11 @@ type descriptor struct {
 	at      int          // its index in the ring
 }
 
-// closedForGood is so far below zero that no number of readers that enter in vain brings it back.
+// closedForGood is so far below zero that no number of readers that come in vain brings it back.
 const closedForGood = math.MinInt64 / 2
 
-// enter lets a reader in; it returns false if the descriptor is closed for good.
-func (d *descriptor) enter() bool {
+// admitReader lets a reader in; it returns false if the descriptor is closed for good.
+func (d *descriptor) admitReader() bool {
 	if d.readers.Add(1) <= 0 {
 		return false // whatever the count is now, it stays far below zero
 	}
@@ -82,11 +82,11 @@ func (d *descriptor) enter() bool {
 	return true
 }
 
-// retire closes the descriptor to readers, unless there are any.
-func (d *descriptor) retire() bool { return d.readers.CompareAndSwap(0, closedForGood) }
+// closeToReaders closes the descriptor to readers, unless there are any.
+func (d *descriptor) closeToReaders() bool { return d.readers.CompareAndSwap(0, closedForGood) }
 
-// leave ends what enter, or open, began. Who waits for a descriptor looks again.
-func (s *Files) leave(d *descriptor) {
+// releaseDescriptor ends what admitReader, or open, began. Who waits for a descriptor looks again.
+func (s *Files) releaseDescriptor(d *descriptor) {
 	if d.readers.Add(-1) == 0 && s.waiting.Load() > 0 {
 		s.mu.Lock()
 		s.room.Broadcast()
@@ -136,7 +136,7 @@ func (s *Files) evictLocked() bool {
 			s.hand = 0
 		}
 		d := s.ring[s.hand]
-		if d.used.Swap(false) || !d.retire() {
+		if d.used.Swap(false) || !d.closeToReaders() {
 			continue
 		}
 		s.forgetLocked(d)
@@ -156,7 +156,7 @@ func (s *Files) forgetLocked(d *descriptor) {
 
 // closeDescriptor closes a descriptor that no reader is in, unless that was done already.
 func (s *Files) closeDescriptor(d *descriptor) error {
-	if d == nil || !d.retire() {
+	if d == nil || !d.closeToReaders() {
 		return nil
 	}
 	s.mu.Lock()
@@ -191,7 +191,7 @@ func (s *Files) Open(path string, o Options) (*File, error) {
 		f.mapFile(d)
 	}
 	// From here on d may be closed for another file. The mapping stays.
-	s.leave(d)
+	s.releaseDescriptor(d)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -230,20 +230,20 @@ func (f *File) mapFile(d *descriptor) {
 	f.files.mapped.Add(1)
 	f.mapping, f.data = m, m.Data()
 	for g := range f.known {
-		f.known[g] = f.files.Bits.newBits(f.size/pageSize+1, g)
+		f.known[g] = f.files.Bits.newBits(f.size/PageSize+1, g)
 	}
 	f.cold = f.files.Bits.newBits(f.size/probeSize+1, untilForgotten)
 }
 
-// enter returns the file's descriptor for one read, after which it is left.
-func (f *File) enter() (*descriptor, error) {
-	if d := f.descriptor.Load(); d != nil && d.enter() {
+// openForRead returns the file's descriptor for one read, after which it is left.
+func (f *File) openForRead() (*descriptor, error) {
+	if d := f.descriptor.Load(); d != nil && d.admitReader() {
 		return d, nil
 	}
 	// One goroutine opens the file again; the others use its descriptor.
 	f.opening.Lock()
 	defer f.opening.Unlock()
-	if d := f.descriptor.Load(); d != nil && d.enter() {
+	if d := f.descriptor.Load(); d != nil && d.admitReader() {
 		return d, nil
 	}
 	d, err := f.files.openDescriptor(f.path)

@@ -183,7 +183,7 @@ func TestMappingsAreBounded(t *testing.T) {
 	c.refuseMap = true
 	files = append(files, makeFiles(t, c, s, 3, Options{})...)
 	for _, f := range files {
-		if b, err := f.Bytes(10, 5); err != nil || len(b) != 5 {
+		if b, err := bytesAt(f, 10, 5); err != nil || len(b) != 5 {
 			t.Errorf("%s, mapped %v: got %v, %v", f.Name(), f.Mapped() != nil, b, err)
 		}
 		if err := f.Close(); err != nil {

@@ -60,8 +60,8 @@ func Touch(b []byte) (sum byte) {
 	}
 	sum = b[0]
 	// No more than one line of the cache for each page: the last byte would take another.
-	rest := pageSize - int(uintptr(unsafe.Pointer(&b[0]))%pageSize)
-	for i := rest; i < len(b); i += pageSize {
+	rest := PageSize - int(uintptr(unsafe.Pointer(&b[0]))%PageSize)
+	for i := rest; i < len(b); i += PageSize {
 		sum ^= b[i]
 	}
 	return sum

@@ -55,7 +55,7 @@ func TestTruncatedFileUnderAMapping(t *testing.T) {
 // Touch meets each page that can't be read, wherever in a page its slice begins and ends.
 func TestTouchReadsEachPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "000007.run")
-	if err := os.WriteFile(path, make([]byte, 4*pageSize), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, 4*PageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := NewFiles(vfs.OS(), 0).Open(path, Options{})
@@ -78,11 +78,11 @@ func TestTouchReadsEachPage(t *testing.T) {
 		Touch(f.Mapped()[from:to])
 		return nil
 	}
-	for _, from := range []int64{0, 1, pageSize - 1, pageSize, last - pageSize - 1, last - 1} {
+	for _, from := range []int64{0, 1, PageSize - 1, PageSize, last - PageSize - 1, last - 1} {
 		if err := touched(from, last); err != nil {
 			t.Errorf("[%d, %d), which is there: got %v", from, last, err)
 		}
-		for _, to := range []int64{last + 1, last + 100, last + pageSize} {
+		for _, to := range []int64{last + 1, last + 100, last + PageSize} {
 			if err := touched(from, to); !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("[%d, %d), with a page that is gone: got %v, want a corruption", from, to, err)
 			}

@@ -52,12 +52,12 @@ func TestReadsDoNotDifferWithoutMapping(t *testing.T) {
 			{0, 0, true}, {0, len(data), true}, {size - 1, 1, true}, {size, 0, true}, {4095, 100_000, true},
 			{size, 1, false}, {size - 1, 2, false}, {-1, 1, false}, {0, -1, false}, {1 << 62, 1 << 30, false}, {0, len(data) + 1, false},
 		} {
-			got, err := f.Bytes(tc.off, tc.n)
+			got, err := bytesAt(f, tc.off, tc.n)
 			if tc.ok && (err != nil || !bytes.Equal(got, data[tc.off:tc.off+int64(tc.n)])) {
-				t.Errorf("Bytes(%d, %d) without mapping %v: wrong bytes or error %v", tc.off, tc.n, noMap, err)
+				t.Errorf("bytes at %d, %d, without mapping %v: wrong bytes or error %v", tc.off, tc.n, noMap, err)
 			}
 			if !tc.ok && !errors.Is(err, errs.ErrCorrupt) {
-				t.Errorf("Bytes(%d, %d) without mapping %v: got %v, want a corruption", tc.off, tc.n, noMap, err)
+				t.Errorf("bytes at %d, %d, without mapping %v: got %v, want a corruption", tc.off, tc.n, noMap, err)
 			}
 			if err := f.Prime(tc.off, tc.n); (err == nil) != tc.ok {
 				t.Errorf("Prime(%d, %d) without mapping %v: %v", tc.off, tc.n, noMap, err)
@@ -72,6 +72,16 @@ func TestReadsDoNotDifferWithoutMapping(t *testing.T) {
 			}
 		}
 	}
+}
+
+// bytesAt returns n verified bytes at off.
+func bytesAt(f *File, off int64, n int) ([]byte, error) {
+	s, _, err := f.SumPart(off, int64(n))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Free()
+	return s.Bytes(0, n)
 }
 
 func TestShortFile(t *testing.T) {
@@ -91,7 +101,7 @@ func TestShortFile(t *testing.T) {
 	}
 	defer f.Close()
 	var c *errs.Corruption
-	if _, err := f.Bytes(10, 20); !errors.As(err, &c) || c.File != "000002.log" || c.Offset != 10 {
+	if _, err := bytesAt(f, 10, 20); !errors.As(err, &c) || c.File != "000002.log" || c.Offset != 10 {
 		t.Errorf("got %v, want a corruption of 000002.log at 10", err)
 	}
 }
@@ -133,7 +143,7 @@ func TestBits(t *testing.T) {
 	const n = 100_000
 	seed := draw.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	b, model := NewBits(n), map[int64]bool{}
+	b, model := NewBitMemory(0, false).newBits(n, eachEpoch), map[int64]bool{}
 	for range 20_000 {
 		i := rng.Int64N(n)
 		if rng.IntN(20) == 0 {
@@ -165,7 +175,7 @@ func TestBits(t *testing.T) {
 
 func TestBitsTogether(t *testing.T) {
 	const n = 3 * blockBits
-	b := NewBits(n)
+	b := NewBitMemory(0, false).newBits(n, eachEpoch)
 	var wg sync.WaitGroup
 	first := make([]int, 4) // how many each goroutine was the first to set
 	for g := range first {
@@ -202,7 +212,7 @@ func BenchmarkGuard(b *testing.B) {
 }
 
 func BenchmarkBitsTest(b *testing.B) {
-	bits := NewBits(1 << 20)
+	bits := NewBitMemory(0, false).newBits(1<<20, eachEpoch)
 	for i := range int64(1 << 20) {
 		bits.Set(i)
 	}

@@ -42,7 +42,7 @@ func (f *halfFile) Map(size int64) (vfs.Mapping, error) {
 func (m *halfMapping) Resident(off int64, pages []byte) error {
 	m.fs.asked++
 	for i := range pages {
-		pages[i] = byte(off/pageSize+int64(i)+1) & 1
+		pages[i] = byte(off/PageSize+int64(i)+1) & 1
 	}
 	return nil
 }
@@ -67,10 +67,10 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 	}
 	prime := func(page int64, pages int, want int) {
 		t.Helper()
-		if err := f.Prime(page*pageSize, pages*pageSize); err != nil {
+		if err := f.Prime(page*PageSize, pages*PageSize); err != nil {
 			t.Fatal(err)
 		}
-		if fs.asked != want || !f.Resident(page*pageSize) {
+		if fs.asked != want || !f.Resident(page*PageSize) {
 			t.Errorf("after page %d: asked %d times, want %d", page, fs.asked, want)
 		}
 	}
@@ -92,7 +92,7 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 func openMapped(t *testing.T, fsys vfs.FS, pages int) *File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "000001.val")
-	if err := os.WriteFile(path, make([]byte, pages*pageSize), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, pages*PageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	files := NewFiles(fsys, 0)
@@ -121,7 +121,7 @@ func TestEpochs(t *testing.T) {
 		if begun {
 			verified.Set(7)
 		}
-		if err := f.Prime(page*pageSize, 1); err != nil {
+		if err := f.Prime(page*PageSize, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestPagesInOrderAreAskedAboutTogether(t *testing.T) {
 	}
 	fs.asked = 0
 	for p := int64(1); p < probePages; p++ {
-		if !f.Known(p*pageSize, 1) {
+		if !f.Known(p*PageSize, 1) {
 			t.Fatalf("page %d is not known", p)
 		}
 	}
@@ -162,7 +162,7 @@ func TestColdPagesAreReadUnasked(t *testing.T) {
 		t.Helper()
 		fs.asked, fs.pages = 0, 0
 		before := bits.misses.Load()
-		if f.Known(page*pageSize, 1) {
+		if f.Known(page*PageSize, 1) {
 			t.Errorf("page %d is known", page)
 		}
 		if counted := bits.misses.Load() - before; fs.asked != asked || counted != int64(misses) {
@@ -220,7 +220,7 @@ func (m *toldMapping) Resident(off int64, pages []byte) error {
 	m.fs.pages += len(pages)
 	for i := range pages {
 		pages[i] = 0
-		if m.fs.in[off/pageSize+int64(i)] {
+		if m.fs.in[off/PageSize+int64(i)] {
 			pages[i] = 1
 		}
 	}
@@ -253,7 +253,7 @@ func (f *aheadFile) Map(size int64) (vfs.Mapping, error) {
 
 func (f *aheadFile) ReadAt(p []byte, off int64) (int, error) {
 	for i := range int64(32) {
-		f.in[off/pageSize+i] = true
+		f.in[off/PageSize+i] = true
 	}
 	return f.File.ReadAt(p, off)
 }
@@ -261,7 +261,7 @@ func (f *aheadFile) ReadAt(p []byte, off int64) (int, error) {
 func (m *aheadMapping) Resident(off int64, pages []byte) error {
 	for i := range pages {
 		pages[i] = 0
-		if m.in[off/pageSize+int64(i)] {
+		if m.in[off/PageSize+int64(i)] {
 			pages[i] = 1
 		}
 	}
@@ -275,7 +275,7 @@ func TestReadaheadCounts(t *testing.T) {
 	verified := f.Verified(1)
 	verified.Set(0)
 	for page := range int64(size) {
-		if err := f.Prime(page*pageSize, 1); err != nil {
+		if err := f.Prime(page*PageSize, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestEpochsEndInTime(t *testing.T) {
 		b, pages := m.newBits(10, eachEpoch), m.verifiedPages(100)
 		b.Set(1)
 		pages.Set(99)
-		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.End(); return nil })))
+		m.EndEpochsBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.EndEpoch(); return nil })))
 		for range 3 {
 			<-time.After(EpochTime - time.Second)
 			if !b.Test(1) || !pages.Test(99) {

@@ -1,10 +1,6 @@
 package pageio
 
-import (
-	"time"
-
-	"github.com/brockdb/brock/vfs"
-)
+import "time"
 
 // Stream reads a file from front to back, for background work that needs each byte once:
 // by large requests, while the disk is at work on the next one, and out of the way of
@@ -37,14 +33,14 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 	if err := f.checkRange(off, int64(len(p))); err != nil {
 		return err
 	}
-	d, err := f.enter()
+	d, err := f.openForRead()
 	if err != nil {
 		return err
 	}
-	defer f.files.leave(d)
+	defer f.files.releaseDescriptor(d)
 	for len(p) > 0 {
 		n, ahead := len(p), int64(streamAhead)
-		if f.files.coldReaders.busy(&s.seen) {
+		if f.files.coldReaders.wereReading(&s.seen) {
 			n, ahead = min(n, busyPart), 0
 			time.Sleep(min(busyPauseFactor*s.took, longestPause))
 		}
@@ -69,30 +65,6 @@ func (s *Stream) askAhead(d *descriptor, off, n, ahead int64) {
 		return
 	}
 	end := min(off+n+ahead, s.end)
-	// What is in memory needs no request. The call would cost more than it saves.
-	if !s.f.resident(s.asked, end-s.asked) {
-		d.StartRead(s.asked, end-s.asked)
-	}
+	d.StartRead(s.asked, end-s.asked)
 	s.asked = end
-}
-
-// resident reports whether the system has n bytes at off in memory now, as far as it tells.
-func (f *File) resident(off, n int64) bool {
-	m, ok := f.mapping.(vfs.Resident)
-	if !ok {
-		return false
-	}
-	var buf [probePages]byte
-	for first, last := off/pageSize, (off+n-1)/pageSize; first <= last; first += probePages {
-		in := buf[:min(last-first+1, probePages)]
-		if m.Resident(first*pageSize, in) != nil {
-			return false
-		}
-		for _, p := range in {
-			if p&1 == 0 {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -99,15 +99,15 @@ func TestStream(t *testing.T) {
 func TestStreamSeesReaders(t *testing.T) {
 	var r readers
 	var seen int64
-	if r.busy(&seen) {
+	if r.wereReading(&seen) {
 		t.Error("busy without readers")
 	}
 	r.reading.Add(1)
-	if !r.busy(&seen) {
+	if !r.wereReading(&seen) {
 		t.Error("not busy while one reads")
 	}
 	r.endRead()
-	if !r.busy(&seen) || r.busy(&seen) {
+	if !r.wereReading(&seen) || r.wereReading(&seen) {
 		t.Error("one that has ended counts once")
 	}
 }

@@ -20,6 +20,7 @@ type Builder struct {
 	shrinks     int         // how often this chunk's prefix was cut
 	prev        int         // offset of the last entry; 0: there is none
 	items       []indexItem // what the hash index will have: the newest version of each key
+	longest     int         // length of the longest suffix in the chunk
 	fences      []fence     // one for each block in which an entry begins
 
 	versions    extent        // of the short entries
@@ -51,9 +52,9 @@ type extent struct {
 	any         bool // there are numbers
 }
 
-// with returns x extended to v. ok is false if it is then wider than most: the low bits would not
-// tell the numbers apart.
-func (x extent) with(v, most uint64) (y extent, ok bool) {
+// extendedTo returns x extended to v. ok is false if it is then wider than most: the low bits would
+// not tell the numbers apart.
+func (x extent) extendedTo(v, most uint64) (y extent, ok bool) {
 	if !x.any {
 		return extent{v, v, true}, true
 	}
@@ -113,7 +114,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	p := b.now.Prefix
 	// The first entry sets the prefix, and fits whatever its size.
 	if b.prev == 0 {
-		older, ok := b.follows(e)
+		older, ok := b.followsLast(e)
 		if !ok {
 			return Disorder
 		}
@@ -130,7 +131,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	// of whole keys.
 	if !shares || word <= b.lastWord {
 		var ok bool
-		if older, ok = b.follows(e); !ok {
+		if older, ok = b.followsLast(e); !ok {
 			return Disorder
 		}
 		// The mark is set here, when the older version comes: readers then know without a look
@@ -141,21 +142,21 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	}
 	// A key outside the common prefix: cut the prefix, or begin a new chunk.
 	if !shares {
-		if !b.shrink(e) {
+		if !b.shrinkPrefix(e) {
 			return Full
 		}
 		word = entry.Word(e.Key[b.now.Prefix:])
 	}
 	// MaxEntries is what offsets in the index can reach.
-	if len(b.buf)+b.need(e) > MaxEntries {
+	if len(b.buf)+b.maxEntrySize(e) > MaxEntries {
 		return Full
 	}
 	return b.appendEntry(e, word, hash, older)
 }
 
-// follows reports whether e may come after the last entry, of whichever chunk,
+// followsLast reports whether e may come after the last entry, of whichever chunk,
 // and whether it is an older version of that entry's key.
-func (b *Builder) follows(e *entry.Entry) (older, ok bool) {
+func (b *Builder) followsLast(e *entry.Entry) (older, ok bool) {
 	switch c := b.compareLast(e.Key); {
 	case c > 0:
 		return false, true
@@ -189,20 +190,20 @@ func (b *Builder) beginChunk(key []byte) {
 		shared = entry.CommonPrefix(b.now.Last, key)
 	}
 	// The prefix is guessed from the chunk before, because every key that doesn't share it costs a
-	// rewrite (shrink). The first key alone would be the guess otherwise.
+	// rewrite (shrinkPrefix). The first key alone would be the guess otherwise.
 	b.now = Info{Layout: Layout{Prefix: min(b.prefixGuess, len(key))}, Last: b.now.Last, Shared: shared}
 	b.now.First = append(b.firstMem.Grow(nil, len(key)), key...)
 	b.shrinks = 0
-	b.restart()
+	b.restartChunk()
 }
 
-// restart forgets the entries of the chunk.
-func (b *Builder) restart() {
+// restartChunk forgets the entries of the chunk.
+func (b *Builder) restartChunk() {
 	b.buf = b.buf[:0]
 	b.zeroExtend(HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
-	b.prev = 0
+	b.prev, b.longest = 0, 0
 	b.now.Stats = Stats{}
 	b.versions, b.segments = extent{}, extent{}
 }
@@ -213,15 +214,15 @@ func (b *Builder) endEntries() {
 	b.now.VersionBase, b.now.SegmentBase = entry.Version(b.versions.least), entry.FileNum(b.segments.least)
 }
 
-// need is an upper bound of the bytes that e takes, in any form.
-func (b *Builder) need(e *entry.Entry) int {
+// maxEntrySize is an upper bound of the bytes that e takes, in any form.
+func (b *Builder) maxEntrySize(e *entry.Entry) int {
 	return align8(wideHand + len(e.Key) - b.now.Prefix + max(len(e.Value), rawSize))
 }
 
-// shrink cuts the prefix to what e shares with it and writes the entries again, unless the
+// shrinkPrefix cuts the prefix to what e shares with it and writes the entries again, unless the
 // chunk has no room for that. From the 17th cut on it at least halves the prefix, so that
 // hostile keys cost only a few more rewrites.
-func (b *Builder) shrink(e *entry.Entry) bool {
+func (b *Builder) shrinkPrefix(e *entry.Entry) bool {
 	// The prefix only gets shorter within a chunk: it is rewritten a bounded number of times.
 	p := entry.CommonPrefix(e.Key, b.now.First[:b.now.Prefix])
 	if b.shrinks++; b.shrinks > 16 {
@@ -238,7 +239,7 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	prefix := len(key)
 	items := append([]indexItem(nil), b.items...)
 	b.mem, b.spare, b.buf = b.spare, b.mem, nil
-	b.restart()
+	b.restartChunk()
 	b.now.Prefix = p
 	var x entry.Entry
 	for off := HeaderSize; off < old.End; {
@@ -260,19 +261,15 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	return true
 }
 
-// hasRoomFor reports whether the chunk has room for e once every suffix has grown by grow bytes.
+// hasRoomFor reports whether the chunk surely has room for e once every suffix has grown by grow
+// bytes.
 func (b *Builder) hasRoomFor(grow int, e *entry.Entry) bool {
-	size := len(b.buf) + int(b.now.Entries)*align8(grow) + grow + b.need(e)
-	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
-		start, end := suffixAt(b.buf, off)
-		w := binary.LittleEndian.Uint64(b.buf[off:])
-		// A suffix that becomes long makes the whole entry wide.
-		if w&flagWide == 0 && end-start+grow > maxSuffix {
-			size += wideHand
-		}
-		off = align8(end + inlineLen(b.buf, off, w))
+	each := align8(grow)
+	// A suffix that becomes long makes the whole entry wide.
+	if b.longest+grow > maxSuffix {
+		each += wideHand
 	}
-	return size <= MaxEntries
+	return len(b.buf)+int(b.now.Entries)*each+grow+b.maxEntrySize(e) <= MaxEntries
 }
 
 // inlineLen is how much follows the suffix of a well-formed entry.
@@ -294,6 +291,7 @@ func inlineLen(buf []byte, off int, w uint64) int {
 func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) Outcome {
 	off := len(b.buf)
 	suffix := e.Key[b.now.Prefix:]
+	b.longest = max(b.longest, len(suffix))
 	// The first entry that begins in a block is the block's fence. Seeks start there.
 	if n := len(b.fences); n == 0 || int(b.fences[n-1].off)>>fenceShift != off>>fenceShift {
 		b.fences = append(b.fences, fence{word, uint64(off)})
@@ -306,12 +304,12 @@ func (b *Builder) appendEntry(e *entry.Entry, word, hash uint64, older bool) Out
 		}
 		b.items = append(b.items, indexItem{hash: hash, offset: uint32(off)})
 	}
-	if need := b.need(e); cap(b.buf)-off < need {
+	if need := b.maxEntrySize(e); cap(b.buf)-off < need {
 		b.growBuffer(off + need)
 	}
 	buf := b.buf[off:cap(b.buf)]
 	n := 0
-	if b.short(e, suffix) {
+	if b.fitsShort(e, suffix) {
 		w := uint64(e.Kind) | uint64(len(suffix))<<8 | uint64(e.Version)<<32
 		n = headSize
 		if ext := uint64(e.Meta) | e.Expires<<8; ext != 0 {
@@ -394,22 +392,22 @@ func rawMark(e *entry.Entry) uint64 {
 	return 0
 }
 
-// short reports whether e fits the short form, and if so extends the numbers that the chunk's bases
-// stand for to its version and segment.
-func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
+// fitsShort reports whether e fits the short form, and if so extends the numbers that the chunk's
+// bases stand for to its version and segment.
+func (b *Builder) fitsShort(e *entry.Entry, suffix []byte) bool {
 	if len(suffix) > maxSuffix || len(e.Value) > maxInline || e.Expires > maxExpiry {
 		return false
 	}
-	// The header has 32 bits of the version and 16 of the segment. Nothing is noted before all fits:
-	// a wide entry has both in full, and must not take room in the extents.
-	versions, ok := b.versions.with(uint64(e.Version), 1<<32-1)
+	// The header has 32 bits of the version and 16 of the segment. Nothing is noted before all
+	// fits: a wide entry has both in full, and must not take room in the extents.
+	versions, ok := b.versions.extendedTo(uint64(e.Version), 1<<32-1)
 	segments := b.segments
 	if ok && e.Separated {
 		h := &e.Handle
 		if h.Offset&7 != 0 || h.Offset>>3 > 1<<32-1 || h.Length > 1<<31-1 {
 			return false
 		}
-		segments, ok = segments.with(uint64(h.Segment), maxInline)
+		segments, ok = segments.extendedTo(uint64(h.Segment), maxInline)
 	}
 	if ok {
 		b.versions, b.segments = versions, segments

@@ -26,7 +26,7 @@ func (c *Chunk) Check(owner *Owner, fail func(error), each func(e *entry.Entry, 
 	owner.putBytes(head[:])
 	// No reader looks at the header. A salvage tells by it which store a lone file is from.
 	if !bytes.HasPrefix(c.Data, head[:]) {
-		fail(c.corrupt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
+		fail(c.corruptAt(0, "chunk header %x, want %x", c.Data[:HeaderSize], head))
 	}
 	k := checker{c: c, t: t, fail: fail, each: each}
 	k.checkEntries()
@@ -51,7 +51,7 @@ func (k *checker) checkEntries() {
 	older := false
 	for it.Next() {
 		e, first := it.Entry(), k.stats.Entries == 0
-		at := func(format string, args ...any) { k.fail(k.c.corrupt(it.Offset(), format, args...)) }
+		at := func(format string, args ...any) { k.fail(k.c.corruptAt(it.Offset(), format, args...)) }
 		same := !first && string(e.Key) == string(prev.Key)
 		if !first && entry.Compare(&prev, e) >= 0 {
 			at("entry out of order")
@@ -70,7 +70,7 @@ func (k *checker) checkEntries() {
 		}
 		k.stats.AddEntry(e, same)
 		prev = entry.Entry{Key: append(prev.Key[:0], e.Key...), Version: e.Version}
-		older = it.Older()
+		older = it.HasOlder()
 	}
 	if it.Err() != nil {
 		k.fail(it.Err())
@@ -78,13 +78,13 @@ func (k *checker) checkEntries() {
 	}
 	// Blocks behind the last entry's beginning have fences that lead to the end.
 	for ; k.block < k.t.fences(); k.block++ {
-		if k.t.start(k.block) != k.c.End || k.t.word(k.block) != ^uint64(0) {
-			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
+		if k.t.fenceStart(k.block) != k.c.End || k.t.fenceWord(k.block) != ^uint64(0) {
+			k.fail(k.c.corruptAt(k.c.TrailerStart(), "fence %d is wrong", k.block))
 		}
 	}
 	k.stats.Keys = k.t.Stats.Keys // the first may be the rest of the chunk before
 	if k.stats != k.t.Stats {
-		k.fail(k.c.corrupt(k.c.TrailerStart(), "statistics %+v, entries say %+v", k.t.Stats, k.stats))
+		k.fail(k.c.corruptAt(k.c.TrailerStart(), "statistics %+v, entries say %+v", k.t.Stats, k.stats))
 	}
 }
 
@@ -93,8 +93,8 @@ func (k *checker) checkEntries() {
 func (k *checker) checkFence(it *Cursor) {
 	// A block in which no entry begins has the fence of the next entry.
 	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
-		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {
-			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
+		if k.t.fenceStart(k.block) != it.Offset() || k.t.fenceWord(k.block) != entry.Word(it.e.Key[it.plen:]) {
+			k.fail(k.c.corruptAt(k.c.TrailerStart(), "fence %d is wrong", k.block))
 		}
 	}
 }

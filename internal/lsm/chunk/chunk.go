@@ -6,59 +6,39 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Chunk reads one chunk. Any number of goroutines may use it.
 type Chunk struct {
 	Layout
-	Data  []byte // the whole chunk; nil: File reads it
-	Pages *Pages // pages of its file that were verified; nil: all were
-	Page  int    // number of the chunk's first page in the file
-	Place Place
-	File  *blocks.File // reads it block by block; nil: it is in Data
+	Data            []byte        // the whole chunk, in place; nil: it is read block by block
+	File            *pageio.Paged // reads and proves the pages; nil: all are right
+	Page            int           // number of the chunk's first page in File.Verified
+	Offset          int64         // where the chunk begins in the file
+	TrailerChecksum uint32        // by the directory: proves that the chunk is the right one
 
-	trailer atomic.Pointer[Trailer] // once it was parsed; if File reads it, while it is in the cache
+	trailer atomic.Pointer[Trailer] // once it was parsed; without Data, while it is in the cache
 }
 
-// Place is where a chunk lies, and what proves that it is the right one.
-type Place struct {
-	ID              checksum.Identity // what checksums are bound to
-	File            string            // name of the file
-	Offset          int64             // where the chunk begins in the file
-	TrailerChecksum uint32            // by the directory
-	Key             *crypt.Decrypter  // nil: the file is not encrypted
+// Copy returns the same chunk in data, memory of its own, into which read reads it: pages are
+// verified, or decrypted, there. There is Room behind data.
+func (c *Chunk) Copy(data []byte, read func(p []byte, off int64) error) *Chunk {
+	f := *c.File
+	f.Read, f.Verified, f.Cache = read, pageio.NewPageBits(pageio.PagesOf(int64(len(data)))), nil
+	return &Chunk{Layout: c.Layout, Data: data, File: &f, Offset: c.Offset, TrailerChecksum: c.TrailerChecksum}
 }
 
-// Pages remembers which pages of a file have been verified recently. Any number of goroutines
-// may use it.
-type Pages struct {
-	verified pageio.PageBits              // a bit for each page of the file
-	prime    func(off int64, n int) error // see NewPages
-}
-
-// NewPages returns a Pages for a file, or chunk, that keeps the numbers of its pages
-// in verified. prime is called before bytes are verified: it makes that range of the
-// file resident, so that touching a mapping there does not block in a page fault, or
-// reads it into Chunk.Data.
-func NewPages(verified pageio.PageBits, prime func(off int64, n int) error) *Pages {
-	return &Pages{verified, prime}
-}
-
-// PagesOf is how many pages a file, or chunk, of size bytes has.
-func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
-
-// Free gives the memory back.
-func (p *Pages) Free() { p.verified.Free() }
-
-// corrupt returns a Corruption at off of the chunk.
-func (c *Chunk) corrupt(off int, format string, args ...any) error {
-	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
+// corruptAt returns a Corruption at off of the chunk.
+func (c *Chunk) corruptAt(off int, format string, args ...any) error {
+	name := ""
+	if c.File != nil {
+		name = c.File.Name
+	}
+	return errs.NewCorruption(name, c.Offset+int64(off), format, args...)
 }
 
 // Trailer returns the trailer, and verifies it unless that was done recently.
@@ -66,11 +46,11 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 	t := c.trailer.Load()
 	switch {
 	case t == nil:
-	case c.File != nil:
-		t.Use()
+	case c.Data == nil:
+		t.MarkUsed()
 		return t, nil
 	// The bit of its first page stands for all of it.
-	case c.verified(c.TrailerStart()):
+	case c.isVerified(c.TrailerStart()):
 		return t, nil
 	}
 	return c.loadTrailer(t)
@@ -80,7 +60,13 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 // it is parsed now.
 func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 	start := c.TrailerStart()
-	b, err := c.readTrailer(start)
+	var b []byte
+	if c.Data != nil {
+		b = c.Data[start:][:c.TrailerSize]
+	} else {
+		b = make([]byte, c.TrailerSize, c.TrailerSize+Room) // decryption needs Room behind
+	}
+	err := c.File.Read(b, c.Offset+int64(start))
 	if err == nil {
 		err = c.verifyTrailer(b, start)
 	}
@@ -89,66 +75,46 @@ func (c *Chunk) loadTrailer(t *Trailer) (*Trailer, error) {
 	}
 	if t == nil {
 		var l Layout
-		t, l, err = parseTrailer(b, c.Place.Key != nil)
+		t, l, err = parseTrailer(b, c.File.Key != nil)
 		// With other bases than those of the directory, versions would be completed wrongly.
 		if l.Stamp = c.Stamp; err == nil && l != c.Layout {
 			err = errTrailer
 		}
 		if err != nil {
-			return nil, c.corrupt(start, "%v", err)
+			return nil, c.corruptAt(start, "%v", err)
 		}
 		t.Stats = t.Stats.Stamped(c.Stamp)
 		c.keepTrailer(t)
 	}
 	// Set last: another goroutine that sees the bit relies on c.trailer, stored above.
-	if c.Pages != nil {
-		c.Pages.verified.Set(c.Page + start>>pageShift)
-	}
+	c.File.Verified.Set(c.Page + start>>pageShift)
 	return t, nil
-}
-
-// readTrailer returns the bytes of the trailer, which are not verified yet.
-func (c *Chunk) readTrailer(start int) ([]byte, error) {
-	off := c.Place.Offset + int64(start)
-	if c.File != nil {
-		b := make([]byte, c.TrailerSize, c.TrailerSize+Room) // decryption needs Room behind
-		return b, c.File.Read(b, off)
-	}
-	if c.Pages != nil {
-		if err := c.Pages.prime(off, c.TrailerSize); err != nil {
-			return nil, err
-		}
-	}
-	return c.Data[start:][:c.TrailerSize], nil
 }
 
 // keepTrailer makes t, just parsed, the one that is used from now on.
 func (c *Chunk) keepTrailer(t *Trailer) {
 	t.chunk = c
-	if c.File != nil {
-		t.body = blocks.NewPart(c.File, crypt.Page, c.Place.Offset, c.TrailerStart(), t.sums)
+	if c.Data != nil {
+		t.body = pageio.NewPartInPlace(c.File, crypt.Page, c.Offset, c.Data[:c.TrailerStart()], t.sums, c.Page)
+	} else {
+		t.body = pageio.NewPart(c.File, crypt.Page, c.Offset, c.TrailerStart(), t.sums)
 	}
 	// Several goroutines may have read it: one keeps it, the others use theirs once. Only what is
 	// kept may be in the cache: else Drop would not find it.
-	if c.trailer.CompareAndSwap(nil, t) && c.File != nil {
+	if c.trailer.CompareAndSwap(nil, t) && c.Data == nil {
 		c.File.Cache.Add(c.File.Owner, t, int64(c.TrailerSize)+t.body.TableBytes()+openedBytes)
 	}
 }
 
-// verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
+// verifyTrailer proves the trailer b, or decrypts it in place.
 func (c *Chunk) verifyTrailer(b []byte, start int) error {
-	off := c.Place.Offset + int64(start)
-	if c.Place.Key != nil {
-		if err := decryptTrailer(b, off, c.Place.Key); err != nil {
-			return c.corrupt(start, "trailer: %v", err)
-		}
-		return nil
+	if err := proveTrailer(b, c.File, c.Offset+int64(start)); err != nil {
+		return c.corruptAt(start, "trailer: %v", err)
 	}
 	// The directory has the checksum, too: a trailer of another chunk, or of this
 	// place in an older file, is found.
-	sum := binary.LittleEndian.Uint32(b)
-	if got := c.Place.ID.Sum(off, b[4:]); got != sum || sum != c.Place.TrailerChecksum {
-		return c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
+	if sum := binary.LittleEndian.Uint32(b); c.File.Key == nil && sum != c.TrailerChecksum {
+		return c.corruptAt(start, "trailer: checksum %#x, want %#x", sum, c.TrailerChecksum)
 	}
 	return nil
 }
@@ -156,17 +122,17 @@ func (c *Chunk) verifyTrailer(b []byte, start int) error {
 // Verify makes sure that the bytes in [lo, hi) of the chunk, entries or index,
 // have been checked against their page checksums.
 func (c *Chunk) Verify(lo, hi int) error {
-	if c.File != nil {
-		return c.fetch(lo, hi)
+	if c.Data == nil {
+		return c.fetchBlocks(lo, hi)
 	}
 	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
-		if c.verified(p << pageShift) {
+		if c.isVerified(p << pageShift) {
 			continue
 		}
 		// Pages that follow each other are read in one go, up to maxPrime: fewer requests to the
 		// disk.
 		n := 1
-		for p+n <= end && n < maxPrime && !c.verified((p+n)<<pageShift) {
+		for p+n <= end && n < maxPrime && !c.isVerified((p+n)<<pageShift) {
 			n++
 		}
 		if err := c.verifyPages(p, n); err != nil {
@@ -177,13 +143,13 @@ func (c *Chunk) Verify(lo, hi int) error {
 	return nil
 }
 
-// page returns the bytes from off, of entries or index, to the end of its page, verified. They
+// pageAt returns the bytes from off, of entries or index, to the end of its page, verified. They
 // come from b if that has them.
-func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
-	if c.File != nil {
-		return c.pageOf(off, b)
+func (c *Chunk) pageAt(off int, b *pageio.Block) ([]byte, error) {
+	if c.Data == nil {
+		return c.pageInBlock(off, b)
 	}
-	if !c.verified(off) {
+	if !c.isVerified(off) {
 		if err := c.Verify(off, off+1); err != nil {
 			return nil, err
 		}
@@ -191,9 +157,9 @@ func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
 	return c.Data[off:min((off|(PageSize-1))+1, len(c.Data))], nil
 }
 
-// span is page for all bytes in [lo, hi), which may cross pages.
-func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if c.File == nil {
+// spanOf is pageAt for all bytes in [lo, hi), which may cross pages.
+func (c *Chunk) spanOf(lo, hi int, b *pageio.Block) ([]byte, error) {
+	if c.Data != nil {
 		if err := c.Verify(lo, hi); err != nil {
 			return nil, err
 		}
@@ -201,7 +167,7 @@ func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
 		pageio.Touch(c.Data[hi-1 : hi])
 		return c.Data[lo:hi:hi], nil
 	}
-	if b != nil && b.Has(lo) {
+	if b != nil && b.Contains(lo) {
 		return b.Span(lo, hi)
 	}
 	t, err := c.Trailer()
@@ -213,9 +179,9 @@ func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
 
 const maxPrime = 64 // pages that are read ahead at a time, at most
 
-// verified reports whether the page of off has been checked.
-func (c *Chunk) verified(off int) bool {
-	return c.Pages == nil || c.Pages.verified.Test(c.Page+off>>pageShift)
+// isVerified reports whether the page of off has been checked.
+func (c *Chunk) isVerified(off int) bool {
+	return c.File == nil || c.File.Verified.Test(c.Page+off>>pageShift)
 }
 
 // verifyPages verifies n pages from the page first on, whatever was verified before.
@@ -228,36 +194,7 @@ func (c *Chunk) verifyPages(first, n int) error {
 			return err
 		}
 	}
-	if first < 0 || first+n > c.pages() {
-		return c.corrupt(first<<pageShift, "page %d of %d", first, c.pages())
-	}
-	// Read before summing up: a page fault in a mapping would block the thread, not the goroutine.
-	if c.Pages != nil {
-		if err := c.Pages.prime(c.Place.Offset+int64(first)<<pageShift, n<<pageShift); err != nil {
-			return err
-		}
-	}
-	for p := first; p < first+n; p++ {
-		if err := c.verifyPage(p, t); err != nil {
-			return err
-		}
-		if c.Pages != nil {
-			c.Pages.verified.Set(c.Page + p)
-		}
-	}
-	return nil
-}
-
-// verifyPage compares page p with its checksum, or decrypts it in place.
-func (c *Chunk) verifyPage(p int, t *Trailer) error {
-	if c.Place.Key != nil {
-		return c.decryptPage(p, t)
-	}
-	want := binary.LittleEndian.Uint32(t.sums[4*p:])
-	if got := c.Place.ID.Sum(c.Place.Offset+int64(p)<<pageShift, c.Data[p<<pageShift:][:PageSize]); got != want {
-		return c.corrupt(p<<pageShift, "page: checksum %#x, want %#x", got, want)
-	}
-	return nil
+	return t.body.VerifyPages(first, n)
 }
 
 // VerifyAll checks every byte of the chunk, whatever was checked before, and calls report for
@@ -290,18 +227,18 @@ func (l *Layout) segment(w uint64) entry.FileNum {
 // decodeEntry decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
 // all but its Key. It returns the entry's bytes, where in them the key's suffix lies and
 // where in the chunk the next entry begins. They are verified first, in b if that has them.
-func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *blocks.Block) (p []byte, start, end, next int, err error) {
-	if p, err = c.page(off, b); err != nil { // the header never crosses a page
+func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *pageio.Block) (p []byte, start, end, next int, err error) {
+	if p, err = c.pageAt(off, b); err != nil { // the header never crosses a page
 		return nil, 0, 0, 0, err
 	}
 	w := binary.LittleEndian.Uint64(p)
 	if w&flagSlow != 0 {
 		// Meta, expiry and handle may lie on the next page.
 		if start = headLen(w); start > c.End-off {
-			return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
+			return nil, 0, 0, 0, c.corruptAt(off, "%v", errEntry)
 		}
 		if start > len(p) {
-			if p, err = c.span(off, off+start, b); err != nil {
+			if p, err = c.spanOf(off, off+start, b); err != nil {
 				return nil, 0, 0, 0, err
 			}
 		}
@@ -343,14 +280,14 @@ func (c *Chunk) decodeEntry(off int, e *entry.Entry, b *blocks.Block) (p []byte,
 	// checksum proves only that the bytes are as written.
 	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
 	if !e.Kind.Known() {
-		return nil, 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
+		return nil, 0, 0, 0, c.corruptAt(off, "entry of kind %d", e.Kind)
 	}
 	if end > c.End-off || value > uint64(c.End-off-end) {
-		return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
+		return nil, 0, 0, 0, c.corruptAt(off, "%v", errEntry)
 	}
 	stop := end + int(value)
 	if stop > len(p) {
-		if p, err = c.span(off, off+stop, b); err != nil {
+		if p, err = c.spanOf(off, off+stop, b); err != nil {
 			return nil, 0, 0, 0, err
 		}
 	}
@@ -366,7 +303,7 @@ func (c *Chunk) setValue(e *entry.Entry, v []byte, w uint64, off int) error {
 		}
 	case len(v) > 0:
 		if e.Raw = binary.LittleEndian.Uint32(v); e.Raw == 0 {
-			return c.corrupt(off, "compressed value of no bytes")
+			return c.corruptAt(off, "compressed value of no bytes")
 		}
 	}
 	return nil
@@ -394,8 +331,8 @@ const (
 // in e, all but its Key. suffix is the key without the chunk's prefix, hash the
 // hash of the whole key.
 func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry) (Result, error) {
-	// A chunk without an index has only older versions of the last key of the chunk before: it has the
-	// newest entry of no key.
+	// A chunk without an index has only older versions of the last key of the chunk before: it has
+	// the newest entry of no key.
 	fp := fingerprintOf(hash)
 	b := homeBucket(hash, c.Buckets)
 	base := c.IndexStart()
@@ -405,7 +342,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	for range c.Buckets {
 		o := base + b*bucketSize
 		// A bucket is 64 bytes at a multiple of 64, so it lies on one page.
-		p, err := c.page(o, nil)
+		p, err := c.pageAt(o, nil)
 		if err != nil {
 			return Absent, err
 		}
@@ -417,7 +354,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				if off == 0 {
 					continue // an unused slot of a bucket looks like the fingerprint 0
 				}
-				return Absent, c.corrupt(o, "index leads to %d", off)
+				return Absent, c.corruptAt(o, "index leads to %d", off)
 			}
 			res, mine, err := c.getAt(off, suffix, at, e)
 			if mine {
@@ -440,7 +377,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 
 // getAt is Get for the entry at off. mine is false if the entry has another key.
 func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
-	p, err := c.page(off, nil)
+	p, err := c.pageAt(off, nil)
 	if err != nil {
 		return Absent, false, err
 	}
@@ -451,7 +388,7 @@ func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) 
 	// The plainest form is compared here, without decoding it.
 	end := headSize + int(w>>8&maxSuffix)
 	if end > min(len(p), c.End-off) {
-		if p, err = c.suffix(off, end); err != nil {
+		if p, err = c.entryHead(off, end); err != nil {
 			return Absent, false, err
 		}
 	}
@@ -464,28 +401,28 @@ func (c *Chunk) getAt(off int, suffix []byte, at entry.Version, e *entry.Entry) 
 	if v := c.version(w); v <= at && stop <= min(len(p), c.End-off) {
 		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: p[end:stop:stop]}
 		if e.Kind == entry.Set {
-			return c.found(off, e), true, nil
+			return c.finishGet(off, e), true, nil
 		}
 	}
 	res, err = c.newestVersion(off, at, e)
 	return res, true, err
 }
 
-// found makes e, the entry at off, what Get returns.
-func (c *Chunk) found(off int, e *entry.Entry) Result {
-	if c.File != nil {
-		c.detach(off, e)
+// finishGet makes e, the entry at off, what Get returns.
+func (c *Chunk) finishGet(off int, e *entry.Entry) Result {
+	if c.Data == nil {
+		c.detachValue(off, e)
 	}
 	return Found
 }
 
-// suffix returns the first end bytes of the entry at off, which cross a page. It returns an error
-// if they reach beyond the chunk's entries.
-func (c *Chunk) suffix(off, end int) ([]byte, error) {
+// entryHead returns the first end bytes of the entry at off, which cross a page. It returns an
+// error if they reach beyond the chunk's entries.
+func (c *Chunk) entryHead(off, end int) ([]byte, error) {
 	if end > c.End-off {
-		return nil, c.corrupt(off, "%v", errEntry)
+		return nil, c.corruptAt(off, "%v", errEntry)
 	}
-	return c.span(off, off+end, nil)
+	return c.spanOf(off, off+end, nil)
 }
 
 // getSlowAt is getAt for an entry of another form.
@@ -495,15 +432,15 @@ func (c *Chunk) getSlowAt(off int, suffix []byte, at entry.Version, e *entry.Ent
 		return Absent, false, err
 	}
 	if e.Version <= at {
-		return c.found(off, e), true, nil
+		return c.finishGet(off, e), true, nil
 	}
 	res, err = c.newestVersion(off, at, e)
 	return res, true, err
 }
 
-// First looks for the newest version not newer than at of the chunk's first key,
+// GetFirst looks for the newest version not newer than at of the chunk's first key,
 // whose newer versions are in the chunk before.
-func (c *Chunk) First(at entry.Version, e *entry.Entry) (Result, error) {
+func (c *Chunk) GetFirst(at entry.Version, e *entry.Entry) (Result, error) {
 	return c.newestVersion(HeaderSize, at, e)
 }
 
@@ -515,7 +452,7 @@ func (c *Chunk) newestVersion(off int, at entry.Version, e *entry.Entry) (Result
 			return Absent, err
 		}
 		if e.Version <= at {
-			return c.found(off, e), nil
+			return c.finishGet(off, e), nil
 		}
 		// No older version follows: the key is absent at this version.
 		if p[0]&flagOlder == 0 {
@@ -569,10 +506,10 @@ func (c *Chunk) seekFence(suffix []byte) (int, error) {
 	// The first fence whose first entry is not less than suffix.
 	i := sort.Search(n, func(p int) bool {
 		// Only a fence with the same word costs a look at its entry.
-		if w := t.word(p); w != word {
+		if w := t.fenceWord(p); w != word {
 			return w > word
 		}
-		off := t.start(p)
+		off := t.fenceStart(p)
 		if off >= c.End {
 			return true
 		}
@@ -588,5 +525,5 @@ func (c *Chunk) seekFence(suffix []byte) (int, error) {
 	if failed != nil || i == 0 {
 		return HeaderSize, failed
 	}
-	return t.start(i - 1), nil
+	return t.fenceStart(i - 1), nil
 }

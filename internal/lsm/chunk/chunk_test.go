@@ -29,9 +29,9 @@ type built struct {
 
 // open returns a Chunk that verifies pages on first touch, as on a mapped file.
 func (b *built) open() *Chunk {
-	prime := func(int64, int) error { return nil }
-	return &Chunk{Layout: b.Layout, Data: b.image, Pages: NewPages(pageio.NewPageBits(PagesOf(b.offset+int64(len(b.image)))), prime), Page: int(b.offset / PageSize),
-		Place: Place{ID: owner.ID(), File: "000007.run", Offset: b.offset, TrailerChecksum: b.TrailerChecksum}}
+	pages := pageio.PagesOf(b.offset + int64(len(b.image)))
+	file := &pageio.Paged{Name: "000007.run", ID: owner.ID(), Read: func([]byte, int64) error { return nil }, Verified: pageio.NewPageBits(pages)}
+	return &Chunk{Layout: b.Layout, Data: b.image, File: file, Page: int(b.offset / PageSize), Offset: b.offset, TrailerChecksum: b.TrailerChecksum}
 }
 
 // build puts entries into chunks, as a run's writer does.
@@ -215,7 +215,7 @@ func checkGet(t *testing.T, c *Chunk, b *built, key []byte, at entry.Version) {
 	var e entry.Entry
 	got, err := c.Get(key[c.Prefix:], checksum.HashKey(seed, key), at, &e)
 	if err == nil && got == Absent && bytes.Equal(key, b.First) {
-		got, err = c.First(at, &e)
+		got, err = c.GetFirst(at, &e)
 	}
 	if err != nil || got != want {
 		t.Fatalf("get %q at %d: %v, %v; want %v", key, at, got, err, want)

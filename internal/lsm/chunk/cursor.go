@@ -7,7 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/offheap"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Cursor walks the entries of one chunk at a time. Its moves report whether it is at an entry. When
@@ -16,7 +16,7 @@ type Cursor struct {
 	chunk *Chunk        // the chunk that it is on
 	data  []byte        // the bytes from base on: all of the chunk, or a block
 	base  int           // where data begins in the chunk
-	block *blocks.Block // the block that is looked into first; nil: data is all of the chunk
+	block *pageio.Block // the block that is looked into first; nil: data is all of the chunk
 	view  []byte        // the bytes from at on: of data or, after Foresee, of near
 	at    int           // where view begins in the chunk
 	off   int           // where the current entry begins
@@ -110,11 +110,11 @@ func (it *Cursor) Entry() *entry.Entry { return &it.e }
 // Err is the error that the last move met.
 func (it *Cursor) Err() error { return it.err }
 
-// Fail makes err that of the last move. No move but a seek succeeds then, unless err is nil.
-func (it *Cursor) Fail(err error) { it.err = err }
+// SetErr makes err that of the last move. No move but a seek succeeds then, unless err is nil.
+func (it *Cursor) SetErr(err error) { it.err = err }
 
-// Older reports whether the current entry is followed by an older version of its key.
-func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
+// HasOlder reports whether the current entry is followed by an older version of its key.
+func (it *Cursor) HasOlder() bool { return it.head&flagOlder != 0 }
 
 // Offset is where the current entry begins in the chunk.
 func (it *Cursor) Offset() int { return it.off }
@@ -187,7 +187,7 @@ func (it *Cursor) Next() bool {
 	stop := end + int(w>>16&maxInline)
 	kind := entry.Kind(w & kindMask)
 	if stop > it.safe || !kind.Known() || end-start > it.most {
-		return it.decode(off)
+		return it.decodeAt(off)
 	}
 	it.off, it.next, it.head = off, align8(stop), byte(w)
 	// Clear the entry only when the form changes: mostly one form follows itself.
@@ -211,11 +211,11 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 	end := start + int(w>>8&maxSuffix)
 	kind := entry.Kind(w & kindMask)
 	if w&flagSlow != flagSep || end > it.safe || !kind.Known() || end-start > it.most {
-		return it.decode(off)
+		return it.decodeAt(off)
 	}
 	h := binary.LittleEndian.Uint64(it.view[off+headSize-it.at:])
 	if h&flagRaw != 0 {
-		return it.decode(off)
+		return it.decodeAt(off)
 	}
 	it.off, it.next, it.head = off, align8(end), byte(w)
 	if it.form != separated {
@@ -252,12 +252,12 @@ func (it *Cursor) verifyAhead(off int) bool {
 	}
 	page := off &^ (PageSize - 1)
 	switch {
-	case c.File != nil:
+	case c.Data == nil:
 		return it.nextBlock(page, off)
-	case c.verified(off):
+	case c.isVerified(off):
 		it.safe = min(page+PageSize, end)
 	default:
-		hi := it.reach(page)
+		hi := it.verifyReach(page)
 		if it.err = c.Verify(page, hi); it.err != nil {
 			return false
 		}
@@ -266,16 +266,16 @@ func (it *Cursor) verifyAhead(off int) bool {
 	return true
 }
 
-// reach returns up to where the pages from this one on are verified now, and makes that further the
-// next time.
-func (it *Cursor) reach(page int) int {
+// verifyReach returns up to where the pages from this one on are verified now, and makes that
+// further the next time.
+func (it *Cursor) verifyReach(page int) int {
 	hi := min(page+it.ahead*PageSize, it.chunk.End)
 	it.ahead = min(it.ahead*2, maxPrime)
 	return hi
 }
 
-// decode moves to the entry at off, whatever its form.
-func (it *Cursor) decode(off int) bool {
+// decodeAt moves to the entry at off, whatever its form.
+func (it *Cursor) decodeAt(off int) bool {
 	it.leaveNear()
 	// Any field may be set now: the next entry of one form must clear the rest.
 	it.form = anyForm
@@ -286,7 +286,7 @@ func (it *Cursor) decode(off int) bool {
 	}
 	it.off, it.next, it.head = off, next, p[0]
 	// The entry may be in another block than data: what data has is not known then.
-	if it.chunk.File != nil || off >= it.safe || next > it.safe {
+	if it.chunk.Data == nil || off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
 	}
 	if end-start > max(it.most, 0) {
@@ -317,7 +317,7 @@ func (it *Cursor) Prev() bool {
 		it.top, _ = slices.BinarySearch(it.stack, at)
 	}
 	it.top--
-	return it.decode(int(it.stack[it.top]) << 3)
+	return it.decodeAt(int(it.stack[it.top]) << 3)
 }
 
 // loadBlock fills the stack with the offsets of the entries before the current
@@ -331,13 +331,14 @@ func (it *Cursor) loadBlock() bool {
 	}
 	// The fence of the block before may lead to this entry, or beyond it.
 	p := (it.off - 1) >> t.shift
-	for p > 0 && t.start(p) >= it.off {
+	for p > 0 && t.fenceStart(p) >= it.off {
 		p--
 	}
 	var e entry.Entry
-	off := t.start(p)
-	// Now, as the walk goes forward from here: else each entry would look for its block in the cache.
-	if it.chunk.File != nil && !it.enterBlock(off) {
+	off := t.fenceStart(p)
+	// Now, as the walk goes forward from here: else each entry would look for its block in the
+	// cache.
+	if it.chunk.Data == nil && !it.enterBlock(off) {
 		return false
 	}
 	for off < it.off {
@@ -350,7 +351,7 @@ func (it *Cursor) loadBlock() bool {
 	}
 	// The walk from a fence must meet the current entry, or one of the two is wrong.
 	if len(it.stack) == 0 || off != it.off {
-		it.err = it.chunk.corrupt(it.off, "entries do not meet their fence")
+		it.err = it.chunk.corruptAt(it.off, "entries do not meet their fence")
 		it.stack = it.stack[:0]
 		return false
 	}
@@ -397,7 +398,7 @@ func (it *Cursor) SeekPart(part float64) bool {
 		return false
 	}
 	fences := t.fences()
-	it.seekTo(t.start(min(int(part*float64(fences)), fences-1)))
+	it.seekTo(t.fenceStart(min(int(part*float64(fences)), fences-1)))
 	return it.Next()
 }
 
@@ -448,7 +449,7 @@ func (it *Cursor) nextBlock(page, off int) bool {
 		return false
 	}
 	it.base = it.block.Start()
-	hi := min(it.reach(page), it.base+blocks.Size)
+	hi := min(it.verifyReach(page), it.base+pageio.CacheBlockSize)
 	if _, it.err = it.block.Span(page, hi); it.err != nil {
 		return false
 	}
@@ -463,16 +464,16 @@ func (it *Cursor) nextBlock(page, off int) bool {
 // leaves the cache as it is, unless that has room.
 func (it *Cursor) enterBlock(off int) bool {
 	if b := it.block; b != nil {
-		if b.Has(off) {
+		if b.Contains(off) {
 			return true
 		}
-		if b = b.Behind(); b != nil && b.Has(off) {
+		if b = b.NextBlock(); b != nil && b.Contains(off) {
 			it.block = b
 			return true
 		}
 	}
 	it.Entered++
 	keep := it.Entered <= shortWalk || it.chunk.File.Cache.HasRoom()
-	it.block, it.err = it.chunk.block(off, keep)
+	it.block, it.err = it.chunk.blockAt(off, keep)
 	return it.err == nil
 }

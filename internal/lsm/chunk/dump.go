@@ -19,7 +19,7 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 	d.U32(off, "magic \"BRKC\"", "format")
 	d.U64(off+8, "file number")
 	d.Field(off+16, 16, "uuid", "%x", file[off+16:off+32])
-	// Without Pages nothing is verified: damage is shown, not refused.
+	// Without a File nothing is verified: damage is shown, not refused.
 	c := &Chunk{Layout: l, Data: file[off:][:l.Size()]}
 	for at := HeaderSize; at < l.End; {
 		next, ok := dumpEntry(d, c, off, at)

@@ -2,9 +2,11 @@ package chunk
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Chunks of an encrypted file have the same parts in the same places. Their pages are encrypted one
@@ -16,9 +18,9 @@ const trailerClear = crypt.TagSize + 8
 // Room is how much memory there must be behind a chunk that is decrypted in place.
 const Room = crypt.TagSize
 
-// Begin is e.Begin for the next size bytes of a run. A run is written from front to back, and
+// beginUnit is e.Begin for the next size bytes of a run. A run is written from front to back, and
 // no byte twice: so the attempt is always 0, and readers need not know it.
-func Begin(e *crypt.Encrypter, offset int64, size int) error {
+func beginUnit(e *crypt.Encrypter, offset int64, size int) error {
 	attempt, err := e.Begin(offset, int64(size))
 	if err == nil && attempt != 0 {
 		err = fmt.Errorf("encrypt run: attempt %d at %d", attempt, offset)
@@ -26,10 +28,19 @@ func Begin(e *crypt.Encrypter, offset int64, size int) error {
 	return err
 }
 
+// Encrypt encrypts text, of a part of size bytes that will lie at offset, in place, and returns its
+// tag, which covers data, too. There is Room behind text.
+func Encrypt(text []byte, unit crypt.Unit, offset int64, size int, data []byte, e *crypt.Encrypter) (tag crypt.Tag, err error) {
+	if err := beginUnit(e, offset, size); err != nil {
+		return tag, err
+	}
+	return e.Encrypt(text, text, unit, offset, data)
+}
+
 // EncryptPages encrypts b, which will lie at offset, in place, and appends the tag of each page to
 // tags. There is Room behind b.
 func EncryptPages(tags, b []byte, unit crypt.Unit, offset int64, e *crypt.Encrypter) ([]byte, error) {
-	err := Begin(e, offset, len(b))
+	err := beginUnit(e, offset, len(b))
 	// Page by page: a get decrypts one page, not the chunk.
 	for at := 0; at < len(b) && err == nil; at += PageSize {
 		page := b[at:min(at+PageSize, len(b))]
@@ -40,36 +51,25 @@ func EncryptPages(tags, b []byte, unit crypt.Unit, offset int64, e *crypt.Encryp
 	return tags, err
 }
 
-// encryptTrailer encrypts the trailer t, which lies at offset.
+// encryptTrailer encrypts the trailer t, which will lie at offset.
 func encryptTrailer(t []byte, offset int64, e *crypt.Encrypter) error {
-	if err := Begin(e, offset, len(t)); err != nil {
-		return err
-	}
 	// The length stays clear, as a salvage searches by it; but the tag covers it, so it is proven.
-	text := t[trailerClear:]
-	tag, err := e.Encrypt(text, text, crypt.Trailer, offset, t[crypt.TagSize:trailerClear])
+	tag, err := Encrypt(t[trailerClear:], crypt.Trailer, offset, len(t), t[crypt.TagSize:trailerClear], e)
 	copy(t, tag[:])
 	return err
 }
 
-// decryptTrailer decrypts the trailer t, which lies at offset, in place. There is Room
-// behind.
-func decryptTrailer(t []byte, offset int64, d *crypt.Decrypter) error {
-	tag, text := crypt.Tag(t), t[trailerClear:]
-	return d.Decrypt(text, text, &tag, crypt.Trailer, offset, 0, t[crypt.TagSize:trailerClear])
-}
-
-// decryptPage decrypts page p of the chunk in place, unless that was done.
-func (c *Chunk) decryptPage(p int, t *Trailer) error {
-	// Decrypting twice would make garbage of it: bytes and plain text share the memory.
-	if c.Pages != nil && c.Pages.verified.Test(c.Page+p) {
+// proveTrailer compares the trailer t, at offset of the file f, with its checksum, or decrypts it
+// in place; then there is Room behind.
+func proveTrailer(t []byte, f *pageio.Paged, offset int64) error {
+	if f.Key == nil {
+		if got, want := f.ID.Sum(offset, t[4:]), binary.LittleEndian.Uint32(t); got != want {
+			return fmt.Errorf("checksum %#x, want %#x", got, want)
+		}
 		return nil
 	}
-	page, tag := c.Data[p<<pageShift:][:PageSize], crypt.Tag(t.sums[crypt.TagSize*p:])
-	if err := c.Place.Key.Decrypt(page, page, &tag, crypt.Page, c.Place.Offset+int64(p)<<pageShift, 0, nil); err != nil {
-		return c.corrupt(p<<pageShift, "page: %v", err)
-	}
-	return nil
+	tag, text := crypt.Tag(t), t[trailerClear:]
+	return f.Key.Decrypt(text, text, &tag, crypt.Trailer, offset, 0, t[crypt.TagSize:trailerClear])
 }
 
 // Decrypt decrypts the chunk in place, for a dump: Data has Room behind. What is damaged stays as
@@ -83,7 +83,7 @@ func (c *Chunk) Decrypt() {
 		return
 	}
 	for p := range c.pages() {
-		if c.decryptPage(p, t) != nil {
+		if t.body.VerifyPages(p, 1) != nil {
 			copy(c.Data[p<<pageShift:][:PageSize], kept[p<<pageShift:])
 		}
 	}

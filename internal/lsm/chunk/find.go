@@ -4,31 +4,24 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // How a chunk of a damaged file is found without the directory: by its trailer.
 
-// FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file
-// id, and returns layout and statistics of the chunk before it. It needs no directory. With a
-// key it decrypts a copy of the trailer.
-func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset int64) (l Layout, stats Stats, ok bool) {
-	size := TrailerSize(b, offset, key != nil)
-	if size == 0 || size > len(b) {
+// FindTrailer reports whether b is a trailer, at offset of the file f, and returns layout and
+// statistics of the chunk before it. It needs no directory. If the file is encrypted, FindTrailer
+// decrypts a copy of the trailer.
+func FindTrailer(b []byte, f *pageio.Paged, offset int64) (l Layout, stats Stats, ok bool) {
+	if f.Key != nil {
+		b = append(make([]byte, 0, len(b)+Room), b...)
+	}
+	if proveTrailer(b, f, offset) != nil {
 		return l, stats, false
 	}
-	if b = b[:size]; key == nil {
-		ok = binary.LittleEndian.Uint32(b) == id.Sum(offset, b[4:])
-	} else {
-		b = append(make([]byte, 0, size+Room), b...)
-		ok = decryptTrailer(b, offset, key) == nil
-	}
-	if !ok {
-		return l, stats, false
-	}
-	t, l, err := parseTrailer(b, key != nil)
+	t, l, err := parseTrailer(b, f.Key != nil)
 	if err != nil {
 		return l, stats, false
 	}

@@ -27,14 +27,14 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	it.leaveNear()
 	suffix, order := it.comparePrefix(until)
 	// After an entry that is followed by an older version the same key comes again.
-	if order > 0 || it.Older() {
+	if order > 0 || it.HasOlder() {
 		return 0
 	}
 	// Offsets are those in data.
 	begin, off := it.next-it.base, it.next-it.base
 	// Data may be one block, in which less is safe than in the chunk. Within its end lie the
 	// header and the handle of the last entry that is looked at.
-	for end := min(it.safe-it.base, begin+it.foresight(), len(it.data)-headSize-handSize+1); off < end; n++ {
+	for end := min(it.safe-it.base, begin+it.foreseenBytes(), len(it.data)-headSize-handSize+1); off < end; n++ {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		start, size := off+headSize, int(w>>8&maxSuffix)
 		stop := start + size
@@ -71,8 +71,8 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	return n
 }
 
-// foresight returns how many bytes of entries may be copied now.
-func (it *Cursor) foresight() int {
+// foreseenBytes returns how many bytes of entries may be copied now.
+func (it *Cursor) foreseenBytes() int {
 	if it.foresees < 2 {
 		it.foresees++
 		return firstNear
@@ -105,8 +105,8 @@ func (it *Cursor) Reset() {
 	*it = Cursor{stack: stack}
 }
 
-// comparePrefix compares the prefix of the chunk's keys with the bound until. If order is less than 0,
-// all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
+// comparePrefix compares the prefix of the chunk's keys with the bound until. If order is less than
+// 0, all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
 // whose suffixes are less than suffix.
 func (it *Cursor) comparePrefix(until []byte) (suffix []byte, order int) {
 	n := min(it.plen, len(until))

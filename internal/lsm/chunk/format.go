@@ -11,12 +11,13 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 const (
-	PageSize   = 4096      // bytes under one checksum; parts of a chunk begin at multiples
-	MaxEntries = maxOffset // bytes of entries, unless one entry alone is longer
-	HeaderSize = 32        // before the first entry
+	PageSize   = pageio.PageSize // parts of a chunk begin at multiples
+	MaxEntries = maxOffset       // bytes of entries, unless one entry alone is longer
+	HeaderSize = 32              // before the first entry
 
 	magic         = 0x434b5242 // "BRKC"
 	formatVersion = 1          // version of the format
@@ -119,7 +120,7 @@ func (l *Layout) fences(shift int) int { return (l.End + 1<<shift - 1) >> shift 
 // pages is how many pages have a checksum in the trailer.
 func (l *Layout) pages() int { return l.TrailerStart() >> pageShift }
 
-// Stats counts what a chunk or a run holds.
+// Stats counts what a chunk or a run holds. A file has the fields in this order, as u64.
 type Stats struct {
 	Entries        uint64
 	Keys           uint64 // distinct keys whose newest version is here
@@ -135,27 +136,15 @@ type Stats struct {
 // StatsSize is the length of encoded Stats.
 const StatsSize = 9 * 8
 
-// numbers are the fields in the order in which they are written.
-func (s *Stats) numbers() [9]*uint64 {
-	return [...]*uint64{&s.Entries, &s.Keys, &s.Deletes, &s.KeyBytes, &s.ValueBytes, &s.SeparatedBytes,
-		(*uint64)(&s.MinVersion), (*uint64)(&s.MaxVersion), &s.MinExpiry}
-}
-
-const summed = 6 // of numbers: the first ones, which add up; versions and expiry don't
-
-// Append encodes s.
+// Append encodes s: its fields, in their order.
 func (s *Stats) Append(b []byte) []byte {
-	for _, n := range s.numbers() {
-		b = binary.LittleEndian.AppendUint64(b, *n)
-	}
+	b, _ = binary.Append(b, binary.LittleEndian, s) // it has only numbers: it can't fail
 	return b
 }
 
 // DecodeStats decodes the Stats at the start of b, which is at least StatsSize long.
 func DecodeStats(b []byte) (s Stats) {
-	for i, n := range s.numbers() {
-		*n = binary.LittleEndian.Uint64(b[8*i:])
-	}
+	_, _ = binary.Decode(b, binary.LittleEndian, &s) // as in Append
 	return s
 }
 
@@ -209,10 +198,12 @@ func (s *Stats) Merge(t *Stats) {
 	if s.MinExpiry == 0 || t.MinExpiry != 0 && t.MinExpiry < s.MinExpiry {
 		s.MinExpiry = t.MinExpiry
 	}
-	to, from := s.numbers(), t.numbers()
-	for i := range summed {
-		*to[i] += *from[i]
-	}
+	s.Entries += t.Entries
+	s.Keys += t.Keys
+	s.Deletes += t.Deletes
+	s.KeyBytes += t.KeyBytes
+	s.ValueBytes += t.ValueBytes
+	s.SeparatedBytes += t.SeparatedBytes
 }
 
 // pageCeil is n rounded up to whole pages.

@@ -9,9 +9,9 @@ import (
 // line.
 //
 // It is an array of 64-byte buckets of 16 slots. A slot is a fingerprint of 15 bits above the
-// entry's offset in units of 8 bytes (17 bits, never 0); 0 is an empty slot, and a bucket fills from
-// its first slot. An item whose bucket is full goes to the next one (after the last, the first):
-// open addressing with linear probing over buckets (Knuth, TAOCP vol. 3, 6.4, "External
+// entry's offset in units of 8 bytes (17 bits, never 0); 0 is an empty slot, and a bucket fills
+// from its first slot. An item whose bucket is full goes to the next one (after the last, the
+// first): open addressing with linear probing over buckets (Knuth, TAOCP vol. 3, 6.4, "External
 // searching"). So a probe ends at a bucket with an empty last slot. The index only locates: keys
 // are compared in the entry. docs/format.md, "Run", has the table.
 
@@ -58,7 +58,8 @@ func buildIndex(table []byte, items []indexItem) {
 	}
 }
 
-// insertSlot puts slot into the first free slot of a bucket. It returns false if the bucket is full.
+// insertSlot puts slot into the first free slot of a bucket. It returns false if the bucket is
+// full.
 func insertSlot(bucket []byte, slot uint32) bool {
 	// Half of the slots are taken on average while a table fills, so the
 	// search for the first free one steps by words of two.
@@ -83,8 +84,8 @@ func homeBucket(hash uint64, n int) int {
 	return int(hash >> 32 * uint64(n) >> 32)
 }
 
-// fingerprintOf returns the part of a hash that matchSlots compares: its lowest 15 bits, in the upper
-// 15 bits of the result.
+// fingerprintOf returns the part of a hash that matchSlots compares: its lowest 15 bits, in the
+// upper 15 bits of the result.
 func fingerprintOf(hash uint64) uint32 { return uint32(hash) << offsetBits }
 
 // matchSlots compares the slots of a bucket with a fingerprint, two at a time, and

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // How a chunk that is not in memory is read, block by block.
@@ -12,8 +12,8 @@ import (
 // openedBytes is about the memory of a Trailer beside its bytes and the table of blocks, in bytes.
 const openedBytes = 2 << 10
 
-// block returns the block that has the byte at off, see blocks.Part.
-func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
+// blockAt returns the block that has the byte at off, see pageio.Part.
+func (c *Chunk) blockAt(off int, keep bool) (*pageio.Block, error) {
 	t, err := c.Trailer()
 	if err != nil {
 		return nil, err
@@ -21,37 +21,37 @@ func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
 	return t.body.Block(off, keep), nil
 }
 
-// pageOf is page for a chunk that is read block by block.
-func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
+// pageInBlock is pageAt for a chunk that is read block by block.
+func (c *Chunk) pageInBlock(off int, b *pageio.Block) ([]byte, error) {
 	// Walks have their block at hand: to look for it in the cache would mark it as used.
-	if b == nil || !b.Has(off) {
+	if b == nil || !b.Contains(off) {
 		var err error
-		if b, err = c.block(off, true); err != nil {
+		if b, err = c.blockAt(off, true); err != nil {
 			return nil, err
 		}
 	}
 	return b.Page(off)
 }
 
-// detach copies the value of the entry at off, unless its block was used before and so is likely
-// to stay in the cache. A transaction may keep many values, and each would keep a whole block
-// in memory.
-func (c *Chunk) detach(off int, e *entry.Entry) {
-	if n := len(e.Value); n == 0 || n > blocks.Size/2 {
+// detachValue copies the value of the entry at off, unless its block was used before and so is
+// likely to stay in the cache. A transaction may keep many values, and each would keep a whole
+// block in memory.
+func (c *Chunk) detachValue(off int, e *entry.Entry) {
+	if n := len(e.Value); n == 0 || n > pageio.CacheBlockSize/2 {
 		return
 	}
 	// The trailer may have left the cache since: then nothing tells of its blocks.
-	if t := c.trailer.Load(); t == nil || !t.body.Was(off) {
+	if t := c.trailer.Load(); t == nil || !t.body.UsedAgain(off) {
 		e.Value = bytes.Clone(e.Value)
 	}
 }
 
-// fetch reads and verifies the bytes in [lo, hi) into the cache.
-func (c *Chunk) fetch(lo, hi int) error {
+// fetchBlocks reads and verifies the bytes in [lo, hi) into the cache.
+func (c *Chunk) fetchBlocks(lo, hi int) error {
 	// Block by block: each is an item of the cache.
 	for lo < hi {
-		end := min((lo|(blocks.Size-1))+1, hi)
-		if _, err := c.span(lo, end, nil); err != nil {
+		end := min((lo|(pageio.CacheBlockSize-1))+1, hi)
+		if _, err := c.spanOf(lo, end, nil); err != nil {
 			return err
 		}
 		lo = end

@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Rest is what can be proven of a damaged chunk: its entries that lie on pages with a right
@@ -20,12 +19,12 @@ type Rest struct {
 // tells that. If nothing can be proven, as when the layout is wrong, the Rest is one gap.
 func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	r := new(Rest)
-	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
-	read(r.chunk.Data, c.Place.Offset)
-	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(int64, int) error { return nil })
+	data := make([]byte, c.Layout.Size(), c.Layout.Size()+Room)
+	read(data, c.Offset)
+	r.chunk = c.Copy(data, func([]byte, int64) error { return nil })
 	t, err := r.chunk.Trailer()
 	if err != nil {
-		t = r.checksums()
+		t = r.salvageChecksums()
 	}
 	if t == nil || len(bound) < c.Prefix && t.prefix == nil {
 		r.Gaps = []int{0}
@@ -34,18 +33,18 @@ func Rescue(c *Chunk, bound []byte, read func(p []byte, off int64)) *Rest {
 	if r.prefix = t.prefix; r.prefix == nil {
 		r.prefix = bound[:c.Prefix]
 	}
-	r.chunk.trailer.Store(t)
+	r.chunk.keepTrailer(t)
 	r.findEntries(t)
 	return r
 }
 
-// checksums makes a trailer of the checksums of pages that a damaged one has: each proves its page,
-// or is wrong. It returns nil if they are not found. Without fences, the entries behind a bad page
-// can't be found. Without its tags, an encrypted chunk is lost.
-func (r *Rest) checksums() (t *Trailer) {
+// salvageChecksums makes a trailer of the checksums of pages that a damaged one has: each proves
+// its page, or is wrong. It returns nil if they are not found. Without fences, the entries behind a
+// bad page can't be found. Without its tags, an encrypted chunk is lost.
+func (r *Rest) salvageChecksums() (t *Trailer) {
 	c := r.chunk
 	_ = Sections(c.Data[c.TrailerStart()+16:], func(tag uint16, _ int, b []byte) (bool, error) {
-		if tag == secChecksums && len(b) == 4*c.pages() && c.Place.Key == nil {
+		if tag == secChecksums && len(b) == 4*c.pages() && c.File.Key == nil {
 			t = &Trailer{sums: b, shift: maxFenceShift}
 		}
 		return true, nil
@@ -71,7 +70,7 @@ func (r *Rest) findEntries(t *Trailer) {
 		// next.
 		for bad := off; err != nil && off < c.End; fence++ {
 			if off = c.End; fence < t.fences() {
-				off = t.start(fence)
+				off = t.fenceStart(fence)
 			}
 			if off > bad && off < c.End {
 				_, _, _, _, err = c.decodeEntry(off, &e, nil)

@@ -5,13 +5,13 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Trailer is the verified trailer of a chunk. Of a chunk that is read block by block it is an item
 // of the cache, as each of its blocks is.
 type Trailer struct {
-	blocks.Used
+	pageio.Used
 	shift  int    // a fence stands every 1<<shift bytes
 	words  []byte // u64 for each fence: key word of the first entry behind it
 	starts []byte // u32 for each fence: offset / 8 of that entry
@@ -20,15 +20,15 @@ type Trailer struct {
 	Stats  Stats
 
 	chunk *Chunk       // whose trailer it is
-	body  *blocks.Part // entries and index; nil: they are in Chunk.Data
+	body  *pageio.Part // entries and index
 }
 
-// Drop is the method of a blocks.Item.
+// Drop is the method of a pageio.CacheItem.
 func (t *Trailer) Drop() { t.chunk.trailer.CompareAndSwap(t, nil) }
 
-func (t *Trailer) word(p int) uint64 { return binary.LittleEndian.Uint64(t.words[8*p:]) }
+func (t *Trailer) fenceWord(p int) uint64 { return binary.LittleEndian.Uint64(t.words[8*p:]) }
 
-func (t *Trailer) start(p int) int { return int(binary.LittleEndian.Uint32(t.starts[4*p:])) << 3 }
+func (t *Trailer) fenceStart(p int) int { return int(binary.LittleEndian.Uint32(t.starts[4*p:])) << 3 }
 
 // fences is the number of fences.
 func (t *Trailer) fences() int { return len(t.starts) / 4 }
@@ -54,7 +54,7 @@ func parseTrailer(b []byte, encrypted bool) (*Trailer, Layout, error) {
 	})
 	// The sums come before the index in a trailer, so only now it is known how many there must be.
 	// Fences must ascend, or readers could walk in a circle.
-	if err == nil && (t.prefix == nil || t.starts == nil || t.sums == nil || len(t.sums) != sumSize*l.pages() || !t.ascends(l.End)) {
+	if err == nil && (t.prefix == nil || t.starts == nil || t.sums == nil || len(t.sums) != sumSize*l.pages() || !t.fencesAscend(l.End)) {
 		err = errTrailer
 	}
 	return t, l, err
@@ -104,13 +104,13 @@ func (t *Trailer) decodeFences(b []byte, l *Layout) (ok bool) {
 	return true
 }
 
-// ascends reports whether the first fence leads to the first entry, and each
+// fencesAscend reports whether the first fence leads to the first entry, and each
 // other one, not before the one that precedes it, to its own block or beyond. A
 // reader may then walk from a fence without looking back.
-func (t *Trailer) ascends(end int) bool {
+func (t *Trailer) fencesAscend(end int) bool {
 	prev := HeaderSize
 	for p := range t.fences() {
-		off := t.start(p)
+		off := t.fenceStart(p)
 		if off < prev || off > end || off < p<<t.shift || p == 0 && off != HeaderSize {
 			return false
 		}

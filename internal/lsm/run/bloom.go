@@ -2,10 +2,10 @@ package run
 
 import "encoding/binary"
 
-// bloom is the words of a filter: a blocked Bloom filter (Putze, Sanders and Singler, "Cache-, Hash-
-// and Space-Efficient Bloom Filters", WEA 2007) with blocks of one 64-bit word. Each key sets five
-// bits of one word, so a probe costs one cache line. The bytes are those of the file, so that it may
-// be read in place. An empty bloom may contain every key.
+// bloom is the words of a filter: a blocked Bloom filter (Putze, Sanders and Singler, "Cache-,
+// Hash- and Space-Efficient Bloom Filters", WEA 2007) with blocks of one 64-bit word. Each key sets
+// five bits of one word, so a probe costs one cache line. The bytes are those of the file, so that
+// it may be read in place. An empty bloom may contain every key.
 type bloom []byte
 
 // keysPerWord sets the size of a filter: about 16 bits a key, and so about 1.5 % false positives.
@@ -22,8 +22,8 @@ func bloomMask(hash uint64) uint64 {
 }
 
 // bloomOffset is where the word of a key with this hash begins, in a filter of words, at least one.
-// It uses the upper half of the hash, bloomMask the lower one: else all keys of a word would set the
-// same bits.
+// It uses the upper half of the hash, bloomMask the lower one: else all keys of a word would set
+// the same bits.
 func bloomOffset(hash uint64, words int) int {
 	return int(hash>>32*uint64(words)>>32) * wordBytes
 }

@@ -39,9 +39,42 @@ func newBound(first []byte, shared, prefix int) bound {
 	return b
 }
 
-// follows reports whether b may be the bound of the chunk after that with the bound a.
-func (b *bound) follows(a *bound) bool {
-	return bytes.Compare(a.key[:a.apart], b.key[:b.apart]) <= 0
+// separator is the part of the key that sorts above the last key of the chunk before.
+func (b *bound) separator() []byte { return b.key[:b.apart:b.apart] }
+
+// place is where a key is, compared with the bound of a chunk.
+type place uint8
+
+const (
+	before    place = iota // before the chunk, or in the chunk before
+	notBefore              // in the chunk or behind
+	unknown                // only the chunk's first key tells
+)
+
+// compareKey returns where key is.
+func (b *bound) compareKey(key []byte) place {
+	s := b.separator()
+	// The bound was cut: keys that begin with it may be on either side.
+	if b.long && bytes.HasPrefix(key, s) {
+		return unknown
+	}
+	// The chunk begins with an older version of the bound: the newest is in the chunk before.
+	if c := bytes.Compare(key, s); c < 0 || c == 0 && b.again {
+		return before
+	}
+	return notBefore
+}
+
+// hasPrefix reports whether key begins as the chunk's keys do, in the first n bytes: in fewer, if
+// only boundSize bytes are in memory.
+func (b *bound) hasPrefix(key []byte, n int) bool {
+	n = min(n, boundSize)
+	return len(key) >= n && string(key[:n]) == string(b.key[:n])
+}
+
+// mayFollow reports whether b may be the bound of the chunk after that with the bound a.
+func (b *bound) mayFollow(a *bound) bool {
+	return bytes.Compare(a.separator(), b.separator()) <= 0
 }
 
 // suitsChunk reports whether a chunk with the bound b may begin with the key first. before is the

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Readers verify pages and fill the cache at the same time.
@@ -19,7 +20,7 @@ func testReadersRunTogether(t *testing.T) {
 	m := writeRun(t, cfg, all)
 	for _, noMap := range []bool{false, true} {
 		oc := openConfig(cfg.Dir, noMap)
-		oc.Cache = NewCache(2 << 20)
+		oc.Cache = pageio.NewCache(2 << 20)
 		r := openRun(t, oc, m)
 		var wg sync.WaitGroup
 		for g := range 4 {

@@ -15,14 +15,16 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 	for _, part := range r.parts() {
 		for i := range part.chunks {
 			c := &part.chunks[i]
-			if c.Place.File != file || off >= 0 && (off < c.Place.Offset || off >= c.Place.Offset+int64(c.Layout.Size())) {
+			if c.File.Name != file || off >= 0 && (off < c.Offset || off >= c.Offset+int64(c.Layout.Size())) {
 				continue
 			}
-			// A span of a range delete covers keys far from the entries beside it: any may be concerned.
+			// A span of a range delete covers keys far from the entries beside it: any may be
+			// concerned.
 			if part == r.spans {
 				return Bounds(&r.meta)
 			}
-			// Chunks are in the order of keys: the first one begins the range, the last one ends it.
+			// Chunks are in the order of keys: the first one begins the range, the last one ends
+			// it.
 			from, to := r.keysLost(i, off)
 			if lo == nil {
 				lo = from
@@ -44,8 +46,8 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 		return lo, hi
 	}
 	// The bound has the prefix, so no damaged trailer is needed for it.
-	rest := chunk.Rescue(&r.chunks[i], r.keys.from(i), r.fileOf(i).ReadLeft)
-	at, ok := rest.GapAt(int(off - r.chunks[i].Place.Offset))
+	rest := chunk.Rescue(&r.chunks[i].Chunk, r.chunks[i].key, r.fileOf(i).ReadLeft)
+	at, ok := rest.GapAt(int(off - r.chunks[i].Offset))
 	if !ok {
 		return lo, hi
 	}
@@ -67,20 +69,20 @@ func (r *Reader) keysLost(i int, off int64) (lo, hi []byte) {
 func (r *Reader) keysOf(i int) (lo, hi []byte) {
 	if i+1 == len(r.chunks) {
 		_, hi = Bounds(&r.meta)
-		return r.keys.from(i), hi
+		return r.chunks[i].key, hi
 	}
-	b := r.keys.apart(i + 1)
-	switch s := &r.keys.spans[i+1]; {
+	b := r.chunks[i+1].separator()
+	switch s := &r.chunks[i+1]; {
 	// Only the chunk itself tells where its keys begin: count all that begin as the bound does.
 	case s.long:
-		hi = after(b)
+		hi = afterPrefix(b)
 	// The chunk before may end with the same key.
 	case s.again:
 		hi = append(bytes.Clone(b), 0)
 	default:
 		hi = b
 	}
-	return r.keys.from(i), hi
+	return r.chunks[i].key, hi
 }
 
 // Bounds returns the range of stored keys in which a run lies. A nil hi is no bound.

@@ -432,7 +432,7 @@ func testCopierAfterAFailedRead(t *testing.T) {
 			t.Fatalf("the first entry is not what it was: %v", it.Err())
 		}
 		name := filepath.Join(dir, filename.Of(filename.Run, m.Files[0].Num))
-		if err := os.Truncate(name, r.chunks[1].Place.Offset+8<<10); err != nil {
+		if err := os.Truncate(name, r.chunks[1].Offset+8<<10); err != nil {
 			t.Fatal(err)
 		}
 		if it.openChunk(1) || it.Err() == nil {

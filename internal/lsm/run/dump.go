@@ -8,29 +8,27 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/dump"
-	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
 // StoreOf returns the uuid of the store that an encrypted run file belongs to. ok is false for a
 // plain file, and for one with a damaged footer.
 func StoreOf(file []byte) (uuid [16]byte, ok bool) {
-	o, _, err := footerOf(file, encryptedFooterSize)
-	return o.UUID, err == nil
+	ft, err := footerOf(file, encryptedFooterSize)
+	if err != nil {
+		return uuid, false
+	}
+	return ft.Owner.UUID, true
 }
 
-// footerOf decodes the footer of size bytes at the end of a file, and returns whom it names.
-func footerOf(file []byte, size int) (o chunk.Owner, ft *footer, err error) {
+// footerOf decodes the footer of size bytes at the end of a file, whatever file it names.
+func footerOf(file []byte, size int) (*footer, error) {
 	at := len(file) - size
 	if at < 0 {
-		return o, nil, errNoFooter
+		return nil, errors.New("no footer")
 	}
-	b := file[at:]
-	o = chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
-	ft, err = decodeFooter(b, o.ID(), int64(at), "the file")
-	return o, ft, err
+	return decodeFooter(file[at:], nil, int64(at), "the file")
 }
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not refused, as far as
@@ -39,17 +37,17 @@ func footerOf(file []byte, size int) (o chunk.Owner, ft *footer, err error) {
 // Dump also returns an error that wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
 	// The header is shown before anything else, so there must be room for one.
-	if o, ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.dirOffset >= headerSize {
-		return dumpEncrypted(w, file, o, ft, ring)
+	if ft, err := footerOf(file, encryptedFooterSize); err == nil && ft.DirOffset >= headerSize {
+		return dumpEncrypted(w, file, ft, ring)
 	}
 	// The footer is at the end and leads to the directory, which leads to the rest.
 	d := dump.New(w, file, 0)
-	o, ft, err := footerOf(file, footerSize)
+	ft, err := footerOf(file, footerSize)
 	if err != nil {
 		d.Note("%v", err)
 	} else {
-		b := file[ft.dirOffset:][:ft.dirSize]
-		if o.ID().Sum(int64(ft.dirOffset), b) != ft.dirSum {
+		b := file[ft.DirOffset:][:ft.DirSize]
+		if ft.Owner.ID().Sum(int64(ft.DirOffset), b) != ft.DirSum {
 			d.Note("the directory's checksum is wrong")
 		}
 		dumpContents(d, file, ft, b, false)
@@ -74,7 +72,7 @@ func dumpFooter(d *dump.Writer, file []byte, at int) {
 
 // dumpContents shows the chunks, the filters and the directory b.
 func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted bool) {
-	dir, err := decodeDirectory(b, ft.dirOffset, encrypted)
+	dir, err := decodeDirectory(b, ft.DirOffset, encrypted)
 	if err != nil {
 		d.Note("directory: %v", err)
 		return
@@ -83,7 +81,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 	filters := dir.filters
 	for i := range dir.chunks {
 		r := &dir.chunks[i]
-		for len(filters) > 0 && filters[0].offset < r.offset {
+		for len(filters) > 0 && filters[0].offset < uint64(r.Offset) {
 			dumpFilter(d, &filters[0])
 			filters = filters[1:]
 		}
@@ -93,7 +91,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 			name = "chunk of range deletes"
 		}
 		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
-		chunk.Dump(d, file, int(r.offset), r.Layout, encrypted)
+		chunk.Dump(d, file, int(r.Offset), r.Layout, encrypted)
 	}
 	for i := range filters {
 		dumpFilter(d, &filters[i])
@@ -101,7 +99,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted b
 	d.Section("directory")
 	// No section stops the walk, not even one that is required and unknown: a dump shows it.
 	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
-		dumpSection(d, dir, tag, int(ft.dirOffset)+off, p)
+		dumpSection(d, dir, tag, int(ft.DirOffset)+off, p)
 		return true, nil
 	})
 }
@@ -161,21 +159,13 @@ func dumpRecord(d *dump.Writer, at int) {
 	chunk.DumpStats(d, at+48)
 }
 
-var (
-	errNoKeys   = errors.New("no keys")
-	errNoFooter = errors.New("no footer")
-)
-
-func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ft *footer, ring *crypt.Ring) error {
-	err := errNoKeys
-	if ring != nil {
-		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
-		var o origin
-		if o, err = cfg.origin(owner.Num, ft.keyID); err == nil {
-			// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
-			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
-			err = o.decryptImage(file, ft)
-		}
+func dumpEncrypted(w io.Writer, file []byte, ft *footer, ring *crypt.Ring) error {
+	cfg := OpenConfig{UUID: ft.Owner.UUID, Ring: ring}
+	o, err := cfg.newOrigin(ft.Owner.Num, ft.keyID())
+	if err == nil {
+		// A copy: the caller keeps the bytes of the file. Decryption in place needs Room behind.
+		file = append(make([]byte, 0, len(file)+chunk.Room), file...)
+		err = o.decryptImage(file, ft)
 	}
 	d := dump.New(w, file, 0)
 	d.Section("header")
@@ -186,7 +176,7 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ft *footer, ring
 	d.Bytes(128, 80, "cipher, data key, file key id, tag")
 	d.U32(headerSum, "checksum")
 	if err == nil {
-		dumpContents(d, file, ft, file[ft.dirOffset:][:ft.dirSize], true)
+		dumpContents(d, file, ft, file[ft.DirOffset:][:ft.DirSize], true)
 	} else {
 		d.Note("the rest can't be decrypted: %v", err)
 	}
@@ -205,25 +195,24 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ft *footer, ring
 // decryptImage decrypts a whole file in place. Damaged parts stay as they are. It returns an
 // error only if the directory is damaged.
 func (o *origin) decryptImage(file []byte, ft *footer) error {
-	b := file[ft.dirOffset:][:ft.dirSize]
+	b := file[ft.DirOffset:][:ft.DirSize]
 	if err := o.verifyDirectory(b, ft); err != nil {
 		return err
 	}
-	d, err := decodeDirectory(b, ft.dirOffset, true)
+	d, err := decodeDirectory(b, ft.DirOffset, true)
 	if err != nil {
 		return err
 	}
+	o.Read = func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.chunks {
 		r := &d.chunks[i]
-		c := chunk.Chunk{Layout: r.Layout, Place: chunk.Place{ID: o.id, File: o.name, Offset: int64(r.offset), Key: o.key}}
-		c.Data = file[r.offset:][:r.Layout.Size()]
-		c.Decrypt()
+		r.File, r.Data = &o.Paged, file[r.Offset:][:r.Layout.Size()]
+		r.Decrypt()
 	}
-	read := func(p []byte, off int64) error { copy(p, file[off:]); return nil }
 	for i := range d.filters {
-		f := d.filters[i].part(&blocks.File{Name: o.name, ID: o.id, Key: o.key, Read: read})
+		f := d.filters[i].newPart(&o.Paged)
 		// All decrypts into memory of its own: a filter with a damaged page stays as it is.
-		if b, err := f.All(); err == nil {
+		if b, err := f.ReadAll(); err == nil {
 			copy(file[d.filters[i].offset:], b)
 		}
 	}

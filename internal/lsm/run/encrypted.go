@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
 
@@ -24,19 +24,17 @@ const (
 
 // origin says which file of which store a run file is, and has what decrypts it.
 type origin struct {
-	name  string            // file name
-	owner chunk.Owner       // store and number
-	id    checksum.Identity // what checksums are bound to
-	keyID crypt.FileKeyID   // file key id; zero: the file is plain
-	key   *crypt.Decrypter  // nil: the file is plain
+	pageio.Paged
+	owner chunk.Owner     // store and number
+	keyID crypt.FileKeyID // file key id; zero: the file is plain
 }
 
-// damaged says that the part of the file at off is damaged, because of err; nil if that is nil.
-func (o *origin) damaged(off int64, part string, err error) error {
+// damagedPart says that the part of the file at off is damaged, because of err; nil if that is nil.
+func (o *origin) damagedPart(off int64, part string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &errs.Corruption{File: o.name, Offset: off, Reason: part, Err: err}
+	return &errs.Corruption{File: o.Name, Offset: off, Reason: part, Err: err}
 }
 
 // cryptFile is the name of the file to package crypt: keys and tags are bound to it.
@@ -44,15 +42,16 @@ func cryptFile(o *chunk.Owner) crypt.File {
 	return crypt.File{UUID: o.UUID, Kind: byte(filename.Run), Number: uint64(o.Num)}
 }
 
-// header returns the header page of the file that owner names.
-func header(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]byte, error) {
+// newHeader returns the header page of the file that owner names.
+func newHeader(owner *chunk.Owner, e *crypt.Encrypter, keyID crypt.FileKeyID) ([]byte, error) {
 	p := make([]byte, headerSize)
 	copy(p, headerMagic)
 	binary.LittleEndian.PutUint16(p[4:], headerVersion)
 	binary.LittleEndian.PutUint64(p[headerNumber:], uint64(owner.Num))
 	copy(p[headerUUID:], owner.UUID[:])
 	err := e.PutPage(p, keyID)
-	// Last: it covers what PutPage has written. Without a key it still tells damage from a plain file.
+	// Last: it covers what PutPage has written. Without a key it still tells damage from a plain
+	// file.
 	binary.LittleEndian.PutUint32(p[headerSum:], owner.ID().Sum(0, p[:headerSum]))
 	return p, err
 }

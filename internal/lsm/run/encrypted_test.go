@@ -278,7 +278,7 @@ func manyBlocks(t *testing.T, cache int64) (*Reader, []entry.Entry) {
 	ring = testRing
 	defer func() { ring = nil }()
 	cfg := openConfig(dir, false)
-	cfg.Cache = NewCache(cache)
+	cfg.Cache = pageio.NewCache(cache)
 	return openRun(t, cfg, writeRun(t, writerConfig(dir), all)), all
 }
 
@@ -392,11 +392,11 @@ func FuzzEncryptedRun(f *testing.F) {
 		ring = nil
 		at := len(file) - encryptedFooterSize
 		cfg := openConfig("", false)
-		o, err := cfg.origin(7, m.Files[0].KeyID)
+		o, err := cfg.newOrigin(7, m.Files[0].KeyID)
 		if err != nil {
 			f.Fatal(err)
 		}
-		ft, err := decodeFooter(file[at:], o.id, int64(at), "")
+		ft, err := decodeFooter(file[at:], &o.owner, int64(at), "")
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -404,7 +404,7 @@ func FuzzEncryptedRun(f *testing.F) {
 		if err := o.decryptImage(text, ft); err != nil {
 			f.Fatal(err)
 		}
-		dir, err := decodeDirectory(text[ft.dirOffset:][:ft.dirSize], ft.dirOffset, true)
+		dir, err := decodeDirectory(text[ft.DirOffset:][:ft.DirSize], ft.DirOffset, true)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -461,11 +461,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 		t.Fatal(err)
 	}
 	unit := func(u crypt.Unit, off, from, to int, data []byte) []byte {
-		if err := chunk.Begin(e, int64(off), max(to-off, 1)); err != nil {
-			t.Fatal(err)
-		}
-		text := file[from:to]
-		tag, err := e.Encrypt(text, text, u, int64(off), data)
+		tag, err := chunk.Encrypt(file[from:to], u, int64(off), max(to-off, 1), data, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +472,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 	filters := dir.filters
 	var tags []byte
 	for i := 0; i <= len(dir.chunks); i++ {
-		for len(filters) > 0 && (i == len(dir.chunks) || filters[0].offset < dir.chunks[i].offset) {
+		for len(filters) > 0 && (i == len(dir.chunks) || filters[0].offset < uint64(dir.chunks[i].Offset)) {
 			f := filters[0]
 			for at, end := int(f.offset), int(f.offset+8*f.words); at < end; at += chunk.PageSize {
 				tags = append(tags, unit(crypt.Filter, at, at, min(at+chunk.PageSize, end), nil)...)
@@ -487,7 +483,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 			break
 		}
 		c := &dir.chunks[i]
-		begin, start := int(c.offset), int(c.offset)+c.TrailerStart()
+		begin, start := int(c.Offset), int(c.Offset)+c.TrailerStart()
 		// The tags are the only section with this header.
 		head := binary.LittleEndian.AppendUint32([]byte{8, 0, 1, 0}, uint32(16*c.TrailerStart()/chunk.PageSize))
 		list := bytes.Index(file[start:start+c.TrailerSize], head)
@@ -499,7 +495,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 		}
 		copy(file[start:], unit(crypt.Trailer, start, start+24, start+c.TrailerSize, file[start+16:start+24]))
 	}
-	at := int(ft.dirOffset)
+	at := int(ft.DirOffset)
 	head := binary.LittleEndian.AppendUint32([]byte{24, 0, 1, 0}, uint32(len(tags)))
 	if list := bytes.Index(file[at:], head); list >= 0 {
 		copy(file[at+list+8:], tags)
@@ -512,7 +508,7 @@ func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte 
 }
 
 func encryptedHeader(t testing.TB, e *crypt.Encrypter, owner *chunk.Owner, keyID crypt.FileKeyID) []byte {
-	p, err := header(owner, e, keyID)
+	p, err := newHeader(owner, e, keyID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
 )
@@ -106,7 +105,7 @@ func (w *Writer) writeFilter(end bool) error {
 	if w.enc == nil {
 		f.checksum = w.owner.ID().Sum(w.offset, words)
 	} else if f.tags, err = chunk.EncryptPages(nil, words, crypt.Filter, w.offset, w.enc); err != nil {
-		return w.fail(err)
+		return w.failWith(err)
 	}
 	w.dir.filters = append(w.dir.filters, f)
 	w.dirBytes += filterRecordSize + int64(len(f.tags))
@@ -120,20 +119,17 @@ func (r *Reader) readFilters() error {
 	for _, f := range r.files {
 		for i := range f.dir.filters {
 			at := &f.dir.filters[i]
-			if chunks += int(at.chunks); chunks > len(r.dir) {
-				return errs.NewCorruption(f.name, int64(at.offset), "filter is for chunks that the run doesn't have")
+			if chunks += int(at.chunks); chunks > len(r.chunks) {
+				return errs.NewCorruption(f.Name(), int64(at.offset), "filter is for chunks that the run doesn't have")
 			}
 			s, err := f.readFilter(at)
 			if err != nil {
 				return err
 			}
-			if s.pages != nil {
-				f.filters = append(f.filters, s.pages)
-			}
-			// One filter for all chunks stands for itself, so that a get asks it before it searches for
-			// the chunk.
+			// One filter for all chunks stands for itself, so that a get asks it before it searches
+			// for the chunk.
 			n := int(at.chunks)
-			if n == len(r.dir) {
+			if n == len(r.chunks) {
 				n = 1
 			}
 			for range n {
@@ -141,66 +137,58 @@ func (r *Reader) readFilters() error {
 			}
 		}
 	}
-	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would take
-	// that of another chunk, and gets would miss keys.
-	if chunks < len(r.dir) && chunks > 0 {
-		return errs.NewCorruption(r.files[0].name, -1, "filters are for %d of %d chunks", chunks, len(r.dir))
+	// No filter at all is right (WriterConfig.NoFilter). If only some are there, filterOf would
+	// take that of another chunk, and gets would miss keys.
+	if chunks < len(r.chunks) && chunks > 0 {
+		return errs.NewCorruption(r.files[0].Name(), -1, "filters are for %d of %d chunks", chunks, len(r.chunks))
 	}
 	return nil
 }
 
-// summed is a filter of a run. A plain one is read in place, and its pages are verified when
-// they are first needed. The pages of an encrypted one are decrypted when they are needed.
-type summed struct {
-	words     int             // length
-	bloom     bloom           // a plain filter
-	pages     *pageio.Summed  // verifies pages of it at first use
-	verified  pageio.PageBits // the pages that were verified, as pages knows them
-	encrypted *blocks.Part    // an encrypted filter; nil: it is plain
+// filter is a filter of a run. Its pages are verified or decrypted when they are first needed.
+type filter struct {
+	words    int             // length
+	pages    *pageio.Part    // verifies or decrypts pages
+	bloom    bloom           // the filter, if it is in place
+	verified pageio.PageBits // pages of bloom that were verified, as pages knows them
 }
 
 // mayContain reports whether the filter has a key with this hash. A damaged filter counts as if it
 // had every key: the chunks are then searched, and these are right.
-func (s *summed) mayContain(hash uint64) bool {
+func (s *filter) mayContain(hash uint64) bool {
 	at := bloomOffset(hash, s.words)
-	if s.encrypted != nil {
-		// A filter is asked for one word, so one page is decrypted.
-		word, err := s.encrypted.Block(at, true).Page(at)
-		return err != nil || wordHas(word, hash)
-	}
 	// The usual case, a verified page, costs one load.
-	if !s.verified.Test(at / chunk.PageSize) {
-		if _, err := s.pages.Bytes(int64(at), 1); err != nil {
-			return true
-		}
+	if s.verified.Test(at / chunk.PageSize) {
+		return wordHas(s.bloom[at:], hash)
 	}
-	return wordHas(s.bloom[at:], hash)
+	word, err := s.pages.Page(at)
+	return err != nil || wordHas(word, hash)
 }
 
 // readFilter reads and checks one filter. An encrypted one is read later, page by page.
-func (f *file) readFilter(at *filterRecord) (summed, error) {
+func (f *file) readFilter(at *filterRecord) (filter, error) {
 	words := int(at.words)
-	if f.key != nil {
-		return summed{words: words, encrypted: at.part(f.blocks)}, nil
+	if f.Key != nil {
+		return filter{words: words, pages: at.newPart(&f.Paged)}, nil
 	}
-	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
+	pages, crc, err := f.SumPart(int64(at.offset), int64(at.words)*8)
 	if err != nil {
-		return summed{}, err
+		return filter{}, err
 	}
-	// Sum returns the plain checksum, as it makes those of the pages of the same bytes. What binds
-	// it to this file and place is added here.
-	if got := crc ^ f.id.Mask(int64(at.offset)); got != at.checksum {
+	// SumPart returns the plain checksum, as it makes those of the pages of the same bytes. What
+	// binds it to this file and place is added here.
+	if got := crc ^ f.ID.Mask(int64(at.offset)); got != at.checksum {
 		pages.Free()
-		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
+		return filter{}, errs.NewCorruption(f.Name(), int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
-	return summed{words: words, bloom: pages.Data(), pages: pages, verified: pages.Verified()}, nil
+	return filter{words: words, pages: pages, bloom: pages.Data(), verified: pages.Verified()}, nil
 }
 
 // FilterBytes returns how many bytes of memory the filters take that are neither mapped nor cached.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
-		if f.Mapped() != nil || f.key != nil {
-			// In the page cache, or in the Cache, which count them.
+		// Else they are in the page cache, or in the Cache, which count them.
+		if f.Mapped() != nil || f.Key != nil {
 			continue
 		}
 		for i := range f.dir.filters {
@@ -215,7 +203,9 @@ func (r *Reader) IndexBytes() (n int64) {
 	const perChunk = 512 // its record, its Chunk and its parsed trailer
 	// An estimate will do: it is a metric, and bounds nothing.
 	for _, part := range r.parts() {
-		n += int64(len(part.dir)*perChunk + len(part.keys.blob))
+		for i := range part.chunks {
+			n += perChunk + int64(len(part.chunks[i].key))
+		}
 	}
 	return n
 }
@@ -227,9 +217,9 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	return f == nil || f.mayContain(hash)
 }
 
-// filterOf returns the filter that has the key if the run does; nil if there is none. After an error
-// of the search there is none, either: Get returns the error.
-func (r *Reader) filterOf(key []byte) *summed {
+// filterOf returns the filter that has the key if the run does; nil if there is none. After an
+// error of the search there is none, either: Get returns the error.
+func (r *Reader) filterOf(key []byte) *filter {
 	i, err := 0, error(nil)
 	if len(r.filters) > 1 {
 		i, err = r.searchNewest(key)
@@ -245,7 +235,7 @@ func (r *Reader) filterOf(key []byte) *summed {
 func (d *directory) tagFilters(b []byte) error {
 	for i := range d.filters {
 		f := &d.filters[i]
-		n := uint64(chunk.PagesOf(int64(f.words*8))) * crypt.TagSize
+		n := uint64(pageio.PagesOf(int64(f.words*8))) * crypt.TagSize
 		if uint64(len(b)) < n {
 			return fmt.Errorf("no tags for the filter at %d", f.offset)
 		}
@@ -257,7 +247,7 @@ func (d *directory) tagFilters(b []byte) error {
 	return nil
 }
 
-// part reads the filter of an encrypted file.
-func (f *filterRecord) part(of *blocks.File) *blocks.Part {
-	return blocks.NewPart(of, crypt.Filter, int64(f.offset), int(f.words)*8, f.tags)
+// newPart reads the filter of an encrypted file.
+func (f *filterRecord) newPart(of *pageio.Paged) *pageio.Part {
+	return pageio.NewPart(of, crypt.Filter, int64(f.offset), int(f.words)*8, f.tags)
 }

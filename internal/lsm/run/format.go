@@ -29,12 +29,10 @@ const (
 
 // record is a chunk in a directory.
 type record struct {
-	chunk.Layout
-	chunk.Stats
-	offset          uint64 // where the chunk begins in the file
-	trailerChecksum uint32 // proves that the trailer is this chunk's
-	file            *file  // that it is in; nil until it is in a Reader
+	chunk.Chunk // can be read once it is in a Reader
 	bound
+	chunk.Stats
+	file *file // that it is in; nil until it is in a Reader
 }
 
 // directory is what a file says of its chunks.
@@ -85,12 +83,12 @@ func appendDirectory(b []byte, d *directory) []byte {
 
 // appendRecord appends the record of a chunk.
 func appendRecord(b []byte, r *record) []byte {
-	b = binary.LittleEndian.AppendUint64(b, r.offset)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Offset))
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.End))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.Buckets))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.TrailerSize))
 	b = binary.LittleEndian.AppendUint32(b, uint32(r.Prefix))
-	b = binary.LittleEndian.AppendUint32(b, r.trailerChecksum)
+	b = binary.LittleEndian.AppendUint32(b, r.TrailerChecksum)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.VersionBase))
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.SegmentBase))
 	return r.Stats.Append(b)
@@ -199,13 +197,13 @@ func decodeBounds(p []byte, chunks []record) error {
 		if n > min(len(p), boundSize) || r.apart > n || r.apart == 0 || r.long && r.apart != boundSize {
 			return fmt.Errorf("chunk %d: bound of %d bytes, %d tell it apart", i, n, r.apart)
 		}
-		// keys.hasPrefix and Reader.prefix take the prefix out of the bound.
+		// bound.hasPrefix and Reader.prefix take the prefix out of the bound.
 		if uint(r.Prefix) > entry.MaxKey || min(r.Prefix, boundSize) > n {
 			return fmt.Errorf("chunk %d: bound of %d bytes, prefix of %d", i, n, r.Prefix)
 		}
 		r.key, p = p[:n:n], p[n:]
 		// Search relies on this order; without it a get could miss a key that is there.
-		if i > 0 && !r.follows(&chunks[i-1].bound) {
+		if i > 0 && !r.mayFollow(&chunks[i-1].bound) {
 			return fmt.Errorf("chunk %d: %w", i, errDisorder)
 		}
 	}
@@ -217,17 +215,17 @@ var errDisorder = errors.New("keys out of order")
 // decodeChunk decodes a chunk's record and checks that the chunk lies in [from, to);
 // it returns the chunk's end.
 func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) {
-	r.offset = binary.LittleEndian.Uint64(p)
+	offset := binary.LittleEndian.Uint64(p)
 	stop := binary.LittleEndian.Uint64(p[8:])
 	buckets := binary.LittleEndian.Uint32(p[16:])
 	trailer := binary.LittleEndian.Uint32(p[20:])
 	// Pages are verified by their number in the file, so a chunk must begin at one.
-	if r.offset < from || r.offset > to || r.offset%chunk.PageSize != 0 {
-		return 0, fmt.Errorf("at %d", r.offset)
+	if offset < from || offset > to || offset%chunk.PageSize != 0 {
+		return 0, fmt.Errorf("at %d", offset)
 	}
 	// Each length is compared with what is left before lengths are added, so that no
 	// sum of hostile numbers wraps around.
-	left := to - r.offset
+	left := to - offset
 	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > left || trailer%chunk.PageSize != 0 || trailer == 0 {
 		return 0, fmt.Errorf("%d bytes of entries, trailer of %d", stop, trailer)
 	}
@@ -237,12 +235,13 @@ func (r *record) decodeChunk(p []byte, from, to uint64) (end uint64, err error) 
 		VersionBase: entry.Version(binary.LittleEndian.Uint64(p[32:])),
 		SegmentBase: entry.FileNum(binary.LittleEndian.Uint64(p[40:])),
 	}
-	r.trailerChecksum = binary.LittleEndian.Uint32(p[28:])
+	r.Offset, r.Page = int64(offset), int(offset/chunk.PageSize)
+	r.TrailerChecksum = binary.LittleEndian.Uint32(p[28:])
 	r.Stats = chunk.DecodeStats(p[48:])
 	if uint64(r.Layout.Size()) > left {
 		return 0, fmt.Errorf("%d bytes, %d are left", r.Layout.Size(), left)
 	}
-	return r.offset + uint64(r.Layout.Size()), nil
+	return offset + uint64(r.Layout.Size()), nil
 }
 
 // A run keeps range deletes as entries, in chunks of their own behind all others: so they are

@@ -58,15 +58,15 @@ func (it *cursor) Ends() (first, last *entry.Entry) { return it.r.first, it.r.la
 // openChunk puts the cursor on chunk i.
 func (it *cursor) openChunk(i int) bool {
 	if i < 0 || i >= len(it.r.chunks) {
-		return it.stop(nil)
+		return it.failMove(nil)
 	}
 	c, err := it.loadChunk(i)
 	if err != nil {
-		return it.stop(err)
+		return it.failMove(err)
 	}
-	prefix, err := it.r.prefix(i, c)
+	prefix, err := it.r.chunkPrefix(i, c)
 	if err != nil {
-		return it.stop(err)
+		return it.failMove(err)
 	}
 	it.i, it.valid = i, false
 	it.Cursor.Open(c, prefix)
@@ -78,7 +78,7 @@ func (it *cursor) openChunk(i int) bool {
 func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
-		return &it.r.chunks[i], nil
+		return &it.r.chunks[i].Chunk, nil
 	case it.i == i: // its pages stay
 		return it.Chunk(), nil
 	}
@@ -86,30 +86,30 @@ func (it *cursor) loadChunk(i int) (*chunk.Chunk, error) {
 	c, f := &it.r.chunks[i], it.r.fileOf(i)
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
-	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
+	read := f.ReadFull
 	// Whole, in one large request: a Copier reads everything anyway.
 	if s := it.stream; s != nil {
 		if s.file != f {
 			*s = stream{f.Stream(f.Size()), f}
 		}
-		if err := s.ReadFull(data, c.Place.Offset); err != nil {
+		if err := s.ReadFull(data, c.Offset); err != nil {
 			return nil, err
 		}
-		read = func(int64, int) error { return nil }
+		read = func([]byte, int64) error { return nil }
 	}
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
+	return c.Copy(data, read), nil
 }
 
-// settle notes whether a move of the chunk's cursor has come to an entry, and returns that.
-func (it *cursor) settle(ok bool) bool {
+// noteMove notes whether a move of the chunk's cursor has come to an entry, and returns that.
+func (it *cursor) noteMove(ok bool) bool {
 	it.valid = ok
 	return ok
 }
 
-// stop ends the move: there is no entry, because of err unless that is nil.
-func (it *cursor) stop(err error) bool {
-	it.Fail(err)
-	return it.settle(false)
+// failMove ends the move: there is no entry, because of err unless that is nil.
+func (it *cursor) failMove(err error) bool {
+	it.SetErr(err)
+	return it.noteMove(false)
 }
 
 // direction is where a walk goes: what the numbers of chunks grow by.
@@ -121,20 +121,20 @@ const (
 )
 
 // First moves to the first entry.
-func (it *cursor) First() bool { return it.enter(0, forward) }
+func (it *cursor) First() bool { return it.enterChunk(0, forward) }
 
 // Last moves to the last entry.
-func (it *cursor) Last() bool { return it.enter(len(it.r.chunks)-1, backward) }
+func (it *cursor) Last() bool { return it.enterChunk(len(it.r.chunks)-1, backward) }
 
-// enter moves to the entry of chunk i that a walk in this direction meets first.
-func (it *cursor) enter(i int, d direction) bool { return it.openChunk(i) && it.begin(d) }
+// enterChunk moves to the entry of chunk i that a walk in this direction meets first.
+func (it *cursor) enterChunk(i int, d direction) bool { return it.openChunk(i) && it.moveToEdge(d) }
 
-// begin is enter for the chunk that the cursor is on.
-func (it *cursor) begin(d direction) bool {
+// moveToEdge is enterChunk for the chunk that the cursor is on.
+func (it *cursor) moveToEdge(d direction) bool {
 	if d == backward {
-		return it.settle(it.Cursor.Last())
+		return it.noteMove(it.Cursor.Last())
 	}
-	return it.settle(it.Cursor.First())
+	return it.noteMove(it.Cursor.First())
 }
 
 // Next moves to the next entry.
@@ -143,7 +143,7 @@ func (it *cursor) Next() bool {
 	if it.valid && it.Cursor.Next() {
 		return true
 	}
-	if !it.cross(forward) {
+	if !it.crossToChunk(forward) {
 		return false
 	}
 	it.readOn()
@@ -151,10 +151,10 @@ func (it *cursor) Next() bool {
 }
 
 // Prev moves to the entry before.
-func (it *cursor) Prev() bool { return it.valid && it.Cursor.Prev() || it.cross(backward) }
+func (it *cursor) Prev() bool { return it.valid && it.Cursor.Prev() || it.crossToChunk(backward) }
 
-// move is Next or Prev.
-func (it *cursor) move(d direction) bool {
+// moveOn is Next or Prev.
+func (it *cursor) moveOn(d direction) bool {
 	if d == backward {
 		return it.Prev()
 	}
@@ -169,17 +169,17 @@ func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
 	return it.Cursor.Foresee(until, least, most)
 }
 
-// cross moves on into the chunk beside, unless the move before has failed.
-func (it *cursor) cross(d direction) bool {
+// crossToChunk moves on into the chunk beside, unless the move before has failed.
+func (it *cursor) crossToChunk(d direction) bool {
 	if !it.valid {
 		return false
 	}
-	if it.settle(false); it.Err() != nil {
+	if it.noteMove(false); it.Err() != nil {
 		return false
 	}
 	// Opening a chunk resets the count of blocks; a walk over chunks goes on counting.
 	entered := it.Entered
-	ok := it.enter(it.i+int(d), d)
+	ok := it.enterChunk(it.i+int(d), d)
 	it.Entered = entered
 	return ok
 }
@@ -189,84 +189,84 @@ func (it *cursor) cross(d direction) bool {
 func (it *cursor) readOn() {
 	for i := it.i; i < min(it.i+2, len(it.r.chunks)); i++ {
 		c := &it.r.chunks[i]
-		it.r.fileOf(i).Ahead(c.Place.Offset, int64(c.End))
+		it.r.fileOf(i).Ahead(c.Offset, int64(c.End))
 	}
 }
 
 // SeekGE moves to the first entry whose key is key or greater.
-func (it *cursor) SeekGE(key []byte) bool { return it.seek(key, forward) }
+func (it *cursor) SeekGE(key []byte) bool { return it.seekKey(key, forward) }
 
 // SeekLT moves to the last entry whose key is less than key.
-func (it *cursor) SeekLT(key []byte) bool { return it.seek(key, backward) }
+func (it *cursor) SeekLT(key []byte) bool { return it.seekKey(key, backward) }
 
-// seek is SeekGE or SeekLT.
-func (it *cursor) seek(key []byte, d direction) bool {
+// seekKey is SeekGE or SeekLT.
+func (it *cursor) seekKey(key []byte, d direction) bool {
 	i, err := it.r.searchNewest(key)
 	if err != nil {
-		return it.stop(err)
+		return it.failMove(err)
 	}
-	return it.seekIn(i, key, d)
+	return it.seekInChunk(i, key, d)
 }
 
-// seekIn is seek for a key that lies in chunk i, or between it and a chunk beside.
-func (it *cursor) seekIn(i int, key []byte, d direction) bool {
+// seekInChunk is seekKey for a key that lies in chunk i, or between it and a chunk beside.
+func (it *cursor) seekInChunk(i int, key []byte, d direction) bool {
 	if !it.openChunk(i) {
 		return false
 	}
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	switch {
 	case err != nil:
-		return it.stop(err)
+		return it.failMove(err)
 	// Without the prefix of the chunk's keys, key is before or behind all of them: this chunk lies
 	// ahead of the walk, or behind it.
 	case order*int(d) < 0:
-		return it.begin(d)
+		return it.moveToEdge(d)
 	case order*int(d) > 0:
-		return it.enter(i+int(d), d)
+		return it.enterChunk(i+int(d), d)
 	}
 	found := it.Cursor.SeekGE(key[it.Chunk().Prefix:])
 	if it.valid = true; d == forward {
-		return found || it.cross(forward)
+		return found || it.crossToChunk(forward)
 	}
 	// The last entry less than key is the one before the first that is not less.
 	if !found && it.Err() != nil {
-		return it.settle(false)
+		return it.noteMove(false)
 	}
 	return it.Prev()
 }
 
 // SkipGE leaves out whole chunks: those whose entries are all older than v, as the directory
 // says.
-func (it *cursor) SkipGE(key []byte, v entry.Version) bool { return it.skip(key, v, forward) }
+func (it *cursor) SkipGE(key []byte, v entry.Version) bool { return it.skipOlder(key, v, forward) }
 
 // SkipLT is SkipGE on the way back.
-func (it *cursor) SkipLT(key []byte, v entry.Version) bool { return it.skip(key, v, backward) }
+func (it *cursor) SkipLT(key []byte, v entry.Version) bool { return it.skipOlder(key, v, backward) }
 
-// skip is SkipGE or SkipLT.
-func (it *cursor) skip(key []byte, v entry.Version, d direction) bool {
+// skipOlder is SkipGE or SkipLT.
+func (it *cursor) skipOlder(key []byte, v entry.Version, d direction) bool {
 	// In a chunk that has newer entries it only moves to the next one: the caller skips the
 	// older ones itself.
-	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
-		return it.move(d)
+	if !it.valid || it.r.chunks[it.i].MaxVersion >= v {
+		return it.moveOn(d)
 	}
 	reached := (bytes.Compare(it.Entry().Key, key) >= 0) == (d == forward)
 	// The whole run is older than v, so nothing before key counts.
 	if it.r.newest < v && !reached {
-		return it.seek(key, d)
+		return it.seekKey(key, d)
 	}
 	i := it.i
-	for ; i >= 0 && i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i += int(d) {
-		if d == forward && it.r.keys.below(i, key) || d == backward && bytes.Compare(it.r.keys.from(i), key) >= 0 {
+	for ; i >= 0 && i < len(it.r.chunks) && it.r.chunks[i].MaxVersion < v; i += int(d) {
+		if d == forward && it.r.keys.liesBelow(i, key) || d == backward && bytes.Compare(it.r.chunks[i].key, key) >= 0 {
 			continue
 		}
 		if reached {
-			return it.move(d)
+			return it.moveOn(d)
 		}
 		// Only this chunk: where bounds are long, key may lie far behind it.
-		return it.seekIn(i, key, d)
+		return it.seekInChunk(i, key, d)
 	}
 	// All chunks up to here are older than v; the first entry of the next one counts.
-	return it.enter(i, d)
+	return it.enterChunk(i, d)
 }
 
 // SkipNewer leaves out nothing: older versions of a key lie behind it.

@@ -7,75 +7,45 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// keys is the bounds of the chunks of a run, laid out for search: without pointers, and with a
-// number of 8 bytes for each chunk but the first, taken after a prefix that all these bounds share.
-// The numbers of 1,000 chunks take 8 KB, which stay in the nearest caches. However long keys are, a
-// chunk takes a bounded part of it.
+// keys finds chunks by their bounds: by a number of 8 bytes for each chunk but the first, taken
+// after a prefix that all these bounds share. The numbers of 1,000 chunks take 8 KB, which stay in
+// the nearest caches. However long keys are, a chunk takes a bounded part of it.
 type keys struct {
 	prefix []byte   // shared by the bounds of all chunks but the first
 	words  []uint64 // 8 bytes of each of these bounds, after prefix
-	spans  []span   // bounds of all chunks
-	blob   []byte   // bytes of all bounds
+	chunks []record // all chunks
 }
 
-// span is a bound whose key lies in the blob.
-type span struct {
-	at     uint32 // where its key begins in the blob
-	length uint16 // bytes of its key
-	apart  uint16 // see bound
-	again  bool
-	long   bool
-}
-
-// newKeys lays out the bounds of chunks. It takes the keys out of the records: they would keep the
-// whole directory in memory.
+// newKeys lays out the bounds of chunks. It moves their keys to one block of memory: they would
+// keep the whole directory in memory.
 func newKeys(chunks []record) keys {
-	var k keys
-	if len(chunks) == 0 {
-		return k
-	}
-	// One block of memory for all keys, and nothing in it for the collector to scan.
-	k.words = make([]uint64, len(chunks)-1)
-	k.spans = make([]span, len(chunks))
+	k := keys{chunks: chunks}
 	n := 0
 	for i := range chunks {
 		n += len(chunks[i].key)
 	}
-	k.blob = make([]byte, 0, n)
+	blob := make([]byte, 0, n)
 	for i := range chunks {
 		b := &chunks[i].bound
-		k.spans[i] = span{uint32(len(k.blob)), uint16(len(b.key)), uint16(b.apart), b.again, b.long}
-		k.blob = append(k.blob, b.key...)
-		b.key = nil
+		blob = append(blob, b.key...)
+		b.key = blob[len(blob)-len(b.key) : len(blob) : len(blob)]
 	}
-	if len(k.words) > 0 {
-		first, last := k.apart(1), k.apart(len(k.words))
+	if len(chunks) > 1 {
+		k.words = make([]uint64, len(chunks)-1)
+		first, last := chunks[1].separator(), chunks[len(k.words)].separator()
 		// The prefix ends 8 bytes before the end of a long bound, so that search can
 		// compare its whole word.
 		k.prefix = first[:min(entry.CommonPrefix(first, last), boundSize-8)]
 	}
 	for i := range k.words {
-		k.words[i] = entry.Word(k.apart(i + 1)[len(k.prefix):])
+		k.words[i] = entry.Word(chunks[i+1].separator()[len(k.prefix):])
 	}
 	return k
 }
 
-// from is the beginning of chunk i's first key, of at most boundSize bytes. It has all of the
-// prefix that the chunk's keys share, unless that is longer.
-func (k *keys) from(i int) []byte {
-	s := &k.spans[i]
-	return k.blob[s.at:][:s.length:s.length]
-}
-
-// apart is the part of from(i) that sorts above the last key of the chunk before.
-func (k *keys) apart(i int) []byte {
-	s := &k.spans[i]
-	return k.blob[s.at:][:s.apart:s.apart]
-}
-
 // searchChunks returns the chunks lo to hi, of which one has key if the run has it. Mostly lo
-// equals hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys of
-// these chunks tell which one it is.
+// equals hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys
+// of these chunks tell which one it is.
 func (k *keys) searchChunks(key []byte) (lo, hi int) {
 	p := len(k.prefix)
 	if len(key) < p || string(key[:p]) != string(k.prefix) {
@@ -109,44 +79,13 @@ func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 		end += step
 	}
 	n := min(end, len(k.words)) - base
-	lo = base + sort.Search(n, func(i int) bool { return k.compareBound(base+i+1, key) != notBefore })
-	hi = lo + sort.Search(base+n-lo, func(i int) bool { return k.compareBound(lo+i+1, key) == before })
+	lo = base + sort.Search(n, func(i int) bool { return k.chunks[base+i+1].compareKey(key) != notBefore })
+	hi = lo + sort.Search(base+n-lo, func(i int) bool { return k.chunks[lo+i+1].compareKey(key) == before })
 	return lo, hi
 }
 
-// place is where a key is, compared with the bound of a chunk.
-type place uint8
-
-const (
-	before    place = iota // before the chunk, or in the chunk before
-	notBefore              // in the chunk or behind
-	unknown                // only the chunk's first key tells
-)
-
-// compareBound returns where key is, compared with the bound of chunk i.
-func (k *keys) compareBound(i int, key []byte) place {
-	s, b := &k.spans[i], k.apart(i)
-	// The bound was cut: keys that begin with it may be on either side.
-	if s.long && bytes.HasPrefix(key, b) {
-		return unknown
-	}
-	// The chunk begins with an older version of the bound: the newest is in the chunk before.
-	if c := bytes.Compare(key, b); c < 0 || c == 0 && s.again {
-		return before
-	}
-	return notBefore
-}
-
-// below reports whether all keys of chunk i are known to be less than key. Of the last chunk
+// liesBelow reports whether all keys of chunk i are known to be less than key. Of the last chunk
 // that is not known.
-func (k *keys) below(i int, key []byte) bool {
-	return i+1 < len(k.spans) && k.compareBound(i+1, key) == notBefore
-}
-
-// hasPrefix reports whether key begins as chunk i's keys do, in the first n bytes: in fewer, if
-// only boundSize bytes are in memory.
-func (k *keys) hasPrefix(i int, key []byte, n int) bool {
-	n = min(n, boundSize)
-	at := uint64(k.spans[i].at)
-	return len(key) >= n && string(key[:n]) == string(k.blob[at:at+uint64(n)])
+func (k *keys) liesBelow(i int, key []byte) bool {
+	return i+1 < len(k.chunks) && k.chunks[i+1].compareKey(key) == notBefore
 }

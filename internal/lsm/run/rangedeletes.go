@@ -52,7 +52,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 	forest := int(w.ranges.forests)
 	// findVisiblePart finds forests, and range deletes within one, by binary search for a version.
 	if !slices.IsSortedFunc(list, rangedel.Compare) || forest > 0 && list[0].Version < w.last {
-		return w.fail(fmt.Errorf("write run: %w: range deletes out of order", errs.ErrInvalid))
+		return w.failWith(fmt.Errorf("write run: %w: range deletes out of order", errs.ErrInvalid))
 	}
 	w.ranges.forests++
 	w.last = list[len(list)-1].Version
@@ -71,7 +71,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 func (w *Writer) AddNewest(t rangedel.Delete) error {
 	// One forest has these spans already: they are its node Top.
 	if w.ranges.forests < 2 {
-		return w.fail(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
+		return w.failWith(fmt.Errorf("write run: %w: the newest of %d forests", errs.ErrInvalid, w.ranges.forests))
 	}
 	w.newest = true
 	return w.addSpan(append(w.key[:0], tagNewest), t)
@@ -83,7 +83,7 @@ func (w *Writer) addSpan(prefix []byte, t rangedel.Delete) error {
 		return w.err
 	}
 	if !t.Valid() {
-		return w.fail(fmt.Errorf("write run: %w: range delete of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
+		return w.failWith(fmt.Errorf("write run: %w: range delete of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
 	}
 	if !w.ranged {
 		// The chunks of entries end here, so that readers tell them apart.
@@ -199,7 +199,7 @@ func (t RangeDeletes) putSearch(s *search) {
 		s.long.Free()
 		s.key = nil
 	}
-	if t.copier != nil && s.lone() {
+	if t.copier != nil && s.holdsLongSpan() {
 		s.Close()
 	}
 	// The collector decides how long an idle search lives, and its memory for keys with it.
@@ -211,11 +211,11 @@ func (t RangeDeletes) putSearch(s *search) {
 // longSpan is the size from which a Copier does not keep the chunk of a single span, in bytes.
 const longSpan = 256 << 10
 
-// lone reports whether the search has a copy of a chunk that is a single long span. It is not kept:
-// with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of its runs, and it
-// is rarely asked for again (rangedel.Cover remembers the answer).
-func (s *search) lone() bool {
-	return s.i >= 0 && s.r.dir[s.i].Entries == 1 && s.r.dir[s.i].Layout.Size() > longSpan
+// holdsLongSpan reports whether the search has a copy of a chunk that is a single long span. It is
+// not kept: with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of its
+// runs, and it is rarely asked for again (rangedel.Cover remembers the answer).
+func (s *search) holdsLongSpan() bool {
+	return s.i >= 0 && s.r.chunks[s.i].Entries == 1 && s.r.chunks[s.i].Layout.Size() > longSpan
 }
 
 // Copier returns the same range deletes for a caller that writes them elsewhere, as Reader.Copier
@@ -336,14 +336,14 @@ func (s *search) findVisiblePart(at entry.Version) (forest, n int, err error) {
 // stamp the flat ones, which have one version. No other method of a Copier may be called before its
 // end.
 func (t RangeDeletes) Ordered(v entry.Version) rangedel.Sequence {
-	return t.walk(v, !t.Empty() && t.stamped())
+	return t.walkNewer(v, !t.Empty() && t.haveOneVersion())
 }
 
-// stamped reports whether all range deletes have one version.
-func (t RangeDeletes) stamped() bool { return t.spans.parent.meta.Stamp > 0 }
+// haveOneVersion reports whether all range deletes have one version.
+func (t RangeDeletes) haveOneVersion() bool { return t.spans.parent.meta.Stamp > 0 }
 
-// walk walks the range deletes that are newer than v: the flat ones, or those of the forests.
-func (t RangeDeletes) walk(v entry.Version, flat bool) rangedel.Sequence {
+// walkNewer walks the range deletes that are newer than v: the flat ones, or those of the forests.
+func (t RangeDeletes) walkNewer(v entry.Version, flat bool) rangedel.Sequence {
 	if t.Empty() || t.spans.newest <= v || flat && t.spans.ranges.flat == 0 || !flat && t.spans.ranges.history == 0 {
 		return (*rangedel.Set)(nil).Ordered(0)
 	}
@@ -405,10 +405,10 @@ func (t RangeDeletes) Since(v entry.Version, fn func(rangedel.Delete) error) err
 // Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
 func (t RangeDeletes) Flat(v entry.Version, fn func(rangedel.Delete) error) error {
 	// With a stamp Ordered walks the flat ones: here they would come a second time.
-	if t.Empty() || t.stamped() {
+	if t.Empty() || t.haveOneVersion() {
 		return nil
 	}
-	return rangedel.Merge([]rangedel.Sequence{t.walk(v, true)}, fn)
+	return rangedel.Merge([]rangedel.Sequence{t.walkNewer(v, true)}, fn)
 }
 
 // Some calls fn for a sample of at most n range deletes, spread evenly. Each of them stands for so
@@ -464,7 +464,7 @@ func prefixLen(key []byte) int {
 
 // corruptSpans returns a Corruption of the range deletes that r reads.
 func (r *Reader) corruptSpans(format string, args ...any) *errs.Corruption {
-	return errs.NewCorruption(r.parent.files[0].name, -1, "range deletes: "+format, args...)
+	return errs.NewCorruption(r.parent.files[0].Name(), -1, "range deletes: "+format, args...)
 }
 
 // ChangedSince reports whether a range delete newer than since covers a key in [lo, hi); a nil hi
@@ -489,7 +489,7 @@ func (s *search) spansChangedSince(prefix, lo, hi []byte, since entry.Version) (
 	from := append(append(bytes.Clone(prefix), lo...), 0)
 	to := append(append(bytes.Clone(prefix), hi...), 0)
 	if hi == nil {
-		to = after(prefix)
+		to = afterPrefix(prefix)
 	}
 	if changed, err := s.r.ChangedSince(from, to, since); changed || err != nil {
 		return changed, err
@@ -501,8 +501,8 @@ func (s *search) spansChangedSince(prefix, lo, hi []byte, since entry.Version) (
 	return bytes.HasPrefix(e.Key, prefix) && e.Version > since && bytes.Compare(e.Value, hi) < 0, nil
 }
 
-// after is the bound after all keys that begin with prefix, nil if there is none.
-func after(prefix []byte) []byte {
+// afterPrefix is the bound after all keys that begin with prefix, nil if there is none.
+func afterPrefix(prefix []byte) []byte {
 	p := bytes.Clone(prefix)
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i]++; p[i] != 0 {
@@ -524,7 +524,7 @@ func (t RangeDeletes) verifySpans(ctx context.Context, report func(*errs.Corrupt
 	v.each = func(e *entry.Entry) {
 		n := prefixLen(e.Key)
 		if _, ok := spanOf(e); !ok || len(before) > n && bytes.Equal(before[:n], e.Key[:n]) && bytes.Compare(before[n:], e.Value) > 0 {
-			v.tell(t.spans.corruptSpans("bad bounds, or out of order"))
+			v.reportDamage(t.spans.corruptSpans("bad bounds, or out of order"))
 			return // a key this short has no node
 		}
 		before = append(before[:0], e.Key...)
@@ -544,6 +544,6 @@ func (t RangeDeletes) verifySpans(ctx context.Context, report func(*errs.Corrupt
 	v.verifyChunks(ctx)
 	// Behind other damage they can't be counted.
 	if v.found == 0 && ctx.Err() == nil && have != t.spans.ranges {
-		v.tell(t.spans.corruptSpans("%v, the directory says %v", have, t.spans.ranges))
+		v.reportDamage(t.spans.corruptSpans("%v, the directory says %v", have, t.spans.ranges))
 	}
 }

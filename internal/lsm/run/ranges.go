@@ -26,14 +26,14 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 	}
 	it := r.newCursor()
 	for i, whole := range r.chunksIn(start, lo, hi) {
-		if r.dir[i].MaxVersion <= since {
+		if r.chunks[i].MaxVersion <= since {
 			continue
 		}
 		// All keys of the chunk lie in the range, so the newest entry does, and no page is read.
 		if whole {
 			return true, nil
 		}
-		if none, err := it.eachSince(i, lo, hi, since, func([]byte) bool { return false }); !none {
+		if none, err := it.eachFrom(i, lo, hi, since+1, func([]byte) bool { return false }); !none {
 			return err == nil, err
 		}
 	}
@@ -45,32 +45,33 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 func (r *Reader) chunksIn(start int, lo, hi []byte) iter.Seq2[int, bool] {
 	return func(yield func(i int, whole bool) bool) {
 		for i := start; i < len(r.chunks); i++ {
-			first := r.keys.from(i)
+			first := r.chunks[i].key
 			if hi != nil && bytes.Compare(first, hi) >= 0 {
 				return
 			}
-			// Where the last chunk ends only its entries tell, so with a bound hi it is never whole.
-			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.below(i, hi))) {
+			// Where the last chunk ends only its entries tell, so with a bound hi it is never
+			// whole.
+			if !yield(i, bytes.Compare(lo, first) <= 0 && (hi == nil || r.keys.liesBelow(i, hi))) {
 				return
 			}
 		}
 	}
 }
 
-// eachSince calls fn for the keys in [lo, hi) of the entries of chunk i that are newer than since.
-// It returns false once fn has, and after an error.
-func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(key []byte) bool) (bool, error) {
+// eachFrom calls fn for the keys in [lo, hi) of the entries of chunk i of version v or newer, with
+// the cursor at the entry. It returns false once fn has, and after an error.
+func (it *cursor) eachFrom(i int, lo, hi []byte, v entry.Version, fn func(key []byte) bool) (bool, error) {
 	if !it.openChunk(i) {
 		return false, it.Err()
 	}
-	off, err := it.offset(i, lo)
+	off, err := it.seekOffset(i, lo)
 	for ok := err == nil && off < it.Chunk().End; ok; ok = it.Cursor.Next() {
 		e := it.Entry()
 		// Compared here, not searched for before: most walks end at the first entries.
 		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
 			break
 		}
-		if e.Version > since && !fn(e.Key) {
+		if e.Version >= v && !fn(e.Key) {
 			return false, nil
 		}
 	}
@@ -81,9 +82,9 @@ func (it *cursor) eachSince(i int, lo, hi []byte, since entry.Version, fn func(k
 // EntriesSince is how many entries EachSince reads, and how many range deletes there are.
 func (r *Reader) EntriesSince(since entry.Version) int {
 	n := r.meta.RangeDeletes
-	for i := range r.dir {
-		if r.dir[i].MaxVersion > since {
-			n += r.dir[i].Entries
+	for i := range r.chunks {
+		if r.chunks[i].MaxVersion > since {
+			n += r.chunks[i].Entries
 		}
 	}
 	return int(n)
@@ -94,11 +95,11 @@ func (r *Reader) EntriesSince(since entry.Version) int {
 func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error {
 	it := r.newCursor()
 	for i := range r.chunks {
-		if r.dir[i].MaxVersion <= since {
+		if r.chunks[i].MaxVersion <= since {
 			continue
 		}
 		var failed error
-		more, err := it.eachSince(i, nil, nil, since, func(key []byte) bool {
+		more, err := it.eachFrom(i, nil, nil, since+1, func(key []byte) bool {
 			failed = fn(key)
 			return failed == nil
 		})
@@ -117,7 +118,7 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) error) error
 func (r *Reader) Size(lo, hi []byte, look bool) (entries, size, separated uint64) {
 	it := r.newCursor()
 	for s := range it.stretches(lo, hi) {
-		all := &r.dir[s.chunk]
+		all := &r.chunks[s.chunk]
 		sum, part := all.Stats, 1.0
 		switch {
 		case s.whole:
@@ -158,7 +159,7 @@ func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
 		// After an error the walk begins at the first chunk: those before lo have empty stretches.
 		start, _ := it.r.searchNewest(lo)
 		for i, whole := range it.r.chunksIn(start, lo, hi) {
-			s := stretch{chunk: i, from: chunk.HeaderSize, to: it.r.dir[i].End, whole: whole}
+			s := stretch{chunk: i, from: chunk.HeaderSize, to: it.r.chunks[i].End, whole: whole}
 			if !whole {
 				from, to, ok := it.entryBounds(i, lo, hi)
 				if s.whole = !ok; ok {
@@ -176,7 +177,7 @@ func (it *cursor) stretches(lo, hi []byte) iter.Seq[stretch] {
 // It returns false if they can't be read.
 func (it *cursor) sumStretch(s stretch, sum *chunk.Stats, part *float64) bool {
 	*sum = chunk.Stats{}
-	if s.to-s.from <= lookBytes || it.r.dir[s.chunk].Entries <= lookPlaces*lookRow {
+	if s.to-s.from <= lookBytes || it.r.chunks[s.chunk].Entries <= lookPlaces*lookRow {
 		for ok := s.from < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
 			sum.AddEntry(it.Entry(), false)
 		}
@@ -214,18 +215,18 @@ func (it *cursor) entryBounds(i int, lo, hi []byte) (from, to int, ok bool) {
 	var err error
 	if to = it.Chunk().End; hi != nil {
 		// hi before lo: the cursor is left at the first entry of the range.
-		to, err = it.offset(i, hi)
+		to, err = it.seekOffset(i, hi)
 	}
 	if err == nil {
-		from, err = it.offset(i, lo)
+		from, err = it.seekOffset(i, lo)
 	}
 	// lo may be behind hi: the range is empty then.
 	return from, max(to, from), err == nil
 }
 
-// offset moves to the first entry of chunk i, which the cursor is on, whose key is not less than
-// key, and returns where it begins: at the chunk's End if there is none.
-func (it *cursor) offset(i int, key []byte) (int, error) {
+// seekOffset moves to the first entry of chunk i, which the cursor is on, whose key is not less
+// than key, and returns where it begins: at the chunk's End if there is none.
+func (it *cursor) seekOffset(i int, key []byte) (int, error) {
 	order, err := it.r.comparePrefix(i, it.Chunk(), key)
 	found := false
 	switch {
@@ -234,24 +235,12 @@ func (it *cursor) offset(i int, key []byte) (int, error) {
 	case order < 0:
 		found = it.Cursor.First()
 	case order == 0:
-		found = it.Cursor.SeekGE(key[it.r.dir[i].Prefix:])
+		found = it.Cursor.SeekGE(key[it.r.chunks[i].Prefix:])
 	}
 	if found {
 		return it.Cursor.Offset(), nil
 	}
 	return it.Chunk().End, it.Err()
-}
-
-// eachKey calls fn for the keys of a stretch of a range that begins at lo, and for where their
-// entries begin.
-func (it *cursor) eachKey(s *stretch, lo []byte, fn func(key []byte, at int)) {
-	if !it.openChunk(s.chunk) {
-		return
-	}
-	off, err := it.offset(s.chunk, lo)
-	for ok := err == nil && off < s.to; ok && it.Cursor.Offset() < s.to; ok = it.Cursor.Next() {
-		fn(it.Entry().Key, it.Cursor.Offset())
-	}
 }
 
 // Split returns at most n-1 keys that cut [lo, hi) into pieces of about the same size in files, in
@@ -281,20 +270,21 @@ func (r *Reader) Split(lo, hi []byte, n int) (cuts [][]byte) {
 		s := &list[i]
 		// Fences are 1 KB apart: in a small range they would give only a few different cuts.
 		if total <= cutBytes {
-			it.eachKey(s, lo, func(key []byte, at int) {
-				if next < n && due() <= sum+float64(at-s.from) {
+			_, _ = it.eachFrom(s.chunk, lo, hi, 0, func(key []byte) bool {
+				if due() <= sum+float64(it.Cursor.Offset()-s.from) {
 					next++
 					cut(key)
 				}
+				return next < n
 			})
 		}
 		for ; next < n && due() < sum+s.bytes(); next++ {
-			part := (float64(s.from) + due() - sum) / float64(r.dir[s.chunk].End)
+			part := (float64(s.from) + due() - sum) / float64(r.chunks[s.chunk].End)
 			// With many chunks a piece, their first keys cut well enough.
 			if len(list) < 4*n && it.openChunk(s.chunk) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
 			} else {
-				cut(r.keys.from(s.chunk))
+				cut(r.chunks[s.chunk].key)
 			}
 		}
 		sum += s.bytes()

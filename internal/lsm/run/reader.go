@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/chunk"
@@ -24,13 +23,13 @@ import (
 
 // OpenConfig says where a run's files are and how they are read.
 type OpenConfig struct {
-	FS    vfs.FS      // of the files
-	Dir   string      // directory of the files
-	UUID  [16]byte    // of the store
-	Ring  *crypt.Ring // opens the keys of encrypted files; nil: there are none
-	Seed  uint64      // of the store's key hash; only Verify needs it
-	NoMap bool        // read by blocks into Cache instead of mapping the files
-	Cache *Cache      // of files that are encrypted or not mapped; nil: one for this run
+	FS    vfs.FS        // of the files
+	Dir   string        // directory of the files
+	UUID  [16]byte      // of the store
+	Ring  *crypt.Ring   // opens the keys of encrypted files; nil: there are none
+	Seed  uint64        // of the store's key hash; only Verify needs it
+	NoMap bool          // read by blocks into Cache instead of mapping the files
+	Cache *pageio.Cache // of files that are encrypted or not mapped; nil: one for this run
 
 	Files *pageio.Files // opens the files; nil: without a limit of open ones
 }
@@ -39,9 +38,9 @@ type OpenConfig struct {
 // methods return are valid until Close. Where the files are mapped, a fault in the
 // mapping (the device fails) panics: call its methods below pageio.Guard.
 type Reader struct {
-	keys    keys          // bounds of the chunks, for search
-	chunks  []chunk.Chunk // the chunks of entries, in order
-	filters []summed      // filter of each chunk, or one of all chunks; nil: there are none
+	keys    keys     // bounds of the chunks, for search
+	chunks  []record // the chunks of entries, in order
+	filters []filter // filter of each chunk, or one of all chunks; nil: there are none
 
 	oldest, newest entry.Version // least and greatest version of an entry
 
@@ -54,10 +53,9 @@ type Reader struct {
 
 	meta  layout.RunMeta // what the manifest says of the run
 	files []*file        // in order
-	dir   []record       // what the directories say of the chunks
 	first *entry.Entry   // a bound, not greater than the first entry; nil: there is none
 	last  *entry.Entry   // a bound, not less than the last entry; nil: there is none
-	cache *blocks.Cache  // nil: all files are read in place
+	cache *pageio.Cache  // nil: all files are read in place
 	seed  uint64         // of the store's key hash
 }
 
@@ -65,26 +63,26 @@ type Reader struct {
 type file struct {
 	*pageio.File
 	origin
-	dir    *directory   // its directory, without the chunks, which are in Reader.dir
-	chunks int          // number of its chunks
-	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
-	blocks *blocks.File // reads the file block by block; nil: it is read in place
-
-	filters []*pageio.Summed // its plain filters, to free them
+	dir    *directory // its directory, without the chunks, which are in Reader.chunks
+	chunks int        // number of its chunks
 }
+
+// inPlace reports whether chunks and filters are read in the mapping. The pages of an encrypted
+// file must be decrypted into other memory.
+func (f *file) inPlace() bool { return f.Mapped() != nil && f.Key == nil }
 
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, m layout.RunMeta) (*Reader, error) {
 	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
-	if err := r.open(&cfg); err != nil {
+	if err := r.openFiles(&cfg); err != nil {
 		// Close frees what was opened before the error.
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	return r, nil
 }
 
-// open is Open for a Reader that has nothing but its description.
-func (r *Reader) open(cfg *OpenConfig) error {
+// openFiles is Open for a Reader that has nothing but its description.
+func (r *Reader) openFiles(cfg *OpenConfig) error {
 	if cfg.Files == nil {
 		cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	}
@@ -97,13 +95,14 @@ func (r *Reader) open(cfg *OpenConfig) error {
 		}
 	}
 	for _, f := range r.files {
-		if f.pages != nil {
+		if f.inPlace() {
+			f.Read, f.Paged.Verified = f.ReadOrPrime, f.VerifiedPages(pageio.PagesOf(f.Size()))
 			continue
 		}
 		if r.cache == nil {
-			r.cache = NewCache(0)
+			r.cache = pageio.NewCache(0)
 		}
-		f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.readAt, Cache: r.cache, Owner: r}
+		f.Read, f.Cache, f.Owner = f.ReadCopy, r.cache, r
 	}
 	// In this order: range deletes are no entries, so they must not be counted among these.
 	if err := r.splitRangeDeletes(); err != nil {
@@ -115,13 +114,13 @@ func (r *Reader) open(cfg *OpenConfig) error {
 	if err := r.readFilters(); err != nil {
 		return err
 	}
-	if len(r.dir) > 0 {
+	if len(r.chunks) > 0 {
 		// No entry of this key comes before the greatest version, as versions come newest first.
-		r.first = &entry.Entry{Key: r.dir[0].key, Version: math.MaxUint64}
+		r.first = &entry.Entry{Key: r.chunks[0].key, Version: math.MaxUint64}
 		r.last = &entry.Entry{Key: r.meta.Last}
 	}
 	for _, part := range r.parts() {
-		part.makeChunks()
+		part.openChunks()
 	}
 	return nil
 }
@@ -134,73 +133,60 @@ func (r *Reader) parts() []*Reader {
 	return []*Reader{r, r.spans}
 }
 
-// openFile opens a file of a run.
-func (cfg *OpenConfig) openFile(m *layout.RunFile) (*file, error) {
-	o, err := cfg.origin(m.Num, m.KeyID)
-	if err != nil {
-		return nil, err
-	}
-	// The footer is found by the size that the manifest knows: what is behind it is not of the file.
-	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
-		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
-	}
-	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
-	if err != nil {
-		return nil, err
-	}
-	f := &file{File: pf, origin: o}
-	// An encrypted file is not read in place: its pages must be decrypted into other memory.
-	if f.Mapped() != nil && f.key == nil {
-		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
-	}
-	return f, nil
-}
-
-// origin returns the origin of file num with this file key id.
-func (cfg *OpenConfig) origin(num entry.FileNum, keyID crypt.FileKeyID) (origin, error) {
-	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, keyID: keyID}
-	o.id = o.owner.ID()
+// newOrigin returns the origin of file num with this file key id.
+func (cfg *OpenConfig) newOrigin(num entry.FileNum, keyID crypt.FileKeyID) (origin, error) {
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+	o := origin{Paged: pageio.Paged{Name: filename.Of(filename.Run, num), ID: owner.ID()}, owner: owner, keyID: keyID}
 	switch {
 	case keyID.IsZero():
 		return o, nil
 	case cfg.Ring == nil:
-		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.name)
+		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.Name)
 	}
 	key, err := cfg.Ring.Open(cryptFile(&o.owner), keyID)
 	if errors.Is(err, crypt.ErrTag) {
-		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "file key id of the file", Err: err}
+		err = &errs.Corruption{File: o.Name, Offset: -1, Reason: "file key id of the file", Err: err}
 	}
-	o.key = key
+	o.Key = key
 	return o, err
 }
 
 // addFile opens file m of the run, checks its directory and adds its chunks.
 func (r *Reader) addFile(cfg *OpenConfig, m *layout.RunFile, stamp entry.Version) error {
-	f, err := cfg.openFile(m)
+	o, err := cfg.newOrigin(m.Num, m.KeyID)
 	if err != nil {
 		return err
 	}
+	// The footer is found by the size that the manifest knows: what is behind it is not of the
+	// file.
+	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
+		return errs.NewCorruption(o.Name, -1, "the manifest has it as %d bytes long", m.Size)
+	}
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.Name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	if err != nil {
+		return err
+	}
+	f := &file{File: pf, origin: o}
 	// In the list before anything can fail: Close then closes it.
 	r.files = append(r.files, f)
-	name := f.name
 	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
 	if err != nil {
 		return err
 	}
 	// The footer's checksum covers the directory's checksum. So a sound file of another run
 	// that was copied over this one is refused, too.
-	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
-		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
+	if m.Checksum != 0 && m.Checksum != ft.Checksum || ft.Owner != f.owner {
+		return errs.NewCorruption(o.Name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir, dir.about = dir, nil
 	// Each file is sorted by itself; the run is only if the files follow each other, too.
-	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
-		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
+	if n := len(r.chunks); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].mayFollow(&r.chunks[n-1].bound) {
+		return errs.NewCorruption(o.Name, int64(ft.DirOffset), "directory: keys before those of the file before")
 	}
 	if err := f.adoptChunks(stamp); err != nil {
 		return err
 	}
-	r.dir = append(r.dir, f.dir.chunks...)
+	r.chunks = append(r.chunks, f.dir.chunks...)
 	f.chunks, f.dir.chunks = len(f.dir.chunks), nil
 	return nil
 }
@@ -213,7 +199,7 @@ func (f *file) adoptChunks(v entry.Version) error {
 		// A stamp replaces versions, which must be 0 in the file: else two versions of a key could
 		// become one.
 		if v != 0 && r.MaxVersion != 0 {
-			return errs.NewCorruption(f.name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+			return errs.NewCorruption(f.Name(), r.Offset, "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
 		r.file, r.Layout.Stamp, r.Stats = f, v, r.Stats.Stamped(v)
 	}
@@ -227,7 +213,7 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 	if err := f.ReadFull(foot, at); err != nil {
 		return nil, nil, err
 	}
-	ft, err := decodeFooter(foot, o.id, at, o.name)
+	ft, err := decodeFooter(foot, &o.owner, at, o.Name)
 	if err == nil {
 		err = o.verifyFooter(ft, foot, at)
 	}
@@ -235,44 +221,46 @@ func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer,
 		return nil, nil, err
 	}
 	// The footer is verified: else its numbers could ask for any amount of memory.
-	b := make([]byte, ft.dirSize, ft.dirSize+chunk.Room)
-	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
+	b := make([]byte, ft.DirSize, ft.DirSize+chunk.Room)
+	if err := f.ReadFull(b, int64(ft.DirOffset)); err != nil {
 		return nil, nil, err
 	}
 	if err := o.verifyDirectory(b, ft); err != nil {
 		return nil, nil, err
 	}
-	d, err := decodeDirectory(b, ft.dirOffset, o.key != nil)
-	return d, ft, o.damaged(int64(ft.dirOffset), "directory", err)
+	d, err := decodeDirectory(b, ft.DirOffset, o.Key != nil)
+	return d, ft, o.damagedPart(int64(ft.DirOffset), "directory", err)
 }
 
 // verifyDirectory compares the directory b with its checksum, or decrypts it in place.
 func (o *origin) verifyDirectory(b []byte, ft *footer) error {
-	if o.key != nil {
-		return o.damaged(int64(ft.dirOffset), "directory", o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil))
+	if o.Key != nil {
+		return o.damagedPart(int64(ft.DirOffset), "directory", o.Key.Decrypt(b, b, &ft.DirTag, crypt.Directory, int64(ft.DirOffset), 0, nil))
 	}
-	if got := o.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
-		return errs.NewCorruption(o.name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	if got := o.ID.Sum(int64(ft.DirOffset), b); got != ft.DirSum {
+		return errs.NewCorruption(o.Name, int64(ft.DirOffset), "directory: checksum %#x, want %#x", got, ft.DirSum)
 	}
 	return nil
 }
 
-// splitRangeDeletes moves the chunks with range deletes, the last ones of the run, from r to r.spans.
+// splitRangeDeletes moves the chunks with range deletes, the last ones of the run, from r to
+// r.spans.
 func (r *Reader) splitRangeDeletes() error {
 	last := r.files[len(r.files)-1]
-	n := len(r.dir)
-	for n > 0 && isRangeDeletes(r.dir[n-1].key) {
+	n := len(r.chunks)
+	for n > 0 && isRangeDeletes(r.chunks[n-1].key) {
 		n--
 	}
-	// Range deletes that are not counted would not be asked for, and what they deleted would be back.
-	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
-		return errs.NewCorruption(last.name, -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+	// Range deletes that are not counted would not be asked for, and what they deleted would be
+	// back.
+	if (n == len(r.chunks)) != (last.dir.ranges == ranges{}) {
+		return errs.NewCorruption(last.Name(), -1, "directory: %d range deletes in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.chunks)-n)
 	}
-	if n == len(r.dir) {
+	if n == len(r.chunks) {
 		return nil
 	}
-	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, parent: r}
-	r.dir = r.dir[:n:n]
+	r.spans = &Reader{cache: r.cache, seed: r.seed, chunks: r.chunks[n:], ranges: last.dir.ranges, parent: r}
+	r.chunks = r.chunks[:n:n]
 	r.spans.countEntries()
 	return nil
 }
@@ -284,51 +272,44 @@ func (r *Reader) checkMeta() error {
 	var m layout.RunMeta
 	s := r.countEntries()
 	setStats(&m, &s)
-	if n := len(r.dir); n > 0 {
-		m.First = r.dir[0].key
+	if n := len(r.chunks); n > 0 {
+		m.First = r.chunks[0].key
 	}
 	// The last key is stored only in the last chunk. Verify reads that.
 	m.Last = r.meta.Last
 	w := &r.meta
 	if t := r.spans; t != nil {
 		// Their bounds are not compared: Verify reads all of them.
-		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
-			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
+		if len(r.chunks) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
+			return errs.NewCorruption(r.files[0].Name(), -1, "keys are beyond the bounds that the manifest knows")
 		}
 		m.AddRangeDeletes(&layout.RunMeta{First: w.First, Last: w.Last, RangeDeletes: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
 	}
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.RangeDeletes != w.RangeDeletes ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
 		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
-		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")
+		return errs.NewCorruption(r.files[0].Name(), -1, "contents are not those that the manifest knows")
 	}
 	return nil
 }
 
 // countEntries sets oldest and newest, and returns what the directories say of all chunks.
 func (r *Reader) countEntries() (s chunk.Stats) {
-	for i := range r.dir {
-		s.Merge(&r.dir[i].Stats)
+	for i := range r.chunks {
+		s.Merge(&r.chunks[i].Stats)
 	}
 	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	return s
 }
 
-// makeChunks makes a chunk.Chunk for each chunk in r.dir.
-func (r *Reader) makeChunks() {
-	r.keys = newKeys(r.dir)
-	r.chunks = make([]chunk.Chunk, len(r.dir))
-	for i := range r.dir {
-		d, c := &r.dir[i], &r.chunks[i]
-		c.Layout = d.Layout
-		c.Page = int(d.offset / chunk.PageSize)
-		// Chunks of a file that is read in place share one set of verified pages.
-		f := d.file
-		c.Pages, c.File = f.pages, f.blocks
-		c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
-		if f.pages != nil {
-			size := uint64(d.Layout.Size())
-			c.Data = f.Mapped()[d.offset:][:size:size]
+// openChunks has the chunks read from their files.
+func (r *Reader) openChunks() {
+	r.keys = newKeys(r.chunks)
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		if c.File = &c.file.Paged; c.file.inPlace() {
+			size := c.Layout.Size()
+			c.Data = c.file.Mapped()[c.Offset:][:size:size]
 		}
 	}
 }
@@ -347,9 +328,9 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	if err != nil || i >= len(r.chunks) {
 		return false, err
 	}
-	c := &r.chunks[i]
+	c := &r.chunks[i].Chunk
 	// A key with another prefix is in no chunk: no page is touched for it.
-	if !r.keys.hasPrefix(i, key, c.Prefix) {
+	if !r.chunks[i].hasPrefix(key, c.Prefix) {
 		return false, nil
 	}
 	// The bound had only a part of a long prefix; the rest is in the chunk.
@@ -361,11 +342,11 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	res, err := c.Get(key[c.Prefix:], hash, at, dst)
 	// Older versions of a chunk's last key may be in the next chunks.
 	for res == chunk.Newer {
-		if i++; i == len(r.chunks) || !r.keys.spans[i].again {
+		if i++; i == len(r.chunks) || !r.chunks[i].again {
 			return false, nil
 		}
-		c = &r.chunks[i]
-		res, err = c.First(at, dst)
+		c = &r.chunks[i].Chunk
+		res, err = c.GetFirst(at, dst)
 	}
 	if res != chunk.Found || err != nil {
 		return false, err
@@ -385,7 +366,7 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if order < 0 || order == 0 && r.keys.spans[mid].again {
+		if order < 0 || order == 0 && r.chunks[mid].again {
 			hi = mid - 1
 		} else {
 			lo = mid
@@ -394,11 +375,11 @@ func (r *Reader) searchNewest(key []byte) (int, error) {
 	return lo, nil
 }
 
-// prefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
-func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
+// chunkPrefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
+func (r *Reader) chunkPrefix(i int, c *chunk.Chunk) ([]byte, error) {
 	// Without a page of the chunk: most prefixes are short.
 	if c.Prefix <= boundSize {
-		return r.keys.from(i)[:c.Prefix], nil
+		return r.chunks[i].key[:c.Prefix], nil
 	}
 	return c.SharedPrefix()
 }
@@ -406,21 +387,11 @@ func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
 // comparePrefix compares key with the prefix of the keys of chunk i, loaded as c: less than 0 means
 // before all of them, greater than 0 behind all of them, 0 that key begins as they do.
 func (r *Reader) comparePrefix(i int, c *chunk.Chunk, key []byte) (int, error) {
-	p, err := r.prefix(i, c)
+	p, err := r.chunkPrefix(i, c)
 	if err != nil || bytes.HasPrefix(key, p) {
 		return 0, err
 	}
 	return bytes.Compare(key, p), nil
-}
-
-// readAt reads from an encrypted file, or one that is not mapped.
-func (f *file) readAt(p []byte, off int64) error {
-	// The page cache has it, and a copy can't block in a page fault.
-	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
-		copy(p, m[off:])
-		return nil
-	}
-	return f.ReadCold(p, off)
 }
 
 // warmBytes bounds what Warm reads: 64 pages, some 0.1 ms.
@@ -443,7 +414,7 @@ func (r *Reader) Warm() error {
 }
 
 // fileOf returns the file of chunk i.
-func (r *Reader) fileOf(i int) *file { return r.dir[i].file }
+func (r *Reader) fileOf(i int) *file { return r.chunks[i].file }
 
 // Held is pageio.File.Held of the run's files.
 func (r *Reader) Held() (held []vfs.File) {
@@ -459,15 +430,13 @@ func (r *Reader) Close() error {
 	if r.cache != nil {
 		r.cache.Forget(r)
 	}
+	for i := range r.filters {
+		r.filters[i].pages.Free()
+	}
 	var err error
 	for _, f := range r.files {
-		if f.pages != nil {
-			f.pages.Free()
-		}
 		// The files of the process keep a list of all sets of verified pages: it must not grow.
-		for _, s := range f.filters {
-			s.Free()
-		}
+		f.Paged.Verified.Free()
 		err = errors.Join(err, f.Close())
 	}
 	r.files = nil

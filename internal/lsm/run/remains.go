@@ -58,7 +58,7 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, keyID c
 	if keyID.IsZero() {
 		keyID = cfg.findKeyID(f, num)
 	}
-	if r.origin, err = cfg.origin(num, keyID); err != nil {
+	if r.origin, err = cfg.newOrigin(num, keyID); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if f.Size() >= int64(r.footerSize()) {
@@ -91,7 +91,7 @@ func (r *Remains) findChunks() {
 		r.f.ReadLeft(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
 			begin := at + int64(off)
-			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
+			if size := chunk.TrailerSize(buf[off:], begin, r.Key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
 				r.addChunkBefore(buf[off:], begin, size)
 			}
 		}
@@ -105,20 +105,21 @@ func (r *Remains) addChunkBefore(b []byte, off int64, size int) {
 		b = make([]byte, size)
 		r.f.ReadLeft(b, off)
 	}
-	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
+	l, stats, ok := chunk.FindTrailer(b[:size], &r.Paged, off)
 	if !ok {
 		return
 	}
-	c := record{Layout: l, Stats: stats, offset: uint64(off) - uint64(l.TrailerStart()), trailerChecksum: binary.LittleEndian.Uint32(b)}
-	if n := len(r.chunks); n > 0 && c.offset < r.chunks[n-1].offset+uint64(r.chunks[n-1].Layout.Size()) {
+	n, begin := len(r.chunks), off-int64(l.TrailerStart())
+	if n > 0 && begin < r.chunks[n-1].Offset+int64(r.chunks[n-1].Layout.Size()) {
 		return // bytes that look like a trailer in those of another
 	}
+	sum := binary.LittleEndian.Uint32(b)
+	r.chunks = append(r.chunks, record{Chunk: chunk.Chunk{Layout: l, Offset: begin, TrailerChecksum: sum}, Stats: stats})
 	// The directory would have the first key; without it the first entry does.
-	if rest := r.rescue(&c); rest.Len() > 0 {
+	if rest := r.rescueChunk(&r.chunks[n]); rest.Len() > 0 {
 		rest.Entry(0, &r.e)
-		c.key = bytes.Clone(r.e.Key)
+		r.chunks[n].key = bytes.Clone(r.e.Key)
 	}
-	r.chunks = append(r.chunks, c)
 }
 
 // Rewind goes back to the beginning. Next then returns entries, or else range deletes: see Span.
@@ -156,12 +157,12 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 	from, to := r.at, r.f.Size()
 	if done = r.i == len(r.chunks); !done {
-		to = int64(r.chunks[r.i].offset)
+		to = r.chunks[r.i].Offset
 	}
 	// Between two chunks that were found by their trailers, others may be lost.
 	if !r.whole && from < to {
 		r.at = to
-		return &Hole{File: r.name, Offset: from, Length: to - from}, false
+		return &Hole{File: r.Name, Offset: from, Length: to - from}, false
 	}
 	if done {
 		return nil, true
@@ -169,23 +170,22 @@ func (r *Remains) openNextChunk() (hole *Hole, done bool) {
 	c := &r.chunks[r.i]
 	r.i, r.at = r.i+1, to+int64(c.Layout.Size())
 	if len(c.key) == 0 || isRangeDeletes(c.key) == r.deletes {
-		r.rest, r.n, r.gaps = r.rescue(c), 0, 0
+		r.rest, r.n, r.gaps = r.rescueChunk(c), 0, 0
 	}
 	return nil, false
 }
 
-// rescue reads a chunk.
-func (r *Remains) rescue(c *record) *chunk.Rest {
-	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
-		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
-	}}, c.key, r.f.ReadLeft)
+// rescueChunk reads a chunk.
+func (r *Remains) rescueChunk(c *record) *chunk.Rest {
+	c.File = &r.Paged
+	return chunk.Rescue(&c.Chunk, c.key, r.f.ReadLeft)
 }
 
 // holeOf is the hole of a damaged chunk.
 func (r *Remains) holeOf(i int) *Hole {
 	c := &r.chunks[i]
 	return &Hole{
-		File: r.name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
+		File: r.Name, Offset: c.Offset, Length: int64(c.Layout.Size()),
 		MaxVersion: c.MaxVersion, RangeDeletes: len(c.key) > 0 && isRangeDeletes(c.key),
 	}
 }
@@ -225,7 +225,7 @@ func (r *Remains) MaxVersion() (v entry.Version) {
 // those of the trailer of its chunk.
 func (r *Remains) At() (from, to, trailer, end int64) {
 	c := &r.chunks[r.i-1]
-	begin := int64(c.offset)
+	begin := c.Offset
 	lo, hi := r.rest.Span(r.n - 1)
 	return begin + int64(lo), begin + int64(hi), begin + int64(c.Layout.TrailerStart()), begin + int64(c.Layout.Size())
 }
@@ -242,7 +242,7 @@ func (r *Remains) First() []byte {
 func (r *Remains) Whole() bool { return r.whole }
 
 // Plain reports whether nothing of the file is encrypted.
-func (r *Remains) Plain() bool { return r.key == nil }
+func (r *Remains) Plain() bool { return r.Key == nil }
 
 // About returns what the file says of the store: see WriterConfig.About. It is nil if the file says
 // nothing. last is true for the last file of a run.
@@ -273,7 +273,7 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 		return o.UUID, true
 	}
 	if ft := findFooter(f, num); ft != nil {
-		return ft.uuid, true
+		return ft.Owner.UUID, true
 	}
 	return uuid, false
 }
@@ -285,12 +285,12 @@ func (cfg *OpenConfig) findKeyID(f *pageio.File, num entry.FileNum) crypt.FileKe
 	if f.ReadFull(page, 0) == nil && checkHeader(page, &chunk.Owner{UUID: cfg.UUID, Num: num}) == nil {
 		keyID, err := crypt.PageKeyID(page)
 		// With another key than the page was made with, all of the file would look damaged.
-		if o, failed := cfg.origin(num, keyID); err == nil && failed == nil && o.key != nil && o.key.CheckPage(page) == nil {
+		if o, failed := cfg.newOrigin(num, keyID); err == nil && failed == nil && o.Key != nil && o.Key.CheckPage(page) == nil {
 			return keyID
 		}
 	}
-	if ft := findFooter(f, num); ft != nil && ft.uuid == cfg.UUID {
-		return ft.keyID
+	if ft := findFooter(f, num); ft != nil && ft.Owner.UUID == cfg.UUID {
+		return ft.keyID()
 	}
 	return crypt.FileKeyID{}
 }

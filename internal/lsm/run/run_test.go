@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -181,7 +182,7 @@ func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m lay
 			t.Run(fmt.Sprintf("%s/nomap=%v/seed=%d", s.name, noMap, seed), func(t *testing.T) {
 				oc := openConfig(dir, noMap)
 				if noMap {
-					oc.Cache = NewCache(3 << 20)
+					oc.Cache = pageio.NewCache(3 << 20)
 				}
 				fn(t, s, all, m, openRun(t, oc, m))
 			})
@@ -446,7 +447,7 @@ func testSkipsStopWhereTheyMust(t *testing.T) {
 			from = lowerBound(all, all[from].Key)
 			key, v := all[rng.IntN(len(all))].Key, all[rng.IntN(len(all))].Version
 			if rng.IntN(2) == 0 { // some chunks have newer entries, and others don't
-				v = r.dir[rng.IntN(len(r.dir))].MaxVersion
+				v = r.chunks[rng.IntN(len(r.chunks))].MaxVersion
 			}
 			if v = max(v, all[from].Version+1); rng.IntN(3) == 0 {
 				v = entry.MaxVersion

@@ -16,20 +16,21 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 		defer it.Close()
 		for i := range part.chunks {
 			c := &part.chunks[i]
-			if part.fileOf(i).owner.Num != num || c.Place.Offset < to {
+			if part.fileOf(i).owner.Num != num || c.Offset < to {
 				continue
 			}
-			// Between chunks, after at least one: however small most is, the next call gets further.
+			// Between chunks, after at least one: however small most is, the next call gets
+			// further.
 			if to-from >= most {
 				return to, false
 			}
-			failed := func(err error) { reportError(c.Place.File, uint64(c.Place.Offset), err, report) }
+			failed := func(err error) { reportError(c.File.Name, c.Offset, err, report) }
 			if l, err := it.loadChunk(i); err != nil {
 				failed(err)
 			} else {
 				l.VerifyAll(failed)
 			}
-			to = c.Place.Offset + int64(c.Layout.Size())
+			to = c.Offset + int64(c.Layout.Size())
 		}
 	}
 	// At the end, so that they are read once in a round, however many calls it takes.

@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/blocks"
+	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // Verify reads the whole run, whatever was verified before, and calls report for
@@ -22,16 +22,16 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	v := newVerifier(r, report)
 	v.each = each
 	for i := range r.files {
-		r.verifyFile(i, v.tell)
+		r.verifyFile(i, v.reportDamage)
 	}
 	v.verifyChunks(ctx)
-	r.RangeDeletes().verifySpans(ctx, v.tell)
+	r.RangeDeletes().verifySpans(ctx, v.reportDamage)
 	// The counts lack what was left out, so they would look wrong.
 	if ctx.Err() != nil {
 		return
 	}
-	if !slices.Equal(v.refs.list(), r.meta.Refs) {
-		c := errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says")
+	if !slices.Equal(v.refs.sortedList(), r.meta.Refs) {
+		c := errs.NewCorruption(r.files[0].Name(), -1, "entries refer to other segments than the manifest says")
 		c.FollowUp = v.found > 0
 		report(c)
 	}
@@ -48,7 +48,7 @@ type verifier struct {
 	last   entry.Entry            // the entry before, without its value; across chunks
 	lacks  bool                   // the chunk before is damaged: last may not be its last entry
 	refs   refs                   // references of the entries so far
-	asked  *blocks.Part           // the encrypted filter that words is
+	asked  *pageio.Part           // the encrypted filter that words is
 	words  bloom                  // that filter, decrypted
 }
 
@@ -56,8 +56,8 @@ func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
 	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: newRefs()}
 }
 
-// tell reports c.
-func (v *verifier) tell(c *errs.Corruption) {
+// reportDamage reports c.
+func (v *verifier) reportDamage(c *errs.Corruption) {
 	v.found++
 	v.report(c)
 }
@@ -78,18 +78,18 @@ func (v *verifier) verifyChunks(ctx context.Context) {
 // verifyChunk verifies chunk i.
 func (v *verifier) verifyChunk(i int) {
 	c, err := v.copies.loadChunk(i)
-	failed := func(err error) { reportError(v.fileOf(i).name, v.dir[i].offset, err, v.tell) }
+	failed := func(err error) { reportError(v.fileOf(i).Name(), v.chunks[i].Offset, err, v.reportDamage) }
 	if err != nil {
 		failed(err)
 		return
 	}
 	fail := func(reason string) {
-		v.tell(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
+		v.reportDamage(errs.NewCorruption(c.File.Name, c.Offset, "%s", reason))
 	}
 	first := true
 	c.Check(&v.fileOf(i).owner, failed, func(e *entry.Entry, newest bool) uint64 {
 		// Behind a damaged chunk the last key is not known: then only the order is checked.
-		if first && (!v.lacks && !v.chunkBound(i).suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+		if first && (!v.lacks && !v.chunks[i].suitsChunk(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
 		first = false
@@ -109,7 +109,7 @@ func (v *verifier) verifyChunk(i int) {
 		fail("last entry is beyond what the manifest says")
 	}
 	// Skips, estimates and the planner go by the numbers in the directory.
-	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
+	if t, err := c.Trailer(); err == nil && t.Stats != v.chunks[i].Stats {
 		fail("statistics are not those in the directory")
 	}
 }
@@ -120,20 +120,14 @@ func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	if s == nil {
 		return true
 	}
-	if s.encrypted == nil {
+	if s.bloom != nil {
 		return s.mayContain(hash)
 	}
-	if s.encrypted != v.asked {
-		v.asked = s.encrypted
-		v.words, _ = s.encrypted.All() // verifyFile tells of damage
+	if s.pages != v.asked {
+		v.asked = s.pages
+		v.words, _ = s.pages.ReadAll() // verifyFile tells of damage
 	}
 	return v.words.mayContain(hash)
-}
-
-// chunkBound is the bound of chunk i.
-func (v *verifier) chunkBound(i int) *bound {
-	s := &v.keys.spans[i]
-	return &bound{key: v.keys.from(i), apart: int(s.apart), again: s.again, long: s.long}
 }
 
 // countEntry counts a reference, and remembers e for the check of order.
@@ -154,35 +148,35 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	}
 	// A sound directory of another file is as bad as a damaged one: chunks are read by the old one.
 	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
-		err = errs.NewCorruption(f.name, -1, "directory has changed")
+		err = errs.NewCorruption(f.Name(), -1, "directory has changed")
 	}
 	for i := 0; err == nil && i < len(dir.filters); i++ {
 		err = f.verifyFilter(&dir.filters[i])
 	}
 	if err != nil {
-		reportError(f.name, uint64(f.Size()), err, report)
+		reportError(f.Name(), f.Size(), err, report)
 	}
 }
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
 	s, err := f.readFilter(at)
-	switch {
-	case err != nil:
-	// Its pages are opened when they are used; of a plain one readFilter has summed all.
-	case s.encrypted != nil:
-		_, err = s.encrypted.All()
-	default:
-		s.pages.Free()
+	if err != nil {
+		return err
 	}
+	// Pages of an encrypted one are opened when they are used; of a plain one all were summed.
+	if f.Key != nil {
+		_, err = s.pages.ReadAll()
+	}
+	s.pages.Free()
 	return err
 }
 
 // reportError reports err; one that is no Corruption becomes one.
-func reportError(name string, offset uint64, err error, report func(*errs.Corruption)) {
+func reportError(name string, offset int64, err error, report func(*errs.Corruption)) {
 	var c *errs.Corruption
 	if !errors.As(err, &c) {
-		c = &errs.Corruption{File: name, Offset: int64(offset), Reason: "unreadable", Err: err}
+		c = &errs.Corruption{File: name, Offset: offset, Reason: "unreadable", Err: err}
 	}
 	report(c)
 }
@@ -191,7 +185,7 @@ func reportError(name string, offset uint64, err error, report func(*errs.Corrup
 func (f *file) verifyHeader() error {
 	// A plain file has none. Of an encrypted one only a salvage reads it: then it is too late to
 	// find that it is damaged.
-	if f.key == nil {
+	if f.Key == nil {
 		return nil
 	}
 	p := make([]byte, headerSize)
@@ -200,7 +194,7 @@ func (f *file) verifyHeader() error {
 	}
 	err := checkHeader(p, &f.owner)
 	if err == nil {
-		err = f.key.CheckPage(p)
+		err = f.Key.CheckPage(p)
 	}
-	return f.damaged(0, "header", err)
+	return f.damagedPart(0, "header", err)
 }

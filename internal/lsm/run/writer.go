@@ -93,12 +93,12 @@ func (w *Writer) Add(e *entry.Entry) error {
 		return w.err
 	}
 	if !writable(e) {
-		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
+		return w.failWith(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
 	// Readers take all chunks from the first one of range deletes on for such.
 	if w.ranged || isRangeDeletes(e.Key) {
-		return w.fail(fmt.Errorf("write run: %w: entry behind range deletes", errs.ErrInvalid))
+		return w.failWith(fmt.Errorf("write run: %w: entry behind range deletes", errs.ErrInvalid))
 	}
 	if err := w.addEntry(e); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (w *Writer) addEntry(e *entry.Entry) error {
 	}
 	switch done {
 	case chunk.Disorder, chunk.Full:
-		return w.fail(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
+		return w.failWith(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
 	case chunk.NewKey:
 		if !w.cfg.NoFilter && !w.ranged {
 			if len(w.hashes) == cap(w.hashes) {
@@ -165,8 +165,8 @@ func (r *refs) addEntry(e *entry.Entry) {
 	r.last.Bytes += e.Handle.Length
 }
 
-// list returns the counts in the order of segments; nil if there are none.
-func (r *refs) list() (list []layout.SegmentRef) {
+// sortedList returns the counts in the order of segments; nil if there are none.
+func (r *refs) sortedList() (list []layout.SegmentRef) {
 	for _, ref := range r.bySegment {
 		list = append(list, *ref)
 	}
@@ -186,20 +186,22 @@ func (w *Writer) flushChunk() error {
 	}
 	if w.file == nil {
 		if err := w.createFile(); err != nil {
-			return w.fail(err)
+			return w.failWith(err)
 		}
 	}
 	image, info, err := w.b.Finish(&w.owner, w.offset, w.enc)
 	if err != nil {
-		return w.fail(err)
+		return w.failWith(err)
 	}
 	if err := w.writeBytes(image); err != nil {
 		return err
 	}
-	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.bound = newBound(info.First, info.Shared, info.Prefix)
-	w.dir.chunks = append(w.dir.chunks, r)
-	w.dirBytes += int64(recordSize + boundHead + len(r.key))
+	b := newBound(info.First, info.Shared, info.Prefix)
+	w.dir.chunks = append(w.dir.chunks, record{
+		Chunk: chunk.Chunk{Layout: info.Layout, Offset: w.offset - int64(len(image)), TrailerChecksum: info.TrailerChecksum},
+		Stats: info.Stats, bound: b,
+	})
+	w.dirBytes += int64(recordSize + boundHead + len(b.key))
 	// Range deletes are not counted among entries, and no filter has them.
 	if w.ranged {
 		return nil
@@ -207,7 +209,7 @@ func (w *Writer) flushChunk() error {
 	w.stats.Merge(&info.Stats)
 	if w.meta.First == nil {
 		// The bound, as it is in the directory: checkMeta compares the two.
-		w.meta.First = r.key
+		w.meta.First = b.key
 	}
 	w.meta.Last = layout.UpperBound(info.Last)
 	w.unfiltered++
@@ -221,7 +223,7 @@ func (w *Writer) flushChunk() error {
 // writeBytes appends b to the file.
 func (w *Writer) writeBytes(b []byte) error {
 	if _, err := w.out.Write(b); err != nil {
-		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.owner.Num), err))
+		return w.failWith(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
 	w.offset += int64(len(b))
 	return nil
@@ -235,7 +237,7 @@ func (w *Writer) createFile() error {
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
-	// Before anything else can fail: fail removes what is listed.
+	// Before anything else can fail: failWith removes what is listed.
 	w.created = append(w.created, name)
 	w.file, w.out = f, pageio.NewAppender(f)
 	w.offset = 0
@@ -247,7 +249,7 @@ func (w *Writer) createFile() error {
 	if w.enc, w.keyID, err = w.cfg.Ring.New(cryptFile(&w.owner)); err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
-	page, err := header(&w.owner, w.enc, w.keyID)
+	page, err := newHeader(&w.owner, w.enc, w.keyID)
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
@@ -267,7 +269,7 @@ func (w *Writer) finishFile(last bool) error {
 	}
 	dir, foot, err := w.encodeEnds()
 	if err != nil {
-		return w.fail(err)
+		return w.failWith(err)
 	}
 	if err := w.writeBytes(dir); err != nil {
 		return err
@@ -279,9 +281,9 @@ func (w *Writer) finishFile(last bool) error {
 		flushed = f.Sync()
 	}
 	if err := errors.Join(flushed, f.Close()); err != nil {
-		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.owner.Num), err))
+		return w.failWith(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.owner.Num), err))
 	}
-	w.meta.Files = append(w.meta.Files, layout.RunFile{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.checksum, KeyID: w.keyID})
+	w.meta.Files = append(w.meta.Files, layout.RunFile{Num: w.owner.Num, Size: uint64(w.offset), Checksum: foot.Checksum, KeyID: w.keyID})
 	w.offset = 0
 	return nil
 }
@@ -289,19 +291,18 @@ func (w *Writer) finishFile(last bool) error {
 // encodeEnds returns the directory and the footer as the file's last bytes, and the footer decoded.
 func (w *Writer) encodeEnds() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
-	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.owner.Num, keyID: w.keyID}
+	foot := &footer{DirOffset: uint64(w.offset), DirSize: uint64(len(dir)), Owner: w.owner,
+		Cipher: w.keyID.Cipher, Key: w.keyID.Key, Salt: w.keyID.Salt}
+	var err error
 	if w.enc == nil {
-		foot.dirSum = w.owner.ID().Sum(w.offset, dir)
-	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
-		return nil, nil, err
+		foot.DirSum = w.owner.ID().Sum(w.offset, dir)
 	} else {
-		// Encrypt puts the tag behind the text for a moment.
 		dir = slices.Grow(dir, chunk.Room)
-		if foot.dirTag, err = w.enc.Encrypt(dir, dir, crypt.Directory, w.offset, nil); err != nil {
+		if foot.DirTag, err = chunk.Encrypt(dir, crypt.Directory, w.offset, len(dir), nil, w.enc); err != nil {
 			return nil, nil, err
 		}
 	}
-	end, err := foot.encodeFooter(w.owner.ID(), w.offset+int64(len(dir)), w.enc)
+	end, err := foot.encodeFooter(w.offset+int64(len(dir)), w.enc)
 	return append(dir, end...), foot, err
 }
 
@@ -328,7 +329,7 @@ func (w *Writer) finishRun() error {
 	}
 	// Who reads all the history asks only these spans: without them it would see nothing of it.
 	if w.ranges.forests > 1 && !w.newest {
-		return w.fail(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
+		return w.failWith(fmt.Errorf("write run: %w: %d forests without their newest spans", errs.ErrInvalid, w.ranges.forests))
 	}
 	if w.file == nil {
 		return nil
@@ -344,12 +345,12 @@ func (w *Writer) finishRun() error {
 	// A file that was synced may still lose its name in a crash.
 	if !w.unsynced {
 		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-			return w.fail(fmt.Errorf("sync directory of runs: %w", err))
+			return w.failWith(fmt.Errorf("sync directory of runs: %w", err))
 		}
 	}
 	setStats(&w.meta, &w.stats)
 	w.meta.AddRangeDeletes(&w.rangeDeletes)
-	w.meta.Refs = w.refs.list()
+	w.meta.Refs = w.refs.sortedList()
 	if w.cfg.Expiries != nil {
 		w.meta.Expiry = w.cfg.Expiries.List()
 	}
@@ -359,7 +360,7 @@ func (w *Writer) finishRun() error {
 // Abort removes what was written. It does nothing after Finish.
 func (w *Writer) Abort() {
 	if w.err == nil {
-		_ = w.fail(errAborted)
+		_ = w.failWith(errAborted)
 	}
 }
 
@@ -368,9 +369,9 @@ var (
 	errFinished = errors.New("run writer is finished")
 )
 
-// fail makes err the result of all later calls, and removes the files. A file that cannot be
+// failWith makes err the result of all later calls, and removes the files. A file that cannot be
 // removed is an orphan, which the next opening of the store removes.
-func (w *Writer) fail(err error) error {
+func (w *Writer) failWith(err error) error {
 	w.err = err
 	if w.file != nil {
 		w.out.Drop()

@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
 // How a record is read to memory of the reader's own, plain or encrypted. What is read of an
@@ -43,18 +42,6 @@ func (r *Reader) openRecord(raw []byte, off int64) (plain []byte, rec entry.Reco
 		err = r.verifyRecord(&rec, raw, off)
 	}
 	return raw[:rec.Size], rec, err
-}
-
-// readTo fills p with the bytes at off: from the mapping if these pages are known to be in
-// memory, else by a read.
-func (r *Reader) readTo(p []byte, off int64) (err error) {
-	data := r.file.Mapped()
-	if data == nil || !r.file.Known(off, len(p)) {
-		return r.file.ReadCold(p, off)
-	}
-	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	copy(p, data[off:])
-	return nil
 }
 
 // damagedRecord reports a record that can't be decoded or decrypted.

@@ -51,7 +51,7 @@ type ForwardingHeader struct {
 type Forwarding struct {
 	file   *pageio.File
 	header ForwardingHeader
-	body   *pageio.Summed // ranks, starts and places
+	body   *pageio.Part // ranks, starts and places
 }
 
 func (h *ForwardingHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
@@ -243,7 +243,7 @@ func (m *Forwarding) loadBody(c Config, number entry.FileNum) (err error) {
 
 // compareChecksum reads the body of a plain forwarding table and compares its checksum.
 func (m *Forwarding) compareChecksum(sum uint32, id checksum.Identity) error {
-	body, crc, err := m.file.Sum(HeaderSize, m.header.bodySize())
+	body, crc, err := m.file.SumPart(HeaderSize, m.header.bodySize())
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (m *Forwarding) decryptBody(d *crypt.Decrypter) error {
 	if err := m.header.decryptBody(d, body); err != nil {
 		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
 	}
-	m.body = m.file.Private(HeaderSize, body[:m.header.bodySize()])
+	m.body = m.file.PrivatePart(HeaderSize, body[:m.header.bodySize()])
 	return nil
 }
 
@@ -348,7 +348,7 @@ func (m *Forwarding) Copier() *ForwardingCopy {
 // ForwardingCopy holds one page or two of each part of a forwarding table.
 type ForwardingCopy struct {
 	header                *ForwardingHeader
-	ranks, starts, places *pageio.SummedCopy
+	ranks, starts, places *pageio.PartCopy
 }
 
 // Lookup is Forwarding.Lookup.

@@ -268,7 +268,7 @@ func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte,
 	}
 	m := recordMemory(dst, from, h.Length, n+r.room())
 	defer m.giveBack()
-	if err := r.readTo(m.record[:n], off); err != nil {
+	if err := r.file.ReadCopy(m.record[:n], off); err != nil {
 		return value, err
 	}
 	_, rec, err := r.openRecord(m.record[:n], off)

@@ -1,61 +1,21 @@
-// Package blocks reads parts of files that can't be read in place, because they are encrypted
-// or not mapped. It reads block by block into memory on the Go heap, and decrypts or verifies
-// each page when it is first used.
-package blocks
+package pageio
 
 import (
-	"encoding/binary"
 	"sync"
 	"sync/atomic"
-
-	"github.com/brockdb/brock/internal/base/checksum"
-	"github.com/brockdb/brock/internal/base/crypt"
-	"github.com/brockdb/brock/internal/base/errs"
 )
 
+// Parts that can't be read in place, because they are encrypted or not mapped, are read block by
+// block into memory on the Go heap. Each page is decrypted or verified when it is first used.
+
 const (
-	// PageSize is what a checksum or tag covers.
-	PageSize = 4096
-	// Size is the length of a block in bytes; the last one of a part may be shorter.
-	Size = 4 * PageSize
+	// CacheBlockSize is the length of a block in bytes; the last one of a part may be shorter.
+	CacheBlockSize = 4 * PageSize
 
-	pageShift  = 12
 	blockShift = 14
-
 	keptBorder = 1 << 10 // most bytes that a block keeps of a span that crosses its end
 	blockCost  = 256     // about the memory of a block beside its data, in bytes
 )
-
-// File is a file whose parts are read block by block.
-type File struct {
-	Name  string
-	ID    checksum.Identity
-	Key   *crypt.Decrypter                // nil: the file is plain
-	Read  func(p []byte, off int64) error // fills p with the bytes at off
-	Cache *Cache
-	Owner any // owns the file's blocks in Cache, see Cache.Forget
-}
-
-// Part is a part of a file with a checksum, or tag, for each of its pages. Any number of
-// goroutines may use it.
-type Part struct {
-	file *File
-	unit crypt.Unit
-	off  int64 // where it begins in the file
-	size int
-	sums []byte // for each page its checksum, a u32, or its tag
-	// the blocks that are in the cache, by index; nil: it is not there
-	list []atomic.Pointer[Block]
-}
-
-// All returns the whole part, decrypted or verified. It is read past the cache, into new memory.
-func (p *Part) All() ([]byte, error) { return p.readCopy(0, p.size) }
-
-// NewPart returns the part of size bytes at off of f. sums has for each page its checksum,
-// or, if the file is encrypted, its tag as this kind of unit.
-func NewPart(f *File, unit crypt.Unit, off int64, size int, sums []byte) *Part {
-	return &Part{f, unit, off, size, sums, make([]atomic.Pointer[Block], (size+Size-1)>>blockShift)}
-}
 
 // TableBytes is about the memory that a Part takes without its blocks and checksums, in bytes.
 func (p *Part) TableBytes() int64 { return int64(len(p.list))*8 + 128 }
@@ -88,12 +48,12 @@ func (p *Part) Block(at int, keep bool) *Block {
 	home := &p.list[at>>blockShift]
 	if b := home.Load(); b != nil {
 		if keep {
-			b.Use()
+			b.MarkUsed()
 		}
 		return b
 	}
-	start := at &^ (Size - 1)
-	b := &Block{part: p, start: start, data: make([]byte, min(Size, p.size-start)), kept: keep}
+	start := at &^ (CacheBlockSize - 1)
+	b := &Block{part: p, start: start, data: make([]byte, min(CacheBlockSize, p.size-start)), kept: keep}
 	if !keep {
 		return b
 	}
@@ -105,9 +65,9 @@ func (p *Part) Block(at int, keep bool) *Block {
 	return b
 }
 
-// Was reports whether the block of the byte at was used again since it was made, and of late.
+// UsedAgain reports whether the block of the byte at was used again since it was made, and of late.
 // Such a block stays in the cache for a while, so a slice that keeps it costs little.
-func (p *Part) Was(at int) bool {
+func (p *Part) UsedAgain(at int) bool {
 	b := p.list[at>>blockShift].Load()
 	return b != nil && b.yes.Load()
 }
@@ -118,11 +78,11 @@ func (b *Block) Drop() { b.part.list[b.start>>blockShift].CompareAndSwap(b, nil)
 // Start is where the block begins in its part.
 func (b *Block) Start() int { return b.start }
 
-// Has reports whether the byte at lies in the block.
-func (b *Block) Has(at int) bool { return at >= b.start && at < b.start+len(b.data) }
+// Contains reports whether the byte at lies in the block.
+func (b *Block) Contains(at int) bool { return at >= b.start && at < b.start+len(b.data) }
 
-// Behind returns the next block if b has it: only a block that is not in the cache does.
-func (b *Block) Behind() *Block { return b.behind }
+// NextBlock returns the next block if b has it: only a block that is not in the cache does.
+func (b *Block) NextBlock() *Block { return b.behind }
 
 // Data is the whole block: bytes of it may be read once Page or Span has returned them.
 func (b *Block) Data() []byte { return b.data }
@@ -156,7 +116,7 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 
 // crossSpan is Span beyond the end of the block.
 func (b *Block) crossSpan(lo, hi int) ([]byte, error) {
-	if hi-lo > Size {
+	if hi-lo > CacheBlockSize {
 		return b.part.readCopy(lo, hi)
 	}
 	// An entry that crosses the border is put together once, and read often.
@@ -199,11 +159,6 @@ func (b *Block) readTail(end, hi int) ([]byte, error) {
 
 func (b *Block) isReady(page int) bool { return b.ready.Load()>>page&1 != 0 }
 
-// scratch is a buffer for the pages of a block as they are in the file, with room for a tag.
-type scratch [Size + crypt.TagSize]byte
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
 // readPages makes the pages first to last ready.
 func (b *Block) readPages(first, last int) error {
 	for ; first <= last && b.isReady(first); first++ {
@@ -211,8 +166,8 @@ func (b *Block) readPages(first, last int) error {
 	if first > last {
 		return nil
 	}
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
+	s := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(s)
 	lo, hi := first<<pageShift, min((last+1)<<pageShift, len(b.data))
 	p := b.part
 	// The disk is read without the lock: who waits for the lock must not wait for the disk.
@@ -237,29 +192,9 @@ func (b *Block) readPages(first, last int) error {
 	return nil
 }
 
-// openPage decrypts the page src at offset at of the part, which has room behind, into dst. Of
-// a plain file it compares the checksum.
-func (p *Part) openPage(dst, src []byte, at int) error {
-	off := p.off + int64(at)
-	if p.file.Key != nil {
-		tag := crypt.Tag(p.sums[at>>pageShift*crypt.TagSize:])
-		if err := p.file.Key.Decrypt(dst, src, &tag, p.unit, off, 0, nil); err != nil {
-			// A wrong tag is damage. The key is right: the tag of the file's header fits it.
-			return errs.NewCorruption(p.file.Name, off, "page: %v", err)
-		}
-		return nil
-	}
-	want := binary.LittleEndian.Uint32(p.sums[at>>pageShift*4:])
-	if got := p.file.ID.Sum(off, src); got != want {
-		return errs.NewCorruption(p.file.Name, off, "page: checksum %#x, want %#x", got, want)
-	}
-	copy(dst, src)
-	return nil
-}
-
 // Span returns the bytes in [lo, hi) of the part in one piece, see Block.Span.
 func (p *Part) Span(lo, hi int) ([]byte, error) {
-	if hi-lo > Size {
+	if hi-lo > CacheBlockSize {
 		return p.readCopy(lo, hi)
 	}
 	return p.Block(lo, true).Span(lo, hi)
@@ -267,16 +202,10 @@ func (p *Part) Span(lo, hi int) ([]byte, error) {
 
 // readCopy reads the bytes in [lo, hi) into memory of their own.
 func (p *Part) readCopy(lo, hi int) ([]byte, error) {
-	first, end := lo&^(PageSize-1), min((hi+PageSize-1)&^(PageSize-1), p.size)
-	buf := make([]byte, end-first, end-first+crypt.TagSize)
-	if err := p.file.Read(buf, p.off+int64(first)); err != nil {
+	buf, err := p.copyPages(nil, lo, hi)
+	if err != nil {
 		return nil, err
 	}
-	for at := 0; at < len(buf); at += PageSize {
-		page := buf[at:min(at+PageSize, len(buf))]
-		if err := p.openPage(page, page, first+at); err != nil {
-			return nil, err
-		}
-	}
-	return buf[lo-first : hi-first : hi-first], nil
+	begin := lo & (PageSize - 1)
+	return buf[begin : begin+hi-lo : begin+hi-lo], nil
 }

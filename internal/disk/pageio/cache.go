@@ -1,4 +1,4 @@
-package blocks
+package pageio
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// DefaultBytes (64 MB) is the usual bound of a Cache.
-const DefaultBytes = 64 << 20
+// DefaultCacheBytes (64 MB) is the usual bound of a Cache.
+const DefaultCacheBytes = 64 << 20
 
 // Cache bounds the memory of what was read of files that are not read in place. Readers
 // may share one; any number of goroutines may use it. It only counts items and drops them. To
@@ -25,25 +25,25 @@ type Cache struct {
 }
 
 type cached struct {
-	Item
+	CacheItem
 	owner any
 	bytes int64
 }
 
-// Item is something in a Cache.
-type Item interface {
+// CacheItem is something in a Cache.
+type CacheItem interface {
 	// Idle reports whether the item was not used since Idle was called last.
 	Idle() bool
 	// Drop makes the item unfindable. It is called under the Cache's lock.
 	Drop()
 }
 
-// Used is a mark that an item was used, with the Idle of an Item. Many readers set it, so it is
+// Used is a mark that an item was used, with the Idle of a CacheItem. Many readers set it, so it is
 // written only where that changes it.
 type Used struct{ yes atomic.Bool }
 
-// Use sets the mark.
-func (u *Used) Use() {
+// MarkUsed sets the mark.
+func (u *Used) MarkUsed() {
 	if !u.yes.Load() {
 		u.yes.Store(true)
 	}
@@ -52,9 +52,9 @@ func (u *Used) Use() {
 // Idle clears the mark, and reports whether there was none.
 func (u *Used) Idle() bool { return !u.yes.Load() || !u.yes.Swap(false) }
 
-// NewCache returns a Cache of at most limit bytes (0 = DefaultBytes), or of one item if
+// NewCache returns a Cache of at most limit bytes (0 = DefaultCacheBytes), or of one item if
 // that is larger.
-func NewCache(limit int64) *Cache { return &Cache{limit: cmp.Or(limit, DefaultBytes)} }
+func NewCache(limit int64) *Cache { return &Cache{limit: cmp.Or(limit, DefaultCacheBytes)} }
 
 // Bytes is how much the items take.
 func (c *Cache) Bytes() int64 { return c.bytes.Load() }
@@ -66,7 +66,7 @@ func (c *Cache) HasRoom() bool { return c.bytes.Load() < c.limit/8*7 }
 // Add adds an item of this many bytes, which can be found already. If there is no room it drops
 // items that were not used since the hand of the clock passed them last (Corbató, "A Paging
 // Experiment with the Multics System", 1968).
-func (c *Cache) Add(owner any, it Item, bytes int64) {
+func (c *Cache) Add(owner any, it CacheItem, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bytes.Add(bytes)

@@ -1,4 +1,4 @@
-package blocks
+package pageio
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ type image struct {
 	text, disk []byte
 	sums       []byte
 	reads      atomic.Int64
-	file       File
+	file       Paged
 }
 
 const imageOff = 8192 // where the part begins
@@ -33,7 +33,7 @@ func newImage(t testing.TB, size int, encrypted bool, c *Cache) *image {
 		m.text[i] = byte(rng.Uint32())
 	}
 	m.disk = append(make([]byte, 0, size+crypt.TagSize), m.text...)
-	m.file = File{Name: "f", ID: checksum.New([16]byte{1}, 'R', 7), Cache: c, Owner: m}
+	m.file = Paged{Name: "f", ID: checksum.New([16]byte{1}, 'R', 7), Cache: c, Owner: m}
 	m.file.Read = func(p []byte, off int64) error {
 		m.reads.Add(1)
 		copy(p, m.disk[off-imageOff:])
@@ -89,8 +89,8 @@ func eachForm(t *testing.T, fn func(t *testing.T, encrypted bool)) {
 // those that were written, and those handed out before stay what they are.
 func TestReadersGetWhatWasWritten(t *testing.T) {
 	eachForm(t, func(t *testing.T, encrypted bool) {
-		for _, size := range []int{1, 100, PageSize, PageSize + 1, Size, Size + 5, Size + PageSize, 3*Size + 2*PageSize, 20 * Size} {
-			m := newImage(t, size, encrypted, NewCache(6*Size))
+		for _, size := range []int{1, 100, PageSize, PageSize + 1, CacheBlockSize, CacheBlockSize + 5, CacheBlockSize + PageSize, 3*CacheBlockSize + 2*PageSize, 20 * CacheBlockSize} {
+			m := newImage(t, size, encrypted, NewCache(6*CacheBlockSize))
 			p := m.part()
 			var wg sync.WaitGroup
 			for g := range 4 {
@@ -133,11 +133,11 @@ func TestReadersGetWhatWasWritten(t *testing.T) {
 
 func TestDamageIsFoundByPage(t *testing.T) {
 	eachForm(t, func(t *testing.T, encrypted bool) {
-		m := newImage(t, 3*Size, encrypted, NewCache(0))
+		m := newImage(t, 3*CacheBlockSize, encrypted, NewCache(0))
 		const bad = 5
 		m.disk[bad*PageSize+77] ^= 4
 		p := m.part()
-		for page := range 3 * Size / PageSize {
+		for page := range 3 * CacheBlockSize / PageSize {
 			_, err := p.Block(page*PageSize, true).Page(page * PageSize)
 			var c *errs.Corruption
 			if page != bad {
@@ -148,7 +148,7 @@ func TestDamageIsFoundByPage(t *testing.T) {
 				t.Errorf("page %d: %v", page, err)
 			}
 		}
-		for _, span := range [][2]int{{bad * PageSize, bad*PageSize + 1}, {0, 3 * Size}, {bad*PageSize - 1, bad*PageSize + 1}} {
+		for _, span := range [][2]int{{bad * PageSize, bad*PageSize + 1}, {0, 3 * CacheBlockSize}, {bad*PageSize - 1, bad*PageSize + 1}} {
 			if _, err := p.Span(span[0], span[1]); !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("bytes %d to %d: %v", span[0], span[1], err)
 			}
@@ -164,27 +164,27 @@ func TestDamageIsFoundByPage(t *testing.T) {
 // A page is read and decrypted once, as long as its block is there, and what crosses two
 // blocks is put together once.
 func TestPagesAreReadOnce(t *testing.T) {
-	m := newImage(t, 2*Size, true, NewCache(0))
+	m := newImage(t, 2*CacheBlockSize, true, NewCache(0))
 	p := m.part()
-	for at := 2*Size - PageSize; at >= 0; at -= PageSize {
+	for at := 2*CacheBlockSize - PageSize; at >= 0; at -= PageSize {
 		for range 3 {
 			if _, err := p.Block(at, true).Page(at); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := p.Span(Size-10, Size+10); err != nil {
+	if _, err := p.Span(CacheBlockSize-10, CacheBlockSize+10); err != nil {
 		t.Fatal(err)
 	}
-	if n := m.reads.Load(); n != 2*Size/PageSize {
-		t.Errorf("%d reads of %d pages", n, 2*Size/PageSize)
+	if n := m.reads.Load(); n != 2*CacheBlockSize/PageSize {
+		t.Errorf("%d reads of %d pages", n, 2*CacheBlockSize/PageSize)
 	}
 	b := p.Block(0, true)
 	if n := testing.AllocsPerRun(100, func() {
 		if _, err := b.Page(5); err != nil {
 			t.Error(err)
 		}
-		for _, lo := range []int{100, Size - 10} {
+		for _, lo := range []int{100, CacheBlockSize - 10} {
 			if _, err := p.Span(lo, lo+200); err != nil {
 				t.Error(err)
 			}
@@ -197,16 +197,16 @@ func TestPagesAreReadOnce(t *testing.T) {
 // However much is read, a cache has no more than its limit; what is used again and again
 // stays; what is not kept is not in it.
 func TestCacheIsBounded(t *testing.T) {
-	const limit = 20 * (Size + blockCost)
+	const limit = 20 * (CacheBlockSize + blockCost)
 	c := NewCache(limit)
-	m := newImage(t, 200*Size, false, c)
+	m := newImage(t, 200*CacheBlockSize, false, c)
 	p := m.part()
 	hot := p.Block(0, true)
 	for i := range 200 {
 		if p.Block(0, true) != hot {
 			t.Fatalf("the block in use is gone after %d others", i)
 		}
-		if _, err := p.Span(i*Size, i*Size+10); err != nil {
+		if _, err := p.Span(i*CacheBlockSize, i*CacheBlockSize+10); err != nil {
 			t.Fatal(err)
 		}
 		if c.Bytes() > limit {
@@ -223,20 +223,20 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%d blocks are there", there)
 	}
 	before := c.Bytes()
-	if p.Block(100*Size, false); c.Bytes() != before {
+	if p.Block(100*CacheBlockSize, false); c.Bytes() != before {
 		t.Error("a block that is not kept counts")
 	}
-	other := newImage(t, Size, false, c)
+	other := newImage(t, CacheBlockSize, false, c)
 	other.part().Block(0, true)
 	c.Forget(m)
-	if c.Bytes() == 0 || c.Bytes() > 2*Size {
+	if c.Bytes() == 0 || c.Bytes() > 2*CacheBlockSize {
 		t.Errorf("%d bytes are left of another owner", c.Bytes())
 	}
 	c.Forget(other)
 	if c.Bytes() != 0 || len(c.ring) != 0 {
 		t.Errorf("%d bytes are left", c.Bytes())
 	}
-	if hot.Start() != 0 || len(hot.Data()) != Size {
+	if hot.Start() != 0 || len(hot.Data()) != CacheBlockSize {
 		t.Error("a block that is held is changed")
 	}
 }
@@ -252,7 +252,7 @@ func TestDroppedBlocksAreFreed(t *testing.T) {
 		return s.HeapAlloc
 	}
 	before := heap()
-	for at := 0; at < len(m.text); at += Size {
+	for at := 0; at < len(m.text); at += CacheBlockSize {
 		if _, err := p.Block(at, true).Page(at); err != nil {
 			t.Fatal(err)
 		}

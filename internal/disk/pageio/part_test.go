@@ -13,7 +13,7 @@ import (
 
 // To ask a part for bytes that it doesn't have is an error, also where they are copied;
 // and a part that can't be read leaves nothing behind.
-func TestSummed(t *testing.T) {
+func TestPartInPlace(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1024)
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -26,7 +26,7 @@ func TestSummed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		s, _, err := f.Sum(100, 9000)
+		s, _, err := f.SumPart(100, 9000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestSummed(t *testing.T) {
 	if err := os.Truncate(path, 5000); err != nil {
 		t.Skip(err) // a file that is mapped can't be cut here
 	}
-	if _, _, err := f.Sum(0, int64(len(text))); !errors.Is(err, errs.ErrCorrupt) {
+	if _, _, err := f.SumPart(0, int64(len(text))); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("Sum of a cut file: %v", err)
 	}
 	if n := len(files.Bits.pages); n != 0 {
