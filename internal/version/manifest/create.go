@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -176,7 +175,7 @@ func Look(o Options) error {
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
 // and its name. previous is the last frame of the manifest before. On an error it removes the file.
-func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, end frame.Cursor, err error) {
+func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, end frame.End, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	version := uint16(fileVersion)
 	if ring != nil {
@@ -184,7 +183,7 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 	}
 	p := encodeFileHeader(s.UUID, num, previous, version)
 	enc := newEncryption(ring, s.UUID, num)
-	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
+	first := firstPlace(num, p)
 	if ring != nil {
 		first.Tag = previous.Tag
 	}

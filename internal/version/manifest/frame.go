@@ -52,7 +52,6 @@ func encodeFileHeader(uuid [16]byte, num entry.FileNum, previous frame.Name, ver
 
 // header is what the header of a manifest says.
 type header struct {
-	chain     uint32 // of the first frame
 	encrypted bool
 	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
 }
@@ -78,21 +77,21 @@ func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err
 		return h, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
 	}
 	previous := frame.Name{File: entry.FileNum(le.Uint64(p[40:])), Number: le.Uint64(p[48:]), Sum: le.Uint32(p[56:])}
-	return header{chain, v == fileEncrypted, previous}, nil
+	return header{v == fileEncrypted, previous}, nil
 }
 
-// firstFrame is where the first frame goes, behind a header whose checksum is chain.
-func firstFrame(chain uint32) frame.Cursor {
-	return frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
+// firstPlace is where the first frame of the manifest num goes, behind the header p.
+func firstPlace(num entry.FileNum, p []byte) frame.End {
+	return frame.End{Name: frame.Name{File: num, Sum: binary.LittleEndian.Uint32(p[fileSumAt:])}, Offset: fileHeader}
 }
 
 // encodeFrame makes the frame of e at the place at, and returns where the next one goes. A
 // nil encryption leaves it plain.
-func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind frame.Kind, e *layout.Edit) (p []byte, next frame.Cursor, err error) {
+func encodeFrame(id checksum.Identity, enc *encryption, at frame.End, kind frame.Kind, e *layout.Edit) (p []byte, next frame.End, err error) {
 	h := frame.Header{
 		Kind:   kind,
-		Chain:  at.Chain,
-		Number: at.Next, // Unsynced is 0: each frame is synced before the next is written
+		Chain:  at.Sum,
+		Number: at.Number + 1, // Unsynced is 0: each frame is synced before the next is written
 	}
 	p = make([]byte, frame.HeaderSize, 512)
 	if enc != nil {
@@ -117,7 +116,7 @@ func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind fr
 
 // finishFrame writes the header of the frame p, whose payload begins at p[frame.HeaderSize],
 // and moves at to the end of the frame.
-func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Header) {
+func finishFrame(p []byte, id checksum.Identity, at *frame.End, h *frame.Header) {
 	h.PayloadSum = id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:])
 	h.Size = int64(len(p))
 	h.Put(p, id, at.Offset)
@@ -189,17 +188,17 @@ func (r *reader) readFrame(off int64) (h frame.Header, payload []byte, err error
 // up to a torn tail, and returns where they end. A payload is valid until fn returns.
 // It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
 // apart.
-func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.End, error) {
 	r, first, err := newReader(f, size, super, ring)
 	if err != nil {
-		return frame.Cursor{}, err
+		return first, err
 	}
 	return r.scanFrom(super, first, fn)
 }
 
 // newReader reads the header of the manifest that super names, and returns where its first frame
 // is. A nil ring wants it plain, any other one encrypted.
-func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, first frame.Cursor, err error) {
+func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, first frame.End, err error) {
 	num := super.Manifest
 	name := filename.Of(filename.Manifest, num)
 	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
@@ -216,13 +215,13 @@ func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *re
 	}
 	r.enc = newEncryption(ring, super.UUID, num)
 	r.previous = h.previous
-	return r, firstFrame(h.chain), nil
+	return r, firstPlace(num, p), nil
 }
 
 // scanFrom is scan from a frame on.
-func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+func (r *reader) scanFrom(super *Super, at frame.End, fn func(off int64, h *frame.Header, payload []byte) error) (frame.End, error) {
 	name := filename.Of(filename.Manifest, super.Manifest)
-	if !super.agrees(at) {
+	if !super.agrees(at.Name) {
 		return at, errOtherCopy(name)
 	}
 	for at.Offset < r.size {
@@ -238,17 +237,17 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 		if err != nil {
 			return at, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
 		}
-		if at.Next == 1 && r.previous.Number != 0 { // only this frame has the tag of the one before
+		if at.Number == 0 && r.previous.Number != 0 { // only this frame has the tag of the one before
 			r.previous.Tag, at.Tag = r.before, r.before
 		}
 		// No file is written over, so a whole frame of another chain is no rest of what was
 		// there before.
 		if !at.Continues(&h) || r.before != at.Tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
-			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
+			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Number)
 		}
 		next := at
 		next.Advance(&h)
-		if !super.agrees(next) {
+		if !super.agrees(next.Name) {
 			return at, errs.NewCorruption(name, at.Offset, "frame %d is not the one that SUPER names: another copy of the store has written it", h.Number)
 		}
 		if err := fn(at.Offset, &h, payload); err != nil {
@@ -261,7 +260,7 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 
 // checkUnchanged returns an error unless the last frame that was read, from last to end, is
 // unchanged.
-func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
+func (r *reader) checkUnchanged(name string, last int64, end frame.End) error {
 	if r.size < end.Offset {
 		return errs.NewCorruption(name, r.size, "ends here; it had %d bytes", end.Offset)
 	}
@@ -271,9 +270,9 @@ func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error
 	}
 	h, err := frame.Decode(p, r.id, last)
 	if err != nil {
-		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
+		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Number), Err: err}
 	}
-	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
+	found := frame.Name{File: end.File, Number: h.Number, Sum: h.Sum}
 	if r.enc != nil {
 		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
 		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
@@ -282,7 +281,7 @@ func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error
 		}
 		found.Tag = crypt.Tag(tag)
 	}
-	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
+	if found != end.Name { // it continues other frames, or is another one
 		return errOtherCopy(name)
 	}
 	return nil
@@ -295,20 +294,20 @@ func errOtherCopy(name string) error {
 
 // judgeTail returns an error if a frame that was durable is missing at the end of the good
 // frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
-func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
+func (r *reader) judgeTail(super *Super, end frame.End) error {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	if r.size-end.Offset > maxFrame {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
 	// A whole frame further behind proves that this one was durable: each is synced before the next
 	// is written.
-	tail, err := frame.FindTail(r.id, end, r.size, r.readBytes)
+	tail, err := frame.FindTail(r.id, end.Offset, end.Number+1, r.size, r.readBytes)
 	if err != nil {
 		return err
 	}
-	if durable := max(1, super.Durable, tail.Durable); end.Next <= durable {
+	if durable := max(1, super.Durable, tail.Durable); end.Number < durable {
 		return errs.NewCorruption(name, end.Offset,
-			"frame %d is missing or damaged, but frame %d had been durable", end.Next, durable)
+			"frame %d is missing or damaged, but frame %d had been durable", end.Number+1, durable)
 	}
 	return nil
 }

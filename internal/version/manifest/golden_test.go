@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"flag"
 	"os"
 	"path/filepath"
@@ -90,7 +89,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	id := manifestIdentity(goldenUUID, 2)
 	enc := newEncryption(ring, goldenUUID, 2)
 	file := encodeFileHeader(goldenUUID, 2, previous, version)
-	at := firstFrame(binary.LittleEndian.Uint32(file[fileSumAt:]))
+	at := firstPlace(2, file)
 	at.Tag = previous.Tag
 	fr, at, _ := encodeFrame(id, enc, at, frame.Snapshot, &layout.Edit{
 		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Journal}},
@@ -143,7 +142,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		}
 		return err
 	})
-	if err != nil || end.Next != 3 || made.Run(5).Refs[0].Records != 10 || !made.Segment(3).IsDead(1000000*layout.Granule) {
+	if err != nil || end.Number != 2 || made.Run(5).Refs[0].Records != 10 || !made.Segment(3).IsDead(1000000*layout.Granule) {
 		t.Errorf("read back: %v\n%s", err, text(made))
 	}
 	for n := range len(file) {

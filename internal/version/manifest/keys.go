@@ -77,7 +77,7 @@ func associatedData(h *frame.Header, before crypt.Tag) []byte {
 
 // encryptEdit encrypts the edit that follows the framePrefix bytes which are reserved at the
 // start of the payload p, appends its tag, and sets that of h.
-func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.Cursor) ([]byte, error) {
+func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.End) ([]byte, error) {
 	copy(p, at.Tag[:])
 	p = slices.Grow(p, crypt.TagSize)
 	text := p[framePrefix:]

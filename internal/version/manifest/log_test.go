@@ -298,7 +298,7 @@ func TestFramesAreChained(t *testing.T) {
 		number uint64
 		chain  uint32
 	}{{6, 12345}, {7, le.Uint32(a[at+20:])}, {5, 0}} {
-		cur := frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}
+		cur := frame.End{Name: frame.Name{Number: c.number - 1, Sum: c.chain}, Offset: int64(at)}
 		fr, _, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), nil, cur, frame.Edit, &layout.Edit{LastVersion: 50})
 		put(t, fsys, path, append(slices.Clone(a[:at]), fr...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {
@@ -666,7 +666,7 @@ func FuzzLog(f *testing.F) {
 	id := manifestIdentity(testStore.UUID, 1)
 	build := func(payloads [][]byte) []byte {
 		p := encodeFileHeader(testStore.UUID, 1, frame.Name{}, fileVersion)
-		at := firstFrame(le.Uint32(p[fileSumAt:]))
+		at := firstPlace(1, p)
 		for i, payload := range payloads {
 			kind := frame.Edit
 			if i == 0 {
@@ -674,7 +674,7 @@ func FuzzLog(f *testing.F) {
 			}
 			fr := append(make([]byte, frame.HeaderSize), payload...)
 			fr = append(fr, make([]byte, -len(fr)&7)...)
-			finishFrame(fr, id, &at, &frame.Header{Kind: kind, Chain: at.Chain, Number: at.Next})
+			finishFrame(fr, id, &at, &frame.Header{Kind: kind, Chain: at.Sum, Number: at.Number + 1})
 			p = append(p, fr...)
 		}
 		return p

@@ -101,7 +101,7 @@ func (l *Log) readEdits() (size int64, err error) {
 		if err != nil {
 			return err
 		}
-		if l.end.Next > 0 {
+		if l.end.File != 0 {
 			// A copy of the store may have replaced the file by one of the same name and length.
 			if err = r.checkUnchanged(name, l.last, l.end); err == nil {
 				err = l.readFrom(r, l.end)
@@ -111,9 +111,9 @@ func (l *Log) readEdits() (size int64, err error) {
 		err = l.readFrom(r, first)
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
-		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
+		if l.o.UpTo && l.end.Number > 0 && errors.As(err, &l.recovered.Damage) {
 			var behind frame.Tail
-			behind, err = frame.FindTail(r.id, l.end, n, r.readBytes)
+			behind, err = frame.FindTail(r.id, l.end.Offset, l.end.Number+1, n, r.readBytes)
 			l.recovered.LostEdits = behind.Frames
 		}
 		return err
@@ -128,7 +128,7 @@ func (l *Log) readEdits() (size int64, err error) {
 }
 
 // readFrom applies the edits of the frames from a place on.
-func (l *Log) readFrom(r *reader, at frame.Cursor) (err error) {
+func (l *Log) readFrom(r *reader, at frame.End) (err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
 	l.end, err = r.scanFrom(&l.super.Super, at, func(off int64, h *frame.Header, payload []byte) error {
 		if h.Kind == frame.Snapshot {

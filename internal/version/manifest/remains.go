@@ -99,12 +99,12 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 			})
 			continue
 		}
-		end := frame.Cursor{Offset: at}
-		if end.Advance(&h); !super.agrees(end) {
+		end := frame.End{Name: frame.Name{File: m.Number}, Offset: at}
+		if end.Advance(&h); !super.agrees(end.Name) {
 			m.lose(at, nil, "edit %d is not the one that SUPER names", h.Number)
 		}
 		m.applyEdit(at, e, h.Number == next)
-		next, at = end.Next, end.Offset
+		next, at = end.Number+1, end.Offset
 	}
 	if next <= durable && m.Whole {
 		m.lose(r.size, nil, "edit %d is missing", next)

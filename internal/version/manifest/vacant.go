@@ -86,7 +86,7 @@ func (o *Options) unused(name filename.Name) bool {
 		begin := layout.New().Snapshot()
 		// The longest first manifest: that of an encrypted store.
 		begin.DataKey.ID = crypt.ID{1}
-		frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
+		frame, _, _ := encodeFrame(0, nil, frame.End{}, frame.Snapshot, begin)
 		most := fileHeader + len(frame) + frameExtra
 		p, err := readFile(o.FS, path, int64(most)+1)
 		return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))

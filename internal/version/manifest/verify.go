@@ -29,7 +29,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		}
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	var end frame.Cursor
+	var end frame.End
 	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
 		// Edits were applied when the log was opened. Here checksums and the chain are enough.
 		end, err = scan(f, size, &l.super.Super, l.ring, func(int64, *frame.Header, []byte) error { return nil })

@@ -160,21 +160,3 @@ func plausible(src []byte) bool {
 	return Kind(src[12]).known() && src[13]&flagUnknown == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
 }
-
-// Cursor is a place between two frames of a chain.
-type Cursor struct {
-	Offset int64  // where the next frame begins
-	Next   uint64 // number of the next frame
-	Chain  uint32 // header checksum of the frame before it
-
-	Tag crypt.Tag // tag of the frame before it; zero if that frame is plain or there is none
-}
-
-// Continues reports whether the frame with the header h is the next one of the chain. It does
-// not compare the tags of encrypted frames: the Decrypter does.
-func (c *Cursor) Continues(h *Header) bool { return h.Number == c.Next && h.Chain == c.Chain }
-
-// Advance moves c behind the frame with the header h.
-func (c *Cursor) Advance(h *Header) {
-	*c = Cursor{Offset: c.Offset + h.Size, Next: h.Number + 1, Chain: h.Sum, Tag: h.Tag}
-}

@@ -32,18 +32,18 @@ const (
 
 var zeros [64 << 10]byte
 
-// FindTail searches the rest of the file id, which has size bytes, for headers of
-// frames from c.Next on. It starts at c.Offset, where frame c.Next should have
-// been. The bytes that read returns must be valid until its next call.
-func FindTail(id checksum.Identity, c Cursor, size int64, read func(off, n int64) ([]byte, error)) (Tail, error) {
-	t := Tail{End: c.Offset, Used: c.Offset}
-	for at := c.Offset; at < size; {
+// FindTail searches the rest of the file id, which has size bytes, for headers of frames from
+// number next on. It starts at from, where that frame should have been. The bytes that read
+// returns must be valid until its next call.
+func FindTail(id checksum.Identity, from int64, next uint64, size int64, read func(off, n int64) ([]byte, error)) (Tail, error) {
+	t := Tail{End: from, Used: from}
+	for at := from; at < size; {
 		b, err := read(at, min(searchWindow, size-at))
 		if err != nil {
 			return t, err
 		}
 		// Windows overlap by less than a header, so that one across their border is found.
-		at = t.searchFrame(b, at, size, id, c.Next)
+		at = t.searchFrame(b, at, size, id, next)
 	}
 	t.Used = max(t.Used, t.End)
 	return t, nil

@@ -126,10 +126,10 @@ func (f *Follower) advance() error {
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
 	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
-		if err := f.resumeSegment(emptySegment(next.num, &next.header)); err != nil {
+		if err := f.resumeSegment(emptySegment(&next.header)); err != nil {
 			return err
 		}
-		if f.point.File != next.num {
+		if f.point.File != next.header.Number {
 			break // none of its frames is sure to stay
 		}
 		next.visited = true
@@ -147,27 +147,17 @@ func (f *Follower) resumeSegment(s SegmentInfo) error {
 	end := rd.End()
 	// The manifest doesn't know of this segment yet, so the writer may take its last frame back.
 	if f.c.Known.Proven() < s.FirstFrame {
-		end, err = f.settledEnd(rd, s)
+		end, err = f.settledEnd(rd.FramesFrom(s.Place, true))
 	}
 	if err == nil {
-		err = f.passFrames(s.framesBehind(rd), s, end)
+		err = f.passFrames(rd.FramesFrom(s.Place, true), s, end)
 	}
 	return errors.Join(err, rd.Close())
 }
 
-// framesBehind are the frames of a segment behind its end.
-func (s *SegmentInfo) framesBehind(rd *segment.Reader) *segment.Frames {
-	frames := rd.Frames(true)
-	if s.hasFrames() {
-		frames.Resume(segment.Place{Cursor: s.After(), Totals: s.Totals, Sealed: s.Sealed})
-	}
-	return frames
-}
-
 // settledEnd returns where the frames of a segment that is not registered end that the writer
 // never takes back.
-func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err error) {
-	frames := s.framesBehind(rd)
+func (f *Follower) settledEnd(frames *segment.Frames) (end int64, err error) {
 	end = frames.At().Offset
 	var last frame.Header
 	for {
@@ -189,7 +179,7 @@ func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err
 		return at.Offset, nil
 	}
 	// Another file names it as the end of this one, so the writer has gone on behind it.
-	if f.ends.isEnd(at.End(s.File, s.KeyID).Name) {
+	if f.ends.isEnd(at.Name) {
 		return at.Offset, nil
 	}
 	return end, nil

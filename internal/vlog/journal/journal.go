@@ -199,7 +199,7 @@ func (j *Journal) zerosAhead(size int64) int64 {
 		return 0
 	}
 	if j.bulk >= bulkFill {
-		if t := j.cur.Totals(); t.Records > 0 { // without records, the segment before decides
+		if t := j.cur.At(); t.Records > 0 { // without records, the segment before decides
 			j.small = t.OwnBytes < t.SmallBytes
 		}
 		if j.small {
@@ -264,19 +264,20 @@ func (j *Journal) beginSegment(size int64) error {
 	j.cur = &open{Writer: w, limit: limit, reader: r}
 	h.KeyID = w.KeyID()
 	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
-	j.live = append(j.live, emptySegment(h.Number, &h))
+	j.live = append(j.live, emptySegment(&h))
 	return nil
 }
 
 // updateState brings point and live up to date with cur.
 func (j *Journal) updateState(sealed bool) {
-	t := j.cur.Totals()
+	at := j.cur.At()
+	// A segment may also end without its seal.
+	at.Sealed = sealed
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// A segment without records has no greatest version, and the point must keep its own.
-	j.point = Point{j.cur.Last(), max(j.point.LastVersion, t.Max)}
-	info := &j.live[len(j.live)-1]
-	info.End, info.Totals, info.Sealed = j.point.End, t, sealed
+	j.point = Point{at.End, max(j.point.LastVersion, at.Max)}
+	j.live[len(j.live)-1].Place = at
 	j.ahead.Store(j.cur.Allocated() - j.cur.End())
 	if sealed {
 		j.ahead.Store(0) // they are cut off with the next sync

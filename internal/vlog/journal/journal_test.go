@@ -144,12 +144,12 @@ func known(d *disk, n uint64) []frame.End {
 			return nil
 		}
 		frames := r.Frames(false)
-		for frames.At().Next <= n {
+		for frames.At().Number < n {
 			if _, err := frames.Next(); err != nil {
 				panic(fmt.Sprintf("frame %d is not on the disk: %v", n, err))
 			}
 		}
-		return []frame.End{frames.At().End(name.Number, h.KeyID)}
+		return []frame.End{frames.At().End}
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ package journal
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
-	s := j.unregistered()
-	if !s.hasFrames() {
+	s, found := j.unregistered()
+	if !found {
 		return nil
 	}
 	// Its frames are durable already: the manifest never names what a crash can take away.
@@ -24,9 +24,9 @@ func (j *Journal) Register() error {
 	return nil
 }
 
-// unregistered is the last segment that has frames, if none of them is registered; else zero. If
-// this session has written nothing, it is what Replay has found.
-func (j *Journal) unregistered() (newest SegmentInfo) {
+// unregistered finds the last segment that has frames, if none of them is registered. If this session
+// has written nothing, it is what Replay has found.
+func (j *Journal) unregistered() (newest SegmentInfo, found bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if n := len(j.c.Found); n > 0 {
@@ -37,10 +37,7 @@ func (j *Journal) unregistered() (newest SegmentInfo) {
 			newest = s
 		}
 	}
-	if j.registered >= newest.FirstFrame {
-		return SegmentInfo{}
-	}
-	return newest
+	return newest, j.registered < newest.FirstFrame
 }
 
 // Retract takes back what the last Append wrote, durably, after a Sync that was

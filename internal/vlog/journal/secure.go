@@ -119,7 +119,7 @@ func (r *replay) foresee() uint64 {
 		return none
 	}
 	last := r.found[n-1]
-	begin := emptySegment(last.num, &last.header)
+	begin := emptySegment(&last.header)
 	rd, err := r.open(&begin)
 	if err != nil {
 		return none // visit tells of it
@@ -135,9 +135,9 @@ func (r *replay) foresee() uint64 {
 			return none // as it is where commits are synced
 		}
 	}
-	t, err := segment.FindTail(r.c.Config, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	t, err := segment.FindTail(r.c.Config, filename.Journal, last.header.Number, s.At().Offset, s.At().Number+1)
 	// The last segment has no frame, so it says nothing of those before.
-	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
+	if err != nil || t.Frames == 0 && s.At().Number < last.header.FirstFrame() {
 		return none
 	}
 	return max(durable, t.Durable)

@@ -66,7 +66,7 @@ func (j *Journal) SyncSealed() error {
 		if err := o.Close(); err != nil {
 			return j.stop(err)
 		}
-		j.settle(o.Last())
+		j.settle(o.At().End)
 	}
 }
 

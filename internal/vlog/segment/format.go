@@ -79,9 +79,10 @@ type Header struct {
 	KeyID crypt.FileKeyID // names the file's key, and is drawn by Create; zero = it is plain
 }
 
-// first is the place where the first frame begins.
-func (h *Header) first() frame.Cursor {
-	return frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame(), Chain: h.Before.Sum, Tag: h.Before.Tag}
+// Begin is the place where the first frame goes.
+func (h *Header) Begin() Place {
+	name := frame.Name{File: h.Number, KeyID: h.KeyID, Number: h.Before.Number, Sum: h.Before.Sum, Tag: h.Before.Tag}
+	return Place{End: frame.End{Name: name, Offset: HeaderSize}}
 }
 
 // FirstFrame is the number of the first frame.

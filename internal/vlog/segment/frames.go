@@ -43,20 +43,17 @@ type Frames struct {
 // Place is how far the frames of a segment were written or read: behind which frame, and what came
 // up to there.
 type Place struct {
-	frame.Cursor
+	frame.End
 	frame.Totals      // of the records so far
 	Sealed       bool // the last frame was the seal
 }
 
 // advance moves p behind the next frame, whose records have these totals.
 func (p *Place) advance(h *frame.Header, t frame.Totals) {
-	p.Cursor.Advance(h)
+	p.End.Advance(h)
 	p.Totals.Add(t)
 	p.Sealed = h.Kind == frame.Seal
 }
-
-// Resume goes on at a place that an earlier walk has come to.
-func (s *Frames) Resume(at Place) { s.at = at }
 
 // Found is one frame. Payload is valid until the next call of Next; Header.Walk goes
 // through it.
@@ -68,10 +65,9 @@ type Found struct {
 	Totals  frame.Totals // of its records
 }
 
-// newFrames starts at the first frame of the segment with the header h.
-// keys is nil for a plain one.
-func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
-	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, kind: h.Kind, values: values, at: Place{Cursor: h.first()}}
+// newFrames starts at a place of the segment of this kind. keys is nil for a plain one.
+func newFrames(f *pageio.File, name string, id checksum.Identity, kind filename.Kind, at Place, keys *crypt.Decrypter, end int64, values bool) *Frames {
+	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, kind: kind, values: values, at: at}
 	if keys != nil {
 		s.keys = frame.NewDecrypter(keys, values, s.readBytes)
 	}
@@ -93,7 +89,7 @@ func (s *Frames) Next() (Found, error) {
 	found, err := s.readFrame()
 	if err != nil {
 		if errors.Is(err, frame.ErrFrame) {
-			err = &errs.Corruption{File: s.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Next), Err: err}
+			err = &errs.Corruption{File: s.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Number+1), Err: err}
 		} else if errors.Is(err, errs.ErrFormat) {
 			err = fmt.Errorf("%s at %d: %w", s.name, s.at.Offset, err)
 		}
@@ -125,7 +121,7 @@ func (s *Frames) readFrame() (Found, error) {
 	// The chain tells.
 	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
-			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
+			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Number+1, s.at.Sum, left)
 	}
 	if h.Kind != frame.Group && h.Kind != frame.Seal {
 		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)

@@ -153,7 +153,7 @@ func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileN
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
 	page, err := readPage(c, c.filePath(kind, number))
 	if err != nil {
-		return Header{}, err
+		return Header{Kind: kind, Number: number}, err
 	}
 	h, err := DecodeHeader(page, c.UUID, kind, number)
 	if err == nil {
@@ -422,8 +422,11 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 
 // Frames returns the segment's frames, from the first one to the current end. If values is
 // set, it also verifies values that have their own checksum.
-func (r *Reader) Frames(values bool) *Frames {
-	return newFrames(r.file, r.name, r.id, r.header, r.keys, r.end.Load(), values)
+func (r *Reader) Frames(values bool) *Frames { return r.FramesFrom(r.header.Begin(), values) }
+
+// FramesFrom is Frames from a place on that an earlier walk has come to.
+func (r *Reader) FramesFrom(at Place, values bool) *Frames {
+	return newFrames(r.file, r.name, r.id, r.header.Kind, at, r.keys, r.end.Load(), values)
 }
 
 // Scan calls fn for each record, in order, with its offset. The record is valid until fn

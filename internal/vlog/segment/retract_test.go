@@ -41,8 +41,8 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 			if err != nil || len(seen) != 1 || seen[0] != string(key(1)) {
 				t.Errorf("a scan meanwhile finds %q, %v", seen, err)
 			}
-			if w.End() != end || w.at != before || w.at.Next != 8 || w.Allocated() != end {
-				t.Errorf("the segment ends at %d, %d bytes are allocated, next frame %d", w.End(), w.Allocated(), w.at.Next)
+			if w.End() != end || w.at != before || w.at.Number != 7 || w.Allocated() != end {
+				t.Errorf("the segment ends at %d, %d bytes are allocated, next frame %d", w.End(), w.Allocated(), w.at.Number+1)
 			}
 			if _, err := w.Append(Frame{Content: frame.Content{Kind: frame.Group}}); !errors.Is(err, errs.ErrInvalid) {
 				t.Errorf("append behind it: %v", err)

@@ -29,7 +29,7 @@ func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, ne
 		return frame.Tail{}, errors.Join(err, file.Close())
 	}
 	id := c.id(kind, number)
-	s := newFrames(file, filename.Of(kind, number), id, Header{}, nil, file.Size(), false)
-	t, err := frame.FindTail(id, frame.Cursor{Offset: from, Next: next}, s.end, s.readBytes)
+	s := newFrames(file, filename.Of(kind, number), id, kind, Place{}, nil, file.Size(), false)
+	t, err := frame.FindTail(id, from, next, s.end, s.readBytes)
 	return t, errors.Join(err, file.Close())
 }

@@ -224,7 +224,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
 	}
-	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), ValueBytes: v.values, Totals: v.w.Totals()}, nil
+	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), ValueBytes: v.values, Totals: v.w.at.Totals}, nil
 }
 
 // Number is the segment's number.

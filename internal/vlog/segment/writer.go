@@ -53,11 +53,12 @@ func Create(c Config, h Header) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
-		allocated: HeaderSize, at: Place{Cursor: h.first()}}
+		allocated: HeaderSize}
 	page := make([]byte, HeaderSize)
 	e, keyID, err := c.encrypter(h.Kind, h.Number)
 	if err == nil {
 		w.header.KeyID = keyID
+		w.at = w.header.Begin()
 		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
@@ -159,7 +160,7 @@ func (w *Writer) makeHeader(f *Frame, offset int64) error {
 		return fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, f.Totals.Records)
 	}
 	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.Totals.Records)
-	h.Chain, h.FirstVersion, h.Number = w.at.Chain, f.Totals.Min, w.at.Next
+	h.Chain, h.FirstVersion, h.Number = w.at.Sum, f.Totals.Min, w.at.Number+1
 	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
 	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
 	return nil
@@ -317,13 +318,8 @@ func (w *Writer) End() int64 { return w.end.Load() }
 // Allocated is the length of the file.
 func (w *Writer) Allocated() int64 { return w.allocated }
 
-// Last is the end of the last frame. There must be one.
-func (w *Writer) Last() frame.End {
-	return w.at.End(w.header.Number, w.header.KeyID)
-}
+// At is the place behind the last frame.
+func (w *Writer) At() Place { return w.at }
 
 // KeyID names the key of the file; zero: it is plain.
 func (w *Writer) KeyID() crypt.FileKeyID { return w.header.KeyID }
-
-// Totals sums up the records appended so far.
-func (w *Writer) Totals() frame.Totals { return w.at.Totals }
