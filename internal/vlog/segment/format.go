@@ -79,6 +79,21 @@ type Header struct {
 	KeyID crypt.FileKeyID // names the file's key, and is drawn by Create; zero = it is plain
 }
 
+// Place is how far the frames of a segment were written or read: behind which frame, and what came
+// up to there.
+type Place struct {
+	frame.End
+	frame.Totals      // of the records so far
+	Sealed       bool // the last frame was the seal
+}
+
+// advance moves p behind the next frame, whose records have these totals.
+func (p *Place) advance(h *frame.Header, t frame.Totals) {
+	p.End.Advance(h)
+	p.Totals.Add(t)
+	p.Sealed = h.Kind == frame.Seal
+}
+
 // Begin is the place where the first frame goes.
 func (h *Header) Begin() Place {
 	name := frame.Name{File: h.Number, KeyID: h.KeyID, Number: h.Before.Number, Sum: h.Before.Sum, Tag: h.Before.Tag}
@@ -105,23 +120,22 @@ func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error
 	return finishPage(p, h.Kind, h.Number, uuid, e, h.KeyID)
 }
 
-// DecodeHeader reads the header p of the segment of this kind and number in the
-// store uuid. It returns ErrHeader, errs.ErrForeign (a whole header of another store) or
-// errs.ErrFormat (of a newer release). What an encrypted page says has a checksum only: Open
-// and ReadHeader compare its tag.
-func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	keyID, err := checkPage(p, kind, number, uuid)
-	if err != nil {
-		return Header{Kind: kind, Number: number}, err
+// decodeHeader reads the header p of the segment of this kind and number, and returns what decrypts
+// the file. Its errors are those of checkPage.
+func (c *Config) decodeHeader(p []byte, kind filename.Kind, number entry.FileNum) (Header, *crypt.Decrypter, error) {
+	h := Header{Kind: kind, Number: number}
+	keyID, d, err := c.checkPage(p, kind, number, nil)
+	if err == nil {
+		err = h.decodeFields(p, keyID)
 	}
-	return decodeFields(p, kind, number, keyID)
+	return h, d, err
 }
 
-// decodeFields reads the header on a page that checkPage has checked.
-func decodeFields(p []byte, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (Header, error) {
-	h := Header{Kind: kind, Number: number, KeyID: keyID}
+// decodeFields reads the header on a page that checkPage has checked; h has its kind and number.
+func (h *Header) decodeFields(p []byte, keyID crypt.FileKeyID) error {
+	h.KeyID = keyID
 	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
-		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
+		return fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
 	}
 	first := binary.LittleEndian.Uint64(p[32:])
 	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
@@ -131,9 +145,9 @@ func decodeFields(p []byte, kind filename.Kind, number entry.FileNum, keyID cryp
 	}
 	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.
 	if first == 0 || h.PrevVersion > entry.MaxVersion {
-		return h, fmt.Errorf("%w: first frame %d, version %d", ErrHeader, first, h.PrevVersion)
+		return fmt.Errorf("%w: first frame %d, version %d", ErrHeader, first, h.PrevVersion)
 	}
-	return h, nil
+	return nil
 }
 
 // SealSize is the length of the frame that Seal appends.

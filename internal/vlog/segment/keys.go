@@ -42,16 +42,3 @@ func (c *Config) decrypter(k filename.Kind, n entry.FileNum, keyID crypt.FileKey
 	}
 	return d, err
 }
-
-// decrypterOf is decrypter for a file whose header page p, checked by checkPage, names the
-// file key id. It returns ErrHeader, too, if p is not as it was written.
-func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, keyID crypt.FileKeyID) (*crypt.Decrypter, error) {
-	d, err := c.decrypter(k, n, keyID)
-	if d == nil || err != nil {
-		return nil, err
-	}
-	if err := d.CheckPage(p); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrHeader, err)
-	}
-	return d, nil
-}

@@ -61,10 +61,7 @@ func keyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyI
 	if err != nil {
 		return crypt.FileKeyID{}, err
 	}
-	keyID, err := checkPage(page, kind, number, c.UUID)
-	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, keyID)
-	}
+	keyID, _, err := c.checkPage(page, kind, number, nil)
 	return keyID, headerError(filename.Of(kind, number), err)
 }
 

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -48,52 +49,59 @@ type Reader struct {
 // OpenOptions says how much of a segment is read, and how.
 type OpenOptions struct {
 	End   int64           // end of the last frame, as it was recorded; 0 = the file's length
+	Limit int64           // how long a segment that still grows becomes at most, until it is opened anew; 0 = it doesn't grow
 	NoMap bool            // use no mapping
 	Stamp entry.Version   // of all records, whose version is 0 in the file; 0 = they have their own
 	KeyID crypt.FileKeyID // as it was recorded for the file: another one is damage; zero = it is plain
 
 	FramesOnly bool // no record is read by its handle: memory does not follow the file's length
+
+	end *atomic.Int64 // shared with the writer of the segment; nil: there is none in this process
 }
 
 // Open opens the segment of this kind and number and checks its header. It returns
 // an *errs.Corruption if the file is shorter than o.End, or its header isn't its own; and
-// errs.ErrKey if the file is encrypted and its key can't be had.
+// errs.ErrKey if the file is encrypted and its key can't be had. With o.Limit another process may be
+// writing the segment: call Grow when more than o.End can be read.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
-	f, err := c.openFile(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
+	r, err := c.openUnread(kind, number, max(o.End, o.Limit), o)
 	if err != nil {
 		return nil, err
 	}
-	// With o.End this is the recorded end: what lies behind it doesn't count.
-	end := f.Size()
-	shared := new(atomic.Int64)
-	shared.Store(end)
-	return newReader(c, kind, number, f, end, shared, o)
+	if !o.FramesOnly {
+		r.verified = r.file.Verified(r.file.Size() / granule)
+	}
+	page, keys, err := c.openPage(r.file, kind, number, o.KeyID)
+	if err == nil {
+		err = headerError(r.name, r.header.decodeFields(page, o.KeyID))
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	// Bytes of an encrypted file are never shown as they are in the mapping.
+	if r.keys = keys; keys == nil {
+		r.plain = r.file.Mapped()
+	}
+	return r, nil
 }
 
-// OpenReader opens the segment that w writes, whose length will never pass
-// limit. The reader sees every frame that Append has returned for.
-func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
-	file, err := w.cfg.openFile(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+// openUnread opens a segment of which size bytes are read at most, 0 = all, before its header is
+// looked at.
+func (c *Config) openUnread(kind filename.Kind, number entry.FileNum, size int64, o OpenOptions) (*Reader, error) {
+	f, err := c.openFile(kind, number, pageio.Options{Size: size, Grows: o.Limit > 0, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
-	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{KeyID: w.header.KeyID})
-}
-
-// OpenGrowing opens a segment that another process may be writing, up to o.End. Call Grow when
-// more of it can be read. limit is how long the segment can become, at least.
-func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
-	limit = max(limit, o.End)
-	file, err := c.openFile(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
-	if err != nil {
-		return nil, err
+	r := &Reader{file: f, end: o.end, stamp: o.Stamp, name: f.Name(), id: c.id(kind, number), header: Header{Kind: kind, Number: number}}
+	if r.end == nil {
+		// What lies behind the recorded end doesn't count.
+		r.end = new(atomic.Int64)
+		r.end.Store(min(cmp.Or(o.End, f.Size()), f.Size()))
 	}
-	shared := new(atomic.Int64)
-	shared.Store(o.End)
-	return newReader(c, kind, number, file, limit, shared, o)
+	return r, nil
 }
 
-// Grow lets a reader of OpenGrowing read up to end. It returns false if that is beyond what the
+// Grow lets a reader of a segment that grows read up to end. It returns false if that is beyond what the
 // reader has mapped: open the segment anew then. One goroutine at a time may call it.
 func (r *Reader) Grow(end int64) bool {
 	if end > r.file.Size() {
@@ -101,28 +109,6 @@ func (r *Reader) Grow(end int64) bool {
 	}
 	r.end.Store(max(end, r.end.Load()))
 	return true
-}
-
-// newReader makes the Reader of an open file, which it closes after an error. limit is how long the
-// file can become.
-func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
-	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp}
-	if !o.FramesOnly {
-		r.verified = file.Verified(limit / granule)
-	}
-	page, keys, err := c.openPage(file, kind, number, o.KeyID)
-	if r.keys = keys; err == nil {
-		r.header, err = decodeFields(page, kind, number, o.KeyID)
-		err = headerError(r.name, err)
-	}
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	// Bytes of an encrypted file are never shown as they are in the mapping.
-	if r.keys == nil {
-		r.plain = file.Mapped()
-	}
-	return r, nil
 }
 
 // openPage reads and checks the header page of an open file, which must name this file key id, as
@@ -136,29 +122,19 @@ func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileN
 	if err := f.ReadFull(p, 0); err != nil {
 		return nil, nil, err
 	}
-	got, err := checkPage(p, kind, number, c.UUID)
-	if err == nil && got != keyID {
-		// A file of the right number may be of an older copy of the store: the file key id tells.
-		err = fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, keyID.Key, keyID.Salt)
-	}
-	if err == nil {
-		d, err = c.decrypterOf(p, kind, number, keyID)
-	}
+	_, d, err = c.checkPage(p, kind, number, &keyID)
 	return p, d, headerError(f.Name(), err)
 }
 
 // ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short
 // for one, or holds something else, and errs.ErrKey if the file is
-// encrypted and its key can't be had; see DecodeHeader.
-func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
+// encrypted and its key can't be had; see decodeHeader.
+func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (h Header, err error) {
 	page, err := readPage(c, c.filePath(kind, number))
-	if err != nil {
-		return Header{Kind: kind, Number: number}, err
-	}
-	h, err := DecodeHeader(page, c.UUID, kind, number)
 	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, h.KeyID)
+		h, _, err = c.decodeHeader(page, kind, number)
 	}
+	h.Kind, h.Number = kind, number
 	if err != nil {
 		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
 	}
@@ -418,15 +394,6 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 		return nil, &errs.Corruption{File: r.name, Offset: int64(offset), Reason: "compressed value", Err: err}
 	}
 	return value, nil
-}
-
-// Frames returns the segment's frames, from the first one to the current end. If values is
-// set, it also verifies values that have their own checksum.
-func (r *Reader) Frames(values bool) *Frames { return r.FramesFrom(r.header.Begin(), values) }
-
-// FramesFrom is Frames from a place on that an earlier walk has come to.
-func (r *Reader) FramesFrom(at Place, values bool) *Frames {
-	return newFrames(r.file, r.name, r.id, r.header.Kind, at, r.keys, r.end.Load(), values)
 }
 
 // Scan calls fn for each record, in order, with its offset. The record is valid until fn

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -38,30 +37,20 @@ type Limits struct {
 // header is whole and of another store, and errs.ErrKey if the file is encrypted and its key can't
 // be had.
 func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Remains, error) {
-	f, err := c.openFile(kind, number, pageio.Options{NoMap: o.NoMap})
+	opened, err := c.openUnread(kind, number, 0, o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Remains{Reader: &Reader{file: f, name: filename.Of(kind, number), id: c.id(kind, number), end: new(atomic.Int64), stamp: o.Stamp}}
-	r.end.Store(f.Size())
-	if o.End != 0 {
-		r.end.Store(min(o.End, f.Size()))
-	}
+	r := &Remains{Reader: opened}
 	if err := r.readHeader(&c, kind, number, o.KeyID); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
 // readHeader reads the header, if it is whole, and makes keys.
-func (r *Remains) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) error {
-	page := r.readBytes(0, HeaderSize)
-	h, err := DecodeHeader(page, c.UUID, kind, number)
-	if err == nil {
-		r.keys, err = c.decrypterOf(page, kind, number, h.KeyID)
-	}
-	// Not damaged: h, also for its kind, which tells what counts.
-	if r.header = h; !errors.Is(err, ErrHeader) {
+func (r *Remains) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (err error) {
+	if r.header, r.keys, err = c.decodeHeader(r.readBytes(0, HeaderSize), kind, number); !errors.Is(err, ErrHeader) {
 		return err
 	}
 	// The header is damaged. The manifest may still know the file key id.
@@ -249,6 +238,6 @@ func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, o
 		return uuid, false
 	}
 	uuid = [16]byte(page[64:80])
-	_, err = DecodeHeader(page, uuid, kind, number)
+	_, err = checkPlain(page, kind, number, uuid)
 	return uuid, err == nil
 }

@@ -310,6 +310,12 @@ func closed(t *testing.T, c io.Closer) {
 	}
 }
 
+// decodeHeader is Config.decodeHeader for the header of a plain segment of the store uuid.
+func decodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
+	h, _, err := (&Config{UUID: uuid}).decodeHeader(p, kind, number)
+	return h, err
+}
+
 func TestHeader(t *testing.T) {
 	h := Header{Kind: filename.Journal, Number: 9, Before: frame.Name{File: 6, Number: 3, Sum: 5}, PrevVersion: 7}
 	uuid := [16]byte{9, 8, 7}
@@ -317,7 +323,7 @@ func TestHeader(t *testing.T) {
 	if err := h.encodeHeader(page, uuid, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
+	if got, err := decodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, c := range []struct {
@@ -326,21 +332,21 @@ func TestHeader(t *testing.T) {
 		uuid [16]byte
 		want error
 	}{{filename.Journal, 8, uuid, ErrHeader}, {filename.Value, 9, uuid, ErrHeader}, {filename.Journal, 9, [16]byte{}, errs.ErrForeign}} {
-		if _, err := DecodeHeader(page, c.uuid, c.kind, c.num); !errors.Is(err, c.want) {
+		if _, err := decodeHeader(page, c.uuid, c.kind, c.num); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	for i := range page {
 		b := bytes.Clone(page)
 		b[i] ^= 0x10
-		if _, err := DecodeHeader(b, uuid, filename.Journal, 9); !errors.Is(err, ErrHeader) {
+		if _, err := decodeHeader(b, uuid, filename.Journal, 9); !errors.Is(err, ErrHeader) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 	for _, version := range []byte{formatVersion - 1, formatVersion + 1} {
 		page[4] = version
 		sumHeader(page)
-		if _, err := DecodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
+		if _, err := decodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}

@@ -77,6 +77,12 @@ func Create(c Config, h Header) (*Writer, error) {
 	return w, nil
 }
 
+// OpenReader opens the segment that w writes, whose length will never pass
+// limit. The reader sees every frame that Append has returned for.
+func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
+	return Open(w.cfg, w.header.Kind, w.header.Number, OpenOptions{Limit: limit, NoMap: noMap, KeyID: w.header.KeyID, end: w.end})
+}
+
 // countWritten counts bytes that were written.
 func (w *Writer) countWritten(n int) {
 	if w.cfg.Written != nil {
