@@ -93,7 +93,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 			// Torn or damaged: the edit may have been true.
 			m.lose(at, nil, "edit %d can't be read", next)
 			// Not at + h.Size: the length of a damaged frame can't be trusted.
-			_, at = frame.Find(r.id, at+8, r.size, func(off, n int64) []byte {
+			_, at = frame.Find(r.id, 0, at+8, r.size, func(off, n int64) []byte {
 				b, _ := r.readBytes(off, n)
 				return b
 			})

@@ -126,7 +126,7 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 	size, next := r.End(), r.header.FirstFrame()
 	for at, from := int64(HeaderSize), int64(HeaderSize); from < size; {
 		var h frame.Header
-		if h, at = frame.Find(r.id, at, size, r.readBytes); h.Size > size-at {
+		if h, at = frame.Find(r.id, 0, at, size, r.readBytes); h.Size > size-at {
 			at += 8 // it is cut off: its records are looked for one by one
 			continue
 		}
