@@ -3,7 +3,6 @@ package frame
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"slices"
 
@@ -36,7 +35,7 @@ func EncryptedSize(own, rest int64) int64 {
 }
 
 // Encrypter writes the frames of one file in encrypted form. It is used by one goroutine.
-// Between two frames it keeps a buffer of at most 2 MiB.
+// Between two frames it keeps buffers of at most 4 MiB.
 type Encrypter struct {
 	keys  *crypt.Encrypter
 	id    checksum.Identity
@@ -51,11 +50,8 @@ type Encrypter struct {
 	attempt uint32
 	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
 	tags    []byte                               // tags of the finished blocks of the rest
-	left    int64                                // bytes of the rest that are still to come
+	block   []byte                               // the open block of the rest
 	tagged  uint32                               // records with tags since the last stub
-
-	// where the open block of the rest begins in buf, and how many bytes it lacks
-	block, blockLeft int
 }
 
 // NewEncrypter returns an Encrypter for the file id. It calls write with the encrypted bytes
@@ -198,36 +194,38 @@ func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
 // encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's
 // tag.
 func (x *Encrypter) encryptRest(c *Content) error {
-	x.tags, x.left, x.tagged, x.blockLeft = x.tags[:0], c.sharedBytes, 0, 0
-	if c.sharedBytes == 0 {
-		// A tag of no bytes still covers the header and the frame before.
-		x.block = len(x.buf)
-		return x.endBlock()
-	}
+	x.tags, x.block, x.tagged = x.tags[:0], x.block[:0], 0
 	for w := c.walk(); w.next(); {
-		if err := x.putRest(w.part[:w.own]); err != nil {
+		if err := x.appendRest(w.part[:w.own]); err != nil {
 			return err
 		}
 		if w.size > 0 {
 			x.tagged++
 		}
 	}
-	return x.putStub()
+	if err := x.appendStub(); err != nil {
+		return err
+	}
+	// A tag of no bytes still covers the header and the frame before.
+	if len(x.block) > 0 || len(x.tags) == 0 {
+		return x.encryptBlock()
+	}
+	return nil
 }
 
-// putRest appends b to the rest. If records with tags came before b, their stub comes first.
-func (x *Encrypter) putRest(b []byte) error {
+// appendRest appends b to the rest. If records with tags came before b, their stub comes first.
+func (x *Encrypter) appendRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if err := x.putStub(); err != nil {
+	if err := x.appendStub(); err != nil {
 		return err
 	}
 	return x.appendBytes(b)
 }
 
-// putStub appends a stub with the number of records with tags that were here, if there are any.
-func (x *Encrypter) putStub() error {
+// appendStub appends a stub with the number of records with tags that were here, if there are any.
+func (x *Encrypter) appendStub() error {
 	if x.tagged == 0 {
 		return nil
 	}
@@ -240,21 +238,10 @@ func (x *Encrypter) putStub() error {
 
 func (x *Encrypter) appendBytes(b []byte) error {
 	for len(b) > 0 {
-		if x.blockLeft == 0 {
-			x.blockLeft = int(min(blockSize, x.left))
-			if x.blockLeft == 0 {
-				return fmt.Errorf("%w: a payload has grown", entry.ErrRecord)
-			}
-			if err := x.makeRoom(x.blockLeft); err != nil {
-				return err
-			}
-			x.block = len(x.buf)
-		}
-		n := min(len(b), x.blockLeft)
-		x.buf, b = append(x.buf, b[:n]...), b[n:]
-		x.left -= int64(n)
-		if x.blockLeft -= n; x.blockLeft == 0 {
-			if err := x.endBlock(); err != nil {
+		n := min(len(b), blockSize-len(x.block))
+		x.block, b = append(x.block, b[:n]...), b[n:]
+		if len(x.block) == blockSize {
+			if err := x.encryptBlock(); err != nil {
 				return err
 			}
 		}
@@ -262,27 +249,27 @@ func (x *Encrypter) appendBytes(b []byte) error {
 	return nil
 }
 
-// endBlock encrypts the open block of the rest. The tag of the first block is the frame's tag,
+// encryptBlock encrypts a block of the rest into buf. The tag of the first block is the frame's tag,
 // so it covers data, too.
-func (x *Encrypter) endBlock() error {
-	unit, offset, data := crypt.Block, x.at+int64(x.block), []byte(nil)
+func (x *Encrypter) encryptBlock() error {
+	if err := x.makeRoom(len(x.block)); err != nil {
+		return err
+	}
+	at := len(x.buf)
+	unit, offset, data := crypt.Block, x.at+int64(at), []byte(nil)
 	// The first block belongs to the frame: its tag covers the header and the tag of the frame
 	// before. So a frame that is moved or replaced does not decrypt.
 	if len(x.tags) == 0 {
 		unit, offset, data = crypt.Frame, x.offset, x.data[:]
 	}
-	b := x.buf[x.block:]
-	tag, err := x.keys.Encrypt(b, b, unit, offset, data)
-	x.tags = append(x.tags, tag[:]...)
+	x.buf = x.buf[:at+len(x.block)]
+	tag, err := x.keys.Encrypt(x.buf[at:], x.block, unit, offset, data)
+	x.tags, x.block = append(x.tags, tag[:]...), x.block[:0]
 	return err
 }
 
 // endFrame appends the end of the frame, and writes what is in buf.
 func (x *Encrypter) endFrame(c *Content, before *crypt.Tag) error {
-	// The frame's tag covers the length from Measure, so no reader would accept another one.
-	if x.left != 0 {
-		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
-	}
 	if err := x.makeRoom(len(x.tags) + endSize); err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Totals sums up the records of frames; its zero value is no records.
+// Totals sums up the records of frames; its zero value is no records. The order of the fields is the
+// format of a seal.
 type Totals struct {
 	Records    uint64
 	OwnBytes   uint64        // encoded bytes of records with their own checksum (large values)

@@ -36,10 +36,9 @@ var zeros [64 << 10]byte
 // number next on. It starts at from, where that frame should have been. The bytes that read
 // returns must be valid until its next call.
 func FindTail(id checksum.Identity, from int64, next uint64, size int64, read func(off, n int64) ([]byte, error)) (t Tail, err error) {
-	readNoted := func(off, n int64) []byte {
-		b, failed := read(off, n)
+	readNoted := func(off, n int64) (b []byte) {
 		if err == nil {
-			err = failed
+			b, err = read(off, n)
 		}
 		return b
 	}

@@ -158,15 +158,6 @@ func SealSize(encrypted bool) int64 {
 	return frame.HeaderSize + sealPayload
 }
 
-// putSeal writes the payload of a seal frame to the sealPayload bytes of p.
-func putSeal(p []byte, t frame.Totals) {
-	binary.LittleEndian.PutUint64(p, t.Records)
-	binary.LittleEndian.PutUint64(p[8:], t.OwnBytes)
-	binary.LittleEndian.PutUint64(p[16:], t.SmallBytes)
-	binary.LittleEndian.PutUint64(p[24:], uint64(t.Min))
-	binary.LittleEndian.PutUint64(p[32:], uint64(t.Max))
-}
-
 // EndsSealed reports whether end, the last bytes of a segment of this size, ends with its seal.
 // The seal's chain depends on all frames before it. A crash leaves segments without a seal.
 func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
@@ -186,15 +177,9 @@ func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte
 
 // checkSeal compares the payload of a seal frame with what was read before it.
 func checkSeal(p []byte, t frame.Totals) error {
-	if len(p) < sealPayload {
+	var s frame.Totals
+	if _, err := binary.Decode(p, binary.LittleEndian, &s); err != nil {
 		return fmt.Errorf("%w: seal of %d bytes", frame.ErrFrame, len(p))
-	}
-	s := frame.Totals{
-		Records:    binary.LittleEndian.Uint64(p),
-		OwnBytes:   binary.LittleEndian.Uint64(p[8:]),
-		SmallBytes: binary.LittleEndian.Uint64(p[16:]),
-		Min:        entry.Version(binary.LittleEndian.Uint64(p[24:])),
-		Max:        entry.Version(binary.LittleEndian.Uint64(p[32:])),
 	}
 	if s != t {
 		return fmt.Errorf("%w: seal says %+v, the frames have %+v", frame.ErrFrame, s, t)

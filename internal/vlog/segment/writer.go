@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -248,10 +249,12 @@ func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 // Seal appends the seal; nothing can be appended afterwards. The file keeps its
 // preallocated rest until the next Sync.
 func (w *Writer) Seal(unsynced uint64) error {
-	var payload [sealPayload]byte
 	// Totals in the file: opening it need not read the frames.
-	putSeal(payload[:], w.at.Totals)
-	if _, err := w.Append(Frame{Content: frame.Content{Kind: frame.Seal, Payload: [][]byte{payload[:]}}, Unsynced: unsynced}); err != nil {
+	payload, err := binary.Append(nil, binary.LittleEndian, w.at.Totals)
+	if err == nil {
+		_, err = w.Append(Frame{Content: frame.Content{Kind: frame.Seal, Payload: [][]byte{payload}}, Unsynced: unsynced})
+	}
+	if err != nil {
 		return err
 	}
 	w.forbidAppends()
