@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,4 +151,13 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		Dump(d, file[:n]) // damaged files don't make it panic
 		d.Close()
 	}
+}
+
+// scan walks the frames of a manifest that f holds in size bytes.
+func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.End, error) {
+	r := newReader(f, size, super, ring)
+	if err := r.checkHeader(); err != nil {
+		return r.first, err
+	}
+	return r.scanFrames(r.first, fn)
 }

@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -95,25 +94,25 @@ func Open(o Options) (*Log, error) {
 // readEdits reads the frames of the manifest into the layout, from the last one on that was read.
 func (l *Log) readEdits() (size int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) error {
-		size = n
-		r, first, err := newReader(f, n, &l.super.Super, l.ring)
-		if err != nil {
-			return err
-		}
-		if l.end.File != 0 {
+	err = readManifest(l.o.FS, l.o.Dir, &l.super.Super, l.ring, func(r *reader) error {
+		size = r.size
+		err := r.checkHeader()
+		if err == nil && l.end.File != 0 {
 			// A copy of the store may have replaced the file by one of the same name and length.
-			if err = r.checkUnchanged(name, l.last, l.end); err == nil {
+			if err = r.checkUnchanged(l.last, l.end); err == nil {
 				err = l.readFrom(r, l.end)
 			}
 			return err
 		}
-		err = l.readFrom(r, first)
+		if err != nil {
+			return err
+		}
+		err = l.readFrom(r, r.first)
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Number > 0 && errors.As(err, &l.recovered.Damage) {
 			var behind frame.Tail
-			behind, err = frame.FindTail(r.id, l.end.Offset, l.end.Number+1, n, r.readBytes)
+			behind, err = frame.FindTail(r.id, l.end.Offset, l.end.Number+1, size, r.readBytes)
 			l.recovered.LostEdits = behind.Frames
 		}
 		return err
@@ -129,13 +128,12 @@ func (l *Log) readEdits() (size int64, err error) {
 
 // readFrom applies the edits of the frames from a place on.
 func (l *Log) readFrom(r *reader, at frame.End) (err error) {
-	name := filename.Of(filename.Manifest, l.super.Manifest)
-	l.end, err = r.scanFrom(&l.super.Super, at, func(off int64, h *frame.Header, payload []byte) error {
+	l.end, err = r.scanFrames(at, func(off int64, h *frame.Header, payload []byte) error {
 		if h.Kind == frame.Snapshot {
 			l.setLimit(h.Size)
 		}
 		l.last = off
-		return l.replayEdit(name, off, payload)
+		return l.replayEdit(r.name, off, payload)
 	})
 	return err
 }
@@ -268,7 +266,7 @@ func (l *Log) oldManifests() (paths []string) {
 		if err != nil {
 			continue
 		}
-		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
+		if _, _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
 			paths = append(paths, path)
 		}
 	}

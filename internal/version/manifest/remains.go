@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -24,7 +23,7 @@ func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) 
 		return uuid, false
 	}
 	uuid = [16]byte(p[24:40])
-	_, err = decodeFileHeader(p, uuid, num)
+	_, _, err = decodeFileHeader(p, uuid, num)
 	return uuid, err == nil
 }
 
@@ -42,24 +41,16 @@ type Remains struct {
 // super also says which of its frames was durable. ring is nil for a plain store.
 func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, super *Super, ring *crypt.Ring) (*Remains, error) {
 	if super.Manifest != num {
-		super = &Super{}
+		super = &Super{UUID: uuid, Manifest: num}
 	}
 	m := &Remains{Number: num, Layout: layout.New(), Whole: true}
-	err := readManifest(fsys, dir, num, func(f io.ReaderAt, size int64) error {
-		r := &reader{f: f, size: size, id: manifestIdentity(uuid, num)}
-		head, err := r.readBytes(0, min(size, fileHeader))
-		if err != nil {
-			return err
-		}
+	err := readManifest(fsys, dir, super, ring, func(r *reader) error {
 		// If the header is damaged, SUPER says whether the manifest is encrypted: ring follows it.
-		h, err := decodeFileHeader(head, uuid, num)
-		if h.encrypted || err != nil {
-			r.enc = newEncryption(ring, uuid, num)
-		} else if ring != nil {
+		if encrypted, err := r.readHeader(); err == nil && !encrypted && ring != nil {
 			m.lose(-1, nil, "it is plain, and the store is encrypted")
 			return nil
 		}
-		return m.readLog(r, super)
+		return m.readLog(r)
 	})
 	if isAbsent(err) {
 		return &Remains{Layout: layout.New()}, nil
@@ -77,8 +68,8 @@ func (m *Remains) lose(at int64, why error, format string, args ...any) {
 
 // readLog reads all frames that are whole, wherever they are, and notes what is missing between
 // them.
-func (m *Remains) readLog(r *reader, super *Super) error {
-	durable, next := max(super.Durable, 1), uint64(1)
+func (m *Remains) readLog(r *reader) error {
+	durable, next := max(r.super.Durable, 1), uint64(1)
 	for at := int64(fileHeader); at < r.size; {
 		h, payload, err := r.readFrame(at)
 		var e *layout.Edit
@@ -100,7 +91,7 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 			continue
 		}
 		end := frame.End{Name: frame.Name{File: m.Number}, Offset: at}
-		if end.Advance(&h); !super.agrees(end.Name) {
+		if end.Advance(&h); !r.super.agrees(end.Name) {
 			m.lose(at, nil, "edit %d is not the one that SUPER names", h.Number)
 		}
 		m.applyEdit(at, e, h.Number == next)

@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -30,9 +29,11 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
 	var end frame.End
-	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
-		// Edits were applied when the log was opened. Here checksums and the chain are enough.
-		end, err = scan(f, size, &l.super.Super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
+	err := readManifest(l.o.FS, l.o.Dir, &l.super.Super, l.ring, func(r *reader) (err error) {
+		if err = r.checkHeader(); err == nil {
+			// Edits were applied when the log was opened. Here checksums and the chain are enough.
+			end, err = r.scanFrames(r.first, func(int64, *frame.Header, []byte) error { return nil })
+		}
 		return err
 	})
 	var c *errs.Corruption
