@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -83,8 +84,7 @@ type Journal struct {
 
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
-	found  []SegmentInfo // from before New, see Segments; elements are never changed
-	live   []SegmentInfo // begun since
+	live   []SegmentInfo // see Segments; the last one is cur, if there is one
 	proven frame.End     // see DurableEnd
 	// greatest number of a frame that is registered
 	registered uint64
@@ -112,7 +112,7 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, found: c.Found, registered: c.Registered}
+	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, live: slices.Clone(c.Found), registered: c.Registered}
 	j.c.Written = &j.written
 	j.durable.Store(c.Begin.Number)
 	return j

@@ -29,9 +29,6 @@ func (j *Journal) Register() error {
 func (j *Journal) unregistered() (newest SegmentInfo, found bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(j.c.Found); n > 0 {
-		newest = j.c.Found[n-1]
-	}
 	for _, s := range j.live {
 		if s.hasFrames() {
 			newest = s

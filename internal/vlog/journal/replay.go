@@ -104,7 +104,7 @@ type candidate struct {
 // replayed is durable when it returns. It never changes a byte, and to a journal
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, fn: fn, point: c.Known.Begin}
+	r := &replay{c: c, fn: fn, point: c.Known.Begin, secured: secured{free: make(chan struct{}, securedTogether)}}
 	r.unproven.proven = c.Known.Proven()
 	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err

@@ -80,9 +80,6 @@ const securedTogether = 2
 // secureInBackground calls secure in the background. One file is copied while another is on its way
 // to the disk.
 func (s *secured) secureInBackground(secure func() error) {
-	if s.free == nil {
-		s.free = make(chan struct{}, securedTogether)
-	}
 	s.all.Go(func() {
 		// Bounds descriptors and memory, not the number of goroutines.
 		s.free <- struct{}{}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
@@ -40,20 +41,18 @@ func (j *Journal) Sync() error {
 	return nil
 }
 
-// SyncSealed makes all sealed segments durable, oldest first, and closes their
+// SyncSealed makes the segments durable that are sealed now, oldest first, and closes their
 // files; it may run in the background. It may be called again after an error that
 // passes; any other stops the journal.
 func (j *Journal) SyncSealed() error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
-	for {
+	j.mu.Lock()
+	sealed := slices.Clone(j.sealed)
+	j.mu.Unlock()
+	for _, o := range sealed {
 		if err := j.Err(); err != nil {
 			return err
-		}
-		// Each time anew, as Append may have sealed another one meanwhile.
-		o := j.firstSealed()
-		if o == nil {
-			return nil
 		}
 		if err := j.syncFile(o); err != nil {
 			return err
@@ -68,15 +67,7 @@ func (j *Journal) SyncSealed() error {
 		}
 		j.settle(o.At().End)
 	}
-}
-
-func (j *Journal) firstSealed() *open {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.sealed) == 0 {
-		return nil
-	}
-	return j.sealed[0]
+	return j.Err()
 }
 
 // syncFile makes a segment durable, and its name the first time. To sync the directory may
