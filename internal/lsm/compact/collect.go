@@ -131,7 +131,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	want := v.Segment.Records - v.Segment.DeadRecords()
 	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
 	w.out.Bytes += uint64(v.End())
-	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
+	err := v.Scan(false, func(off int64, rec *entry.Record) error {
 		if err := w.pace(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
 			return err
 		}

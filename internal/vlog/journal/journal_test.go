@@ -588,7 +588,7 @@ func TestConcurrentUse(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if _, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil {
+				if err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil {
 					return err
 				}
 			}

@@ -156,14 +156,6 @@ func (h *ForwardingHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
 	})
 }
 
-// decryptBody undoes encryptBody, in place.
-func (h *ForwardingHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
-	return h.eachPage(body, func(page, tag []byte, off int64) error {
-		t := crypt.Tag(tag)
-		return d.Decrypt(page, page, &t, crypt.Page, off, 0, nil)
-	})
-}
-
 // eachPage calls fn for each page of an encrypted body, with its tag and its offset in the file.
 func (h *ForwardingHeader) eachPage(body []byte, fn func(page, tag []byte, off int64) error) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
@@ -254,13 +246,18 @@ func (m *Forwarding) compareChecksum(sum uint32, id checksum.Identity) error {
 	return nil
 }
 
-// decryptBody reads the body of an encrypted forwarding table into memory of its own.
+// decryptBody reads the body of an encrypted forwarding table into memory of its own, and undoes
+// encryptBody.
 func (m *Forwarding) decryptBody(d *crypt.Decrypter) error {
 	body := make([]byte, m.file.Size()-HeaderSize)
 	if err := m.file.ReadFull(body, HeaderSize); err != nil {
 		return err
 	}
-	if err := m.header.decryptBody(d, body); err != nil {
+	err := m.header.eachPage(body, func(page, tag []byte, off int64) error {
+		t := crypt.Tag(tag)
+		return d.Decrypt(page, page, &t, crypt.Page, off, 0, nil)
+	})
+	if err != nil {
 		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
 	}
 	m.body = m.file.Private(HeaderSize, body[:m.header.bodySize()])

@@ -217,7 +217,7 @@ func testCopy(t *testing.T, c, target Config) {
 			}
 		}
 		i := 0
-		_, err := n.Scan(true, func(off int64, rec *entry.Record) error {
+		err := n.Scan(true, func(off int64, rec *entry.Record) error {
 			checkAttempt(t, target, off, i == len(entries)-1) // behind a copy that failed
 			if e := entries[i]; rec.Kind != e.Kind || rec.Meta != e.Meta || rec.Expires != e.Expires {
 				t.Errorf("record %d: %+v", i, rec)

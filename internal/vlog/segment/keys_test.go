@@ -179,7 +179,7 @@ func TestEveryBitIsFound(t *testing.T) {
 			return err
 		}
 		defer r.Close()
-		_, err = r.Scan(true, func(int64, *entry.Record) error { return nil })
+		err = r.Scan(true, func(int64, *entry.Record) error { return nil })
 		return err
 	}
 	if err := read(); err != nil {
@@ -245,7 +245,7 @@ func TestMovedUnitsAreRefused(t *testing.T) {
 		bad.FS = image{data: b}
 		sumFrames(b, c.id(filename.Value, 5))
 		r := must(Open(bad, filename.Value, 5, OpenOptions{KeyID: keyID, NoMap: true}))(t)
-		if _, err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
+		if err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("%s: scan: %v", name, err)
 		}
 		for i, h := range handles {
@@ -334,7 +334,7 @@ func testFullDisk(t *testing.T, testConfig func(testing.TB) Config) {
 			t.Fatalf("write %d: %v", nth, err)
 		}
 		r := must(openAny(c, filename.Journal, 5, OpenOptions{}))(t)
-		totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil })
+		totals, err := scanTotals(r, true, func(int64, *entry.Record) error { return nil })
 		if err != nil || totals.Records != uint64(whole) {
 			t.Errorf("write %d: %+v, %v, want %d records", nth, totals, err, whole)
 		}

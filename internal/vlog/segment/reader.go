@@ -205,7 +205,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 		}
 		return r.decodeRecord(rec, off, h.Length, key, v, false)
 	}
-	bound := int(min(recordBound(key, h.Length), end-h.Offset))
+	bound := int(min(r.recordBound(key, h.Length), end-h.Offset))
 	// The pages are not known to be in memory. For a short value a read costs less than the page
 	// fault.
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
@@ -242,7 +242,7 @@ func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte,
 	if err != nil {
 		return value, err
 	}
-	m := recordMemory(dst, from, h.Length, n+r.room())
+	m := recordMemory(dst, from, h.Length, n+crypt.TagSize)
 	defer m.giveBack()
 	if err := r.readTo(m.record[:n], off); err != nil {
 		return value, err
@@ -257,14 +257,6 @@ func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte,
 	return m.locateValue(dst, rec.Stored()), nil
 }
 
-// room is how many bytes of memory a record needs behind it to be decrypted.
-func (r *Reader) room() int {
-	if r.keys == nil {
-		return 0
-	}
-	return crypt.TagSize
-}
-
 // appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and verifies it
 // there. So the bytes that the caller writes elsewhere are the very ones that were verified, even
 // if the file changes. The record is in its plain form; if the segment is encrypted, its checksums
@@ -275,7 +267,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 		return dst, entry.Record{}, err
 	}
 	at := len(dst)
-	dst = slices.Grow(dst, n+r.room())
+	dst = slices.Grow(dst, n+crypt.TagSize) // room to decrypt it
 	// Never from the mapping: a page of it that was verified may be damaged since.
 	if err := r.file.ReadFull(dst[at:at+n], offset); err != nil {
 		return dst, entry.Record{}, err
@@ -326,18 +318,13 @@ func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n)
 // recordBound returns an upper bound of the length in the file of a record with this key and a
 // value of this length.
 func (r *Reader) recordBound(key []byte, value uint64) uint64 {
-	n := recordBound(key, value)
+	const extension, padding = 24, 7
+	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
+	n := entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 	if r.keys != nil {
 		n = entry.EncryptedBound(n, value)
 	}
 	return n
-}
-
-// recordBound is bound for a plain segment.
-func recordBound(key []byte, value uint64) uint64 {
-	const extension, padding = 24, 7
-	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
-	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 }
 
 // decodeRecord decodes the record that rec begins with, and checks that it is what the handle was
@@ -400,7 +387,7 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 // returns. Every frame is verified before its records are shown; if values is set, so are
 // values with their own checksum. In an encrypted segment a value in pieces is not in the
 // record: get it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
-func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
+func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) error {
 	s := r.Frames(values)
 	for {
 		start := s.At().Offset
@@ -411,10 +398,10 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		// A frame that the writer of a journal has retracted meanwhile is no damage.
 		retracted := errors.Is(err, errs.ErrCorrupt) && r.header.Kind == filename.Journal && start >= r.end.Load()
 		if retracted || errors.Is(err, io.EOF) {
-			return s.At().Totals, nil
+			return nil
 		}
 		if err != nil {
-			return s.At().Totals, err
+			return err
 		}
 	}
 }

@@ -34,7 +34,7 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 			r := must(w.OpenReader(64<<20, noMap))(t)
 			defer r.Close()
 			var seen []string
-			_, err := r.Scan(true, func(_ int64, rec *entry.Record) error {
+			err := r.Scan(true, func(_ int64, rec *entry.Record) error {
 				seen = append(seen, string(rec.Key))
 				return w.Retract()
 			})
@@ -53,7 +53,7 @@ func testRetract(t *testing.T, testConfig func(testing.TB) Config) {
 			again := must(openAny(c, filename.Journal, 5, OpenOptions{NoMap: noMap}))(t)
 			defer again.Close()
 			n := 0
-			_, err = again.Scan(true, func(off int64, rec *entry.Record) error {
+			err = again.Scan(true, func(off int64, rec *entry.Record) error {
 				n++
 				got, err := plain(again.ValueOf(off, rec))
 				if !bytes.Equal(got, value(1, 3<<20)) {
