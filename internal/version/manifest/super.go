@@ -116,21 +116,6 @@ func (s *Super) decodeFields(p []byte) {
 	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
 }
 
-// decryptFields reads the fields that are encrypted.
-func (s *slot) decryptFields(k slotKey) error {
-	if !s.Encrypted() {
-		return nil
-	}
-	if k.ring == nil {
-		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
-	}
-	p, err := k.decryptSlot(s.bytes, s.UUID, s.offset)
-	if err == nil {
-		s.decodeFields(p)
-	}
-	return err
-}
-
 // checkSupported refuses stores of other formats, and of features that it doesn't know.
 func (s *Super) checkSupported() error {
 	if s.Major != FormatMajor {
