@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 )
 
@@ -83,16 +82,6 @@ func EncryptedBound(plain, value uint64) uint64 {
 		n += (TagSize-4)*((value+PieceSize-1)/PieceSize) + 8
 	}
 	return (n + 7) &^ 7
-}
-
-// PutTable sets the checksums of a record's value in its plain form: sums has one for each
-// of its pieces. head has all that comes before the value.
-func PutTable(head []byte, sums []uint32) {
-	table := head[len(head)-4*len(sums):]
-	for i, sum := range sums {
-		binary.LittleEndian.PutUint32(table[4*i:], sum)
-	}
-	binary.LittleEndian.PutUint32(head[8:], checksum.Plain(table))
 }
 
 // EncryptedSize is the length in an encrypted file of a record with its own checksum, of
@@ -295,19 +284,4 @@ func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err er
 	plain = raw[begin : begin+x.Size : begin+x.Size]
 	clear(plain[end-begin:])
 	return plain, nil
-}
-
-// Sum sets the checksums of a whole record that was decrypted, as AppendRecord does.
-func Sum(rec []byte) {
-	at := ValueAt(rec)
-	value := rec[at : at+ValueSize(rec)]
-	if len(value) < PieceSize {
-		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(value))
-		return
-	}
-	var sums []uint32
-	for part := range slices.Chunk(value, PieceSize) {
-		sums = append(sums, checksum.Plain(part))
-	}
-	PutTable(rec[:at], sums)
 }

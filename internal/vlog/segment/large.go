@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 )
@@ -20,11 +19,6 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 	value, head, err := r.openLarge(offset, bound)
 	if err == nil {
 		err = fits(&value.rec.Record)
-	}
-	// From encrypted to plain: the plain head has checksums of the pieces, which nobody has
-	// computed yet.
-	if err == nil && r.keys != nil && v.w.encrypt == nil {
-		err = value.setChecksums(head)
 	}
 	if err != nil {
 		return entry.Handle{}, err
@@ -147,23 +141,4 @@ func (p *pieces) Read(b []byte) (int, error) {
 	}
 	p.done += n
 	return n, nil
-}
-
-// setChecksums reads the value once more, to set the checksums in the head of a record that is
-// written plain.
-func (p *pieces) setChecksums(head []byte) error {
-	var sums []uint32
-	// A copy, so that p itself still begins at the first piece when the value is written.
-	first := *p
-	for part := make([]byte, entry.PieceSize); ; {
-		n, err := first.Read(part)
-		if err == io.EOF {
-			entry.PutTable(head, sums)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		sums = append(sums, checksum.Plain(part[:n]))
-	}
 }

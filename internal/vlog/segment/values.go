@@ -172,6 +172,9 @@ func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits fun
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
 	}
+	if r.keys != nil && v.w.encrypt == nil {
+		return v.copyPlain(r, offset, bound, fits)
+	}
 	// Bound the memory: a long value is copied piece by piece.
 	if bound > largeRecord {
 		return v.copyLarge(r, offset, bound, fits)
@@ -188,8 +191,6 @@ func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits fun
 	// happens between reading and writing is found when the copy is read.
 	if r.keys == nil {
 		entry.Unplace(buf[at:], r.id, offset)
-	} else if v.w.encrypt == nil {
-		entry.Sum(buf[at:])
 	}
 	clear(buf[at+rec.Bare():]) // no checksum covers the zeros behind a record
 	if r.stamp != 0 {
@@ -197,6 +198,21 @@ func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits fun
 	}
 	v.buf = buf
 	return v.added(at, uint64(len(rec.Value)))
+}
+
+// copyPlain is copyRecord from an encrypted segment to a plain one, which only a salvage asks for. A
+// decrypted record has no checksums, so it is encoded as a new one.
+func (v *ValueWriter) copyPlain(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
+	_, rec, err := r.appendRecord(nil, offset, bound)
+	if err == nil {
+		err = fits(&rec)
+	}
+	if err != nil {
+		return entry.Handle{}, err
+	}
+	return v.Add(&entry.Entry{
+		Key: rec.Key, Value: rec.Value, Version: r.stamp + rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Codec: rec.Codec, Raw: rec.Raw,
+	})
 }
 
 // Size is how long the segment is so far.
