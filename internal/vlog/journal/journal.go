@@ -225,9 +225,12 @@ func (j *Journal) zerosAhead(size int64) int64 {
 
 // beginSegment starts a new segment.
 func (j *Journal) beginSegment(size int64) error {
-	// Each sealed segment that waits for its sync keeps a file open.
-	if err := j.syncIfMany(); err != nil {
-		return err
+	// Each sealed segment that waits for its sync keeps a file open. The commit waits for this sync, or
+	// commits without a sync could use up the file descriptors of the process.
+	if j.c.MaxUnsynced > 0 && j.Open() >= j.c.MaxUnsynced {
+		if err := j.SyncSealed(); err != nil {
+			return err
+		}
 	}
 	// Before the first frame of this session: if the manifest still said that the journal was
 	// closed, Replay would refuse the frames behind that end as another store's.
@@ -297,19 +300,6 @@ func (j *Journal) seal() error {
 	}
 	j.updateState(true)
 	return nil
-}
-
-// syncIfMany syncs the sealed segments at once if too many of their files are open.
-func (j *Journal) syncIfMany() error {
-	j.mu.Lock()
-	unsynced := len(j.sealed)
-	j.mu.Unlock()
-	if j.c.MaxUnsynced == 0 || unsynced < j.c.MaxUnsynced {
-		return nil
-	}
-	// The commit waits for this sync. Otherwise commits without a sync could use up the file
-	// descriptors of the process.
-	return j.SyncSealed()
 }
 
 // Rotate seals the segment being written, if there is one, so that the next

@@ -72,7 +72,7 @@ func (j *Journal) Forget(last entry.FileNum) {
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
 		_ = j.sealed[0].Close() // what it holds is durable elsewhere
-		j.settleLocked(j.sealed[0].At().End)
+		j.noteDurableLocked(j.sealed[0].At().End)
 		j.sealed = j.sealed[1:]
 	}
 }

@@ -35,7 +35,9 @@ func (j *Journal) Sync() error {
 	}
 	if pending {
 		// Not earlier: until here Retract may take the last frame back.
-		j.settle(j.point.End)
+		j.mu.Lock()
+		j.noteDurableLocked(j.point.End)
+		j.mu.Unlock()
 		j.bulk, j.synced = 0, j.bulk
 	}
 	return nil
@@ -61,11 +63,11 @@ func (j *Journal) SyncSealed() error {
 		// find the reader that Close is about to close.
 		j.mu.Lock()
 		j.sealed = j.sealed[1:]
+		j.noteDurableLocked(o.At().End)
 		j.mu.Unlock()
 		if err := o.Close(); err != nil {
 			return j.stop(err)
 		}
-		j.settle(o.At().End)
 	}
 	return j.Err()
 }
@@ -94,14 +96,8 @@ func (j *Journal) syncFile(o *open) error {
 	return nil
 }
 
-// settle notes that the frames up to end are durable.
-func (j *Journal) settle(end frame.End) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.settleLocked(end)
-}
-
-func (j *Journal) settleLocked(end frame.End) {
+// noteDurableLocked notes that the frames up to end are durable.
+func (j *Journal) noteDurableLocked(end frame.End) {
 	if end.Number > j.proven.Number {
 		j.proven = end
 		j.durable.Store(end.Number)
