@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -191,19 +192,6 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 	if err != nil {
 		return nil, end, err
 	}
-	if f, err = o.FS.Create(path); err != nil {
-		return nil, end, err
-	}
-	_, err = f.WriteAt(append(p, snapshot...), 0)
-	// File, then directory: SUPER names this manifest next.
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = o.FS.SyncDir(o.Dir)
-	}
-	if err != nil {
-		return nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
-	}
-	return f, end, nil
+	f, err = pageio.CreateDurable(o.FS, path, p, snapshot) // SUPER names this manifest next
+	return f, end, err
 }

@@ -90,9 +90,7 @@ func codeSegment(w *wire, s *layout.Segment) {
 	if octet(w, &s.Kind); s.Kind != filename.Journal && s.Kind != filename.Value {
 		w.fail("segment of %v", s.Kind)
 	}
-	number(w, &s.FileBytes)
-	number(w, &s.Records)
-	number(w, &s.Bytes)
+	numbers(w, &s.FileBytes, &s.Records, &s.Bytes)
 	segmentFields.code(w, s, &s.Unknown)
 }
 
@@ -185,9 +183,7 @@ func codeFiles(w *wire, r *layout.Run) {
 }
 
 func codeCounts(w *wire, r *layout.Run) {
-	for _, n := range []*uint64{&r.Entries, &r.Deletes, &r.KeyBytes, &r.ValueBytes, &r.SeparatedBytes} {
-		number(w, n)
-	}
+	numbers(w, &r.Entries, &r.Deletes, &r.KeyBytes, &r.ValueBytes, &r.SeparatedBytes)
 	version(w, &r.MinVersion)
 	version(w, &r.MaxVersion)
 	number(w, &r.MinExpiry)
@@ -196,8 +192,7 @@ func codeCounts(w *wire, r *layout.Run) {
 func codeRefs(w *wire, r *layout.Run) {
 	list(w, &r.Refs, 3, func(w *wire, f *layout.SegmentRef) {
 		number(w, &f.Segment)
-		number(w, &f.Records)
-		number(w, &f.Bytes)
+		numbers(w, &f.Records, &f.Bytes)
 	})
 }
 
@@ -212,9 +207,7 @@ func codeExpiry(w *wire, r *layout.Run) {
 		if last += at; !w.writing {
 			x.At = last
 		}
-		number(w, &x.Late)
-		number(w, &x.Entries)
-		number(w, &x.Bytes)
+		numbers(w, &x.Late, &x.Entries, &x.Bytes)
 	})
 }
 
@@ -222,10 +215,7 @@ func codeSuperseded(w *wire, r *layout.Run) {
 	list(w, &r.Superseded, 6, func(w *wire, s *layout.Superseded) {
 		number(w, &s.Keyspace)
 		version(w, &s.Version)
-		number(w, &s.Keep)
-		number(w, &s.Entries)
-		number(w, &s.Bytes)
-		number(w, &s.Separated)
+		numbers(w, &s.Keep, &s.Entries, &s.Bytes, &s.Separated)
 	})
 }
 

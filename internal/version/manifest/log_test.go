@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -70,7 +71,7 @@ func put(t *testing.T, fsys vfs.FS, path string, p []byte) {
 
 func get(t *testing.T, fsys vfs.FS, path string) []byte {
 	t.Helper()
-	p, err := readFile(fsys, path, 1<<20)
+	p, err := pageio.ReadStart(fsys, path, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

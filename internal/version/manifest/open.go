@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -39,8 +40,7 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
-	size, err := l.readEdits()
-	if err != nil {
+	if err = l.readEdits(); err != nil {
 		return nil, err
 	}
 	// Each edit fits the one before. Checksums don't find an edit that was computed wrongly.
@@ -50,7 +50,6 @@ func Load(o Options) (*Log, error) {
 	if err := l.useDataKey(); err != nil {
 		return nil, err
 	}
-	l.recovered.CutBytes = size - l.end.Offset
 	l.recovered.SuperMended = l.super.behind > 0 && !o.ReadOnly
 	return l, nil
 }
@@ -92,10 +91,9 @@ func Open(o Options) (*Log, error) {
 }
 
 // readEdits reads the frames of the manifest into the layout, from the last one on that was read.
-func (l *Log) readEdits() (size int64, err error) {
+func (l *Log) readEdits() error {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(l.o.FS, l.o.Dir, &l.super.Super, l.ring, func(r *reader) error {
-		size = r.size
+	err := readManifest(l.o.FS, l.o.Dir, &l.super.Super, l.ring, func(r *reader) error {
 		err := r.checkHeader()
 		if err == nil && l.end.File != 0 {
 			// A copy of the store may have replaced the file by one of the same name and length.
@@ -112,18 +110,19 @@ func (l *Log) readEdits() (size int64, err error) {
 		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Number > 0 && errors.As(err, &l.recovered.Damage) {
 			var behind frame.Tail
-			behind, err = frame.FindTail(r.id, l.end.Offset, l.end.Number+1, size, r.readBytes)
+			behind, err = frame.FindTail(r.id, l.end.Offset, l.end.Number+1, r.size, r.readBytes)
 			l.recovered.LostEdits = behind.Frames
 		}
+		l.recovered.CutBytes = r.size - l.end.Offset
 		return err
 	})
 	if isAbsent(err) {
-		return 0, &errs.Corruption{File: name, Offset: -1, Reason: "SUPER names this manifest, and it is not there", Err: err}
+		return &errs.Corruption{File: name, Offset: -1, Reason: "SUPER names this manifest, and it is not there", Err: err}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the manifest: %w", err)
+		return fmt.Errorf("read the manifest: %w", err)
 	}
-	return size, nil
+	return nil
 }
 
 // readFrom applies the edits of the frames from a place on.
@@ -262,7 +261,7 @@ func (l *Log) oldManifests() (paths []string) {
 			continue
 		}
 		path := filepath.Join(l.o.Dir, base)
-		p, err := readFile(l.o.FS, path, fileHeader)
+		p, err := pageio.ReadStart(l.o.FS, path, fileHeader)
 		if err != nil {
 			continue
 		}

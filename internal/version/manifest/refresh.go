@@ -35,7 +35,7 @@ func (l *Log) Refresh() error {
 	// Usually only a few edits have come. Read those alone.
 	if s.Manifest == l.super.Manifest {
 		l.super = s
-		_, err = l.readEdits()
+		err = l.readEdits()
 	} else if now, loading := Load(l.o); loading == nil {
 		l.state = now.state
 	} else {

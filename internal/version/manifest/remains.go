@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -18,7 +19,7 @@ import (
 // Owner is the store that the manifest num says it belongs to; ok is false if its header is
 // damaged.
 func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
-	p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Manifest, num)), fileHeader)
+	p, err := pageio.ReadStart(fsys, filepath.Join(dir, filename.Of(filename.Manifest, num)), fileHeader)
 	if err != nil || len(p) < fileHeader {
 		return uuid, false
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -62,7 +63,7 @@ func openSuper(o *Options) (s superFile, ring *crypt.Ring, err error) {
 // readSuper reads both slots, as far as that is possible without keys.
 func readSuper(fsys vfs.FS, dir string) (superFile, error) {
 	name := filename.Of(filename.Super, 0)
-	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
+	p, err := pageio.ReadStart(fsys, filepath.Join(dir, name), superSize+1)
 	if isAbsent(err) {
 		return superFile{}, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/disk/keyring"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -80,7 +81,7 @@ func (o *Options) unused(name filename.Name) bool {
 	path := filepath.Join(o.Dir, name.String())
 	switch name {
 	case filename.New(filename.Keyring, firstKeyring):
-		p, err := readFile(o.FS, path, 512)
+		p, err := pageio.ReadStart(o.FS, path, 512)
 		return err == nil && keyring.Unfinished(p)
 	case filename.New(filename.Manifest, firstManifest):
 		begin := layout.New().Snapshot()
@@ -88,7 +89,7 @@ func (o *Options) unused(name filename.Name) bool {
 		begin.DataKey.ID = crypt.ID{1}
 		frame, _, _ := encodeFrame(0, nil, frame.End{}, frame.Snapshot, begin)
 		most := fileHeader + len(frame) + frameExtra
-		p, err := readFile(o.FS, path, int64(most)+1)
+		p, err := pageio.ReadStart(o.FS, path, int64(most)+1)
 		return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
 	}
 	return false

@@ -56,6 +56,13 @@ func number[N ~uint64 | ~uint32 | ~uint8 | ~int64](w *wire, n *N) {
 	w.p = w.p[size:]
 }
 
+// numbers are numbers of one type.
+func numbers[N ~uint64 | ~uint32 | ~uint8 | ~int64](w *wire, all ...*N) {
+	for _, n := range all {
+		number(w, n)
+	}
+}
+
 // signed is a number that may be negative.
 func signed[N ~int64](w *wire, n *N) {
 	if w.writing {

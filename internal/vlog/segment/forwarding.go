@@ -81,21 +81,14 @@ func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (Stats, error) 
 		return Stats{}, err
 	}
 	path := c.filePath(filename.Forwarding, h.Number)
-	f, err := c.FS.Create(path)
-	if err != nil {
-		return Stats{}, fmt.Errorf("create forwarding table: %w", err)
-	}
-	_, err = f.WriteVec([][]byte{page, body}, 0)
+	// The manifest names the forwarding table after this, and a crash must not lose it.
+	f, err := pageio.CreateDurable(c.FS, path, page, body)
 	if err == nil {
-		err = f.Sync()
-	}
-	// File, then name: the manifest names the forwarding table after this, and a crash must not
-	// lose it.
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = c.FS.SyncDir(c.Dir)
+		if err = f.Close(); err != nil {
+			_ = c.FS.Remove(path) // or the next Open does
+		}
 	}
 	if err != nil {
-		_ = c.FS.Remove(path) // or the next Open does
 		return Stats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
 	}
 	return Stats{Number: h.Number, Size: h.fileBytes(), KeyID: h.KeyID}, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -57,7 +58,7 @@ func testRing(t testing.TB, random io.Reader) *crypt.Ring {
 
 // keyIDOf returns the file key id that the header page of a segment or forwarding table names.
 func keyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyID, error) {
-	page, err := readPage(c, c.filePath(kind, number))
+	page, err := pageio.ReadStart(c.FS, c.filePath(kind, number), HeaderSize)
 	if err != nil {
 		return crypt.FileKeyID{}, err
 	}

@@ -130,7 +130,7 @@ func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileN
 // for one, or holds something else, and errs.ErrKey if the file is
 // encrypted and its key can't be had; see decodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (h Header, err error) {
-	page, err := readPage(c, c.filePath(kind, number))
+	page, err := pageio.ReadStart(c.FS, c.filePath(kind, number), HeaderSize)
 	if err == nil {
 		h, _, err = c.decodeHeader(page, kind, number)
 	}
@@ -139,20 +139,6 @@ func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (h Header, e
 		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
 	}
 	return h, err
-}
-
-// readPage reads the header page of a file, or what there is of it.
-func readPage(c Config, path string) ([]byte, error) {
-	f, err := c.FS.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	page := make([]byte, HeaderSize)
-	n, err := f.ReadAt(page, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return page[:n], errors.Join(err, f.Close())
 }
 
 // headerError reports a header that should have been whole.

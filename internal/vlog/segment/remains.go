@@ -233,7 +233,7 @@ func (r *Remains) neverWritten(from, to int64) bool {
 
 // Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
 func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
-	page, err := readPage(c, c.filePath(kind, number))
+	page, err := pageio.ReadStart(c.FS, c.filePath(kind, number), HeaderSize)
 	if err != nil || len(page) < HeaderSize {
 		return uuid, false
 	}
