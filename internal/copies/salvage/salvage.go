@@ -27,7 +27,7 @@ import (
 // under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
 // fit, and ErrFormat if s is of another format.
 func Run(ctx context.Context, s Source, t Target, tell func(*errs.Corruption)) (sum report.Salvage, err error) {
-	if err := manifest.Absent(t.FS, t.Dir); err != nil {
+	if err := manifest.CheckAbsent(t.FS, t.Dir); err != nil {
 		return sum, err
 	}
 	dirs := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
@@ -114,5 +114,5 @@ func buildStore(ctx context.Context, v *survey, to *maker) (err error) {
 	}
 	// Before this there is no SUPER, so that nothing opens the directory as a store.
 	o := manifest.Options{FS: to.FS, Dir: to.Dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.ring, Seed: to.Seed, Created: to.Now}, l)
+	return manifest.WriteStore(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.ring, Seed: to.Seed, Created: to.Now}, l)
 }

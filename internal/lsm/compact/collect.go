@@ -207,7 +207,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	for i := range w.records {
 		r := &w.records[i]
 		v := w.Victims[r.victim]
-		h, err := w.target.Copy(v.Reader, r.offset, int(r.size))
+		h, err := w.target.CopyRecord(v.Reader, r.offset, int(r.size))
 		if err != nil {
 			// The damage is the source's: the target is a new file.
 			return damaged(v.Segment.Num, err)

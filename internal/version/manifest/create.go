@@ -25,12 +25,12 @@ type CreateOptions struct {
 	Ring *crypt.Ring // only for Write; nil: the store is plain. Create uses Options.Keys instead
 }
 
-// Create makes a store in the directories, which exist, and opens its log. A crash at any
-// moment leaves a directory in which Create can begin again, or a whole store. It returns
+// CreateStore makes a store in the directories, which exist, and opens its log. A crash at any
+// moment leaves a directory in which CreateStore can begin again, or a whole store. It returns
 // errs.ErrExist if there is a store, errs.ErrForeign if the directory holds other things, and
 // *errs.Corruption if it holds files of a store that has lost its SUPER. The caller holds the
 // store's lock.
-func Create(o Options, c CreateOptions) (*Log, error) {
+func CreateStore(o Options, c CreateOptions) (*Log, error) {
 	if o.ReadOnly {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
 	}
@@ -56,7 +56,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	}
 	begin, err := c.createLayout(&o)
 	if err == nil {
-		err = Write(o, c, begin)
+		err = WriteStore(o, c, begin)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
@@ -111,12 +111,12 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return err
 }
 
-// Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
+// WriteStore writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
 // store exists when SUPER's first slot is synced. All files that the
 // layout names are there, and durable. Neither name may exist. With CreateOptions.Ring the
 // store is encrypted under its current key: the layout names that, and the file with the keys
 // is there.
-func Write(o Options, c CreateOptions, l *layout.Layout) error {
+func WriteStore(o Options, c CreateOptions, l *layout.Layout) error {
 	s := superFile{dir: o.Dir, key: storeKey(c.Ring), behind: 2}
 	s.Super = Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
@@ -124,13 +124,13 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	if c.Ring != nil {
 		s.Required = encrypted
 	}
-	if o.separate() {
+	if o.hasValueDir() {
 		// Before is 0: the SUPER of the value directory may not be made yet.
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Runs())+len(l.Segments()) > 0 {
 			v := newValueSuper(&o, &s.Super, c.Ring)
-			if err := v.settle(o.FS); err != nil {
+			if err := v.writeSlots(o.FS); err != nil {
 				return err
 			}
 		}
@@ -144,15 +144,15 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	}
 	// writeManifest has synced the file and its name. Only now SUPER may name it.
 	s.recordDurable(end)
-	return s.settle(o.FS)
+	return s.writeSlots(o.FS)
 }
 
-// Look says whether Open would refuse the directory for good. It needs no lock and
+// CheckOpenable says whether Open would refuse the directory for good. It needs no lock and
 // writes nothing. It returns errs.ErrKey if Options.Keys is set for a plain store or nil for
 // an encrypted one, errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values are elsewhere,
-// or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for
+// or errs.ErrNotExist if there is no store and CreateStore may make one. It doesn't look for
 // damage: what seems damaged may be another process at work.
-func Look(o Options) error {
+func CheckOpenable(o Options) error {
 	s, err := ReadSuper(o.FS, o.Dir)
 	if err == nil {
 		err = o.Keys.checkFit(&s)

@@ -229,7 +229,7 @@ func (r *reader) readFrame(off int64) (h frame.Header, payload []byte, err error
 // payload is valid until fn returns. It returns *errs.Corruption for damage; frame.Tail has the rule
 // that tells the two apart.
 func (r *reader) scanFrames(at frame.End, fn func(off int64, h *frame.Header, payload []byte) error) (frame.End, error) {
-	if !r.super.agrees(at.Name) {
+	if !r.super.agreesWith(at.Name) {
 		return at, errOtherCopy(r.name)
 	}
 	for at.Offset < r.size {
@@ -255,7 +255,7 @@ func (r *reader) scanFrames(at frame.End, fn func(off int64, h *frame.Header, pa
 		}
 		next := at
 		next.Advance(&h)
-		if !r.super.agrees(next.Name) {
+		if !r.super.agreesWith(next.Name) {
 			return at, errs.NewCorruption(r.name, at.Offset, "frame %d is not the one that SUPER names: another copy of the store has written it", h.Number)
 		}
 		if err := fn(at.Offset, &h, payload); err != nil {

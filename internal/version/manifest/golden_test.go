@@ -104,7 +104,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	for name, c := range map[string]struct {
 		data []byte
 		dump func(*dump.Writer, []byte)
-	}{prefix + "super.golden": {slots, DumpSuper}, prefix + "manifest.golden": {file, Dump}} {
+	}{prefix + "super.golden": {slots, DumpSuper}, prefix + "manifest.golden": {file, DumpManifest}} {
 		var b bytes.Buffer
 		d := dump.New(&b, c.data, 0)
 		c.dump(d, c.data)
@@ -132,8 +132,8 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		t.Fatal(err)
 	}
 	super.Epoch = 4
-	if err := both.decrypt(storeKey(ring)); both.Super != super || !both.settled() || err != nil {
-		t.Errorf("%+v, %v, %v, want %+v", both.Super, both.settled(), err, super)
+	if err := both.decryptWith(storeKey(ring)); both.Super != super || !both.isSettled() || err != nil {
+		t.Errorf("%+v, %v, %v, want %+v", both.Super, both.isSettled(), err, super)
 	}
 	made := layout.New()
 	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, ring, func(_ int64, _ *frame.Header, payload []byte) error {
@@ -148,7 +148,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	}
 	for n := range len(file) {
 		d := dump.New(&bytes.Buffer{}, file[:n], 0)
-		Dump(d, file[:n]) // damaged files don't make it panic
+		DumpManifest(d, file[:n]) // damaged files don't make it panic
 		d.Close()
 	}
 }

@@ -139,7 +139,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 		err = l.proveLocked()
 		// The edit counts already. A write that was refused is tried again with the next edit and
 		// by Close.
-		if l.unproved = passes(err); err != nil && !l.unproved {
+		if l.unproved = writePasses(err); err != nil && !l.unproved {
 			return nil, l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
 		}
 	}
@@ -156,8 +156,8 @@ func (l *Log) proveLocked() error {
 	before := l.super
 	l.super.recordDurable(l.end)
 	l.super.behind = 1
-	err := l.super.settle(l.o.FS)
-	if passes(err) {
+	err := l.super.writeSlots(l.o.FS)
+	if writePasses(err) {
 		l.super = before // so that the next try has something to record
 	}
 	return err
@@ -174,7 +174,7 @@ func (l *Log) prepareLocked() error {
 		return errs.ErrClosed
 	}
 	// A slot that still names the old manifest would lead past what is written now.
-	return l.settleLocked()
+	return l.updateSupersLocked()
 }
 
 // Err returns nil, or the errs.ErrStopped of the failure that stopped the log. It may
@@ -195,7 +195,7 @@ func (l *Log) Renew() error {
 	if err := l.prepareLocked(); err != nil {
 		return err
 	}
-	if l.o.separate() {
+	if l.o.hasValueDir() {
 		l.values.behind = 2
 	}
 	return l.renewLocked()
@@ -228,7 +228,7 @@ func (l *Log) renewLocked() error {
 	if err != nil {
 		return l.stopLocked(err)
 	}
-	return l.settleLocked()
+	return l.updateSupersLocked()
 }
 
 // Close records in SUPER the number of the last frame, so that damage to it can't
@@ -241,7 +241,7 @@ func (l *Log) Close() error {
 	}
 	var err error
 	if l.Err() == nil {
-		err = l.settleLocked()
+		err = l.updateSupersLocked()
 	}
 	if err == nil {
 		err = l.proveLocked()

@@ -27,7 +27,7 @@ func makeStore(o Options, c CreateOptions) (*Log, error) {
 	if err := MakeDirs(o); err != nil {
 		return nil, err
 	}
-	return Create(o, c)
+	return CreateStore(o, c)
 }
 
 func mustCreate(t *testing.T, o Options) *Log {
@@ -348,7 +348,7 @@ func TestDamagedSuperIsMended(t *testing.T) {
 		}
 		mustClose(t, l)
 		super, err := readSuper(fsys, "db")
-		if super.decrypt(storeKey(testKeys.ring())) != nil || !super.settled() || err != nil {
+		if super.decryptWith(storeKey(testKeys.ring())) != nil || !super.isSettled() || err != nil {
 			t.Errorf("slot at %d was not mended: %v", at, err)
 		}
 	}
@@ -656,7 +656,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 		t.Errorf("append: %v", err)
 	}
 	mustClose(t, l)
-	if _, err := Create(Options{Keys: testKeys, FS: step, Dir: "other", ReadOnly: true}, testStore); !errors.Is(err, errs.ErrReadOnly) {
+	if _, err := CreateStore(Options{Keys: testKeys, FS: step, Dir: "other", ReadOnly: true}, testStore); !errors.Is(err, errs.ErrReadOnly) {
 		t.Errorf("create: %v", err)
 	}
 }

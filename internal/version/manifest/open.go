@@ -33,7 +33,7 @@ func Load(o Options) (*Log, error) {
 	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
 		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
 	}
-	if !l.super.settled() {
+	if !l.super.isSettled() {
 		l.super.behind = 2
 	}
 	if l.values, err = openValueDir(&o, &l.super.Super, l.ring); err != nil {
@@ -98,14 +98,14 @@ func (l *Log) readEdits() error {
 		if err == nil && l.end.File != 0 {
 			// A copy of the store may have replaced the file by one of the same name and length.
 			if err = r.checkUnchanged(l.last, l.end); err == nil {
-				err = l.readFrom(r, l.end)
+				err = l.replayFrames(r, l.end)
 			}
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		err = l.readFrom(r, r.first)
+		err = l.replayFrames(r, r.first)
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
 		if l.o.UpTo && l.end.Number > 0 && errors.As(err, &l.recovered.Damage) {
@@ -125,8 +125,8 @@ func (l *Log) readEdits() error {
 	return nil
 }
 
-// readFrom applies the edits of the frames from a place on.
-func (l *Log) readFrom(r *reader, at frame.End) (err error) {
+// replayFrames applies the edits of the frames from a place on.
+func (l *Log) replayFrames(r *reader, at frame.End) (err error) {
 	l.end, err = r.scanFrames(at, func(off int64, h *frame.Header, payload []byte) error {
 		if h.Kind == frame.Snapshot {
 			l.setLimit(h.Size)
@@ -222,8 +222,8 @@ func (l *Log) mendLocked(found frame.End) error {
 		return err
 	}
 	// Only now: both slots durably name this manifest.
-	l.removeOld()
-	if l.o.separate() {
+	l.removeOldManifests()
+	if l.o.hasValueDir() {
 		return l.beginSessionLocked()
 	}
 	return nil
@@ -243,8 +243,8 @@ func (l *Log) rewriteLast() error {
 	return err
 }
 
-// removeOld removes the other manifests. What can't be removed now, the next Open removes.
-func (l *Log) removeOld() {
+// removeOldManifests removes the other manifests. What can't be removed now, the next Open removes.
+func (l *Log) removeOldManifests() {
 	for _, path := range l.oldManifests() {
 		// Harmless if it stays: nothing names it.
 		_ = l.o.FS.Remove(path)

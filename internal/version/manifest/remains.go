@@ -16,9 +16,9 @@ import (
 
 // What a salvage reads of a manifest that Load refuses.
 
-// Owner is the store that the manifest num says it belongs to; ok is false if its header is
+// ReadOwner is the store that the manifest num says it belongs to; ok is false if its header is
 // damaged.
-func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
+func ReadOwner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
 	p, err := pageio.ReadStart(fsys, filepath.Join(dir, filename.Of(filename.Manifest, num)), fileHeader)
 	if err != nil || len(p) < fileHeader {
 		return uuid, false
@@ -48,7 +48,7 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	err := readManifest(fsys, dir, super, ring, func(r *reader) error {
 		// If the header is damaged, SUPER says whether the manifest is encrypted: ring follows it.
 		if encrypted, err := r.readHeader(); err == nil && !encrypted && ring != nil {
-			m.lose(-1, nil, "it is plain, and the store is encrypted")
+			m.noteLoss(-1, nil, "it is plain, and the store is encrypted")
 			return nil
 		}
 		return m.readLog(r)
@@ -59,8 +59,8 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	return m, err
 }
 
-// lose notes that an edit is missing, or that it isn't the one that was written. why may be nil.
-func (m *Remains) lose(at int64, why error, format string, args ...any) {
+// noteLoss notes that an edit is missing, or that it isn't the one that was written. why may be nil.
+func (m *Remains) noteLoss(at int64, why error, format string, args ...any) {
 	m.Whole = false
 	c := errs.NewCorruption(filename.Of(filename.Manifest, m.Number), at, format, args...)
 	c.Err = why
@@ -83,23 +83,23 @@ func (m *Remains) readLog(r *reader) error {
 			return err
 		case err != nil:
 			// Torn or damaged: the edit may have been true.
-			m.lose(at, nil, "edit %d can't be read", next)
+			m.noteLoss(at, nil, "edit %d can't be read", next)
 			// Not at + h.Size: the length of a damaged frame can't be trusted.
-			_, at = frame.Find(r.id, 0, at+8, r.size, func(off, n int64) []byte {
+			_, at = frame.FindHeader(r.id, 0, at+8, r.size, func(off, n int64) []byte {
 				b, _ := r.readBytes(off, n)
 				return b
 			})
 			continue
 		}
 		end := frame.End{Name: frame.Name{File: m.Number}, Offset: at}
-		if end.Advance(&h); !r.super.agrees(end.Name) {
-			m.lose(at, nil, "edit %d is not the one that SUPER names", h.Number)
+		if end.Advance(&h); !r.super.agreesWith(end.Name) {
+			m.noteLoss(at, nil, "edit %d is not the one that SUPER names", h.Number)
 		}
 		m.applyEdit(at, e, h.Number == next)
 		next, at = end.Number+1, end.Offset
 	}
 	if next <= durable && m.Whole {
-		m.lose(r.size, nil, "edit %d is missing", next)
+		m.noteLoss(r.size, nil, "edit %d is missing", next)
 	}
 	m.Proven = m.Whole && next == durable+1
 	return nil
@@ -114,7 +114,7 @@ func (m *Remains) applyEdit(at int64, e *layout.Edit, follows bool) {
 			m.Layout = l
 			return
 		}
-		m.lose(at, err, "the edit can't be applied")
+		m.noteLoss(at, err, "the edit can't be applied")
 	}
 	m.Whole = false
 	m.Edits = append(m.Edits, e)

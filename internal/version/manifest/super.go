@@ -57,9 +57,9 @@ func (s *Super) recordDurable(end frame.End) {
 	s.Durable, s.Sum, s.Tag = end.Number, end.Sum, end.Tag
 }
 
-// agrees reports whether a frame can be one of the manifest that s means: if it has the number of
+// agreesWith reports whether a frame can be one of the manifest that s means: if it has the number of
 // the frame that was durable, it must be that frame, and not one of another copy.
-func (s *Super) agrees(found frame.Name) bool {
+func (s *Super) agreesWith(found frame.Name) bool {
 	durable := frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
 	return found.Number == 0 || found.Number != s.Durable || found == durable
 }

@@ -25,13 +25,13 @@ const (
 	bufferKept = 2 << 20   // a larger buffer is freed after the frame
 )
 
-// blocks returns how many blocks, and so tags, a rest of this many bytes has.
-func blocks(rest int64) int64 { return max(1, (rest+blockSize-1)/blockSize) }
+// blockCount returns how many blockCount, and so tags, a rest of this many bytes has.
+func blockCount(rest int64) int64 { return max(1, (rest+blockSize-1)/blockSize) }
 
-// EncryptedSize returns the length of an encrypted frame in bytes. own is the length of its
+// EncryptedFrameSize returns the length of an encrypted frame in bytes. own is the length of its
 // records with tags, rest that of all else. The payload of a Seal is all rest.
-func EncryptedSize(own, rest int64) int64 {
-	return HeaderSize + own + rest + blocks(rest)*crypt.TagSize + endSize
+func EncryptedFrameSize(own, rest int64) int64 {
+	return HeaderSize + own + rest + blockCount(rest)*crypt.TagSize + endSize
 }
 
 // Encrypter writes the frames of one file in encrypted form. It is used by one goroutine.
@@ -60,17 +60,17 @@ func NewEncrypter(e *crypt.Encrypter, id checksum.Identity, write func(b []byte,
 	return &Encrypter{keys: e, id: id, write: write}
 }
 
-// Frame writes a frame with the header h and the content c at offset of the file. h.Size must
+// EncryptFrame writes a frame with the header h and the content c at offset of the file. h.Size must
 // be the size that c.Measure returned. before is the tag of the frame before. Frame sets h.Sum
 // and h.Tag. It writes a frame of up to 1 MiB by one call of write. A longer frame takes
 // several calls; the last one writes the end of the frame.
-func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag) (err error) {
+func (x *Encrypter) EncryptFrame(h *Header, c *Content, offset int64, before crypt.Tag) (err error) {
 	if x.attempt, err = x.keys.Begin(offset, h.Size); err != nil {
 		return err
 	}
 	h.Encrypted, h.PayloadSum = true, 0
 	x.buf, x.at, x.offset = x.buf[:0], offset, offset
-	if err := x.makeRoom(HeaderSize); err != nil {
+	if err := x.reserveBytes(HeaderSize); err != nil {
 		return err
 	}
 	x.buf = x.buf[:HeaderSize]
@@ -79,8 +79,8 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	putData(&x.data, &before, x.buf, c.sharedBytes)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
-	w := c.walk()
-	for err == nil && w.next() {
+	w := c.walkParts()
+	for err == nil && w.nextPart() {
 		if w.size > 0 {
 			err = x.writeOwn(c, w.part[w.own:], w.size, w.head)
 		}
@@ -106,8 +106,8 @@ func putData(data *[crypt.TagSize + HeaderSize + 4]byte, before *crypt.Tag, head
 	binary.LittleEndian.PutUint32(data[n:], uint32(rest/8))
 }
 
-// makeRoom makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
-func (x *Encrypter) makeRoom(n int) error {
+// reserveBytes makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
+func (x *Encrypter) reserveBytes(n int) error {
 	if len(x.buf)+n > stepBytes {
 		if err := x.flushBuffer(); err != nil {
 			return err
@@ -143,11 +143,11 @@ func (x *Encrypter) writeOwn(c *Content, rec []byte, size, head int) error {
 		}
 		rec = whole
 	}
-	if err := x.makeRoom(size + crypt.TagSize); err != nil {
+	if err := x.reserveBytes(size + crypt.TagSize); err != nil {
 		return err
 	}
 	var err error
-	x.buf, err = entry.Encrypt(x.buf, rec, x.keys, x.at+int64(len(x.buf)), x.attempt)
+	x.buf, err = entry.EncryptRecord(x.buf, rec, x.keys, x.at+int64(len(x.buf)), x.attempt)
 	return err
 }
 
@@ -160,30 +160,30 @@ func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
 	if c.Value != nil {
 		value = io.MultiReader(value, c.Value)
 	}
-	if err := x.makeRoom(min(entry.EncryptedSize(rec), stepBytes)); err != nil {
+	if err := x.reserveBytes(min(entry.EncryptedRecordSize(rec), stepBytes)); err != nil {
 		return err
 	}
 	at := len(x.buf)
 	offset := x.at + int64(at)
 	l := entry.NewLarge(rec[:head], x.keys, offset, x.attempt)
-	x.buf = append(x.buf, make([]byte, l.Next()-offset)...)
+	x.buf = append(x.buf, make([]byte, l.NextOffset()-offset)...)
 	for left > 0 {
 		n := min(left, pieceBytes)
-		if err := x.makeRoom(n); err != nil {
+		if err := x.reserveBytes(n); err != nil {
 			return err
 		}
 		part := x.buf[len(x.buf):][:n]
 		if _, err := io.ReadFull(value, part); err != nil {
 			return err
 		}
-		if err := l.Pieces(part); err != nil {
+		if err := l.EncryptPieces(part); err != nil {
 			return err
 		}
 		// The padding must be zeros: a reader checks it, as no tag covers it.
-		x.buf = entry.Pad(x.buf[:len(x.buf)+n])
+		x.buf = entry.PadRecords(x.buf[:len(x.buf)+n])
 		left -= n
 	}
-	b, err := l.Head()
+	b, err := l.EncryptHead()
 	if err == nil && x.at > offset {
 		return x.write(b, offset)
 	}
@@ -195,7 +195,7 @@ func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
 // tag.
 func (x *Encrypter) encryptRest(c *Content) error {
 	x.tags, x.block, x.tagged = x.tags[:0], x.block[:0], 0
-	for w := c.walk(); w.next(); {
+	for w := c.walkParts(); w.nextPart(); {
 		if err := x.appendRest(w.part[:w.own]); err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (x *Encrypter) appendBytes(b []byte) error {
 // encryptBlock encrypts a block of the rest into buf. The tag of the first block is the frame's tag,
 // so it covers data, too.
 func (x *Encrypter) encryptBlock() error {
-	if err := x.makeRoom(len(x.block)); err != nil {
+	if err := x.reserveBytes(len(x.block)); err != nil {
 		return err
 	}
 	at := len(x.buf)
@@ -270,7 +270,7 @@ func (x *Encrypter) encryptBlock() error {
 
 // endFrame appends the end of the frame, and writes what is in buf.
 func (x *Encrypter) endFrame(c *Content, before *crypt.Tag) error {
-	if err := x.makeRoom(len(x.tags) + endSize); err != nil {
+	if err := x.reserveBytes(len(x.tags) + endSize); err != nil {
 		return err
 	}
 	b := append(append(x.buf, x.tags...), before[:]...)

@@ -16,7 +16,7 @@ func TestFind(t *testing.T) {
 			(&Header{Kind: Group, Size: 64, Number: 7}).Put(b[at:], id, at)
 		}
 		for _, bad := range []int64{-1, 8} {
-			h, got := Find(id, 0, 0, int64(len(b)), func(off, n int64) []byte {
+			h, got := FindHeader(id, 0, 0, int64(len(b)), func(off, n int64) []byte {
 				if off == bad {
 					return nil
 				}

@@ -43,7 +43,7 @@ func FindTail(id checksum.Identity, from int64, next uint64, size int64, read fu
 		return b
 	}
 	t.End = from
-	for h, at := Find(id, next, from, size, readNoted); at < size; h, at = Find(id, next, t.End, size, readNoted) {
+	for h, at := FindHeader(id, next, from, size, readNoted); at < size; h, at = FindHeader(id, next, t.End, size, readNoted) {
 		// No frame begins inside the payload of another.
 		t.End = min(at+h.Size, size)
 		t.Frames++
@@ -63,10 +63,10 @@ func FindTail(id checksum.Identity, from int64, next uint64, size int64, read fu
 	return t, err
 }
 
-// Find returns the first whole header of a frame of the file id that lies at from or behind and has
+// FindHeader returns the first whole header of a frame of the file id that lies at from or behind and has
 // the number next or a greater one, and where it is: at size if there is none. read returns n bytes
 // at off, valid until its next call; nil if they can't be read.
-func Find(id checksum.Identity, next uint64, from, size int64, read func(off, n int64) []byte) (h Header, at int64) {
+func FindHeader(id checksum.Identity, next uint64, from, size int64, read func(off, n int64) []byte) (h Header, at int64) {
 	// In most cases the next frame is where it is looked for, so the first window is one header.
 	for window := int64(HeaderSize); from+HeaderSize <= size; window = searchWindow {
 		b := read(from, min(window, size-from))
@@ -89,7 +89,7 @@ func searchHeader(b []byte, id checksum.Identity, off int64, next uint64) (h Hea
 			pos += 4096
 			continue
 		}
-		if plausible(b[pos:]) {
+		if looksLikeHeader(b[pos:]) {
 			// The checksum depends on file and offset, so a frame's bytes within a user's value are
 			// not taken for one.
 			h, err := Decode(b[pos:], id, off+int64(pos))

@@ -132,21 +132,21 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, err
 	}
 	f := segment.Frame{Content: frame.Content{Kind: frame.Group, First: first, Payload: transactions}, Transactions: uint16(len(transactions))}
-	size, err := f.Measure(j.encrypted())
+	size, err := f.Measure(j.isEncrypted())
 	if err != nil {
 		return entry.Position{}, err
 	}
 	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
 		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
-	if err := j.makeRoom(size); err != nil {
+	if err := j.makeRoomForFrame(size); err != nil {
 		return entry.Position{}, j.refusedError(err)
 	}
-	// Not before makeRoom: a seal that it writes stays if Retract takes this frame back.
+	// Not before makeRoomForFrame: a seal that it writes stays if Retract takes this frame back.
 	j.before = j.point
 	// The frame says how many frames before it may not be durable yet. So it proves that all
 	// earlier ones were, and Replay can tell a lost frame from a torn tail.
-	f.Unsynced, f.Ahead = j.unsynced(), j.zerosAhead(size)
+	f.Unsynced, f.Ahead = j.unsyncedFrames(), j.zerosAhead(size)
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
@@ -158,11 +158,11 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	}
 	j.bulk += size
 	j.updateState(false)
-	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
+	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.isEncrypted()}, nil
 }
 
-// encrypted reports whether segments that begin now are.
-func (j *Journal) encrypted() bool { return j.c.Ring != nil }
+// isEncrypted reports whether segments that begin now are.
+func (j *Journal) isEncrypted() bool { return j.c.Ring != nil }
 
 // Written is how many bytes were written to the journal's files: frames, headers, and
 // zeros ahead of them.
@@ -171,15 +171,15 @@ func (j *Journal) Written() int64 { return j.written.Load() }
 // Ahead is how many zeros lie behind the end of the newest segment.
 func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 
-// unsynced counts the frames that are not yet known to be durable.
-func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
+// unsyncedFrames counts the frames that are not yet known to be durable.
+func (j *Journal) unsyncedFrames() uint64 { return j.point.Number - j.durable.Load() }
 
-// makeRoom makes cur a segment into which a frame of this size fits.
-func (j *Journal) makeRoom(size int64) error {
+// makeRoomForFrame makes cur a segment into which a frame of this size fits.
+func (j *Journal) makeRoomForFrame(size int64) error {
 	// A segment never passes its limit, which is how long its readers' mapping is.
-	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.encrypted()) > j.cur.limit {
+	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.isEncrypted()) > j.cur.limit {
 		// The seal has its place within the limit, so it always fits.
-		if err := j.seal(); err != nil {
+		if err := j.sealSegment(); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func (j *Journal) zerosAhead(size int64) int64 {
 func (j *Journal) beginSegment(size int64) error {
 	// Each sealed segment that waits for its sync keeps a file open. The commit waits for this sync, or
 	// commits without a sync could use up the file descriptors of the process.
-	if j.c.MaxUnsynced > 0 && j.Open() >= j.c.MaxUnsynced {
+	if j.c.MaxUnsynced > 0 && j.OpenFiles() >= j.c.MaxUnsynced {
 		if err := j.SyncSealed(); err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (j *Journal) beginSegment(size int64) error {
 	}
 	// The reader is opened now: a group can be refused before it is written, but not
 	// when it is durable and can't be read.
-	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.encrypted()))
+	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.isEncrypted()))
 	r, err := w.OpenReader(limit, j.c.NoMap)
 	if err != nil {
 		_ = w.Close()
@@ -289,10 +289,10 @@ func (j *Journal) updateState(sealed bool) {
 	}
 }
 
-// seal ends cur. Its file stays open until it was synced: a descriptor opened later
+// sealSegment ends cur. Its file stays open until it was synced: a descriptor opened later
 // might not report that an earlier write back has failed.
-func (j *Journal) seal() error {
-	if err := j.cur.Seal(j.unsynced()); err != nil {
+func (j *Journal) sealSegment() error {
+	if err := j.cur.Seal(j.unsyncedFrames()); err != nil {
 		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
 			return err
 		}
@@ -313,8 +313,8 @@ func (j *Journal) Rotate() (Point, error) {
 		j.dropEmpty() // each segment of the chain has a frame that says something
 	}
 	if j.cur != nil {
-		if err := j.seal(); err != nil {
-			return Point{}, j.stop(err)
+		if err := j.sealSegment(); err != nil {
+			return Point{}, j.stopWriting(err)
 		}
 	}
 	return j.point, nil

@@ -81,7 +81,7 @@ func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
 		payload = entry.AppendRecord(payload, &e, n > 100)
 		fmt.Fprintf(&b, "%q %d@%d;", e.Key, n, i+1)
 	}
-	return entry.Pad(payload), b.String()
+	return entry.PadRecords(payload), b.String()
 }
 
 func (h *history) append(salt uint32, sizes ...int) error {

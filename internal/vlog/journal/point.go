@@ -22,7 +22,7 @@ type SegmentInfo struct {
 
 // emptySegment is the segment with this header before its first frame.
 func emptySegment(h *segment.Header) SegmentInfo {
-	return SegmentInfo{Place: h.Begin(), FirstFrame: h.FirstFrame()}
+	return SegmentInfo{Place: h.FirstPlace(), FirstFrame: h.FirstFrame()}
 }
 
 // canEndAt reports whether the journal can have ended at end, while it had the frames of s, or before

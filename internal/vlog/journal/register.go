@@ -9,7 +9,7 @@ package journal
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
-	s, found := j.unregistered()
+	s, found := j.findUnregistered()
 	if !found {
 		return nil
 	}
@@ -24,9 +24,9 @@ func (j *Journal) Register() error {
 	return nil
 }
 
-// unregistered finds the last segment that has frames, if none of them is registered. If this session
+// findUnregistered finds the last segment that has frames, if none of them is registered. If this session
 // has written nothing, it is what Replay has found.
-func (j *Journal) unregistered() (newest SegmentInfo, found bool) {
+func (j *Journal) findUnregistered() (newest SegmentInfo, found bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, s := range j.live {
@@ -46,11 +46,11 @@ func (j *Journal) Retract() error {
 	}
 	// If the file can't be cut, a restart would bring back a commit that was reported as failed.
 	if err := j.cur.Retract(); err != nil {
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	// The refused Sync may have made the frame durable, so the cut must be durable too.
 	if err := j.cur.Sync(); err != nil {
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	j.mu.Lock()
 	j.point = j.before

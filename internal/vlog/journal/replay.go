@@ -37,8 +37,8 @@ type Known struct {
 	Closed  bool          // the journal ends with the last one of Durable: it was closed in order
 }
 
-// Proven is the number of the last frame that is known to be durable.
-func (k *Known) Proven() uint64 {
+// LastProven is the number of the last frame that is known to be durable.
+func (k *Known) LastProven() uint64 {
 	if n := len(k.Durable); n > 0 {
 		return k.Durable[n-1].Number
 	}
@@ -105,7 +105,7 @@ type candidate struct {
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, fn: fn, point: c.Known.Begin, secured: secured{free: make(chan struct{}, securedTogether)}}
-	r.unproven.proven = c.Known.Proven()
+	r.unproven.proven = c.Known.LastProven()
 	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
@@ -113,7 +113,7 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	defer r.secured.all.Wait()
 	err := r.readChain()
 	if err == nil && !c.ReadOnly {
-		r.secure()
+		r.secureVisited()
 	}
 	if err := errors.Join(err, r.secured.waitForCopies()); err != nil {
 		return ReplayResult{}, err
@@ -132,19 +132,19 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 func (r *replay) readChain() error {
 	// Damage behind this frame can't have the journal refused, so segments may be made durable from
 	// there on while later ones are read.
-	sure := r.foresee()
+	sure := r.foreseeDurable()
 	for next := r.nextSegment(); next != nil && r.stop == nil; next = r.nextSegment() {
-		if err := r.visit(next); err != nil {
+		if err := r.replaySegment(next); err != nil {
 			return err
 		}
 		if !next.visited {
 			break // nothing is behind a segment without frames
 		}
 		if r.point.Number >= sure {
-			r.secure()
+			r.secureVisited()
 		}
 	}
-	return r.judge()
+	return r.judgeEnd()
 }
 
 // readHeaders reads the headers of all journal segments behind number after.
@@ -196,22 +196,22 @@ func (r *replay) checkKeyID(c *candidate) error {
 // nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if
 // the journal was closed there.
 func (r *replay) nextSegment() *candidate {
-	if r.closed() {
+	if r.atRecordedEnd() {
 		return nil
 	}
 	return r.ends[endName(r.point.Name)]
 }
 
-// closed reports whether point is the end of a journal that was closed.
-func (r *replay) closed() bool {
-	return r.c.Known.Closed && r.point.Number == r.c.Known.Proven()
+// atRecordedEnd reports whether point is the end of a journal that was closed.
+func (r *replay) atRecordedEnd() bool {
+	return r.c.Known.Closed && r.point.Number == r.c.Known.LastProven()
 }
 
-// visit replays the frames of one segment. A segment without frames is no link of the chain:
+// replaySegment replays the frames of one segment. A segment without frames is no link of the chain:
 // nothing proves that its header is durable, so nothing may be built on it.
-func (r *replay) visit(c *candidate) error {
+func (r *replay) replaySegment(c *candidate) error {
 	s := emptySegment(&c.header)
-	rd, err := r.open(&s)
+	rd, err := r.openSegment(&s)
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (r *replay) visit(c *candidate) error {
 	return errors.Join(err, rd.Close())
 }
 
-// open opens a segment to read its frames.
-func (r *replay) open(s *SegmentInfo) (*segment.Reader, error) {
+// openSegment opens a segment to read its frames.
+func (r *replay) openSegment(s *SegmentInfo) (*segment.Reader, error) {
 	return segment.Open(r.c.Config, filename.Journal, s.File, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
 }
 
@@ -243,7 +243,7 @@ func (r *replay) passFrames(frames *segment.Frames, s SegmentInfo, limit int64) 
 		}
 	}
 	if s.Offset == known {
-		return err // no frame of it counts, so it may be no link, see visit
+		return err // no frame of it counts, so it may be no link, see replaySegment
 	}
 	// A segment without records has no greatest version.
 	r.point = Point{s.End, max(r.point.LastVersion, s.Max)}
@@ -282,7 +282,7 @@ func (r *replay) passNext(s *segment.Frames) (f segment.Found, ok bool, err erro
 // segment that names this end is that of a copy of the store that went on from there. The end that
 // a session has found is sure: whatever lies behind it was given up.
 func (r *replay) checkSurplus(s *segment.Frames) error {
-	// Without a segment that goes on here, judge looks at what lies behind the end.
+	// Without a segment that goes on here, judgeEnd looks at what lies behind the end.
 	end := r.point.Name
 	next := r.ends[endName(end)]
 	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
@@ -324,9 +324,9 @@ func (r *replay) passGroup(num entry.FileNum, f *segment.Found) (err error) {
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }
 
-// judge decides whether the chain ends at a torn tail, and counts what is cut.
-func (r *replay) judge() error {
-	if r.stop == nil && r.closed() {
+// judgeEnd decides whether the chain ends at a torn tail, and counts what is cut.
+func (r *replay) judgeEnd() error {
+	if r.stop == nil && r.atRecordedEnd() {
 		return r.judgeClosed()
 	}
 	// Let k be the first frame that is missing. If anything proves that it was durable, data is
@@ -340,7 +340,7 @@ func (r *replay) judge() error {
 		// The caller of Replay found the damage, in a frame that is whole.
 		lost.Damage = r.stop.Damage
 	case r.point.Number < durable: // the rule of frame.Tail
-		lost.Damage = r.corruption(durable)
+		lost.Damage = r.missingFrameError(durable)
 	default:
 		return nil
 	}
@@ -355,7 +355,7 @@ func (r *replay) judge() error {
 // how many frames had been durable when it was written. durable is the greatest frame number that
 // anything proves durable.
 func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
-	durable, lost = r.c.Known.Proven(), new(Lost)
+	durable, lost = r.c.Known.LastProven(), new(Lost)
 	for _, c := range r.found {
 		if c.visited && (c.header.Number != r.point.File || r.ends.isEnd(r.point.Name)) {
 			continue // what lies behind its end is none of its frames
@@ -368,12 +368,12 @@ func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
 		} else {
 			r.out.Dropped = append(r.out.Dropped, c.header.Number)
 		}
-		t, err := segment.FindTail(r.c.Config, filename.Journal, c.header.Number, from, r.point.Number+1)
+		t, err := segment.SearchTail(r.c.Config, filename.Journal, c.header.Number, from, r.point.Number+1)
 		if err != nil {
 			return 0, nil, err
 		}
 		durable = max(durable, t.Durable)
-		lost.add(&t)
+		lost.addTail(&t)
 		// Zeros were never written.
 		r.out.CutFrames += t.Frames
 		r.out.CutBytes += t.Used - from
@@ -381,8 +381,8 @@ func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
 	return durable, lost, nil
 }
 
-// add counts the frames of a tail.
-func (l *Lost) add(t *frame.Tail) {
+// addTail counts the frames of a tail.
+func (l *Lost) addTail(t *frame.Tail) {
 	l.Transactions += t.Transactions
 	l.LastVersion = max(l.LastVersion, t.LastVersion)
 }
@@ -401,7 +401,7 @@ func (r *replay) judgeClosed() error {
 		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
 			continue
 		}
-		t, err := segment.FindTail(r.c.Config, filename.Journal, c.header.Number, segment.HeaderSize, c.header.FirstFrame())
+		t, err := segment.SearchTail(r.c.Config, filename.Journal, c.header.Number, segment.HeaderSize, c.header.FirstFrame())
 		if err != nil {
 			return err
 		}
@@ -415,7 +415,7 @@ func (r *replay) judgeClosed() error {
 		if r.out.Lost == nil {
 			r.out.Lost = &Lost{Damage: err}
 		}
-		r.out.Lost.add(&t)
+		r.out.Lost.addTail(&t)
 	}
 	return nil
 }
@@ -443,10 +443,10 @@ func (r *replay) missingSegment() (first entry.FileNum) {
 	return first
 }
 
-// corruption says where the missing frame should have been: in a file that is not
+// missingFrameError says where the missing frame should have been: in a file that is not
 // there, behind the damage that ended the chain, in a file with a damaged header,
 // or else behind the last good frame.
-func (r *replay) corruption(durable uint64) error {
+func (r *replay) missingFrameError(durable uint64) error {
 	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.Number+1, durable)
 	// The most useful answer first: a missing file can perhaps be brought back from a copy.
 	if num := r.missingSegment(); num != 0 {

@@ -107,8 +107,8 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	return segment.Open(j.c.Config, filename.Journal, num, segment.OpenOptions{End: s.Offset, NoMap: j.c.NoMap, KeyID: s.KeyID})
 }
 
-// Open returns how many files are open for writing.
-func (j *Journal) Open() int {
+// OpenFiles returns how many files are open for writing.
+func (j *Journal) OpenFiles() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.cur == nil {

@@ -17,7 +17,7 @@ func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
-	pending := j.unsynced() > 0
+	pending := j.unsyncedFrames() > 0
 	if pending {
 		// In order, so that no durable frame follows one that is not.
 		err := j.SyncSealed()
@@ -66,7 +66,7 @@ func (j *Journal) SyncSealed() error {
 		j.noteDurableLocked(o.At().End)
 		j.mu.Unlock()
 		if err := o.Close(); err != nil {
-			return j.stop(err)
+			return j.stopWriting(err)
 		}
 	}
 	return j.Err()
@@ -79,7 +79,7 @@ func (j *Journal) syncFile(o *open) error {
 	if err := o.Sync(); err != nil {
 		// No second try: after a failed sync the system may take the pages for clean, and the next
 		// one would succeed without having written them.
-		return j.stop(fmt.Errorf("sync %s: %w", o.Name(), err))
+		return j.stopWriting(fmt.Errorf("sync %s: %w", o.Name(), err))
 	}
 	if o.named {
 		return nil
@@ -90,7 +90,7 @@ func (j *Journal) syncFile(o *open) error {
 		if failure.IsRefused(err) {
 			return err
 		}
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	o.named = true
 	return nil
@@ -104,10 +104,10 @@ func (j *Journal) noteDurableLocked(end frame.End) {
 	}
 }
 
-// stop ends all writing for good: what a failed write or sync left behind is
+// stopWriting ends all writing for good: what a failed write or sync left behind is
 // unknown, and a sync that is tried again may succeed without the data. It
 // returns the error that all later calls get: that of the first failure.
-func (j *Journal) stop(cause error) error {
+func (j *Journal) stopWriting(cause error) error {
 	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
 	// The first failure stays; later ones follow from it.
 	j.failure.CompareAndSwap(nil, &err)

@@ -64,8 +64,8 @@ func (c *Config) filePath(k filename.Kind, n entry.FileNum) string {
 	return filepath.Join(c.Dir, filename.Of(k, n))
 }
 
-// id is the identity that a segment's checksums are bound to.
-func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
+// identity is the identity that a segment's checksums are bound to.
+func (c *Config) identity(k filename.Kind, n entry.FileNum) checksum.Identity {
 	return checksum.New(c.UUID, byte(k), uint64(n))
 }
 
@@ -87,15 +87,15 @@ type Place struct {
 	Sealed       bool // the last frame was the seal
 }
 
-// advance moves p behind the next frame, whose records have these totals.
-func (p *Place) advance(h *frame.Header, t frame.Totals) {
+// passFrame moves p behind the next frame, whose records have these totals.
+func (p *Place) passFrame(h *frame.Header, t frame.Totals) {
 	p.End.Advance(h)
 	p.Totals.Add(t)
 	p.Sealed = h.Kind == frame.Seal
 }
 
-// Begin is the place where the first frame goes.
-func (h *Header) Begin() Place {
+// FirstPlace is the place where the first frame goes.
+func (h *Header) FirstPlace() Place {
 	name := frame.Name{File: h.Number, KeyID: h.KeyID, Number: h.Before.Number, Sum: h.Before.Sum, Tag: h.Before.Tag}
 	return Place{End: frame.End{Name: name, Offset: HeaderSize}}
 }
@@ -153,7 +153,7 @@ func (h *Header) decodeFields(p []byte, keyID crypt.FileKeyID) error {
 // SealSize is the length of the frame that Seal appends.
 func SealSize(encrypted bool) int64 {
 	if encrypted {
-		return frame.EncryptedSize(0, sealPayload)
+		return frame.EncryptedFrameSize(0, sealPayload)
 	}
 	return frame.HeaderSize + sealPayload
 }
@@ -167,7 +167,7 @@ func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte
 		if int64(len(end)) < length {
 			continue
 		}
-		h, err := frame.Decode(end[int64(len(end))-length:], c.id(kind, number), size-length)
+		h, err := frame.Decode(end[int64(len(end))-length:], c.identity(kind, number), size-length)
 		if err == nil && h.Kind == frame.Seal && h.Size == length && h.Encrypted == encrypted {
 			return true
 		}

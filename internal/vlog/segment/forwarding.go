@@ -97,7 +97,7 @@ func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (Stats, error) 
 // encodeForwarding makes the header page and the body, behind which are the body's tags if the file
 // is encrypted.
 func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body []byte, err error) {
-	e, keyID, err := c.encrypter(filename.Forwarding, h.Number)
+	e, keyID, err := c.newEncrypter(filename.Forwarding, h.Number)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,12 +119,12 @@ func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body
 	rank := uint32(0)
 	for b := range h.blocks {
 		binary.LittleEndian.PutUint32(body[b*rankBytes:], rank)
-		rank += ones(starts[b*blockBytes:][:blockBytes])
+		rank += countOnes(starts[b*blockBytes:][:blockBytes])
 	}
 	page = make([]byte, HeaderSize)
 	// An encrypted body has tags instead.
 	if e == nil {
-		id := c.id(filename.Forwarding, h.Number)
+		id := c.identity(filename.Forwarding, h.Number)
 		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
 	}
 	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
@@ -162,8 +162,8 @@ func (h *ForwardingHeader) eachPage(body []byte, fn func(page, tag []byte, off i
 	return nil
 }
 
-// ones counts the bits set in whole words.
-func ones(p []byte) (n uint32) {
+// countOnes counts the bits set in whole words.
+func countOnes(p []byte) (n uint32) {
 	for ; len(p) >= 8; p = p[8:] {
 		n += uint32(bits.OnesCount64(binary.LittleEndian.Uint64(p)))
 	}
@@ -216,7 +216,7 @@ func (m *Forwarding) loadBody(c Config, number entry.FileNum) (err error) {
 	if d != nil {
 		err = m.decryptBody(d)
 	} else {
-		err = m.compareChecksum(sum, c.id(filename.Forwarding, number))
+		err = m.compareChecksum(sum, c.identity(filename.Forwarding, number))
 	}
 	if err != nil {
 		return err
@@ -272,7 +272,7 @@ func (m *Forwarding) checkRanks() error {
 		if err != nil {
 			return err
 		}
-		rank += ones(bits)
+		rank += countOnes(bits)
 	}
 	if uint64(rank) != m.header.Records {
 		return errs.NewCorruption(m.file.Name(), HeaderSize, "%d records begin in blocks, want %d", rank, m.header.Records)
@@ -283,7 +283,7 @@ func (m *Forwarding) checkRanks() error {
 // Lookup returns where the record is that began at from in the source; ok is
 // false if no such record was moved. A pageio.Guard must be on.
 func (m *Forwarding) Lookup(from uint64) (to uint64, ok bool, err error) {
-	return m.header.lookup(from, m.body, m.body, m.body)
+	return m.header.lookupIn(from, m.body, m.body, m.body)
 }
 
 // source is what a forwarding table is read from.
@@ -291,8 +291,8 @@ type source interface {
 	Bytes(off int64, n int) ([]byte, error)
 }
 
-// lookup is Lookup in the body that has ranks, starts and places.
-func (h *ForwardingHeader) lookup(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
+// lookupIn is Lookup in the body that has ranks, starts and places.
+func (h *ForwardingHeader) lookupIn(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
 	g := from / granule
 	if g/forwardingBlock >= h.blocks {
 		return 0, false, nil
@@ -308,7 +308,7 @@ func (h *ForwardingHeader) lookup(from uint64, ranks, starts, places source) (to
 	if w>>(g%64)&1 == 0 {
 		return 0, false, nil
 	}
-	rank := ones(bits[:word*8]) + countBelow(w, g%64)
+	rank := countOnes(bits[:word*8]) + countBelow(w, g%64)
 	first, err := ranks.Bytes(int64(block)*rankBytes, rankBytes)
 	if err != nil {
 		return 0, false, err
@@ -343,7 +343,7 @@ type ForwardingCopy struct {
 
 // Lookup is Forwarding.Lookup.
 func (c *ForwardingCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
-	return c.header.lookup(from, c.ranks, c.starts, c.places)
+	return c.header.lookupIn(from, c.ranks, c.starts, c.places)
 }
 
 // Places calls fn for where each of the records is now.

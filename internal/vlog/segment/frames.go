@@ -48,7 +48,7 @@ type Found struct {
 
 // Frames returns the segment's frames, from the first one to the current end. If values is
 // set, it also verifies values that have their own checksum.
-func (r *Reader) Frames(values bool) *Frames { return r.FramesFrom(r.header.Begin(), values) }
+func (r *Reader) Frames(values bool) *Frames { return r.FramesFrom(r.header.FirstPlace(), values) }
 
 // FramesFrom is Frames from a place on that an earlier walk has come to.
 func (r *Reader) FramesFrom(at Place, values bool) *Frames {
@@ -82,7 +82,7 @@ func (s *Frames) Next() (Found, error) {
 		return Found{}, err
 	}
 	// Only after success: a caller that tries again, or asks for At, stays before the bad frame.
-	s.at.advance(&found.Header, found.Totals)
+	s.at.passFrame(&found.Header, found.Totals)
 	return found, nil
 }
 
@@ -130,7 +130,7 @@ func (s *Frames) readPayload(found *Found, before *crypt.Tag) (err error) {
 		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, h.Encrypted, s.keys != nil)
 	}
 	if h.Encrypted {
-		found.Payload, found.Totals, err = s.keys.Frame(h, found.Offset, before)
+		found.Payload, found.Totals, err = s.keys.DecryptFrame(h, found.Offset, before)
 		return err
 	}
 	payload := found.Offset + frame.HeaderSize

@@ -139,7 +139,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 		for i := range sumOffset {
 			bad := bytes.Clone(b)
 			bad[i] ^= 4
-			id := c.id(filename.Kind(b[3]), entry.FileNum(binary.LittleEndian.Uint64(b[16:])))
+			id := c.identity(filename.Kind(b[3]), entry.FileNum(binary.LittleEndian.Uint64(b[16:])))
 			binary.LittleEndian.PutUint32(bad[sumOffset:], id.Sum(0, bad[:sumOffset]))
 			changed := c
 			changed.FS = image{data: bad}
@@ -244,7 +244,7 @@ func TestMovedUnitsAreRefused(t *testing.T) {
 		change(b)
 		bad := c
 		bad.FS = image{data: b}
-		sumFrames(b, c.id(filename.Value, 5))
+		sumFrames(b, c.identity(filename.Value, 5))
 		r := must(Open(bad, filename.Value, 5, OpenOptions{KeyID: keyID, NoMap: true}))(t)
 		if err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("%s: scan: %v", name, err)

@@ -29,7 +29,7 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 		return entry.Handle{}, err
 	}
 	if r.keys == nil {
-		entry.Unplace(head, r.id, offset)
+		entry.UnplaceRecord(head, r.id, offset)
 	}
 	if r.stamp != 0 {
 		entry.SetVersion(head, r.stamp)
@@ -80,7 +80,7 @@ func (p *pieces) verifyHead(b []byte, size int) (head []byte, err error) {
 	if !p.rec.VerifyHead(b, p.r.id, p.offset) || !p.rec.VerifyTable(b, p.r.id, p.offset) {
 		return nil, fmt.Errorf("%w: a checksum does not match", entry.ErrRecord)
 	}
-	head = b[:p.rec.Bare()-p.rec.ValueSize]
+	head = b[:p.rec.UnpaddedSize()-p.rec.ValueSize]
 	p.at = p.offset + int64(len(head))
 	return head, nil
 }
@@ -100,7 +100,7 @@ func (p *pieces) decryptHead(b []byte, size int) (head []byte, err error) {
 		return nil, fmt.Errorf("%w: value of %d bytes has no pieces", entry.ErrRecord, p.rec.ValueSize)
 	}
 	p.at = p.offset + int64(c.Head)
-	return p.rec.AppendHead(nil, bare), nil
+	return p.rec.AppendPlainHead(nil, bare), nil
 }
 
 // pieces reads the value of a record, whole pieces at a time, and verifies or decrypts each.

@@ -65,7 +65,7 @@ func (c *Config) checkPage(p []byte, kind filename.Kind, number entry.FileNum, w
 		// A file of the right number may be of an older copy of the store: the file key id tells.
 		return keyID, nil, fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, keyID.Key, keyID.Salt, want.Key, want.Salt)
 	}
-	if d, err = c.decrypter(kind, number, keyID); d == nil || err != nil {
+	if d, err = c.openDecrypter(kind, number, keyID); d == nil || err != nil {
 		return keyID, nil, err
 	}
 	// What an encrypted page says has a checksum, which anybody can make fit, and a tag.

@@ -92,7 +92,7 @@ func (c *Config) openUnread(kind filename.Kind, number entry.FileNum, size int64
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{file: f, end: o.end, stamp: o.Stamp, name: f.Name(), id: c.id(kind, number), header: Header{Kind: kind, Number: number}}
+	r := &Reader{file: f, end: o.end, stamp: o.Stamp, name: f.Name(), id: c.identity(kind, number), header: Header{Kind: kind, Number: number}}
 	if r.end == nil {
 		// What lies behind the recorded end doesn't count.
 		r.end = new(atomic.Int64)
@@ -184,7 +184,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	// The pages of a record that was verified in this epoch are most likely in memory still.
 	if r.verified.Test(off / granule) {
 		// Load the value while the reader waits for the header.
-		fetch(rec, h.Length)
+		prefetchRecord(rec, h.Length)
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // a page that can't be read is an error here
 			return value, nil
@@ -197,7 +197,7 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.readStored(dst, from, h, key, v)
 	}
-	fetch(rec, h.Length)
+	prefetchRecord(rec, h.Length)
 	if h.Length > ownRecord {
 		r.file.Await(off, int64(bound))
 	}
@@ -215,9 +215,9 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	return value, nil
 }
 
-// fetch prefetches a record with a value of n bytes, or its first 2 KB, into the caches of the
+// prefetchRecord prefetches a record with a value of n bytes, or its first 2 KB, into the caches of the
 // processor. The value is then loaded while the reader waits for the record's header.
-func fetch(rec []byte, n uint64) {
+func prefetchRecord(rec []byte, n uint64) {
 	offheap.Prefetch(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
 }
 
@@ -229,13 +229,13 @@ func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte,
 		return value, err
 	}
 	m := recordMemory(dst, from, h.Length, n+crypt.TagSize)
-	defer m.giveBack()
+	defer m.returnMemory()
 	if err := r.readTo(m.record[:n], off); err != nil {
 		return value, err
 	}
 	_, rec, err := r.openRecord(m.record[:n], off)
 	if err == nil {
-		err = r.match(&rec, off, h.Length, key, v)
+		err = r.checkMatch(&rec, off, h.Length, key, v)
 	}
 	if err != nil {
 		return value, err
@@ -284,13 +284,13 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	if !r.verified.Test(int64(off/granule)) && !(r.file.Resident(int64(off)) && r.file.Resident(int64(off+h.Length))) {
 		return false
 	}
-	fetch(data[off:], h.Length)
+	prefetchRecord(data[off:], h.Length)
 	return true
 }
 
-// Range returns the part of the file in which the record of key at h lies, or a little more.
+// RecordRange returns the part of the file in which the record of key at h lies, or a little more.
 // It is empty if the handle can't be right.
-func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
+func (r *Reader) RecordRange(h entry.Handle, key []byte) (off, n int64) {
 	end := uint64(r.end.Load())
 	if h.Offset > end || h.Length > end-h.Offset {
 		return 0, 0 // the read of the record will return the error
@@ -320,7 +320,7 @@ func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, 
 	if err != nil {
 		return entry.Stored{}, r.damagedRecord(off, err)
 	}
-	if err := r.match(&d, off, length, key, v); err != nil {
+	if err := r.checkMatch(&d, off, length, key, v); err != nil {
 		return entry.Stored{}, err
 	}
 	if verify {
@@ -331,9 +331,9 @@ func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, 
 	return d.Stored(), nil
 }
 
-// match checks that the record at off has the key, version and length that the handle was made
+// checkMatch checks that the record at off has the key, version and length that the handle was made
 // for. A sound record of another key is damage, too: the handle is wrong.
-func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
+func (r *Reader) checkMatch(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
 	if d.Version != v-r.stamp || uint64(d.ValueSize) != length || !bytes.Equal(d.Key, key) {
 		return errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
 			r.stamp+d.Version, d.ValueSize, v, length)

@@ -14,7 +14,7 @@ func (r *Reader) Scrub(c Config, upTo *Place, most int64) (done bool, err error)
 		if _, _, err := c.openPage(r.file, r.header.Kind, r.header.Number, r.header.KeyID); err != nil {
 			return true, err
 		}
-		*upTo = r.header.Begin()
+		*upTo = r.header.FirstPlace()
 	}
 	frames := r.FramesFrom(*upTo, true)
 	for end := frames.at.Offset + most; frames.at.Offset < end; {

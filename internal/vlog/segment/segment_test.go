@@ -201,7 +201,7 @@ func checkDamaged(t *testing.T, c Config, b []byte, handles []entry.Handle, leng
 
 func journalFrame(i, n int, own bool) Frame {
 	rec := entry.AppendRecord(nil, &entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i + 1), Kind: entry.Set}, own)
-	return Frame{Content: frame.Content{Kind: frame.Group, First: entry.Version(i + 1), Payload: [][]byte{entry.Pad(rec)}}, Transactions: 1}
+	return Frame{Content: frame.Content{Kind: frame.Group, First: entry.Version(i + 1), Payload: [][]byte{entry.PadRecords(rec)}}, Transactions: 1}
 }
 
 func TestReaderOfAGrowingSegment(t *testing.T) { forms(t, testReaderOfAGrowingSegment) }
@@ -265,7 +265,7 @@ func testFileOfAnotherNumber(t *testing.T, testConfig func(testing.TB) Config) {
 	if _, err := ReadHeader(c, filename.Journal, 4); !errors.Is(err, ErrHeader) {
 		t.Errorf("header: %v", err)
 	}
-	tail, err := FindTail(c, filename.Journal, 4, HeaderSize, 1)
+	tail, err := SearchTail(c, filename.Journal, 4, HeaderSize, 1)
 	if err != nil || tail.Frames != 0 || tail.Used == HeaderSize {
 		t.Errorf("tail %+v, %v", tail, err)
 	}
@@ -288,7 +288,7 @@ func testFindTail(t *testing.T, testConfig func(testing.TB) Config) {
 		t.Fatal(err)
 	}
 	for i := range 9 {
-		tail, err := FindTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
+		tail, err := SearchTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
 		want := frame.Tail{Frames: 8 - i, End: ends[9], Used: ends[9], Transactions: 8 - i, LastVersion: 10}
 		for k := i + 2; k < 10; k++ {
 			want.Durable = max(want.Durable, uint64(k-k%4))
@@ -383,7 +383,7 @@ func testGolden(t *testing.T, c Config, golden string) {
 	}
 	var text bytes.Buffer
 	d := dump.New(&text, b, 0)
-	Dump(d, b)
+	DumpSegment(d, b)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +475,7 @@ func FuzzSegment(f *testing.F) {
 			sumHeader(page)
 		}
 		b := append(page, body...)
-		sumFrames(b, c.id(filename.Value, 5))
+		sumFrames(b, c.identity(filename.Value, 5))
 		c.FS = image{data: b}
 		typed := func(err error) {
 			if err != nil && !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) && !errors.Is(err, errs.ErrKey) {
@@ -525,7 +525,7 @@ func readFuzzed(t *testing.T, c Config, r *Reader, off, length uint64, typed fun
 	typed(err)
 	_, err = plain(r.Stored(entry.Handle{Segment: 5, Offset: off, Length: length}, key(1), 1))
 	typed(err)
-	_, err = FindTail(c, filename.Value, 5, HeaderSize, 1)
+	_, err = SearchTail(c, filename.Value, 5, HeaderSize, 1)
 	typed(err)
 }
 

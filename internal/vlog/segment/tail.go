@@ -15,10 +15,10 @@ import (
 // preallocated, at most 2 GiB, and a frame that a crash has torn.
 const maxTail = 8 << 30
 
-// FindTail searches a segment from offset from on, where frame next was expected.
+// SearchTail searches a segment from offset from on, where frame next was expected.
 // The segment's header may be damaged. It returns an
 // *errs.Corruption for a file that is longer than any write makes it.
-func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
+func SearchTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
 	r, err := c.openUnread(kind, number, 0, OpenOptions{NoMap: true})
 	if err != nil {
 		return frame.Tail{}, err

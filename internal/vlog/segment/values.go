@@ -63,15 +63,15 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	}
 	at := len(v.buf)
 	v.buf = entry.AppendRecord(v.buf, e, true)
-	return v.added(at, uint64(len(e.Value)))
+	return v.finishRecord(at, uint64(len(e.Value)))
 }
 
-// added returns the handle of the last record of buf, which begins at at.
-func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
+// finishRecord returns the handle of the last record of buf, which begins at at.
+func (v *ValueWriter) finishRecord(at int, length uint64) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.sizeAt(at)), Length: length}
 	v.values += length
 	if v.w.encrypt != nil {
-		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
+		v.placed += int64(entry.EncryptedRecordSize(v.buf[at:]))
 	}
 	if len(v.buf) < frameTarget {
 		return h, nil
@@ -126,7 +126,7 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 	}
 	at := len(v.buf)
 	v.buf = append(v.buf, rec...)
-	return v.added(at, length)
+	return v.finishRecord(at, length)
 }
 
 // Flush writes what was added so far, so that readers of OpenReader find it. It
@@ -143,11 +143,11 @@ func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	return v.w.OpenReader(limit, noMap)
 }
 
-// Copy appends the record of this encoded length at offset of r, with the version
+// CopyRecord appends the record of this encoded length at offset of r, with the version
 // that r's stamp gives it. The record must have its own checksum; it is verified in
-// the memory from which it is written. If it is damaged, Copy returns an
+// the memory from which it is written. If it is damaged, it returns an
 // *errs.Corruption that names r's file, and v is as it was.
-func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, error) {
+func (v *ValueWriter) CopyRecord(r *Reader, offset int64, size int) (entry.Handle, error) {
 	bound := uint64(size)
 	if r.keys != nil {
 		bound = entry.EncryptedBound(bound, bound)
@@ -160,10 +160,10 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 	})
 }
 
-// Move is Copy of the record at h, which must be that of version at of key.
-func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
+// MoveRecord is CopyRecord of the record at h, which must be that of version at of key.
+func (v *ValueWriter) MoveRecord(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
 	return v.copyRecord(r, int64(h.Offset), r.recordBound(key, h.Length), func(rec *entry.Record) error {
-		return r.match(rec, int64(h.Offset), h.Length, key, at)
+		return r.checkMatch(rec, int64(h.Offset), h.Length, key, at)
 	})
 }
 
@@ -190,14 +190,14 @@ func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits fun
 	// The value's checksum is kept, only unbound from its old place: damage that
 	// happens between reading and writing is found when the copy is read.
 	if r.keys == nil {
-		entry.Unplace(buf[at:], r.id, offset)
+		entry.UnplaceRecord(buf[at:], r.id, offset)
 	}
-	clear(buf[at+rec.Bare():]) // no checksum covers the zeros behind a record
+	clear(buf[at+rec.UnpaddedSize():]) // no checksum covers the zeros behind a record
 	if r.stamp != 0 {
 		entry.SetVersion(buf[at:], r.stamp)
 	}
 	v.buf = buf
-	return v.added(at, uint64(len(rec.Value)))
+	return v.finishRecord(at, uint64(len(rec.Value)))
 }
 
 // copyPlain is copyRecord from an encrypted segment to a plain one, which only a salvage asks for. A

@@ -53,13 +53,13 @@ func Create(c Config, h Header) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
+	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.identity(h.Kind, h.Number), end: new(atomic.Int64),
 		allocated: HeaderSize}
 	page := make([]byte, HeaderSize)
-	e, keyID, err := c.encrypter(h.Kind, h.Number)
+	e, keyID, err := c.newEncrypter(h.Kind, h.Number)
 	if err == nil {
 		w.header.KeyID = keyID
-		w.at = w.header.Begin()
+		w.at = w.header.FirstPlace()
 		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
@@ -122,7 +122,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	}
 	if w.encrypt != nil {
 		w.ahead, w.whole = f.Ahead, start+f.header.Size
-		err = w.encrypt.Frame(&f.header, &f.Content, start, w.at.Tag)
+		err = w.encrypt.EncryptFrame(&f.header, &f.Content, start, w.at.Tag)
 	} else {
 		err = w.writePlain(&f, start)
 	}
@@ -132,19 +132,19 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	// State changes only after the write: after an error that leaves nothing behind, the next
 	// Append takes the same place and number.
 	w.before = w.at
-	w.at.advance(&f.header, f.Totals)
+	w.at.passFrame(&f.header, f.Totals)
 	// Readers see the frame from here on.
 	w.end.Store(w.at.Offset)
-	w.writeback()
+	w.hintWriteback()
 	return start + frame.HeaderSize, nil
 }
 
 // writebackEvery is how many bytes are appended between two hints to write back.
 const writebackEvery = 4 << 20
 
-// writeback asks the system to write whole blocks to the disk while the segment grows, so that a
+// hintWriteback asks the system to write whole blocks to the disk while the segment grows, so that a
 // sync is short. The last block would be written again with the next frame.
-func (w *Writer) writeback() {
+func (w *Writer) hintWriteback() {
 	if to := w.at.Offset / BlockSize * BlockSize; to-w.hinted >= writebackEvery {
 		w.f.StartWriteback(w.hinted, to-w.hinted)
 		w.hinted = to
