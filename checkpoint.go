@@ -35,7 +35,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	// A copy, as calls at the same time have other directories.
 	to := db.copies.target
 	to.Dir = dir
-	err := manifest.Absent(to.FS, dir)
+	err := manifest.CheckAbsent(to.FS, dir)
 	if err == nil {
 		err = db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
 	}

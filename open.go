@@ -179,7 +179,7 @@ func (o *opening) openDirs() error {
 	o.resolveDirs()
 	// Look before the lock is taken: that writes a file, and another program may have one of
 	// the same name.
-	look := manifest.Look(o.manifestOptions())
+	look := manifest.CheckOpenable(o.manifestOptions())
 	absent := errors.Is(look, errs.ErrNotExist)
 	switch {
 	case absent && !readOnly && !o.options.MustExist:
@@ -323,7 +323,7 @@ func (o *opening) openManifest(ctx context.Context) error {
 	}
 	uuid, seed, err := newIdentity()
 	if err == nil {
-		o.log, err = manifest.Create(mo, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
+		o.log, err = manifest.CreateStore(mo, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
 	}
 	return err
 }

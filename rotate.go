@@ -83,7 +83,7 @@ func EncryptStore(ctx context.Context, o Options) error {
 		}
 		if err == nil {
 			op.options.Keys = keys
-			db.atEnd = func() error { return manifest.Encrypt(op.manifestOptions()) }
+			db.atEnd = func() error { return manifest.EncryptStore(op.manifestOptions()) }
 		}
 		err = errors.Join(err, db.Close())
 	}

@@ -67,7 +67,7 @@ type restore struct {
 
 // restoreBackup makes the directory and fills it.
 func (r *restore) restoreBackup(ctx context.Context) error {
-	if err := manifest.Absent(r.o.FS, r.dir); err != nil {
+	if err := manifest.CheckAbsent(r.o.FS, r.dir); err != nil {
 		return err
 	}
 	claim, err := manifest.NewClaim(manifest.Options{FS: r.o.FS, Dir: r.dir}, r.o.FS.OpenDirs)

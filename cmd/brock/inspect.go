@@ -73,9 +73,9 @@ func inspect(w io.Writer, kind filename.Kind, content []byte, ring *crypt.Ring) 
 	case filename.Super:
 		manifest.DumpSuper(d, content)
 	case filename.Manifest:
-		manifest.Dump(d, content)
+		manifest.DumpManifest(d, content)
 	case filename.Journal, filename.Value:
-		segment.Dump(d, content)
+		segment.DumpSegment(d, content)
 	case filename.Forwarding:
 		segment.DumpForwarding(d, content)
 	case filename.Run:

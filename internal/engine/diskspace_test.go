@@ -18,7 +18,7 @@ func payloadOf(ops ...op) (payload []byte) {
 	for _, o := range ops {
 		payload = entry.AppendRecord(payload, &entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind}, false)
 	}
-	return entry.Pad(payload)
+	return entry.PadRecords(payload)
 }
 
 // drain runs what waits to run.

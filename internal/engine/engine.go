@@ -150,7 +150,7 @@ func (e *Engine) Metrics() (m report.Tree) {
 	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
 	m.OpenFiles, m.MappedFiles = e.files.Open.Count(), e.files.Open.Mapped()
 	if journal := e.unflushed.journal; journal != nil {
-		m.OpenFiles += journal.Open()
+		m.OpenFiles += journal.OpenFiles()
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
 	m.ExpiryWait = e.expiryWait()

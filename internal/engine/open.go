@@ -96,7 +96,7 @@ func (e *Engine) prepareWriting(rec *Recovery) error {
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
 		Config: e.files.Segments(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state},
-		Begin: rec.Begin, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles), Registered: known.Proven(), Found: rec.Segments,
+		Begin: rec.Begin, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles), Registered: known.LastProven(), Found: rec.Segments,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first

@@ -59,7 +59,7 @@ func newStore(t testing.TB, fs vfs.FS, change func(*store)) *store {
 	if err := manifest.MakeDirs(manifest.Options{FS: fs, Dir: "/s"}); err != nil {
 		t.Fatal(err)
 	}
-	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{UUID: testUUID, Seed: 99, Created: 1})
+	log, err := manifest.CreateStore(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{UUID: testUUID, Seed: 99, Created: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func (s *store) commit(sync bool, ops ...op) error {
 		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind, Expires: o.expires}
 		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && o.kind != entry.RangeDelete && len(o.value) >= testThreshold)
 	}
-	payload = entry.Pad(payload)
+	payload = entry.PadRecords(payload)
 	if err := s.engine.Commits.Prepare([][]byte{payload}, len(ops), ranges); err != nil {
 		return err
 	}

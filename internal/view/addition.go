@@ -26,7 +26,7 @@ type Addition struct {
 // at this position, with the version v.
 func (t *Table) BeginTransaction(payload []byte, at entry.Position, v entry.Version) Addition {
 	t.JournalBytes += int64(len(payload))
-	return Addition{Records: frame.Written(payload, at.Offset, v, at.Encrypted), to: t, segment: at.Segment}
+	return Addition{Records: frame.WalkWritten(payload, at.Offset, v, at.Encrypted), to: t, segment: at.Segment}
 }
 
 // BeginFrame begins to add the records of a frame that was read in the journal. Its payload is at this

@@ -36,7 +36,7 @@ func (r *Reads) Add(e *entry.Entry) {
 	if err != nil {
 		return // readahead is only a hint: the later call of Value returns the error
 	}
-	from, n := f.Range(h, e.Key)
+	from, n := f.RecordRange(h, e.Key)
 	to := from + n
 	// Neighbours are one request, in whichever order they come.
 	if low, high := min(from, r.from), max(to, r.to); f == r.in && high-low <= r.to-r.from+n+joined {

@@ -126,15 +126,11 @@ const leastGrowing = 1 << 20
 // of the records, if they don't say it themselves.
 func (f *Opener) OpenSegment(s *layout.Segment) (*Segment, error) {
 	o := segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, KeyID: s.KeyID, NoMap: f.cfg.NoMap}
-	var r *segment.Reader
-	var err error
 	if f.cfg.Follow && s.Kind == filename.Journal {
 		// Room to grow: a segment that outgrows its mapping is opened anew.
-		limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
-		r, err = segment.OpenGrowing(f.Segments(), s.Kind, s.Num, limit, o)
-	} else {
-		r, err = segment.Open(f.Segments(), s.Kind, s.Num, o)
+		o.Limit = max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
 	}
+	r, err := segment.Open(f.Segments(), s.Kind, s.Num, o)
 	if err != nil {
 		return nil, err
 	}

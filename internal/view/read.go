@@ -72,7 +72,7 @@ func (v *View) Move(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.
 	if err != nil {
 		return h, err
 	}
-	return to.Move(f.Reader, h, key, e.Version)
+	return to.MoveRecord(f.Reader, h, key, e.Version)
 }
 
 // locate returns the segment that has e's separated value now, and the handle of the record

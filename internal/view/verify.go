@@ -94,7 +94,7 @@ func (w *verifier) verifySegment(ctx context.Context, f *Segment, cfg segment.Co
 		return f.Moved.Verify(cfg)
 	}
 	state := w.Layout.Segment(f.Num) // nil: a journal segment, to which no run refers
-	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {
+	return f.Scan(true, func(off int64, rec *entry.Record) error {
 		if rec.Raw != 0 {
 			value, err := f.ValueOf(off, rec)
 			if err == nil {
@@ -110,7 +110,6 @@ func (w *verifier) verifySegment(ctx context.Context, f *Segment, cfg segment.Co
 		}
 		return errs.Ended(ctx)
 	})
-	return err
 }
 
 // verifyRun verifies a run, subtracts its entries from the sums of their segments, and compares its

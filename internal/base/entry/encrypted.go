@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 )
 
@@ -69,7 +68,7 @@ func (r *Record) FileSize(encrypted bool) int {
 // of the plain form without piece table and value, rounded up to a multiple of 8.
 func (r *Record) BareSize() int {
 	if r.Own && r.ValueSize >= PieceSize {
-		return Align(r.valueStart)
+		return AlignUp(r.valueStart)
 	}
 	return r.Size
 }
@@ -85,19 +84,9 @@ func EncryptedBound(plain, value uint64) uint64 {
 	return (n + 7) &^ 7
 }
 
-// PutTable sets the checksums of a record's value in its plain form: sums has one for each
-// of its pieces. head has all that comes before the value.
-func PutTable(head []byte, sums []uint32) {
-	table := head[len(head)-4*len(sums):]
-	for i, sum := range sums {
-		binary.LittleEndian.PutUint32(table[4*i:], sum)
-	}
-	binary.LittleEndian.PutUint32(head[8:], checksum.Plain(table))
-}
-
-// EncryptedSize is the length in an encrypted file of a record with its own checksum, of
+// EncryptedRecordSize is the length in an encrypted file of a record with its own checksum, of
 // which rec has at least what comes before the value. Nothing is checked, as in RawSize.
-func EncryptedSize(rec []byte) int {
+func EncryptedRecordSize(rec []byte) int {
 	_, head := rawOwn(rec)
 	return encryptedSize(head, ValueSize(rec))
 }
@@ -118,9 +107,9 @@ func ValueAt(rec []byte) int {
 // encryptedHead is Clear.Head of a record whose header, extension and key have start bytes.
 func encryptedHead(start, value int) int {
 	if value < PieceSize {
-		return Align(start+value) + TagSize
+		return AlignUp(start+value) + TagSize
 	}
-	return Align(start+TagSize*pieceCount(value)) + TagSize
+	return AlignUp(start+TagSize*pieceCount(value)) + TagSize
 }
 
 // encryptedSize is the length in an encrypted file of a record whose header, extension and key have
@@ -129,12 +118,12 @@ func encryptedSize(start, value int) int {
 	if value < PieceSize {
 		return encryptedHead(start, value)
 	}
-	return encryptedHead(start, value) + Align(value)
+	return encryptedHead(start, value) + AlignUp(value)
 }
 
-// Encrypt appends the encrypted form of rec, a whole record whose value has no pieces, to
+// EncryptRecord appends the encrypted form of rec, a whole record whose value has no pieces, to
 // dst, which then lies at offset of the file. e.Begin has returned attempt.
-func Encrypt(dst, rec []byte, e *crypt.Encrypter, offset int64, attempt uint32) ([]byte, error) {
+func EncryptRecord(dst, rec []byte, e *crypt.Encrypter, offset int64, attempt uint32) ([]byte, error) {
 	at, size := len(dst), len(rec)
 	dst = slices.Grow(dst, size+TagSize)[:at+size+TagSize]
 	out := dst[at:]
@@ -154,10 +143,10 @@ func sealHead(head []byte, e *crypt.Encrypter, offset int64) error {
 	return err
 }
 
-// Large encrypts a record whose value has pieces. First call Pieces for all pieces in their
-// order, then Head: the head has their tags.
+// Large encrypts a record whose value has pieces. First call EncryptPieces for all pieces in their
+// order, then EncryptHead: the head has their tags.
 type Large struct {
-	head    []byte // the encrypted record up to its pieces; tags are filled in by Pieces
+	head    []byte // the encrypted record up to its pieces; tags are filled in by EncryptPieces
 	at      int    // offset in head where the next tag belongs
 	offset  int64  // of the record in the file
 	pieces  int64  // offset of the next piece in the file
@@ -170,18 +159,18 @@ func NewLarge(head []byte, e *crypt.Encrypter, offset int64, attempt uint32) *La
 	value := ValueSize(head)
 	l := &Large{head: make([]byte, encryptedHead(len(head), value)), at: len(head), offset: offset, encrypt: e}
 	putClear(l.head, Clear{Size: int64(encryptedSize(len(head), value)), Head: len(l.head), Attempt: attempt})
-	// As in Encrypt: without the checksums, which are of plaintext.
+	// As in EncryptRecord: without the checksums, which are of plaintext.
 	copy(l.head[clearSize:], head[:8])
 	copy(l.head[16:], head[16:])
 	l.pieces = offset + int64(len(l.head))
 	return l
 }
 
-// Next returns the offset in the file of the next piece.
-func (l *Large) Next() int64 { return l.pieces }
+// NextOffset returns the offset in the file of the next piece.
+func (l *Large) NextOffset() int64 { return l.pieces }
 
-// Pieces encrypts the next pieces in place. Behind them b has 16 bytes of capacity.
-func (l *Large) Pieces(b []byte) error {
+// EncryptPieces encrypts the next pieces in place. Behind them b has 16 bytes of capacity.
+func (l *Large) EncryptPieces(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), PieceSize)
 		tag, err := l.encrypt.Encrypt(b[:n], b[:n], crypt.Piece, l.pieces, nil)
@@ -195,9 +184,9 @@ func (l *Large) Pieces(b []byte) error {
 	return nil
 }
 
-// Head returns the encrypted head of the record, to be written at the record's offset. Call it
+// EncryptHead returns the encrypted head of the record, to be written at the record's offset. Call it
 // after all pieces were encrypted.
-func (l *Large) Head() ([]byte, error) { return l.head, sealHead(l.head, l.encrypt, l.offset) }
+func (l *Large) EncryptHead() ([]byte, error) { return l.head, sealHead(l.head, l.encrypt, l.offset) }
 
 // Encrypted is a record of an encrypted file whose head is decrypted; its pieces are not.
 type Encrypted struct {
@@ -242,9 +231,9 @@ func DecryptHead(dst, src []byte, d *crypt.Decrypter, offset int64) (x Encrypted
 // InPieces reports whether the value has pieces.
 func (x *Encrypted) InPieces() bool { return len(x.tags) > 0 }
 
-// AppendHead appends what comes before the value in the plain form of a record in pieces,
+// AppendPlainHead appends what comes before the value in the plain form of a record in pieces,
 // with zeros for its checksums. head is what DecryptHead has put into dst.
-func (x *Encrypted) AppendHead(dst, head []byte) []byte {
+func (x *Encrypted) AppendPlainHead(dst, head []byte) []byte {
 	dst = append(dst, head[:x.valueStart]...)
 	return append(dst, make([]byte, 4*pieceCount(x.ValueSize))...)
 }
@@ -265,12 +254,12 @@ func (x *Encrypted) DecryptPieces(part []byte, at int, d *crypt.Decrypter, offse
 	return nil
 }
 
-// Decrypt decrypts the record at offset of the file, in place. raw, which may be longer,
+// DecryptRecord decrypts the record at offset of the file, in place. raw, which may be longer,
 // is memory of the caller's own, of which nothing else may be in use, with 16 bytes of
 // capacity behind. plain is the plain form, with zeros for its checksums and piece table:
-// DecodeRecord is called next. Its last zeros, up to 7, may lie in these 16 bytes. Decrypt
+// DecodeRecord is called next. Its last zeros, up to 7, may lie in these 16 bytes. DecryptRecord
 // returns ErrRecord or crypt.ErrTag; don't use raw then.
-func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err error) {
+func DecryptRecord(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err error) {
 	c, ok := ParseClear(raw)
 	if !ok || c.Size > int64(len(raw)) {
 		return nil, fmt.Errorf("%w: clear bytes %x, %d are left", ErrRecord, raw[:min(clearSize, len(raw))], len(raw))
@@ -295,19 +284,4 @@ func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err er
 	plain = raw[begin : begin+x.Size : begin+x.Size]
 	clear(plain[end-begin:])
 	return plain, nil
-}
-
-// Sum sets the checksums of a whole record that was decrypted, as AppendRecord does.
-func Sum(rec []byte) {
-	at := ValueAt(rec)
-	value := rec[at : at+ValueSize(rec)]
-	if len(value) < PieceSize {
-		binary.LittleEndian.PutUint32(rec[8:], checksum.Plain(value))
-		return
-	}
-	var sums []uint32
-	for part := range slices.Chunk(value, PieceSize) {
-		sums = append(sums, checksum.Plain(part))
-	}
-	PutTable(rec[:at], sums)
 }

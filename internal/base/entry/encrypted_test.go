@@ -43,13 +43,13 @@ func testKeys(t testing.TB, random *zeroReader) (*crypt.Encrypter, *crypt.Decryp
 // encrypted is the encrypted form of a whole record at offset.
 func encrypted(t testing.TB, e *crypt.Encrypter, rec []byte, offset int64) []byte {
 	t.Helper()
-	size := EncryptedSize(rec)
+	size := EncryptedRecordSize(rec)
 	attempt, err := e.Begin(offset, int64(size))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ValueSize(rec) < PieceSize {
-		b, err := Encrypt(nil, rec, e, offset, attempt)
+		b, err := EncryptRecord(nil, rec, e, offset, attempt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,20 +59,20 @@ func encrypted(t testing.TB, e *crypt.Encrypter, rec []byte, offset int64) []byt
 	l := NewLarge(rec[:head], e, offset, attempt)
 	value := bytes.Clone(rec[ValueAt(rec):][:ValueSize(rec)])
 	value = slices.Grow(value, crypt.TagSize)
-	begin := l.Next() - offset
+	begin := l.NextOffset() - offset
 	for at := 0; at < len(value); at += 2 * PieceSize {
-		if err := l.Pieces(value[at:min(at+2*PieceSize, len(value))]); err != nil {
+		if err := l.EncryptPieces(value[at:min(at+2*PieceSize, len(value))]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b, err := l.Head()
+	b, err := l.EncryptHead()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if int64(len(b)) != begin {
 		t.Fatalf("pieces are to begin at %d of the record, its head has %d bytes", begin, len(b))
 	}
-	return Pad(append(b, value...))
+	return PadRecords(append(b, value...))
 }
 
 // private is b in memory of its own, with the capacity that Decrypt needs.
@@ -97,8 +97,8 @@ func TestEncryptedRecord(t *testing.T) {
 			e, d := testKeys(t, nil)
 			rec := AppendRecord(nil, &s.e, true)
 			file := encrypted(t, e, rec, offset)
-			if len(file) != EncryptedSize(rec) || uint64(len(file)) > EncryptedBound(uint64(len(rec)), uint64(len(s.e.Value))) {
-				t.Fatalf("%d bytes, EncryptedSize says %d, the bound is %d", len(file), EncryptedSize(rec), EncryptedBound(uint64(len(rec)), uint64(len(s.e.Value))))
+			if len(file) != EncryptedRecordSize(rec) || uint64(len(file)) > EncryptedBound(uint64(len(rec)), uint64(len(s.e.Value))) {
+				t.Fatalf("%d bytes, EncryptedSize says %d, the bound is %d", len(file), EncryptedRecordSize(rec), EncryptedBound(uint64(len(rec)), uint64(len(s.e.Value))))
 			}
 			for _, secret := range [][]byte{s.e.Key, s.e.Value} {
 				// Four bytes lie in a long record by chance.
@@ -106,7 +106,7 @@ func TestEncryptedRecord(t *testing.T) {
 					t.Fatal("plaintext is in the file")
 				}
 			}
-			plain, err := Decrypt(private(append(file, "what follows"...)), d, offset)
+			plain, err := DecryptRecord(private(append(file, "what follows"...)), d, offset)
 			if err != nil || !bytes.Equal(plain, withoutSums(rec)) {
 				t.Fatalf("decrypted as %d bytes, want %d: %v", len(plain), len(rec), err)
 			}
@@ -114,12 +114,8 @@ func TestEncryptedRecord(t *testing.T) {
 			if got, err := DecodeRecord(plain); err != nil || got.FileSize(true) != len(file) || got.FileSize(false) != len(rec) || !bytes.Equal(got.Value, want.Value) {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			Sum(plain)
-			if !bytes.Equal(plain[:8], rec[:8]) || !bytes.Equal(plain[8:12], rec[8:12]) || !bytes.Equal(plain[16:], rec[16:]) {
-				t.Fatal("Sum makes another record of it")
-			}
 			checkHead(t, d, file, rec, offset)
-			if _, err := Decrypt(private(file), d, offset+8); !errors.Is(err, crypt.ErrTag) {
+			if _, err := DecryptRecord(private(file), d, offset+8); !errors.Is(err, crypt.ErrTag) {
 				t.Fatalf("at another place: %v", err)
 			}
 		})
@@ -142,7 +138,7 @@ func checkHead(t *testing.T, d *crypt.Decrypter, file, rec []byte, offset int64)
 	if !x.InPieces() {
 		return
 	}
-	if got := x.AppendHead(nil, head); !bytes.Equal(got, withoutSums(rec)[:want.Bare()-want.ValueSize]) {
+	if got := x.AppendPlainHead(nil, head); !bytes.Equal(got, withoutSums(rec)[:want.UnpaddedSize()-want.ValueSize]) {
 		t.Fatal("AppendHead makes another head of it")
 	}
 	version := Version(0)
@@ -175,7 +171,7 @@ func TestEveryFlipOfAnEncryptedRecordIsFound(t *testing.T) {
 			}
 			raw := private(file)
 			raw[bit/8] ^= 1 << (bit % 8)
-			plain, err := Decrypt(raw, d, offset)
+			plain, err := DecryptRecord(raw, d, offset)
 			behind := bit/8 >= len(file)-7 && value > 1000 // zeros behind pieces carry nothing
 			if err == nil && !(behind && bytes.Equal(plain, withoutSums(rec))) || err != nil && !errors.Is(err, ErrRecord) && !errors.Is(err, crypt.ErrTag) {
 				t.Fatalf("value of %d, bit %d flipped: %v", value, bit, err)
@@ -212,7 +208,7 @@ func FuzzDecrypt(f *testing.F) {
 		}
 		raw = append(raw, tag[:]...)
 		raw = slices.Grow(append(raw, make([]byte, more&0x1ffff)...), crypt.TagSize)
-		plain, err := Decrypt(raw, d, 4096)
+		plain, err := DecryptRecord(raw, d, 4096)
 		if err != nil {
 			if !errors.Is(err, ErrRecord) && !errors.Is(err, crypt.ErrTag) {
 				t.Fatalf("error %v", err)
@@ -238,7 +234,7 @@ func TestDecryptKeepsToItsMemory(t *testing.T) {
 			file := encrypted(t, e, rec, at)
 			n := len(file)
 			all := append(file, bytes.Repeat([]byte{0xa5}, 64)...)
-			plain, err := Decrypt(all[:n:n+crypt.TagSize], d, at)
+			plain, err := DecryptRecord(all[:n:n+crypt.TagSize], d, at)
 			if err != nil || !bytes.Equal(plain, withoutSums(rec)) {
 				t.Fatalf("key of %d bytes, value of %d: %v", 1+key, len(en.Value), err)
 			}

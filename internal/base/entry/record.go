@@ -59,10 +59,10 @@ type Record struct {
 	begins     bool   // a short record, the first one of its transaction
 }
 
-// Align rounds n up to the next multiple of 8, where the next record begins.
-func Align(n int) int { return (n + 7) &^ 7 }
+// AlignUp rounds n up to the next multiple of 8, where the next record begins.
+func AlignUp(n int) int { return (n + 7) &^ 7 }
 
-// RecordSize returns the encoded length of a record of e, without the zeros that Pad appends.
+// RecordSize returns the encoded length of a record of e, without the zeros that PadRecords appends.
 // The value of e may be inline or separated.
 func RecordSize(e *Entry, own bool) int {
 	if !own {
@@ -73,7 +73,7 @@ func RecordSize(e *Entry, own bool) int {
 	if value >= PieceSize {
 		n += 4 * pieceCount(value)
 	}
-	return Align(n)
+	return AlignUp(n)
 }
 
 // storedLen is the length of the value as it is stored, inline or separated.
@@ -103,13 +103,13 @@ func extensionSize(e *Entry) (n int) {
 // a transaction or the payload of a segment begins.
 //
 // With own, the value gets a checksum of its own, so that it can later be read by a Handle. Such
-// a record begins at the next multiple of 8: see Pad. Call Place before the record is written,
+// a record begins at the next multiple of 8: see PadRecords. Call PlaceRecord before the record is written,
 // when its offset is known. A record with a compressed value must be own.
 func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	if !own {
 		return appendShort(dst, e)
 	}
-	return Pad(appendOwn(Pad(dst), e, true))
+	return PadRecords(appendOwn(PadRecords(dst), e, true))
 }
 
 // AppendHead appends what comes before the value in the record of e with its own
@@ -121,7 +121,7 @@ func appendOwn(dst []byte, e *Entry, whole bool) []byte {
 	start := len(dst)
 	dst = appendHeader(dst, e)
 	if len(e.Value) < PieceSize {
-		// Plain, without the mask of a place: Place adds that when the offset is known.
+		// Plain, without the mask of a place: PlaceRecord adds that when the offset is known.
 		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(e.Value))
 		if whole {
 			dst = append(dst, e.Value...)
@@ -210,9 +210,9 @@ func rawOwn(rec []byte) (size, head int) {
 	}
 	head += key
 	if word&flagPieces != 0 {
-		return Align(head + 4*pieceCount(val) + val), head
+		return AlignUp(head + 4*pieceCount(val) + val), head
 	}
-	return Align(head + val), head
+	return AlignUp(head + val), head
 }
 
 // SetVersion writes the version into an encoded record with its own checksum.
@@ -221,9 +221,9 @@ func SetVersion(rec []byte, v Version) {
 	binary.LittleEndian.PutUint64(rec[16:], word&^uint64(MaxVersion)|uint64(v))
 }
 
-// Place binds an encoded record with its own checksum to its offset in the file id. Call it once,
-// when the version is final. Short records need no Place: their frame's checksum binds them.
-func Place(rec []byte, id checksum.Identity, offset int64, head int) {
+// PlaceRecord binds an encoded record with its own checksum to its offset in the file id. Call it once,
+// when the version is final. Short records need none: their frame's checksum binds them.
+func PlaceRecord(rec []byte, id checksum.Identity, offset int64, head int) {
 	// Checksums are computed before the place is known. A mask that depends on the place is applied
 	// here, so that a reader finds out if a record lies at a wrong place.
 	mask := id.Mask(offset)
@@ -231,9 +231,9 @@ func Place(rec []byte, id checksum.Identity, offset int64, head int) {
 	binary.LittleEndian.PutUint32(rec[12:], headSum(rec, head)^mask)
 }
 
-// Unplace undoes what Place did to the checksum of the value, so that the
+// UnplaceRecord undoes what PlaceRecord did to the checksum of the value, so that the
 // record can be placed elsewhere. The record is whole and was verified.
-func Unplace(rec []byte, id checksum.Identity, offset int64) {
+func UnplaceRecord(rec []byte, id checksum.Identity, offset int64) {
 	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset))
 }
 
@@ -424,8 +424,8 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 	return size, nil
 }
 
-// Bare returns the encoded length of the record without the zeros behind it.
-func (r *Record) Bare() int { return r.valueStart + len(r.pieces) + r.ValueSize }
+// UnpaddedSize returns the encoded length of the record without the zeros behind it.
+func (r *Record) UnpaddedSize() int { return r.valueStart + len(r.pieces) + r.ValueSize }
 
 // Stored is the value as the record holds it.
 func (r *Record) Stored() Stored { return Stored{Bytes: r.Value, Codec: r.Codec, Raw: r.Raw} }

@@ -62,10 +62,10 @@ func TestRecordRoundTrip(t *testing.T) {
 			size, head := RawSize(rec)
 			if s.own {
 				SetVersion(rec, s.e.Version)
-				Place(rec, testFile, offset, head)
+				PlaceRecord(rec, testFile, offset, head)
 			}
 			before := s.e.Version - 1
-			Begin(rec)
+			MarkBegin(rec)
 			var got Record
 			err := got.DecodeNext(append(slices.Clone(rec), "tail"...), &before, false)
 			if err != nil {
@@ -143,7 +143,7 @@ func TestOwnRecordDetectsEveryFlippedBit(t *testing.T) {
 func flipEveryBit(t *testing.T, e *Entry, offset int64) {
 	rec := AppendRecord(nil, e, true)
 	_, head := RawSize(rec)
-	Place(rec, testFile, offset, head)
+	PlaceRecord(rec, testFile, offset, head)
 	padding := len(rec) - 1 // one byte, checked by nobody and read by nobody
 	for bit := range 8 * padding {
 		rec[bit/8] ^= 1 << (bit % 8)
@@ -163,7 +163,7 @@ func TestRecordGolden(t *testing.T) {
 		}
 		rec := AppendRecord(nil, &s.e, s.own)
 		if _, head := RawSize(rec); s.own {
-			Place(rec, testFile, 4096, head)
+			PlaceRecord(rec, testFile, 4096, head)
 		}
 		out.WriteString("# " + s.name + "\n" + hex.Dump(rec))
 	}
@@ -279,8 +279,8 @@ func TestVersionsFollow(t *testing.T) {
 			payload = AppendRecord(payload, &e, form == 'o')
 			want = append(want, e.Version)
 		}
-		Begin(payload)
-		all = append(all, Pad(payload)...)
+		MarkBegin(payload)
+		all = append(all, PadRecords(payload)...)
 		if begin%8 != 0 {
 			t.Fatalf("a transaction begins at %d", begin)
 		}
@@ -316,7 +316,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			return
 		}
-		if r.Size > len(src) || r.Own && (r.Size%8 != 0 || len(r.Key)+len(r.Value)+HeaderSize > r.Size) || r.Bare() > r.Size || r.Size-r.Bare() > mostZeros {
+		if r.Size > len(src) || r.Own && (r.Size%8 != 0 || len(r.Key)+len(r.Value)+HeaderSize > r.Size) || r.UnpaddedSize() > r.Size || r.Size-r.UnpaddedSize() > mostZeros {
 			t.Fatalf("size %d, key %d, value %d of %d bytes", r.Size, len(r.Key), len(r.Value), len(src))
 		}
 		if size, head := RawSize(src); size != r.Size || head > size {

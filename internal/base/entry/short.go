@@ -19,9 +19,9 @@ const (
 	mostZeros = 7 // behind a short record, up to a multiple of 8
 )
 
-// Pad appends zeros up to a multiple of 8 bytes. The records of a transaction have such a length,
+// PadRecords appends zeros up to a multiple of 8 bytes. The records of a transaction have such a length,
 // and so has what stands before a record with its own checksum.
-func Pad(records []byte) []byte {
+func PadRecords(records []byte) []byte {
 	for len(records)&7 != 0 {
 		records = append(records, 0)
 	}
@@ -36,9 +36,9 @@ func KindOf(rec []byte) Kind {
 	return Kind(rec[0])
 }
 
-// Begin marks an encoded record as the first one of its transaction. Only a short
+// MarkBegin marks an encoded record as the first one of its transaction. Only a short
 // record needs the mark: others have their version.
-func Begin(rec []byte) {
+func MarkBegin(rec []byte) {
 	if isShort(rec) {
 		rec[0] |= shortBegins
 	}

@@ -58,7 +58,7 @@ func (s *Fileset) Finish(ctx context.Context) error {
 		return err
 	}
 	o := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, Created: s.Created}, s.Layout)
+	return manifest.WriteStore(o, manifest.CreateOptions{UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, Created: s.Created}, s.Layout)
 }
 
 // Target is where a checkpoint is made.
@@ -77,7 +77,7 @@ type writer struct {
 // Write makes the directory t.Dir, which must not exist, and in it a store with the layout of s:
 // see Fileset.Finish. After an error Write removes what it has made, as far as that is possible.
 func Write(ctx context.Context, s Fileset, t Target) error {
-	if err := manifest.Absent(t.FS, t.Dir); err != nil {
+	if err := manifest.CheckAbsent(t.FS, t.Dir); err != nil {
 		return err
 	}
 	w := &writer{from: s, to: s, share: !t.NoLinks}

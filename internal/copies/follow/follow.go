@@ -171,7 +171,7 @@ func (f *Follower) refresh() error {
 	}
 	l := f.c.Log.Layout()
 	// Before dropFlushed, which may forget what was shown.
-	if err := f.journal.Same(view.KnownJournal(l)); err != nil {
+	if err := f.journal.CheckSame(view.KnownJournal(l)); err != nil {
 		return err
 	}
 	if !l.Sessions().Found(f.session, f.shown) {

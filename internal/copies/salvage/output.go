@@ -54,7 +54,7 @@ func (o *output) moveValue(e *entry.Entry) (damage, err error) {
 	if err := o.beginSegment(); err != nil {
 		return nil, err
 	}
-	to, damage := o.values.Move(r.Reader, e.Handle, e.Key, e.Version)
+	to, damage := o.values.MoveRecord(r.Reader, e.Handle, e.Key, e.Version)
 	if damage != nil {
 		o.misses++
 		// Is it the old store that can't be read, or the new one that can't be written?

@@ -28,7 +28,7 @@ import (
 // something under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys
 // don't fit, and ErrFormat if s is of another format.
 func Run(ctx context.Context, s filename.Store, keys keyring.Provider, t Target, tell func(*errs.Corruption)) (sum report.Salvage, err error) {
-	if err := manifest.Absent(t.FS, t.Dir); err != nil {
+	if err := manifest.CheckAbsent(t.FS, t.Dir); err != nil {
 		return sum, err
 	}
 	dirs := manifest.Options{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir}
@@ -116,5 +116,5 @@ func buildStore(ctx context.Context, v *survey, t Target) (err error) {
 	}
 	// Before this there is no SUPER, so that nothing opens the directory as a store.
 	o := manifest.Options{FS: to.FS, Dir: to.Dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.Ring, Seed: to.Seed, Created: to.Now}, l)
+	return manifest.WriteStore(o, manifest.CreateOptions{UUID: to.UUID, Ring: to.Ring, Seed: to.Seed, Created: to.Now}, l)
 }

@@ -136,11 +136,11 @@ func (v *survey) findIdentity() (super manifest.Super, err error) {
 func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, ok bool) {
 	switch kind {
 	case filename.Manifest:
-		return manifest.Owner(v.FS, v.Dir, num)
+		return manifest.ReadOwner(v.FS, v.Dir, num)
 	case filename.Run:
 		return run.Owner(v.opens, filepath.Join(v.Dir, filename.Of(kind, num)), num)
 	case filename.Journal, filename.Value:
-		return segment.Owner(v.segmentConfig(), kind, num)
+		return segment.ReadOwner(v.segmentConfig(), kind, num)
 	}
 	return uuid, false
 }
@@ -163,7 +163,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 		// newest manifest is the best one, even if SUPER doesn't name it.
 		num = 0
 		for _, n := range v.files[filename.Manifest] {
-			if uuid, ok := manifest.Owner(v.FS, v.Dir, n); !ok || uuid == v.UUID {
+			if uuid, ok := manifest.ReadOwner(v.FS, v.Dir, n); !ok || uuid == v.UUID {
 				num = n
 			}
 		}

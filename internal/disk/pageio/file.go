@@ -118,37 +118,6 @@ func ReadFull(f vfs.File, p []byte, off int64) error {
 	return err
 }
 
-// ReadHead reads the first limit bytes of a file, or all if it has fewer.
-func ReadHead(fsys vfs.FS, path string, limit int64) ([]byte, error) {
-	f, err := fsys.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	// One call: what another process writes meanwhile is read before or after.
-	p := make([]byte, limit)
-	n, err := f.ReadAt(p, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return p[:n], errors.Join(err, f.Close())
-}
-
-// CreateFile makes a file of what fill writes, and syncs it; its name is durable once the directory
-// is synced. On an error nothing is left, if it can be removed.
-func CreateFile(fsys vfs.FS, path string, fill func(w io.Writer) error) error {
-	f, err := fsys.Create(path)
-	if err != nil {
-		return err
-	}
-	if err = fill(io.NewOffsetWriter(f, 0)); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, fsys.Remove(path))
-	}
-	return nil
-}
-
 // startRead asks the system to begin to read n bytes at off, which are in the file, and does not
 // wait. It is only a hint: without an open descriptor, or on an error, it does nothing.
 func (f *File) startRead(off, n int64) {

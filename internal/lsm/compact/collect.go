@@ -131,7 +131,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	want := v.Segment.Records - v.Segment.DeadRecords()
 	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
 	w.out.Bytes += uint64(v.End())
-	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
+	err := v.Scan(false, func(off int64, rec *entry.Record) error {
 		if err := w.pace(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
 			return err
 		}
@@ -207,7 +207,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 	for i := range w.records {
 		r := &w.records[i]
 		v := w.Victims[r.victim]
-		h, err := w.target.Copy(v.Reader, r.offset, int(r.size))
+		h, err := w.target.CopyRecord(v.Reader, r.offset, int(r.size))
 		if err != nil {
 			// The damage is the source's: the target is a new file.
 			return damaged(v.Segment.Num, err)

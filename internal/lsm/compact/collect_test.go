@@ -133,7 +133,7 @@ func TestCollect(t *testing.T) {
 		}
 		var last []byte
 		n := 0
-		_, err = target.Scan(true, func(_ int64, rec *entry.Record) error {
+		err = target.Scan(true, func(_ int64, rec *entry.Record) error {
 			if bytes.Compare(rec.Key, last) < 0 {
 				if sequences--; sequences < 1 {
 					t.Errorf("seed %d: %s after %s", seed, rec.Key, last)
@@ -207,7 +207,7 @@ func TestCollectRefusesDamage(t *testing.T) {
 	}
 	for g := range s.victims[0].Segment.Dead() {
 		off := int64(-1)
-		_, err := s.victims[0].Scan(false, func(o int64, _ *entry.Record) error {
+		err := s.victims[0].Scan(false, func(o int64, _ *entry.Record) error {
 			if o/layout.Granule == int64(g) {
 				off = o
 			}

@@ -146,7 +146,7 @@ func TestCommitAloneBesideGroups(t *testing.T) {
 				}
 				var payload []byte
 				e := entry.Entry{Key: fmt.Appendf(nil, "%d/%d", w, i), Value: []byte("v"), Kind: entry.Set}
-				payload = entry.Pad(entry.AppendRecord(payload, &e, false))
+				payload = entry.PadRecords(entry.AppendRecord(payload, &e, false))
 				note(p.Commit(context.Background(), &Request{Payload: payload, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}}))
 			}
 		}()

@@ -95,7 +95,7 @@ func run(b *testing.B, j Journal, n int, synced bool) {
 		wg.Go(func() {
 			key := binary.BigEndian.AppendUint64(make([]byte, 0, 22), uint64(i))
 			record := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: key, Value: make([]byte, 100)}, false)
-			record = entry.Pad(record)
+			record = entry.PadRecords(record)
 			r := &Request{Payload: record, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}, Synced: synced}
 			for left.Add(-1) >= 0 {
 				if _, err := p.Commit(context.Background(), r); err != nil {

@@ -93,7 +93,7 @@ func (m *memory) Append(first entry.Version, transactions [][]byte) (entry.Posit
 			p = p[rec.Size:]
 		}
 		if len(transactions[i]) > 0 {
-			entry.Begin(transactions[i])
+			entry.MarkBegin(transactions[i])
 		}
 	}
 	last := first + entry.Version(len(transactions)) - 1
@@ -310,7 +310,7 @@ func payload(keys ...string) ([]byte, int) {
 		}
 		p = entry.AppendRecord(p, &e, false)
 	}
-	return entry.Pad(p), len(keys)
+	return entry.PadRecords(p), len(keys)
 }
 
 // request writes keys, having seen everything up to at.

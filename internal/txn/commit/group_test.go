@@ -222,7 +222,7 @@ func TestLargeTransactionIsAGroupOfItsOwn(t *testing.T) {
 		m.trace = true
 		p := start(m)
 		large := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: []byte("k"), Value: make([]byte, MaxBytes)}, false)
-		large = entry.Pad(large)
+		large = entry.PadRecords(large)
 		small := func() *Request { return request(0, conflict.LastWriterWins, "s") }
 		for i, r := range together(p, small(), &Request{Payload: large, Records: 1}, small(), small()) {
 			if r.err != nil || r.version != entry.Version(i+1) {

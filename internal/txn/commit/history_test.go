@@ -87,7 +87,7 @@ func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 					r.Payload = entry.AppendRecord(r.Payload, &e, false)
 					r.Records++
 				}
-				r.Payload = entry.Pad(r.Payload)
+				r.Payload = entry.PadRecords(r.Payload)
 				runtime.Gosched() // so that others commit between its reads and its commit
 				v, err := p.Commit(context.Background(), r)
 				mu.Lock()

@@ -41,7 +41,7 @@ func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) (encoded []byte,
 	dst = growDoubling(dst, entry.RecordSize(e, own)+padding)
 	// A record with its own checksum must begin at a multiple of 8 (see entry.Pad).
 	if own {
-		dst = entry.Pad(dst)
+		dst = entry.PadRecords(dst)
 	}
 	at = len(dst)
 	dst = entry.AppendRecord(dst, e, own)

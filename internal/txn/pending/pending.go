@@ -187,7 +187,7 @@ func (w *Writes) Payload() (payload []byte, records int) {
 	m := &w.memory
 	// Nothing was replaced or covered: the arena is the payload, without a copy.
 	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
-		m.arena = entry.Pad(m.arena)
+		m.arena = entry.PadRecords(m.arena)
 		return m.arena, m.count
 	}
 	// Leave out records that a later record of the key replaces (if there is an index), or
@@ -208,13 +208,13 @@ func (w *Writes) Payload() (payload []byte, records int) {
 			// begin at a multiple of 8. The zeros behind a short one were for that, and go.
 			kept := m.arena[:end]
 			if r.Own {
-				kept = entry.Pad(kept)
+				kept = entry.PadRecords(kept)
 			} else {
-				rec = rec[:r.Bare()]
+				rec = rec[:r.UnpaddedSize()]
 			}
 			end = len(append(kept, rec...))
 			records++
 		}
 	}
-	return entry.Pad(m.arena[:end]), records
+	return entry.PadRecords(m.arena[:end]), records
 }

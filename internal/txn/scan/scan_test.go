@@ -40,7 +40,7 @@ func newStore(t testing.TB) *store {
 	if err := manifest.MakeDirs(manifest.Options{FS: fs, Dir: "/s"}); err != nil {
 		t.Fatal(err)
 	}
-	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{Seed: testSeed, Created: 1})
+	log, err := manifest.CreateStore(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{Seed: testSeed, Created: 1})
 	must(t, err)
 	e, _, err := engine.Open(engine.Config{
 		OpenerConfig: view.OpenerConfig{Store: filename.Store{FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed}, RunFileBytes: 8 << 20},

@@ -14,8 +14,8 @@ import (
 
 // How the directories of a store are taken that is made from another one.
 
-// Absent returns errs.ErrExist if there is something under the name of a directory.
-func Absent(fsys vfs.FS, dir string) error {
+// CheckAbsent returns errs.ErrExist if there is something under the name of a directory.
+func CheckAbsent(fsys vfs.FS, dir string) error {
 	_, err := fsys.Stat(filepath.Clean(dir)) // "" is the directory of the process
 	switch {
 	case err == nil:

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
 	"github.com/brockdb/brock/vfs"
@@ -25,12 +25,12 @@ type CreateOptions struct {
 	Ring *crypt.Ring // only for Write; nil: the store is plain. Create uses Options.Keys instead
 }
 
-// Create makes a store in the directories, which exist, and opens its log. A crash at any
-// moment leaves a directory in which Create can begin again, or a whole store. It returns
+// CreateStore makes a store in the directories, which exist, and opens its log. A crash at any
+// moment leaves a directory in which CreateStore can begin again, or a whole store. It returns
 // errs.ErrExist if there is a store, errs.ErrForeign if the directory holds other things, and
 // *errs.Corruption if it holds files of a store that has lost its SUPER. The caller holds the
 // store's lock.
-func Create(o Options, c CreateOptions) (*Log, error) {
+func CreateStore(o Options, c CreateOptions) (*Log, error) {
 	if o.ReadOnly {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
 	}
@@ -56,7 +56,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	}
 	begin, err := c.createLayout(&o)
 	if err == nil {
-		err = Write(o, c, begin)
+		err = WriteStore(o, c, begin)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
@@ -111,12 +111,12 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return err
 }
 
-// Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
+// WriteStore writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
 // store exists when SUPER's first slot is synced. All files that the
 // layout names are there, and durable. Neither name may exist. With CreateOptions.Ring the
 // store is encrypted under its current key: the layout names that, and the file with the keys
 // is there.
-func Write(o Options, c CreateOptions, l *layout.Layout) error {
+func WriteStore(o Options, c CreateOptions, l *layout.Layout) error {
 	s := superFile{dir: o.Dir, key: storeKey(c.Ring), behind: 2}
 	s.Super = Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
@@ -124,13 +124,13 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	if c.Ring != nil {
 		s.Required = encrypted
 	}
-	if o.separate() {
+	if o.hasValueDir() {
 		// Before is 0: the SUPER of the value directory may not be made yet.
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Runs())+len(l.Segments()) > 0 {
 			v := newValueSuper(&o, &s.Super, c.Ring)
-			if err := v.settle(o.FS); err != nil {
+			if err := v.writeSlots(o.FS); err != nil {
 				return err
 			}
 		}
@@ -144,15 +144,15 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	}
 	// writeManifest has synced the file and its name. Only now SUPER may name it.
 	s.recordDurable(end)
-	return s.settle(o.FS)
+	return s.writeSlots(o.FS)
 }
 
-// Look says whether Open would refuse the directory for good. It needs no lock and
+// CheckOpenable says whether Open would refuse the directory for good. It needs no lock and
 // writes nothing. It returns errs.ErrKey if Options.Keys is set for a plain store or nil for
 // an encrypted one, errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values are elsewhere,
-// or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for
+// or errs.ErrNotExist if there is no store and CreateStore may make one. It doesn't look for
 // damage: what seems damaged may be another process at work.
-func Look(o Options) error {
+func CheckOpenable(o Options) error {
 	s, err := ReadSuper(o.FS, o.Dir)
 	if err == nil {
 		err = o.Keys.checkFit(&s)
@@ -176,7 +176,7 @@ func Look(o Options) error {
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
 // and its name. previous is the last frame of the manifest before. On an error it removes the file.
-func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, end frame.Cursor, err error) {
+func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, l *layout.Layout, ring *crypt.Ring) (f vfs.File, end frame.End, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	version := uint16(fileVersion)
 	if ring != nil {
@@ -184,7 +184,7 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 	}
 	p := encodeFileHeader(s.UUID, num, previous, version)
 	enc := newEncryption(ring, s.UUID, num)
-	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
+	first := firstPlace(num, p)
 	if ring != nil {
 		first.Tag = previous.Tag
 	}
@@ -192,19 +192,6 @@ func writeManifest(o Options, s *Super, num entry.FileNum, previous frame.Name, 
 	if err != nil {
 		return nil, end, err
 	}
-	if f, err = o.FS.Create(path); err != nil {
-		return nil, end, err
-	}
-	_, err = f.WriteAt(append(p, snapshot...), 0)
-	// File, then directory: SUPER names this manifest next.
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = o.FS.SyncDir(o.Dir)
-	}
-	if err != nil {
-		return nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
-	}
-	return f, end, nil
+	f, err = pageio.CreateDurable(o.FS, path, p, snapshot) // SUPER names this manifest next
+	return f, end, err
 }

@@ -34,7 +34,7 @@ func Describe(l *layout.Layout, inputs []layout.RunID) func(before []layout.RunF
 		p := AppendEdit(nil, e)
 		if len(p) > mostDescribed {
 			// Without NextKeyspace, one that is not listed may be there.
-			e.SetKeyspaces, e.NextKeyspace = within(l.Keyspaces(), first, last), 0
+			e.SetKeyspaces, e.NextKeyspace = keyspacesWithin(l.Keyspaces(), first, last), 0
 			p = AppendEdit(nil, e)
 		}
 		if len(p) > mostDescribed {
@@ -48,8 +48,8 @@ func Describe(l *layout.Layout, inputs []layout.RunID) func(before []layout.RunF
 	}
 }
 
-// within lists the keyspaces that may have keys from first to last.
-func within(all []layout.Keyspace, first, last []byte) (some []layout.Keyspace) {
+// keyspacesWithin lists the keyspaces that may have keys from first to last.
+func keyspacesWithin(all []layout.Keyspace, first, last []byte) (some []layout.Keyspace) {
 	for _, k := range all {
 		if bytes.Compare(entry.AfterKeyspace(k.ID), first) > 0 && bytes.Compare(entry.AppendKeyspace(nil, k.ID), last) <= 0 {
 			some = append(some, k)

@@ -42,9 +42,9 @@ func dumpKeyID(d *dump.Writer, off int) {
 	d.Field(off+24, 16, "file key id", "")
 }
 
-// Dump annotates the manifest b that d shows. No checksum is checked, and
+// DumpManifest annotates the manifest b that d shows. No checksum is checked, and
 // damage is shown as what it would mean.
-func Dump(d *dump.Writer, b []byte) {
+func DumpManifest(d *dump.Writer, b []byte) {
 	d.Section("manifest header")
 	d.Bytes(0, 8, "magic")
 	d.U16(8, "version", "header size")
@@ -62,7 +62,7 @@ func Dump(d *dump.Writer, b []byte) {
 // dumpFrame returns where the next frame begins.
 func dumpFrame(d *dump.Writer, b []byte, off int, encrypted bool) int {
 	d.Section("frame")
-	end := frame.Dump(d, b, off)
+	end := frame.DumpFrame(d, b, off)
 	if n := end - off - frame.HeaderSize; encrypted && n >= frameExtra {
 		at := off + frame.HeaderSize
 		d.Field(at, crypt.TagSize, "tag of the frame before", "")
@@ -74,11 +74,11 @@ func dumpFrame(d *dump.Writer, b []byte, off int, encrypted bool) int {
 	w := wire{p: b[off+frame.HeaderSize : end]}
 	for {
 		at := end - len(w.p)
-		tag, required, value, more := w.tlv()
+		tag, required, value, more := w.nextTLV()
 		if !more {
 			break
 		}
-		name, text := describe(tag, value)
+		name, text := describeField(tag, value)
 		d.Field(at, tlvHeader, "field", "%d %s, required %v, %d bytes", tag, name, required, len(value))
 		if len(value) > 0 {
 			d.Field(at+tlvHeader, len(value), name, "%s", text)
@@ -90,8 +90,8 @@ func dumpFrame(d *dump.Writer, b []byte, off int, encrypted bool) int {
 	return end
 }
 
-// describe returns the name that docs/format.md has for the tag, and what the value means.
-func describe(tag uint16, value []byte) (name, text string) {
+// describeField returns the name that docs/format.md has for the tag, and what the value means.
+func describeField(tag uint16, value []byte) (name, text string) {
 	for i := range editFields {
 		if f := &editFields[i]; f.tag == tag {
 			w := wire{p: value}

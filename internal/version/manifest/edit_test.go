@@ -81,7 +81,7 @@ func TestUnknownFields(t *testing.T) {
 
 func encodeTLV(tag, flags uint16, value string) []byte {
 	w := wire{writing: true}
-	w.writeTLV(tag, flags, func() { w.fixed([]byte(value)) })
+	w.writeTLV(tag, flags, func() { w.codeBytes([]byte(value)) })
 	return w.p
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// Encrypt makes the plain store an encrypted one, with the keys that o.Keys makes: it begins
+// EncryptStore makes the plain store an encrypted one, with the keys that o.Keys makes: it begins
 // an encrypted manifest, and SUPER names it. Files that are there stay plain: the layout has
 // them without a file key id, and its data key asks for them to be rewritten. An encrypted store
-// ignores a plain journal, so all entries must be in runs: else Encrypt returns
+// ignores a plain journal, so all entries must be in runs: else it returns
 // errs.ErrRefused. The store is encrypted once SUPER's first slot is written: a crash before
 // leaves it as it was. The caller holds the store's lock, and nobody has the store open.
-func Encrypt(o Options) (err error) {
+func EncryptStore(o Options) (err error) {
 	keys := o.Keys
 	o.Keys = nil
 	l, err := Open(o)

@@ -59,11 +59,11 @@ func partsField[T any](tag, flags uint16, name string, there func(*T) bool, code
 	}
 }
 
-// code writes or reads the fields of v, up to the end of w, and those that only a later release
+// codeFields writes or reads the fields of v, up to the end of w, and those that only a later release
 // knows.
-func (fs fields[T]) code(w *wire, v *T, unknown *[]layout.TLV) {
+func (fs fields[T]) codeFields(w *wire, v *T, unknown *[]layout.TLV) {
 	if !w.writing {
-		fs.readAll(w, v, unknown)
+		fs.readFields(w, v, unknown)
 		return
 	}
 	for i := range fs {
@@ -72,14 +72,14 @@ func (fs fields[T]) code(w *wire, v *T, unknown *[]layout.TLV) {
 		}
 	}
 	for _, u := range *unknown {
-		w.writeTLV(u.Tag, may, func() { w.fixed(u.Value) })
+		w.writeTLV(u.Tag, may, func() { w.codeBytes(u.Value) })
 	}
 }
 
-// readAll reads fields from w up to its end.
-func (fs fields[T]) readAll(w *wire, v *T, unknown *[]layout.TLV) {
+// readFields reads fields from w up to its end.
+func (fs fields[T]) readFields(w *wire, v *T, unknown *[]layout.TLV) {
 	for {
-		tag, required, value, more := w.tlv()
+		tag, required, value, more := w.nextTLV()
 		if !more {
 			return
 		}

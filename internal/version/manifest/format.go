@@ -17,21 +17,21 @@ import (
 
 var editFields = fields[layout.Edit]{
 	listField(1, must, "addSegment", func(e *layout.Edit) *[]layout.Segment { return &e.AddSegments }, codeSegment),
-	listField(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, number),
+	listField(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, codeNumber),
 	listField(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, codeRun),
 	listField(4, must, "dead", func(e *layout.Edit) *[]layout.Dead { return &e.Dead }, codeDead),
 	listField(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, codeState),
-	listField(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, number),
-	valueField(7, must, "flushedTo", func(e *layout.Edit) *entry.FileNum { return &e.FlushedTo }, number),
+	listField(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, codeNumber),
+	valueField(7, must, "flushedTo", func(e *layout.Edit) *entry.FileNum { return &e.FlushedTo }, codeNumber),
 	listField(8, must, "journalEnd", func(e *layout.Edit) *[]frame.End { return &e.JournalEnds }, codeJournalEnd),
-	valueField(9, must, "lastVersion", func(e *layout.Edit) *entry.Version { return &e.LastVersion }, version),
-	valueField(10, must, "floor", func(e *layout.Edit) *entry.Version { return &e.Floor }, version),
+	valueField(9, must, "lastVersion", func(e *layout.Edit) *entry.Version { return &e.LastVersion }, codeVersion),
+	valueField(10, must, "floor", func(e *layout.Edit) *entry.Version { return &e.Floor }, codeVersion),
 	listField(11, may, "clock", func(e *layout.Edit) *[]layout.ClockSample { return &e.Clock }, codeClock),
-	valueField(12, must, "nextFile", func(e *layout.Edit) *entry.FileNum { return &e.NextFile }, number),
+	valueField(12, must, "nextFile", func(e *layout.Edit) *entry.FileNum { return &e.NextFile }, codeNumber),
 	listField(13, must, "setKeyspace", func(e *layout.Edit) *[]layout.Keyspace { return &e.SetKeyspaces }, codeKeyspace),
-	listField(14, must, "dropKeyspace", func(e *layout.Edit) *[]entry.KeyspaceID { return &e.DropKeyspaces }, number),
+	listField(14, must, "dropKeyspace", func(e *layout.Edit) *[]entry.KeyspaceID { return &e.DropKeyspaces }, codeNumber),
 	listField(16, must, "keyspaceFloor", func(e *layout.Edit) *[]layout.KeyspaceFloor { return &e.KeyspaceFloors }, codeFloor),
-	valueField(17, must, "nextKeyspace", func(e *layout.Edit) *uint64 { return &e.NextKeyspace }, number),
+	valueField(17, must, "nextKeyspace", func(e *layout.Edit) *uint64 { return &e.NextKeyspace }, codeNumber),
 	valueField(18, may, "scrub", func(e *layout.Edit) *layout.Scrub { return &e.Scrub }, codeScrub),
 	valueField(19, must, "dataKey", func(e *layout.Edit) *layout.DataKey { return &e.DataKey }, codeDataKey),
 	listField(20, may, "session", func(e *layout.Edit) *[]layout.Session { return &e.Sessions }, codeSession),
@@ -40,36 +40,36 @@ var editFields = fields[layout.Edit]{
 }
 
 var runFields = fields[layout.Run]{
-	partsField(1, must, "files", always, codeFiles),
-	partsField(2, must, "bounds", always, func(w *wire, r *layout.Run) { str(w, &r.First); str(w, &r.Last) }),
-	partsField(3, must, "counts", always, codeCounts),
+	partsField(1, must, "files", isAlways, codeFiles),
+	partsField(2, must, "bounds", isAlways, func(w *wire, r *layout.Run) { codeString(w, &r.First); codeString(w, &r.Last) }),
+	partsField(3, must, "counts", isAlways, codeCounts),
 	partsField(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, codeRefs),
-	valueField(5, must, "rangeDeletes", func(r *layout.Run) *uint64 { return &r.RangeDeletes }, number),
-	valueField(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, version),
+	valueField(5, must, "rangeDeletes", func(r *layout.Run) *uint64 { return &r.RangeDeletes }, codeNumber),
+	valueField(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, codeVersion),
 	partsField(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, codeExpiry),
 	partsField(10, may, "superseded", func(r *layout.Run) bool { return r.Superseded != nil }, codeSuperseded),
 }
 
 var segmentFields = fields[layout.Segment]{
 	valueField(9, must, "keyID", func(s *layout.Segment) *crypt.FileKeyID { return &s.KeyID }, codeKeyID),
-	valueField(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, version),
+	valueField(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, codeVersion),
 }
 
 var keyspaceFields = fields[layout.KeyspaceOptions]{
-	valueField(1, may, "threshold", func(o *layout.KeyspaceOptions) *int64 { return &o.ValueThreshold }, signed),
-	valueField(2, must, "ttl", func(o *layout.KeyspaceOptions) *time.Duration { return &o.TTL }, signed),
-	valueField(3, must, "versions", func(o *layout.KeyspaceOptions) *int64 { return &o.Versions }, signed),
-	valueField(4, must, "age", func(o *layout.KeyspaceOptions) *time.Duration { return &o.Age }, signed),
-	valueField(5, may, "codec", func(o *layout.KeyspaceOptions) *int64 { return &o.Codec }, signed),
-	valueField(6, may, "compress above", func(o *layout.KeyspaceOptions) *int64 { return &o.CompressAbove }, signed),
+	valueField(1, may, "threshold", func(o *layout.KeyspaceOptions) *int64 { return &o.ValueThreshold }, codeSigned),
+	valueField(2, must, "ttl", func(o *layout.KeyspaceOptions) *time.Duration { return &o.TTL }, codeSigned),
+	valueField(3, must, "versions", func(o *layout.KeyspaceOptions) *int64 { return &o.Versions }, codeSigned),
+	valueField(4, must, "age", func(o *layout.KeyspaceOptions) *time.Duration { return &o.Age }, codeSigned),
+	valueField(5, may, "codec", func(o *layout.KeyspaceOptions) *int64 { return &o.Codec }, codeSigned),
+	valueField(6, may, "compress above", func(o *layout.KeyspaceOptions) *int64 { return &o.CompressAbove }, codeSigned),
 }
 
-func always(*layout.Run) bool { return true }
+func isAlways(*layout.Run) bool { return true }
 
 // AppendEdit appends the encoding of e to dst.
 func AppendEdit(dst []byte, e *layout.Edit) []byte {
 	w := wire{p: dst, writing: true}
-	editFields.code(&w, e, &e.Unknown)
+	editFields.codeFields(&w, e, &e.Unknown)
 	return w.p
 }
 
@@ -78,7 +78,7 @@ func AppendEdit(dst []byte, e *layout.Edit) []byte {
 func DecodeEdit(src []byte) (*layout.Edit, error) {
 	e := new(layout.Edit)
 	w := wire{p: src}
-	editFields.code(&w, e, &e.Unknown)
+	editFields.codeFields(&w, e, &e.Unknown)
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -86,60 +86,58 @@ func DecodeEdit(src []byte) (*layout.Edit, error) {
 }
 
 func codeSegment(w *wire, s *layout.Segment) {
-	number(w, &s.Num)
-	if octet(w, &s.Kind); s.Kind != filename.Journal && s.Kind != filename.Value {
-		w.fail("segment of %v", s.Kind)
+	codeNumber(w, &s.Num)
+	if codeOctet(w, &s.Kind); s.Kind != filename.Journal && s.Kind != filename.Value {
+		w.failRead("segment of %v", s.Kind)
 	}
-	number(w, &s.FileBytes)
-	number(w, &s.Records)
-	number(w, &s.Bytes)
-	segmentFields.code(w, s, &s.Unknown)
+	codeNumbers(w, &s.FileBytes, &s.Records, &s.Bytes)
+	segmentFields.codeFields(w, s, &s.Unknown)
 }
 
 func codeState(w *wire, s *layout.SegmentState) {
-	number(w, &s.Num)
-	if number(w, &s.Status); s.Status > layout.Relocated {
-		w.fail("segment state %d", s.Status)
+	codeNumber(w, &s.Num)
+	if codeNumber(w, &s.Status); s.Status > layout.Relocated {
+		w.failRead("segment state %d", s.Status)
 	}
-	number(w, &s.Map)
-	number(w, &s.Target)
+	codeNumber(w, &s.Map)
+	codeNumber(w, &s.Target)
 	lastKeyID(w, &s.KeyID)
 }
 
 func codeJournalEnd(w *wire, j *frame.End) {
-	number(w, &j.File)
-	number(w, &j.Offset)
-	number(w, &j.Number)
-	number(w, &j.Sum)
+	codeNumber(w, &j.File)
+	codeNumber(w, &j.Offset)
+	codeNumber(w, &j.Number)
+	codeNumber(w, &j.Sum)
 	if lastKeyID(w, &j.KeyID) {
-		w.fixed(j.Tag[:])
+		w.codeBytes(j.Tag[:])
 	}
 }
 
 func codeSession(w *wire, s *layout.Session) {
-	number(w, &s.Number)
+	codeNumber(w, &s.Number)
 	id := binary.LittleEndian.AppendUint64(nil, s.ID)
-	if w.fixed(id); !w.writing {
+	if w.codeBytes(id); !w.writing {
 		s.ID = binary.LittleEndian.Uint64(id)
 	}
 	codeJournalEnd(w, &s.Found)
 }
 
 func codeScrub(w *wire, s *layout.Scrub) {
-	signed(w, &s.Began)
-	signed(w, &s.Ended)
-	number(w, &s.UpTo)
-	number(w, &s.Until)
+	codeSigned(w, &s.Began)
+	codeSigned(w, &s.Ended)
+	codeNumber(w, &s.UpTo)
+	codeNumber(w, &s.Until)
 }
 
 func codeDataKey(w *wire, k *layout.DataKey) {
-	w.fixed(k.ID[:])
+	w.codeBytes(k.ID[:])
 	flags := uint8(0)
 	if k.Rewrite {
 		flags = 1
 	}
-	if octet(w, &flags); flags > 1 {
-		w.fail("a data key with flags %#x", flags)
+	if codeOctet(w, &flags); flags > 1 {
+		w.failRead("a data key with flags %#x", flags)
 	}
 	if !w.writing {
 		k.Rewrite = flags == 1
@@ -147,33 +145,33 @@ func codeDataKey(w *wire, k *layout.DataKey) {
 }
 
 func codeClock(w *wire, c *layout.ClockSample) {
-	version(w, &c.Version)
-	signed(w, &c.UnixMilli)
+	codeVersion(w, &c.Version)
+	codeSigned(w, &c.UnixMilli)
 }
 
 func codeKeyspace(w *wire, k *layout.Keyspace) {
-	number(w, &k.ID)
-	str(w, &k.Name)
-	keyspaceFields.code(w, &k.Options, &k.Options.Unknown)
+	codeNumber(w, &k.ID)
+	codeString(w, &k.Name)
+	keyspaceFields.codeFields(w, &k.Options, &k.Options.Unknown)
 }
 
 func codeFloor(w *wire, f *layout.KeyspaceFloor) {
-	number(w, &f.ID)
-	version(w, &f.Version)
+	codeNumber(w, &f.ID)
+	codeVersion(w, &f.Version)
 }
 
 func codeRun(w *wire, r *layout.Run) {
-	number(w, &r.ID)
-	octet(w, &r.Tier)
-	number(w, &r.Order)
-	runFields.code(w, r, &r.Unknown)
+	codeNumber(w, &r.ID)
+	codeOctet(w, &r.Tier)
+	codeNumber(w, &r.Order)
+	runFields.codeFields(w, r, &r.Unknown)
 }
 
 func codeFiles(w *wire, r *layout.Run) {
-	list(w, &r.Files, 3, func(w *wire, f *layout.RunFile) {
-		number(w, &f.Num)
-		number(w, &f.Size)
-		number(w, &f.Checksum)
+	codeList(w, &r.Files, 3, func(w *wire, f *layout.RunFile) {
+		codeNumber(w, &f.Num)
+		codeNumber(w, &f.Size)
+		codeNumber(w, &f.Checksum)
 	})
 	encrypted := slices.ContainsFunc(r.Files, func(f layout.RunFile) bool { return !f.KeyID.IsZero() })
 	if w.writing && !encrypted || !w.writing && len(w.p) == 0 {
@@ -185,62 +183,54 @@ func codeFiles(w *wire, r *layout.Run) {
 }
 
 func codeCounts(w *wire, r *layout.Run) {
-	for _, n := range []*uint64{&r.Entries, &r.Deletes, &r.KeyBytes, &r.ValueBytes, &r.SeparatedBytes} {
-		number(w, n)
-	}
-	version(w, &r.MinVersion)
-	version(w, &r.MaxVersion)
-	number(w, &r.MinExpiry)
+	codeNumbers(w, &r.Entries, &r.Deletes, &r.KeyBytes, &r.ValueBytes, &r.SeparatedBytes)
+	codeVersion(w, &r.MinVersion)
+	codeVersion(w, &r.MaxVersion)
+	codeNumber(w, &r.MinExpiry)
 }
 
 func codeRefs(w *wire, r *layout.Run) {
-	list(w, &r.Refs, 3, func(w *wire, f *layout.SegmentRef) {
-		number(w, &f.Segment)
-		number(w, &f.Records)
-		number(w, &f.Bytes)
+	codeList(w, &r.Refs, 3, func(w *wire, f *layout.SegmentRef) {
+		codeNumber(w, &f.Segment)
+		codeNumbers(w, &f.Records, &f.Bytes)
 	})
 }
 
 func codeExpiry(w *wire, r *layout.Run) {
 	// Times are written as distances, which take fewer bytes.
 	last := uint64(0)
-	list(w, &r.Expiry, 4, func(w *wire, x *entry.Expiring) {
+	codeList(w, &r.Expiry, 4, func(w *wire, x *entry.Expiring) {
 		at := x.At - last
-		if number(w, &at); at == 0 || last+at < last {
-			w.fail("times of expiry are not in order")
+		if codeNumber(w, &at); at == 0 || last+at < last {
+			w.failRead("times of expiry are not in order")
 		}
 		if last += at; !w.writing {
 			x.At = last
 		}
-		number(w, &x.Late)
-		number(w, &x.Entries)
-		number(w, &x.Bytes)
+		codeNumbers(w, &x.Late, &x.Entries, &x.Bytes)
 	})
 }
 
 func codeSuperseded(w *wire, r *layout.Run) {
-	list(w, &r.Superseded, 6, func(w *wire, s *layout.Superseded) {
-		number(w, &s.Keyspace)
-		version(w, &s.Version)
-		number(w, &s.Keep)
-		number(w, &s.Entries)
-		number(w, &s.Bytes)
-		number(w, &s.Separated)
+	codeList(w, &r.Superseded, 6, func(w *wire, s *layout.Superseded) {
+		codeNumber(w, &s.Keyspace)
+		codeVersion(w, &s.Version)
+		codeNumbers(w, &s.Keep, &s.Entries, &s.Bytes, &s.Separated)
 	})
 }
 
 func codeDead(w *wire, d *layout.Dead) {
-	number(w, &d.Segment)
-	number(w, &d.Bytes)
+	codeNumber(w, &d.Segment)
+	codeNumber(w, &d.Bytes)
 	if !w.writing {
 		d.Granules = make([]uint32, countNumbers(w.p))
 	}
 	last := uint32(0)
 	for i := range d.Granules {
 		step := d.Granules[i] - last
-		number(w, &step)
+		codeNumber(w, &step)
 		if !w.writing && w.err == nil && (step == 0 && i > 0 || last+step < last) {
-			w.fail("the granules of segment %d don't ascend", d.Segment)
+			w.failRead("the granules of segment %d don't ascend", d.Segment)
 		}
 		if w.err != nil {
 			break

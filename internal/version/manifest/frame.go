@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/checksum"
@@ -15,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/vfs"
 )
 
 // The file of a manifest: its header, the frames that hold a snapshot and edits, and the rule that
@@ -50,20 +52,14 @@ func encodeFileHeader(uuid [16]byte, num entry.FileNum, previous frame.Name, ver
 	return p
 }
 
-// header is what the header of a manifest says.
-type header struct {
-	chain     uint32 // of the first frame
-	encrypted bool
-	previous  frame.Name // last frame of the manifest before, without its tag; zero: there was none
-}
-
-// decodeFileHeader checks the header p of the manifest num. It returns *errs.Corruption for damage,
+// decodeFileHeader checks the header p of the manifest num. previous is the last frame of the
+// manifest before, without its tag; zero: there was none. It returns *errs.Corruption for damage,
 // errs.ErrFormat for a later version.
-func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err error) {
+func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (encrypted bool, previous frame.Name, err error) {
 	name := filename.Of(filename.Manifest, num)
 	le := binary.LittleEndian
 	if len(p) < fileHeader {
-		return h, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
+		return false, previous, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
 	}
 	chain := le.Uint32(p[fileSumAt:])
 	if chain != manifestIdentity(uuid, num).Sum(0, p[:fileSumAt]) {
@@ -71,28 +67,28 @@ func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (h header, err
 		if string(p[:8]) == fileMagic && [16]byte(p[24:40]) != uuid {
 			reason = "the file belongs to another store"
 		}
-		return h, errs.NewCorruption(name, 0, "%s", reason)
+		return false, previous, errs.NewCorruption(name, 0, "%s", reason)
 	}
 	v, size := le.Uint16(p[8:]), le.Uint16(p[10:])
 	if v != fileVersion && v != fileEncrypted || size != fileHeader || le.Uint32(p[12:]) != 0 {
-		return h, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
+		return false, previous, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
 	}
-	previous := frame.Name{File: entry.FileNum(le.Uint64(p[40:])), Number: le.Uint64(p[48:]), Sum: le.Uint32(p[56:])}
-	return header{chain, v == fileEncrypted, previous}, nil
+	previous = frame.Name{File: entry.FileNum(le.Uint64(p[40:])), Number: le.Uint64(p[48:]), Sum: le.Uint32(p[56:])}
+	return v == fileEncrypted, previous, nil
 }
 
-// firstFrame is where the first frame goes, behind a header whose checksum is chain.
-func firstFrame(chain uint32) frame.Cursor {
-	return frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
+// firstPlace is where the first frame of the manifest num goes, behind the header p.
+func firstPlace(num entry.FileNum, p []byte) frame.End {
+	return frame.End{Name: frame.Name{File: num, Sum: binary.LittleEndian.Uint32(p[fileSumAt:])}, Offset: fileHeader}
 }
 
 // encodeFrame makes the frame of e at the place at, and returns where the next one goes. A
 // nil encryption leaves it plain.
-func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind frame.Kind, e *layout.Edit) (p []byte, next frame.Cursor, err error) {
+func encodeFrame(id checksum.Identity, enc *encryption, at frame.End, kind frame.Kind, e *layout.Edit) (p []byte, next frame.End, err error) {
 	h := frame.Header{
 		Kind:   kind,
-		Chain:  at.Chain,
-		Number: at.Next, // Unsynced is 0: each frame is synced before the next is written
+		Chain:  at.Sum,
+		Number: at.Number + 1, // Unsynced is 0: each frame is synced before the next is written
 	}
 	p = make([]byte, frame.HeaderSize, 512)
 	if enc != nil {
@@ -117,7 +113,7 @@ func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind fr
 
 // finishFrame writes the header of the frame p, whose payload begins at p[frame.HeaderSize],
 // and moves at to the end of the frame.
-func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Header) {
+func finishFrame(p []byte, id checksum.Identity, at *frame.End, h *frame.Header) {
 	h.PayloadSum = id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:])
 	h.Size = int64(len(p))
 	h.Put(p, id, at.Offset)
@@ -128,18 +124,62 @@ func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Head
 // the good frames: part of one frame that was being written.
 const maxFrame = math.MaxInt32
 
-// reader reads the frames of one manifest of size bytes.
+// reader reads the frames of the manifest that super names.
 type reader struct {
-	f    io.ReaderAt
-	size int64
-	id   checksum.Identity // what checksums are bound to
-	enc  *encryption       // nil: frames are plain
-	buf  []byte
+	f     io.ReaderAt
+	size  int64
+	super *Super
+	name  string            // of the file
+	id    checksum.Identity // what checksums are bound to
+	enc   *encryption       // nil: frames are plain
+	first frame.End         // where the first frame goes
+	buf   []byte
 
 	// of the last frame that was read: the tag of the frame before it, as it says; zero in a plain
 	// file
 	before   crypt.Tag
 	previous frame.Name // last frame of the manifest before; zero: there was none
+}
+
+// readManifest calls fn with a reader of the manifest in dir that super names. A nil ring wants it
+// plain, any other one encrypted.
+func readManifest(fsys vfs.FS, dir string, super *Super, ring *crypt.Ring, fn func(r *reader) error) error {
+	f, err := fsys.Open(filepath.Join(dir, filename.Of(filename.Manifest, super.Manifest)))
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err == nil {
+		err = fn(newReader(f, size, super, ring))
+	}
+	return errors.Join(err, f.Close())
+}
+
+func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) *reader {
+	num := super.Manifest
+	return &reader{f: f, size: size, super: super, name: filename.Of(filename.Manifest, num), id: manifestIdentity(super.UUID, num), enc: newEncryption(ring, super.UUID, num)}
+}
+
+// readHeader reads the header, and notes what it says of the frames. Its errors are those of
+// decodeFileHeader and of reading.
+func (r *reader) readHeader() (encrypted bool, err error) {
+	p, err := r.readBytes(0, min(r.size, fileHeader))
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", r.name, err)
+	}
+	if encrypted, r.previous, err = decodeFileHeader(p, r.super.UUID, r.super.Manifest); err == nil {
+		r.first = firstPlace(r.super.Manifest, p)
+	}
+	return encrypted, err
+}
+
+// checkHeader is readHeader, and refuses a plain manifest in an encrypted store, and the reverse.
+func (r *reader) checkHeader() error {
+	encrypted, err := r.readHeader()
+	if err == nil && encrypted != (r.enc != nil) {
+		err = errs.NewCorruption(r.name, 0, "SUPER and the header disagree on whether the store is encrypted")
+	}
+	return err
 }
 
 // readBytes reads the n bytes at off, which are within the file; they are valid until the
@@ -185,45 +225,12 @@ func (r *reader) readFrame(off int64) (h frame.Header, payload []byte, err error
 	return h, payload, err
 }
 
-// scan walks the frames of the manifest that super names, which f holds in size bytes,
-// up to a torn tail, and returns where they end. A payload is valid until fn returns.
-// It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
-// apart.
-func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
-	r, first, err := newReader(f, size, super, ring)
-	if err != nil {
-		return frame.Cursor{}, err
-	}
-	return r.scanFrom(super, first, fn)
-}
-
-// newReader reads the header of the manifest that super names, and returns where its first frame
-// is. A nil ring wants it plain, any other one encrypted.
-func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, first frame.Cursor, err error) {
-	num := super.Manifest
-	name := filename.Of(filename.Manifest, num)
-	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
-	p, err := r.readBytes(0, min(size, fileHeader))
-	if err != nil {
-		return nil, first, fmt.Errorf("read %s: %w", name, err)
-	}
-	h, err := decodeFileHeader(p, super.UUID, num)
-	if err != nil {
-		return nil, first, err
-	}
-	if h.encrypted != (ring != nil) {
-		return nil, first, errs.NewCorruption(name, 0, "SUPER and the header disagree on whether the store is encrypted")
-	}
-	r.enc = newEncryption(ring, super.UUID, num)
-	r.previous = h.previous
-	return r, firstFrame(h.chain), nil
-}
-
-// scanFrom is scan from a frame on.
-func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
-	name := filename.Of(filename.Manifest, super.Manifest)
-	if !super.agrees(at) {
-		return at, errOtherCopy(name)
+// scanFrames walks the frames from a place on, up to a torn tail, and returns where they end. A
+// payload is valid until fn returns. It returns *errs.Corruption for damage; frame.Tail has the rule
+// that tells the two apart.
+func (r *reader) scanFrames(at frame.End, fn func(off int64, h *frame.Header, payload []byte) error) (frame.End, error) {
+	if !r.super.agreesWith(at.Name) {
+		return at, errOtherCopy(r.name)
 	}
 	for at.Offset < r.size {
 		h, payload, err := r.readFrame(at.Offset)
@@ -233,37 +240,37 @@ func (r *reader) scanFrom(super *Super, at frame.Cursor, fn func(off int64, h *f
 		}
 		// The checksum is right, so the frame is not torn: somebody has changed it.
 		if errors.Is(err, crypt.ErrTag) {
-			return at, &errs.Corruption{File: name, Offset: at.Offset, Reason: fmt.Sprintf("frame %d", h.Number), Err: err}
+			return at, &errs.Corruption{File: r.name, Offset: at.Offset, Reason: fmt.Sprintf("frame %d", h.Number), Err: err}
 		}
 		if err != nil {
-			return at, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
+			return at, fmt.Errorf("%s at %d: %w", r.name, at.Offset, err)
 		}
-		if at.Next == 1 && r.previous.Number != 0 { // only this frame has the tag of the one before
+		if at.Number == 0 && r.previous.Number != 0 { // only this frame has the tag of the one before
 			r.previous.Tag, at.Tag = r.before, r.before
 		}
 		// No file is written over, so a whole frame of another chain is no rest of what was
 		// there before.
 		if !at.Continues(&h) || r.before != at.Tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
-			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
+			return at, errs.NewCorruption(r.name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Number)
 		}
 		next := at
 		next.Advance(&h)
-		if !super.agrees(next) {
-			return at, errs.NewCorruption(name, at.Offset, "frame %d is not the one that SUPER names: another copy of the store has written it", h.Number)
+		if !r.super.agreesWith(next.Name) {
+			return at, errs.NewCorruption(r.name, at.Offset, "frame %d is not the one that SUPER names: another copy of the store has written it", h.Number)
 		}
 		if err := fn(at.Offset, &h, payload); err != nil {
 			return at, err
 		}
 		at = next
 	}
-	return at, r.judgeTail(super, at)
+	return at, r.judgeTail(at)
 }
 
 // checkUnchanged returns an error unless the last frame that was read, from last to end, is
 // unchanged.
-func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error {
+func (r *reader) checkUnchanged(last int64, end frame.End) error {
 	if r.size < end.Offset {
-		return errs.NewCorruption(name, r.size, "ends here; it had %d bytes", end.Offset)
+		return errs.NewCorruption(r.name, r.size, "ends here; it had %d bytes", end.Offset)
 	}
 	p, err := r.readBytes(last, frame.HeaderSize)
 	if err != nil {
@@ -271,9 +278,9 @@ func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error
 	}
 	h, err := frame.Decode(p, r.id, last)
 	if err != nil {
-		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
+		return &errs.Corruption{File: r.name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Number), Err: err}
 	}
-	found := frame.Cursor{Next: h.Number + 1, Chain: h.Sum}
+	found := frame.Name{File: end.File, Number: h.Number, Sum: h.Sum}
 	if r.enc != nil {
 		// Of a frame only its tag is sure: whoever may write the files can make checksums fit.
 		tag, err := r.readBytes(end.Offset-crypt.TagSize, crypt.TagSize)
@@ -282,8 +289,8 @@ func (r *reader) checkUnchanged(name string, last int64, end frame.Cursor) error
 		}
 		found.Tag = crypt.Tag(tag)
 	}
-	if manifestFrame(0, found) != manifestFrame(0, end) { // it continues other frames, or is another one
-		return errOtherCopy(name)
+	if found != end.Name { // it continues other frames, or is another one
+		return errOtherCopy(r.name)
 	}
 	return nil
 }
@@ -295,20 +302,19 @@ func errOtherCopy(name string) error {
 
 // judgeTail returns an error if a frame that was durable is missing at the end of the good
 // frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
-func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
-	name := filename.Of(filename.Manifest, super.Manifest)
+func (r *reader) judgeTail(end frame.End) error {
 	if r.size-end.Offset > maxFrame {
-		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
+		return errs.NewCorruption(r.name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
 	// A whole frame further behind proves that this one was durable: each is synced before the next
 	// is written.
-	tail, err := frame.FindTail(r.id, end, r.size, r.readBytes)
+	tail, err := frame.FindTail(r.id, end.Offset, end.Number+1, r.size, r.readBytes)
 	if err != nil {
 		return err
 	}
-	if durable := max(1, super.Durable, tail.Durable); end.Next <= durable {
-		return errs.NewCorruption(name, end.Offset,
-			"frame %d is missing or damaged, but frame %d had been durable", end.Next, durable)
+	if durable := max(1, r.super.Durable, tail.Durable); end.Number < durable {
+		return errs.NewCorruption(r.name, end.Offset,
+			"frame %d is missing or damaged, but frame %d had been durable", end.Number+1, durable)
 	}
 	return nil
 }

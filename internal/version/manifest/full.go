@@ -37,21 +37,21 @@ func (l *Log) retractLocked(cause error) error {
 	return fmt.Errorf("manifest: %w", cause)
 }
 
-// settleLocked brings both SUPERs up to date. The store's is behind if that was refused when the
+// updateSupersLocked brings both SUPERs up to date. The store's is behind if that was refused when the
 // manifest was begun. Until it is written, one slot leads to the manifest before it, which says
 // the same.
-func (l *Log) settleLocked() error {
+func (l *Log) updateSupersLocked() error {
 	if l.super.behind+l.values.behind == 0 {
 		return nil
 	}
 	switch err := l.writeSupers(); {
-	case passes(err):
+	case writePasses(err):
 		return fmt.Errorf("manifest: %w", err)
 	// A failed sync: either slot may be on the disk.
 	case err != nil:
 		return l.stopLocked(err)
 	}
-	l.removeOld()
+	l.removeOldManifests()
 	return nil
 }
 
@@ -62,9 +62,9 @@ func (l *Log) writeSupers() error {
 		// Every frame up to end was synced before.
 		l.super.recordDurable(l.end)
 	}
-	err := l.super.settle(l.o.FS)
-	if err == nil && l.o.separate() {
-		err = l.values.settle(l.o.FS)
+	err := l.super.writeSlots(l.o.FS)
+	if err == nil && l.o.hasValueDir() {
+		err = l.values.writeSlots(l.o.FS)
 	}
 	return err
 }

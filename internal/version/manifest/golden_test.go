@@ -2,8 +2,8 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -90,7 +90,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	id := manifestIdentity(goldenUUID, 2)
 	enc := newEncryption(ring, goldenUUID, 2)
 	file := encodeFileHeader(goldenUUID, 2, previous, version)
-	at := firstFrame(binary.LittleEndian.Uint32(file[fileSumAt:]))
+	at := firstPlace(2, file)
 	at.Tag = previous.Tag
 	fr, at, _ := encodeFrame(id, enc, at, frame.Snapshot, &layout.Edit{
 		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Journal}},
@@ -104,7 +104,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	for name, c := range map[string]struct {
 		data []byte
 		dump func(*dump.Writer, []byte)
-	}{prefix + "super.golden": {slots, DumpSuper}, prefix + "manifest.golden": {file, Dump}} {
+	}{prefix + "super.golden": {slots, DumpSuper}, prefix + "manifest.golden": {file, DumpManifest}} {
 		var b bytes.Buffer
 		d := dump.New(&b, c.data, 0)
 		c.dump(d, c.data)
@@ -132,8 +132,8 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		t.Fatal(err)
 	}
 	super.Epoch = 4
-	if err := both.decrypt(storeKey(ring)); both.Super != super || !both.settled() || err != nil {
-		t.Errorf("%+v, %v, %v, want %+v", both.Super, both.settled(), err, super)
+	if err := both.decryptWith(storeKey(ring)); both.Super != super || !both.isSettled() || err != nil {
+		t.Errorf("%+v, %v, %v, want %+v", both.Super, both.isSettled(), err, super)
 	}
 	made := layout.New()
 	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, ring, func(_ int64, _ *frame.Header, payload []byte) error {
@@ -143,12 +143,21 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 		}
 		return err
 	})
-	if err != nil || end.Next != 3 || made.Run(5).Refs[0].Records != 10 || !made.Segment(3).IsDead(1000000*layout.Granule) {
+	if err != nil || end.Number != 2 || made.Run(5).Refs[0].Records != 10 || !made.Segment(3).IsDead(1000000*layout.Granule) {
 		t.Errorf("read back: %v\n%s", err, text(made))
 	}
 	for n := range len(file) {
 		d := dump.New(&bytes.Buffer{}, file[:n], 0)
-		Dump(d, file[:n]) // damaged files don't make it panic
+		DumpManifest(d, file[:n]) // damaged files don't make it panic
 		d.Close()
 	}
+}
+
+// scan walks the frames of a manifest that f holds in size bytes.
+func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.End, error) {
+	r := newReader(f, size, super, ring)
+	if err := r.checkHeader(); err != nil {
+		return r.first, err
+	}
+	return r.scanFrames(r.first, fn)
 }

@@ -77,7 +77,7 @@ func associatedData(h *frame.Header, before crypt.Tag) []byte {
 
 // encryptEdit encrypts the edit that follows the framePrefix bytes which are reserved at the
 // start of the payload p, appends its tag, and sets that of h.
-func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.Cursor) ([]byte, error) {
+func (e *encryption) encryptEdit(p []byte, h *frame.Header, at frame.End) ([]byte, error) {
 	copy(p, at.Tag[:])
 	p = slices.Grow(p, crypt.TagSize)
 	text := p[framePrefix:]
@@ -143,17 +143,27 @@ func (k slotKey) encryptSlot(p []byte, uuid [16]byte, offset int64) error {
 	return nil
 }
 
-// decryptSlot returns a copy of the encrypted slot p with its fields in clear. It returns
-// errs.ErrKey and crypt.ErrTag if the tag doesn't fit.
-func (k slotKey) decryptSlot(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
-	plain := slices.Clone(p)
-	text, tag, keyID := plain[slotSecretAt:slotKeyIDAt], crypt.Tag(p[slotTagAt:]), decodeKeyID(p[slotKeyIDAt:])
-	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(uuid), keyID, crypt.Slot, offset, p[:slotSecretAt])
+// decryptFields reads the fields that are encrypted. It returns errs.ErrKey and crypt.ErrTag if the tag
+// doesn't fit.
+func (s *slot) decryptFields(k slotKey) error {
+	if !s.Encrypted() {
+		return nil
+	}
+	if k.ring == nil {
+		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
+	}
+	// A copy: the slot is written again as it is.
+	p := slices.Clone(s.bytes)
+	text, tag, keyID := p[slotSecretAt:slotKeyIDAt], crypt.Tag(p[slotTagAt:]), decodeKeyID(p[slotKeyIDAt:])
+	err := k.ring.DecryptOnce(text, text, &tag, k.cryptFile(s.UUID), keyID, crypt.Slot, s.offset, p[:slotSecretAt])
 	if errors.Is(err, crypt.ErrTag) {
 		// The slot's checksum is right, so this is no damage: the key is another store's.
-		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, keyID.Key, err)
+		return fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, keyID.Key, err)
 	}
-	return plain, err
+	if err == nil {
+		s.decodeFields(p)
+	}
+	return err
 }
 
 func (k slotKey) cryptFile(uuid [16]byte) crypt.File { return crypt.File{UUID: uuid, Kind: k.kind} }

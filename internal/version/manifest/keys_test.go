@@ -134,7 +134,7 @@ func TestWrongKeysTouchNothing(t *testing.T) {
 			if _, err := Open(o); !errors.Is(err, errs.ErrKey) {
 				t.Errorf("Open: %v", err)
 			}
-			if _, err := Create(o, testStore); !errors.Is(err, errs.ErrExist) {
+			if _, err := CreateStore(o, testStore); !errors.Is(err, errs.ErrExist) {
 				t.Errorf("Create: %v", err)
 			}
 			if !bytes.Equal(before, append(get(t, mem, o.Dir+"/SUPER"), get(t, mem, o.Dir+"/MANIFEST-000001")...)) {
@@ -142,10 +142,10 @@ func TestWrongKeysTouchNothing(t *testing.T) {
 			}
 		})
 	}
-	if err := Look(Options{FS: mem, Dir: "db"}); !errors.Is(err, errs.ErrKey) {
+	if err := CheckOpenable(Options{FS: mem, Dir: "db"}); !errors.Is(err, errs.ErrKey) {
 		t.Errorf("Look: %v", err)
 	}
-	if err := Look(right); err != nil {
+	if err := CheckOpenable(right); err != nil {
 		t.Errorf("Look: %v", err)
 	}
 }

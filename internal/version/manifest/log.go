@@ -29,9 +29,9 @@ type Log struct {
 	mu   sync.Mutex  // guards what follows, but for stopped
 	ring *crypt.Ring // nil: the store is plain
 	state
-	file    vfs.File     // nil if read-only, not mended yet, or closed
-	secured frame.Cursor // the end up to which Refresh has made the file durable
-	limit   int64        // length of the manifest in bytes from which on a new one is begun
+	file    vfs.File  // nil if read-only, not mended yet, or closed
+	secured frame.End // the end up to which Refresh has made the file durable
+	limit   int64     // length of the manifest in bytes from which on a new one is begun
 	// why nothing is written any more; nil: nothing has failed
 	stopped atomic.Pointer[error]
 
@@ -44,7 +44,7 @@ type state struct {
 	super  superFile
 	values superFile      // that of the value directory, if it is another one
 	layout *layout.Layout // after the last edit
-	end    frame.Cursor   // where the good frames end
+	end    frame.End      // where the good frames end
 	before frame.Name     // the last frame of the manifest before; zero: there was none
 	last   int64          // offset of the last frame that was read, which may not be durable
 }
@@ -139,7 +139,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 		err = l.proveLocked()
 		// The edit counts already. A write that was refused is tried again with the next edit and
 		// by Close.
-		if l.unproved = passes(err); err != nil && !l.unproved {
+		if l.unproved = writePasses(err); err != nil && !l.unproved {
 			return nil, l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
 		}
 	}
@@ -150,14 +150,14 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 // says so: if it were damaged later, it would pass for a torn tail (docs/adr, 3).
 func (l *Log) proveLocked() error {
 	// After a failure nothing may be written: nobody knows which frames are durable.
-	if l.Err() != nil || l.super.Durable == l.end.Next-1 {
+	if l.Err() != nil || l.super.Durable == l.end.Number {
 		return nil
 	}
 	before := l.super
 	l.super.recordDurable(l.end)
 	l.super.behind = 1
-	err := l.super.settle(l.o.FS)
-	if passes(err) {
+	err := l.super.writeSlots(l.o.FS)
+	if writePasses(err) {
 		l.super = before // so that the next try has something to record
 	}
 	return err
@@ -174,7 +174,7 @@ func (l *Log) prepareLocked() error {
 		return errs.ErrClosed
 	}
 	// A slot that still names the old manifest would lead past what is written now.
-	return l.settleLocked()
+	return l.updateSupersLocked()
 }
 
 // Err returns nil, or the errs.ErrStopped of the failure that stopped the log. It may
@@ -195,7 +195,7 @@ func (l *Log) Renew() error {
 	if err := l.prepareLocked(); err != nil {
 		return err
 	}
-	if l.o.separate() {
+	if l.o.hasValueDir() {
 		l.values.behind = 2
 	}
 	return l.renewLocked()
@@ -210,11 +210,10 @@ func (l *Log) renewLocked() error {
 	num := old + 1
 	// The new manifest names the last frame of the old one: so a reader that knows the old one can
 	// tell that the new one continues it.
-	last := manifestFrame(old, l.end)
-	f, end, err := writeManifest(l.o, &l.super.Super, num, last, l.layout, l.ring)
+	f, end, err := writeManifest(l.o, &l.super.Super, num, l.end.Name, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
-		f, end, err = writeManifest(l.o, &l.super.Super, num+1, last, l.layout, l.ring)
+		f, end, err = writeManifest(l.o, &l.super.Super, num+1, l.end.Name, l.layout, l.ring)
 	}
 	if err != nil {
 		// The old manifest goes on. Don't try again with every edit.
@@ -229,7 +228,7 @@ func (l *Log) renewLocked() error {
 	if err != nil {
 		return l.stopLocked(err)
 	}
-	return l.settleLocked()
+	return l.updateSupersLocked()
 }
 
 // Close records in SUPER the number of the last frame, so that damage to it can't
@@ -242,7 +241,7 @@ func (l *Log) Close() error {
 	}
 	var err error
 	if l.Err() == nil {
-		err = l.settleLocked()
+		err = l.updateSupersLocked()
 	}
 	if err == nil {
 		err = l.proveLocked()

@@ -27,7 +27,7 @@ func makeStore(o Options, c CreateOptions) (*Log, error) {
 	if err := MakeDirs(o); err != nil {
 		return nil, err
 	}
-	return Create(o, c)
+	return CreateStore(o, c)
 }
 
 func mustCreate(t *testing.T, o Options) *Log {
@@ -299,7 +299,7 @@ func TestFramesAreChained(t *testing.T) {
 		number uint64
 		chain  uint32
 	}{{6, 12345}, {7, le.Uint32(a[at+20:])}, {5, 0}} {
-		cur := frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}
+		cur := frame.End{Name: frame.Name{Number: c.number - 1, Sum: c.chain}, Offset: int64(at)}
 		fr, _, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), nil, cur, frame.Edit, &layout.Edit{LastVersion: 50})
 		put(t, fsys, path, append(slices.Clone(a[:at]), fr...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {
@@ -348,7 +348,7 @@ func TestDamagedSuperIsMended(t *testing.T) {
 		}
 		mustClose(t, l)
 		super, err := readSuper(fsys, "db")
-		if super.decrypt(storeKey(testKeys.ring())) != nil || !super.settled() || err != nil {
+		if super.decryptWith(storeKey(testKeys.ring())) != nil || !super.isSettled() || err != nil {
 			t.Errorf("slot at %d was not mended: %v", at, err)
 		}
 	}
@@ -656,7 +656,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 		t.Errorf("append: %v", err)
 	}
 	mustClose(t, l)
-	if _, err := Create(Options{Keys: testKeys, FS: step, Dir: "other", ReadOnly: true}, testStore); !errors.Is(err, errs.ErrReadOnly) {
+	if _, err := CreateStore(Options{Keys: testKeys, FS: step, Dir: "other", ReadOnly: true}, testStore); !errors.Is(err, errs.ErrReadOnly) {
 		t.Errorf("create: %v", err)
 	}
 }
@@ -667,7 +667,7 @@ func FuzzLog(f *testing.F) {
 	id := manifestIdentity(testStore.UUID, 1)
 	build := func(payloads [][]byte) []byte {
 		p := encodeFileHeader(testStore.UUID, 1, frame.Name{}, fileVersion)
-		at := firstFrame(le.Uint32(p[fileSumAt:]))
+		at := firstPlace(1, p)
 		for i, payload := range payloads {
 			kind := frame.Edit
 			if i == 0 {
@@ -675,7 +675,7 @@ func FuzzLog(f *testing.F) {
 			}
 			fr := append(make([]byte, frame.HeaderSize), payload...)
 			fr = append(fr, make([]byte, -len(fr)&7)...)
-			finishFrame(fr, id, &at, &frame.Header{Kind: kind, Chain: at.Chain, Number: at.Next})
+			finishFrame(fr, id, &at, &frame.Header{Kind: kind, Chain: at.Sum, Number: at.Number + 1})
 			p = append(p, fr...)
 		}
 		return p

@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -34,15 +33,14 @@ func Load(o Options) (*Log, error) {
 	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
 		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
 	}
-	if !l.super.settled() {
+	if !l.super.isSettled() {
 		l.super.behind = 2
 	}
 	if l.values, err = openValueDir(&o, &l.super.Super, l.ring); err != nil {
 		return nil, err
 	}
 	// SUPER counts first: it says which manifest is current, and which of its frames was durable.
-	size, err := l.readEdits()
-	if err != nil {
+	if err = l.readEdits(); err != nil {
 		return nil, err
 	}
 	// Each edit fits the one before. Checksums don't find an edit that was computed wrongly.
@@ -52,7 +50,6 @@ func Load(o Options) (*Log, error) {
 	if err := l.useDataKey(); err != nil {
 		return nil, err
 	}
-	l.recovered.CutBytes = size - l.end.Offset
 	l.recovered.SuperMended = l.super.behind > 0 && !o.ReadOnly
 	return l, nil
 }
@@ -94,49 +91,48 @@ func Open(o Options) (*Log, error) {
 }
 
 // readEdits reads the frames of the manifest into the layout, from the last one on that was read.
-func (l *Log) readEdits() (size int64, err error) {
+func (l *Log) readEdits() error {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) error {
-		size = n
-		r, first, err := newReader(f, n, &l.super.Super, l.ring)
-		if err != nil {
-			return err
-		}
-		if l.end.Next > 0 {
+	err := readManifest(l.o.FS, l.o.Dir, &l.super.Super, l.ring, func(r *reader) error {
+		err := r.checkHeader()
+		if err == nil && l.end.File != 0 {
 			// A copy of the store may have replaced the file by one of the same name and length.
-			if err = r.checkUnchanged(name, l.last, l.end); err == nil {
-				err = l.readFrom(r, l.end)
+			if err = r.checkUnchanged(l.last, l.end); err == nil {
+				err = l.replayFrames(r, l.end)
 			}
 			return err
 		}
-		err = l.readFrom(r, first)
+		if err != nil {
+			return err
+		}
+		err = l.replayFrames(r, r.first)
 		l.before = r.previous
 		// Read up to the damage, and say what lies behind it.
-		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
+		if l.o.UpTo && l.end.Number > 0 && errors.As(err, &l.recovered.Damage) {
 			var behind frame.Tail
-			behind, err = frame.FindTail(r.id, l.end, n, r.readBytes)
+			behind, err = frame.FindTail(r.id, l.end.Offset, l.end.Number+1, r.size, r.readBytes)
 			l.recovered.LostEdits = behind.Frames
 		}
+		l.recovered.CutBytes = r.size - l.end.Offset
 		return err
 	})
 	if isAbsent(err) {
-		return 0, &errs.Corruption{File: name, Offset: -1, Reason: "SUPER names this manifest, and it is not there", Err: err}
+		return &errs.Corruption{File: name, Offset: -1, Reason: "SUPER names this manifest, and it is not there", Err: err}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the manifest: %w", err)
+		return fmt.Errorf("read the manifest: %w", err)
 	}
-	return size, nil
+	return nil
 }
 
-// readFrom applies the edits of the frames from a place on.
-func (l *Log) readFrom(r *reader, at frame.Cursor) (err error) {
-	name := filename.Of(filename.Manifest, l.super.Manifest)
-	l.end, err = r.scanFrom(&l.super.Super, at, func(off int64, h *frame.Header, payload []byte) error {
+// replayFrames applies the edits of the frames from a place on.
+func (l *Log) replayFrames(r *reader, at frame.End) (err error) {
+	l.end, err = r.scanFrames(at, func(off int64, h *frame.Header, payload []byte) error {
 		if h.Kind == frame.Snapshot {
 			l.setLimit(h.Size)
 		}
 		l.last = off
-		return l.replayEdit(name, off, payload)
+		return l.replayEdit(r.name, off, payload)
 	})
 	return err
 }
@@ -226,8 +222,8 @@ func (l *Log) mendLocked(found frame.End) error {
 		return err
 	}
 	// Only now: both slots durably name this manifest.
-	l.removeOld()
-	if l.o.separate() {
+	l.removeOldManifests()
+	if l.o.hasValueDir() {
 		return l.beginSessionLocked()
 	}
 	return nil
@@ -247,8 +243,8 @@ func (l *Log) rewriteLast() error {
 	return err
 }
 
-// removeOld removes the other manifests. What can't be removed now, the next Open removes.
-func (l *Log) removeOld() {
+// removeOldManifests removes the other manifests. What can't be removed now, the next Open removes.
+func (l *Log) removeOldManifests() {
 	for _, path := range l.oldManifests() {
 		// Harmless if it stays: nothing names it.
 		_ = l.o.FS.Remove(path)
@@ -269,7 +265,7 @@ func (l *Log) oldManifests() (paths []string) {
 		if err != nil {
 			continue
 		}
-		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
+		if _, _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
 			paths = append(paths, path)
 		}
 	}

@@ -31,7 +31,7 @@ func (o *Options) Resolve() {
 }
 
 func (o *Options) dirs() []string {
-	if o.separate() {
+	if o.hasValueDir() {
 		return []string{o.Dir, o.ValueDir}
 	}
 	return []string{o.Dir}
@@ -46,5 +46,5 @@ type Recovery struct {
 	LostEdits int              // whole frames behind Damage; CutBytes counts their bytes, too
 }
 
-// separate reports whether values lie in a directory of their own.
-func (o *Options) separate() bool { return o.ValueDir != "" && o.ValueDir != o.Dir }
+// hasValueDir reports whether values lie in a directory of their own.
+func (o *Options) hasValueDir() bool { return o.ValueDir != "" && o.ValueDir != o.Dir }

@@ -35,7 +35,7 @@ func (l *Log) Refresh() error {
 	// Usually only a few edits have come. Read those alone.
 	if s.Manifest == l.super.Manifest {
 		l.super = s
-		_, err = l.readEdits()
+		err = l.readEdits()
 	} else if now, loading := Load(l.o); loading == nil {
 		l.state = now.state
 	} else {
@@ -49,7 +49,7 @@ func (l *Log) Refresh() error {
 	}
 	l.secured = l.end
 	if err != nil {
-		l.state, l.secured = before, frame.Cursor{}
+		l.state, l.secured = before, frame.End{}
 	}
 	return err
 }
@@ -57,7 +57,7 @@ func (l *Log) Refresh() error {
 // checkContinues returns an error unless what was read goes on from the state before.
 func (l *Log) checkContinues(before *state) error {
 	// The old manifest may have got more frames before the new one was begun.
-	p, end := l.before, manifestFrame(before.super.Manifest, before.end)
+	p, end := l.before, before.end.Name
 	other := p.File == end.File && (p.Number < end.Number || p.Number == end.Number && p != end)
 	// Run ids are never used twice, so a run that has other files is another store's.
 	for _, r := range l.layout.Runs() {

@@ -17,7 +17,7 @@ import (
 func TestRegister(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	l := mustCreate(t, Options{Keys: testKeys, FS: fs, Dir: "db"})
-	edits := func() uint64 { return l.end.Next - 1 }
+	edits := func() uint64 { return l.end.Number }
 	register := func(segment, number, want uint64) {
 		t.Helper()
 		before := edits()

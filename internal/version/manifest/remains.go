@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -17,15 +16,15 @@ import (
 
 // What a salvage reads of a manifest that Load refuses.
 
-// Owner is the store that the manifest num says it belongs to; ok is false if its header is
+// ReadOwner is the store that the manifest num says it belongs to; ok is false if its header is
 // damaged.
-func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
+func ReadOwner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
 	p, err := pageio.ReadHead(fsys, filepath.Join(dir, filename.Of(filename.Manifest, num)), fileHeader)
 	if err != nil || len(p) < fileHeader {
 		return uuid, false
 	}
 	uuid = [16]byte(p[24:40])
-	_, err = decodeFileHeader(p, uuid, num)
+	_, _, err = decodeFileHeader(p, uuid, num)
 	return uuid, err == nil
 }
 
@@ -43,24 +42,16 @@ type Remains struct {
 // super also says which of its frames was durable. ring is nil for a plain store.
 func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, super *Super, ring *crypt.Ring) (*Remains, error) {
 	if super.Manifest != num {
-		super = &Super{}
+		super = &Super{UUID: uuid, Manifest: num}
 	}
 	m := &Remains{Number: num, Layout: layout.New(), Whole: true}
-	err := readManifest(fsys, dir, num, func(f io.ReaderAt, size int64) error {
-		r := &reader{f: f, size: size, id: manifestIdentity(uuid, num)}
-		head, err := r.readBytes(0, min(size, fileHeader))
-		if err != nil {
-			return err
-		}
+	err := readManifest(fsys, dir, super, ring, func(r *reader) error {
 		// If the header is damaged, SUPER says whether the manifest is encrypted: ring follows it.
-		h, err := decodeFileHeader(head, uuid, num)
-		if h.encrypted || err != nil {
-			r.enc = newEncryption(ring, uuid, num)
-		} else if ring != nil {
-			m.lose(-1, nil, "it is plain, and the store is encrypted")
+		if encrypted, err := r.readHeader(); err == nil && !encrypted && ring != nil {
+			m.noteLoss(-1, nil, "it is plain, and the store is encrypted")
 			return nil
 		}
-		return m.readLog(r, super)
+		return m.readLog(r)
 	})
 	if isAbsent(err) {
 		return &Remains{Layout: layout.New()}, nil
@@ -68,8 +59,8 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, supe
 	return m, err
 }
 
-// lose notes that an edit is missing, or that it isn't the one that was written. why may be nil.
-func (m *Remains) lose(at int64, why error, format string, args ...any) {
+// noteLoss notes that an edit is missing, or that it isn't the one that was written. why may be nil.
+func (m *Remains) noteLoss(at int64, why error, format string, args ...any) {
 	m.Whole = false
 	c := errs.NewCorruption(filename.Of(filename.Manifest, m.Number), at, format, args...)
 	c.Err = why
@@ -78,8 +69,8 @@ func (m *Remains) lose(at int64, why error, format string, args ...any) {
 
 // readLog reads all frames that are whole, wherever they are, and notes what is missing between
 // them.
-func (m *Remains) readLog(r *reader, super *Super) error {
-	durable, next := max(super.Durable, 1), uint64(1)
+func (m *Remains) readLog(r *reader) error {
+	durable, next := max(r.super.Durable, 1), uint64(1)
 	for at := int64(fileHeader); at < r.size; {
 		h, payload, err := r.readFrame(at)
 		var e *layout.Edit
@@ -92,23 +83,23 @@ func (m *Remains) readLog(r *reader, super *Super) error {
 			return err
 		case err != nil:
 			// Torn or damaged: the edit may have been true.
-			m.lose(at, nil, "edit %d can't be read", next)
+			m.noteLoss(at, nil, "edit %d can't be read", next)
 			// Not at + h.Size: the length of a damaged frame can't be trusted.
-			_, at = frame.Find(r.id, at+8, r.size, func(off, n int64) []byte {
+			_, at = frame.FindHeader(r.id, 0, at+8, r.size, func(off, n int64) []byte {
 				b, _ := r.readBytes(off, n)
 				return b
 			})
 			continue
 		}
-		end := frame.Cursor{Offset: at}
-		if end.Advance(&h); !super.agrees(end) {
-			m.lose(at, nil, "edit %d is not the one that SUPER names", h.Number)
+		end := frame.End{Name: frame.Name{File: m.Number}, Offset: at}
+		if end.Advance(&h); !r.super.agreesWith(end.Name) {
+			m.noteLoss(at, nil, "edit %d is not the one that SUPER names", h.Number)
 		}
 		m.applyEdit(at, e, h.Number == next)
-		next, at = end.Next, end.Offset
+		next, at = end.Number+1, end.Offset
 	}
 	if next <= durable && m.Whole {
-		m.lose(r.size, nil, "edit %d is missing", next)
+		m.noteLoss(r.size, nil, "edit %d is missing", next)
 	}
 	m.Proven = m.Whole && next == durable+1
 	return nil
@@ -123,7 +114,7 @@ func (m *Remains) applyEdit(at int64, e *layout.Edit, follows bool) {
 			m.Layout = l
 			return
 		}
-		m.lose(at, err, "the edit can't be applied")
+		m.noteLoss(at, err, "the edit can't be applied")
 	}
 	m.Whole = false
 	m.Edits = append(m.Edits, e)

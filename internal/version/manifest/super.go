@@ -53,21 +53,13 @@ type Super struct {
 }
 
 // recordDurable notes that the frame before end is durable.
-func (s *Super) recordDurable(end frame.Cursor) {
-	n := manifestFrame(s.Manifest, end)
-	s.Durable, s.Sum, s.Tag = n.Number, n.Sum, n.Tag
+func (s *Super) recordDurable(end frame.End) {
+	s.Durable, s.Sum, s.Tag = end.Number, end.Sum, end.Tag
 }
 
-// manifestFrame names the frame of a manifest before a place. Each frame has a file key id of its
-// own, of which the tag depends.
-func manifestFrame(num entry.FileNum, at frame.Cursor) frame.Name {
-	return at.End(num, crypt.FileKeyID{}).Name
-}
-
-// agrees reports whether the frame before at can be one of the manifest that s means: if it has the
-// number of the frame that was durable, it must be that frame, and not one of another copy.
-func (s *Super) agrees(at frame.Cursor) bool {
-	found := manifestFrame(s.Manifest, at)
+// agreesWith reports whether a frame can be one of the manifest that s means: if it has the number of
+// the frame that was durable, it must be that frame, and not one of another copy.
+func (s *Super) agreesWith(found frame.Name) bool {
 	durable := frame.Name{File: s.Manifest, Number: s.Durable, Sum: s.Sum, Tag: s.Tag}
 	return found.Number == 0 || found.Number != s.Durable || found == durable
 }
@@ -122,21 +114,6 @@ func decodeSlot(p []byte, offset int64) (s slot) {
 // decodeFields reads the fields of the slot p, which is plain or decrypted.
 func (s *Super) decodeFields(p []byte) {
 	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
-}
-
-// decryptFields reads the fields that are encrypted.
-func (s *slot) decryptFields(k slotKey) error {
-	if !s.Encrypted() {
-		return nil
-	}
-	if k.ring == nil {
-		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
-	}
-	p, err := k.decryptSlot(s.bytes, s.UUID, s.offset)
-	if err == nil {
-		s.decodeFields(p)
-	}
-	return err
 }
 
 // checkSupported refuses stores of other formats, and of features that it doesn't know.

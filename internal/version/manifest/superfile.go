@@ -40,7 +40,7 @@ func ReadSuper(fsys vfs.FS, dir string) (Super, error) {
 func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
 	s, err := readSuper(fsys, dir)
 	if err == nil {
-		err = s.decrypt(storeKey(ring))
+		err = s.decryptWith(storeKey(ring))
 	}
 	return s.Super, err
 }
@@ -54,7 +54,7 @@ func openSuper(o *Options) (s superFile, ring *crypt.Ring, err error) {
 		ring, err = o.Keys(s.UUID, false)
 	}
 	if err == nil {
-		err = s.decrypt(storeKey(ring))
+		err = s.decryptWith(storeKey(ring))
 	}
 	return s, ring, err
 }
@@ -105,22 +105,22 @@ func chooseSlot(dir string, first, second []byte) (superFile, error) {
 	return superFile{}, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
 }
 
-// decrypt reads the fields that are encrypted. It returns errs.ErrKey if the slot that counts has
+// decryptWith reads the fields that are encrypted. It returns errs.ErrKey if the slot that counts has
 // another key.
-func (s *superFile) decrypt(k slotKey) error {
+func (s *superFile) decryptWith(k slotKey) error {
 	s.key = k
 	return s.decryptFields(k)
 }
 
-// settled reports whether both slots are whole and name the same manifest. If the other one names
+// isSettled reports whether both slots are whole and name the same manifest. If the other one names
 // an older manifest, a crash has come between the two writes, and that manifest may still be there.
-func (s *superFile) settled() bool {
+func (s *superFile) isSettled() bool {
 	return s.other.ok && s.other.decryptFields(s.key) == nil && s.other.Manifest == s.Manifest && s.other.Required == s.Required
 }
 
-// settle makes durable what SUPER says and its name, then writes the slots that are behind, in
+// writeSlots makes durable what SUPER says and its name, then writes the slots that are behind, in
 // turn. If there is no SUPER it makes one.
-func (s *superFile) settle(fsys vfs.FS) error {
+func (s *superFile) writeSlots(fsys vfs.FS) error {
 	if s.secured && s.behind == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (s *superFile) settle(fsys vfs.FS) error {
 	// The other slot is overwritten next. If this one were not durable, a crash could leave
 	// neither.
 	if !s.secured {
-		err = s.secure(fsys, f)
+		err = s.secureSlot(fsys, f)
 	}
 	for err == nil && s.behind > 0 {
 		if err = s.writeSlot(f); err == nil {
@@ -145,10 +145,10 @@ func (s *superFile) settle(fsys vfs.FS) error {
 	return errors.Join(err, f.Close())
 }
 
-// secure makes durable what SUPER says, and its name. It writes the slot that counts again, as
+// secureSlot makes durable what SUPER says, and its name. It writes the slot that counts again, as
 // it is: if the sync of the process that wrote it has failed, another one alone may do nothing
 // (docs/adr, 15). The same bytes: a crash that tears this write changes nothing.
-func (s *superFile) secure(fsys vfs.FS, f vfs.File) error {
+func (s *superFile) secureSlot(fsys vfs.FS, f vfs.File) error {
 	if s.ok {
 		if _, err := f.WriteAt(s.bytes, s.offset); err != nil {
 			return err
@@ -187,5 +187,5 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
-// passes reports whether SUPER says what it said before err, and may be written again.
-func passes(err error) bool { return errors.As(err, new(unwritten)) && errs.Passes(err) }
+// writePasses reports whether SUPER says what it said before err, and may be written again.
+func writePasses(err error) bool { return errors.As(err, new(unwritten)) && errs.Passes(err) }

@@ -20,17 +20,17 @@ import (
 
 // What may lie in the directories of a new store.
 
-// The numbers of the files that Create makes.
+// The numbers of the files that CreateStore makes.
 const (
 	firstManifest = 1
 	firstKeyring  = 1
 )
 
-// checkVacant lists the remains of an unfinished Create; any other file of a store
+// checkVacant lists the remains of an unfinished CreateStore; any other file of a store
 // or of another program is an error. A directory that is not there is vacant.
 func checkVacant(o Options) (remains []string, err error) {
 	remains, err = o.remainsIn(o.Dir)
-	if err != nil || !o.separate() {
+	if err != nil || !o.hasValueDir() {
 		return remains, err
 	}
 	switch _, err := ReadSuper(o.FS, o.ValueDir); {
@@ -54,10 +54,10 @@ func (o *Options) remainsIn(dir string) (remains []string, err error) {
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		switch {
-		case !ours && dir == o.Dir && !harmless(base) && !o.leads(o.FS, filepath.Join(dir, base)):
+		case !ours && dir == o.Dir && !isHarmless(base) && !o.leadsToDir(o.FS, filepath.Join(dir, base)):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
 		case !ours || name.Kind == filename.Lock:
-		case name.Kind == filename.Super || dir == o.Dir && o.unused(name):
+		case name.Kind == filename.Super || dir == o.Dir && o.isUnused(name):
 			remains = append(remains, base)
 		default:
 			damage = lostSuper(dir, base)
@@ -72,12 +72,12 @@ func lostSuper(dir, base string) error {
 		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
 }
 
-// harmless reports whether a file of this name may lie in the directory of a new store.
-func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
+// isHarmless reports whether a file of this name may lie in the directory of a new store.
+func isHarmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
-// unused reports whether a file may be one that Create leaves: a keyring under whose keys no file
+// isUnused reports whether a file may be one that CreateStore leaves: a keyring under whose keys no file
 // is, or a manifest to which no edit was ever appended.
-func (o *Options) unused(name filename.Name) bool {
+func (o *Options) isUnused(name filename.Name) bool {
 	path := filepath.Join(o.Dir, name.String())
 	switch name {
 	case filename.New(filename.Keyring, firstKeyring):
@@ -87,7 +87,7 @@ func (o *Options) unused(name filename.Name) bool {
 		begin := layout.New().Snapshot()
 		// The longest first manifest: that of an encrypted store.
 		begin.DataKey.ID = crypt.ID{1}
-		frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
+		frame, _, _ := encodeFrame(0, nil, frame.End{}, frame.Snapshot, begin)
 		most := fileHeader + len(frame) + frameExtra
 		p, err := pageio.ReadHead(o.FS, path, int64(most)+1)
 		return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
@@ -106,7 +106,7 @@ func (o *Options) checkEmpty(dir string, base vfs.FS) error {
 		return fmt.Errorf("%w: %s has one", errs.ErrExist, dir)
 	}
 	for _, name := range names {
-		if name == filename.Of(filename.Lock, 0) || harmless(name) || o.leads(base, filepath.Join(dir, name)) {
+		if name == filename.Of(filename.Lock, 0) || isHarmless(name) || o.leadsToDir(base, filepath.Join(dir, name)) {
 			continue
 		}
 		return fmt.Errorf("%w: %s holds %s, and the new store wants an empty directory; if it was cut here before, remove the directory",
@@ -115,15 +115,15 @@ func (o *Options) checkEmpty(dir string, base vfs.FS) error {
 	return nil
 }
 
-// leads reports whether path is one of the directories, or one of them lies below it. In
+// leadsToDir reports whether path is one of the directories, or one of them lies below it. In
 // directories that are held open, fsys knows nothing above them: there the names decide.
-func (o *Options) leads(fsys vfs.FS, path string) bool {
+func (o *Options) leadsToDir(fsys vfs.FS, path string) bool {
 	for _, at := range o.dirs() {
 		if vfs.Same(fsys, path, at) {
 			return true
 		}
-		for at, below := absolute(at), ""; at != below; at, below = filepath.Dir(at), at {
-			if vfs.Same(fsys, absolute(path), at) {
+		for at, below := absolutePath(at), ""; at != below; at, below = filepath.Dir(at), at {
+			if vfs.Same(fsys, absolutePath(path), at) {
 				return true
 			}
 		}
@@ -131,8 +131,8 @@ func (o *Options) leads(fsys vfs.FS, path string) bool {
 	return false
 }
 
-// absolute returns a name that has all directories above in it.
-func absolute(path string) string {
+// absolutePath returns a name that has all directories above in it.
+func absolutePath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
 	}

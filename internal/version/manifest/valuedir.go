@@ -38,9 +38,9 @@ func (o *Options) checkDirs(s *Super) error {
 	switch {
 	case s.Manifest == 0:
 		return fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
-	case s.Session == 0 && o.separate():
+	case s.Session == 0 && o.hasValueDir():
 		return fmt.Errorf("%w: the store in %s keeps its values there, and was made without ValueDir", errs.ErrInvalid, o.Dir)
-	case s.Session != 0 && !o.separate():
+	case s.Session != 0 && !o.hasValueDir():
 		return fmt.Errorf("%w than in %s: ValueDir must name that directory", ErrElsewhere, o.Dir)
 	}
 	return nil
@@ -50,7 +50,7 @@ func (o *Options) checkDirs(s *Super) error {
 // not ok if there is none. It returns the errors of checkDirs, and errs.ErrForeign if it is that
 // of another store.
 func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
-	if err := o.checkDirs(s); err != nil || !o.separate() {
+	if err := o.checkDirs(s); err != nil || !o.hasValueDir() {
 		return superFile{}, err
 	}
 	v, err := readSuper(o.FS, o.ValueDir)
@@ -60,7 +60,7 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
 	// It may still be plain when the store has become encrypted: its next session ends that.
 	ours := v.UUID == s.UUID && !(v.Encrypted() && ring == nil)
 	if err == nil && ours {
-		err = v.decrypt(valuesKey(ring))
+		err = v.decryptWith(valuesKey(ring))
 	}
 	switch {
 	// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
@@ -80,7 +80,7 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
 func openValueDir(o *Options, s *Super, ring *crypt.Ring) (superFile, error) {
 	v, err := readValueSuper(o, s, ring)
 	switch {
-	case err != nil || !o.separate():
+	case err != nil || !o.hasValueDir():
 		return v, err
 	case v.ok && v.Session != s.Session && v.Session != s.Before:
 		return v, fmt.Errorf("%w: another copy of %s has used the ValueDir %s since this one was closed", errs.ErrForeign, o.Dir, o.ValueDir)

@@ -3,7 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -19,8 +18,11 @@ import (
 func (l *Log) Verify(report func(*errs.Corruption)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, dir := range l.o.dirs() {
-		if err := l.verifySuper(dir, report); err != nil {
+	for _, s := range []superFile{l.super, l.values} {
+		if s.dir == "" || l.o.ReadOnly && !s.ok {
+			continue // values have no directory of their own, or a crash came before it had a SUPER
+		}
+		if err := l.verifySuper(&s, report); err != nil {
 			return err
 		}
 	}
@@ -30,10 +32,12 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		}
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	var end frame.Cursor
-	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
-		// Edits were applied when the log was opened. Here checksums and the chain are enough.
-		end, err = scan(f, size, &l.super.Super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
+	var end frame.End
+	err := readManifest(l.o.FS, l.o.Dir, &l.super.Super, l.ring, func(r *reader) (err error) {
+		if err = r.checkHeader(); err == nil {
+			// Edits were applied when the log was opened. Here checksums and the chain are enough.
+			end, err = r.scanFrames(r.first, func(int64, *frame.Header, []byte) error { return nil })
+		}
 		return err
 	})
 	var c *errs.Corruption
@@ -49,17 +53,10 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	return nil
 }
 
-// verifySuper checks the SUPER of one of the directories.
-func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
-	if l.o.ReadOnly && !l.values.ok && dir != l.o.Dir {
-		return nil // a crash came before it was made
-	}
-	key := l.super.key
-	if dir != l.o.Dir {
-		key = l.values.key
-	}
+// verifySuper checks a SUPER as it is now.
+func (l *Log) verifySuper(now *superFile, report func(*errs.Corruption)) error {
 	super := filename.Of(filename.Super, 0)
-	p, err := pageio.ReadHead(l.o.FS, filepath.Join(dir, super), superSize)
+	p, err := pageio.ReadHead(l.o.FS, filepath.Join(now.dir, super), superSize)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", super, err)
 	}
@@ -68,12 +65,12 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 	for i, s := range slots {
 		off, other := i*slotSize, slots[1-i]
 		switch {
-		case s.ok && s.UUID == l.super.UUID && s.decryptFields(key) == nil:
+		case s.ok && s.UUID == l.super.UUID && s.decryptFields(now.key) == nil:
 		// A crash may have come when only the first slot was written, and only a writer writes the other.
 		case l.o.ReadOnly && other.ok && other.Epoch == 1 && allZero(p[off:off+slotSize]):
 		default:
 			report(errs.NewCorruption(super, int64(off), "the slot in %s has no valid checksum or tag, or is another store's; "+
-				"if the other one is whole, the next opening for writing writes this one again", dir))
+				"if the other one is whole, the next opening for writing writes this one again", now.dir))
 		}
 	}
 	return nil

@@ -25,9 +25,9 @@ type wire struct {
 	writing bool
 }
 
-// fail notes the first error, and drops what is left, so that loops over it end. What can't be right
+// failRead notes the first error, and drops what is left, so that loops over it end. What can't be right
 // is written nevertheless: Apply has to refuse it, and every reader does.
-func (w *wire) fail(format string, args ...any) {
+func (w *wire) failRead(format string, args ...any) {
 	if w.writing {
 		return
 	}
@@ -37,70 +37,77 @@ func (w *wire) fail(format string, args ...any) {
 	w.p = nil
 }
 
-// number is an unsigned number of 1 to 10 bytes, which must fit in N.
-func number[N ~uint64 | ~uint32 | ~uint8 | ~int64](w *wire, n *N) {
+// codeNumber is an unsigned number of 1 to 10 bytes, which must fit in N.
+func codeNumber[N ~uint64 | ~uint32 | ~uint8 | ~int64](w *wire, n *N) {
 	if w.writing {
 		w.p = binary.AppendUvarint(w.p, uint64(*n))
 		return
 	}
 	v, size := binary.Uvarint(w.p)
 	if size <= 0 {
-		w.fail("bad number")
+		w.failRead("bad number")
 		return
 	}
 	if *n = N(v); *n < 0 || uint64(*n) != v {
 		*n = 0
-		w.fail("number %d is too great", v)
+		w.failRead("number %d is too great", v)
 		return
 	}
 	w.p = w.p[size:]
 }
 
-// signed is a number that may be negative.
-func signed[N ~int64](w *wire, n *N) {
+// codeNumbers are numbers of one type.
+func codeNumbers[N ~uint64 | ~uint32 | ~uint8 | ~int64](w *wire, all ...*N) {
+	for _, n := range all {
+		codeNumber(w, n)
+	}
+}
+
+// codeSigned is a number that may be negative.
+func codeSigned[N ~int64](w *wire, n *N) {
 	if w.writing {
 		w.p = binary.AppendVarint(w.p, int64(*n))
 		return
 	}
 	v, size := binary.Varint(w.p)
 	if size <= 0 {
-		w.fail("bad number")
+		w.failRead("bad number")
 		return
 	}
 	*n, w.p = N(v), w.p[size:]
 }
 
-func version(w *wire, v *entry.Version) {
-	if number(w, v); *v > entry.MaxVersion {
-		w.fail("version %d", *v)
+func codeVersion(w *wire, v *entry.Version) {
+	if codeNumber(w, v); *v > entry.MaxVersion {
+		w.failRead("version %d", *v)
 	}
 }
 
-// fixed is bytes whose number the format knows.
-func (w *wire) fixed(b []byte) {
+// codeBytes is bytes whose number the format knows.
+func (w *wire) codeBytes(b []byte) {
 	switch {
 	case w.writing:
 		w.p = append(w.p, b...)
 	case len(b) > len(w.p):
-		w.fail("%d bytes are missing", len(b)-len(w.p))
+		w.failRead("%d bytes are missing", len(b)-len(w.p))
 	default:
 		w.p = w.p[copy(b, w.p):]
 	}
 }
 
-// octet is a number of one byte.
-func octet[N ~uint8](w *wire, n *N) {
+// codeOctet is a number of one byte.
+func codeOctet[N ~uint8](w *wire, n *N) {
 	b := [1]byte{byte(*n)}
-	if w.fixed(b[:]); !w.writing {
+	if w.codeBytes(b[:]); !w.writing {
 		*n = N(b[0])
 	}
 }
 
-// str is any number of bytes. What is read is a copy: edits outlive the buffer that they were
+// codeString is any number of bytes. What is read is a copy: edits outlive the buffer that they were
 // read from.
-func str[S ~string | ~[]byte](w *wire, s *S) {
+func codeString[S ~string | ~[]byte](w *wire, s *S) {
 	n := len(*s)
-	if w.count(&n, 1); w.writing {
+	if w.codeCount(&n, 1); w.writing {
 		w.p = append(w.p, *s...)
 		return
 	}
@@ -108,24 +115,24 @@ func str[S ~string | ~[]byte](w *wire, s *S) {
 	w.p = w.p[n:]
 }
 
-// count is how many elements follow, of at least least bytes each. So a damaged count can't make
+// codeCount is how many elements follow, of at least least bytes each. So a damaged count can't make
 // the caller allocate more than a few times the field's length.
-func (w *wire) count(count *int, least int) {
+func (w *wire) codeCount(count *int, least int) {
 	n := uint64(*count)
-	if number(w, &n); w.writing {
+	if codeNumber(w, &n); w.writing {
 		return
 	}
 	if n > uint64(len(w.p)/least) {
-		w.fail("%d elements announced, %d bytes are left", n, len(w.p))
+		w.failRead("%d elements announced, %d bytes are left", n, len(w.p))
 		n = 0
 	}
 	*count = int(n)
 }
 
-// list is a list of elements of at least least bytes each.
-func list[E any](w *wire, l *[]E, least int, code func(*wire, *E)) {
+// codeList is a list of elements of at least least bytes each.
+func codeList[E any](w *wire, l *[]E, least int, code func(*wire, *E)) {
 	n := len(*l)
-	if w.count(&n, least); !w.writing {
+	if w.codeCount(&n, least); !w.writing {
 		*l = make([]E, n)
 	}
 	for i := range *l {
@@ -135,7 +142,7 @@ func list[E any](w *wire, l *[]E, least int, code func(*wire, *E)) {
 
 func codeKeyID(w *wire, l *crypt.FileKeyID) {
 	p := appendKeyID(nil, *l)
-	if w.fixed(p); !w.writing {
+	if w.codeBytes(p); !w.writing {
 		*l = decodeKeyID(p)
 	}
 }
@@ -153,7 +160,7 @@ func lastKeyID(w *wire, l *crypt.FileKeyID) bool {
 // endError returns the first error. Bytes that are left over are an error.
 func (w *wire) endError() error {
 	if w.err == nil && len(w.p) != 0 {
-		w.fail("%d bytes too many", len(w.p))
+		w.failRead("%d bytes too many", len(w.p))
 	}
 	return w.err
 }
@@ -176,19 +183,19 @@ func (w *wire) writeTLV(tag uint16, flags uint16, fill func()) {
 	binary.LittleEndian.PutUint32(w.p[at:], uint32(len(w.p)-at-4))
 }
 
-// tlv takes the next field off w; more is false at the end and after an error.
-func (w *wire) tlv() (tag uint16, required bool, value []byte, more bool) {
+// nextTLV takes the next field off w; more is false at the end and after an error.
+func (w *wire) nextTLV() (tag uint16, required bool, value []byte, more bool) {
 	if len(w.p) < tlvHeader && allZero(w.p) { // padding of the frame
 		return 0, false, nil, false
 	}
 	var head [tlvHeader]byte
-	w.fixed(head[:])
+	w.codeBytes(head[:])
 	tag, flags, n := binary.LittleEndian.Uint16(head[:]), binary.LittleEndian.Uint16(head[2:]), binary.LittleEndian.Uint32(head[4:])
 	switch {
 	case flags > must:
-		w.fail("field %d has unknown flags %#x", tag, flags)
+		w.failRead("field %d has unknown flags %#x", tag, flags)
 	case uint64(n) > uint64(len(w.p)):
-		w.fail("field %d of %d bytes, %d are left", tag, n, len(w.p))
+		w.failRead("field %d of %d bytes, %d are left", tag, n, len(w.p))
 	case w.err == nil:
 		value, w.p = w.p[:n], w.p[n:]
 		return tag, flags == must, value, true

@@ -47,8 +47,8 @@ func (c *Content) Measure(encrypted bool) (size int64, err error) {
 
 func (c *Content) measureEncrypted() error {
 	own, shared, tagged := int64(0), int64(0), false
-	w := c.walk()
-	for w.next() {
+	w := c.walkParts()
+	for w.nextPart() {
 		if w.own > 0 {
 			shared, tagged = shared+int64(w.own), false
 		}
@@ -57,7 +57,7 @@ func (c *Content) measureEncrypted() error {
 		}
 		// One stub, the placeholder in the frame, stands for all records with tags in a row, even if
 		// they belong to several transactions.
-		if own += int64(entry.EncryptedSize(w.part[w.own:])); !tagged {
+		if own += int64(entry.EncryptedRecordSize(w.part[w.own:])); !tagged {
 			shared, tagged = shared+stubSize, true
 		}
 	}
@@ -66,9 +66,9 @@ func (c *Content) measureEncrypted() error {
 	}
 	// The end of the frame says how long the shared part is, in units of 8 bytes.
 	if shared&7 != 0 {
-		return invalid("%d bytes without tags", shared)
+		return invalidPayload("%d bytes without tags", shared)
 	}
-	c.Totals, c.sharedBytes, c.size = w.totals, shared, EncryptedSize(own, shared)
+	c.Totals, c.sharedBytes, c.size = w.totals, shared, EncryptedFrameSize(own, shared)
 	return nil
 }
 
@@ -76,10 +76,10 @@ func (c *Content) measureEncrypted() error {
 // their versions, and sets the checksums of those that have their own, because these depend on
 // where a record lies. It returns the plain checksum of all bytes that the frame's covers.
 func (c *Content) Place(id checksum.Identity, offset int64) (crc uint32, err error) {
-	w := c.walk()
-	for w.next() {
+	w := c.walkParts()
+	for w.nextPart() {
 		if w.size > 0 {
-			entry.Place(w.part[w.own:], id, offset+int64(w.own), w.head)
+			entry.PlaceRecord(w.part[w.own:], id, offset+int64(w.own), w.head)
 		}
 		// A value's own checksum covers it: a large value is read for one checksum only, when it is
 		// encoded.
@@ -109,12 +109,12 @@ type walk struct {
 	size, head int
 }
 
-func (c *Content) walk() walk {
+func (c *Content) walkParts() walk {
 	return walk{group: c.Kind == Group, first: c.First, payload: c.Payload, missing: c.Missing}
 }
 
-// next finds the next part, checks its records and gives them their version.
-func (w *walk) next() bool {
+// nextPart finds the next part, checks its records and gives them their version.
+func (w *walk) nextPart() bool {
 	if w.err != nil || w.i == len(w.payload) {
 		return false
 	}
@@ -138,11 +138,11 @@ func (w *walk) findRecords(p []byte) {
 		v += entry.Version(w.i)
 		if len(p) == 0 {
 			// A reader learns versions from records: it would not see this transaction.
-			w.err = invalid("a transaction without records")
+			w.err = invalidPayload("a transaction without records")
 			return
 		}
 		if w.pos == 0 {
-			entry.Begin(p)
+			entry.MarkBegin(p)
 		}
 	}
 	pos := w.pos
@@ -150,10 +150,10 @@ func (w *walk) findRecords(p []byte) {
 		size := entry.ShortSize(p[pos:])
 		// Only a record with its own checksum can bring its version along.
 		if size == 0 || v == 0 {
-			w.err = invalid("%d bytes at %d, version %d", len(p)-pos, pos, v)
+			w.err = invalidPayload("%d bytes at %d, version %d", len(p)-pos, pos, v)
 			return
 		}
-		w.totals.count(v, false, size)
+		w.totals.countRecord(v, false, size)
 		pos += size
 	}
 	if w.own = pos - w.pos; pos == len(p) {
@@ -170,19 +170,19 @@ func (w *walk) findRecords(p []byte) {
 	if v != 0 {
 		entry.SetVersion(p[pos:], v)
 	}
-	w.totals.count(versionOf(p[pos:]), true, w.size)
+	w.totals.countRecord(versionOf(p[pos:]), true, w.size)
 }
 
 // ownAt checks the lengths of the record with its own checksum that rec begins with, at pos
 // of its payload. Of the last one missing bytes are not in rec.
 func ownAt(rec []byte, missing, pos int) (size, head int, err error) {
 	if len(rec) < entry.HeaderSize || len(rec)+missing < minOwn || pos&7 != 0 {
-		return 0, 0, invalid("%d bytes at %d", len(rec), pos)
+		return 0, 0, invalidPayload("%d bytes at %d", len(rec), pos)
 	}
 	size, head = entry.RawSize(rec)
 	// The length decides what the checksum covers and where the next record begins.
 	if size > len(rec)+missing || head > min(size, len(rec)) {
-		return 0, 0, invalid("%d bytes at %d, %d are left", size, pos, len(rec)+missing)
+		return 0, 0, invalidPayload("%d bytes at %d, %d are left", size, pos, len(rec)+missing)
 	}
 	return size, head, nil
 }
@@ -190,7 +190,7 @@ func ownAt(rec []byte, missing, pos int) (size, head int, err error) {
 // minOwn is the shortest record with its own checksum: its key has at least one byte.
 const minOwn = entry.HeaderSize + 8
 
-// invalid reports a payload that is not of whole records.
-func invalid(format string, args ...any) error {
+// invalidPayload reports a payload that is not of whole records.
+func invalidPayload(format string, args ...any) error {
 	return fmt.Errorf("%w: frame payload: %w: %s", errs.ErrInvalid, entry.ErrRecord, fmt.Sprintf(format, args...))
 }

@@ -39,7 +39,7 @@ func NewDecrypter(d *crypt.Decrypter, values bool, read func(off, n int64) ([]by
 	return &Decrypter{keys: d, values: values, read: read}
 }
 
-// Frame returns the payload of the encrypted frame with the header h at offset of the file,
+// DecryptFrame returns the payload of the encrypted frame with the header h at offset of the file,
 // and the totals of its records. All of the frame must be in the file. The payload is valid
 // until the next call. before is the tag that the frame before must have; nil accepts any tag.
 // Frame sets h.Tag.
@@ -47,9 +47,9 @@ func NewDecrypter(d *crypt.Decrypter, values bool, read func(off, n int64) ([]by
 // The payload has the plain form, but its checksums are zero, and it has no piece tables and no
 // values in pieces. Walk it with Records. If any bit of the frame has changed since it was
 // written, Frame returns ErrFrame. Other errors are those of read.
-func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload []byte, t Totals, err error) {
+func (x *Decrypter) DecryptFrame(h *Header, offset int64, before *crypt.Tag) (payload []byte, t Totals, err error) {
 	x.offset, x.whole = offset, nil
-	if h.Size < EncryptedSize(0, 0) {
+	if h.Size < EncryptedFrameSize(0, 0) {
 		return nil, t, fmt.Errorf("%w: %d bytes, encrypted", ErrFrame, h.Size)
 	}
 	// A longer frame is read part by part, to bound the memory.
@@ -98,7 +98,7 @@ func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
 	tag, rest := crypt.Tag(b), 8*int64(binary.LittleEndian.Uint32(b[crypt.TagSize:]))
 	x.attempt = binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
 	x.next = x.offset + HeaderSize
-	x.ownEnd = end - rest - blocks(rest)*crypt.TagSize
+	x.ownEnd = end - rest - blockCount(rest)*crypt.TagSize
 	// No tag has proved this length yet, so it is checked before it is used.
 	if x.ownEnd < x.next {
 		return fmt.Errorf("%w: %d bytes without tags in a frame of %d", ErrFrame, rest, h.Size)
@@ -106,7 +106,7 @@ func (x *Decrypter) decryptRest(h *Header, before *crypt.Tag) error {
 	if before != nil && tag != *before {
 		return fmt.Errorf("%w: frame after one with the tag %x, want %x", ErrFrame, tag, *before)
 	}
-	if b, err = x.readBytes(x.ownEnd+rest, blocks(rest)*crypt.TagSize); err != nil {
+	if b, err = x.readBytes(x.ownEnd+rest, blockCount(rest)*crypt.TagSize); err != nil {
 		return err
 	}
 	x.tags = append(x.tags[:0], b...)
@@ -131,7 +131,7 @@ func (x *Decrypter) decryptBlocks(rest int64, data []byte) error {
 		x.rest = slices.Grow(x.rest, n)
 		tag := crypt.Tag(x.tags[i*crypt.TagSize:])
 		if err := x.keys.Decrypt(x.rest[len(x.rest):len(x.rest)+n], b, &tag, unit, offset, x.attempt, data); err != nil {
-			return damaged(err, offset)
+			return asFrameError(err, offset)
 		}
 		x.rest = x.rest[:len(x.rest)+n]
 		at += int64(n)
@@ -141,8 +141,8 @@ func (x *Decrypter) decryptBlocks(rest int64, data []byte) error {
 	return nil
 }
 
-// damaged returns ErrFrame for an error in decrypting what is at offset.
-func damaged(err error, offset int64) error {
+// asFrameError returns ErrFrame for an error in decrypting what is at offset.
+func asFrameError(err error, offset int64) error {
 	if errors.Is(err, crypt.ErrTag) || errors.Is(err, entry.ErrRecord) {
 		return fmt.Errorf("%w: at %d: %w", ErrFrame, offset, err)
 	}
@@ -169,7 +169,7 @@ func (x *Decrypter) joinPayload() ([]byte, error) {
 		x.out = append(x.out, x.rest[from:pos]...)
 		for range binary.LittleEndian.Uint32(stub[4:]) {
 			if err := x.joinOwn(); err != nil {
-				return nil, damaged(err, x.next)
+				return nil, asFrameError(err, x.next)
 			}
 		}
 		pos += stubSize
@@ -224,7 +224,7 @@ func (x *Decrypter) joinOwn() error {
 func (x *Decrypter) verifyPieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)
-		b, err := x.readBytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))
+		b, err := x.readBytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.AlignUp(n)))
 		if err != nil {
 			return err
 		}

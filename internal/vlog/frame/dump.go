@@ -8,10 +8,10 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Dump annotates the frame at off of the bytes b that d shows, and returns where
+// DumpFrame annotates the frame at off of the bytes b that d shows, and returns where
 // it ends. The payload of a Snapshot or an Edit is left to the caller. No
 // checksum is checked, and a frame that is cut off is shown as far as it goes.
-func Dump(d *dump.Writer, b []byte, off int) (end int) {
+func DumpFrame(d *dump.Writer, b []byte, off int) (end int) {
 	d.U32(off, "header checksum", "payload checksum", "length in units of 8")
 	kind := Kind(0)
 	size := HeaderSize
@@ -58,7 +58,7 @@ func dumpEncrypted(d *dump.Writer, b []byte, from, end int) {
 		return
 	}
 	rest := 8 * int64(binary.LittleEndian.Uint32(b[at+crypt.TagSize:]))
-	tags := int64(at) - blocks(rest)*crypt.TagSize
+	tags := int64(at) - blockCount(rest)*crypt.TagSize
 	for from < end {
 		c, ok := entry.ParseClear(b[from:end])
 		if !ok || int64(from)+c.Size > tags-rest {
@@ -88,7 +88,7 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 		d.Note("%v", err)
 		return 0
 	}
-	end := pos + r.Bare()
+	end := pos + r.UnpaddedSize()
 	value := end - len(r.Value)
 	table := pos + r.KeyEnd()
 	key := table - len(r.Key)
@@ -111,7 +111,7 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 	if len(r.Value) > 0 {
 		d.Bytes(value, len(r.Value), "value")
 	}
-	if n := r.Size - r.Bare(); n > 0 {
+	if n := r.Size - r.UnpaddedSize(); n > 0 {
 		d.Field(end, n, "padding", "")
 	}
 	return r.Size

@@ -3,7 +3,6 @@ package frame
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"slices"
 
@@ -26,17 +25,17 @@ const (
 	bufferKept = 2 << 20   // a larger buffer is freed after the frame
 )
 
-// blocks returns how many blocks, and so tags, a rest of this many bytes has.
-func blocks(rest int64) int64 { return max(1, (rest+blockSize-1)/blockSize) }
+// blockCount returns how many blockCount, and so tags, a rest of this many bytes has.
+func blockCount(rest int64) int64 { return max(1, (rest+blockSize-1)/blockSize) }
 
-// EncryptedSize returns the length of an encrypted frame in bytes. own is the length of its
+// EncryptedFrameSize returns the length of an encrypted frame in bytes. own is the length of its
 // records with tags, rest that of all else. The payload of a Seal is all rest.
-func EncryptedSize(own, rest int64) int64 {
-	return HeaderSize + own + rest + blocks(rest)*crypt.TagSize + endSize
+func EncryptedFrameSize(own, rest int64) int64 {
+	return HeaderSize + own + rest + blockCount(rest)*crypt.TagSize + endSize
 }
 
 // Encrypter writes the frames of one file in encrypted form. It is used by one goroutine.
-// Between two frames it keeps a buffer of at most 2 MiB.
+// Between two frames it keeps buffers of at most 4 MiB.
 type Encrypter struct {
 	keys  *crypt.Encrypter
 	id    checksum.Identity
@@ -51,11 +50,8 @@ type Encrypter struct {
 	attempt uint32
 	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
 	tags    []byte                               // tags of the finished blocks of the rest
-	left    int64                                // bytes of the rest that are still to come
+	block   []byte                               // the open block of the rest
 	tagged  uint32                               // records with tags since the last stub
-
-	// where the open block of the rest begins in buf, and how many bytes it lacks
-	block, blockLeft int
 }
 
 // NewEncrypter returns an Encrypter for the file id. It calls write with the encrypted bytes
@@ -64,17 +60,17 @@ func NewEncrypter(e *crypt.Encrypter, id checksum.Identity, write func(b []byte,
 	return &Encrypter{keys: e, id: id, write: write}
 }
 
-// Frame writes a frame with the header h and the content c at offset of the file. h.Size must
+// EncryptFrame writes a frame with the header h and the content c at offset of the file. h.Size must
 // be the size that c.Measure returned. before is the tag of the frame before. Frame sets h.Sum
 // and h.Tag. It writes a frame of up to 1 MiB by one call of write. A longer frame takes
 // several calls; the last one writes the end of the frame.
-func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag) (err error) {
+func (x *Encrypter) EncryptFrame(h *Header, c *Content, offset int64, before crypt.Tag) (err error) {
 	if x.attempt, err = x.keys.Begin(offset, h.Size); err != nil {
 		return err
 	}
 	h.Encrypted, h.PayloadSum = true, 0
 	x.buf, x.at, x.offset = x.buf[:0], offset, offset
-	if err := x.makeRoom(HeaderSize); err != nil {
+	if err := x.reserveBytes(HeaderSize); err != nil {
 		return err
 	}
 	x.buf = x.buf[:HeaderSize]
@@ -83,8 +79,8 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	putData(&x.data, &before, x.buf, c.sharedBytes)
 	// The content is walked twice: first for the records with tags, then for the rest, which
 	// lies between these records in the content, but behind them in the frame.
-	w := c.walk()
-	for err == nil && w.next() {
+	w := c.walkParts()
+	for err == nil && w.nextPart() {
 		if w.size > 0 {
 			err = x.writeOwn(c, w.part[w.own:], w.size, w.head)
 		}
@@ -110,8 +106,8 @@ func putData(data *[crypt.TagSize + HeaderSize + 4]byte, before *crypt.Tag, head
 	binary.LittleEndian.PutUint32(data[n:], uint32(rest/8))
 }
 
-// makeRoom makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
-func (x *Encrypter) makeRoom(n int) error {
+// reserveBytes makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
+func (x *Encrypter) reserveBytes(n int) error {
 	if len(x.buf)+n > stepBytes {
 		if err := x.flushBuffer(); err != nil {
 			return err
@@ -147,11 +143,11 @@ func (x *Encrypter) writeOwn(c *Content, rec []byte, size, head int) error {
 		}
 		rec = whole
 	}
-	if err := x.makeRoom(size + crypt.TagSize); err != nil {
+	if err := x.reserveBytes(size + crypt.TagSize); err != nil {
 		return err
 	}
 	var err error
-	x.buf, err = entry.Encrypt(x.buf, rec, x.keys, x.at+int64(len(x.buf)), x.attempt)
+	x.buf, err = entry.EncryptRecord(x.buf, rec, x.keys, x.at+int64(len(x.buf)), x.attempt)
 	return err
 }
 
@@ -164,30 +160,30 @@ func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
 	if c.Value != nil {
 		value = io.MultiReader(value, c.Value)
 	}
-	if err := x.makeRoom(min(entry.EncryptedSize(rec), stepBytes)); err != nil {
+	if err := x.reserveBytes(min(entry.EncryptedRecordSize(rec), stepBytes)); err != nil {
 		return err
 	}
 	at := len(x.buf)
 	offset := x.at + int64(at)
 	l := entry.NewLarge(rec[:head], x.keys, offset, x.attempt)
-	x.buf = append(x.buf, make([]byte, l.Next()-offset)...)
+	x.buf = append(x.buf, make([]byte, l.NextOffset()-offset)...)
 	for left > 0 {
 		n := min(left, pieceBytes)
-		if err := x.makeRoom(n); err != nil {
+		if err := x.reserveBytes(n); err != nil {
 			return err
 		}
 		part := x.buf[len(x.buf):][:n]
 		if _, err := io.ReadFull(value, part); err != nil {
 			return err
 		}
-		if err := l.Pieces(part); err != nil {
+		if err := l.EncryptPieces(part); err != nil {
 			return err
 		}
 		// The padding must be zeros: a reader checks it, as no tag covers it.
-		x.buf = entry.Pad(x.buf[:len(x.buf)+n])
+		x.buf = entry.PadRecords(x.buf[:len(x.buf)+n])
 		left -= n
 	}
-	b, err := l.Head()
+	b, err := l.EncryptHead()
 	if err == nil && x.at > offset {
 		return x.write(b, offset)
 	}
@@ -198,36 +194,38 @@ func (x *Encrypter) writeLarge(c *Content, rec []byte, head int) error {
 // encryptRest encrypts the rest, block by block. An empty rest has one empty block, for the frame's
 // tag.
 func (x *Encrypter) encryptRest(c *Content) error {
-	x.tags, x.left, x.tagged, x.blockLeft = x.tags[:0], c.sharedBytes, 0, 0
-	if c.sharedBytes == 0 {
-		// A tag of no bytes still covers the header and the frame before.
-		x.block = len(x.buf)
-		return x.endBlock()
-	}
-	for w := c.walk(); w.next(); {
-		if err := x.putRest(w.part[:w.own]); err != nil {
+	x.tags, x.block, x.tagged = x.tags[:0], x.block[:0], 0
+	for w := c.walkParts(); w.nextPart(); {
+		if err := x.appendRest(w.part[:w.own]); err != nil {
 			return err
 		}
 		if w.size > 0 {
 			x.tagged++
 		}
 	}
-	return x.putStub()
+	if err := x.appendStub(); err != nil {
+		return err
+	}
+	// A tag of no bytes still covers the header and the frame before.
+	if len(x.block) > 0 || len(x.tags) == 0 {
+		return x.encryptBlock()
+	}
+	return nil
 }
 
-// putRest appends b to the rest. If records with tags came before b, their stub comes first.
-func (x *Encrypter) putRest(b []byte) error {
+// appendRest appends b to the rest. If records with tags came before b, their stub comes first.
+func (x *Encrypter) appendRest(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if err := x.putStub(); err != nil {
+	if err := x.appendStub(); err != nil {
 		return err
 	}
 	return x.appendBytes(b)
 }
 
-// putStub appends a stub with the number of records with tags that were here, if there are any.
-func (x *Encrypter) putStub() error {
+// appendStub appends a stub with the number of records with tags that were here, if there are any.
+func (x *Encrypter) appendStub() error {
 	if x.tagged == 0 {
 		return nil
 	}
@@ -240,21 +238,10 @@ func (x *Encrypter) putStub() error {
 
 func (x *Encrypter) appendBytes(b []byte) error {
 	for len(b) > 0 {
-		if x.blockLeft == 0 {
-			x.blockLeft = int(min(blockSize, x.left))
-			if x.blockLeft == 0 {
-				return fmt.Errorf("%w: a payload has grown", entry.ErrRecord)
-			}
-			if err := x.makeRoom(x.blockLeft); err != nil {
-				return err
-			}
-			x.block = len(x.buf)
-		}
-		n := min(len(b), x.blockLeft)
-		x.buf, b = append(x.buf, b[:n]...), b[n:]
-		x.left -= int64(n)
-		if x.blockLeft -= n; x.blockLeft == 0 {
-			if err := x.endBlock(); err != nil {
+		n := min(len(b), blockSize-len(x.block))
+		x.block, b = append(x.block, b[:n]...), b[n:]
+		if len(x.block) == blockSize {
+			if err := x.encryptBlock(); err != nil {
 				return err
 			}
 		}
@@ -262,28 +249,28 @@ func (x *Encrypter) appendBytes(b []byte) error {
 	return nil
 }
 
-// endBlock encrypts the open block of the rest. The tag of the first block is the frame's tag,
+// encryptBlock encrypts a block of the rest into buf. The tag of the first block is the frame's tag,
 // so it covers data, too.
-func (x *Encrypter) endBlock() error {
-	unit, offset, data := crypt.Block, x.at+int64(x.block), []byte(nil)
+func (x *Encrypter) encryptBlock() error {
+	if err := x.reserveBytes(len(x.block)); err != nil {
+		return err
+	}
+	at := len(x.buf)
+	unit, offset, data := crypt.Block, x.at+int64(at), []byte(nil)
 	// The first block belongs to the frame: its tag covers the header and the tag of the frame
 	// before. So a frame that is moved or replaced does not decrypt.
 	if len(x.tags) == 0 {
 		unit, offset, data = crypt.Frame, x.offset, x.data[:]
 	}
-	b := x.buf[x.block:]
-	tag, err := x.keys.Encrypt(b, b, unit, offset, data)
-	x.tags = append(x.tags, tag[:]...)
+	x.buf = x.buf[:at+len(x.block)]
+	tag, err := x.keys.Encrypt(x.buf[at:], x.block, unit, offset, data)
+	x.tags, x.block = append(x.tags, tag[:]...), x.block[:0]
 	return err
 }
 
 // endFrame appends the end of the frame, and writes what is in buf.
 func (x *Encrypter) endFrame(c *Content, before *crypt.Tag) error {
-	// The frame's tag covers the length from Measure, so no reader would accept another one.
-	if x.left != 0 {
-		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
-	}
-	if err := x.makeRoom(len(x.tags) + endSize); err != nil {
+	if err := x.reserveBytes(len(x.tags) + endSize); err != nil {
 		return err
 	}
 	b := append(append(x.buf, x.tags...), before[:]...)

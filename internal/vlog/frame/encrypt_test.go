@@ -89,7 +89,7 @@ func encryptTo(t testing.TB, f *file, e *crypt.Encrypter, kind Kind, c Content) 
 	}
 	totals := c.Totals
 	h := Header{Kind: kind, Size: size, Transactions: uint16(len(c.Payload)), Records: uint32(totals.Records), Chain: 0x01020304, FirstVersion: totals.Min, Number: 2, Unsynced: 1}
-	if err := NewEncrypter(e, testID, f.write).Frame(&h, &c, frameAt, before); err != nil {
+	if err := NewEncrypter(e, testID, f.write).EncryptFrame(&h, &c, frameAt, before); err != nil {
 		t.Fatal(err)
 	}
 	if f.last != frameAt+size || size <= stepBytes && f.writes != 1 {
@@ -110,7 +110,7 @@ func decryptFrom(f *file, d *crypt.Decrypter, tag *crypt.Tag) (Header, []byte, T
 	if h.Size > int64(len(f.b))-frameAt {
 		return h, nil, Totals{}, fmt.Errorf("%w: %d bytes", ErrFrame, h.Size)
 	}
-	payload, totals, err := NewDecrypter(d, true, f.read).Frame(&h, frameAt, tag)
+	payload, totals, err := NewDecrypter(d, true, f.read).DecryptFrame(&h, frameAt, tag)
 	return h, payload, totals, err
 }
 
@@ -133,7 +133,7 @@ func payloads(rnd *rand.Rand, transactions, records, longest int) (payload [][]b
 			}
 			b = entry.AppendRecord(b, &e, own)
 		}
-		payload = append(payload, entry.Pad(b))
+		payload = append(payload, entry.PadRecords(b))
 	}
 	return payload
 }
@@ -149,7 +149,7 @@ func asDecrypted(t *testing.T, payload [][]byte) (want []byte, totals Totals) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if totals.count(r.Version, r.Own, r.Size); r.Own {
+			if totals.countRecord(r.Version, r.Own, r.Size); r.Own {
 				clear(p[8:16])
 				want = append(want, p[:r.BareSize()]...)
 				if r.BareSize() < r.Size { // the key's end is not aligned
@@ -194,7 +194,7 @@ func checkPlaces(t *testing.T, f *file, d *crypt.Decrypter, h *Header, b []byte,
 	t.Helper()
 	found, at := h.Walk(b, frameAt+HeaderSize), int64(frameAt+HeaderSize)
 	for i, p := range payload {
-		written := Written(p, at, entry.Version(9+i), true)
+		written := WalkWritten(p, at, entry.Version(9+i), true)
 		for written.More() {
 			place, again := written.At(), found.At()
 			var w, r entry.Record
@@ -205,7 +205,7 @@ func checkPlaces(t *testing.T, f *file, d *crypt.Decrypter, h *Header, b []byte,
 			if !w.Own {
 				continue
 			}
-			plain, err := entry.Decrypt(slices.Grow(bytes.Clone(f.b[place:]), crypt.TagSize), d, place)
+			plain, err := entry.DecryptRecord(slices.Grow(bytes.Clone(f.b[place:]), crypt.TagSize), d, place)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +230,7 @@ func TestEncryptedFrameInSteps(t *testing.T) {
 		mixed = entry.AppendRecord(mixed, &en, i%3 == 0)
 	}
 	large := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00k"), Value: make([]byte, 3*stepBytes+5), Kind: entry.Set}, true)
-	for _, payload := range [][][]byte{{entry.Pad(short)}, {entry.Pad(mixed)}, {entry.Pad(mixed), large, entry.Pad(short)}} {
+	for _, payload := range [][][]byte{{entry.PadRecords(short)}, {entry.PadRecords(mixed)}, {entry.PadRecords(mixed), large, entry.PadRecords(short)}} {
 		f := new(file)
 		h := encryptTo(t, f, e, Group, Content{Payload: payload})
 		_, b, totals, err := decryptFrom(f, d, &before)
@@ -240,8 +240,8 @@ func TestEncryptedFrameInSteps(t *testing.T) {
 		}
 		// Each block of the rest has a tag.
 		rest := int64(8 * binary.LittleEndian.Uint32(f.b[frameAt+h.Size-8:]))
-		for i := range blocks(rest) {
-			at := frameAt + h.Size - endSize - blocks(rest)*crypt.TagSize - rest + i*blockSize
+		for i := range blockCount(rest) {
+			at := frameAt + h.Size - endSize - blockCount(rest)*crypt.TagSize - rest + i*blockSize
 			f.b[at] ^= 1
 			if _, _, _, err := decryptFrom(f, d, &before); !errors.Is(err, ErrFrame) {
 				t.Fatalf("block %d is damaged: %v", i, err)
@@ -264,7 +264,7 @@ func TestEncryptedFromReader(t *testing.T) {
 		if _, _, totals, err := decryptFrom(f, d, &before); err != nil || totals.OwnBytes != uint64(len(rec)) {
 			t.Fatalf("%d: %+v, %v", n, totals, err)
 		}
-		plain, err := entry.Decrypt(slices.Grow(f.b[frameAt+HeaderSize:], crypt.TagSize), d, frameAt+HeaderSize)
+		plain, err := entry.DecryptRecord(slices.Grow(f.b[frameAt+HeaderSize:], crypt.TagSize), d, frameAt+HeaderSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,11 +279,11 @@ func TestEncryptedFromReader(t *testing.T) {
 		size, _ := c.Measure(true)
 		h := Header{Kind: Group, Size: size, Records: 1, FirstVersion: 9, Number: 2}
 		x := NewEncrypter(e, testID, f.write)
-		if err := x.Frame(&h, &c, frameAt, before); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := x.EncryptFrame(&h, &c, frameAt, before); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("%d: %v", n, err)
 		}
 		c.Value = bytes.NewReader(value)
-		if err := x.Frame(&h, &c, frameAt, before); err != nil {
+		if err := x.EncryptFrame(&h, &c, frameAt, before); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, _, err := decryptFrom(f, d, &before); err != nil {
@@ -316,7 +316,7 @@ func TestEveryFlipOfAnEncryptedFrameIsFound(t *testing.T) {
 				if right && errors.Is(err, errs.ErrFormat) {
 					err = ErrFrame // that of another flag or kind, as a later release may write them
 				}
-				if err == nil || h.Encrypted && h.Kind.known() && !errors.Is(err, ErrFrame) && h.PayloadSum == 0 {
+				if err == nil || h.Encrypted && h.Kind.isKnown() && !errors.Is(err, ErrFrame) && h.PayloadSum == 0 {
 					t.Errorf("%v, bit %d, checksum made right %v: %v", kind, bit-8*frameAt, right, err)
 				}
 				binary.LittleEndian.PutUint32(f.b[frameAt:], sum)
@@ -380,10 +380,10 @@ func TestNoMemoryForEncryptedFrames(t *testing.T) {
 	size, _ := c.Measure(true)
 	h := Header{Kind: Group, Size: size, Records: 4, FirstVersion: 9, Number: 2}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := x.Frame(&h, &c, frameAt, before); err != nil {
+		if err := x.EncryptFrame(&h, &c, frameAt, before); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := y.Frame(&h, frameAt, &before); err != nil {
+		if _, _, err := y.DecryptFrame(&h, frameAt, &before); err != nil {
 			t.Fatal(err)
 		}
 	}); n >= 1 { // a pool may lose some
@@ -402,7 +402,7 @@ func checkGolden(t *testing.T, name string, b []byte) {
 	t.Helper()
 	var text bytes.Buffer
 	d := dump.New(&text, b, frameAt)
-	Dump(d, b, 0)
+	DumpFrame(d, b, 0)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -433,8 +433,8 @@ func FuzzDecryptFrame(f *testing.F) {
 			return
 		}
 		e, d := testKeys(t, nil)
-		rest, secret = entry.Pad(rest), entry.Pad(secret)
-		size := EncryptedSize(0, int64(len(rest)))
+		rest, secret = entry.PadRecords(rest), entry.PadRecords(secret)
+		size := EncryptedFrameSize(0, int64(len(rest)))
 		if len(secret) > 0 {
 			size += int64(len(secret)) + 24
 		}
@@ -469,7 +469,7 @@ func FuzzDecryptFrame(f *testing.F) {
 		b = binary.LittleEndian.AppendUint32(b, stated)
 		b = binary.LittleEndian.AppendUint32(b, attempt)
 		read := &file{b: append(make([]byte, frameAt), b...)}
-		payload, totals, err := NewDecrypter(d, true, read.read).Frame(&h, frameAt, &before)
+		payload, totals, err := NewDecrypter(d, true, read.read).DecryptFrame(&h, frameAt, &before)
 		if err != nil {
 			if !errors.Is(err, ErrFrame) {
 				t.Fatalf("error %v", err)

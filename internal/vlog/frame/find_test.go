@@ -10,13 +10,13 @@ import (
 // can't be read.
 func TestFind(t *testing.T) {
 	id := checksum.New([16]byte{1}, 2, 3)
-	for _, at := range []int64{0, 8, 48, 4096, findWindow - 48, findWindow - 40, findWindow, findWindow + 8, findWindow + 56, 3*findWindow - 80} {
-		b := make([]byte, 3*findWindow)
+	for _, at := range []int64{0, 8, 48, 4096, searchWindow - 48, searchWindow - 40, searchWindow, searchWindow + 8, searchWindow + 56, 3*searchWindow - 80} {
+		b := make([]byte, 3*searchWindow)
 		if at+HeaderSize <= int64(len(b)) {
 			(&Header{Kind: Group, Size: 64, Number: 7}).Put(b[at:], id, at)
 		}
 		for _, bad := range []int64{-1, 8} {
-			h, got := Find(id, 0, int64(len(b)), func(off, n int64) []byte {
+			h, got := FindHeader(id, 0, 0, int64(len(b)), func(off, n int64) []byte {
 				if off == bad {
 					return nil
 				}

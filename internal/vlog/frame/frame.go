@@ -46,7 +46,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-func (k Kind) known() bool { return k >= Group && k <= Edit }
+func (k Kind) isKnown() bool { return k >= Group && k <= Edit }
 
 // ErrFrame says that bytes are not the frame that was expected; the wrapping error says why.
 var ErrFrame = errors.New("bad frame")
@@ -145,7 +145,7 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
 	}
-	if !h.Kind.known() || src[13]&flagUnknown != 0 {
+	if !h.Kind.isKnown() || src[13]&flagUnknown != 0 {
 		// Not ErrFrame: recovery would take the frame of a newer release for a torn tail, and cut
 		// it.
 		return h, fmt.Errorf("%w: frame of %v, flags %#x", errs.ErrFormat, h.Kind, src[13])
@@ -153,28 +153,10 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 	return h, nil
 }
 
-// plausible reports quickly whether a header might begin at src, which must have
+// looksLikeHeader reports quickly whether a header might begin at src, which must have
 // HeaderSize bytes. It is true for every header that Put wrote. A search tests it first, and so
 // computes the checksum of few places only.
-func plausible(src []byte) bool {
-	return Kind(src[12]).known() && src[13]&flagUnknown == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
+func looksLikeHeader(src []byte) bool {
+	return Kind(src[12]).isKnown() && src[13]&flagUnknown == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
-}
-
-// Cursor is a place between two frames of a chain.
-type Cursor struct {
-	Offset int64  // where the next frame begins
-	Next   uint64 // number of the next frame
-	Chain  uint32 // header checksum of the frame before it
-
-	Tag crypt.Tag // tag of the frame before it; zero if that frame is plain or there is none
-}
-
-// Continues reports whether the frame with the header h is the next one of the chain. It does
-// not compare the tags of encrypted frames: the Decrypter does.
-func (c *Cursor) Continues(h *Header) bool { return h.Number == c.Next && h.Chain == c.Chain }
-
-// Advance moves c behind the frame with the header h.
-func (c *Cursor) Advance(h *Header) {
-	*c = Cursor{Offset: c.Offset + h.Size, Next: h.Number + 1, Chain: h.Sum, Tag: h.Tag}
 }

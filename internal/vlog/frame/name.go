@@ -27,7 +27,9 @@ func (n Name) String() string {
 	return fmt.Sprintf("%s KeyID:%x", text, n.KeyID.Salt)
 }
 
-// End is the place behind a frame: where a file ends, or its durable part.
+// End is the place behind a frame: where a file ends, or its durable part, and where the next frame
+// of the chain goes. Before the first frame of a file Name has the file itself, and what that frame
+// says of the one before: its number, checksum and tag.
 type End struct {
 	Name
 	Offset int64 // in the file, in bytes
@@ -36,12 +38,12 @@ type End struct {
 // String shows the fields by name.
 func (e End) String() string { return fmt.Sprintf("{%v Offset:%d}", e.Name, e.Offset) }
 
-// End is the end of the file with this number and file key id before c.
-func (c Cursor) End(file entry.FileNum, keyID crypt.FileKeyID) End {
-	return End{Name{File: file, KeyID: keyID, Number: c.Next - 1, Sum: c.Chain, Tag: c.Tag}, c.Offset}
-}
+// Continues reports whether the frame with the header h is the next one of the chain. It does
+// not compare the tags of encrypted frames: the Decrypter does.
+func (e *End) Continues(h *Header) bool { return h.Number == e.Number+1 && h.Chain == e.Sum }
 
-// After is the cursor behind e.
-func (e End) After() Cursor {
-	return Cursor{Offset: e.Offset, Next: e.Number + 1, Chain: e.Sum, Tag: e.Tag}
+// Advance moves e behind the frame with the header h.
+func (e *End) Advance(h *Header) {
+	e.Offset += h.Size
+	e.Number, e.Sum, e.Tag = h.Number, h.Sum, h.Tag
 }

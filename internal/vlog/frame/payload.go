@@ -9,7 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// Totals sums up the records of frames; its zero value is no records.
+// Totals sums up the records of frames; its zero value is no records. The order of the fields is the
+// format of a seal.
 type Totals struct {
 	Records    uint64
 	OwnBytes   uint64        // encoded bytes of records with their own checksum (large values)
@@ -32,8 +33,8 @@ func (t *Totals) Add(u Totals) {
 	t.Min, t.Max = min(t.Min, u.Min), max(t.Max, u.Max)
 }
 
-// count counts one record of the version v; own says that it has its own checksum.
-func (t *Totals) count(v entry.Version, own bool, size int) {
+// countRecord counts one record of the version v; own says that it has its own checksum.
+func (t *Totals) countRecord(v entry.Version, own bool, size int) {
 	if t.Records++; t.Records == 1 {
 		t.Min = v
 	}
@@ -86,14 +87,14 @@ func (h *Header) checkRecords(payload []byte, id checksum.Identity, offset int64
 		if r.Version < h.FirstVersion || r.Version > entry.MaxVersion || r.Own && pos&7 != 0 {
 			return t, 0, fmt.Errorf("%w: record at %d: version %d, the frame begins with %d", ErrFrame, at, r.Version, h.FirstVersion)
 		}
-		t.count(r.Version, r.Own, r.Size)
+		t.countRecord(r.Version, r.Own, r.Size)
 		if !r.Own || h.Encrypted { // a tag covers the whole record
 			continue
 		}
 		crc = checksum.Extend(crc, payload[covered:pos+r.KeyEnd()])
 		covered = pos + r.Size
 		// No checksum covers the bytes behind the value, so a flipped bit there would pass.
-		if len(bytes.TrimLeft(rec[r.Bare():r.Size], "\x00")) != 0 {
+		if len(bytes.TrimLeft(rec[r.UnpaddedSize():r.Size], "\x00")) != 0 {
 			return t, 0, fmt.Errorf("%w: record at %d: padding is not zeros", ErrFrame, at)
 		}
 		if values && !r.VerifyValue(rec, id, at) {

@@ -20,10 +20,10 @@ func (h *Header) Walk(payload []byte, offset int64) Records {
 	return Records{payload: payload, at: offset, version: h.FirstVersion - 1, encrypted: h.Encrypted, bare: h.Encrypted}
 }
 
-// Written returns the records of one transaction with the version v, whose payload was
+// WalkWritten returns the records of one transaction with the version v, whose payload was
 // appended to a segment, encrypted or not. Its first record is at offset of the file; see
 // At.
-func Written(payload []byte, offset int64, v entry.Version, encrypted bool) Records {
+func WalkWritten(payload []byte, offset int64, v entry.Version, encrypted bool) Records {
 	return Records{payload: payload, at: offset, version: v - 1, encrypted: encrypted}
 }
 

@@ -26,73 +26,51 @@ type Tail struct {
 }
 
 const (
-	searchWindow = 1 << 20 // bytes that FindTail asks for at once
-	searchStep   = 8       // frames begin at multiples of it
+	searchWindow = 128 << 10 // bytes that a search reads at once: they stay in a processor's own cache
+	searchStep   = 8         // frames begin at multiples of it
 )
 
 var zeros [64 << 10]byte
 
-// FindTail searches the rest of the file id, which has size bytes, for headers of
-// frames from c.Next on. It starts at c.Offset, where frame c.Next should have
-// been. The bytes that read returns must be valid until its next call.
-func FindTail(id checksum.Identity, c Cursor, size int64, read func(off, n int64) ([]byte, error)) (Tail, error) {
-	t := Tail{End: c.Offset, Used: c.Offset}
-	for at := c.Offset; at < size; {
-		b, err := read(at, min(searchWindow, size-at))
-		if err != nil {
-			return t, err
+// FindTail searches the rest of the file id, which has size bytes, for headers of frames from
+// number next on. It starts at from, where that frame should have been. The bytes that read
+// returns must be valid until its next call.
+func FindTail(id checksum.Identity, from int64, next uint64, size int64, read func(off, n int64) ([]byte, error)) (t Tail, err error) {
+	readNoted := func(off, n int64) (b []byte) {
+		if err == nil {
+			b, err = read(off, n)
 		}
-		// Windows overlap by less than a header, so that one across their border is found.
-		at = t.searchFrame(b, at, size, id, c.Next)
+		return b
 	}
-	t.Used = max(t.Used, t.End)
-	return t, nil
-}
-
-// searchFrame looks through b, which lies at off, up to the first frame that it finds.
-// It returns where to go on: behind that frame, or at the first place where b has
-// no whole header.
-func (t *Tail) searchFrame(b []byte, off, size int64, id checksum.Identity, next uint64) int64 {
-	h, pos, ok := search(b, id, off, next)
-	if ok {
+	t.End = from
+	for h, at := FindHeader(id, next, from, size, readNoted); at < size; h, at = FindHeader(id, next, t.End, size, readNoted) {
 		// No frame begins inside the payload of another.
-		end := min(off+int64(pos)+h.Size, size)
+		t.End = min(at+h.Size, size)
 		t.Frames++
 		t.Durable = max(t.Durable, h.Durable())
 		if t.Transactions += int(h.Transactions); h.Transactions > 0 {
 			t.LastVersion = max(t.LastVersion, h.LastVersion())
 		}
-		t.End = max(t.End, end)
-		t.markUsed(b[:pos], off)
-		return end
 	}
-	t.markUsed(b, off)
-	if off+int64(len(b)) == size {
-		return size
-	}
-	return off + int64(pos)
-}
-
-// markUsed notes the last byte of b, which lies at off, that isn't zero.
-func (t *Tail) markUsed(b []byte, off int64) {
-	for len(b) > 0 {
-		n := min(len(b), len(zeros))
-		if part := b[len(b)-n:]; !bytes.Equal(part, zeros[:n]) {
-			t.Used = max(t.Used, off+int64(len(b)-n+len(bytes.TrimRight(part, "\x00"))))
-			return
+	t.Used = t.End
+	// From the end backward: preallocated rests are zeros for megabytes.
+	for to := size; to > t.End && t.Used == t.End; to -= searchWindow {
+		begin := max(t.End, to-searchWindow)
+		if b := bytes.TrimRight(readNoted(begin, to-begin), "\x00"); len(b) > 0 {
+			t.Used = begin + int64(len(b))
 		}
-		b = b[:len(b)-n]
 	}
+	return t, err
 }
 
-// Find returns the first whole header of a frame of the file id that lies at from or behind, and
-// where it is: at size if there is none. read returns n bytes at off, valid until its next call;
-// nil if they can't be read.
-func Find(id checksum.Identity, from, size int64, read func(off, n int64) []byte) (h Header, at int64) {
+// FindHeader returns the first whole header of a frame of the file id that lies at from or behind and has
+// the number next or a greater one, and where it is: at size if there is none. read returns n bytes
+// at off, valid until its next call; nil if they can't be read.
+func FindHeader(id checksum.Identity, next uint64, from, size int64, read func(off, n int64) []byte) (h Header, at int64) {
 	// In most cases the next frame is where it is looked for, so the first window is one header.
-	for window := int64(HeaderSize); from+HeaderSize <= size; window = findWindow {
+	for window := int64(HeaderSize); from+HeaderSize <= size; window = searchWindow {
 		b := read(from, min(window, size-from))
-		if h, pos, ok := search(b, id, from, 0); ok {
+		if h, pos, ok := searchHeader(b, id, from, next); ok {
 			return h, from + int64(pos)
 		}
 		// Windows overlap by less than a header.
@@ -101,17 +79,17 @@ func Find(id checksum.Identity, from, size int64, read func(off, n int64) []byte
 	return h, size
 }
 
-// search returns the first place in b, which lies at off of the file id, at which a frame's header
+// searchHeader returns the first place in b, which lies at off of the file id, at which a frame's header
 // is whole, and its number is next or more. Without one, pos is the first place where b has no whole
 // header.
-func search(b []byte, id checksum.Identity, off int64, next uint64) (h Header, pos int, ok bool) {
+func searchHeader(b []byte, id checksum.Identity, off int64, next uint64) (h Header, pos int, ok bool) {
 	for pos+HeaderSize <= len(b) {
 		// Preallocated rests are zeros for megabytes: skip them by the page.
 		if pos&4095 == 0 && pos+4096 <= len(b) && bytes.Equal(b[pos:pos+4096], zeros[:4096]) {
 			pos += 4096
 			continue
 		}
-		if plausible(b[pos:]) {
+		if looksLikeHeader(b[pos:]) {
 			// The checksum depends on file and offset, so a frame's bytes within a user's value are
 			// not taken for one.
 			h, err := Decode(b[pos:], id, off+int64(pos))
@@ -124,6 +102,3 @@ func search(b []byte, id checksum.Identity, off int64, next uint64) (h Header, p
 	}
 	return Header{}, pos, false
 }
-
-// findWindow is how many bytes Find reads at once: they stay in a processor's own cache.
-const findWindow = 128 << 10

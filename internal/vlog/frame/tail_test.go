@@ -29,7 +29,7 @@ func TestFindTailAgainstModel(t *testing.T) {
 			}
 			at += h.Size
 		}
-		got, err := FindTail(testID, Cursor{Offset: from, Next: next}, int64(len(file)), func(off, n int64) ([]byte, error) {
+		got, err := FindTail(testID, from, next, int64(len(file)), func(off, n int64) ([]byte, error) {
 			return file[off : off+n], nil
 		})
 		// Spoiled headers are used bytes, too: how far depends on their zeros.

@@ -22,7 +22,7 @@ func arena(n, valueBytes int, own bool) []byte {
 	for i := range n {
 		p = entry.AppendRecord(p, &entry.Entry{Key: fmt.Appendf(nil, "\x00key%018d", i), Value: make([]byte, valueBytes), Kind: entry.Set}, own)
 	}
-	return entry.Pad(p)
+	return entry.PadRecords(p)
 }
 
 func BenchmarkAppend(b *testing.B) {

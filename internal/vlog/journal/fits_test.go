@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/vlog/frame"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // TestFits: a segment that was read up to frame 9, from frame 5 on, and where later sessions have
@@ -15,7 +16,7 @@ func TestFits(t *testing.T) {
 	end := func(file entry.FileNum, number uint64, sum uint32) frame.End {
 		return frame.End{Name: frame.Name{File: file, KeyID: keyID, Number: number, Sum: sum}}
 	}
-	s := SegmentInfo{End: end(3, 9, 77), FirstFrame: 5}
+	s := SegmentInfo{Place: segment.Place{End: end(3, 9, 77)}, FirstFrame: 5}
 	other := end(3, 12, 1)
 	other.KeyID = crypt.FileKeyID{Cipher: 2}
 	for _, c := range []struct {

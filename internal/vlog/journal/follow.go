@@ -47,7 +47,7 @@ func (f *Follower) End() Point { return f.point }
 // something follows it: only such a frame may be taken back (Journal.Retract). One that
 // was published before the manifest was written never is.
 func (f *Follower) Follow(k Known) error {
-	if err := f.Same(k); err != nil {
+	if err := f.CheckSame(k); err != nil {
 		return err
 	}
 	f.c.Known, f.met = k, 0
@@ -58,13 +58,13 @@ func (f *Follower) Follow(k Known) error {
 	if len(f.out.Segments) == 0 {
 		f.point = k.Begin
 	}
-	f.unproven.proven = max(f.unproven.proven, k.Proven())
+	f.unproven.proven = max(f.unproven.proven, k.LastProven())
 	// The manifest was read first. So all that it proves durable must be found now.
-	if err := f.advance(); err != nil {
+	if err := f.showNewFrames(); err != nil {
 		return err
 	}
-	durable := k.Proven()
-	if f.fresh && !f.closed() {
+	durable := k.LastProven()
+	if f.fresh && !f.atRecordedEnd() {
 		// Frames behind the end prove that one is damaged, unless it was written
 		// meanwhile: then it is whole now.
 		var err error
@@ -72,13 +72,13 @@ func (f *Follower) Follow(k Known) error {
 			return err
 		}
 		if f.point.Number < durable {
-			if err := f.advance(); err != nil {
+			if err := f.showNewFrames(); err != nil {
 				return err
 			}
 		}
 	}
 	if f.point.Number < durable {
-		return f.corruption(durable)
+		return f.missingFrameError(durable)
 	}
 	f.fresh = false
 	// Before the caller shows the frames to anybody: a crash of the machine must not take back what
@@ -86,10 +86,10 @@ func (f *Follower) Follow(k Known) error {
 	return f.secureShown()
 }
 
-// Same returns errs.ErrForeign if the manifest knows another frame than one that was shown, or
+// CheckSame returns errs.ErrForeign if the manifest knows another frame than one that was shown, or
 // a later session has found the journal without a frame that was shown: then another copy of the
 // store has gone on. Call it before Reset, which forgets what was shown.
-func (f *Follower) Same(k Known) error {
+func (f *Follower) CheckSame(k Known) error {
 	for _, end := range k.Found {
 		for _, shown := range f.out.Segments {
 			if end.Number != 0 && !shown.canEndAt(end) {
@@ -112,8 +112,8 @@ func (f *Follower) Same(k Known) error {
 	return nil
 }
 
-// advance shows the frames that have come since the last call.
-func (f *Follower) advance() error {
+// showNewFrames shows the frames that have come since the last call.
+func (f *Follower) showNewFrames() error {
 	// The writer makes and removes segments at any time, so the directory is read anew.
 	f.found = nil
 	if err := f.readHeaders(f.point.File); err != nil {
@@ -126,10 +126,10 @@ func (f *Follower) advance() error {
 	}
 	// What follows the end of a journal that was closed was written since the manifest was read.
 	for next := f.nextSegment(); next != nil; next = f.nextSegment() {
-		if err := f.resumeSegment(emptySegment(next.num, &next.header)); err != nil {
+		if err := f.resumeSegment(emptySegment(&next.header)); err != nil {
 			return err
 		}
-		if f.point.File != next.num {
+		if f.point.File != next.header.Number {
 			break // none of its frames is sure to stay
 		}
 		next.visited = true
@@ -140,34 +140,24 @@ func (f *Follower) advance() error {
 // resumeSegment shows the frames that have come in the segment s behind its known end, up to those
 // that may be taken back.
 func (f *Follower) resumeSegment(s SegmentInfo) error {
-	rd, err := f.open(&s)
+	rd, err := f.openSegment(&s)
 	if err != nil {
 		return err
 	}
 	end := rd.End()
 	// The manifest doesn't know of this segment yet, so the writer may take its last frame back.
-	if f.c.Known.Proven() < s.FirstFrame {
-		end, err = f.settledEnd(rd, s)
+	if f.c.Known.LastProven() < s.FirstFrame {
+		end, err = f.settledEnd(rd.FramesFrom(s.Place, true))
 	}
 	if err == nil {
-		err = f.passFrames(s.framesBehind(rd), s, end)
+		err = f.passFrames(rd.FramesFrom(s.Place, true), s, end)
 	}
 	return errors.Join(err, rd.Close())
 }
 
-// framesBehind are the frames of a segment behind its end.
-func (s *SegmentInfo) framesBehind(rd *segment.Reader) *segment.Frames {
-	frames := rd.Frames(true)
-	if s.hasFrames() {
-		frames.Resume(segment.Place{Cursor: s.After(), Totals: s.Totals, Sealed: s.Sealed})
-	}
-	return frames
-}
-
 // settledEnd returns where the frames of a segment that is not registered end that the writer
 // never takes back.
-func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err error) {
-	frames := s.framesBehind(rd)
+func (f *Follower) settledEnd(frames *segment.Frames) (end int64, err error) {
 	end = frames.At().Offset
 	var last frame.Header
 	for {
@@ -189,7 +179,7 @@ func (f *Follower) settledEnd(rd *segment.Reader, s SegmentInfo) (end int64, err
 		return at.Offset, nil
 	}
 	// Another file names it as the end of this one, so the writer has gone on behind it.
-	if f.ends.isEnd(at.End(s.File, s.KeyID).Name) {
+	if f.ends.isEnd(at.Name) {
 		return at.Offset, nil
 	}
 	return end, nil
@@ -206,13 +196,13 @@ func (f *Follower) secureShown() error {
 		if s.Number <= f.unproven.proven {
 			continue
 		}
-		if err := f.sync(s.File); err != nil {
+		if err := f.syncSegment(s.File); err != nil {
 			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.File), err)
 		}
 	}
 	// The manifest doesn't name the last segment, so perhaps no sync of the directory has covered
 	// it.
-	if f.c.Known.Proven() < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
+	if f.c.Known.LastProven() < f.out.Segments[len(f.out.Segments)-1].FirstFrame {
 		if err := f.c.FS.SyncDir(f.c.Dir); err != nil {
 			return err
 		}
@@ -221,8 +211,8 @@ func (f *Follower) secureShown() error {
 	return nil
 }
 
-// sync makes a segment durable, by a descriptor that can't write.
-func (f *Follower) sync(num entry.FileNum) error {
+// syncSegment makes a segment durable, by a descriptor that can't write.
+func (f *Follower) syncSegment(num entry.FileNum) error {
 	file, err := f.c.FS.Open(filepath.Join(f.c.Dir, filename.Of(filename.Journal, num)))
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func TestFollower(t *testing.T) {
 			if rnd.IntN(2) == 0 {
 				f.follow(m)
 			}
-			if len(f.groups) == len(h.groups) && f.f.c.Known.Proven() < f.f.Segments()[len(f.f.Segments())-1].FirstFrame {
+			if len(f.groups) == len(h.groups) && f.f.c.Known.LastProven() < f.f.Segments()[len(f.f.Segments())-1].FirstFrame {
 				t.Fatal("the last group of a segment that nobody knows of is shown")
 			}
 			switch rnd.IntN(8) {

@@ -23,7 +23,7 @@ import (
 // or after it was cut off again, or of a Sync that the manifest was not told of.
 func (j *Journal) refusedError(err error) error {
 	if !errs.Passes(err) {
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	if errs.IsFull(err) {
 		j.c.Owner.DiskFull()
@@ -37,14 +37,14 @@ func (j *Journal) refusedError(err error) error {
 func (j *Journal) cutBack(cause error) error {
 	if err := j.cur.CutBack(); err != nil {
 		// If it can't be cut off, recovery takes it for a torn tail.
-		return j.stop(errors.Join(cause, err))
+		return j.stopWriting(errors.Join(cause, err))
 	}
 	if !errs.Passes(cause) {
-		return j.stop(cause)
+		return j.stopWriting(cause)
 	}
 	// Without this sync a crash could bring the refused frame back.
 	if err := j.cur.Sync(); err != nil {
-		return j.stop(fmt.Errorf("%w; cut off what was written: %w", cause, err))
+		return j.stopWriting(fmt.Errorf("%w; cut off what was written: %w", cause, err))
 	}
 	j.endHere()
 	return cause

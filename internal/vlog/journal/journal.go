@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -83,8 +84,7 @@ type Journal struct {
 
 	mu     sync.Mutex    // guards what follows
 	point  Point         // where the next frame goes
-	found  []SegmentInfo // from before New, see Segments; elements are never changed
-	live   []SegmentInfo // begun since
+	live   []SegmentInfo // see Segments; the last one is cur, if there is one
 	proven frame.End     // see DurableEnd
 	// greatest number of a frame that is registered
 	registered uint64
@@ -112,7 +112,7 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, found: c.Found, registered: c.Registered}
+	j := &Journal{c: c, point: c.Begin, proven: c.Begin.End, live: slices.Clone(c.Found), registered: c.Registered}
 	j.c.Written = &j.written
 	j.durable.Store(c.Begin.Number)
 	return j
@@ -132,21 +132,21 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, err
 	}
 	f := segment.Frame{Content: frame.Content{Kind: frame.Group, First: first, Payload: transactions}, Transactions: uint16(len(transactions))}
-	size, err := f.Measure(j.encrypted())
+	size, err := f.Measure(j.isEncrypted())
 	if err != nil {
 		return entry.Position{}, err
 	}
 	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
 		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
-	if err := j.makeRoom(size); err != nil {
+	if err := j.makeRoomForFrame(size); err != nil {
 		return entry.Position{}, j.refusedError(err)
 	}
-	// Not before makeRoom: a seal that it writes stays if Retract takes this frame back.
+	// Not before makeRoomForFrame: a seal that it writes stays if Retract takes this frame back.
 	j.before = j.point
 	// The frame says how many frames before it may not be durable yet. So it proves that all
 	// earlier ones were, and Replay can tell a lost frame from a torn tail.
-	f.Unsynced, f.Ahead = j.unsynced(), j.zerosAhead(size)
+	f.Unsynced, f.Ahead = j.unsyncedFrames(), j.zerosAhead(size)
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
@@ -158,11 +158,11 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	}
 	j.bulk += size
 	j.updateState(false)
-	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
+	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.isEncrypted()}, nil
 }
 
-// encrypted reports whether segments that begin now are.
-func (j *Journal) encrypted() bool { return j.c.Ring != nil }
+// isEncrypted reports whether segments that begin now are.
+func (j *Journal) isEncrypted() bool { return j.c.Ring != nil }
 
 // Written is how many bytes were written to the journal's files: frames, headers, and
 // zeros ahead of them.
@@ -171,15 +171,15 @@ func (j *Journal) Written() int64 { return j.written.Load() }
 // Ahead is how many zeros lie behind the end of the newest segment.
 func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 
-// unsynced counts the frames that are not yet known to be durable.
-func (j *Journal) unsynced() uint64 { return j.point.Number - j.durable.Load() }
+// unsyncedFrames counts the frames that are not yet known to be durable.
+func (j *Journal) unsyncedFrames() uint64 { return j.point.Number - j.durable.Load() }
 
-// makeRoom makes cur a segment into which a frame of this size fits.
-func (j *Journal) makeRoom(size int64) error {
+// makeRoomForFrame makes cur a segment into which a frame of this size fits.
+func (j *Journal) makeRoomForFrame(size int64) error {
 	// A segment never passes its limit, which is how long its readers' mapping is.
-	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.encrypted()) > j.cur.limit {
+	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.isEncrypted()) > j.cur.limit {
 		// The seal has its place within the limit, so it always fits.
-		if err := j.seal(); err != nil {
+		if err := j.sealSegment(); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (j *Journal) zerosAhead(size int64) int64 {
 		return 0
 	}
 	if j.bulk >= bulkFill {
-		if t := j.cur.Totals(); t.Records > 0 { // without records, the segment before decides
+		if t := j.cur.At(); t.Records > 0 { // without records, the segment before decides
 			j.small = t.OwnBytes < t.SmallBytes
 		}
 		if j.small {
@@ -225,9 +225,12 @@ func (j *Journal) zerosAhead(size int64) int64 {
 
 // beginSegment starts a new segment.
 func (j *Journal) beginSegment(size int64) error {
-	// Each sealed segment that waits for its sync keeps a file open.
-	if err := j.syncIfMany(); err != nil {
-		return err
+	// Each sealed segment that waits for its sync keeps a file open. The commit waits for this sync, or
+	// commits without a sync could use up the file descriptors of the process.
+	if j.c.MaxUnsynced > 0 && j.OpenFiles() >= j.c.MaxUnsynced {
+		if err := j.SyncSealed(); err != nil {
+			return err
+		}
 	}
 	// Before the first frame of this session: if the manifest still said that the journal was
 	// closed, Replay would refuse the frames behind that end as another store's.
@@ -252,7 +255,7 @@ func (j *Journal) beginSegment(size int64) error {
 	}
 	// The reader is opened now: a group can be refused before it is written, but not
 	// when it is durable and can't be read.
-	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.encrypted()))
+	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.isEncrypted()))
 	r, err := w.OpenReader(limit, j.c.NoMap)
 	if err != nil {
 		_ = w.Close()
@@ -264,19 +267,20 @@ func (j *Journal) beginSegment(size int64) error {
 	j.cur = &open{Writer: w, limit: limit, reader: r}
 	h.KeyID = w.KeyID()
 	// Listed before it has frames: a reader may ask for it as soon as Append has returned.
-	j.live = append(j.live, emptySegment(h.Number, &h))
+	j.live = append(j.live, emptySegment(&h))
 	return nil
 }
 
 // updateState brings point and live up to date with cur.
 func (j *Journal) updateState(sealed bool) {
-	t := j.cur.Totals()
+	at := j.cur.At()
+	// A segment may also end without its seal.
+	at.Sealed = sealed
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// A segment without records has no greatest version, and the point must keep its own.
-	j.point = Point{j.cur.Last(), max(j.point.LastVersion, t.Max)}
-	info := &j.live[len(j.live)-1]
-	info.End, info.Totals, info.Sealed = j.point.End, t, sealed
+	j.point = Point{at.End, max(j.point.LastVersion, at.Max)}
+	j.live[len(j.live)-1].Place = at
 	j.ahead.Store(j.cur.Allocated() - j.cur.End())
 	if sealed {
 		j.ahead.Store(0) // they are cut off with the next sync
@@ -285,10 +289,10 @@ func (j *Journal) updateState(sealed bool) {
 	}
 }
 
-// seal ends cur. Its file stays open until it was synced: a descriptor opened later
+// sealSegment ends cur. Its file stays open until it was synced: a descriptor opened later
 // might not report that an earlier write back has failed.
-func (j *Journal) seal() error {
-	if err := j.cur.Seal(j.unsynced()); err != nil {
+func (j *Journal) sealSegment() error {
+	if err := j.cur.Seal(j.unsyncedFrames()); err != nil {
 		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
 			return err
 		}
@@ -296,19 +300,6 @@ func (j *Journal) seal() error {
 	}
 	j.updateState(true)
 	return nil
-}
-
-// syncIfMany syncs the sealed segments at once if too many of their files are open.
-func (j *Journal) syncIfMany() error {
-	j.mu.Lock()
-	unsynced := len(j.sealed)
-	j.mu.Unlock()
-	if j.c.MaxUnsynced == 0 || unsynced < j.c.MaxUnsynced {
-		return nil
-	}
-	// The commit waits for this sync. Otherwise commits without a sync could use up the file
-	// descriptors of the process.
-	return j.SyncSealed()
 }
 
 // Rotate seals the segment being written, if there is one, so that the next
@@ -322,8 +313,8 @@ func (j *Journal) Rotate() (Point, error) {
 		j.dropEmpty() // each segment of the chain has a frame that says something
 	}
 	if j.cur != nil {
-		if err := j.seal(); err != nil {
-			return Point{}, j.stop(err)
+		if err := j.sealSegment(); err != nil {
+			return Point{}, j.stopWriting(err)
 		}
 	}
 	return j.point, nil

@@ -81,7 +81,7 @@ func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
 		payload = entry.AppendRecord(payload, &e, n > 100)
 		fmt.Fprintf(&b, "%q %d@%d;", e.Key, n, i+1)
 	}
-	return entry.Pad(payload), b.String()
+	return entry.PadRecords(payload), b.String()
 }
 
 func (h *history) append(salt uint32, sizes ...int) error {
@@ -144,12 +144,12 @@ func known(d *disk, n uint64) []frame.End {
 			return nil
 		}
 		frames := r.Frames(false)
-		for frames.At().Next <= n {
+		for frames.At().Number < n {
 			if _, err := frames.Next(); err != nil {
 				panic(fmt.Sprintf("frame %d is not on the disk: %v", n, err))
 			}
 		}
-		return []frame.End{frames.At().End(name.Number, h.KeyID)}
+		return []frame.End{frames.At().End}
 	}
 	return nil
 }
@@ -588,7 +588,7 @@ func TestConcurrentUse(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if _, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil {
+				if err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil {
 					return err
 				}
 			}

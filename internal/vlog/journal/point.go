@@ -13,19 +13,16 @@ type Point struct {
 	LastVersion entry.Version // greatest version before
 }
 
-// SegmentInfo describes one segment of the journal: its last frame, and where that ends.
-// Of a segment without frames there are only file, file key id and offset.
+// SegmentInfo describes one segment of the journal: its last frame, where that ends, and what came
+// up to there. Sealed says that it doesn't grow any more.
 type SegmentInfo struct {
-	frame.End
+	segment.Place
 	FirstFrame uint64 // number of its first frame
-	Sealed     bool   // it doesn't grow any more
-	frame.Totals
 }
 
-// emptySegment is the segment with this number and header before its first frame.
-func emptySegment(num entry.FileNum, h *segment.Header) SegmentInfo {
-	begin := frame.End{Name: frame.Name{File: num, KeyID: h.KeyID}, Offset: segment.HeaderSize}
-	return SegmentInfo{End: begin, FirstFrame: h.FirstFrame()}
+// emptySegment is the segment with this header before its first frame.
+func emptySegment(h *segment.Header) SegmentInfo {
+	return SegmentInfo{Place: h.FirstPlace(), FirstFrame: h.FirstFrame()}
 }
 
 // canEndAt reports whether the journal can have ended at end, while it had the frames of s, or before
@@ -43,4 +40,4 @@ func (s *SegmentInfo) canEndAt(end frame.End) bool {
 }
 
 // hasFrames reports whether s has a frame.
-func (s *SegmentInfo) hasFrames() bool { return s.Number != 0 }
+func (s *SegmentInfo) hasFrames() bool { return s.Number >= s.FirstFrame }

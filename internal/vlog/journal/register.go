@@ -9,8 +9,8 @@ package journal
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
-	s := j.unregistered()
-	if !s.hasFrames() {
+	s, found := j.findUnregistered()
+	if !found {
 		return nil
 	}
 	// Its frames are durable already: the manifest never names what a crash can take away.
@@ -24,23 +24,17 @@ func (j *Journal) Register() error {
 	return nil
 }
 
-// unregistered is the last segment that has frames, if none of them is registered; else zero. If
-// this session has written nothing, it is what Replay has found.
-func (j *Journal) unregistered() (newest SegmentInfo) {
+// findUnregistered finds the last segment that has frames, if none of them is registered. If this session
+// has written nothing, it is what Replay has found.
+func (j *Journal) findUnregistered() (newest SegmentInfo, found bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(j.c.Found); n > 0 {
-		newest = j.c.Found[n-1]
-	}
 	for _, s := range j.live {
 		if s.hasFrames() {
 			newest = s
 		}
 	}
-	if j.registered >= newest.FirstFrame {
-		return SegmentInfo{}
-	}
-	return newest
+	return newest, j.registered < newest.FirstFrame
 }
 
 // Retract takes back what the last Append wrote, durably, after a Sync that was
@@ -52,11 +46,11 @@ func (j *Journal) Retract() error {
 	}
 	// If the file can't be cut, a restart would bring back a commit that was reported as failed.
 	if err := j.cur.Retract(); err != nil {
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	// The refused Sync may have made the frame durable, so the cut must be durable too.
 	if err := j.cur.Sync(); err != nil {
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	j.mu.Lock()
 	j.point = j.before

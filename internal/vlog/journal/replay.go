@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -38,8 +37,8 @@ type Known struct {
 	Closed  bool          // the journal ends with the last one of Durable: it was closed in order
 }
 
-// Proven is the number of the last frame that is known to be durable.
-func (k *Known) Proven() uint64 {
+// LastProven is the number of the last frame that is known to be durable.
+func (k *Known) LastProven() uint64 {
 	if n := len(k.Durable); n > 0 {
 		return k.Durable[n-1].Number
 	}
@@ -91,7 +90,6 @@ type replay struct {
 
 // candidate is a file that may be a link of the chain.
 type candidate struct {
-	num     entry.FileNum
 	header  segment.Header
 	bad     error // why the header can't be used, or nil
 	visited bool  // it is a link of the chain
@@ -106,8 +104,8 @@ type candidate struct {
 // replayed is durable when it returns. It never changes a byte, and to a journal
 // that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, fn: fn, point: c.Known.Begin}
-	r.unproven.proven = c.Known.Proven()
+	r := &replay{c: c, fn: fn, point: c.Known.Begin, secured: secured{free: make(chan struct{}, securedTogether)}}
+	r.unproven.proven = c.Known.LastProven()
 	if err := r.readHeaders(r.point.File); err != nil {
 		return ReplayResult{}, err
 	}
@@ -115,7 +113,7 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	defer r.secured.all.Wait()
 	err := r.readChain()
 	if err == nil && !c.ReadOnly {
-		r.secure()
+		r.secureVisited()
 	}
 	if err := errors.Join(err, r.secured.waitForCopies()); err != nil {
 		return ReplayResult{}, err
@@ -134,19 +132,19 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 func (r *replay) readChain() error {
 	// Damage behind this frame can't have the journal refused, so segments may be made durable from
 	// there on while later ones are read.
-	sure := r.foresee()
+	sure := r.foreseeDurable()
 	for next := r.nextSegment(); next != nil && r.stop == nil; next = r.nextSegment() {
-		if err := r.visit(next); err != nil {
+		if err := r.replaySegment(next); err != nil {
 			return err
 		}
 		if !next.visited {
 			break // nothing is behind a segment without frames
 		}
 		if r.point.Number >= sure {
-			r.secure()
+			r.secureVisited()
 		}
 	}
-	return r.judge()
+	return r.judgeEnd()
 }
 
 // readHeaders reads the headers of all journal segments behind number after.
@@ -160,7 +158,7 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 		if !ok || name.Kind != filename.Journal || name.Number <= after || r.c.Known.Last != 0 && name.Number > r.c.Known.Last {
 			continue
 		}
-		cand := &candidate{num: name.Number}
+		cand := &candidate{}
 		cand.header, cand.bad = segment.ReadHeader(r.c.Config, filename.Journal, name.Number)
 		if errors.Is(cand.bad, fs.ErrNotExist) {
 			continue // its writer has removed it just now, which only a Follower meets
@@ -176,7 +174,7 @@ func (r *replay) readHeaders(after entry.FileNum) error {
 		r.found = append(r.found, cand)
 	}
 	// newEnds relies on the order: a newer segment supersedes an older one.
-	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.num, b.num) })
+	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.header.Number, b.header.Number) })
 	r.ends = newEnds(&r.c.Known, r.found)
 	return nil
 }
@@ -188,7 +186,7 @@ func (r *replay) checkKeyID(c *candidate) error {
 		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
 	}
 	for _, k := range r.c.Known.Durable {
-		if k.File == c.num && k.KeyID != c.header.KeyID {
+		if k.File == c.header.Number && k.KeyID != c.header.KeyID {
 			return fmt.Errorf("%w: file key id %x, the manifest knows %x", segment.ErrHeader, c.header.KeyID.Salt, k.KeyID.Salt)
 		}
 	}
@@ -198,28 +196,28 @@ func (r *replay) checkKeyID(c *candidate) error {
 // nextSegment is the segment that continues the chain exactly at point; nil if there is none, or if
 // the journal was closed there.
 func (r *replay) nextSegment() *candidate {
-	if r.closed() {
+	if r.atRecordedEnd() {
 		return nil
 	}
 	return r.ends[endName(r.point.Name)]
 }
 
-// closed reports whether point is the end of a journal that was closed.
-func (r *replay) closed() bool {
-	return r.c.Known.Closed && r.point.Number == r.c.Known.Proven()
+// atRecordedEnd reports whether point is the end of a journal that was closed.
+func (r *replay) atRecordedEnd() bool {
+	return r.c.Known.Closed && r.point.Number == r.c.Known.LastProven()
 }
 
-// visit replays the frames of one segment. A segment without frames is no link of the chain:
+// replaySegment replays the frames of one segment. A segment without frames is no link of the chain:
 // nothing proves that its header is durable, so nothing may be built on it.
-func (r *replay) visit(c *candidate) error {
-	s := emptySegment(c.num, &c.header)
-	rd, err := r.open(&s)
+func (r *replay) replaySegment(c *candidate) error {
+	s := emptySegment(&c.header)
+	rd, err := r.openSegment(&s)
 	if err != nil {
 		return err
 	}
 	frames := rd.Frames(true)
 	err = r.passFrames(frames, s, math.MaxInt64)
-	if c.visited = r.point.File == c.num; err == nil && c.visited {
+	if c.visited = r.point.File == c.header.Number; err == nil && c.visited {
 		if err = r.checkSurplus(frames); err != nil && r.c.UpTo {
 			r.stop, err = &Stop{err}, nil
 		}
@@ -227,27 +225,26 @@ func (r *replay) visit(c *candidate) error {
 	return errors.Join(err, rd.Close())
 }
 
-// open opens a segment to read its frames.
-func (r *replay) open(s *SegmentInfo) (*segment.Reader, error) {
+// openSegment opens a segment to read its frames.
+func (r *replay) openSegment(s *SegmentInfo) (*segment.Reader, error) {
 	return segment.Open(r.c.Config, filename.Journal, s.File, segment.OpenOptions{NoMap: r.c.NoMap, KeyID: s.KeyID, FramesOnly: true})
 }
 
 // passFrames passes the groups of the segment s behind its known end to fn: up to the segment's
 // end, see ends, and not beyond limit. It notes how far it came, also before an error.
 func (r *replay) passFrames(frames *segment.Frames, s SegmentInfo, limit int64) (err error) {
-	at, known := frames.At(), s.Offset
-	for ok := true; ok && at.Offset < limit && !r.ends.isEnd(at.End(s.File, s.KeyID).Name); {
+	known := s.Offset
+	for ok := true; ok && s.Offset < limit && !r.ends.isEnd(s.Name); {
 		var f segment.Found
-		if f, ok, err = r.passNext(frames, s.File, s.KeyID); ok {
+		if f, ok, err = r.passNext(frames); ok {
 			r.unproven.addFrame(&f, s.File)
 			// Not before fn has taken the group: a frame that fn stops at is not part of the journal.
-			at = frames.At()
+			s.Place = frames.At()
 		}
 	}
-	if at.Offset == known {
-		return err // no frame of it counts, so it may be no link, see visit
+	if s.Offset == known {
+		return err // no frame of it counts, so it may be no link, see replaySegment
 	}
-	s.End, s.Sealed, s.Totals = at.End(s.File, s.KeyID), at.Sealed, at.Totals
 	// A segment without records has no greatest version.
 	r.point = Point{s.End, max(r.point.LastVersion, s.Max)}
 	if n := len(r.out.Segments); n > 0 && r.out.Segments[n-1].File == s.File {
@@ -257,9 +254,9 @@ func (r *replay) passFrames(frames *segment.Frames, s SegmentInfo, limit int64) 
 	return err
 }
 
-// passNext reads the next frame of a segment with this file key id, and passes its group to fn. ok
-// is false where the frames stop being whole, and where the journal is to end before this one.
-func (r *replay) passNext(s *segment.Frames, num entry.FileNum, keyID crypt.FileKeyID) (f segment.Found, ok bool, err error) {
+// passNext reads the next frame of a segment, and passes its group to fn. ok is false where the
+// frames stop being whole, and where the journal is to end before this one.
+func (r *replay) passNext(s *segment.Frames) (f segment.Found, ok bool, err error) {
 	f, err = s.Next()
 	if errors.Is(err, io.EOF) || errors.Is(err, frame.ErrFrame) {
 		// The segment may just end: whether that is damage is decided once all is read.
@@ -269,11 +266,11 @@ func (r *replay) passNext(s *segment.Frames, num entry.FileNum, keyID crypt.File
 	if err != nil {
 		return f, false, err
 	}
-	if err = r.compareKnown(s.At().End(num, keyID).Name, f.Offset); err != nil && r.c.UpTo {
+	if err = r.compareKnown(s.At().Name, f.Offset); err != nil && r.c.UpTo {
 		err = &Stop{err}
 	}
 	if err == nil && f.Header.Kind == frame.Group {
-		err = r.passGroup(num, &f)
+		err = r.passGroup(s.At().File, &f)
 	}
 	if r.c.UpTo && errors.As(err, &r.stop) {
 		return f, false, nil
@@ -285,7 +282,7 @@ func (r *replay) passNext(s *segment.Frames, num entry.FileNum, keyID crypt.File
 // segment that names this end is that of a copy of the store that went on from there. The end that
 // a session has found is sure: whatever lies behind it was given up.
 func (r *replay) checkSurplus(s *segment.Frames) error {
-	// Without a segment that goes on here, judge looks at what lies behind the end.
+	// Without a segment that goes on here, judgeEnd looks at what lies behind the end.
 	end := r.point.Name
 	next := r.ends[endName(end)]
 	if next == nil || slices.ContainsFunc(r.c.Known.Found, func(e frame.End) bool { return e.Name == end }) {
@@ -301,7 +298,7 @@ func (r *replay) checkSurplus(s *segment.Frames) error {
 		// A writer goes on in another segment only behind what it has given up, and never gives up
 		// a durable frame.
 		case f.Header.Durable() > end.Number:
-			return errs.NewCorruption(filename.Of(filename.Journal, next.num), 0, "it continues {%v}, behind which there are frames that had been durable: one of them is not of this store", end)
+			return errs.NewCorruption(filename.Of(filename.Journal, next.header.Number), 0, "it continues {%v}, behind which there are frames that had been durable: one of them is not of this store", end)
 		}
 	}
 }
@@ -327,9 +324,9 @@ func (r *replay) passGroup(num entry.FileNum, f *segment.Found) (err error) {
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }
 
-// judge decides whether the chain ends at a torn tail, and counts what is cut.
-func (r *replay) judge() error {
-	if r.stop == nil && r.closed() {
+// judgeEnd decides whether the chain ends at a torn tail, and counts what is cut.
+func (r *replay) judgeEnd() error {
+	if r.stop == nil && r.atRecordedEnd() {
 		return r.judgeClosed()
 	}
 	// Let k be the first frame that is missing. If anything proves that it was durable, data is
@@ -343,7 +340,7 @@ func (r *replay) judge() error {
 		// The caller of Replay found the damage, in a frame that is whole.
 		lost.Damage = r.stop.Damage
 	case r.point.Number < durable: // the rule of frame.Tail
-		lost.Damage = r.corruption(durable)
+		lost.Damage = r.missingFrameError(durable)
 	default:
 		return nil
 	}
@@ -358,9 +355,9 @@ func (r *replay) judge() error {
 // how many frames had been durable when it was written. durable is the greatest frame number that
 // anything proves durable.
 func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
-	durable, lost = r.c.Known.Proven(), new(Lost)
+	durable, lost = r.c.Known.LastProven(), new(Lost)
 	for _, c := range r.found {
-		if c.visited && (c.num != r.point.File || r.ends.isEnd(r.point.Name)) {
+		if c.visited && (c.header.Number != r.point.File || r.ends.isEnd(r.point.Name)) {
 			continue // what lies behind its end is none of its frames
 		}
 		// A file that is no link is searched whole, even if its header is bad: it may hold the
@@ -369,14 +366,14 @@ func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
 		if c.visited {
 			from = r.point.Offset
 		} else {
-			r.out.Dropped = append(r.out.Dropped, c.num)
+			r.out.Dropped = append(r.out.Dropped, c.header.Number)
 		}
-		t, err := segment.FindTail(r.c.Config, filename.Journal, c.num, from, r.point.Number+1)
+		t, err := segment.SearchTail(r.c.Config, filename.Journal, c.header.Number, from, r.point.Number+1)
 		if err != nil {
 			return 0, nil, err
 		}
 		durable = max(durable, t.Durable)
-		lost.add(&t)
+		lost.addTail(&t)
 		// Zeros were never written.
 		r.out.CutFrames += t.Frames
 		r.out.CutBytes += t.Used - from
@@ -384,8 +381,8 @@ func (r *replay) searchTails() (durable uint64, lost *Lost, err error) {
 	return durable, lost, nil
 }
 
-// add counts the frames of a tail.
-func (l *Lost) add(t *frame.Tail) {
+// addTail counts the frames of a tail.
+func (l *Lost) addTail(t *frame.Tail) {
 	l.Transactions += t.Transactions
 	l.LastVersion = max(l.LastVersion, t.LastVersion)
 }
@@ -399,26 +396,26 @@ func (r *replay) judgeClosed() error {
 			continue
 		}
 		// Nothing counts behind the recorded end. A damaged file there is not searched for proofs.
-		r.out.Dropped = append(r.out.Dropped, c.num)
+		r.out.Dropped = append(r.out.Dropped, c.header.Number)
 		// A later segment that continues another one shows as well that the journal went on.
 		if c.bad != nil || c.header.FirstFrame() <= r.point.Number {
 			continue
 		}
-		t, err := segment.FindTail(r.c.Config, filename.Journal, c.num, segment.HeaderSize, c.header.FirstFrame())
+		t, err := segment.SearchTail(r.c.Config, filename.Journal, c.header.Number, segment.HeaderSize, c.header.FirstFrame())
 		if err != nil {
 			return err
 		}
 		if t.Frames == 0 {
 			continue // a commit that was refused has left it
 		}
-		err = errs.NewCorruption(filename.Of(filename.Journal, c.num), 0, "it goes on behind the end of the journal, {%v}, which was closed: it is not of this store, or the manifest is an old one", r.point.Name)
+		err = errs.NewCorruption(filename.Of(filename.Journal, c.header.Number), 0, "it goes on behind the end of the journal, {%v}, which was closed: it is not of this store, or the manifest is an old one", r.point.Name)
 		if !r.c.UpTo {
 			return err
 		}
 		if r.out.Lost == nil {
 			r.out.Lost = &Lost{Damage: err}
 		}
-		r.out.Lost.add(&t)
+		r.out.Lost.addTail(&t)
 	}
 	return nil
 }
@@ -438,7 +435,7 @@ func (r *replay) missingSegment() (first entry.FileNum) {
 		}
 	}
 	for _, num := range named {
-		there := slices.ContainsFunc(r.found, func(c *candidate) bool { return c.num == num })
+		there := slices.ContainsFunc(r.found, func(c *candidate) bool { return c.header.Number == num })
 		if num > r.point.File && !there && (first == 0 || num < first) {
 			first = num
 		}
@@ -446,10 +443,10 @@ func (r *replay) missingSegment() (first entry.FileNum) {
 	return first
 }
 
-// corruption says where the missing frame should have been: in a file that is not
+// missingFrameError says where the missing frame should have been: in a file that is not
 // there, behind the damage that ended the chain, in a file with a damaged header,
 // or else behind the last good frame.
-func (r *replay) corruption(durable uint64) error {
+func (r *replay) missingFrameError(durable uint64) error {
 	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.Number+1, durable)
 	// The most useful answer first: a missing file can perhaps be brought back from a copy.
 	if num := r.missingSegment(); num != 0 {
@@ -461,7 +458,7 @@ func (r *replay) corruption(durable uint64) error {
 	}
 	for _, c := range r.found {
 		if !c.visited && c.bad != nil {
-			return &errs.Corruption{File: filename.Of(filename.Journal, c.num), Offset: 0, Reason: reason, Err: c.bad}
+			return &errs.Corruption{File: filename.Of(filename.Journal, c.header.Number), Offset: 0, Reason: reason, Err: c.bad}
 		}
 	}
 	last := filename.Of(filename.Journal, r.point.File)

@@ -64,7 +64,7 @@ func (d *unproven) firstUnproven(last uint64) (m mark, ok bool) {
 //
 // A segment may be written again once it was read to its end, all of it was given to fn, and no
 // damage behind it can have the journal refused any more: what is refused stays untouched.
-// Damage refuses a journal only up to the last frame that anything proves durable (judge).
+// Damage refuses a journal only up to the last frame that anything proves durable (judgeEnd).
 type secured struct {
 	begun  int // segments
 	all    sync.WaitGroup
@@ -80,9 +80,6 @@ const securedTogether = 2
 // secureInBackground calls secure in the background. One file is copied while another is on its way
 // to the disk.
 func (s *secured) secureInBackground(secure func() error) {
-	if s.free == nil {
-		s.free = make(chan struct{}, securedTogether)
-	}
 	s.all.Go(func() {
 		// Bounds descriptors and memory, not the number of goroutines.
 		s.free <- struct{}{}
@@ -104,14 +101,14 @@ func (s *secured) waitForCopies() error {
 // none is a number that no frame has.
 const none = math.MaxUint64
 
-// foreseen is the least number of segments for which foresee pays: it reads the last one.
+// foreseen is the least number of segments for which foreseeDurable pays: it reads the last one.
 const foreseen = 4
 
-// foresee returns the number of the last frame that anything proves durable, before the
+// foreseeDurable returns the number of the last frame that anything proves durable, before the
 // segments are read: then secure may begin with the first ones while later ones are read. It
 // returns none where that doesn't pay, with fewer than two segments in doubt. It reads only
 // the last segment: a later frame never proves less than an earlier one.
-func (r *replay) foresee() uint64 {
+func (r *replay) foreseeDurable() uint64 {
 	n := len(r.found)
 	// ReadOnly makes nothing durable, UpTo may stop at any frame, and of a closed journal nothing
 	// is in doubt. With few segments the read of the last one costs more than it gains.
@@ -119,13 +116,13 @@ func (r *replay) foresee() uint64 {
 		return none
 	}
 	last := r.found[n-1]
-	begin := emptySegment(last.num, &last.header)
-	rd, err := r.open(&begin)
+	begin := emptySegment(&last.header)
+	rd, err := r.openSegment(&begin)
 	if err != nil {
-		return none // visit tells of it
+		return none // replaySegment tells of it
 	}
 	defer rd.Close()
-	s, durable := rd.Frames(false), r.c.Known.Proven()
+	s, durable := rd.Frames(false), r.c.Known.LastProven()
 	for {
 		f, err := s.Next()
 		if err != nil {
@@ -135,16 +132,16 @@ func (r *replay) foresee() uint64 {
 			return none // as it is where commits are synced
 		}
 	}
-	t, err := segment.FindTail(r.c.Config, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	t, err := segment.SearchTail(r.c.Config, filename.Journal, last.header.Number, s.At().Offset, s.At().Number+1)
 	// The last segment has no frame, so it says nothing of those before.
-	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame() {
+	if err != nil || t.Frames == 0 && s.At().Number < last.header.FirstFrame() {
 		return none
 	}
 	return max(durable, t.Durable)
 }
 
-// secure begins to make durable the segments that were visited since its last call.
-func (r *replay) secure() {
+// secureVisited begins to make durable the segments that were visited since its last call.
+func (r *replay) secureVisited() {
 	from, again := r.unproven.firstUnproven(r.point.Number)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
 		s := r.out.Segments[r.secured.begun]

@@ -41,7 +41,7 @@ func (j *Journal) DurableEnds(after entry.FileNum) (ends []frame.End) {
 func (j *Journal) Segments() []SegmentInfo {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Concat(j.found, j.live)
+	return slices.Clone(j.live)
 }
 
 // FindSegment returns the segment of this number; zero if the list has none.
@@ -64,21 +64,15 @@ func (j *Journal) Forget(last entry.FileNum) {
 	defer j.syncing.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// What is in runs needs no segment, so the manifest need not know of it either.
-	if last >= j.c.Begin.File {
-		j.registered = max(j.registered, j.c.Begin.Number)
-	}
-	for len(j.found) > 0 && j.found[0].File <= last {
-		j.found = j.found[1:]
-	}
 	// The segment being written stays: its later frames are in no run.
-	for len(j.live) > 0 && j.live[0].File <= last && j.live[0].Sealed {
+	for len(j.live) > 0 && j.live[0].File <= last && (j.cur == nil || j.live[0].File != j.cur.Number()) {
+		// What is in runs needs no segment, so the manifest need not know of it either.
 		j.registered = max(j.registered, j.live[0].Number)
 		j.live = j.live[1:]
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
 		_ = j.sealed[0].Close() // what it holds is durable elsewhere
-		j.settleLocked(j.sealed[0].Last())
+		j.noteDurableLocked(j.sealed[0].At().End)
 		j.sealed = j.sealed[1:]
 	}
 }
@@ -113,8 +107,8 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	return segment.Open(j.c.Config, filename.Journal, num, segment.OpenOptions{End: s.Offset, NoMap: j.c.NoMap, KeyID: s.KeyID})
 }
 
-// Open returns how many files are open for writing.
-func (j *Journal) Open() int {
+// OpenFiles returns how many files are open for writing.
+func (j *Journal) OpenFiles() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.cur == nil {

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/vlog/frame"
@@ -15,7 +16,7 @@ func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
-	pending := j.unsynced() > 0
+	pending := j.unsyncedFrames() > 0
 	if pending {
 		// In order, so that no durable frame follows one that is not.
 		err := j.SyncSealed()
@@ -33,26 +34,26 @@ func (j *Journal) Sync() error {
 	}
 	if pending {
 		// Not earlier: until here Retract may take the last frame back.
-		j.settle(j.point.End)
+		j.mu.Lock()
+		j.noteDurableLocked(j.point.End)
+		j.mu.Unlock()
 		j.bulk, j.synced = 0, j.bulk
 	}
 	return nil
 }
 
-// SyncSealed makes all sealed segments durable, oldest first, and closes their
+// SyncSealed makes the segments durable that are sealed now, oldest first, and closes their
 // files; it may run in the background. It may be called again after an error that
 // passes; any other stops the journal.
 func (j *Journal) SyncSealed() error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
-	for {
+	j.mu.Lock()
+	sealed := slices.Clone(j.sealed)
+	j.mu.Unlock()
+	for _, o := range sealed {
 		if err := j.Err(); err != nil {
 			return err
-		}
-		// Each time anew, as Append may have sealed another one meanwhile.
-		o := j.firstSealed()
-		if o == nil {
-			return nil
 		}
 		if err := j.syncFile(o); err != nil {
 			return err
@@ -61,21 +62,13 @@ func (j *Journal) SyncSealed() error {
 		// find the reader that Close is about to close.
 		j.mu.Lock()
 		j.sealed = j.sealed[1:]
+		j.noteDurableLocked(o.At().End)
 		j.mu.Unlock()
 		if err := o.Close(); err != nil {
-			return j.stop(err)
+			return j.stopWriting(err)
 		}
-		j.settle(o.Last())
 	}
-}
-
-func (j *Journal) firstSealed() *open {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.sealed) == 0 {
-		return nil
-	}
-	return j.sealed[0]
+	return j.Err()
 }
 
 // syncFile makes a segment durable, and its name the first time. To sync the directory may
@@ -85,7 +78,7 @@ func (j *Journal) syncFile(o *open) error {
 	if err := o.Sync(); err != nil {
 		// No second try: after a failed sync the system may take the pages for clean, and the next
 		// one would succeed without having written them.
-		return j.stop(fmt.Errorf("sync %s: %w", o.Name(), err))
+		return j.stopWriting(fmt.Errorf("sync %s: %w", o.Name(), err))
 	}
 	if o.named {
 		return nil
@@ -96,30 +89,24 @@ func (j *Journal) syncFile(o *open) error {
 		if errs.IsRefused(err) {
 			return err
 		}
-		return j.stop(err)
+		return j.stopWriting(err)
 	}
 	o.named = true
 	return nil
 }
 
-// settle notes that the frames up to end are durable.
-func (j *Journal) settle(end frame.End) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.settleLocked(end)
-}
-
-func (j *Journal) settleLocked(end frame.End) {
+// noteDurableLocked notes that the frames up to end are durable.
+func (j *Journal) noteDurableLocked(end frame.End) {
 	if end.Number > j.proven.Number {
 		j.proven = end
 		j.durable.Store(end.Number)
 	}
 }
 
-// stop ends all writing for good: what a failed write or sync left behind is
+// stopWriting ends all writing for good: what a failed write or sync left behind is
 // unknown, and a sync that is tried again may succeed without the data. It
 // returns the error that all later calls get: that of the first failure.
-func (j *Journal) stop(cause error) error {
+func (j *Journal) stopWriting(cause error) error {
 	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
 	// The first failure stays; later ones follow from it.
 	j.failure.CompareAndSwap(nil, &err)

@@ -69,10 +69,10 @@ func testZerosComeWithTheFrame(t *testing.T, testConfig func(testing.TB) Config)
 			if c.written {
 				n = 3
 			}
-			if totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil || totals.Records != n {
+			if totals, err := scanTotals(r, true, func(int64, *entry.Record) error { return nil }); err != nil || totals.Records != n {
 				t.Errorf("scan: %+v, %v", totals, err)
 			}
-			if tail, err := FindTail(cfg, filename.Journal, 3, end, w.at.Next); err != nil || tail != (frame.Tail{End: end, Used: end}) {
+			if tail, err := SearchTail(cfg, filename.Journal, 3, end, w.at.Number+1); err != nil || tail != (frame.Tail{End: end, Used: end}) {
 				t.Errorf("behind the end: %+v, %v", tail, err)
 			}
 		})

@@ -8,9 +8,9 @@ import (
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
-// Dump annotates the segment b that d shows. No checksum is checked, and damage
+// DumpSegment annotates the segment b that d shows. No checksum is checked, and damage
 // is shown as what it would mean.
-func Dump(d *dump.Writer, b []byte) {
+func DumpSegment(d *dump.Writer, b []byte) {
 	d.Section("segment header")
 	d.Bytes(0, 4, "magic")
 	d.U16(4, "version", "flags", "frame header size", "reserved")
@@ -24,7 +24,7 @@ func Dump(d *dump.Writer, b []byte) {
 			return
 		}
 		d.Section("frame")
-		off = frame.Dump(d, b, off)
+		off = frame.DumpFrame(d, b, off)
 	}
 }
 

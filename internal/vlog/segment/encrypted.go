@@ -31,7 +31,7 @@ func (r *Reader) checkPlace(off int64, bound uint64) (n int, err error) {
 // with zeros for its checksums.
 func (r *Reader) openRecord(raw []byte, off int64) (plain []byte, rec entry.Record, err error) {
 	if r.keys != nil {
-		if raw, err = entry.Decrypt(raw, r.keys, off); err != nil {
+		if raw, err = entry.DecryptRecord(raw, r.keys, off); err != nil {
 			return nil, rec, r.damagedRecord(off, err)
 		}
 	}

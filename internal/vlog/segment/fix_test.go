@@ -57,5 +57,5 @@ func (f imageFile) ReadAt(p []byte, off int64) (int, error) { return f.Reader.Re
 
 // forwardingID is what the checksums of the forwarding table that begins with page are bound to.
 func (c Config) forwardingID(page []byte) checksum.Identity {
-	return c.id(filename.Forwarding, entry.FileNum(binary.LittleEndian.Uint64(page[16:])))
+	return c.identity(filename.Forwarding, entry.FileNum(binary.LittleEndian.Uint64(page[16:])))
 }

@@ -64,8 +64,8 @@ func (c *Config) filePath(k filename.Kind, n entry.FileNum) string {
 	return filepath.Join(c.Dir, filename.Of(k, n))
 }
 
-// id is the identity that a segment's checksums are bound to.
-func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
+// identity is the identity that a segment's checksums are bound to.
+func (c *Config) identity(k filename.Kind, n entry.FileNum) checksum.Identity {
 	return checksum.New(c.UUID, byte(k), uint64(n))
 }
 
@@ -79,9 +79,25 @@ type Header struct {
 	KeyID crypt.FileKeyID // names the file's key, and is drawn by Create; zero = it is plain
 }
 
-// first is the place where the first frame begins.
-func (h *Header) first() frame.Cursor {
-	return frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame(), Chain: h.Before.Sum, Tag: h.Before.Tag}
+// Place is how far the frames of a segment were written or read: behind which frame, and what came
+// up to there.
+type Place struct {
+	frame.End
+	frame.Totals      // of the records so far
+	Sealed       bool // the last frame was the seal
+}
+
+// passFrame moves p behind the next frame, whose records have these totals.
+func (p *Place) passFrame(h *frame.Header, t frame.Totals) {
+	p.End.Advance(h)
+	p.Totals.Add(t)
+	p.Sealed = h.Kind == frame.Seal
+}
+
+// FirstPlace is the place where the first frame goes.
+func (h *Header) FirstPlace() Place {
+	name := frame.Name{File: h.Number, KeyID: h.KeyID, Number: h.Before.Number, Sum: h.Before.Sum, Tag: h.Before.Tag}
+	return Place{End: frame.End{Name: name, Offset: HeaderSize}}
 }
 
 // FirstFrame is the number of the first frame.
@@ -104,23 +120,22 @@ func (h *Header) encodeHeader(p []byte, uuid [16]byte, e *crypt.Encrypter) error
 	return finishPage(p, h.Kind, h.Number, uuid, e, h.KeyID)
 }
 
-// DecodeHeader reads the header p of the segment of this kind and number in the
-// store uuid. It returns ErrHeader, errs.ErrForeign (a whole header of another store) or
-// errs.ErrFormat (of a newer release). What an encrypted page says has a checksum only: Open
-// and ReadHeader compare its tag.
-func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	keyID, err := checkPage(p, kind, number, uuid)
-	if err != nil {
-		return Header{Kind: kind, Number: number}, err
+// decodeHeader reads the header p of the segment of this kind and number, and returns what decrypts
+// the file. Its errors are those of checkPage.
+func (c *Config) decodeHeader(p []byte, kind filename.Kind, number entry.FileNum) (Header, *crypt.Decrypter, error) {
+	h := Header{Kind: kind, Number: number}
+	keyID, d, err := c.checkPage(p, kind, number, nil)
+	if err == nil {
+		err = h.decodeFields(p, keyID)
 	}
-	return decodeFields(p, kind, number, keyID)
+	return h, d, err
 }
 
-// decodeFields reads the header on a page that checkPage has checked.
-func decodeFields(p []byte, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (Header, error) {
-	h := Header{Kind: kind, Number: number, KeyID: keyID}
+// decodeFields reads the header on a page that checkPage has checked; h has its kind and number.
+func (h *Header) decodeFields(p []byte, keyID crypt.FileKeyID) error {
+	h.KeyID = keyID
 	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
-		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
+		return fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
 	}
 	first := binary.LittleEndian.Uint64(p[32:])
 	h.Before = frame.Name{File: entry.FileNum(binary.LittleEndian.Uint64(p[48:])), Number: first - 1, Sum: binary.LittleEndian.Uint32(p[40:])}
@@ -130,26 +145,17 @@ func decodeFields(p []byte, kind filename.Kind, number entry.FileNum, keyID cryp
 	}
 	// The checksum is right, so only a bug or another program wrote this. Later code subtracts 1.
 	if first == 0 || h.PrevVersion > entry.MaxVersion {
-		return h, fmt.Errorf("%w: first frame %d, version %d", ErrHeader, first, h.PrevVersion)
+		return fmt.Errorf("%w: first frame %d, version %d", ErrHeader, first, h.PrevVersion)
 	}
-	return h, nil
+	return nil
 }
 
 // SealSize is the length of the frame that Seal appends.
 func SealSize(encrypted bool) int64 {
 	if encrypted {
-		return frame.EncryptedSize(0, sealPayload)
+		return frame.EncryptedFrameSize(0, sealPayload)
 	}
 	return frame.HeaderSize + sealPayload
-}
-
-// putSeal writes the payload of a seal frame to the sealPayload bytes of p.
-func putSeal(p []byte, t frame.Totals) {
-	binary.LittleEndian.PutUint64(p, t.Records)
-	binary.LittleEndian.PutUint64(p[8:], t.OwnBytes)
-	binary.LittleEndian.PutUint64(p[16:], t.SmallBytes)
-	binary.LittleEndian.PutUint64(p[24:], uint64(t.Min))
-	binary.LittleEndian.PutUint64(p[32:], uint64(t.Max))
 }
 
 // EndsSealed reports whether end, the last bytes of a segment of this size, ends with its seal.
@@ -161,7 +167,7 @@ func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte
 		if int64(len(end)) < length {
 			continue
 		}
-		h, err := frame.Decode(end[int64(len(end))-length:], c.id(kind, number), size-length)
+		h, err := frame.Decode(end[int64(len(end))-length:], c.identity(kind, number), size-length)
 		if err == nil && h.Kind == frame.Seal && h.Size == length && h.Encrypted == encrypted {
 			return true
 		}
@@ -171,15 +177,9 @@ func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte
 
 // checkSeal compares the payload of a seal frame with what was read before it.
 func checkSeal(p []byte, t frame.Totals) error {
-	if len(p) < sealPayload {
+	var s frame.Totals
+	if _, err := binary.Decode(p, binary.LittleEndian, &s); err != nil {
 		return fmt.Errorf("%w: seal of %d bytes", frame.ErrFrame, len(p))
-	}
-	s := frame.Totals{
-		Records:    binary.LittleEndian.Uint64(p),
-		OwnBytes:   binary.LittleEndian.Uint64(p[8:]),
-		SmallBytes: binary.LittleEndian.Uint64(p[16:]),
-		Min:        entry.Version(binary.LittleEndian.Uint64(p[24:])),
-		Max:        entry.Version(binary.LittleEndian.Uint64(p[32:])),
 	}
 	if s != t {
 		return fmt.Errorf("%w: seal says %+v, the frames have %+v", frame.ErrFrame, s, t)

@@ -81,21 +81,14 @@ func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (Stats, error) 
 		return Stats{}, err
 	}
 	path := c.filePath(filename.Forwarding, h.Number)
-	f, err := c.FS.Create(path)
-	if err != nil {
-		return Stats{}, fmt.Errorf("create forwarding table: %w", err)
-	}
-	_, err = f.WriteVec([][]byte{page, body}, 0)
+	// The manifest names the forwarding table after this, and a crash must not lose it.
+	f, err := pageio.CreateDurable(c.FS, path, page, body)
 	if err == nil {
-		err = f.Sync()
-	}
-	// File, then name: the manifest names the forwarding table after this, and a crash must not
-	// lose it.
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = c.FS.SyncDir(c.Dir)
+		if err = f.Close(); err != nil {
+			_ = c.FS.Remove(path) // or the next Open does
+		}
 	}
 	if err != nil {
-		_ = c.FS.Remove(path) // or the next Open does
 		return Stats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Forwarding, h.Number), err)
 	}
 	return Stats{Number: h.Number, Size: h.fileBytes(), KeyID: h.KeyID}, nil
@@ -104,7 +97,7 @@ func WriteForwarding(c Config, h ForwardingHeader, moves []Move) (Stats, error) 
 // encodeForwarding makes the header page and the body, behind which are the body's tags if the file
 // is encrypted.
 func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body []byte, err error) {
-	e, keyID, err := c.encrypter(filename.Forwarding, h.Number)
+	e, keyID, err := c.newEncrypter(filename.Forwarding, h.Number)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,12 +119,12 @@ func (h *ForwardingHeader) encodeForwarding(c *Config, moves []Move) (page, body
 	rank := uint32(0)
 	for b := range h.blocks {
 		binary.LittleEndian.PutUint32(body[b*rankBytes:], rank)
-		rank += ones(starts[b*blockBytes:][:blockBytes])
+		rank += countOnes(starts[b*blockBytes:][:blockBytes])
 	}
 	page = make([]byte, HeaderSize)
 	// An encrypted body has tags instead.
 	if e == nil {
-		id := c.id(filename.Forwarding, h.Number)
+		id := c.identity(filename.Forwarding, h.Number)
 		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
 	}
 	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
@@ -156,14 +149,6 @@ func (h *ForwardingHeader) encryptBody(e *crypt.Encrypter, body []byte) error {
 	})
 }
 
-// decryptBody undoes encryptBody, in place.
-func (h *ForwardingHeader) decryptBody(d *crypt.Decrypter, body []byte) error {
-	return h.eachPage(body, func(page, tag []byte, off int64) error {
-		t := crypt.Tag(tag)
-		return d.Decrypt(page, page, &t, crypt.Page, off, 0, nil)
-	})
-}
-
 // eachPage calls fn for each page of an encrypted body, with its tag and its offset in the file.
 func (h *ForwardingHeader) eachPage(body []byte, fn func(page, tag []byte, off int64) error) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
@@ -177,8 +162,8 @@ func (h *ForwardingHeader) eachPage(body []byte, fn func(page, tag []byte, off i
 	return nil
 }
 
-// ones counts the bits set in whole words.
-func ones(p []byte) (n uint32) {
+// countOnes counts the bits set in whole words.
+func countOnes(p []byte) (n uint32) {
 	for ; len(p) >= 8; p = p[8:] {
 		n += uint32(bits.OnesCount64(binary.LittleEndian.Uint64(p)))
 	}
@@ -231,7 +216,7 @@ func (m *Forwarding) loadBody(c Config, number entry.FileNum) (err error) {
 	if d != nil {
 		err = m.decryptBody(d)
 	} else {
-		err = m.compareChecksum(sum, c.id(filename.Forwarding, number))
+		err = m.compareChecksum(sum, c.identity(filename.Forwarding, number))
 	}
 	if err != nil {
 		return err
@@ -254,13 +239,18 @@ func (m *Forwarding) compareChecksum(sum uint32, id checksum.Identity) error {
 	return nil
 }
 
-// decryptBody reads the body of an encrypted forwarding table into memory of its own.
+// decryptBody reads the body of an encrypted forwarding table into memory of its own, and undoes
+// encryptBody.
 func (m *Forwarding) decryptBody(d *crypt.Decrypter) error {
 	body := make([]byte, m.file.Size()-HeaderSize)
 	if err := m.file.ReadFull(body, HeaderSize); err != nil {
 		return err
 	}
-	if err := m.header.decryptBody(d, body); err != nil {
+	err := m.header.eachPage(body, func(page, tag []byte, off int64) error {
+		t := crypt.Tag(tag)
+		return d.Decrypt(page, page, &t, crypt.Page, off, 0, nil)
+	})
+	if err != nil {
 		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
 	}
 	m.body = m.file.PrivatePart(HeaderSize, body[:m.header.bodySize()])
@@ -282,7 +272,7 @@ func (m *Forwarding) checkRanks() error {
 		if err != nil {
 			return err
 		}
-		rank += ones(bits)
+		rank += countOnes(bits)
 	}
 	if uint64(rank) != m.header.Records {
 		return errs.NewCorruption(m.file.Name(), HeaderSize, "%d records begin in blocks, want %d", rank, m.header.Records)
@@ -293,7 +283,7 @@ func (m *Forwarding) checkRanks() error {
 // Lookup returns where the record is that began at from in the source; ok is
 // false if no such record was moved. A pageio.Guard must be on.
 func (m *Forwarding) Lookup(from uint64) (to uint64, ok bool, err error) {
-	return m.header.lookup(from, m.body, m.body, m.body)
+	return m.header.lookupIn(from, m.body, m.body, m.body)
 }
 
 // source is what a forwarding table is read from.
@@ -301,8 +291,8 @@ type source interface {
 	Bytes(off int64, n int) ([]byte, error)
 }
 
-// lookup is Lookup in the body that has ranks, starts and places.
-func (h *ForwardingHeader) lookup(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
+// lookupIn is Lookup in the body that has ranks, starts and places.
+func (h *ForwardingHeader) lookupIn(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
 	g := from / granule
 	if g/forwardingBlock >= h.blocks {
 		return 0, false, nil
@@ -318,7 +308,7 @@ func (h *ForwardingHeader) lookup(from uint64, ranks, starts, places source) (to
 	if w>>(g%64)&1 == 0 {
 		return 0, false, nil
 	}
-	rank := ones(bits[:word*8]) + countBelow(w, g%64)
+	rank := countOnes(bits[:word*8]) + countBelow(w, g%64)
 	first, err := ranks.Bytes(int64(block)*rankBytes, rankBytes)
 	if err != nil {
 		return 0, false, err
@@ -353,7 +343,7 @@ type ForwardingCopy struct {
 
 // Lookup is Forwarding.Lookup.
 func (c *ForwardingCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
-	return c.header.lookup(from, c.ranks, c.starts, c.places)
+	return c.header.lookupIn(from, c.ranks, c.starts, c.places)
 }
 
 // Places calls fn for where each of the records is now.

@@ -192,17 +192,17 @@ func testCopy(t *testing.T, c, target Config) {
 		for i := range entries {
 			size := entry.RecordSize(&entries[i], true)
 			if i%2 == 0 {
-				moved = append(moved, must(to.Copy(r, int64(handles[i].Offset), size))(t))
+				moved = append(moved, must(to.CopyRecord(r, int64(handles[i].Offset), size))(t))
 			} else {
-				moved = append(moved, must(to.Move(r, handles[i], entries[i].Key, entries[i].Version))(t))
+				moved = append(moved, must(to.MoveRecord(r, handles[i], entries[i].Key, entries[i].Version))(t))
 			}
-			if _, err := to.Move(r, handles[i], entries[i].Key, entries[i].Version+1); !errors.Is(err, errs.ErrCorrupt) {
+			if _, err := to.MoveRecord(r, handles[i], entries[i].Key, entries[i].Version+1); !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("record %d of another version: %v", i, err)
 			}
 			bad := bytes.Clone(clean)
 			bad[handles[i].Offset+uint64(size)/2] ^= 1
 			damaged := must(openAny(Config{FS: image{data: bad}, UUID: c.UUID, Ring: c.Ring}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
-			if _, err := to.Copy(damaged, int64(handles[i].Offset), size); !errors.Is(err, errs.ErrCorrupt) {
+			if _, err := to.CopyRecord(damaged, int64(handles[i].Offset), size); !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("damaged record %d: %v", i, err)
 			}
 		}
@@ -217,7 +217,7 @@ func testCopy(t *testing.T, c, target Config) {
 			}
 		}
 		i := 0
-		_, err := n.Scan(true, func(off int64, rec *entry.Record) error {
+		err := n.Scan(true, func(off int64, rec *entry.Record) error {
 			checkAttempt(t, target, off, i == len(entries)-1) // behind a copy that failed
 			if e := entries[i]; rec.Kind != e.Kind || rec.Meta != e.Meta || rec.Expires != e.Expires {
 				t.Errorf("record %d: %+v", i, rec)
@@ -255,7 +255,7 @@ func testLargeValuesOfAllLengths(t *testing.T, testConfig func(testing.TB) Confi
 		copied := must(NewValueWriter(c, 6))(t)
 		for i := range entries {
 			e := &entries[i]
-			handles[i] = must(copied.Copy(r, int64(handles[i].Offset), entry.RecordSize(e, true)))(t)
+			handles[i] = must(copied.CopyRecord(r, int64(handles[i].Offset), entry.RecordSize(e, true)))(t)
 		}
 		must(copied.Finish())(t)
 		closed(t, r)

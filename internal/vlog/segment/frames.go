@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -26,12 +25,9 @@ const (
 // as the longest frame; frames over 16 MiB are read in place when the file is mapped.
 // It is used by one goroutine.
 type Frames struct {
-	f      *pageio.File
+	r      *Reader
 	stream pageio.Stream
-	name   string
-	id     checksum.Identity
-	end    int64 // offset from which on nothing is read
-	kind   filename.Kind
+	end    int64            // offset from which on nothing is read
 	values bool             // verify values that have their own checksum
 	keys   *frame.Decrypter // nil: the file is plain
 	at     Place            // behind the last frame: the next one must follow it
@@ -39,24 +35,6 @@ type Frames struct {
 	buf    []byte // bytes of the file from bufOff on
 	bufOff int64
 }
-
-// Place is how far the frames of a segment were written or read: behind which frame, and what came
-// up to there.
-type Place struct {
-	frame.Cursor
-	frame.Totals      // of the records so far
-	Sealed       bool // the last frame was the seal
-}
-
-// advance moves p behind the next frame, whose records have these totals.
-func (p *Place) advance(h *frame.Header, t frame.Totals) {
-	p.Cursor.Advance(h)
-	p.Totals.Add(t)
-	p.Sealed = h.Kind == frame.Seal
-}
-
-// Resume goes on at a place that an earlier walk has come to.
-func (s *Frames) Resume(at Place) { s.at = at }
 
 // Found is one frame. Payload is valid until the next call of Next; Header.Walk goes
 // through it.
@@ -68,12 +46,16 @@ type Found struct {
 	Totals  frame.Totals // of its records
 }
 
-// newFrames starts at the first frame of the segment with the header h.
-// keys is nil for a plain one.
-func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
-	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, kind: h.Kind, values: values, at: Place{Cursor: h.first()}}
-	if keys != nil {
-		s.keys = frame.NewDecrypter(keys, values, s.readBytes)
+// Frames returns the segment's frames, from the first one to the current end. If values is
+// set, it also verifies values that have their own checksum.
+func (r *Reader) Frames(values bool) *Frames { return r.FramesFrom(r.header.FirstPlace(), values) }
+
+// FramesFrom is Frames from a place on that an earlier walk has come to.
+func (r *Reader) FramesFrom(at Place, values bool) *Frames {
+	end := r.end.Load()
+	s := &Frames{r: r, stream: r.file.Stream(end), end: end, values: values, at: at}
+	if r.keys != nil {
+		s.keys = frame.NewDecrypter(r.keys, values, s.readBytes)
 	}
 	return s
 }
@@ -83,24 +65,24 @@ func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys
 // for a frame of a newer release; other errors come from reading.
 func (s *Frames) Next() (Found, error) {
 	if s.at.Offset == s.end {
-		if s.kind == filename.Value && !s.at.Sealed {
+		if s.r.header.Kind == filename.Value && !s.at.Sealed {
 			// A value segment counts only once it was finished, so it must be whole. A journal segment
 			// may end anywhere.
-			return Found{}, errs.NewCorruption(s.name, s.end, "no seal at the end")
+			return Found{}, errs.NewCorruption(s.r.name, s.end, "no seal at the end")
 		}
 		return Found{}, io.EOF
 	}
 	found, err := s.readFrame()
 	if err != nil {
 		if errors.Is(err, frame.ErrFrame) {
-			err = &errs.Corruption{File: s.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Next), Err: err}
+			err = &errs.Corruption{File: s.r.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Number+1), Err: err}
 		} else if errors.Is(err, errs.ErrFormat) {
-			err = fmt.Errorf("%s at %d: %w", s.name, s.at.Offset, err)
+			err = fmt.Errorf("%s at %d: %w", s.r.name, s.at.Offset, err)
 		}
 		return Found{}, err
 	}
 	// Only after success: a caller that tries again, or asks for At, stays before the bad frame.
-	s.at.advance(&found.Header, found.Totals)
+	s.at.passFrame(&found.Header, found.Totals)
 	return found, nil
 }
 
@@ -117,7 +99,7 @@ func (s *Frames) readFrame() (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	h, err := frame.Decode(head, s.id, s.at.Offset)
+	h, err := frame.Decode(head, s.r.id, s.at.Offset)
 	if err != nil {
 		return Found{}, err
 	}
@@ -125,7 +107,7 @@ func (s *Frames) readFrame() (Found, error) {
 	// The chain tells.
 	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
-			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
+			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Number+1, s.at.Sum, left)
 	}
 	if h.Kind != frame.Group && h.Kind != frame.Seal {
 		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)
@@ -148,15 +130,15 @@ func (s *Frames) readPayload(found *Found, before *crypt.Tag) (err error) {
 		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, h.Encrypted, s.keys != nil)
 	}
 	if h.Encrypted {
-		found.Payload, found.Totals, err = s.keys.Frame(h, found.Offset, before)
+		found.Payload, found.Totals, err = s.keys.DecryptFrame(h, found.Offset, before)
 		return err
 	}
 	payload := found.Offset + frame.HeaderSize
 	if found.Payload, err = s.readBytes(payload, h.PayloadSize()); err != nil {
 		return err
 	}
-	defer pageio.Guard(pageio.Arm(), &err, s.name) // a big payload is in the mapping
-	found.Totals, err = h.Verify(found.Payload, s.id, payload, s.values)
+	defer pageio.Guard(pageio.Arm(), &err, s.r.name) // a big payload is in the mapping
+	found.Totals, err = h.Verify(found.Payload, s.r.id, payload, s.values)
 	return err
 }
 
@@ -166,12 +148,12 @@ func (s *Frames) readBytes(off, n int64) ([]byte, error) {
 	if at := off - s.bufOff; at >= 0 && at+n <= int64(len(s.buf)) {
 		return s.buf[at : at+n], nil
 	}
-	if m := s.f.Mapped(); n > bigFrame && m != nil {
+	if m := s.r.file.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n], nil
 	}
 	// On 32-bit systems a frame can be longer than any slice.
 	if n > math.MaxInt-crypt.TagSize {
-		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
+		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.r.name, n)
 	}
 	// What was read beyond the last frame is kept, so that each byte is read once.
 	want := min(max(n, readBytes), s.end-off)

@@ -18,18 +18,18 @@ func (c *Config) cryptFile(k filename.Kind, n entry.FileNum) crypt.File {
 	return crypt.File{UUID: c.UUID, Kind: byte(k), Number: uint64(n)}
 }
 
-// encrypter draws a file key id for a file that begins one. In a plain store it returns nil.
-func (c *Config) encrypter(k filename.Kind, n entry.FileNum) (*crypt.Encrypter, crypt.FileKeyID, error) {
+// newEncrypter draws a file key id for a file that begins one. In a plain store it returns nil.
+func (c *Config) newEncrypter(k filename.Kind, n entry.FileNum) (*crypt.Encrypter, crypt.FileKeyID, error) {
 	if c.Ring == nil {
 		return nil, crypt.FileKeyID{}, nil
 	}
 	return c.Ring.New(c.cryptFile(k, n))
 }
 
-// decrypter returns what decrypts this file key id of a file: nil for a plain one. It returns
+// openDecrypter returns what decrypts this file key id of a file: nil for a plain one. It returns
 // errs.ErrKey if there are no keys, or that of the file key id can't be had, and ErrHeader if the
 // file key id can't be right.
-func (c *Config) decrypter(k filename.Kind, n entry.FileNum, keyID crypt.FileKeyID) (*crypt.Decrypter, error) {
+func (c *Config) openDecrypter(k filename.Kind, n entry.FileNum, keyID crypt.FileKeyID) (*crypt.Decrypter, error) {
 	if keyID.IsZero() {
 		return nil, nil
 	}
@@ -41,17 +41,4 @@ func (c *Config) decrypter(k filename.Kind, n entry.FileNum, keyID crypt.FileKey
 		return nil, fmt.Errorf("%w: %w", ErrHeader, err)
 	}
 	return d, err
-}
-
-// decrypterOf is decrypter for a file whose header page p, checked by checkPage, names the
-// file key id. It returns ErrHeader, too, if p is not as it was written.
-func (c *Config) decrypterOf(p []byte, k filename.Kind, n entry.FileNum, keyID crypt.FileKeyID) (*crypt.Decrypter, error) {
-	d, err := c.decrypter(k, n, keyID)
-	if d == nil || err != nil {
-		return nil, err
-	}
-	if err := d.CheckPage(p); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrHeader, err)
-	}
-	return d, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/filename"
+	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/test/faultfs"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
@@ -57,14 +58,11 @@ func testRing(t testing.TB, random io.Reader) *crypt.Ring {
 
 // keyIDOf returns the file key id that the header page of a segment or forwarding table names.
 func keyIDOf(c Config, kind filename.Kind, number entry.FileNum) (crypt.FileKeyID, error) {
-	page, err := readPage(c, c.filePath(kind, number))
+	page, err := pageio.ReadHead(c.FS, c.filePath(kind, number), HeaderSize)
 	if err != nil {
 		return crypt.FileKeyID{}, err
 	}
-	keyID, err := checkPage(page, kind, number, c.UUID)
-	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, keyID)
-	}
+	keyID, _, err := c.checkPage(page, kind, number, nil)
 	return keyID, headerError(filename.Of(kind, number), err)
 }
 
@@ -141,7 +139,7 @@ func TestAnotherFileIsRefused(t *testing.T) {
 		for i := range sumOffset {
 			bad := bytes.Clone(b)
 			bad[i] ^= 4
-			id := c.id(filename.Kind(b[3]), entry.FileNum(binary.LittleEndian.Uint64(b[16:])))
+			id := c.identity(filename.Kind(b[3]), entry.FileNum(binary.LittleEndian.Uint64(b[16:])))
 			binary.LittleEndian.PutUint32(bad[sumOffset:], id.Sum(0, bad[:sumOffset]))
 			changed := c
 			changed.FS = image{data: bad}
@@ -182,7 +180,7 @@ func TestEveryBitIsFound(t *testing.T) {
 			return err
 		}
 		defer r.Close()
-		_, err = r.Scan(true, func(int64, *entry.Record) error { return nil })
+		err = r.Scan(true, func(int64, *entry.Record) error { return nil })
 		return err
 	}
 	if err := read(); err != nil {
@@ -246,9 +244,9 @@ func TestMovedUnitsAreRefused(t *testing.T) {
 		change(b)
 		bad := c
 		bad.FS = image{data: b}
-		sumFrames(b, c.id(filename.Value, 5))
+		sumFrames(b, c.identity(filename.Value, 5))
 		r := must(Open(bad, filename.Value, 5, OpenOptions{KeyID: keyID, NoMap: true}))(t)
-		if _, err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
+		if err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("%s: scan: %v", name, err)
 		}
 		for i, h := range handles {
@@ -337,7 +335,7 @@ func testFullDisk(t *testing.T, testConfig func(testing.TB) Config) {
 			t.Fatalf("write %d: %v", nth, err)
 		}
 		r := must(openAny(c, filename.Journal, 5, OpenOptions{}))(t)
-		totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil })
+		totals, err := scanTotals(r, true, func(int64, *entry.Record) error { return nil })
 		if err != nil || totals.Records != uint64(whole) {
 			t.Errorf("write %d: %+v, %v, want %d records", nth, totals, err, whole)
 		}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 )
@@ -19,12 +18,7 @@ const largeRecord = 4 << 20
 func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
 	value, head, err := r.openLarge(offset, bound)
 	if err == nil {
-		err = fits(&value.rec)
-	}
-	// From encrypted to plain: the plain head has checksums of the pieces, which nobody has
-	// computed yet.
-	if err == nil && r.keys != nil && v.w.encrypt == nil {
-		err = value.setChecksums(head)
+		err = fits(&value.rec.Record)
 	}
 	if err != nil {
 		return entry.Handle{}, err
@@ -35,7 +29,7 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 		return entry.Handle{}, err
 	}
 	if r.keys == nil {
-		entry.Unplace(head, r.id, offset)
+		entry.UnplaceRecord(head, r.id, offset)
 	}
 	if r.stamp != 0 {
 		entry.SetVersion(head, r.stamp)
@@ -79,14 +73,14 @@ func (r *Reader) openLarge(offset int64, bound uint64) (value *pieces, head []by
 
 // verifyHead begins with the record that b begins with, of at most size bytes.
 func (p *pieces) verifyHead(b []byte, size int) (head []byte, err error) {
-	if p.rec, err = entry.DecodeHead(b, size); err != nil {
+	if p.rec.Record, err = entry.DecodeHead(b, size); err != nil {
 		return nil, err
 	}
 	// Verified before the first piece is copied: after this the table of checksums can be trusted.
 	if !p.rec.VerifyHead(b, p.r.id, p.offset) || !p.rec.VerifyTable(b, p.r.id, p.offset) {
 		return nil, fmt.Errorf("%w: a checksum does not match", entry.ErrRecord)
 	}
-	head = b[:p.rec.Bare()-p.rec.ValueSize]
+	head = b[:p.rec.UnpaddedSize()-p.rec.ValueSize]
 	p.at = p.offset + int64(len(head))
 	return head, nil
 }
@@ -99,29 +93,25 @@ func (p *pieces) decryptHead(b []byte, size int) (head []byte, err error) {
 		return nil, fmt.Errorf("%w: %+v, %d bytes are left", entry.ErrRecord, c, size)
 	}
 	bare := b[:c.Head-crypt.TagSize]
-	if p.encrypted, err = entry.DecryptHead(bare, b[:c.Head], p.r.keys, p.offset); err != nil {
+	if p.rec, err = entry.DecryptHead(bare, b[:c.Head], p.r.keys, p.offset); err != nil {
 		return nil, err
 	}
-	if !p.encrypted.InPieces() {
-		return nil, fmt.Errorf("%w: value of %d bytes has no pieces", entry.ErrRecord, p.encrypted.ValueSize)
+	if !p.rec.InPieces() {
+		return nil, fmt.Errorf("%w: value of %d bytes has no pieces", entry.ErrRecord, p.rec.ValueSize)
 	}
-	head = p.encrypted.AppendHead(nil, bare)
-	p.rec, err = entry.DecodeHead(head, p.encrypted.Size)
 	p.at = p.offset + int64(c.Head)
-	return head, err
+	return p.rec.AppendPlainHead(nil, bare), nil
 }
 
 // pieces reads the value of a record, whole pieces at a time, and verifies or decrypts each.
 type pieces struct {
 	r      *Reader
-	rec    entry.Record
-	offset int64 // of the record
-	at     int64 // where the value begins in the file
-	done   int   // bytes read
-	err    error // why no more can be read
-
-	encrypted entry.Encrypted // the record, if it is
-	buf       []byte          // in which its pieces are decrypted
+	rec    entry.Encrypted // its Record is all there is in a plain segment
+	offset int64           // of the record
+	at     int64           // where the value begins in the file
+	done   int             // bytes read
+	err    error           // why no more can be read
+	buf    []byte          // in which pieces are decrypted
 }
 
 // Read implements io.Reader; b has room for a piece, or for what is left.
@@ -140,7 +130,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	}
 	// In the memory that is written afterwards: what is verified is what is copied.
 	if p.r.keys != nil {
-		p.err = p.encrypted.DecryptPieces(part, p.done, p.r.keys, p.offset)
+		p.err = p.rec.DecryptPieces(part, p.done, p.r.keys, p.offset)
 		copy(b, part)
 	} else if !p.rec.VerifyPieces(p.done, part) {
 		p.err = fmt.Errorf("%w: checksum of the value does not match", entry.ErrRecord)
@@ -151,23 +141,4 @@ func (p *pieces) Read(b []byte) (int, error) {
 	}
 	p.done += n
 	return n, nil
-}
-
-// setChecksums reads the value once more, to set the checksums in the head of a record that is
-// written plain.
-func (p *pieces) setChecksums(head []byte) error {
-	var sums []uint32
-	// A copy, so that p itself still begins at the first piece when the value is written.
-	first := *p
-	for part := make([]byte, entry.PieceSize); ; {
-		n, err := first.Read(part)
-		if err == io.EOF {
-			entry.PutTable(head, sums)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		sums = append(sums, checksum.Plain(part[:n]))
-	}
 }

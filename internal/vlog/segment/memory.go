@@ -55,8 +55,8 @@ func (m *memory) locateValue(dst []byte, v entry.Stored) entry.Stored {
 // is shorter than a piece.
 const keptRecord = 2 * entry.PieceSize
 
-// giveBack ends the use of memory that the value has left.
-func (m *memory) giveBack() {
+// returnMemory ends the use of memory that the value has left.
+func (m *memory) returnMemory() {
 	if m.pooled != nil && cap(*m.pooled) <= keptRecord {
 		records.Put(m.pooled)
 	}

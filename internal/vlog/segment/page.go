@@ -53,10 +53,30 @@ func finishPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byt
 	return nil
 }
 
-// checkPage checks what finishPage has written, but for its tag, and returns the file key id that
-// it names. It returns ErrHeader, errs.ErrForeign (a whole page of another store) or
-// errs.ErrFormat (of a newer release).
-func checkPage(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
+// checkPage checks what finishPage has written, and returns the file key id that it names and what
+// decrypts the file. It returns ErrHeader, errs.ErrForeign (a whole page of another store),
+// errs.ErrFormat (of a newer release) or, of an encrypted file, the errors of decrypter. want is the
+// file key id that was recorded for the file; nil accepts any.
+func (c *Config) checkPage(p []byte, kind filename.Kind, number entry.FileNum, want *crypt.FileKeyID) (keyID crypt.FileKeyID, d *crypt.Decrypter, err error) {
+	if keyID, err = checkPlain(p, kind, number, c.UUID); err != nil {
+		return keyID, nil, err
+	}
+	if want != nil && keyID != *want {
+		// A file of the right number may be of an older copy of the store: the file key id tells.
+		return keyID, nil, fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, keyID.Key, keyID.Salt, want.Key, want.Salt)
+	}
+	if d, err = c.openDecrypter(kind, number, keyID); d == nil || err != nil {
+		return keyID, nil, err
+	}
+	// What an encrypted page says has a checksum, which anybody can make fit, and a tag.
+	if err = d.CheckPage(p); err != nil {
+		return keyID, nil, fmt.Errorf("%w: %w", ErrHeader, err)
+	}
+	return keyID, d, nil
+}
+
+// checkPlain is checkPage without keys: all but the tag.
+func checkPlain(p []byte, kind filename.Kind, number entry.FileNum, uuid [16]byte) (keyID crypt.FileKeyID, err error) {
 	magic, version := pageForm(kind)
 	if len(p) < HeaderSize {
 		return keyID, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -48,52 +49,59 @@ type Reader struct {
 // OpenOptions says how much of a segment is read, and how.
 type OpenOptions struct {
 	End   int64           // end of the last frame, as it was recorded; 0 = the file's length
+	Limit int64           // how long a segment that still grows becomes at most, until it is opened anew; 0 = it doesn't grow
 	NoMap bool            // use no mapping
 	Stamp entry.Version   // of all records, whose version is 0 in the file; 0 = they have their own
 	KeyID crypt.FileKeyID // as it was recorded for the file: another one is damage; zero = it is plain
 
 	FramesOnly bool // no record is read by its handle: memory does not follow the file's length
+
+	end *atomic.Int64 // shared with the writer of the segment; nil: there is none in this process
 }
 
 // Open opens the segment of this kind and number and checks its header. It returns
 // an *errs.Corruption if the file is shorter than o.End, or its header isn't its own; and
-// errs.ErrKey if the file is encrypted and its key can't be had.
+// errs.ErrKey if the file is encrypted and its key can't be had. With o.Limit another process may be
+// writing the segment: call Grow when more than o.End can be read.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
-	f, err := c.openFile(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
+	r, err := c.openUnread(kind, number, max(o.End, o.Limit), o)
 	if err != nil {
 		return nil, err
 	}
-	// With o.End this is the recorded end: what lies behind it doesn't count.
-	end := f.Size()
-	shared := new(atomic.Int64)
-	shared.Store(end)
-	return newReader(c, kind, number, f, end, shared, o)
+	if !o.FramesOnly {
+		r.verified = r.file.Verified(r.file.Size() / granule)
+	}
+	page, keys, err := c.openPage(r.file, kind, number, o.KeyID)
+	if err == nil {
+		err = headerError(r.name, r.header.decodeFields(page, o.KeyID))
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	// Bytes of an encrypted file are never shown as they are in the mapping.
+	if r.keys = keys; keys == nil {
+		r.plain = r.file.Mapped()
+	}
+	return r, nil
 }
 
-// OpenReader opens the segment that w writes, whose length will never pass
-// limit. The reader sees every frame that Append has returned for.
-func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
-	file, err := w.cfg.openFile(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+// openUnread opens a segment of which size bytes are read at most, 0 = all, before its header is
+// looked at.
+func (c *Config) openUnread(kind filename.Kind, number entry.FileNum, size int64, o OpenOptions) (*Reader, error) {
+	f, err := c.openFile(kind, number, pageio.Options{Size: size, Grows: o.Limit > 0, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
-	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{KeyID: w.header.KeyID})
-}
-
-// OpenGrowing opens a segment that another process may be writing, up to o.End. Call Grow when
-// more of it can be read. limit is how long the segment can become, at least.
-func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
-	limit = max(limit, o.End)
-	file, err := c.openFile(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
-	if err != nil {
-		return nil, err
+	r := &Reader{file: f, end: o.end, stamp: o.Stamp, name: f.Name(), id: c.identity(kind, number), header: Header{Kind: kind, Number: number}}
+	if r.end == nil {
+		// What lies behind the recorded end doesn't count.
+		r.end = new(atomic.Int64)
+		r.end.Store(min(cmp.Or(o.End, f.Size()), f.Size()))
 	}
-	shared := new(atomic.Int64)
-	shared.Store(o.End)
-	return newReader(c, kind, number, file, limit, shared, o)
+	return r, nil
 }
 
-// Grow lets a reader of OpenGrowing read up to end. It returns false if that is beyond what the
+// Grow lets a reader of a segment that grows read up to end. It returns false if that is beyond what the
 // reader has mapped: open the segment anew then. One goroutine at a time may call it.
 func (r *Reader) Grow(end int64) bool {
 	if end > r.file.Size() {
@@ -101,28 +109,6 @@ func (r *Reader) Grow(end int64) bool {
 	}
 	r.end.Store(max(end, r.end.Load()))
 	return true
-}
-
-// newReader makes the Reader of an open file, which it closes after an error. limit is how long the
-// file can become.
-func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
-	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp}
-	if !o.FramesOnly {
-		r.verified = file.Verified(limit / granule)
-	}
-	page, keys, err := c.openPage(file, kind, number, o.KeyID)
-	if r.keys = keys; err == nil {
-		r.header, err = decodeFields(page, kind, number, o.KeyID)
-		err = headerError(r.name, err)
-	}
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	// Bytes of an encrypted file are never shown as they are in the mapping.
-	if r.keys == nil {
-		r.plain = file.Mapped()
-	}
-	return r, nil
 }
 
 // openPage reads and checks the header page of an open file, which must name this file key id, as
@@ -136,47 +122,23 @@ func (c *Config) openPage(f *pageio.File, kind filename.Kind, number entry.FileN
 	if err := f.ReadFull(p, 0); err != nil {
 		return nil, nil, err
 	}
-	got, err := checkPage(p, kind, number, c.UUID)
-	if err == nil && got != keyID {
-		// A file of the right number may be of an older copy of the store: the file key id tells.
-		err = fmt.Errorf("%w: key and file key id are %x %x, want %x %x", ErrHeader, got.Key, got.Salt, keyID.Key, keyID.Salt)
-	}
-	if err == nil {
-		d, err = c.decrypterOf(p, kind, number, keyID)
-	}
+	_, d, err = c.checkPage(p, kind, number, &keyID)
 	return p, d, headerError(f.Name(), err)
 }
 
 // ReadHeader reads the header of a segment. It returns ErrHeader if the file is too short
 // for one, or holds something else, and errs.ErrKey if the file is
-// encrypted and its key can't be had; see DecodeHeader.
-func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
-	page, err := readPage(c, c.filePath(kind, number))
-	if err != nil {
-		return Header{}, err
-	}
-	h, err := DecodeHeader(page, c.UUID, kind, number)
+// encrypted and its key can't be had; see decodeHeader.
+func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (h Header, err error) {
+	page, err := pageio.ReadHead(c.FS, c.filePath(kind, number), HeaderSize)
 	if err == nil {
-		_, err = c.decrypterOf(page, kind, number, h.KeyID)
+		h, _, err = c.decodeHeader(page, kind, number)
 	}
+	h.Kind, h.Number = kind, number
 	if err != nil {
 		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
 	}
 	return h, err
-}
-
-// readPage reads the header page of a file, or what there is of it.
-func readPage(c Config, path string) ([]byte, error) {
-	f, err := c.FS.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	page := make([]byte, HeaderSize)
-	n, err := f.ReadAt(page, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return page[:n], errors.Join(err, f.Close())
 }
 
 // headerError reports a header that should have been whole.
@@ -222,20 +184,20 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	// The pages of a record that was verified in this epoch are most likely in memory still.
 	if r.verified.Test(off / granule) {
 		// Load the value while the reader waits for the header.
-		fetch(rec, h.Length)
+		prefetchRecord(rec, h.Length)
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // a page that can't be read is an error here
 			return value, nil
 		}
 		return r.decodeRecord(rec, off, h.Length, key, v, false)
 	}
-	bound := int(min(recordBound(key, h.Length), end-h.Offset))
+	bound := int(min(r.recordBound(key, h.Length), end-h.Offset))
 	// The pages are not known to be in memory. For a short value a read costs less than the page
 	// fault.
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.readStored(dst, from, h, key, v)
 	}
-	fetch(rec, h.Length)
+	prefetchRecord(rec, h.Length)
 	if h.Length > ownRecord {
 		r.file.Await(off, int64(bound))
 	}
@@ -253,9 +215,9 @@ func (r *Reader) StoredIn(dst []byte, from Lender, h entry.Handle, key []byte, v
 	return value, nil
 }
 
-// fetch prefetches a record with a value of n bytes, or its first 2 KB, into the caches of the
+// prefetchRecord prefetches a record with a value of n bytes, or its first 2 KB, into the caches of the
 // processor. The value is then loaded while the reader waits for the record's header.
-func fetch(rec []byte, n uint64) {
+func prefetchRecord(rec []byte, n uint64) {
 	offheap.Prefetch(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
 }
 
@@ -266,27 +228,19 @@ func (r *Reader) readStored(dst []byte, from Lender, h entry.Handle, key []byte,
 	if err != nil {
 		return value, err
 	}
-	m := recordMemory(dst, from, h.Length, n+r.room())
-	defer m.giveBack()
+	m := recordMemory(dst, from, h.Length, n+crypt.TagSize)
+	defer m.returnMemory()
 	if err := r.file.ReadCopy(m.record[:n], off); err != nil {
 		return value, err
 	}
 	_, rec, err := r.openRecord(m.record[:n], off)
 	if err == nil {
-		err = r.match(&rec, off, h.Length, key, v)
+		err = r.checkMatch(&rec, off, h.Length, key, v)
 	}
 	if err != nil {
 		return value, err
 	}
 	return m.locateValue(dst, rec.Stored()), nil
-}
-
-// room is how many bytes of memory a record needs behind it to be decrypted.
-func (r *Reader) room() int {
-	if r.keys == nil {
-		return 0
-	}
-	return crypt.TagSize
 }
 
 // appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and verifies it
@@ -299,7 +253,7 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 		return dst, entry.Record{}, err
 	}
 	at := len(dst)
-	dst = slices.Grow(dst, n+r.room())
+	dst = slices.Grow(dst, n+crypt.TagSize) // room to decrypt it
 	// Never from the mapping: a page of it that was verified may be damaged since.
 	if err := r.file.ReadFull(dst[at:at+n], offset); err != nil {
 		return dst, entry.Record{}, err
@@ -330,13 +284,13 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	if !r.verified.Test(int64(off/granule)) && !(r.file.Resident(int64(off)) && r.file.Resident(int64(off+h.Length))) {
 		return false
 	}
-	fetch(data[off:], h.Length)
+	prefetchRecord(data[off:], h.Length)
 	return true
 }
 
-// Range returns the part of the file in which the record of key at h lies, or a little more.
+// RecordRange returns the part of the file in which the record of key at h lies, or a little more.
 // It is empty if the handle can't be right.
-func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
+func (r *Reader) RecordRange(h entry.Handle, key []byte) (off, n int64) {
 	end := uint64(r.end.Load())
 	if h.Offset > end || h.Length > end-h.Offset {
 		return 0, 0 // the read of the record will return the error
@@ -350,18 +304,13 @@ func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n)
 // recordBound returns an upper bound of the length in the file of a record with this key and a
 // value of this length.
 func (r *Reader) recordBound(key []byte, value uint64) uint64 {
-	n := recordBound(key, value)
+	const extension, padding = 24, 7
+	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
+	n := entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 	if r.keys != nil {
 		n = entry.EncryptedBound(n, value)
 	}
 	return n
-}
-
-// recordBound is bound for a plain segment.
-func recordBound(key []byte, value uint64) uint64 {
-	const extension, padding = 24, 7
-	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
-	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 }
 
 // decodeRecord decodes the record that rec begins with, and checks that it is what the handle was
@@ -371,7 +320,7 @@ func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, 
 	if err != nil {
 		return entry.Stored{}, r.damagedRecord(off, err)
 	}
-	if err := r.match(&d, off, length, key, v); err != nil {
+	if err := r.checkMatch(&d, off, length, key, v); err != nil {
 		return entry.Stored{}, err
 	}
 	if verify {
@@ -382,9 +331,9 @@ func (r *Reader) decodeRecord(rec []byte, off int64, length uint64, key []byte, 
 	return d.Stored(), nil
 }
 
-// match checks that the record at off has the key, version and length that the handle was made
+// checkMatch checks that the record at off has the key, version and length that the handle was made
 // for. A sound record of another key is damage, too: the handle is wrong.
-func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
+func (r *Reader) checkMatch(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
 	if d.Version != v-r.stamp || uint64(d.ValueSize) != length || !bytes.Equal(d.Key, key) {
 		return errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
 			r.stamp+d.Version, d.ValueSize, v, length)
@@ -420,17 +369,11 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 	return value, nil
 }
 
-// Frames returns the segment's frames, from the first one to the current end. If values is
-// set, it also verifies values that have their own checksum.
-func (r *Reader) Frames(values bool) *Frames {
-	return newFrames(r.file, r.name, r.id, r.header, r.keys, r.end.Load(), values)
-}
-
 // Scan calls fn for each record, in order, with its offset. The record is valid until fn
 // returns. Every frame is verified before its records are shown; if values is set, so are
 // values with their own checksum. In an encrypted segment a value in pieces is not in the
 // record: get it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
-func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
+func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) error {
 	s := r.Frames(values)
 	for {
 		start := s.At().Offset
@@ -441,10 +384,10 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		// A frame that the writer of a journal has retracted meanwhile is no damage.
 		retracted := errors.Is(err, errs.ErrCorrupt) && r.header.Kind == filename.Journal && start >= r.end.Load()
 		if retracted || errors.Is(err, io.EOF) {
-			return s.At().Totals, nil
+			return nil
 		}
 		if err != nil {
-			return s.At().Totals, err
+			return err
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -38,35 +37,25 @@ type Limits struct {
 // header is whole and of another store, and errs.ErrKey if the file is encrypted and its key can't
 // be had.
 func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Remains, error) {
-	f, err := c.openFile(kind, number, pageio.Options{NoMap: o.NoMap})
+	opened, err := c.openUnread(kind, number, 0, o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Remains{Reader: &Reader{file: f, name: filename.Of(kind, number), id: c.id(kind, number), end: new(atomic.Int64), stamp: o.Stamp}}
-	r.end.Store(f.Size())
-	if o.End != 0 {
-		r.end.Store(min(o.End, f.Size()))
-	}
+	r := &Remains{Reader: opened}
 	if err := r.readHeader(&c, kind, number, o.KeyID); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
 // readHeader reads the header, if it is whole, and makes keys.
-func (r *Remains) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) error {
-	page := r.readBytes(0, HeaderSize)
-	h, err := DecodeHeader(page, c.UUID, kind, number)
-	if err == nil {
-		r.keys, err = c.decrypterOf(page, kind, number, h.KeyID)
-	}
-	// Not damaged: h, also for its kind, which tells what counts.
-	if r.header = h; !errors.Is(err, ErrHeader) {
+func (r *Remains) readHeader(c *Config, kind filename.Kind, number entry.FileNum, keyID crypt.FileKeyID) (err error) {
+	if r.header, r.keys, err = c.decodeHeader(r.readBytes(0, HeaderSize), kind, number); !errors.Is(err, ErrHeader) {
 		return err
 	}
 	// The header is damaged. The manifest may still know the file key id.
 	r.header = Header{Kind: kind, Number: number}
-	if r.keys, err = c.decrypter(kind, number, keyID); errors.Is(err, ErrHeader) {
+	if r.keys, err = c.openDecrypter(kind, number, keyID); errors.Is(err, ErrHeader) {
 		return nil // nothing can be decrypted, and all is lost
 	}
 	return err
@@ -137,7 +126,7 @@ func (r *Remains) eachHeader(found func(h *frame.Header, off int64) error, betwe
 	size, next := r.End(), r.header.FirstFrame()
 	for at, from := int64(HeaderSize), int64(HeaderSize); from < size; {
 		var h frame.Header
-		if h, at = frame.Find(r.id, at, size, r.readBytes); h.Size > size-at {
+		if h, at = frame.FindHeader(r.id, 0, at, size, r.readBytes); h.Size > size-at {
 			at += 8 // it is cut off: its records are looked for one by one
 			continue
 		}
@@ -167,7 +156,7 @@ func (r *Remains) eachOfGroup(frames *Frames, h *frame.Header, off int64, fn fun
 	damage := r.eachRecord(&found, func(at int64, rec *entry.Record) error {
 		// The frame's checksum doesn't cover values. A longer value is verified when it is read by
 		// its handle.
-		if r.keys != nil || !small(rec) || rec.VerifyValue(found.Payload[at-off-frame.HeaderSize:], r.id, at) {
+		if r.keys != nil || !isSmall(rec) || rec.VerifyValue(found.Payload[at-off-frame.HeaderSize:], r.id, at) {
 			err = fn(at, rec)
 		}
 		return err
@@ -175,9 +164,9 @@ func (r *Remains) eachOfGroup(frames *Frames, h *frame.Header, off int64, fn fun
 	return damage == nil || err != nil, err
 }
 
-// small reports whether no handle may lead to a record with its own checksum: its value is
+// isSmall reports whether no handle may lead to a record with its own checksum: its value is
 // used where it is, and so must be verified.
-func small(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
+func isSmall(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
 
 // headWindow is longer than all of a record that comes before its value, in bytes.
 const headWindow = 3 << 20
@@ -199,7 +188,7 @@ func (r *Remains) scanRecords(from, to int64, fn func(int64, *entry.Record) erro
 				at += 8
 				continue
 			}
-			if r.keys != nil || !small(&rec) || rec.Value != nil && rec.VerifyValue(src, r.id, at) {
+			if r.keys != nil || !isSmall(&rec) || rec.Value != nil && rec.VerifyValue(src, r.id, at) {
 				if err := fn(at, &rec); err != nil {
 					return err
 				}
@@ -242,13 +231,13 @@ func (r *Remains) neverWritten(from, to int64) bool {
 	return true
 }
 
-// Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
-func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
-	page, err := readPage(c, c.filePath(kind, number))
+// ReadOwner is the store that a segment says it belongs to; ok is false if its header is damaged.
+func ReadOwner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
+	page, err := pageio.ReadHead(c.FS, c.filePath(kind, number), HeaderSize)
 	if err != nil || len(page) < HeaderSize {
 		return uuid, false
 	}
 	uuid = [16]byte(page[64:80])
-	_, err = DecodeHeader(page, uuid, kind, number)
+	_, err = checkPlain(page, kind, number, uuid)
 	return uuid, err == nil
 }

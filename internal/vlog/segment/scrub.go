@@ -9,15 +9,14 @@ import (
 // until it has read most bytes or all; done says that there is no more. The zero value is the
 // file's beginning: then it verifies the header, too.
 func (r *Reader) Scrub(c Config, upTo *Place, most int64) (done bool, err error) {
-	frames := r.Frames(true)
 	if *upTo == (Place{}) {
 		// From the disk again: the copy in memory can't tell of damage.
 		if _, _, err := c.openPage(r.file, r.header.Kind, r.header.Number, r.header.KeyID); err != nil {
 			return true, err
 		}
-	} else {
-		frames.Resume(*upTo)
+		*upTo = r.header.FirstPlace()
 	}
+	frames := r.FramesFrom(*upTo, true)
 	for end := frames.at.Offset + most; frames.at.Offset < end; {
 		_, err := frames.Next()
 		if errors.Is(err, io.EOF) {

@@ -80,7 +80,7 @@ func testValuesComeBack(t *testing.T, testConfig func(testing.TB) Config) {
 			}
 		}
 		n := 0
-		totals, err := r.Scan(true, func(off int64, rec *entry.Record) error {
+		totals, err := scanTotals(r, true, func(off int64, rec *entry.Record) error {
 			got, err := plain(r.ValueOf(off, rec))
 			if off != int64(handles[n].Offset) || !bytes.Equal(rec.Key, key(n)) || !bytes.Equal(got, value(n, lengths[n])) {
 				t.Errorf("record %d at %d", n, off)
@@ -194,14 +194,14 @@ func checkDamaged(t *testing.T, c Config, b []byte, handles []entry.Handle, leng
 		}
 	}
 	var damage *errs.Corruption
-	if _, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); !errors.As(err, &damage) || damage.Offset < HeaderSize {
+	if err := r.Scan(true, func(int64, *entry.Record) error { return nil }); !errors.As(err, &damage) || damage.Offset < HeaderSize {
 		t.Errorf("%s: scan: %v", what, err)
 	}
 }
 
 func journalFrame(i, n int, own bool) Frame {
 	rec := entry.AppendRecord(nil, &entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i + 1), Kind: entry.Set}, own)
-	return Frame{Content: frame.Content{Kind: frame.Group, First: entry.Version(i + 1), Payload: [][]byte{entry.Pad(rec)}}, Transactions: 1}
+	return Frame{Content: frame.Content{Kind: frame.Group, First: entry.Version(i + 1), Payload: [][]byte{entry.PadRecords(rec)}}, Transactions: 1}
 }
 
 func TestReaderOfAGrowingSegment(t *testing.T) { forms(t, testReaderOfAGrowingSegment) }
@@ -236,7 +236,7 @@ func testReaderOfAGrowingSegment(t *testing.T, testConfig func(testing.TB) Confi
 		}
 		close(offsets)
 		readers.Wait()
-		if totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil || totals.Records != n {
+		if totals, err := scanTotals(r, true, func(int64, *entry.Record) error { return nil }); err != nil || totals.Records != n {
 			t.Errorf("scan: %+v, %v", totals, err)
 		}
 		if size := must(os.Stat(w.path))(t).Size(); size != w.End() {
@@ -265,7 +265,7 @@ func testFileOfAnotherNumber(t *testing.T, testConfig func(testing.TB) Config) {
 	if _, err := ReadHeader(c, filename.Journal, 4); !errors.Is(err, ErrHeader) {
 		t.Errorf("header: %v", err)
 	}
-	tail, err := FindTail(c, filename.Journal, 4, HeaderSize, 1)
+	tail, err := SearchTail(c, filename.Journal, 4, HeaderSize, 1)
 	if err != nil || tail.Frames != 0 || tail.Used == HeaderSize {
 		t.Errorf("tail %+v, %v", tail, err)
 	}
@@ -288,7 +288,7 @@ func testFindTail(t *testing.T, testConfig func(testing.TB) Config) {
 		t.Fatal(err)
 	}
 	for i := range 9 {
-		tail, err := FindTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
+		tail, err := SearchTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
 		want := frame.Tail{Frames: 8 - i, End: ends[9], Used: ends[9], Transactions: 8 - i, LastVersion: 10}
 		for k := i + 2; k < 10; k++ {
 			want.Durable = max(want.Durable, uint64(k-k%4))
@@ -303,11 +303,27 @@ func testFindTail(t *testing.T, testConfig func(testing.TB) Config) {
 	}
 }
 
+// scanTotals is Reader.Scan, and returns what the frames have.
+func scanTotals(r *Reader, values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
+	err := r.Scan(values, fn)
+	for s := r.Frames(false); ; {
+		if _, end := s.Next(); end != nil {
+			return s.At().Totals, err
+		}
+	}
+}
+
 func closed(t *testing.T, c io.Closer) {
 	t.Helper()
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// decodeHeader is Config.decodeHeader for the header of a plain segment of the store uuid.
+func decodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
+	h, _, err := (&Config{UUID: uuid}).decodeHeader(p, kind, number)
+	return h, err
 }
 
 func TestHeader(t *testing.T) {
@@ -317,7 +333,7 @@ func TestHeader(t *testing.T) {
 	if err := h.encodeHeader(page, uuid, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
+	if got, err := decodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, c := range []struct {
@@ -326,21 +342,21 @@ func TestHeader(t *testing.T) {
 		uuid [16]byte
 		want error
 	}{{filename.Journal, 8, uuid, ErrHeader}, {filename.Value, 9, uuid, ErrHeader}, {filename.Journal, 9, [16]byte{}, errs.ErrForeign}} {
-		if _, err := DecodeHeader(page, c.uuid, c.kind, c.num); !errors.Is(err, c.want) {
+		if _, err := decodeHeader(page, c.uuid, c.kind, c.num); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	for i := range page {
 		b := bytes.Clone(page)
 		b[i] ^= 0x10
-		if _, err := DecodeHeader(b, uuid, filename.Journal, 9); !errors.Is(err, ErrHeader) {
+		if _, err := decodeHeader(b, uuid, filename.Journal, 9); !errors.Is(err, ErrHeader) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 	for _, version := range []byte{formatVersion - 1, formatVersion + 1} {
 		page[4] = version
 		sumHeader(page)
-		if _, err := DecodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
+		if _, err := decodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}
@@ -367,7 +383,7 @@ func testGolden(t *testing.T, c Config, golden string) {
 	}
 	var text bytes.Buffer
 	d := dump.New(&text, b, 0)
-	Dump(d, b)
+	DumpSegment(d, b)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +475,7 @@ func FuzzSegment(f *testing.F) {
 			sumHeader(page)
 		}
 		b := append(page, body...)
-		sumFrames(b, c.id(filename.Value, 5))
+		sumFrames(b, c.identity(filename.Value, 5))
 		c.FS = image{data: b}
 		typed := func(err error) {
 			if err != nil && !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) && !errors.Is(err, errs.ErrKey) {
@@ -499,7 +515,7 @@ func fuzzedSegment(f *testing.F, c Config) ([]byte, crypt.FileKeyID) {
 func readFuzzed(t *testing.T, c Config, r *Reader, off, length uint64, typed func(error)) {
 	var coder codec.Coder
 	defer r.Close()
-	_, err := r.Scan(true, func(off int64, rec *entry.Record) error {
+	err := r.Scan(true, func(off int64, rec *entry.Record) error {
 		value, err := r.ValueOf(off, rec)
 		if err == nil && rec.Raw != 0 && rec.Raw < 1<<20 {
 			_, err = r.Decode(&coder, nil, value, uint64(off))
@@ -509,7 +525,7 @@ func readFuzzed(t *testing.T, c Config, r *Reader, off, length uint64, typed fun
 	typed(err)
 	_, err = plain(r.Stored(entry.Handle{Segment: 5, Offset: off, Length: length}, key(1), 1))
 	typed(err)
-	_, err = FindTail(c, filename.Value, 5, HeaderSize, 1)
+	_, err = SearchTail(c, filename.Value, 5, HeaderSize, 1)
 	typed(err)
 }
 

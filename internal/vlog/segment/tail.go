@@ -6,7 +6,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
@@ -16,20 +15,18 @@ import (
 // preallocated, at most 2 GiB, and a frame that a crash has torn.
 const maxTail = 8 << 30
 
-// FindTail searches a segment from offset from on, where frame next was expected.
+// SearchTail searches a segment from offset from on, where frame next was expected.
 // The segment's header may be damaged. It returns an
 // *errs.Corruption for a file that is longer than any write makes it.
-func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
-	file, err := c.openFile(kind, number, pageio.Options{NoMap: true})
+func SearchTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
+	r, err := c.openUnread(kind, number, 0, OpenOptions{NoMap: true})
 	if err != nil {
 		return frame.Tail{}, err
 	}
-	if file.Size()-from > maxTail {
-		err := errs.NewCorruption(filename.Of(kind, number), from, "the frames end here, and no write leaves %d bytes behind them", file.Size()-from)
-		return frame.Tail{}, errors.Join(err, file.Close())
+	if r.End()-from > maxTail {
+		err := errs.NewCorruption(r.name, from, "the frames end here, and no write leaves %d bytes behind them", r.End()-from)
+		return frame.Tail{}, errors.Join(err, r.Close())
 	}
-	id := c.id(kind, number)
-	s := newFrames(file, filename.Of(kind, number), id, Header{}, nil, file.Size(), false)
-	t, err := frame.FindTail(id, frame.Cursor{Offset: from, Next: next}, s.end, s.readBytes)
-	return t, errors.Join(err, file.Close())
+	t, err := frame.FindTail(r.id, from, next, r.End(), r.Frames(false).readBytes)
+	return t, errors.Join(err, r.Close())
 }

@@ -63,15 +63,15 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	}
 	at := len(v.buf)
 	v.buf = entry.AppendRecord(v.buf, e, true)
-	return v.added(at, uint64(len(e.Value)))
+	return v.finishRecord(at, uint64(len(e.Value)))
 }
 
-// added returns the handle of the last record of buf, which begins at at.
-func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
+// finishRecord returns the handle of the last record of buf, which begins at at.
+func (v *ValueWriter) finishRecord(at int, length uint64) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.sizeAt(at)), Length: length}
 	v.values += length
 	if v.w.encrypt != nil {
-		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
+		v.placed += int64(entry.EncryptedRecordSize(v.buf[at:]))
 	}
 	if len(v.buf) < frameTarget {
 		return h, nil
@@ -126,7 +126,7 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 	}
 	at := len(v.buf)
 	v.buf = append(v.buf, rec...)
-	return v.added(at, length)
+	return v.finishRecord(at, length)
 }
 
 // Flush writes what was added so far, so that readers of OpenReader find it. It
@@ -143,11 +143,11 @@ func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	return v.w.OpenReader(limit, noMap)
 }
 
-// Copy appends the record of this encoded length at offset of r, with the version
+// CopyRecord appends the record of this encoded length at offset of r, with the version
 // that r's stamp gives it. The record must have its own checksum; it is verified in
-// the memory from which it is written. If it is damaged, Copy returns an
+// the memory from which it is written. If it is damaged, it returns an
 // *errs.Corruption that names r's file, and v is as it was.
-func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, error) {
+func (v *ValueWriter) CopyRecord(r *Reader, offset int64, size int) (entry.Handle, error) {
 	bound := uint64(size)
 	if r.keys != nil {
 		bound = entry.EncryptedBound(bound, bound)
@@ -160,10 +160,10 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 	})
 }
 
-// Move is Copy of the record at h, which must be that of version at of key.
-func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
+// MoveRecord is CopyRecord of the record at h, which must be that of version at of key.
+func (v *ValueWriter) MoveRecord(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
 	return v.copyRecord(r, int64(h.Offset), r.recordBound(key, h.Length), func(rec *entry.Record) error {
-		return r.match(rec, int64(h.Offset), h.Length, key, at)
+		return r.checkMatch(rec, int64(h.Offset), h.Length, key, at)
 	})
 }
 
@@ -171,6 +171,9 @@ func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Versi
 func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
+	}
+	if r.keys != nil && v.w.encrypt == nil {
+		return v.copyPlain(r, offset, bound, fits)
 	}
 	// Bound the memory: a long value is copied piece by piece.
 	if bound > largeRecord {
@@ -187,16 +190,29 @@ func (v *ValueWriter) copyRecord(r *Reader, offset int64, bound uint64, fits fun
 	// The value's checksum is kept, only unbound from its old place: damage that
 	// happens between reading and writing is found when the copy is read.
 	if r.keys == nil {
-		entry.Unplace(buf[at:], r.id, offset)
-	} else if v.w.encrypt == nil {
-		entry.Sum(buf[at:])
+		entry.UnplaceRecord(buf[at:], r.id, offset)
 	}
-	clear(buf[at+rec.Bare():]) // no checksum covers the zeros behind a record
+	clear(buf[at+rec.UnpaddedSize():]) // no checksum covers the zeros behind a record
 	if r.stamp != 0 {
 		entry.SetVersion(buf[at:], r.stamp)
 	}
 	v.buf = buf
-	return v.added(at, uint64(len(rec.Value)))
+	return v.finishRecord(at, uint64(len(rec.Value)))
+}
+
+// copyPlain is copyRecord from an encrypted segment to a plain one, which only a salvage asks for. A
+// decrypted record has no checksums, so it is encoded as a new one.
+func (v *ValueWriter) copyPlain(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
+	_, rec, err := r.appendRecord(nil, offset, bound)
+	if err == nil {
+		err = fits(&rec)
+	}
+	if err != nil {
+		return entry.Handle{}, err
+	}
+	return v.Add(&entry.Entry{
+		Key: rec.Key, Value: rec.Value, Version: r.stamp + rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Codec: rec.Codec, Raw: rec.Raw,
+	})
 }
 
 // Size is how long the segment is so far.
@@ -224,7 +240,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
 	}
-	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), ValueBytes: v.values, Totals: v.w.Totals()}, nil
+	return Stats{Number: v.w.Number(), Size: v.w.End(), KeyID: v.w.KeyID(), ValueBytes: v.values, Totals: v.w.at.Totals}, nil
 }
 
 // Number is the segment's number.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -52,12 +53,13 @@ func Create(c Config, h Header) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
-		allocated: HeaderSize, at: Place{Cursor: h.first()}}
+	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.identity(h.Kind, h.Number), end: new(atomic.Int64),
+		allocated: HeaderSize}
 	page := make([]byte, HeaderSize)
-	e, keyID, err := c.encrypter(h.Kind, h.Number)
+	e, keyID, err := c.newEncrypter(h.Kind, h.Number)
 	if err == nil {
 		w.header.KeyID = keyID
+		w.at = w.header.FirstPlace()
 		err = w.header.encodeHeader(page, c.UUID, e)
 	}
 	if e != nil {
@@ -74,6 +76,12 @@ func Create(c Config, h Header) (*Writer, error) {
 	w.countWritten(HeaderSize)
 	w.end.Store(HeaderSize)
 	return w, nil
+}
+
+// OpenReader opens the segment that w writes, whose length will never pass
+// limit. The reader sees every frame that Append has returned for.
+func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
+	return Open(w.cfg, w.header.Kind, w.header.Number, OpenOptions{Limit: limit, NoMap: noMap, KeyID: w.header.KeyID, end: w.end})
 }
 
 // countWritten counts bytes that were written.
@@ -114,7 +122,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	}
 	if w.encrypt != nil {
 		w.ahead, w.whole = f.Ahead, start+f.header.Size
-		err = w.encrypt.Frame(&f.header, &f.Content, start, w.at.Tag)
+		err = w.encrypt.EncryptFrame(&f.header, &f.Content, start, w.at.Tag)
 	} else {
 		err = w.writePlain(&f, start)
 	}
@@ -124,19 +132,19 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	// State changes only after the write: after an error that leaves nothing behind, the next
 	// Append takes the same place and number.
 	w.before = w.at
-	w.at.advance(&f.header, f.Totals)
+	w.at.passFrame(&f.header, f.Totals)
 	// Readers see the frame from here on.
 	w.end.Store(w.at.Offset)
-	w.writeback()
+	w.hintWriteback()
 	return start + frame.HeaderSize, nil
 }
 
 // writebackEvery is how many bytes are appended between two hints to write back.
 const writebackEvery = 4 << 20
 
-// writeback asks the system to write whole blocks to the disk while the segment grows, so that a
+// hintWriteback asks the system to write whole blocks to the disk while the segment grows, so that a
 // sync is short. The last block would be written again with the next frame.
-func (w *Writer) writeback() {
+func (w *Writer) hintWriteback() {
 	if to := w.at.Offset / BlockSize * BlockSize; to-w.hinted >= writebackEvery {
 		w.f.StartWriteback(w.hinted, to-w.hinted)
 		w.hinted = to
@@ -159,7 +167,7 @@ func (w *Writer) makeHeader(f *Frame, offset int64) error {
 		return fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, f.Totals.Records)
 	}
 	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.Totals.Records)
-	h.Chain, h.FirstVersion, h.Number = w.at.Chain, f.Totals.Min, w.at.Next
+	h.Chain, h.FirstVersion, h.Number = w.at.Sum, f.Totals.Min, w.at.Number+1
 	// A number too large for the field becomes one that proves nothing, see frame.Header.Durable.
 	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
 	return nil
@@ -241,10 +249,12 @@ func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 // Seal appends the seal; nothing can be appended afterwards. The file keeps its
 // preallocated rest until the next Sync.
 func (w *Writer) Seal(unsynced uint64) error {
-	var payload [sealPayload]byte
 	// Totals in the file: opening it need not read the frames.
-	putSeal(payload[:], w.at.Totals)
-	if _, err := w.Append(Frame{Content: frame.Content{Kind: frame.Seal, Payload: [][]byte{payload[:]}}, Unsynced: unsynced}); err != nil {
+	payload, err := binary.Append(nil, binary.LittleEndian, w.at.Totals)
+	if err == nil {
+		_, err = w.Append(Frame{Content: frame.Content{Kind: frame.Seal, Payload: [][]byte{payload}}, Unsynced: unsynced})
+	}
+	if err != nil {
 		return err
 	}
 	w.forbidAppends()
@@ -317,13 +327,8 @@ func (w *Writer) End() int64 { return w.end.Load() }
 // Allocated is the length of the file.
 func (w *Writer) Allocated() int64 { return w.allocated }
 
-// Last is the end of the last frame. There must be one.
-func (w *Writer) Last() frame.End {
-	return w.at.End(w.header.Number, w.header.KeyID)
-}
+// At is the place behind the last frame.
+func (w *Writer) At() Place { return w.at }
 
 // KeyID names the key of the file; zero: it is plain.
 func (w *Writer) KeyID() crypt.FileKeyID { return w.header.KeyID }
-
-// Totals sums up the records appended so far.
-func (w *Writer) Totals() frame.Totals { return w.at.Totals }
