@@ -36,7 +36,7 @@ func (a *arena) comparePairs(x, y pair) int {
 // in 5. A pass over a byte would waste most of its 256 buckets, so a pass takes
 // 8 differing bits, of up to two fields, wherever in the word they are. Only as
 // many bits are sorted by as should tell the entries apart; the small groups
-// that remain equal are sorted by insertion, the large ones again, by further
+// that remain equal are sorted by comparison, the large ones again, by further
 // bits or by a later word of their keys.
 //
 // A group knows how many bytes its keys share and never looks at them again. Each
@@ -51,7 +51,7 @@ type sorter struct {
 }
 
 const (
-	smallGroup = 24 // groups up to this size are sorted by insertion
+	smallGroup = 24 // groups up to this size are sorted by comparison
 	digitBits  = 8  // bits of one radix pass
 	maxWords   = 16 // words of a key that are sorted by before comparison takes over
 )
@@ -82,18 +82,12 @@ func (s *sorter) sorted(pairs []pair, depth int) []pair {
 	}
 	s.sort(group{pairs: pairs, depth: depth})
 	// Of equal entries the newest comes first (see compareFrom), and Compact keeps the first.
-	return slices.CompactFunc(pairs, func(x, y pair) bool {
-		if x.word != y.word {
-			return false
-		}
-		a, b := s.arena.at(x.place), s.arena.at(y.place)
-		return a.version() == b.version() && bytes.Equal(a.keyBytes(), b.keyBytes())
-	})
+	return slices.CompactFunc(pairs, func(x, y pair) bool { return s.arena.comparePairs(x, y) == 0 })
 }
 
 func (s *sorter) sort(g group) {
 	if len(g.pairs) <= smallGroup {
-		s.insertionSort(g)
+		slices.SortFunc(g.pairs, g.order(s))
 		return
 	}
 	first, differ := g.pairs[0].word, uint64(0)
@@ -201,62 +195,35 @@ func distribute(from, to []pair, d digit, counts *[256]uint32) {
 
 // sortEqual sorts a group whose words are all the same.
 func (s *sorter) sortEqual(g group) {
-	common, same := s.commonPrefix(g)
-	switch {
-	case same:
-		s.sortVersions(g)
-	case common < 8 || g.words == maxWords: // keys end within the word, or have too many words
+	common := s.commonPrefix(g)
+	// Keys end within the word, as the rests of equal keys do at last, or have too many words.
+	if common < 8 || g.words == maxWords {
 		slices.SortFunc(g.pairs, g.order(s))
-	default:
-		// They are sorted by later words, and get their own back.
-		word, next := g.pairs[0].word, group{g.pairs, g.depth + common, g.words + 1}
-		for i, p := range g.pairs {
-			g.pairs[i].word = entry.Word(s.keyRest(p, next.depth))
-		}
-		s.sort(next)
-		for i := range g.pairs {
-			g.pairs[i].word = word
-		}
+		return
+	}
+	// They are sorted by later words, and get their own back.
+	word, next := g.pairs[0].word, group{g.pairs, g.depth + common, g.words + 1}
+	for i, p := range g.pairs {
+		g.pairs[i].word = entry.Word(s.keyRest(p, next.depth))
+	}
+	s.sort(next)
+	for i := range g.pairs {
+		g.pairs[i].word = word
 	}
 }
 
-// commonPrefix is how many bytes behind depth the keys of a group share, and whether they
-// are the same.
-func (s *sorter) commonPrefix(g group) (n int, same bool) {
+// commonPrefix is how many bytes behind depth the keys of a group share.
+func (s *sorter) commonPrefix(g group) (n int) {
 	// A long key is not compared to its end only to find that another is short.
 	first := s.keyRest(g.pairs[0], g.depth)
 	for limit := 64; ; limit *= 4 {
-		n, same = min(limit, len(first)), true
+		n = min(limit, len(first))
 		for _, p := range g.pairs[1:] {
-			rest := s.keyRest(p, g.depth)
-			same = same && len(rest) == len(first)
-			n = entry.CommonPrefix(rest, first[:n])
+			n = entry.CommonPrefix(s.keyRest(p, g.depth), first[:n])
 		}
 		if n < limit {
-			return n, same && n == len(first)
+			return n
 		}
-	}
-}
-
-// sortVersions sorts entries of one key, newest first.
-func (s *sorter) sortVersions(g group) {
-	// Commits come in order of versions, so reversing usually sorts.
-	slices.Reverse(g.pairs)
-	if order := g.order(s); !slices.IsSortedFunc(g.pairs, order) {
-		slices.SortFunc(g.pairs, order)
-	}
-}
-
-// insertionSort sorts a small group. It needs no spare memory.
-func (s *sorter) insertionSort(g group) {
-	pairs := g.pairs
-	for i := 1; i < len(pairs); i++ {
-		p, j := pairs[i], i
-		for j > 0 && s.compareFrom(p, pairs[j-1], g.depth) < 0 {
-			pairs[j] = pairs[j-1]
-			j--
-		}
-		pairs[j] = p
 	}
 }
 
