@@ -2,7 +2,6 @@ package memtable
 
 import (
 	"encoding/binary"
-	"unsafe" // values are copied and read in place in the arena
 
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -20,6 +19,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 		head.word |= flagExpires
 	}
 	var outside ref
+	var err error
 	switch {
 	case e.Separated:
 		head.word |= flagSeparated
@@ -28,14 +28,12 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 			head.word |= flagRaw
 		}
 	case len(e.Value) >= outsideSize:
-		// In a block of its own: else much of the block of records could stay unused.
 		head.word |= flagOutside
-		at, p, err := a.placeBytes(len(e.Value))
-		if err != nil {
+		if outside, err = a.outside.reserve(len(e.Value)); err != nil {
 			return 0, nil, err
 		}
-		outside = at
-		copy(unsafe.Slice((*byte)(p), len(e.Value)), e.Value)
+		copy(a.outside.at(outside).bytes(0, len(e.Value)), e.Value)
+		a.outside.bytes.Add(int64(len(e.Value)))
 	}
 	// The value comes first: if this fails, only its block is wasted, and no record is half made.
 	n := head.recordSize()
@@ -70,7 +68,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 // readRecord sets e to the entry of r. Key and value lie in the arena.
 func (a *arena) readRecord(r *record, e *entry.Entry) {
 	n := r.keyLen()
-	e.Key = r.bytes(keyStart, n)[:n:n]
+	e.Key = r.bytes(keyStart, n)
 	e.Version = r.version()
 	e.Kind = entry.Kind(r.word & kindMask)
 	e.Meta = byte(r.key >> 24)
@@ -94,11 +92,11 @@ func (a *arena) readRecord(r *record, e *entry.Entry) {
 		return
 	case r.word&flagOutside != 0:
 		at := ref(binary.LittleEndian.Uint32(r.bytes(off, 4)))
-		e.Value = unsafe.Slice((*byte)(unsafe.Pointer(a.at(at))), length)
+		e.Value = a.outside.at(at).bytes(0, length)
 	case e.Kind == entry.Delete:
 		e.Value = nil
 	default:
-		e.Value = r.bytes(off, length)[:length:length]
+		e.Value = r.bytes(off, length)
 	}
 	e.Handle = entry.Handle{}
 }

@@ -24,9 +24,9 @@ const (
 //
 //   - the key, at keyStart
 //   - the expiry, if there is one (8 bytes)
-//   - the value. An inline value: its bytes or, from 1 MiB on, the ref of a block of its own
-//     (4 bytes). A separated value: segment and offset of its handle (8 bytes each) and, if it
-//     is compressed, its raw length (4 bytes).
+//   - the value. An inline value: its bytes or, from 1 MiB on, its ref in the arena
+//     of outside values (4 bytes). A separated value: segment and offset of its handle
+//     (8 bytes each) and, if it is compressed, its raw length (4 bytes).
 //
 // Once readers can see the record, only older changes. A record without a key ends a block:
 // its older is the ref of the next block's first record.
@@ -44,11 +44,11 @@ const (
 	kindMask      = 0x7       // bits of word
 	flagSeparated = 1 << 3    // the value is in a value segment; the record has its handle
 	flagExpires   = 1 << 4    // there is an expiry
-	flagOutside   = 1 << 5    // the value is in a block of its own
+	flagOutside   = 1 << 5    // the value is in the arena of outside values
 	flagRaw       = 1 << 6    // the separated value is compressed; the record has its raw length
 	keyMask       = 1<<24 - 1 // bits of record.key that are the length
 
-	outsideSize = 1 << 20 // inline values of at least 1 MiB get a block of their own
+	outsideSize = 1 << 20 // inline values of at least 1 MiB lie outside of the records
 )
 
 func (r *record) version() entry.Version { return entry.Version(r.word >> 8) }

@@ -13,8 +13,8 @@ import (
 
 // memory is what a table has of the system: each block by its first byte.
 func (t *Table) memory() (blocks []*byte, buckets *buckets) {
-	for _, a := range []*arena{&t.arena, &t.bounds} {
-		for _, mem := range slices.Concat(a.blocks, a.spares, [][]byte{a.spare}) {
+	for _, a := range []*arena{&t.arena, &t.arena.outside.arena, &t.bounds} {
+		for _, mem := range append(slices.Clone(a.blocks), a.spare) {
 			if mem != nil {
 				blocks = append(blocks, &mem[0])
 			}

@@ -65,6 +65,7 @@ func New(o Options) *Table {
 	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
 	t.bounds.blockMax = t.arena.blockMax
+	t.arena.outside = new(outside)
 	t.view.Store(&view{arena: &t.arena})
 	return t
 }
@@ -118,16 +119,15 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	if !d.Valid() {
 		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
 	}
-	// The bounds are copied as a record, into an arena of their own: walks of the entries
-	// don't meet it.
-	e := entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi, Version: v}
-	_, r, err := t.bounds.writeRecord(&e)
+	// The bounds are copied into an arena of their own: walks of the entries don't meet them.
+	at, err := t.bounds.reserve(len(lo) + len(hi))
 	if err != nil {
 		return err
 	}
-	// From here on lo and hi are the copies in the arena.
-	t.bounds.readRecord(r, &e)
-	d.Lo, d.Hi = e.Key, e.Value
+	copies := t.bounds.at(at)
+	d.Lo, d.Hi = copies.bytes(0, len(lo)), copies.bytes(len(lo), len(hi))
+	copy(d.Lo, lo)
+	copy(d.Hi, hi)
 	t.rangeDeletes.Store(t.RangeDeletes().With(d))
 	return nil
 }
@@ -289,14 +289,12 @@ func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 // Empty reports whether nothing was added, neither entries nor range deletes.
 func (t *Table) Empty() bool { return t.Len() == 0 && t.RangeDeletes() == nil }
 
-// boundsBytes is how many bytes the record of a range delete takes beside its bounds, at most.
-const boundsBytes = headerSize + 8
-
 // Bytes is the memory in use: records, values, hash buckets and range deletes, but not views.
 func (t *Table) Bytes() int64 {
-	n := t.arena.used(ref(t.extent.Load() & refMask))
+	n := t.arena.used(ref(t.extent.Load()&refMask)) + t.arena.outside.bytes.Load()
 	if d := t.RangeDeletes(); d != nil {
-		n += int64(d.Bytes()) + int64(d.Len()*boundsBytes) + int64(d.Memory())
+		const padding = 7 // of the bounds of one, at most
+		n += int64(d.Bytes()+d.Len()*padding) + int64(d.Memory())
 	}
 	if b := t.byKey.Load(); b != nil {
 		n += int64(len(b.mem))
@@ -339,6 +337,7 @@ func (t *Table) Release() {
 	t.rangeDeletes.Store(nil)
 	t.extent.Store(0)
 	t.arena.release()
+	t.arena.outside.release()
 	t.bounds.release()
 }
 
