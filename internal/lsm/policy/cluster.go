@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"slices"
-
-	"github.com/brockdb/brock/internal/version/layout"
-)
+import "slices"
 
 // clustering chooses a compaction of all runs that also moves values out of segments that the
 // journal left, the oldest first, where they lie in the order of their arrival, to new ones, in the
@@ -14,7 +10,7 @@ func (v *balance) clustering() *Compaction {
 	if !v.state.Idle || v.state.JumpedBytes == 0 || len(v.unsorted) == 0 {
 		return nil
 	}
-	c := compact(v.layout.Runs(), layout.Base, "scans jump")
+	c := compact(v.layout.Runs(), "scans jump")
 	var all, moved uint64
 	// At least one segment, and no more than the piece that disk space is there for at a time.
 	for _, g := range v.unsorted {

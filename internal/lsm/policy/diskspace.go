@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/brockdb/brock/internal/version/layout"
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/version/layout"
+)
 
 // Work that doesn't fit on the disk is not planned: it would fill the disk, and then fail.
 
@@ -15,8 +19,8 @@ func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	for _, id := range c.Runs {
 		n += l.Run(id).FileBytes()
 	}
-	// Above the base, deletes must stay: they hide what older runs have.
-	if c.Into == layout.Base {
+	// Deletes must stay while an older run may have what they hide.
+	if slices.Contains(c.Runs, l.Runs()[len(l.Runs())-1].ID) {
 		n -= c.drops(l)
 	}
 	for _, num := range c.Cluster {
@@ -42,7 +46,7 @@ func (v *balance) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
 	// Fewer than leastRuns would be rewritten again at once.
 	for n := len(uppers); n >= leastRuns; n-- {
-		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.hasDiskSpace(c) {
+		if c := compact(uppers[:n], "there is no disk space for more"); v.hasDiskSpace(c) {
 			return c
 		}
 	}

@@ -92,26 +92,14 @@ func (v *balance) expired() *Compaction {
 		at := v.options.expiryDue(v.layout, r, v.state)
 		return at != 0 && at <= v.state.Now
 	}
-	first := slices.IndexFunc(runs, due)
-	if first < 0 {
+	first, end := findRow(runs, due)
+	if end == 0 {
 		return nil
-	}
-	// All runs from the newest to the oldest that are due, with those between: a
-	// compaction takes runs that follow each other.
-	end := first + 1
-	for i := first; i < len(runs); i++ {
-		if due(runs[i]) {
-			end = i + 1
-		}
 	}
 	// Below the base nothing is left to hide, so deletes go as well.
 	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
 	if rest <= max(expiryReachFactor*row, tinyBytes) {
 		end = len(runs)
 	}
-	tier := layout.Upper
-	if end == len(runs) {
-		tier = layout.Base
-	}
-	return compact(runs[first:end], tier, "entries have expired or aged")
+	return compact(runs[first:end], "entries have expired or aged")
 }

@@ -37,7 +37,7 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compacti
 		}
 		now = due
 		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
-		if p.Compaction == nil || p.Compaction.Into != layout.Base {
+		if p.Compaction == nil {
 			t.Fatalf("due, but not compacted: %+v", p.Compaction)
 		}
 		compactions++
@@ -116,8 +116,7 @@ func TestExpiredRuns(t *testing.T) {
 		m := newBalance(s.layout, State{Now: 1000 + expiryGraceMillis}, Options{}).expired()
 		switch {
 		case c.count == 0 && m == nil:
-		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID ||
-			(m.Into == layout.Base) != (c.first+c.count == len(c.sizes)):
+		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID:
 			t.Errorf("%s: %+v", c.what, m)
 		}
 		if p := Decide(s.layout, State{Now: 1000 + expiryGraceMillis, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {

@@ -9,7 +9,7 @@ func (v *balance) leveling() *Compaction {
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
 		if v.stale() { // much of the history in a base alone is dead
-			return compact(runs, layout.Base, "history has aged")
+			return compact(runs, "history has aged")
 		}
 		return nil
 	}
@@ -24,16 +24,16 @@ func (v *balance) leveling() *Compaction {
 	many := len(uppers) >= upperRuns
 	switch {
 	case many && (base == nil || weight >= size):
-		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
+		return compact(runs, "the upper runs weigh as much as the base")
 	// Before the next case: upper runs that were compacted alone would be written twice.
 	case v.state.Idle && v.worthAll(weight, size):
-		return compact(runs, layout.Base, "idle")
+		return compact(runs, "idle")
 	case many:
-		return compact(newest(uppers, leastRuns), layout.Upper, "too many upper runs")
+		return compact(newest(uppers, leastRuns), "too many upper runs")
 	case base != nil && len(uppers) > 1 && weight >= heavyUpperFactor*size:
-		return compact(runs, layout.Base, "the upper runs weigh far more than the base")
+		return compact(runs, "the upper runs weigh far more than the base")
 	case v.stale():
-		return compact(runs, layout.Base, "the upper runs hide garbage")
+		return compact(runs, "the upper runs hide garbage")
 	case v.state.Idle:
 		return idleRow(uppers)
 	}
@@ -65,7 +65,7 @@ func idleRow(uppers []*layout.Run) *Compaction {
 	if len(row) < leastRuns {
 		return nil
 	}
-	return compact(row, layout.Upper, "idle, the base is too big")
+	return compact(row, "idle, the base is too big")
 }
 
 // newest returns the newest upper runs, at least some number of them, up to the first one that is
@@ -103,5 +103,5 @@ func (v *balance) dropping() *Compaction {
 	if worst == nil {
 		return nil
 	}
-	return compact([]*layout.Run{worst}, worst.Tier, "keyspaces were dropped")
+	return compact([]*layout.Run{worst}, "keyspaces were dropped")
 }

@@ -14,9 +14,6 @@ import (
 // oldSegments returns the collection of segments that are under an old key, whatever garbage they
 // have; nil if none can be collected, or there are too many forwarding tables.
 func (v *balance) oldSegments() *Collection {
-	if !v.layout.DataKey().Rewrite {
-		return nil
-	}
 	var old []segment
 	for _, m := range v.layout.Segments() {
 		if g := weighSegment(m); v.old(m.KeyID) && m.State().Status != layout.Relocated && v.movable(m, g) {
@@ -29,15 +26,12 @@ func (v *balance) oldSegments() *Collection {
 // oldRun returns the compaction of one run alone: the oldest with a file under an old key and no
 // damaged file; nil if there is none.
 func (v *balance) oldRun() *Compaction {
-	if !v.layout.DataKey().Rewrite {
-		return nil
-	}
 	old := func(f layout.RunFile) bool { return v.old(f.KeyID) }
 	damaged := func(f layout.RunFile) bool { return slices.Contains(v.state.Damaged, f.Num) }
 	// The oldest first: a compaction of newer ones may come anyway, and rewrites them for free.
 	for _, r := range slices.Backward(v.layout.Runs()) {
 		if slices.ContainsFunc(r.Files, old) && !slices.ContainsFunc(r.Files, damaged) {
-			c := compact([]*layout.Run{r}, r.Tier, "its data key is an old one")
+			c := compact([]*layout.Run{r}, "its data key is an old one")
 			c.Rekey = true
 			return c
 		}
@@ -49,9 +43,6 @@ func (v *balance) oldRun() *Compaction {
 // is under an old key, or leads to a segment that is; or a segment is to be rewritten, and there
 // can be no more forwarding tables.
 func (v *balance) oldForwardings() bool {
-	if !v.layout.DataKey().Rewrite {
-		return false
-	}
 	for _, m := range v.layout.Segments() {
 		st := m.State()
 		switch {
@@ -64,4 +55,7 @@ func (v *balance) oldForwardings() bool {
 	return false
 }
 
-func (v *balance) old(id crypt.FileKeyID) bool { return v.layout.IsOld(id) }
+// old reports whether a file with this file key id is to be rewritten.
+func (v *balance) old(id crypt.FileKeyID) bool {
+	return v.layout.DataKey().Rewrite && v.layout.IsOld(id)
+}
