@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -37,18 +36,11 @@ type Victim struct {
 	Segment *layout.Segment
 }
 
-// Forwarding is a finished forwarding table: from old places of records to new ones.
+// Forwarding is a finished forwarding table, and what it makes of the segment that it leads away
+// from.
 type Forwarding struct {
-	Number entry.FileNum   // of its file
-	Source entry.FileNum   // the segment whose records have moved
-	Target entry.FileNum   // the segment that they are in now
-	Size   int64           // in bytes
-	KeyID  crypt.FileKeyID // names the key of the file; zero = it is plain
-}
-
-// State is that of the segment that the forwarding table leads away from.
-func (m *Forwarding) State() layout.SegmentState {
-	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, KeyID: m.KeyID}
+	layout.SegmentState
+	Size int64 // in bytes
 }
 
 // Damaged is the error of work that can't read live records of a segment. That segment must
@@ -167,11 +159,6 @@ func (w *collector) copyKey(key []byte) []byte {
 	return w.keys[at:len(w.keys):len(w.keys)]
 }
 
-// compareLive orders records by key, and records of one key by their places.
-func (w *collector) compareLive(a, b live) int {
-	return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
-}
-
 // paceBytes is how much is read or written between two calls of Pace.
 const paceBytes = 1 << 20
 
@@ -203,7 +190,9 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		}
 	}
 	// In key order, so that a scan reads the new segment from front to back.
-	slices.SortFunc(w.records, w.compareLive)
+	slices.SortFunc(w.records, func(a, b live) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
+	})
 	for i := range w.records {
 		r := &w.records[i]
 		v := w.Victims[r.victim]
@@ -229,7 +218,7 @@ func (w *collector) finishTarget() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = []ValueSegment{{Stats: stats}}
+	w.out.Values = []layout.Segment{DescribeValues(stats)}
 	w.out.Read, w.out.Extracts = stats.Records, stats.Records
 	for i, moves := range w.moves {
 		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })
@@ -238,7 +227,8 @@ func (w *collector) finishTarget() error {
 		if err != nil {
 			return err
 		}
-		w.out.Forwardings = append(w.out.Forwardings, Forwarding{Number: h.Number, Source: h.Source, Target: h.Target, Size: table.Size, KeyID: table.KeyID})
+		state := layout.SegmentState{Num: h.Source, Status: layout.Relocated, Map: h.Number, Target: h.Target, KeyID: table.KeyID}
+		w.out.Forwardings = append(w.out.Forwardings, Forwarding{state, table.Size})
 	}
 	return nil
 }
@@ -246,7 +236,7 @@ func (w *collector) finishTarget() error {
 // abort removes what was written. If a removal fails, the next Open removes the file.
 func (w *collector) abort() {
 	for _, m := range w.out.Forwardings {
-		_ = w.Files.FS.Remove(filename.New(filename.Forwarding, m.Number).In("", w.Files.Dir))
+		_ = w.Files.FS.Remove(filename.New(filename.Forwarding, m.Map).In("", w.Files.Dir))
 	}
 	if w.target != nil {
 		_ = w.target.Abort()

@@ -57,11 +57,20 @@ func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error 
 // eachKeyspace calls fn for the keys from lo to hi of each keyspace that has range deletes and was
 // not dropped. lo is the first key that one covers; a nil hi is no bound.
 func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
-	for at := []byte{0}; at != nil; {
-		lo, err := r.nextRangeDelete(at)
-		if lo == nil || err != nil {
+	all := rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)
+	defer all.Close()
+	for at := []byte{0}; all != nil && at != nil; {
+		covered := all.Newest(at) > 0
+		if err := all.Err(); err != nil {
 			return err
 		}
+		// A gap ends where the next range delete begins.
+		if !covered {
+			_, next := all.Stretch()
+			at = bytes.Clone(next)
+			continue
+		}
+		lo := at
 		at = nil
 		id, known := entry.KeyspaceOf(lo)
 		if known {
@@ -75,21 +84,6 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 		}
 	}
 	return nil
-}
-
-// nextRangeDelete returns the first key from at on that a range delete covers; nil if there is
-// none.
-func (r *Rules) nextRangeDelete(at []byte) ([]byte, error) {
-	all := rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)
-	defer all.Close()
-	for all != nil && at != nil {
-		if all.Newest(at) > 0 {
-			return at, all.Err()
-		}
-		_, next := all.Stretch()
-		at = bytes.Clone(next)
-	}
-	return nil, nil
 }
 
 // flatten calls fn for what a reader of version at sees of the range deletes in [lo, hi).
