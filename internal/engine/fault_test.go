@@ -87,7 +87,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 		faults.Inject(faultfs.Fault{Nth: n, Err: errDisk})
 		hold := s.pin(0)
 		out, err := compact.Execute(context.Background(), compact.Input{
-			Entries: hold.View().Tables[1].Sorted(),
+			Entries: hold.View().Tables[1].Iterator(),
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
 			Move:    hold.View().Move,

@@ -45,7 +45,7 @@ func MeasureLiveness(sealed *memtable.Table, segments []journal.SegmentInfo, rul
 	c = make(Liveness)
 	// A pass of its own: the flush must know which segments stay before it copies
 	// the first value out of one.
-	entries, r := sealed.Sorted(), newRetention(rules)
+	entries, r := sealed.Iterator(), newRetention(rules)
 	defer entries.Close()
 	defer r.close()
 	for ok := entries.First(); ok; ok = entries.Next() {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
@@ -59,7 +58,7 @@ func TestReservedEntriesNeedNoMemory(t *testing.T) {
 				if err := table.DeleteRange(e.Key, e.Value, e.Version); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := table.Add(hash.Sum(0, e.Key), &e); err != nil {
+			} else if err := table.Add(&e); err != nil {
 				t.Fatal(err)
 			}
 			has, now := table.memory()

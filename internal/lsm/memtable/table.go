@@ -13,8 +13,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	keyhash "github.com/brockdb/brock/internal/base/hash"
-	"github.com/brockdb/brock/internal/base/invariant"
+	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
@@ -25,13 +24,13 @@ const MaxBytes = math.MaxInt32
 
 // Options configure a Table.
 type Options struct {
-	Seed  uint64 // of the hashes given to Add; checked with the tag invariants
+	Seed  uint64 // of the hashes of keys
 	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0: 64 MB
 }
 
 // Table is a set of entries and range deletes. One goroutine, the writer, calls Add and
-// DeleteRange. Others may call all other methods meanwhile, except three: Sorted and Shadowed need
-// a writer that has stopped, and Release must be the last call. A call that begins after Add has
+// DeleteRange. Others may call all other methods meanwhile, except two: Shadowed needs a writer
+// that has stopped, and Release must be the last call. A call that begins after Add has
 // returned sees the entry. Keys and values that are returned lie in the arena, and are valid until
 // Release.
 //
@@ -70,22 +69,23 @@ func New(o Options) *Table {
 	return t
 }
 
-// Add inserts a copy of e; hash is the hash of its key. Of two entries with the same key and
-// version, the later one replaces the earlier one. After an error the table is unchanged.
-func (t *Table) Add(hash uint64, e *entry.Entry) error {
+// Hash returns the hash of a key, for Get and Newest.
+func (t *Table) Hash(key []byte) uint64 { return hash.Sum(t.seed, key) }
+
+// Add inserts a copy of e. Of two entries with the same key and version, the later one replaces
+// the earlier one. After an error the table is unchanged.
+func (t *Table) Add(e *entry.Entry) error {
 	if !valid(e) {
 		return fmt.Errorf("%w: key of %d and value of %d bytes at version %d",
 			errs.ErrInvalid, len(e.Key), e.ValueLen(), e.Version)
-	}
-	if invariant.Enabled {
-		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
 	}
 	// Everything that can fail comes before the record is linked.
 	b, err := t.growBuckets(1)
 	if err != nil {
 		return err
 	}
-	bucket, head := b.findBucket(&t.arena, hash, e.Key)
+	h := t.Hash(e.Key)
+	bucket, head := b.findBucket(&t.arena, h, e.Key)
 	place, r, err := t.arena.writeRecord(e)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	}
 	t.marks.noteVersion(uint64(e.Version))
 	if t.link(head, place, r) {
-		b.words[bucket].Store(hash&^refMask | uint64(place))
+		b.words[bucket].Store(h&^refMask | uint64(place))
 	}
 	// Last: a reader that has this extent may rely on everything above.
 	t.extent.Store((count+1)<<refBits | uint64(t.arena.next))
@@ -350,13 +350,8 @@ func (t *Table) extend() *view {
 	}
 	t.extending.Lock()
 	defer t.extending.Unlock()
-	return t.extendLocked()
-}
-
-// extendLocked is extend with extending held. It loads extent anew, as others may have extended the
-// view while the caller waited for the lock.
-func (t *Table) extendLocked() *view {
-	extent := t.extent.Load()
+	// Others may have extended the view while this call waited for the lock.
+	extent = t.extent.Load()
 	v := t.view.Load()
 	if v.end < ref(extent&refMask) {
 		v = v.extended(ref(extent&refMask), int(extent>>refBits))
@@ -369,13 +364,3 @@ func (t *Table) extendLocked() *view {
 // perhaps a little more. The call may sort what was added since the last one. Neither the call
 // nor the walk makes the writer wait.
 func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.marks) }
-
-// Sorted is Iterator for a table that gets no more entries. It first sorts all entries into
-// one array, which makes the walk of a flush fast.
-func (t *Table) Sorted() iterator.Iterator {
-	t.extending.Lock()
-	defer t.extending.Unlock()
-	v := t.extendLocked().flattened()
-	t.view.Store(v)
-	return newCursor(v, &t.marks)
-}

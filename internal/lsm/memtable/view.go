@@ -53,17 +53,6 @@ func (old *view) extended(end ref, count int) *view {
 	return v
 }
 
-// flattened is the view with all entries in one array.
-func (v *view) flattened() *view {
-	if len(v.levels[1])+len(v.levels[2]) == 0 {
-		return v
-	}
-	f := *v
-	l := &f.levels
-	l[0], l[1], l[2] = v.arena.merge(l[0], v.arena.merge(l[1], l[2])), nil, nil
-	return &f
-}
-
 // collect returns the entries that v has and old has not, in order of arrival, and the common
 // prefix of all of v.
 func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
