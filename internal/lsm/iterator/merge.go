@@ -135,23 +135,6 @@ func (h *head) setDone() {
 	h.done, h.double, h.waits, h.entry, h.word = true, false, false, nil, math.MaxUint64
 }
 
-// openWaiting moves a source that has waited to its first entry, or its last one.
-func (m *merge) openWaiting(h *head) bool {
-	var ok bool
-	if m.backward {
-		ok = h.source.Last()
-	} else {
-		ok = h.source.First()
-	}
-	if !m.takeEntry(h, ok) {
-		return false
-	}
-	if ok {
-		m.setWord(h)
-	}
-	return true
-}
-
 // takeEntry takes the entry of a source that was just moved. It returns false if
 // the source failed.
 func (m *merge) takeEntry(h *head, ok bool) bool {
@@ -206,28 +189,30 @@ func (m *merge) play(node int) int32 {
 func (m *merge) settle() bool {
 	for {
 		h := &m.heads[m.winner]
-		switch {
-		case h.waits:
-			if !m.openWaiting(h) {
-				return false
-			}
-		case !h.double:
+		// An entry that is double was yielded from the earlier source already, or will be.
+		if !h.waits && !h.double {
 			m.at = !h.done
 			return m.at
-		// Else the entry was yielded from the earlier source already, or will be.
-		case !m.step(h):
+		}
+		if !m.stepSource(h) {
 			return false
 		}
 		m.replay()
 	}
 }
 
-// step moves one source on in the direction of the walk.
-func (m *merge) step(h *head) bool {
+// stepSource moves one source on in the direction of the walk: to its first entry there, if it is
+// not at one.
+func (m *merge) stepSource(h *head) bool {
 	var ok bool
-	if m.backward {
+	switch outside := h.done || h.waits; {
+	case outside && m.backward:
+		ok = h.source.Last()
+	case outside:
+		ok = h.source.First()
+	case m.backward:
 		ok = h.source.Prev()
-	} else {
+	default:
 		ok = h.source.Next()
 	}
 	if !m.takeEntry(h, ok) {
@@ -312,7 +297,7 @@ func (m *merge) skipSources(leaves func(*head) bool, move func(Iterator) bool) b
 
 // advance moves the winner on.
 func (m *merge) advance() bool {
-	if !m.step(&m.heads[m.winner]) {
+	if !m.stepSource(&m.heads[m.winner]) {
 		return false
 	}
 	// Runs of entries from one source are common: while the winner beats the
@@ -401,23 +386,16 @@ func (m *merge) turn() bool {
 	}
 	for i := range m.heads {
 		h := &m.heads[i]
-		var ok bool
+		ok := true
 		switch {
 		case h.waits: // all of it lies on the side where the walk comes from
 			h.setDone()
-			continue
 		case m.skipped && int32(i) != m.winner:
-			ok = beside(h.source, &current, m.backward)
-		case h.done && m.backward:
-			ok = h.source.Last()
-		case h.done:
-			ok = h.source.First()
-		case m.backward:
-			ok = h.source.Prev()
+			ok = m.takeEntry(h, beside(h.source, &current, m.backward))
 		default:
-			ok = h.source.Next()
+			ok = m.stepSource(h)
 		}
-		if !m.takeEntry(h, ok) {
+		if !ok {
 			return false
 		}
 	}
