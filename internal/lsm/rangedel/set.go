@@ -62,28 +62,21 @@ func New(rangeDeletes ...Delete) *Set {
 // With returns the set that has t too; it keeps t's bounds. Calls of With on sets that were
 // made from one another must not run together.
 func (s *Set) With(t Delete) *Set {
-	n := &Set{shared: new(int)}
-	if s != nil {
-		*n = *s
-		// The headers of levels are copied, not the arrays: n may grow them in place.
-		n.levels = slices.Clone(s.levels)
+	if s == nil {
+		return New(t)
 	}
-	if *n.shared > len(n.list) {
-		// There is a longer set already, which has the rest of the arrays: to append in place would
-		// overwrite what it has.
-		n.unshare()
+	// There is a longer set already, which has the rest of the arrays: to append in place would
+	// overwrite what it has.
+	if *s.shared > len(s.list) {
+		n := New(append(slices.Clip(s.list), t)...)
+		n.ahead = s.ahead
+		return n
 	}
+	n := *s
+	// The headers of levels are copied, not the arrays: n may grow them in place.
+	n.levels = slices.Clone(s.levels)
 	n.addDirect(t)
-	return n
-}
-
-// unshare makes the next range delete go to arrays of its own.
-func (s *Set) unshare() {
-	s.shared, s.list = new(int), slices.Clip(s.list)
-	for k := range s.levels {
-		l := &s.levels[k]
-		l.spans, l.ends, l.versions = slices.Clip(l.spans), slices.Clip(l.ends), slices.Clip(l.versions)
-	}
+	return &n
 }
 
 // addDirect adds t to s itself, which nobody else has yet.
