@@ -88,7 +88,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 		hold := s.pin(0)
 		out, err := compact.Execute(context.Background(), compact.Input{
 			Entries: hold.View().Tables[1].Iterator(),
-			Rules:   compact.Rules{Watermark: s.last},
+			Rules:   compact.Rules{History: compact.History{Watermark: s.last}},
 			Extract: func(entry.FileNum) bool { return true },
 			Move:    hold.View().Move,
 			Run:     s.engine.files.NewRunWriter(true, nil, nil),

@@ -108,7 +108,7 @@ func (r *Rules) hidesOlder(t rangedel.Delete) bool {
 func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error) {
 	// The least bound of all keyspaces, so that none is missed; each keyspace's own is checked
 	// below.
-	least := max(r.Watermark, r.Floor)
+	least := r.seen()
 	for _, h := range r.Keyspaces {
 		least = min(least, h.seen())
 	}

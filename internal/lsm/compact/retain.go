@@ -12,16 +12,9 @@ import (
 // Rules say which entries a flush or compaction may drop. They are made once, before the work
 // begins.
 type Rules struct {
-	// Watermark is the oldest version that a reader may still ask for; versions within the retained
-	// age are at or above it. A reader of an older version has an older View, whose files stay.
-	Watermark entry.Version
-	// Floor is a version below which no reader may ask for any more. It never falls. The Watermark
-	// does if the clock goes back, or a keyspace retains more than before: then entries stay that
-	// would have gone, but range deletes up to the Floor were laid over each other already.
-	Floor entry.Version
-	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
-	Versions int
-	// Keyspaces have a Watermark, Floor and Versions of their own; nil: none has.
+	// History is that of all keyspaces that Keyspaces doesn't have.
+	History
+	// Keyspaces have a History of their own; nil: none has.
 	Keyspaces map[entry.KeyspaceID]History
 	// Dropped reports whether a keyspace was dropped: then its entries and range deletes are
 	// garbage. A reader that began before the drop has an older View. nil: none was dropped.
@@ -42,11 +35,17 @@ type Rules struct {
 	Now uint64
 }
 
-// History says which old versions of one keyspace stay; Rules has the same for all others.
+// History says which old versions of a keyspace stay.
 type History struct {
-	Watermark entry.Version // oldest version that a reader may ask for
-	Floor     entry.Version // no reader may ask for an older version; it never falls
-	Versions  int           // how many of a key's newest versions are kept at least; 0: 1
+	// Watermark is the oldest version that a reader may still ask for; versions within the retained
+	// age are at or above it. A reader of an older version has an older View, whose files stay.
+	Watermark entry.Version
+	// Floor is a version below which no reader may ask for any more. It never falls. The Watermark
+	// does if the clock goes back, or a keyspace retains more than before: then entries stay that
+	// would have gone, but range deletes up to the Floor were laid over each other already.
+	Floor entry.Version
+	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
+	Versions int
 }
 
 // seen is the newest version of range deletes that all readers see.
@@ -216,7 +215,7 @@ func (r *Rules) Of(id entry.KeyspaceID) History {
 	if r.dropped(id) {
 		return History{Watermark: entry.MaxVersion}
 	}
-	return History{r.Watermark, r.Floor, r.Versions}
+	return r.History
 }
 
 // countSuperseded adds the entry judged last, which stays, to the account of what was replaced, if
