@@ -22,8 +22,8 @@ type Collection struct {
 	Files segment.Config
 	// NextNum gives out numbers for them that no file has.
 	NextNum func() entry.FileNum
-	// Memory bounds the bytes that keys and places of records take while they are sorted;
-	// 0 = DefaultMemory. In addition each record that has moved takes 16 bytes.
+	// Memory bounds the bytes that keys and places of records take while they are sorted; 0 = no
+	// bound. In addition each record that has moved takes 16 bytes.
 	Memory int
 	// Pace is called after each megabyte or so read or written, with that number of bytes, and
 	// may wait. nil: no pauses.
@@ -56,9 +56,6 @@ func (d *Damaged) Error() string { return d.Err.Error() }
 // Unwrap returns the damage.
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// DefaultMemory is the memory, in bytes, that a Collection takes if it sets none.
-const DefaultMemory = 64 << 20
-
 // Collect copies the live records of the victims to one new segment, and writes a forwarding table
 // for each victim, which says where its records are now. The records are in key order. If their
 // keys exceed Memory, there are several sequences, each in key order. If a live record can't be
@@ -71,9 +68,6 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 			w.abort()
 		}
 	}()
-	if w.Memory <= 0 {
-		w.Memory = DefaultMemory
-	}
 	for i := range c.Victims {
 		if err := w.gather(ctx, i); err != nil {
 			return out, err
@@ -128,7 +122,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 			return err
 		}
 		// Memory is full: begin another sequence in key order.
-		if w.memory+liveBytes+len(rec.Key) > w.Memory {
+		if w.Memory > 0 && w.memory+liveBytes+len(rec.Key) > w.Memory {
 			if err := w.copyAll(ctx); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ package memtable
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -25,7 +24,7 @@ const MaxBytes = math.MaxInt32
 // Options configure a Table.
 type Options struct {
 	Seed  uint64 // of the hashes of keys
-	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0: 64 MB
+	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0: not known
 }
 
 // Table is a set of entries and range deletes. One goroutine, the writer, calls Add and
@@ -60,7 +59,6 @@ type Table struct {
 
 // New returns an empty table.
 func New(o Options) *Table {
-	o.Limit = cmp.Or(o.Limit, 64<<20)
 	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
 	t.bounds.blockMax = t.arena.blockMax

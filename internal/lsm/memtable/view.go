@@ -96,9 +96,6 @@ func (a *arena) merge(older, newer []pair) []pair {
 	if a.comparePairs(older[len(older)-1], newer[0]) < 0 {
 		return append(older, newer...)
 	}
-	if a.comparePairs(newer[len(newer)-1], older[0]) < 0 {
-		return append(append(make([]pair, 0, len(older)+len(newer)), newer...), older...)
-	}
 	out := make([]pair, 0, len(older)+len(newer))
 	if len(newer) < len(older)/16 {
 		// The places of a few are searched for; what is between them is copied at once.

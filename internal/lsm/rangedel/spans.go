@@ -80,12 +80,9 @@ func (l *list) over(a, b []span) []span {
 		return a
 	}
 	out := make([]span, 0, len(a)+len(b))
-	// Most often deletes come in the order of keys, or in reverse.
+	// Most often deletes come in the order of keys.
 	if l.before(a[len(a)-1].hi, b[0].lo) {
 		return append(append(out, a...), b...)
-	}
-	if l.before(b[len(b)-1].hi, a[0].lo) {
-		return append(append(out, b...), a...)
 	}
 	// Both lists are walked as in a merge: x and y are what is left of the first span of each.
 	x, y := a[0], b[0]

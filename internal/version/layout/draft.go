@@ -54,7 +54,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 		}
 	}
 	d.sampleClock(e.Clock)
-	d.unknown = appendNew(d.unknown, e.Unknown...)
+	d.unknown = append(slices.Clip(d.unknown), e.Unknown...) // older layouts share its memory
 	return &d.Layout, nil
 }
 
@@ -84,11 +84,6 @@ func (l *Layout) Sound() error {
 // conflicting returns an ErrConflictingEdit that says why.
 func conflicting(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrConflictingEdit, fmt.Sprintf(format, args...))
-}
-
-// appendNew appends without writing to memory that older layouts share.
-func appendNew[T any](s []T, more ...T) []T {
-	return append(s[:len(s):len(s)], more...)
 }
 
 // addSegments adds the segments of e, which must be new.
