@@ -65,11 +65,11 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
 	defer func() {
 		if err != nil {
-			w.abort()
+			w.removeOutputs()
 		}
 	}()
 	for i := range c.Victims {
-		if err := w.gather(ctx, i); err != nil {
+		if err := w.gatherLive(ctx, i); err != nil {
 			return out, err
 		}
 	}
@@ -110,15 +110,15 @@ type collector struct {
 	moves   [][]segment.Move     // where records have moved, by victim
 }
 
-// gather notes the live records of a victim, in one sequential read of it.
-func (w *collector) gather(ctx context.Context, victim int) error {
+// gatherLive notes the live records of a victim, in one sequential read of it.
+func (w *collector) gatherLive(ctx context.Context, victim int) error {
 	v := w.Victims[victim]
 	found := uint64(0)
 	want := v.Segment.Records - v.Segment.DeadRecords()
 	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
 	w.out.Bytes += uint64(v.End())
 	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
-		if err := w.pace(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
+		if err := w.paceWork(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
 			return err
 		}
 		// Memory is full: begin another sequence in key order.
@@ -133,11 +133,11 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 		return nil
 	})
 	if err != nil {
-		return damaged(v.Segment.Num, err)
+		return wrapDamage(v.Segment.Num, err)
 	}
 	// Otherwise live records would be lost with the segment.
 	if found != want {
-		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
+		return wrapDamage(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
 			"%d records are live, and %d by the manifest", found, want))
 	}
 	return nil
@@ -156,9 +156,9 @@ func (w *collector) copyKey(key []byte) []byte {
 // paceBytes is how much is read or written between two calls of Pace.
 const paceBytes = 1 << 20
 
-// pace notes that n bytes were read or written. After each megabyte it ends the work if ctx has
+// paceWork notes that n bytes were read or written. After each megabyte it ends the work if ctx has
 // ended, or else calls Pace.
-func (w *collector) pace(ctx context.Context, n int) error {
+func (w *collector) paceWork(ctx context.Context, n int) error {
 	w.unpaced += n
 	if n = w.unpaced; n < paceBytes {
 		return nil
@@ -193,11 +193,11 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		h, err := w.target.Copy(v.Reader, r.offset, int(r.size))
 		if err != nil {
 			// The damage is the source's: the target is a new file.
-			return damaged(v.Segment.Num, err)
+			return wrapDamage(v.Segment.Num, err)
 		}
 		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
 		r.key = nil // so that a block of keys is freed once all of its records are written
-		if err := w.pace(ctx, int(r.size)); err != nil {
+		if err := w.paceWork(ctx, int(r.size)); err != nil {
 			return err
 		}
 	}
@@ -227,8 +227,8 @@ func (w *collector) finishTarget() error {
 	return nil
 }
 
-// abort removes what was written. If a removal fails, the next Open removes the file.
-func (w *collector) abort() {
+// removeOutputs removes what was written. If a removal fails, the next Open removes the file.
+func (w *collector) removeOutputs() {
 	for _, m := range w.out.Forwardings {
 		_ = w.Files.FS.Remove(filename.New(filename.Forwarding, m.Map).In("", w.Files.Dir))
 	}
@@ -238,8 +238,8 @@ func (w *collector) abort() {
 	*w.out = Output{}
 }
 
-// damaged returns a *Damaged if err says that segment num is damaged, else err.
-func damaged(num entry.FileNum, err error) error {
+// wrapDamage returns a *Damaged if err says that segment num is damaged, else err.
+func wrapDamage(num entry.FileNum, err error) error {
 	if d := (*Damaged)(nil); errors.As(err, &d) {
 		return err // of another segment, whose records were written meanwhile
 	}

@@ -108,7 +108,7 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	w := worker{in: in, out: &out}
 	defer func() {
 		if err != nil {
-			w.abort()
+			w.abortWriters()
 		}
 	}()
 	// One guard around all moves: the iterator reads mapped memory, and a fault in it must be an
@@ -126,7 +126,7 @@ func (w *worker) writeEntries(ctx context.Context) error {
 	from := w.in.Entries
 	defer from.Close()
 	rules := newRetention(w.in.Rules)
-	defer rules.close()
+	defer rules.closeCovers()
 	for ok := from.First(); ok; ok = from.Next() {
 		if w.out.Read++; w.out.Read%checkEvery == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
@@ -214,7 +214,7 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	}
 	handle, err := w.in.Move(w.values, e.Key, e)
 	if err != nil {
-		return damaged(e.Handle.Segment, err)
+		return wrapDamage(e.Handle.Segment, err)
 	}
 	// The record that it leaves behind is garbage of the old segment.
 	w.countDead(e)
@@ -268,8 +268,8 @@ func (w *worker) finishValues() error {
 	return nil
 }
 
-// abort removes what was written. If a removal fails, the next Open removes the file.
-func (w *worker) abort() {
+// abortWriters removes what was written. If a removal fails, the next Open removes the file.
+func (w *worker) abortWriters() {
 	w.in.Run.Abort()
 	if w.values != nil {
 		_ = w.values.Abort()

@@ -47,7 +47,7 @@ func MeasureLiveness(sealed *memtable.Table, segments []journal.SegmentInfo, rul
 	// the first value out of one.
 	entries, r := sealed.Iterator(), newRetention(rules)
 	defer entries.Close()
-	defer r.close()
+	defer r.closeCovers()
 	for ok := entries.First(); ok; ok = entries.Next() {
 		e := entries.Entry()
 		outlives := r.judge(e) == keep

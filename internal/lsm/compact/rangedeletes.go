@@ -25,7 +25,7 @@ type rangeDeleteWriter interface {
 // long as the check of a commit may ask for it (Rules.Checked).
 func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error {
 	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, h.seen(), func(t rangedel.Delete) error {
+		return r.flattenVisible(lo, hi, h.seenByAll(), func(t rangedel.Delete) error {
 			switch {
 			case t.Version > h.Watermark: // entries that it hides stay, too
 				r.countRetained(a, &t)
@@ -45,8 +45,8 @@ func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error 
 	// Readers of several forests would ask each of them. So what all of them say together is
 	// written, too.
 	return r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, entry.MaxVersion, func(t rangedel.Delete) error {
-			if t.Version <= h.seen() {
+		return r.flattenVisible(lo, hi, entry.MaxVersion, func(t rangedel.Delete) error {
+			if t.Version <= h.seenByAll() {
 				return nil
 			}
 			return w.AddNewest(t)
@@ -76,7 +76,7 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 		if known {
 			at = entry.AfterKeyspace(id)
 		}
-		if r.dropped(id) {
+		if r.isDropped(id) {
 			continue
 		}
 		if err := fn(lo, at, r.Of(id)); err != nil {
@@ -86,8 +86,8 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 	return nil
 }
 
-// flatten calls fn for what a reader of version at sees of the range deletes in [lo, hi).
-func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(rangedel.Delete) error) error {
+// flattenVisible calls fn for what a reader of version at sees of the range deletes in [lo, hi).
+func (r *Rules) flattenVisible(lo, hi []byte, at entry.Version, fn func(rangedel.Delete) error) error {
 	cover := rangedel.NewForwardCover(at, r.RangeDeletes...)
 	defer cover.Close()
 	return cover.Flatten(lo, hi, fn)
@@ -108,9 +108,9 @@ func (r *Rules) hidesOlder(t rangedel.Delete) bool {
 func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error) {
 	// The least bound of all keyspaces, so that none is missed; each keyspace's own is checked
 	// below.
-	least := r.seen()
+	least := r.seenByAll()
 	for _, h := range r.Keyspaces {
-		least = min(least, h.seen())
+		least = min(least, h.seenByAll())
 	}
 	from := make([]rangedel.Sequence, len(r.RangeDeletes))
 	for i, s := range r.RangeDeletes {
@@ -126,7 +126,7 @@ func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error
 	err := rangedel.Merge(from, func(t rangedel.Delete) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
 		// Equal range deletes come from several inputs: one is enough.
-		if t.Version <= r.Of(id).seen() || f.endsWith(t) {
+		if t.Version <= r.Of(id).seenByAll() || f.endsWith(t) {
 			return nil
 		}
 		r.countRetained(a, &t)
@@ -152,7 +152,7 @@ func (r *Rules) countRetained(a *layout.Account, t *rangedel.Delete) {
 // none.
 func (r *Rules) checkFlat(t rangedel.Delete) error {
 	id, _ := entry.KeyspaceOf(t.Lo)
-	if w := r.Of(id).seen(); t.Version > w {
+	if w := r.Of(id).seenByAll(); t.Version > w {
 		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
 	}
 	return nil

@@ -86,8 +86,8 @@ type Compaction struct {
 	Rekey   bool            // one run is rewritten only to change its data key; this can wait
 }
 
-// compact returns the compaction of runs.
-func compact(runs []*layout.Run, reason string) *Compaction {
+// newCompaction returns the compaction of runs.
+func newCompaction(runs []*layout.Run, reason string) *Compaction {
 	c := &Compaction{Reason: reason}
 	for _, r := range runs {
 		c.Runs = append(c.Runs, r.ID)
@@ -95,8 +95,8 @@ func compact(runs []*layout.Run, reason string) *Compaction {
 	return c
 }
 
-// findRow returns the runs from the newest to the oldest for which is says true, with those between:
-// a compaction takes runs that follow each other. Without any, end is 0.
+// findRow returns the runs from the newest to the oldest for which is says true, with those
+// between: a compaction takes runs that follow each other. Without any, end is 0.
 func findRow(runs []*layout.Run, is func(*layout.Run) bool) (first, end int) {
 	for i, r := range runs {
 		if !is(r) {

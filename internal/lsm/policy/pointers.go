@@ -6,22 +6,22 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// pointers chooses a compaction after which no run needs a forwarding table. It is worth it if a
-// collection has to wait as there are too many forwarding tables, if a forwarding table has an old
-// data key, or if the store is idle and it is cheap.
-func (v *balance) pointers() *Compaction {
+// planPointers chooses a compaction after which no run needs a forwarding table. It is worth it if
+// a collection has to wait as there are too many forwarding tables, if a forwarding table has an
+// old data key, or if the store is idle and it is cheap.
+func (v *balance) planPointers() *Compaction {
 	runs := v.layout.Runs()
 	first, end := findRow(runs, v.refersToRelocated)
 	if end == 0 {
 		return nil
 	}
-	blocked := v.relocated >= maxForwardings && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
+	blocked := v.relocated >= maxForwardings && slices.ContainsFunc(v.victims, func(g segment) bool { return v.isWanted(&g, 0) })
 	cheap := fileBytes(runs[first:end]) <= max(tinyBytes, idlePointerFactor*v.moved)
 	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
-	if !blocked && !quiet && !v.state.Reclaim && !v.oldForwardings() {
+	if !blocked && !quiet && !v.state.Reclaim && !v.awaitsForwardings() {
 		return nil
 	}
-	return compact(runs[first:end], "handles lead through forwarding tables")
+	return newCompaction(runs[first:end], "handles lead through forwarding tables")
 }
 
 func (v *balance) refersToRelocated(r *layout.Run) bool {

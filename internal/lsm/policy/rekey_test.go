@@ -173,7 +173,7 @@ func TestRekeyRewritesHandles(t *testing.T) {
 	victim := s.layout.Segments()[0].Num
 	s.rotate(true)
 	for n := s.layout.Runs()[0]; s.layout.IsOld(n.Files[0].KeyID); n = s.layout.Runs()[0] {
-		s.compact(compact(s.layout.Runs(), "first"))
+		s.compact(newCompaction(s.layout.Runs(), "first"))
 	}
 	now := s.key
 	s.key[0]--
