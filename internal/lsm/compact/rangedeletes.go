@@ -79,7 +79,7 @@ func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
 		if r.isDropped(id) {
 			continue
 		}
-		if err := fn(lo, at, r.Of(id)); err != nil {
+		if err := fn(lo, at, r.HistoryOf(id)); err != nil {
 			return err
 		}
 	}
@@ -123,10 +123,10 @@ func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error
 	}
 	f := forest{to: w}
 	defer f.bounds.Free()
-	err := rangedel.Merge(from, func(t rangedel.Delete) error {
+	err := rangedel.MergeSequences(from, func(t rangedel.Delete) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
 		// Equal range deletes come from several inputs: one is enough.
-		if t.Version <= r.Of(id).seenByAll() || f.endsWith(t) {
+		if t.Version <= r.HistoryOf(id).seenByAll() || f.endsWith(t) {
 			return nil
 		}
 		r.countRetained(a, &t)
@@ -152,7 +152,7 @@ func (r *Rules) countRetained(a *layout.Account, t *rangedel.Delete) {
 // none.
 func (r *Rules) checkFlat(t rangedel.Delete) error {
 	id, _ := entry.KeyspaceOf(t.Lo)
-	if w := r.Of(id).seenByAll(); t.Version > w {
+	if w := r.HistoryOf(id).seenByAll(); t.Version > w {
 		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
 	}
 	return nil

@@ -101,7 +101,7 @@ func (t *retention) enterKeyspace(key []byte) {
 	if t.key != nil && id == t.keyspace {
 		return
 	}
-	t.keyspace, t.history = id, t.rules.Of(id)
+	t.keyspace, t.history = id, t.rules.HistoryOf(id)
 	t.dropped = ok && t.rules.isDropped(id)
 	// Keyspaces retain different versions, so different range deletes are seen by all.
 	t.hides.Close()
@@ -207,8 +207,9 @@ func newestBetween(c *rangedel.Cover, e *entry.Entry, newer entry.Version) entry
 // isDropped reports whether a keyspace was dropped.
 func (r *Rules) isDropped(id entry.KeyspaceID) bool { return r.Dropped != nil && r.Dropped(id) }
 
-// Of returns the rules for old versions of a keyspace. Of one that was dropped, no version stays.
-func (r *Rules) Of(id entry.KeyspaceID) History {
+// HistoryOf returns the rules for old versions of a keyspace. Of one that was dropped, no version
+// stays.
+func (r *Rules) HistoryOf(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h
 	}

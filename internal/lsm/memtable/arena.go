@@ -56,8 +56,8 @@ func (a *arena) at(r ref) *record {
 	return (*record)(unsafe.Add(g[r>>granuleShift].base, uintptr(r&(granuleUnits-1))*8))
 }
 
-// used is the number of bytes before r.
-func (a *arena) used(r ref) int64 {
+// bytesBefore is the number of bytes before r.
+func (a *arena) bytesBefore(r ref) int64 {
 	if r == 0 {
 		return 0
 	}
@@ -66,9 +66,9 @@ func (a *arena) used(r ref) int64 {
 	return g[(r-1)>>granuleShift].before + int64((r-1)&(granuleUnits-1)+1)*8
 }
 
-// reserve makes room for a record of n bytes and returns its place. The bytes
+// reserveBytes makes room for a record of n bytes and returns its place. The bytes
 // are zero.
-func (a *arena) reserve(n int) (ref, error) {
+func (a *arena) reserveBytes(n int) (ref, error) {
 	// Records begin at multiples of 8, for the atomic words in them.
 	units := ref((n + 7) / 8)
 	if a.next+units > a.end {
@@ -150,7 +150,7 @@ func (a *arena) addBlock(mem []byte) (ref, error) {
 	}
 	// Appending to the table in place is safe: readers know only its front. The store below
 	// publishes the new entries.
-	start, before := ref(len(table))<<granuleShift, a.used(a.next)
+	start, before := ref(len(table))<<granuleShift, a.bytesBefore(a.next)
 	for i := range count {
 		skip := i * 8 * granuleUnits
 		table = append(table, granule{unsafe.Pointer(&mem[skip]), before + int64(skip)})
@@ -170,8 +170,8 @@ func freeBlock(mem []byte) {
 	invariant.Check(err == nil, "free memory of a memtable: %v", err)
 }
 
-// release frees all memory. Nobody may read it any more.
-func (a *arena) release() {
+// freeBlocks frees all memory. Nobody may read it any more.
+func (a *arena) freeBlocks() {
 	for _, mem := range append(a.blocks, a.spare) {
 		freeBlock(mem)
 	}

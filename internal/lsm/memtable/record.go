@@ -55,12 +55,12 @@ func (r *record) version() entry.Version { return entry.Version(r.word >> 8) }
 
 func (r *record) keyLen() int { return int(r.key & keyMask) }
 
-// bytes returns n bytes of the record, from off on. They lie in the arena.
-func (r *record) bytes(off, n int) []byte {
+// bytesAt returns n bytes of the record, from off on. They lie in the arena.
+func (r *record) bytesAt(off, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(r), off)), n)
 }
 
-func (r *record) keyBytes() []byte { return r.bytes(keyStart, r.keyLen()) }
+func (r *record) keyBytes() []byte { return r.bytesAt(keyStart, r.keyLen()) }
 
 // recordSize is the length of the record in the arena, as its header tells it.
 func (r *record) recordSize() int {
@@ -95,7 +95,7 @@ func (r *record) handle() entry.Handle {
 	if r.word&flagExpires != 0 {
 		off += 8
 	}
-	b := r.bytes(off, 16)
+	b := r.bytesAt(off, 16)
 	return entry.Handle{
 		Segment: entry.FileNum(binary.LittleEndian.Uint64(b)),
 		Offset:  binary.LittleEndian.Uint64(b[8:]),

@@ -73,7 +73,7 @@ func (t *Table) Hash(key []byte) uint64 { return hash.Sum(t.seed, key) }
 // Add inserts a copy of e. Of two entries with the same key and version, the later one replaces
 // the earlier one. After an error the table is unchanged.
 func (t *Table) Add(e *entry.Entry) error {
-	if !valid(e) {
+	if !isValid(e) {
 		return fmt.Errorf("%w: key of %d and value of %d bytes at version %d",
 			errs.ErrInvalid, len(e.Key), e.ValueLen(), e.Version)
 	}
@@ -95,7 +95,7 @@ func (t *Table) Add(e *entry.Entry) error {
 		t.marks.addMark(place, count)
 	}
 	t.marks.noteVersion(uint64(e.Version))
-	if t.link(head, place, r) {
+	if t.linkVersion(head, place, r) {
 		b.words[bucket].Store(h&^refMask | uint64(place))
 	}
 	// Last: a reader that has this extent may rely on everything above.
@@ -103,8 +103,8 @@ func (t *Table) Add(e *entry.Entry) error {
 	return nil
 }
 
-// valid reports whether e is within the limits of keys, values and versions.
-func valid(e *entry.Entry) bool {
+// isValid reports whether e is within the limits of keys, values and versions.
+func isValid(e *entry.Entry) bool {
 	return len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && e.Version <= entry.MaxVersion &&
 		len(e.Value) <= entry.MaxValue && (!e.Separated || e.Handle.Length <= entry.MaxValue)
 }
@@ -118,12 +118,12 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
 	}
 	// The bounds are copied into an arena of their own: walks of the entries don't meet them.
-	at, err := t.bounds.reserve(len(lo) + len(hi))
+	at, err := t.bounds.reserveBytes(len(lo) + len(hi))
 	if err != nil {
 		return err
 	}
 	copies := t.bounds.at(at)
-	d.Lo, d.Hi = copies.bytes(0, len(lo)), copies.bytes(len(lo), len(hi))
+	d.Lo, d.Hi = copies.bytesAt(0, len(lo)), copies.bytesAt(len(lo), len(hi))
 	copy(d.Lo, lo)
 	copy(d.Hi, hi)
 	t.rangeDeletes.Store(t.RangeDeletes().With(d))
@@ -154,7 +154,7 @@ func (t *Table) growBuckets(n int) (*buckets, error) {
 	if old == nil {
 		b, err = newBuckets(size)
 	} else {
-		b, err = old.grown(size)
+		b, err = old.copyGrown(size)
 	}
 	if err != nil {
 		return nil, err
@@ -171,15 +171,15 @@ func (t *Table) growBuckets(n int) (*buckets, error) {
 // keys to larger tables is a good part of the cost of Add. Else it is twice that of b.
 func (t *Table) nextBuckets(b *buckets) int {
 	n := len(b.words)
-	if each := max(t.arena.used(t.arena.next)/int64(max(t.keys, 1)), 1); int64(4*b.limit) <= t.limit/each {
+	if each := max(t.arena.bytesBefore(t.arena.next)/int64(max(t.keys, 1)), 1); int64(4*b.limit) <= t.limit/each {
 		return 4 * n
 	}
 	return 2 * n
 }
 
-// link puts r into the chain of versions of its key, which begins at head, newest first. It
+// linkVersion puts r into the chain of versions of its key, which begins at head, newest first. It
 // returns true if r is the newest: then the caller must store it in the bucket.
-func (t *Table) link(head, place ref, r *record) bool {
+func (t *Table) linkVersion(head, place ref, r *record) bool {
 	if head == 0 {
 		t.keys++
 		return true
@@ -248,7 +248,7 @@ const newerMax = 1 << 12
 
 // getSorted is Get by a binary search of a sorted view, for keys with very many versions.
 func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
-	v := t.extend()
+	v := t.extendView()
 	var newest *record
 	for _, level := range v.levels {
 		i := v.seekVersion(level, key, at)
@@ -289,7 +289,7 @@ func (t *Table) Empty() bool { return t.Len() == 0 && t.RangeDeletes() == nil }
 
 // Bytes is the memory in use: records, values, hash buckets and range deletes, but not views.
 func (t *Table) Bytes() int64 {
-	n := t.arena.used(ref(t.extent.Load()&refMask)) + t.arena.outside.bytes.Load()
+	n := t.arena.bytesBefore(ref(t.extent.Load()&refMask)) + t.arena.outside.bytes.Load()
 	if d := t.RangeDeletes(); d != nil {
 		const padding = 7 // of the bounds of one, at most
 		n += int64(d.Bytes()+d.Len()*padding) + int64(d.Memory())
@@ -334,14 +334,14 @@ func (t *Table) Release() {
 	t.byKey.Store(nil)
 	t.rangeDeletes.Store(nil)
 	t.extent.Store(0)
-	t.arena.release()
-	t.arena.outside.release()
-	t.bounds.release()
+	t.arena.freeBlocks()
+	t.arena.outside.freeBlocks()
+	t.bounds.freeBlocks()
 }
 
-// extend returns a sorted view of all entries that readers may see. It sorts those that were
+// extendView returns a sorted view of all entries that readers may see. It sorts those that were
 // added since the last view.
-func (t *Table) extend() *view {
+func (t *Table) extendView() *view {
 	extent := t.extent.Load()
 	if v := t.view.Load(); v.end >= ref(extent&refMask) {
 		return v
@@ -352,7 +352,7 @@ func (t *Table) extend() *view {
 	extent = t.extent.Load()
 	v := t.view.Load()
 	if v.end < ref(extent&refMask) {
-		v = v.extended(ref(extent&refMask), int(extent>>refBits))
+		v = v.extendTo(ref(extent&refMask), int(extent>>refBits))
 		t.view.Store(v)
 	}
 	return v
@@ -361,4 +361,4 @@ func (t *Table) extend() *view {
 // Iterator walks all versions of all entries. It sees what was added before this call, and
 // perhaps a little more. The call may sort what was added since the last one. Neither the call
 // nor the walk makes the writer wait.
-func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.marks) }
+func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extendView(), &t.marks) }

@@ -184,7 +184,7 @@ func (c *Cover) askSource(p *part, key []byte, at entry.Version) entry.Version {
 		}
 		lo, hi := s.Bounds()
 		if s.forward() && len(hi) > keptBounds {
-			hi = shortened(hi, key)
+			hi = shortenBound(hi, key)
 		}
 		// Long bounds are not kept: with 1 MiB each, a part would take megabytes.
 		p.known = len(lo)+len(hi) <= keptBounds
@@ -196,9 +196,9 @@ func (c *Cover) askSource(p *part, key []byte, at entry.Version) entry.Version {
 	return p.version
 }
 
-// shortened returns the shortest prefix of hi that is greater than key. A part keeps it in
+// shortenBound returns the shortest prefix of hi that is greater than key. A part keeps it in
 // place of a hi that is too long: up to there, too, its answer for key holds.
-func shortened(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
+func shortenBound(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
 
 // Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and without
 // overlap, each with its newest version. Two ranges that touch have different versions, or are of

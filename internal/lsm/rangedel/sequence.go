@@ -37,9 +37,10 @@ func (s *sequence) Next() (t Delete, ok bool, err error) {
 	return t, true, nil
 }
 
-// Merge calls fn for the range deletes of all sequences in the order of Compare, those that are
-// equal as often as they come. It stops at the first error. The bounds are valid until fn returns.
-func Merge(from []Sequence, fn func(Delete) error) error {
+// MergeSequences calls fn for the range deletes of all sequences in the order of Compare, those
+// that are equal as often as they come. It stops at the first error. The bounds are valid until fn
+// returns.
+func MergeSequences(from []Sequence, fn func(Delete) error) error {
 	type head struct {
 		Delete
 		of Sequence

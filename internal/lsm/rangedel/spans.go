@@ -51,8 +51,8 @@ func (l *list) findSpan(spans []span, key []byte) (i int, covered bool) {
 	return lo, lo < len(spans) && bytes.Compare(l.boundKey(spans[lo].lo), key) <= 0
 }
 
-// overlaps reports whether a span has a key in [lo, hi); a nil hi is no bound.
-func (l *list) overlaps(spans []span, lo, hi []byte) bool {
+// overlapsRange reports whether a span has a key in [lo, hi); a nil hi is no bound.
+func (l *list) overlapsRange(spans []span, lo, hi []byte) bool {
 	i, covered := l.findSpan(spans, lo)
 	return covered || i < len(spans) && (hi == nil || bytes.Compare(l.boundKey(spans[i].lo), hi) < 0)
 }
@@ -71,8 +71,8 @@ func (l *list) appendSpan(spans []span, s span) []span {
 	return append(spans, s)
 }
 
-// over lays a and b over each other: at each place the span with the newer version counts.
-func (l *list) over(a, b []span) []span {
+// layOver lays a and b over each other: at each place the span with the newer version counts.
+func (l *list) layOver(a, b []span) []span {
 	switch {
 	case len(a) == 0:
 		return b
@@ -81,20 +81,20 @@ func (l *list) over(a, b []span) []span {
 	}
 	out := make([]span, 0, len(a)+len(b))
 	// Most often deletes come in the order of keys.
-	if l.before(a[len(a)-1].hi, b[0].lo) {
+	if l.boundBefore(a[len(a)-1].hi, b[0].lo) {
 		return append(append(out, a...), b...)
 	}
 	// Both lists are walked as in a merge: x and y are what is left of the first span of each.
 	x, y := a[0], b[0]
 	for a, b = a[1:], b[1:]; ; x, a = a[0], a[1:] {
-		if l.before(y.lo, x.lo) {
+		if l.boundBefore(y.lo, x.lo) {
 			x, y, a, b = y, x, b, a
 		}
-		if l.before(y.lo, x.hi) { // they overlap
+		if l.boundBefore(y.lo, x.hi) { // they overlap
 			out = l.appendSpan(out, span{x.lo, y.lo, x.newest})
 			x.lo = y.lo
 			// Both begin here now: up to the nearer end, the newer one counts.
-			if l.before(y.hi, x.hi) {
+			if l.boundBefore(y.hi, x.hi) {
 				x, y, a, b = y, x, b, a
 			}
 			if y.lo = x.hi; l.version(y) > l.version(x) {
@@ -113,5 +113,5 @@ func (l *list) over(a, b []span) []span {
 	return out
 }
 
-// before reports whether one bound is less than another.
-func (l *list) before(x, y bound) bool { return bytes.Compare(l.boundKey(x), l.boundKey(y)) < 0 }
+// boundBefore reports whether one bound is less than another.
+func (l *list) boundBefore(x, y bound) bool { return bytes.Compare(l.boundKey(x), l.boundKey(y)) < 0 }
