@@ -191,7 +191,7 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 	for i, r := range inputs {
 		expiries[i], ids[i] = r.Meta().Expiry, r.ID
 	}
-	unneeded, err := compact.Unneeded(ids, rules, part.Layout)
+	unneeded, err := compact.FindUnneeded(ids, rules, part.Layout)
 	if err != nil {
 		return in, nil, err
 	}

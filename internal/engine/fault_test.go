@@ -87,8 +87,8 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 		faults.Inject(faultfs.Fault{Nth: n, Err: errDisk})
 		hold := s.pin(0)
 		out, err := compact.Execute(context.Background(), compact.Input{
-			Entries: hold.View().Tables[1].Sorted(),
-			Rules:   compact.Rules{Watermark: s.last},
+			Entries: hold.View().Tables[1].Iterator(),
+			Rules:   compact.Rules{History: compact.History{Watermark: s.last}},
 			Extract: func(entry.FileNum) bool { return true },
 			Move:    hold.View().Move,
 			Run:     s.engine.files.NewRunWriter(true, nil, nil),

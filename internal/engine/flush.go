@@ -117,7 +117,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 		}
 	}
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: sealed.Sorted(),
+		Entries: sealed.Iterator(),
 		Rules:   rules,
 		Extract: live.Moves,
 		Move:    part.Move,

@@ -20,11 +20,8 @@ func (st *state) rules(bottom bool) compact.Rules {
 		}
 		return compact.History{Watermark: oldest, Floor: floor, Versions: r.Versions}
 	}
-	main := history(entry.DefaultKeyspace, l.Floor())
 	r := compact.Rules{
-		Watermark: main.Watermark,
-		Floor:     main.Floor,
-		Versions:  main.Versions,
+		History:   history(entry.DefaultKeyspace, l.Floor()),
 		Bottom:    bottom,
 		Now:       uint64(max(now, 0)),
 		Keyspaces: make(map[entry.KeyspaceID]compact.History),

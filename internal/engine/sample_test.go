@@ -3,7 +3,6 @@ package engine
 import (
 	"testing"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/layout"
@@ -19,7 +18,7 @@ func TestALookPassesFewVersions(t *testing.T) {
 		table := view.NewTable(1, view.Limits{Bytes: 1 << 20})
 		views.Install(func(v *view.View) { v.Layout, v.Tables = layout.New(), []*view.Table{table} })
 		for v := range versions {
-			if err := table.Add(checksum.HashKey(1, key), &entry.Entry{Key: key, Version: v + 1, Kind: entry.Set}); err != nil {
+			if err := table.Add(&entry.Entry{Key: key, Version: v + 1, Kind: entry.Set}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -89,7 +89,7 @@ func (a *Addition) Record(r *entry.Record) error {
 		a.expires = e.Expires
 	}
 	a.inline += int64(len(e.Key) + len(e.Value))
-	return a.to.Add(a.to.Hash(r.Key), &e)
+	return a.to.Add(&e)
 }
 
 // Reserve makes room in the memtable for what Record will add of payloads of so many records,

@@ -26,7 +26,7 @@ func newTestTable() *Table { return NewTable(0, Limits{Bytes: 1 << 16}) }
 func put(tb testing.TB, s *Set, key string, version entry.Version) {
 	tb.Helper()
 	e := entry.Entry{Key: []byte(key), Value: []byte("value"), Version: version, Kind: entry.Set}
-	if err := s.Current().Active().Add(checksum.HashKey(0, e.Key), &e); err != nil {
+	if err := s.Current().Active().Add(&e); err != nil {
 		tb.Fatal(err)
 	}
 	s.Publish(version)
@@ -240,7 +240,7 @@ func TestSlotsGoWithTheirReaders(t *testing.T) {
 	clear(pins)
 	for slots() > many/10 && !t.Failed() {
 		m, e := newTestTable(), entry.Entry{Key: []byte("a"), Version: 1, Kind: entry.Set}
-		if err := m.Add(checksum.HashKey(0, e.Key), &e); err != nil {
+		if err := m.Add(&e); err != nil {
 			t.Fatal(err)
 		}
 		s.Install(func(next *View) { next.Tables[0] = m })

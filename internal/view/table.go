@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/memtable"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -15,7 +14,6 @@ import (
 type Table struct {
 	*memtable.Table
 	shared
-	seed  uint64 // of key hashes
 	limit Limits // which make it full
 
 	Last entry.FileNum // newest of its journal segments; 0: none yet
@@ -44,13 +42,10 @@ type Limits struct {
 
 // NewTable returns an empty table. Its memory is given back when no View holds it.
 func NewTable(seed uint64, l Limits) *Table {
-	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: l.Bytes}), seed: seed, limit: l}
+	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: l.Bytes}), limit: l}
 	t.release = func(bool) { t.Table.Release() }
 	return t
 }
-
-// Hash returns the hash of a key, for Get.
-func (t *Table) Hash(key []byte) uint64 { return checksum.HashKey(t.seed, key) }
 
 // IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
 func (t *Table) IsFull(n int64) bool {

@@ -144,7 +144,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	// Without room for values that move, none does.
 	live, kept := compact.MeasureLiveness(t.Table, f.unflushed, rules, 0)
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: t.Sorted(), Rules: rules, Extract: live.Moves, Move: f.view.Move,
+		Entries: t.Iterator(), Rules: rules, Extract: live.Moves, Move: f.view.Move,
 		Run: f.files.NewRunWriter(false, entry.NewExpiries(uint64(max(f.Now().UnixMilli(), 0))), manifest.Describe(f.layout, nil)),
 	})
 	if err != nil {

@@ -90,7 +90,7 @@ func (o *output) finishValues() error {
 		return err
 	}
 	if s.Records > 0 {
-		o.finished.Values = append(o.finished.Values, compact.ValueSegment{Stats: s})
+		o.finished.Values = append(o.finished.Values, compact.DescribeValues(s))
 	} else if err := o.values.Abort(); err != nil { // no value could be read
 		return err
 	}

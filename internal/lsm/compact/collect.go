@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/brockdb/brock/internal/base/crypt"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -23,8 +22,8 @@ type Collection struct {
 	Files segment.Config
 	// NextNum gives out numbers for them that no file has.
 	NextNum func() entry.FileNum
-	// Memory bounds the bytes that keys and places of records take while they are sorted;
-	// 0 = DefaultMemory. In addition each record that has moved takes 16 bytes.
+	// Memory bounds the bytes that keys and places of records take while they are sorted; 0 = no
+	// bound. In addition each record that has moved takes 16 bytes.
 	Memory int
 	// Pace is called after each megabyte or so read or written, with that number of bytes, and
 	// may wait. nil: no pauses.
@@ -37,18 +36,11 @@ type Victim struct {
 	Segment *layout.Segment
 }
 
-// Forwarding is a finished forwarding table: from old places of records to new ones.
+// Forwarding is a finished forwarding table, and what it makes of the segment that it leads away
+// from.
 type Forwarding struct {
-	Number entry.FileNum   // of its file
-	Source entry.FileNum   // the segment whose records have moved
-	Target entry.FileNum   // the segment that they are in now
-	Size   int64           // in bytes
-	KeyID  crypt.FileKeyID // names the key of the file; zero = it is plain
-}
-
-// State is that of the segment that the forwarding table leads away from.
-func (m *Forwarding) State() layout.SegmentState {
-	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, KeyID: m.KeyID}
+	layout.SegmentState
+	Size int64 // in bytes
 }
 
 // Damaged is the error of work that can't read live records of a segment. That segment must
@@ -64,9 +56,6 @@ func (d *Damaged) Error() string { return d.Err.Error() }
 // Unwrap returns the damage.
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// DefaultMemory is the memory, in bytes, that a Collection takes if it sets none.
-const DefaultMemory = 64 << 20
-
 // Collect copies the live records of the victims to one new segment, and writes a forwarding table
 // for each victim, which says where its records are now. The records are in key order. If their
 // keys exceed Memory, there are several sequences, each in key order. If a live record can't be
@@ -76,14 +65,11 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
 	defer func() {
 		if err != nil {
-			w.abort()
+			w.removeOutputs()
 		}
 	}()
-	if w.Memory <= 0 {
-		w.Memory = DefaultMemory
-	}
 	for i := range c.Victims {
-		if err := w.gather(ctx, i); err != nil {
+		if err := w.gatherLive(ctx, i); err != nil {
 			return out, err
 		}
 	}
@@ -124,19 +110,19 @@ type collector struct {
 	moves   [][]segment.Move     // where records have moved, by victim
 }
 
-// gather notes the live records of a victim, in one sequential read of it.
-func (w *collector) gather(ctx context.Context, victim int) error {
+// gatherLive notes the live records of a victim, in one sequential read of it.
+func (w *collector) gatherLive(ctx context.Context, victim int) error {
 	v := w.Victims[victim]
 	found := uint64(0)
 	want := v.Segment.Records - v.Segment.DeadRecords()
 	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
 	w.out.Bytes += uint64(v.End())
 	err := v.Scan(false, func(off int64, rec *entry.Record) error {
-		if err := w.pace(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
+		if err := w.paceWork(ctx, rec.Size); err != nil || !v.Segment.Owned(off, rec) {
 			return err
 		}
 		// Memory is full: begin another sequence in key order.
-		if w.memory+liveBytes+len(rec.Key) > w.Memory {
+		if w.Memory > 0 && w.memory+liveBytes+len(rec.Key) > w.Memory {
 			if err := w.copyAll(ctx); err != nil {
 				return err
 			}
@@ -147,11 +133,11 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 		return nil
 	})
 	if err != nil {
-		return damaged(v.Segment.Num, err)
+		return wrapDamage(v.Segment.Num, err)
 	}
 	// Otherwise live records would be lost with the segment.
 	if found != want {
-		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
+		return wrapDamage(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
 			"%d records are live, and %d by the manifest", found, want))
 	}
 	return nil
@@ -167,17 +153,12 @@ func (w *collector) copyKey(key []byte) []byte {
 	return w.keys[at:len(w.keys):len(w.keys)]
 }
 
-// compareLive orders records by key, and records of one key by their places.
-func (w *collector) compareLive(a, b live) int {
-	return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
-}
-
 // paceBytes is how much is read or written between two calls of Pace.
 const paceBytes = 1 << 20
 
-// pace notes that n bytes were read or written. After each megabyte it ends the work if ctx has
+// paceWork notes that n bytes were read or written. After each megabyte it ends the work if ctx has
 // ended, or else calls Pace.
-func (w *collector) pace(ctx context.Context, n int) error {
+func (w *collector) paceWork(ctx context.Context, n int) error {
 	w.unpaced += n
 	if n = w.unpaced; n < paceBytes {
 		return nil
@@ -203,18 +184,20 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		}
 	}
 	// In key order, so that a scan reads the new segment from front to back.
-	slices.SortFunc(w.records, w.compareLive)
+	slices.SortFunc(w.records, func(a, b live) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
+	})
 	for i := range w.records {
 		r := &w.records[i]
 		v := w.Victims[r.victim]
 		h, err := w.target.CopyRecord(v.Reader, r.offset, int(r.size))
 		if err != nil {
 			// The damage is the source's: the target is a new file.
-			return damaged(v.Segment.Num, err)
+			return wrapDamage(v.Segment.Num, err)
 		}
 		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
 		r.key = nil // so that a block of keys is freed once all of its records are written
-		if err := w.pace(ctx, int(r.size)); err != nil {
+		if err := w.paceWork(ctx, int(r.size)); err != nil {
 			return err
 		}
 	}
@@ -229,7 +212,7 @@ func (w *collector) finishTarget() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = []ValueSegment{{Stats: stats}}
+	w.out.Values = []layout.Segment{DescribeValues(stats)}
 	w.out.Read, w.out.Extracts = stats.Records, stats.Records
 	for i, moves := range w.moves {
 		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })
@@ -238,15 +221,16 @@ func (w *collector) finishTarget() error {
 		if err != nil {
 			return err
 		}
-		w.out.Forwardings = append(w.out.Forwardings, Forwarding{Number: h.Number, Source: h.Source, Target: h.Target, Size: table.Size, KeyID: table.KeyID})
+		state := layout.SegmentState{Num: h.Source, Status: layout.Relocated, Map: h.Number, Target: h.Target, KeyID: table.KeyID}
+		w.out.Forwardings = append(w.out.Forwardings, Forwarding{state, table.Size})
 	}
 	return nil
 }
 
-// abort removes what was written. If a removal fails, the next Open removes the file.
-func (w *collector) abort() {
+// removeOutputs removes what was written. If a removal fails, the next Open removes the file.
+func (w *collector) removeOutputs() {
 	for _, m := range w.out.Forwardings {
-		_ = w.Files.FS.Remove(filename.New(filename.Forwarding, m.Number).In("", w.Files.Dir))
+		_ = w.Files.FS.Remove(filename.New(filename.Forwarding, m.Map).In("", w.Files.Dir))
 	}
 	if w.target != nil {
 		_ = w.target.Abort()
@@ -254,8 +238,8 @@ func (w *collector) abort() {
 	*w.out = Output{}
 }
 
-// damaged returns a *Damaged if err says that segment num is damaged, else err.
-func damaged(num entry.FileNum, err error) error {
+// wrapDamage returns a *Damaged if err says that segment num is damaged, else err.
+func wrapDamage(num entry.FileNum, err error) error {
 	if d := (*Damaged)(nil); errors.As(err, &d) {
 		return err // of another segment, whose records were written meanwhile
 	}

@@ -107,17 +107,17 @@ func TestCollect(t *testing.T) {
 		if err != nil || len(out.Values) != 1 || len(out.Forwardings) != len(s.victims) || out.Extracts != uint64(len(s.entries)) {
 			t.Fatalf("seed %d: %+v, %v", seed, out, err)
 		}
-		target, err := segment.Open(s.cfg, filename.Value, out.Values[0].Number, segment.OpenOptions{End: out.Values[0].Size})
+		target, err := segment.Open(s.cfg, filename.Value, out.Values[0].Num, segment.OpenOptions{End: int64(out.Values[0].FileBytes)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		forwardings := map[entry.FileNum]*segment.Forwarding{}
 		for _, m := range out.Forwardings {
-			r, err := segment.OpenForwarding(s.cfg, m.Number, crypt.FileKeyID{}, true)
-			if err != nil || r.Header().Source != m.Source || r.Header().Target != out.Values[0].Number {
+			r, err := segment.OpenForwarding(s.cfg, m.Map, crypt.FileKeyID{}, true)
+			if err != nil || r.Header().Source != m.Num || r.Header().Target != out.Values[0].Num {
 				t.Fatalf("seed %d: %+v, %v", seed, r.Header(), err)
 			}
-			forwardings[m.Source] = r
+			forwardings[m.Num] = r
 		}
 		var bytesMoved uint64
 		for h, e := range s.entries {
@@ -125,7 +125,7 @@ func TestCollect(t *testing.T) {
 			if !ok {
 				t.Fatalf("seed %d: the record at %d of segment %d did not move", seed, h.Offset, h.Segment)
 			}
-			got, err := target.Stored(entry.Handle{Segment: out.Values[0].Number, Offset: to, Length: h.Length}, e.Key, e.Version)
+			got, err := target.Stored(entry.Handle{Segment: out.Values[0].Num, Offset: to, Length: h.Length}, e.Key, e.Version)
 			if err != nil || !bytes.Equal(got.Bytes, e.Value) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -143,8 +143,8 @@ func TestCollect(t *testing.T) {
 			n++
 			return nil
 		})
-		if err != nil || n != len(s.entries) || out.Values[0].ValueBytes != bytesMoved {
-			t.Errorf("seed %d: %d records of %d bytes, want %d of %d: %v", seed, n, out.Values[0].ValueBytes, len(s.entries), bytesMoved, err)
+		if err != nil || n != len(s.entries) || out.Values[0].Bytes != bytesMoved {
+			t.Errorf("seed %d: %d records of %d bytes, want %d of %d: %v", seed, n, out.Values[0].Bytes, len(s.entries), bytesMoved, err)
 		}
 		if err := target.Close(); err != nil {
 			t.Error(err)

@@ -48,22 +48,21 @@ type Input struct {
 	ValueBytes int64
 }
 
-// ValueSegment is a finished value segment.
-type ValueSegment struct {
-	segment.Stats
-	Stamp entry.Version // version of its records, if these don't have it themselves
+// DescribeValues returns what an edit says of a value segment that was finished.
+func DescribeValues(s segment.Stats) layout.Segment {
+	return layout.Segment{Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, KeyID: s.KeyID}
 }
 
 // Output is the result: new files, which are synced, and what became garbage.
 type Output struct {
-	Run         layout.RunMeta // without files if nothing was kept
-	Values      []ValueSegment // new value segments
-	Forwardings []Forwarding   // of collected segments
-	Dead        layout.Deaths  // records of older segments that lost their entry
-	Read        uint64         // entries read
-	Dropped     uint64         // entries not written
-	Extracts    uint64         // values moved
-	Bytes       uint64         // of collected segments, read
+	Run         layout.RunMeta   // without files if nothing was kept
+	Values      []layout.Segment // new value segments
+	Forwardings []Forwarding     // of collected segments
+	Dead        layout.Deaths    // records of older segments that lost their entry
+	Read        uint64           // entries read
+	Dropped     uint64           // entries not written
+	Extracts    uint64           // values moved
+	Bytes       uint64           // of collected segments, read
 }
 
 // FileBytes is the length of the new files. Zeros that a value segment is filled with don't count:
@@ -71,7 +70,7 @@ type Output struct {
 func (out *Output) FileBytes() int64 {
 	n := int64(out.Run.FileBytes())
 	for _, s := range out.Values {
-		n += s.Size
+		n += int64(s.FileBytes)
 	}
 	for _, m := range out.Forwardings {
 		n += m.Size
@@ -81,13 +80,9 @@ func (out *Output) FileBytes() int64 {
 
 // Describe adds the new value segments and forwarding tables to an edit.
 func (out *Output) Describe(edit *layout.Edit) {
-	for _, s := range out.Values {
-		edit.AddSegments = append(edit.AddSegments, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp, KeyID: s.KeyID,
-		})
-	}
+	edit.AddSegments = append(edit.AddSegments, out.Values...)
 	for _, m := range out.Forwardings {
-		edit.States = append(edit.States, m.State())
+		edit.States = append(edit.States, m.SegmentState)
 	}
 }
 
@@ -97,10 +92,10 @@ func (out *Output) Names() (list []filename.Name) {
 		list = append(list, filename.New(filename.Run, file.Num))
 	}
 	for _, s := range out.Values {
-		list = append(list, filename.New(filename.Value, s.Number))
+		list = append(list, filename.New(filename.Value, s.Num))
 	}
 	for _, m := range out.Forwardings {
-		list = append(list, filename.New(filename.Forwarding, m.Number))
+		list = append(list, filename.New(filename.Forwarding, m.Map))
 	}
 	return list
 }
@@ -113,7 +108,7 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	w := worker{in: in, out: &out}
 	defer func() {
 		if err != nil {
-			w.abort()
+			w.abortWriters()
 		}
 	}()
 	// One guard around all moves: the iterator reads mapped memory, and a fault in it must be an
@@ -131,7 +126,7 @@ func (w *worker) writeEntries(ctx context.Context) error {
 	from := w.in.Entries
 	defer from.Close()
 	rules := newRetention(w.in.Rules)
-	defer rules.close()
+	defer rules.closeCovers()
 	for ok := from.First(); ok; ok = from.Next() {
 		if w.out.Read++; w.out.Read%checkEvery == 0 && ctx.Err() != nil {
 			return errs.Ended(ctx)
@@ -219,7 +214,7 @@ func (w *worker) writeEntry(ctx context.Context, e *entry.Entry) error {
 	}
 	handle, err := w.in.Move(w.values, e.Key, e)
 	if err != nil {
-		return damaged(e.Handle.Segment, err)
+		return wrapDamage(e.Handle.Segment, err)
 	}
 	// The record that it leaves behind is garbage of the old segment.
 	w.countDead(e)
@@ -267,14 +262,14 @@ func (w *worker) finishValues() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats})
+	w.out.Values = append(w.out.Values, DescribeValues(stats))
 	w.finished = append(w.finished, w.values)
 	w.values = nil
 	return nil
 }
 
-// abort removes what was written. If a removal fails, the next Open removes the file.
-func (w *worker) abort() {
+// abortWriters removes what was written. If a removal fails, the next Open removes the file.
+func (w *worker) abortWriters() {
 	w.in.Run.Abort()
 	if w.values != nil {
 		_ = w.values.Abort()
@@ -283,17 +278,4 @@ func (w *worker) abort() {
 		_ = v.Abort()
 	}
 	*w.out = Output{}
-}
-
-// Each calls fn for every entry of a source, with whether Execute would keep it under the same
-// rules. It closes the source.
-func Each(entries iterator.Iterator, rules Rules, fn func(e *entry.Entry, kept bool)) error {
-	defer entries.Close()
-	r := newRetention(rules)
-	defer r.close()
-	for ok := entries.First(); ok; ok = entries.Next() {
-		e := entries.Entry()
-		fn(e, r.judge(e) == keep)
-	}
-	return cmp.Or(r.failed, entries.Err())
 }

@@ -45,15 +45,20 @@ func MeasureLiveness(sealed *memtable.Table, segments []journal.SegmentInfo, rul
 	c = make(Liveness)
 	// A pass of its own: the flush must know which segments stay before it copies
 	// the first value out of one.
-	Each(sealed.Sorted(), rules, func(e *entry.Entry, outlives bool) {
+	entries, r := sealed.Iterator(), newRetention(rules)
+	defer entries.Close()
+	defer r.closeCovers()
+	for ok := entries.First(); ok; ok = entries.Next() {
+		e := entries.Entry()
+		outlives := r.judge(e) == keep
 		if !e.Separated {
-			return
+			continue
 		}
 		s := c.addRecord(e.Handle)
 		if outlives {
 			s.live += uint64(entry.RecordSize(e, true))
 		}
-	})
+	}
 	sealed.Shadowed(func(h entry.Handle) { c.addRecord(h) })
 	moves := uint64(0)
 	for num, s := range c {

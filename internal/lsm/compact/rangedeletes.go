@@ -25,7 +25,7 @@ type rangeDeleteWriter interface {
 // long as the check of a commit may ask for it (Rules.Checked).
 func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error {
 	err := r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, h.seen(), func(t rangedel.Delete) error {
+		return r.flattenVisible(lo, hi, h.seenByAll(), func(t rangedel.Delete) error {
 			switch {
 			case t.Version > h.Watermark: // entries that it hides stay, too
 				r.countRetained(a, &t)
@@ -45,8 +45,8 @@ func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error 
 	// Readers of several forests would ask each of them. So what all of them say together is
 	// written, too.
 	return r.eachKeyspace(func(lo, hi []byte, h History) error {
-		return r.flatten(lo, hi, entry.MaxVersion, func(t rangedel.Delete) error {
-			if t.Version <= h.seen() {
+		return r.flattenVisible(lo, hi, entry.MaxVersion, func(t rangedel.Delete) error {
+			if t.Version <= h.seenByAll() {
 				return nil
 			}
 			return w.AddNewest(t)
@@ -57,43 +57,37 @@ func (r *Rules) writeRangeDeletes(w rangeDeleteWriter, a *layout.Account) error 
 // eachKeyspace calls fn for the keys from lo to hi of each keyspace that has range deletes and was
 // not dropped. lo is the first key that one covers; a nil hi is no bound.
 func (r *Rules) eachKeyspace(fn func(lo, hi []byte, h History) error) error {
-	for at := []byte{0}; at != nil; {
-		lo, err := r.nextRangeDelete(at)
-		if lo == nil || err != nil {
+	all := rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)
+	defer all.Close()
+	for at := []byte{0}; all != nil && at != nil; {
+		covered := all.Newest(at) > 0
+		if err := all.Err(); err != nil {
 			return err
 		}
+		// A gap ends where the next range delete begins.
+		if !covered {
+			_, next := all.Stretch()
+			at = bytes.Clone(next)
+			continue
+		}
+		lo := at
 		at = nil
 		id, known := entry.KeyspaceOf(lo)
 		if known {
 			at = entry.AfterKeyspace(id)
 		}
-		if r.dropped(id) {
+		if r.isDropped(id) {
 			continue
 		}
-		if err := fn(lo, at, r.Of(id)); err != nil {
+		if err := fn(lo, at, r.HistoryOf(id)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nextRangeDelete returns the first key from at on that a range delete covers; nil if there is
-// none.
-func (r *Rules) nextRangeDelete(at []byte) ([]byte, error) {
-	all := rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)
-	defer all.Close()
-	for all != nil && at != nil {
-		if all.Newest(at) > 0 {
-			return at, all.Err()
-		}
-		_, next := all.Stretch()
-		at = bytes.Clone(next)
-	}
-	return nil, nil
-}
-
-// flatten calls fn for what a reader of version at sees of the range deletes in [lo, hi).
-func (r *Rules) flatten(lo, hi []byte, at entry.Version, fn func(rangedel.Delete) error) error {
+// flattenVisible calls fn for what a reader of version at sees of the range deletes in [lo, hi).
+func (r *Rules) flattenVisible(lo, hi []byte, at entry.Version, fn func(rangedel.Delete) error) error {
 	cover := rangedel.NewForwardCover(at, r.RangeDeletes...)
 	defer cover.Close()
 	return cover.Flatten(lo, hi, fn)
@@ -114,9 +108,9 @@ func (r *Rules) hidesOlder(t rangedel.Delete) bool {
 func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error) {
 	// The least bound of all keyspaces, so that none is missed; each keyspace's own is checked
 	// below.
-	least := max(r.Watermark, r.Floor)
+	least := r.seenByAll()
 	for _, h := range r.Keyspaces {
-		least = min(least, h.seen())
+		least = min(least, h.seenByAll())
 	}
 	from := make([]rangedel.Sequence, len(r.RangeDeletes))
 	for i, s := range r.RangeDeletes {
@@ -129,10 +123,10 @@ func (r *Rules) writeHistory(w rangeDeleteWriter, a *layout.Account) (int, error
 	}
 	f := forest{to: w}
 	defer f.bounds.Free()
-	err := rangedel.Merge(from, func(t rangedel.Delete) error {
+	err := rangedel.MergeSequences(from, func(t rangedel.Delete) error {
 		id, _ := entry.KeyspaceOf(t.Lo)
 		// Equal range deletes come from several inputs: one is enough.
-		if t.Version <= r.Of(id).seen() || f.endsWith(t) {
+		if t.Version <= r.HistoryOf(id).seenByAll() || f.endsWith(t) {
 			return nil
 		}
 		r.countRetained(a, &t)
@@ -158,7 +152,7 @@ func (r *Rules) countRetained(a *layout.Account, t *rangedel.Delete) {
 // none.
 func (r *Rules) checkFlat(t rangedel.Delete) error {
 	id, _ := entry.KeyspaceOf(t.Lo)
-	if w := r.Of(id).seen(); t.Version > w {
+	if w := r.HistoryOf(id).seenByAll(); t.Version > w {
 		return fmt.Errorf("%w: a range delete of version %d that all readers saw, and readers of version %d", errs.ErrCorrupt, t.Version, w)
 	}
 	return nil

@@ -24,10 +24,10 @@ func TestRangeDeletesThatHideNothingGo(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		{"readers of all versions", Rules{Watermark: 20, Checked: 20, Older: []*layout.RunMeta{older}}, "[k2 k3)"},
-		{"a commit reads version 10", Rules{Watermark: 12, Checked: 10, Older: []*layout.RunMeta{older}}, "[k2 k3)[zz zzz)[zzzz zzzzz)"},
-		{"the bottom", Rules{Watermark: 20, Checked: 20, Bottom: true}, ""},
-		{"nothing is known", Rules{Watermark: 20, Checked: 20}, "[a k0)[k2 k3)[k8x m)[z zz)[zz zzz)[zzzz zzzzz)"},
+		{"readers of all versions", Rules{History: History{Watermark: 20}, Checked: 20, Older: []*layout.RunMeta{older}}, "[k2 k3)"},
+		{"a commit reads version 10", Rules{History: History{Watermark: 12}, Checked: 10, Older: []*layout.RunMeta{older}}, "[k2 k3)[zz zzz)[zzzz zzzzz)"},
+		{"the bottom", Rules{History: History{Watermark: 20}, Checked: 20, Bottom: true}, ""},
+		{"nothing is known", Rules{History: History{Watermark: 20}, Checked: 20}, "[a k0)[k2 k3)[k8x m)[z zz)[zz zzz)[zzzz zzzzz)"},
 	} {
 		c.rules.RangeDeletes = inputs
 		got := ""
@@ -73,7 +73,7 @@ func TestLongHistoryTakesSeveralForests(t *testing.T) {
 	}
 	// Two inputs may have the same one.
 	lists[0] = append(lists[0], lists[1][:10]...)
-	rules := Rules{Watermark: 10}
+	rules := Rules{History: History{Watermark: 10}}
 	for _, l := range lists {
 		rules.RangeDeletes = append(rules.RangeDeletes, rangedel.New(l...))
 	}

@@ -12,16 +12,9 @@ import (
 // Rules say which entries a flush or compaction may drop. They are made once, before the work
 // begins.
 type Rules struct {
-	// Watermark is the oldest version that a reader may still ask for; versions within the retained
-	// age are at or above it. A reader of an older version has an older View, whose files stay.
-	Watermark entry.Version
-	// Floor is a version below which no reader may ask for any more. It never falls. The Watermark
-	// does if the clock goes back, or a keyspace retains more than before: then entries stay that
-	// would have gone, but range deletes up to the Floor were laid over each other already.
-	Floor entry.Version
-	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
-	Versions int
-	// Keyspaces have a Watermark, Floor and Versions of their own; nil: none has.
+	// History is that of all keyspaces that Keyspaces doesn't have.
+	History
+	// Keyspaces have a History of their own; nil: none has.
 	Keyspaces map[entry.KeyspaceID]History
 	// Dropped reports whether a keyspace was dropped: then its entries and range deletes are
 	// garbage. A reader that began before the drop has an older View. nil: none was dropped.
@@ -42,15 +35,21 @@ type Rules struct {
 	Now uint64
 }
 
-// History says which old versions of one keyspace stay; Rules has the same for all others.
+// History says which old versions of a keyspace stay.
 type History struct {
-	Watermark entry.Version // oldest version that a reader may ask for
-	Floor     entry.Version // no reader may ask for an older version; it never falls
-	Versions  int           // how many of a key's newest versions are kept at least; 0: 1
+	// Watermark is the oldest version that a reader may still ask for; versions within the retained
+	// age are at or above it. A reader of an older version has an older View, whose files stay.
+	Watermark entry.Version
+	// Floor is a version below which no reader may ask for any more. It never falls. The Watermark
+	// does if the clock goes back, or a keyspace retains more than before: then entries stay that
+	// would have gone, but range deletes up to the Floor were laid over each other already.
+	Floor entry.Version
+	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
+	Versions int
 }
 
-// seen is the newest version of range deletes that all readers see.
-func (h History) seen() entry.Version { return max(h.Watermark, h.Floor) }
+// seenByAll is the newest version of range deletes that all readers see.
+func (h History) seenByAll() entry.Version { return max(h.Watermark, h.Floor) }
 
 // verdict says what happens to an entry.
 type verdict uint8
@@ -90,8 +89,8 @@ func newRetention(r Rules) *retention {
 	return &retention{rules: r, covers: rangedel.NewForwardCover(entry.MaxVersion, r.RangeDeletes...)}
 }
 
-// close releases the range deletes. failed can still be read.
-func (t *retention) close() {
+// closeCovers releases the range deletes. failed can still be read.
+func (t *retention) closeCovers() {
 	t.covers.Close()
 	t.hides.Close()
 }
@@ -102,8 +101,8 @@ func (t *retention) enterKeyspace(key []byte) {
 	if t.key != nil && id == t.keyspace {
 		return
 	}
-	t.keyspace, t.history = id, t.rules.Of(id)
-	t.dropped = ok && t.rules.dropped(id)
+	t.keyspace, t.history = id, t.rules.HistoryOf(id)
+	t.dropped = ok && t.rules.isDropped(id)
 	// Keyspaces retain different versions, so different range deletes are seen by all.
 	t.hides.Close()
 	t.hides = rangedel.NewForwardCover(t.history.Watermark, t.rules.RangeDeletes...)
@@ -175,7 +174,7 @@ func (t *retention) countReplacement() {
 // of the newer entry of its key. The newest of them counts as one version of the key. A range
 // delete of the same version as the newer entry is of the same transaction, and does not count.
 func (t *retention) applyRangeDeletes(e *entry.Entry) {
-	v := between(t.covers, e, t.newer)
+	v := newestBetween(t.covers, e, t.newer)
 	if v > 0 {
 		t.replacedAt, t.deletedAt = v, v
 	}
@@ -184,16 +183,16 @@ func (t *retention) applyRangeDeletes(e *entry.Entry) {
 		t.kept++
 	}
 	// All readers see the delete: they need nothing that is older.
-	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
+	if t.hides != nil && newestBetween(t.hides, e, t.newer) > 0 {
 		t.ended = true
 		t.failed = cmp.Or(t.failed, t.hides.Err())
 	}
 	t.failed = cmp.Or(t.failed, t.covers.Err())
 }
 
-// between returns the newest version of a range delete over e that is greater than e's version and
-// less than newer; 0 if there is none.
-func between(c *rangedel.Cover, e *entry.Entry, newer entry.Version) entry.Version {
+// newestBetween returns the newest version of a range delete over e that is greater than e's
+// version and less than newer; 0 if there is none.
+func newestBetween(c *rangedel.Cover, e *entry.Entry, newer entry.Version) entry.Version {
 	v := c.Newest(e.Key)
 	// The newest may be too new for this place between two versions: ask for the next older one.
 	if v >= newer {
@@ -205,18 +204,19 @@ func between(c *rangedel.Cover, e *entry.Entry, newer entry.Version) entry.Versi
 	return v
 }
 
-// dropped reports whether a keyspace was dropped.
-func (r *Rules) dropped(id entry.KeyspaceID) bool { return r.Dropped != nil && r.Dropped(id) }
+// isDropped reports whether a keyspace was dropped.
+func (r *Rules) isDropped(id entry.KeyspaceID) bool { return r.Dropped != nil && r.Dropped(id) }
 
-// Of returns the rules for old versions of a keyspace. Of one that was dropped, no version stays.
-func (r *Rules) Of(id entry.KeyspaceID) History {
+// HistoryOf returns the rules for old versions of a keyspace. Of one that was dropped, no version
+// stays.
+func (r *Rules) HistoryOf(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h
 	}
-	if r.dropped(id) {
+	if r.isDropped(id) {
 		return History{Watermark: entry.MaxVersion}
 	}
-	return History{r.Watermark, r.Floor, r.Versions}
+	return r.History
 }
 
 // countSuperseded adds the entry judged last, which stays, to the account of what was replaced, if

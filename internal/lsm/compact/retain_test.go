@@ -17,9 +17,9 @@ func TestRetention(t *testing.T) {
 	del := func(v entry.Version) entry.Entry { return entry.Entry{Version: v, Kind: entry.Delete} }
 	old := func(v entry.Version) entry.Entry { return entry.Entry{Version: v, Kind: entry.Set, Expires: 50} }
 	latest := func(v entry.Version) entry.Entry { return entry.Entry{Version: v, Kind: entry.SetLatest} }
-	at := Rules{Watermark: 10, Checked: 10, Now: 100}
-	bottom := Rules{Watermark: 10, Checked: 10, Now: 100, Bottom: true}
-	three := Rules{Watermark: 10, Checked: 10, Now: 100, Versions: 3}
+	at := Rules{History: History{Watermark: 10}, Checked: 10, Now: 100}
+	bottom := Rules{History: History{Watermark: 10}, Checked: 10, Now: 100, Bottom: true}
+	three := Rules{History: History{Watermark: 10, Versions: 3}, Checked: 10, Now: 100}
 	for _, c := range []struct {
 		name     string
 		rules    Rules
@@ -59,10 +59,9 @@ func TestRetention(t *testing.T) {
 
 // Each keyspace is judged by its own rules, and of a dropped one nothing stays.
 func TestRetentionOfKeyspaces(t *testing.T) {
-	rules := Rules{Watermark: 10, Now: 100, Bottom: true, Versions: 1,
+	rules := Rules{History: History{Watermark: 10, Versions: 1}, Now: 100, Bottom: true,
 		Keyspaces: map[entry.KeyspaceID]History{1: {Watermark: 5, Versions: 1}, 300: {Watermark: 10, Versions: 2}},
-		Dropped:   func(id entry.KeyspaceID) bool { return id == 2 || id == 301 },
-	}
+		Dropped:   func(id entry.KeyspaceID) bool { return id == 2 || id == 301 }}
 	r := newRetention(rules)
 	for _, c := range []struct {
 		id   entry.KeyspaceID
@@ -112,7 +111,7 @@ func visibleAt(versions []entry.Entry, deletes []rangedel.Delete, v entry.Versio
 func TestRetentionHidesNothing(t *testing.T) {
 	for seed := range uint64(20000) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		rules := Rules{Watermark: entry.Version(rng.IntN(14)), Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
+		rules := Rules{History: History{Watermark: entry.Version(rng.IntN(14)), Versions: rng.IntN(4)}, Now: 100, Bottom: rng.IntN(2) == 0}
 		var all, kept []entry.Entry
 		for v := entry.Version(12); v > 0; v-- {
 			if rng.IntN(2) == 0 {
@@ -159,7 +158,7 @@ func TestSupersededIsWhatLaterGoes(t *testing.T) {
 	for seed := range uint64(20000) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		at := entry.Version(rng.IntN(14))
-		rules := Rules{Watermark: at, Checked: at, Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
+		rules := Rules{History: History{Watermark: at, Versions: rng.IntN(4)}, Checked: at, Now: 100, Bottom: rng.IntN(2) == 0}
 		var set *rangedel.Set
 		for range rng.IntN(3) {
 			set = set.With(rangedel.Delete{Lo: []byte("j"), Hi: []byte("l"), Version: entry.Version(1 + rng.IntN(13))})
@@ -203,7 +202,7 @@ func TestSupersededIsWhatLaterGoes(t *testing.T) {
 func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 	for seed := range uint64(20000) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		rules := Rules{Watermark: entry.Version(rng.IntN(14)), Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
+		rules := Rules{History: History{Watermark: entry.Version(rng.IntN(14)), Versions: rng.IntN(4)}, Now: 100, Bottom: rng.IntN(2) == 0}
 		rules.Checked = entry.Version(rng.IntN(int(rules.Watermark) + 1))
 		point, ranged := newRetention(rules), rules
 		var set *rangedel.Set

@@ -10,11 +10,11 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// Unneeded returns the inputs of a compaction that need not be read: range deletes of newer inputs,
-// or the end of their keyspaces, leave nothing of them, and each segment that they refer to is
-// theirs alone, so that it goes as a whole: nobody need know which of its records have died, unless
-// it is collected meanwhile (package engine).
-func Unneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) (unneeded map[layout.RunID]bool, err error) {
+// FindUnneeded returns the inputs of a compaction that need not be read: range deletes of newer
+// inputs, or the end of their keyspaces, leave nothing of them, and each segment that they refer to
+// is theirs alone, so that it goes as a whole: nobody need know which of its records have died,
+// unless it is collected meanwhile (package engine).
+func FindUnneeded(inputs []layout.RunID, rules *Rules, l *layout.Layout) (unneeded map[layout.RunID]bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // range deletes are looked up
 	unneeded = make(map[layout.RunID]bool)
 	for _, id := range inputs {
@@ -55,7 +55,7 @@ func nothingOutlives(rules *Rules, layout *layout.Layout, first, last []byte, ne
 			at = entry.AfterKeyspace(id)
 			continue
 		}
-		history := rules.Of(id)
+		history := rules.HistoryOf(id)
 		if history.Versions > 1 {
 			// A key that was set again by the transaction that has deleted its range
 			// was overwritten rather than deleted: its history goes on.

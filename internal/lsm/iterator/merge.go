@@ -74,21 +74,21 @@ type head struct {
 	source Iterator
 }
 
-func (m *merge) First() bool { return m.restart(false, nil, Iterator.First) }
+func (m *merge) First() bool { return m.positionSources(false, nil, Iterator.First) }
 
-func (m *merge) Last() bool { return m.restart(true, nil, Iterator.Last) }
+func (m *merge) Last() bool { return m.positionSources(true, nil, Iterator.Last) }
 
 func (m *merge) SeekGE(key []byte) bool {
-	return m.restart(false, key, func(s Iterator) bool { return s.SeekGE(key) })
+	return m.positionSources(false, key, func(s Iterator) bool { return s.SeekGE(key) })
 }
 
 func (m *merge) SeekLT(key []byte) bool {
-	return m.restart(true, key, func(s Iterator) bool { return s.SeekLT(key) })
+	return m.positionSources(true, key, func(s Iterator) bool { return s.SeekLT(key) })
 }
 
-// restart positions every source by move, which seeks key, and plays all matches. nil: all keys
-// qualify.
-func (m *merge) restart(backward bool, key []byte, move func(Iterator) bool) bool {
+// positionSources positions every source by move, which seeks key, and plays all matches. nil: all
+// keys qualify.
+func (m *merge) positionSources(backward bool, key []byte, move func(Iterator) bool) bool {
 	m.backward, m.skipped, m.at, m.err, m.foreseen = backward, false, false, nil, 0
 	for i := range m.heads {
 		h := &m.heads[i]
@@ -135,23 +135,6 @@ func (h *head) setDone() {
 	h.done, h.double, h.waits, h.entry, h.word = true, false, false, nil, math.MaxUint64
 }
 
-// openWaiting moves a source that has waited to its first entry, or its last one.
-func (m *merge) openWaiting(h *head) bool {
-	var ok bool
-	if m.backward {
-		ok = h.source.Last()
-	} else {
-		ok = h.source.First()
-	}
-	if !m.takeEntry(h, ok) {
-		return false
-	}
-	if ok {
-		m.setWord(h)
-	}
-	return true
-}
-
 // takeEntry takes the entry of a source that was just moved. It returns false if
 // the source failed.
 func (m *merge) takeEntry(h *head, ok bool) bool {
@@ -184,50 +167,53 @@ func (m *merge) playAll() bool {
 		}
 	}
 	m.setWords()
-	m.winner, m.second = m.play(1), -1
-	return m.settle()
+	m.winner, m.second = m.playMatches(1), -1
+	return m.settleWinner()
 }
 
-// play returns the winner of the matches at and below a node.
-func (m *merge) play(node int) int32 {
+// playMatches returns the winner of the matches at and below a node.
+func (m *merge) playMatches(node int) int32 {
 	k := len(m.heads)
 	if node >= k {
 		return int32(node - k)
 	}
-	a, b := m.play(2*node), m.play(2*node+1)
-	if m.loses(a, b) {
+	a, b := m.playMatches(2*node), m.playMatches(2*node+1)
+	if m.losesTo(a, b) {
 		a, b = b, a
 	}
 	m.losers[node] = b
 	return a
 }
 
-// settle opens a winner that has waited, and moves past entries that an earlier source has too.
-func (m *merge) settle() bool {
+// settleWinner opens a winner that has waited, and moves past entries that an earlier source has
+// too.
+func (m *merge) settleWinner() bool {
 	for {
 		h := &m.heads[m.winner]
-		switch {
-		case h.waits:
-			if !m.openWaiting(h) {
-				return false
-			}
-		case !h.double:
+		// An entry that is double was yielded from the earlier source already, or will be.
+		if !h.waits && !h.double {
 			m.at = !h.done
 			return m.at
-		// Else the entry was yielded from the earlier source already, or will be.
-		case !m.step(h):
+		}
+		if !m.stepSource(h) {
 			return false
 		}
-		m.replay()
+		m.replayWinner()
 	}
 }
 
-// step moves one source on in the direction of the walk.
-func (m *merge) step(h *head) bool {
+// stepSource moves one source on in the direction of the walk: to its first entry there, if it is
+// not at one.
+func (m *merge) stepSource(h *head) bool {
 	var ok bool
-	if m.backward {
+	switch outside := h.done || h.waits; {
+	case outside && m.backward:
+		ok = h.source.Last()
+	case outside:
+		ok = h.source.First()
+	case m.backward:
 		ok = h.source.Prev()
-	} else {
+	default:
 		ok = h.source.Next()
 	}
 	if !m.takeEntry(h, ok) {
@@ -250,9 +236,9 @@ func (m *merge) Next() bool {
 		return false
 	}
 	if m.backward {
-		return m.turn()
+		return m.turnRound()
 	}
-	return m.advance()
+	return m.advanceWinner()
 }
 
 func (m *merge) Prev() bool {
@@ -260,9 +246,9 @@ func (m *merge) Prev() bool {
 		return false
 	}
 	if !m.backward {
-		return m.turn()
+		return m.turnRound()
 	}
-	return m.advance()
+	return m.advanceWinner()
 }
 
 // SkipGE has every source leave out what it can. The entry that another source
@@ -310,18 +296,18 @@ func (m *merge) skipSources(leaves func(*head) bool, move func(Iterator) bool) b
 	return m.playAll()
 }
 
-// advance moves the winner on.
-func (m *merge) advance() bool {
-	if !m.step(&m.heads[m.winner]) {
+// advanceWinner moves the winner on.
+func (m *merge) advanceWinner() bool {
+	if !m.stepSource(&m.heads[m.winner]) {
 		return false
 	}
 	// Runs of entries from one source are common: while the winner beats the
 	// best of the others, no match needs to be played again.
-	if m.second >= 0 && !m.loses(m.winner, m.second) {
-		return m.settle()
+	if m.second >= 0 && !m.losesTo(m.winner, m.second) {
+		return m.settleWinner()
 	}
-	m.replay()
-	return m.settle()
+	m.replayWinner()
+	return m.settleWinner()
 }
 
 // Foresee knows what the winner foresees before the entries of all others.
@@ -341,11 +327,11 @@ func (m *merge) Foresee(until []byte, least, most entry.Version) int {
 	return m.foreseen
 }
 
-// replay plays the matches on the path of the winner, which has moved.
-func (m *merge) replay() {
+// replayWinner plays the matches on the path of the winner, which has moved.
+func (m *merge) replayWinner() {
 	old, w := m.winner, m.winner
 	for node := (int(w) + len(m.heads)) / 2; node > 0; node /= 2 {
-		if l := m.losers[node]; m.loses(w, l) {
+		if l := m.losers[node]; m.losesTo(w, l) {
 			m.losers[node], w = w, l
 		}
 	}
@@ -360,16 +346,16 @@ func (m *merge) replay() {
 func (m *merge) runnerUp() int32 {
 	best := int32(-1)
 	for node := (int(m.winner) + len(m.heads)) / 2; node > 0; node /= 2 {
-		if l := m.losers[node]; best < 0 || m.loses(best, l) {
+		if l := m.losers[node]; best < 0 || m.losesTo(best, l) {
 			best = l
 		}
 	}
 	return best
 }
 
-// loses reports whether source a comes after b in the direction of the walk. If
+// losesTo reports whether source a comes after b in the direction of the walk. If
 // both have the same entry, the later source loses, and is marked.
-func (m *merge) loses(a, b int32) bool {
+func (m *merge) losesTo(a, b int32) bool {
 	x, y := &m.heads[a], &m.heads[b]
 	// Words decide most matches, without a look at the keys.
 	if x.word != y.word {
@@ -389,9 +375,9 @@ func (m *merge) loses(a, b int32) bool {
 	return c > 0 != m.backward
 }
 
-// turn changes direction at the current entry: every other source moves to its entry on the other
-// side of it, then the current source moves on.
-func (m *merge) turn() bool {
+// turnRound changes direction at the current entry: every other source moves to its entry on the
+// other side of it, then the current source moves on.
+func (m *merge) turnRound() bool {
 	// A source that has left entries out may be anywhere: it seeks. Others are at the
 	// neighbour of the current entry, so one step leads to the other side.
 	m.backward, m.foreseen = !m.backward, 0
@@ -401,23 +387,16 @@ func (m *merge) turn() bool {
 	}
 	for i := range m.heads {
 		h := &m.heads[i]
-		var ok bool
+		ok := true
 		switch {
 		case h.waits: // all of it lies on the side where the walk comes from
 			h.setDone()
-			continue
 		case m.skipped && int32(i) != m.winner:
-			ok = beside(h.source, &current, m.backward)
-		case h.done && m.backward:
-			ok = h.source.Last()
-		case h.done:
-			ok = h.source.First()
-		case m.backward:
-			ok = h.source.Prev()
+			ok = m.takeEntry(h, moveBeside(h.source, &current, m.backward))
 		default:
-			ok = h.source.Next()
+			ok = m.stepSource(h)
 		}
-		if !m.takeEntry(h, ok) {
+		if !ok {
 			return false
 		}
 	}
@@ -425,8 +404,8 @@ func (m *merge) turn() bool {
 	return m.playAll()
 }
 
-// beside moves s to its last entry before e or, forward, to its first one after it.
-func beside(s Iterator, e *entry.Entry, backward bool) bool {
+// moveBeside moves s to its last entry before e or, forward, to its first one after it.
+func moveBeside(s Iterator, e *entry.Entry, backward bool) bool {
 	ok := s.SeekGE(e.Key)
 	for ok {
 		if c := entry.Compare(s.Entry(), e); c > 0 || c == 0 && backward {

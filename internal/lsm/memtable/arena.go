@@ -2,7 +2,6 @@ package memtable
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"unsafe" // entries are read in place: bounds checks would double the cost of a get
 
@@ -33,10 +32,15 @@ type arena struct {
 	end      ref                       // where the current block's last record must end
 	blockMax int                       // size of the largest ordinary block
 	blockLen int                       // size of the latest ordinary block
-	outside  atomic.Int64              // bytes in blocks of outside values
+	spare    []byte                    // the next block, if allocateAhead has allocated it
+	outside  *outside                  // where long values lie
+}
 
-	spare  []byte   // the next ordinary block, if allocateAhead has allocated it
-	spares [][]byte // blocks for outside values to come, likewise
+// outside is an arena of long values, each in a block of its own or in one with others that were
+// allocated ahead. Among records they would leave much of many blocks unused.
+type outside struct {
+	arena
+	bytes atomic.Int64 // of the values
 }
 
 // granule is one entry of the table.
@@ -52,19 +56,19 @@ func (a *arena) at(r ref) *record {
 	return (*record)(unsafe.Add(g[r>>granuleShift].base, uintptr(r&(granuleUnits-1))*8))
 }
 
-// used is the number of bytes in records before r, and in outside values.
-func (a *arena) used(r ref) int64 {
+// bytesBefore is the number of bytes before r.
+func (a *arena) bytesBefore(r ref) int64 {
 	if r == 0 {
 		return 0
 	}
 	// r is the end of a record, and may be the first ref behind its granule.
 	g := *a.granules.Load()
-	return a.outside.Load() + g[(r-1)>>granuleShift].before + int64((r-1)&(granuleUnits-1)+1)*8
+	return g[(r-1)>>granuleShift].before + int64((r-1)&(granuleUnits-1)+1)*8
 }
 
-// reserve makes room for a record of n bytes and returns its place. The bytes
+// reserveBytes makes room for a record of n bytes and returns its place. The bytes
 // are zero.
-func (a *arena) reserve(n int) (ref, error) {
+func (a *arena) reserveBytes(n int) (ref, error) {
 	// Records begin at multiples of 8, for the atomic words in them.
 	units := ref((n + 7) / 8)
 	if a.next+units > a.end {
@@ -91,27 +95,14 @@ func (a *arena) hasRoomFor(n int) bool {
 	return n <= int(a.end-a.next)*8 || n <= len(a.spare)-blockExtra
 }
 
-// allocateAhead allocates what records of n bytes in all will need, and outside values of these
-// lengths. After an error, some of it may be there.
-func (a *arena) allocateAhead(n int, outside []int) error {
-	// Blocks that are still here were for values that were not added.
-	for _, mem := range a.spares {
-		freeBlock(mem)
-	}
-	a.spares = a.spares[:0]
-	for _, size := range outside {
-		mem, err := offheap.Alloc((size + 7) &^ 7)
-		if err != nil {
-			return err
-		}
-		a.spares = append(a.spares, mem)
-	}
+// allocateAhead allocates what records, or outside values, of n bytes in all will need.
+func (a *arena) allocateAhead(n int) error {
 	if a.hasRoomFor(n) {
 		return nil
 	}
 	freeBlock(a.spare)
 	var err error
-	a.spare, err = offheap.Alloc((max(a.nextBlock(), n+blockExtra) + 7) &^ 7)
+	a.spare, err = allocBlock(max(a.nextBlock(), n+blockExtra))
 	return err
 }
 
@@ -119,13 +110,16 @@ func (a *arena) allocateAhead(n int, outside []int) error {
 // at the end of the current one.
 func (a *arena) growBlock(n int) error {
 	size := a.nextBlock()
-	// Memory that was allocated ahead may be too small if more was added than counted.
 	mem := a.spare
+	// Memory that was allocated ahead may be too small if more was added than counted.
 	if a.spare = nil; len(mem) < n+blockExtra {
 		freeBlock(mem)
-		mem = nil
+		var err error
+		if mem, err = allocBlock(max(size, n+blockExtra)); err != nil {
+			return err
+		}
 	}
-	start, mem, err := a.addBlock(max(size, n+blockExtra), mem)
+	start, err := a.addBlock(mem)
 	if err != nil {
 		return err
 	}
@@ -142,35 +136,9 @@ func (a *arena) growBlock(n int) error {
 	return nil
 }
 
-// placeBytes puts n bytes in a block of their own (an outside value).
-func (a *arena) placeBytes(n int) (ref, unsafe.Pointer, error) {
-	if a.next == 0 { // the walk begins in the first block
-		if err := a.growBlock(0); err != nil {
-			return 0, nil, err
-		}
-	}
-	var mem []byte
-	// Allocated ahead for exactly this length.
-	if i := slices.IndexFunc(a.spares, func(mem []byte) bool { return len(mem) == (n+7)&^7 }); i >= 0 {
-		mem = a.spares[i]
-		a.spares = slices.Delete(a.spares, i, i+1)
-	}
-	r, mem, err := a.addBlock(n, mem)
-	if err != nil {
-		return 0, nil, err
-	}
-	a.outside.Add(int64(len(mem)))
-	return r, unsafe.Pointer(unsafe.SliceData(mem)), nil
-}
-
-// addBlock enters n bytes or more into the table: mem, or if that is nil, memory that it allocates.
-func (a *arena) addBlock(n int, mem []byte) (ref, []byte, error) {
-	if mem == nil {
-		var err error
-		if mem, err = offheap.Alloc((n + 7) &^ 7); err != nil {
-			return 0, nil, err
-		}
-	}
+// addBlock enters mem into the table, and returns the ref of its beginning. After an error mem is
+// freed.
+func (a *arena) addBlock(mem []byte) (ref, error) {
 	var table []granule
 	if p := a.granules.Load(); p != nil {
 		table = *p
@@ -178,14 +146,11 @@ func (a *arena) addBlock(n int, mem []byte) (ref, []byte, error) {
 	count := (len(mem) + 8*granuleUnits - 1) / (8 * granuleUnits)
 	if len(table)+count > refLimit/granuleUnits {
 		freeBlock(mem)
-		return 0, nil, ErrFull
+		return 0, ErrFull
 	}
 	// Appending to the table in place is safe: readers know only its front. The store below
 	// publishes the new entries.
-	start, before := ref(len(table))<<granuleShift, int64(0)
-	if a.next != 0 {
-		before = a.used(a.next) - a.outside.Load()
-	}
+	start, before := ref(len(table))<<granuleShift, a.bytesBefore(a.next)
 	for i := range count {
 		skip := i * 8 * granuleUnits
 		table = append(table, granule{unsafe.Pointer(&mem[skip]), before + int64(skip)})
@@ -193,8 +158,11 @@ func (a *arena) addBlock(n int, mem []byte) (ref, []byte, error) {
 	// Go on only when nothing can fail: after an error nothing has changed.
 	a.blocks = append(a.blocks, mem)
 	a.granules.Store(&table)
-	return start, mem, nil
+	return start, nil
 }
+
+// allocBlock allocates n bytes, and as many more as whole units need.
+func allocBlock(n int) ([]byte, error) { return offheap.Alloc((n + 7) &^ 7) }
 
 // freeBlock frees memory of offheap.Alloc. That can only fail for other memory.
 func freeBlock(mem []byte) {
@@ -202,11 +170,11 @@ func freeBlock(mem []byte) {
 	invariant.Check(err == nil, "free memory of a memtable: %v", err)
 }
 
-// release frees all memory. Nobody may read it any more.
-func (a *arena) release() {
-	for _, mem := range slices.Concat(a.blocks, a.spares, [][]byte{a.spare}) {
+// freeBlocks frees all memory. Nobody may read it any more.
+func (a *arena) freeBlocks() {
+	for _, mem := range append(a.blocks, a.spare) {
 		freeBlock(mem)
 	}
-	a.blocks, a.spares, a.spare = nil, nil, nil
+	a.blocks, a.spare = nil, nil
 	a.granules.Store(nil)
 }

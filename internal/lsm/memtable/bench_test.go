@@ -31,18 +31,18 @@ func newLoad(n int) *load {
 func (l *load) key(i int) []byte { return l.keys[i*benchKey : (i+1)*benchKey] }
 
 // each calls add for the entries from the one on, to the other, with values of 16 bytes.
-func (l *load) each(from, to int, add func(hash uint64, e *entry.Entry)) {
+func (l *load) each(from, to int, add func(e *entry.Entry)) {
 	e := entry.Entry{Kind: entry.Set, Value: make([]byte, 16)}
 	for i := from; i < to; i++ {
 		e.Key, e.Version = l.key(i), entry.Version(i+1)
-		add(l.hashes[i], &e)
+		add(&e)
 	}
 }
 
 func (l *load) table(b *testing.B, n int) *Table {
 	tab := New(Options{Seed: seed, Limit: 64 << 20})
-	l.each(0, n, func(h uint64, e *entry.Entry) {
-		if err := tab.Add(h, e); err != nil {
+	l.each(0, n, func(e *entry.Entry) {
+		if err := tab.Add(e); err != nil {
 			b.Fatal(err)
 		}
 	})
@@ -68,7 +68,7 @@ func BenchmarkInsert(b *testing.B) {
 		b.Run(fmt.Sprintf("skiplist/n=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				list := newSkipList(160 * n)
-				l.each(0, n, func(_ uint64, e *entry.Entry) { list.add(e) })
+				l.each(0, n, func(e *entry.Entry) { list.add(e) })
 			}
 			perEntry(b, n)
 		})
@@ -105,7 +105,7 @@ func BenchmarkSorted(b *testing.B) {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				tab.view.Store(&view{arena: &tab.arena})
-				tab.Sorted()
+				tab.Iterator()
 			}
 			perEntry(b, n)
 		})
@@ -142,8 +142,8 @@ func BenchmarkInsertThenSeek(b *testing.B) {
 			tab, i = l.table(b, half), half
 			b.StartTimer()
 		}
-		l.each(i, i+1, func(h uint64, e *entry.Entry) {
-			if err := tab.Add(h, e); err != nil {
+		l.each(i, i+1, func(e *entry.Entry) {
+			if err := tab.Add(e); err != nil {
 				b.Fatal(err)
 			}
 		})

@@ -38,9 +38,9 @@ func newBuckets(n int) (*buckets, error) {
 	}, nil
 }
 
-// grown returns a table of n buckets, more than b has, with the contents of b. Buckets keep enough
-// of the hash, so it reads no key. It walks both tables from front to back.
-func (b *buckets) grown(n int) (*buckets, error) {
+// copyGrown returns a table of n buckets, more than b has, with the contents of b. Buckets keep
+// enough of the hash, so it reads no key. It walks both tables from front to back.
+func (b *buckets) copyGrown(n int) (*buckets, error) {
 	g, err := newBuckets(n)
 	if err != nil {
 		return nil, err

@@ -43,24 +43,24 @@ func newCursor(v *view, m *marks) *cursor {
 
 func (c *cursor) First() bool {
 	c.pos = [3]int{}
-	return c.least()
+	return c.moveToLeast()
 }
 
 func (c *cursor) Last() bool {
 	for k := range c.count {
 		c.pos[k] = len(c.levels[k])
 	}
-	return c.greatestBefore()
+	return c.moveToGreatest()
 }
 
 func (c *cursor) SeekGE(key []byte) bool {
 	c.seekKey(key)
-	return c.least()
+	return c.moveToLeast()
 }
 
 func (c *cursor) SeekLT(key []byte) bool {
 	c.seekKey(key)
-	return c.greatestBefore()
+	return c.moveToGreatest()
 }
 
 func (c *cursor) seekKey(key []byte) {
@@ -80,7 +80,7 @@ func (c *cursor) Next() bool {
 			c.pos[k] += int(c.ties >> k & 1)
 		}
 	}
-	return c.least()
+	return c.moveToLeast()
 }
 
 // SkipNewer moves to the newest entry of the current key with a version up to v; if there is
@@ -93,13 +93,13 @@ func (c *cursor) SkipNewer(v entry.Version) bool {
 	for k := range c.count {
 		c.pos[k] = c.view.seekVersion(c.levels[k], c.entry.Key, v)
 	}
-	return c.least()
+	return c.moveToLeast()
 }
 
-func (c *cursor) Prev() bool { return c.level >= 0 && c.greatestBefore() }
+func (c *cursor) Prev() bool { return c.level >= 0 && c.moveToGreatest() }
 
-// least makes the least of the entries at pos the current one.
-func (c *cursor) least() bool {
+// moveToLeast makes the least of the entries at pos the current one.
+func (c *cursor) moveToLeast() bool {
 	// Of equal entries, that of the newest level counts. The others, the ties, are passed
 	// together with it.
 	best, ties := -1, uint8(0)
@@ -121,8 +121,8 @@ func (c *cursor) least() bool {
 	return c.setCurrent(best, ties)
 }
 
-// greatestBefore makes the greatest of the entries before pos the current one.
-func (c *cursor) greatestBefore() bool {
+// moveToGreatest makes the greatest of the entries before pos the current one.
+func (c *cursor) moveToGreatest() bool {
 	// This is least for the other direction.
 	best, ties := -1, uint8(0)
 	for k := range c.count {

@@ -2,7 +2,6 @@ package memtable
 
 import (
 	"encoding/binary"
-	"unsafe" // values are copied and read in place in the arena
 
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -20,6 +19,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 		head.word |= flagExpires
 	}
 	var outside ref
+	var err error
 	switch {
 	case e.Separated:
 		head.word |= flagSeparated
@@ -28,25 +28,23 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 			head.word |= flagRaw
 		}
 	case len(e.Value) >= outsideSize:
-		// In a block of its own: else much of the block of records could stay unused.
 		head.word |= flagOutside
-		at, p, err := a.placeBytes(len(e.Value))
-		if err != nil {
+		if outside, err = a.outside.reserveBytes(len(e.Value)); err != nil {
 			return 0, nil, err
 		}
-		outside = at
-		copy(unsafe.Slice((*byte)(p), len(e.Value)), e.Value)
+		copy(a.outside.at(outside).bytesAt(0, len(e.Value)), e.Value)
+		a.outside.bytes.Add(int64(len(e.Value)))
 	}
 	// The value comes first: if this fails, only its block is wasted, and no record is half made.
 	n := head.recordSize()
-	place, err := a.reserve(n)
+	place, err := a.reserveBytes(n)
 	if err != nil {
 		return 0, nil, err
 	}
 	// No reader knows the place yet, so plain stores will do.
 	r := a.at(place)
 	r.word, r.key, r.value = head.word, head.key, head.value
-	data := r.bytes(keyStart, n-keyStart)
+	data := r.bytesAt(keyStart, n-keyStart)
 	data = data[copy(data, e.Key):]
 	if e.Expires != 0 {
 		binary.LittleEndian.PutUint64(data, e.Expires)
@@ -70,7 +68,7 @@ func (a *arena) writeRecord(e *entry.Entry) (ref, *record, error) {
 // readRecord sets e to the entry of r. Key and value lie in the arena.
 func (a *arena) readRecord(r *record, e *entry.Entry) {
 	n := r.keyLen()
-	e.Key = r.bytes(keyStart, n)[:n:n]
+	e.Key = r.bytesAt(keyStart, n)
 	e.Version = r.version()
 	e.Kind = entry.Kind(r.word & kindMask)
 	e.Meta = byte(r.key >> 24)
@@ -79,7 +77,7 @@ func (a *arena) readRecord(r *record, e *entry.Entry) {
 	// The order of the fields is that of writeRecord.
 	off := keyStart + n
 	if r.word&flagExpires != 0 {
-		e.Expires = binary.LittleEndian.Uint64(r.bytes(off, 8))
+		e.Expires = binary.LittleEndian.Uint64(r.bytesAt(off, 8))
 		off += 8
 	}
 	length := int(r.value)
@@ -89,16 +87,16 @@ func (a *arena) readRecord(r *record, e *entry.Entry) {
 		e.Handle = r.handle()
 		e.Separated = true
 		if r.word&flagRaw != 0 {
-			e.Raw = binary.LittleEndian.Uint32(r.bytes(off+16, 4))
+			e.Raw = binary.LittleEndian.Uint32(r.bytesAt(off+16, 4))
 		}
 		return
 	case r.word&flagOutside != 0:
-		at := ref(binary.LittleEndian.Uint32(r.bytes(off, 4)))
-		e.Value = unsafe.Slice((*byte)(unsafe.Pointer(a.at(at))), length)
+		at := ref(binary.LittleEndian.Uint32(r.bytesAt(off, 4)))
+		e.Value = a.outside.at(at).bytesAt(0, length)
 	case e.Kind == entry.Delete:
 		e.Value = nil
 	default:
-		e.Value = r.bytes(off, length)[:length:length]
+		e.Value = r.bytesAt(off, length)
 	}
 	e.Handle = entry.Handle{}
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
@@ -20,7 +19,7 @@ func dropped(t *testing.T, n int) *Table {
 		v++
 		for j := range 6 {
 			key := fmt.Appendf(nil, "\x00s/%08d/%d", i, j)
-			if err := table.Add(checksum.HashKey(0, key), &entry.Entry{Key: key, Version: v, Kind: entry.Set}); err != nil {
+			if err := table.Add(&entry.Entry{Key: key, Version: v, Kind: entry.Set}); err != nil {
 				t.Fatal(err)
 			}
 		}

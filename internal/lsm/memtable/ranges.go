@@ -15,7 +15,7 @@ const scanMax = 1 << 10
 // no bound. The commit leader calls it, so it sorts nothing. It walks the entries newer than
 // since that are in no view yet. Call SortSince before, so that these are few.
 func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
-	m, end, _ := t.fresh(since)
+	m, end, _ := t.findFresh(since)
 	if m.place >= end {
 		return false
 	}
@@ -23,7 +23,7 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	// walk of what is new is shorter.
 	from := m.place
 	if v := t.view.Load(); v.end > from && v.countWithin(lo, hi) <= v.count-m.count {
-		if v.changed(lo, hi, since) {
+		if v.changedWithin(lo, hi, since) {
 			// The view has said all about the entries before its end.
 			return true
 		}
@@ -44,15 +44,15 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 // SortSince prepares the table for ChangedSince: it makes a new view if many entries newer
 // than since are in no view yet.
 func (t *Table) SortSince(since entry.Version) {
-	m, _, count := t.fresh(since)
+	m, _, count := t.findFresh(since)
 	if count-max(m.count, t.view.Load().count) > scanMax {
-		t.extend()
+		t.extendView()
 	}
 }
 
-// fresh returns a mark before which no entry is newer than since, the end of the entries, and how
-// many there are. If no entry is newer, the mark is at the end or beyond.
-func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
+// findFresh returns a mark before which no entry is newer than since, the end of the entries, and
+// how many there are. If no entry is newer, the mark is at the end or beyond.
+func (t *Table) findFresh(since entry.Version) (m mark, end ref, count int) {
 	// extent first: the marks of all entries before it are there, then.
 	extent := t.extent.Load()
 	if extent == 0 || entry.Version(t.marks.newest.Load()) <= since {
@@ -66,7 +66,7 @@ func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
 // which they were added. A key is valid until Release.
 func (t *Table) Arrivals(since entry.Version) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		m, end, _ := t.fresh(since)
+		m, end, _ := t.findFresh(since)
 		if m.place >= end {
 			return
 		}
@@ -93,9 +93,9 @@ const maxSamples = 256
 // estimates the bytes of their keys and inline values, and of separated values. A nil hi is no
 // bound. It sorts what was added since the last view.
 func (t *Table) Size(lo, hi []byte) (entries, size, separated uint64) {
-	v := t.extend()
+	v := t.extendView()
 	for _, level := range v.levels {
-		part := v.cut(level, lo, hi)
+		part := v.cutLevel(level, lo, hi)
 		var keys, inline, values, n uint64
 		step := len(part)/maxSamples + 1
 		for at := 0; at < len(part); at += step {
@@ -122,10 +122,10 @@ func (t *Table) Size(lo, hi []byte) (entries, size, separated uint64) {
 // of about the same size; a nil hi is no bound. It looks only at the largest level of the view.
 func (t *Table) Split(lo, hi []byte, n int) [][]byte {
 	// The longest level has nearly all entries, so its parts are about those of all.
-	v := t.extend()
+	v := t.extendView()
 	var longest []pair
 	for _, level := range v.levels {
-		if part := v.cut(level, lo, hi); len(part) > len(longest) {
+		if part := v.cutLevel(level, lo, hi); len(part) > len(longest) {
 			longest = part
 		}
 	}

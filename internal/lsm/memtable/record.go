@@ -24,9 +24,9 @@ const (
 //
 //   - the key, at keyStart
 //   - the expiry, if there is one (8 bytes)
-//   - the value. An inline value: its bytes or, from 1 MiB on, the ref of a block of its own
-//     (4 bytes). A separated value: segment and offset of its handle (8 bytes each) and, if it
-//     is compressed, its raw length (4 bytes).
+//   - the value. An inline value: its bytes or, from 1 MiB on, its ref in the arena
+//     of outside values (4 bytes). A separated value: segment and offset of its handle
+//     (8 bytes each) and, if it is compressed, its raw length (4 bytes).
 //
 // Once readers can see the record, only older changes. A record without a key ends a block:
 // its older is the ref of the next block's first record.
@@ -44,23 +44,23 @@ const (
 	kindMask      = 0x7       // bits of word
 	flagSeparated = 1 << 3    // the value is in a value segment; the record has its handle
 	flagExpires   = 1 << 4    // there is an expiry
-	flagOutside   = 1 << 5    // the value is in a block of its own
+	flagOutside   = 1 << 5    // the value is in the arena of outside values
 	flagRaw       = 1 << 6    // the separated value is compressed; the record has its raw length
 	keyMask       = 1<<24 - 1 // bits of record.key that are the length
 
-	outsideSize = 1 << 20 // inline values of at least 1 MiB get a block of their own
+	outsideSize = 1 << 20 // inline values of at least 1 MiB lie outside of the records
 )
 
 func (r *record) version() entry.Version { return entry.Version(r.word >> 8) }
 
 func (r *record) keyLen() int { return int(r.key & keyMask) }
 
-// bytes returns n bytes of the record, from off on. They lie in the arena.
-func (r *record) bytes(off, n int) []byte {
+// bytesAt returns n bytes of the record, from off on. They lie in the arena.
+func (r *record) bytesAt(off, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(r), off)), n)
 }
 
-func (r *record) keyBytes() []byte { return r.bytes(keyStart, r.keyLen()) }
+func (r *record) keyBytes() []byte { return r.bytesAt(keyStart, r.keyLen()) }
 
 // recordSize is the length of the record in the arena, as its header tells it.
 func (r *record) recordSize() int {
@@ -95,7 +95,7 @@ func (r *record) handle() entry.Handle {
 	if r.word&flagExpires != 0 {
 		off += 8
 	}
-	b := r.bytes(off, 16)
+	b := r.bytesAt(off, 16)
 	return entry.Handle{
 		Segment: entry.FileNum(binary.LittleEndian.Uint64(b)),
 		Offset:  binary.LittleEndian.Uint64(b[8:]),

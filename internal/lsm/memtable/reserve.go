@@ -1,6 +1,10 @@
 package memtable
 
-import "github.com/brockdb/brock/internal/base/entry"
+import (
+	"cmp"
+
+	"github.com/brockdb/brock/internal/base/entry"
+)
 
 // Overhead is how many bytes more an entry or range delete takes in memory than its record in a
 // payload, at most.
@@ -8,37 +12,35 @@ const Overhead = 32
 
 // Needs are what entries and range deletes to come take of a table, at most.
 type Needs struct {
-	entries int   // number of entries
-	records int   // bytes of their records
-	outside []int // lengths of the values that get blocks of their own
-	bounds  int   // bytes of range deletes
+	entries int // number of entries
+	records int // bytes of their records
+	outside int // bytes of outside values
+	bounds  int // bytes of range deletes
 }
 
 // Count adds an entry, or a range delete from key to value. Of a value that is separated for sure,
 // only the handle counts.
 func (n *Needs) Count(kind entry.Kind, key, value []byte, separated bool) {
-	const most = 20 // of what stands for a value that is not in the record
-	// The header, the key, an expiry, and the padding to a multiple of 8.
-	size := keyStart + len(key) + 8 + 7
+	// The header, the key, an expiry, what stands for a value that is not in the record, and the
+	// padding to a multiple of 8.
+	size := keyStart + len(key) + 8 + 20 + 7
 	switch {
 	case kind == entry.RangeDelete:
 		n.bounds += size + len(value)
 		return
 	case separated:
-		size += most
 	case len(value) >= outsideSize:
-		n.outside = append(n.outside, len(value))
-		size += most
+		n.outside += len(value) + 7
 	default:
-		size += max(len(value), most)
+		size += len(value)
 	}
 	n.entries++
 	n.records += size
 }
 
 // CountBytes adds an entry that keeps so many bytes of its record in a payload: all of it, or what
-// comes before a separated value. It returns false, and adds nothing, for a value that may get a
-// block of its own: use Count.
+// comes before a separated value. It returns false, and adds nothing, for a value that may lie
+// outside of the records: use Count.
 func (n *Needs) CountBytes(bytes int) bool {
 	if bytes >= outsideSize {
 		return false
@@ -54,7 +56,7 @@ func (n *Needs) CountBytes(bytes int) bool {
 func (t *Table) HasRoom(bytes, records, ranges int) bool {
 	b := t.byKey.Load()
 	bytes += Overhead * records
-	// Outside values need blocks of their own, and a payload of that length may hold one.
+	// A payload of that length may hold an outside value, which needs room elsewhere.
 	return b != nil && t.keys+records-ranges <= b.limit && bytes < outsideSize &&
 		t.arena.hasRoomFor(bytes) && (ranges == 0 || t.bounds.hasRoomFor(bytes))
 }
@@ -67,12 +69,6 @@ func (t *Table) Reserve(n *Needs) error {
 		if _, err := t.growBuckets(n.entries); err != nil {
 			return err
 		}
-		if err := t.arena.allocateAhead(n.records, n.outside); err != nil {
-			return err
-		}
 	}
-	if n.bounds > 0 {
-		return t.bounds.allocateAhead(n.bounds, nil)
-	}
-	return nil
+	return cmp.Or(t.arena.allocateAhead(n.records), t.arena.outside.allocateAhead(n.outside), t.bounds.allocateAhead(n.bounds))
 }

@@ -6,15 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/test/kit/draw"
 )
 
 // memory is what a table has of the system: each block by its first byte.
 func (t *Table) memory() (blocks []*byte, buckets *buckets) {
-	for _, a := range []*arena{&t.arena, &t.bounds} {
-		for _, mem := range slices.Concat(a.blocks, a.spares, [][]byte{a.spare}) {
+	for _, a := range []*arena{&t.arena, &t.arena.outside.arena, &t.bounds} {
+		for _, mem := range append(slices.Clone(a.blocks), a.spare) {
 			if mem != nil {
 				blocks = append(blocks, &mem[0])
 			}
@@ -59,7 +58,7 @@ func TestReservedEntriesNeedNoMemory(t *testing.T) {
 				if err := table.DeleteRange(e.Key, e.Value, e.Version); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := table.Add(checksum.HashKey(0, e.Key), &e); err != nil {
+			} else if err := table.Add(&e); err != nil {
 				t.Fatal(err)
 			}
 			has, now := table.memory()

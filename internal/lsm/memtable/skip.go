@@ -33,7 +33,7 @@ func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	}
 	// The next entry that must not be left out: the least newer key, or key itself.
 	to := key
-	few := c.since(c.entry.Key, v, c.countUpTo(key), func(k []byte) {
+	few := c.eachBeside(c.entry.Key, v, c.countUpTo(key), func(k []byte) {
 		if bytes.Compare(k, c.entry.Key) > 0 && bytes.Compare(k, to) < 0 {
 			to = k
 		}
@@ -50,7 +50,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 		return c.Prev()
 	}
 	var to []byte
-	few := c.since(c.entry.Key, v, -c.countUpTo(key), func(k []byte) {
+	few := c.eachBeside(c.entry.Key, v, -c.countUpTo(key), func(k []byte) {
 		if bytes.Compare(k, key) >= 0 && bytes.Compare(k, c.entry.Key) <= 0 && (to == nil || bytes.Compare(k, to) > 0) {
 			to = k
 		}
@@ -74,10 +74,10 @@ func (c *cursor) countUpTo(key []byte) (n int) {
 	return n
 }
 
-// since calls fn for the keys of entries of the view whose version is v or greater: for all, in any
-// order, or only for the last one up to key and the first one after it. It reports false, and calls
-// nothing, if these are many, or more than most.
-func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte)) bool {
+// eachBeside calls fn for the keys of entries of the view whose version is v or greater: for all,
+// in any order, or only for the last one up to key and the first one after it. It reports false,
+// and calls nothing, if these are many, or more than most.
+func (c *cursor) eachBeside(key []byte, v entry.Version, most int, fn func(key []byte)) bool {
 	few := c.eachSince(v, most, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if sorted := c.newer.sorted; few && sorted != nil {
 		c.newer.after = append(append(c.newer.after[:0], key...), 0)
@@ -126,7 +126,7 @@ func (c *cursor) eachSince(v entry.Version, most int, fn func(place ref, r *reco
 	})
 	if sorts {
 		s := sorter{arena: c.view.arena}
-		c.newer.sorted = s.sorted(pairs, len(c.view.prefix))
+		c.newer.sorted = s.sortPairs(pairs, len(c.view.prefix))
 		// Not nil, which would say that they are not sorted yet.
 		if c.newer.sorted == nil {
 			c.newer.sorted = []pair{}

@@ -36,7 +36,7 @@ func (a *arena) comparePairs(x, y pair) int {
 // in 5. A pass over a byte would waste most of its 256 buckets, so a pass takes
 // 8 differing bits, of up to two fields, wherever in the word they are. Only as
 // many bits are sorted by as should tell the entries apart; the small groups
-// that remain equal are sorted by insertion, the large ones again, by further
+// that remain equal are sorted by comparison, the large ones again, by further
 // bits or by a later word of their keys.
 //
 // A group knows how many bytes its keys share and never looks at them again. Each
@@ -51,7 +51,7 @@ type sorter struct {
 }
 
 const (
-	smallGroup = 24 // groups up to this size are sorted by insertion
+	smallGroup = 24 // groups up to this size are sorted by comparison
 	digitBits  = 8  // bits of one radix pass
 	maxWords   = 16 // words of a key that are sorted by before comparison takes over
 )
@@ -69,31 +69,25 @@ type digit struct {
 	lowMask, highMask   uint64
 }
 
-func (d *digit) of(word uint64) uint8 {
+func (d *digit) digitOf(word uint64) uint8 {
 	return uint8(word>>(d.lowShift&63)&d.lowMask | word>>(d.highShift&63)&d.highMask)
 }
 
-// sorted sorts pairs, whose words are taken after depth bytes that all keys share
+// sortPairs sorts pairs, whose words are taken after depth bytes that all keys share
 // and which are in order of arrival, and drops the shadowed ones.
-func (s *sorter) sorted(pairs []pair, depth int) []pair {
+func (s *sorter) sortPairs(pairs []pair, depth int) []pair {
 	if len(pairs) > smallGroup {
 		// Small groups are sorted in place.
 		s.spare = make([]pair, len(pairs))
 	}
-	s.sort(group{pairs: pairs, depth: depth})
+	s.sortGroup(group{pairs: pairs, depth: depth})
 	// Of equal entries the newest comes first (see compareFrom), and Compact keeps the first.
-	return slices.CompactFunc(pairs, func(x, y pair) bool {
-		if x.word != y.word {
-			return false
-		}
-		a, b := s.arena.at(x.place), s.arena.at(y.place)
-		return a.version() == b.version() && bytes.Equal(a.keyBytes(), b.keyBytes())
-	})
+	return slices.CompactFunc(pairs, func(x, y pair) bool { return s.arena.comparePairs(x, y) == 0 })
 }
 
-func (s *sorter) sort(g group) {
+func (s *sorter) sortGroup(g group) {
 	if len(g.pairs) <= smallGroup {
-		s.insertionSort(g)
+		slices.SortFunc(g.pairs, g.compareFunc(s))
 		return
 	}
 	first, differ := g.pairs[0].word, uint64(0)
@@ -105,21 +99,21 @@ func (s *sorter) sort(g group) {
 		return
 	}
 	// Groups that agree in all bits that were used need further ones.
-	used := s.radix(g.pairs, differ)
+	used := s.sortByRadix(g.pairs, differ)
 	for pairs := g.pairs; len(pairs) > 1; {
 		n := 1
 		for n < len(pairs) && (pairs[n].word^pairs[0].word)&used == 0 {
 			n++
 		}
 		if n > 1 {
-			s.sort(group{pairs[:n], g.depth, g.words})
+			s.sortGroup(group{pairs[:n], g.depth, g.words})
 		}
 		pairs = pairs[n:]
 	}
 }
 
-// radix sorts pairs, stably, by the leading bits of differ, and returns these.
-func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
+// sortByRadix sorts pairs, stably, by the leading bits of differ, and returns these.
+func (s *sorter) sortByRadix(pairs []pair, differ uint64) (used uint64) {
 	var digits [8]digit
 	// log2 n bits would tell all apart if they were spread evenly; 4 more, as they
 	// are not.
@@ -140,12 +134,12 @@ func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
 	clear(counts)
 	for _, p := range pairs {
 		for i := range counts {
-			counts[i][digits[i].of(p.word)]++
+			counts[i][digits[i].digitOf(p.word)]++
 		}
 	}
 	from, to := pairs, s.spare[:len(pairs)]
 	for i := n - 1; i >= 0; i-- {
-		distribute(from, to, digits[i], &counts[i])
+		distributePairs(from, to, digits[i], &counts[i])
 		from, to = to, from
 	}
 	// After an odd number of passes the result is in spare.
@@ -184,16 +178,16 @@ func topField(mask uint64, n int) uint64 {
 	return (1<<run - 1) << (top - run)
 }
 
-// distribute moves pairs into the order of their digit, stably; counts says how
+// distributePairs moves pairs into the order of their digit, stably; counts says how
 // many have each value of it.
-func distribute(from, to []pair, d digit, counts *[256]uint32) {
+func distributePairs(from, to []pair, d digit, counts *[256]uint32) {
 	var sum uint32
 	for i, c := range counts {
 		counts[i] = sum
 		sum += c
 	}
 	for _, p := range from {
-		i := d.of(p.word)
+		i := d.digitOf(p.word)
 		to[counts[i]] = p
 		counts[i]++
 	}
@@ -201,62 +195,35 @@ func distribute(from, to []pair, d digit, counts *[256]uint32) {
 
 // sortEqual sorts a group whose words are all the same.
 func (s *sorter) sortEqual(g group) {
-	common, same := s.commonPrefix(g)
-	switch {
-	case same:
-		s.sortVersions(g)
-	case common < 8 || g.words == maxWords: // keys end within the word, or have too many words
-		slices.SortFunc(g.pairs, g.order(s))
-	default:
-		// They are sorted by later words, and get their own back.
-		word, next := g.pairs[0].word, group{g.pairs, g.depth + common, g.words + 1}
-		for i, p := range g.pairs {
-			g.pairs[i].word = entry.Word(s.keyRest(p, next.depth))
-		}
-		s.sort(next)
-		for i := range g.pairs {
-			g.pairs[i].word = word
-		}
+	common := s.commonPrefix(g)
+	// Keys end within the word, as the rests of equal keys do at last, or have too many words.
+	if common < 8 || g.words == maxWords {
+		slices.SortFunc(g.pairs, g.compareFunc(s))
+		return
+	}
+	// They are sorted by later words, and get their own back.
+	word, next := g.pairs[0].word, group{g.pairs, g.depth + common, g.words + 1}
+	for i, p := range g.pairs {
+		g.pairs[i].word = entry.Word(s.keyRest(p, next.depth))
+	}
+	s.sortGroup(next)
+	for i := range g.pairs {
+		g.pairs[i].word = word
 	}
 }
 
-// commonPrefix is how many bytes behind depth the keys of a group share, and whether they
-// are the same.
-func (s *sorter) commonPrefix(g group) (n int, same bool) {
+// commonPrefix is how many bytes behind depth the keys of a group share.
+func (s *sorter) commonPrefix(g group) (n int) {
 	// A long key is not compared to its end only to find that another is short.
 	first := s.keyRest(g.pairs[0], g.depth)
 	for limit := 64; ; limit *= 4 {
-		n, same = min(limit, len(first)), true
+		n = min(limit, len(first))
 		for _, p := range g.pairs[1:] {
-			rest := s.keyRest(p, g.depth)
-			same = same && len(rest) == len(first)
-			n = entry.CommonPrefix(rest, first[:n])
+			n = entry.CommonPrefix(s.keyRest(p, g.depth), first[:n])
 		}
 		if n < limit {
-			return n, same && n == len(first)
+			return n
 		}
-	}
-}
-
-// sortVersions sorts entries of one key, newest first.
-func (s *sorter) sortVersions(g group) {
-	// Commits come in order of versions, so reversing usually sorts.
-	slices.Reverse(g.pairs)
-	if order := g.order(s); !slices.IsSortedFunc(g.pairs, order) {
-		slices.SortFunc(g.pairs, order)
-	}
-}
-
-// insertionSort sorts a small group. It needs no spare memory.
-func (s *sorter) insertionSort(g group) {
-	pairs := g.pairs
-	for i := 1; i < len(pairs); i++ {
-		p, j := pairs[i], i
-		for j > 0 && s.compareFrom(p, pairs[j-1], g.depth) < 0 {
-			pairs[j] = pairs[j-1]
-			j--
-		}
-		pairs[j] = p
 	}
 }
 
@@ -268,8 +235,8 @@ func (s *sorter) keyRest(p pair, depth int) []byte {
 	return s.arena.at(p.place).keyBytes()[depth:]
 }
 
-// order is sorter.compareFrom within the group.
-func (g group) order(s *sorter) func(x, y pair) int {
+// compareFunc is sorter.compareFrom within the group.
+func (g group) compareFunc(s *sorter) func(x, y pair) int {
 	return func(x, y pair) int { return s.compareFrom(x, y, g.depth) }
 }
 

@@ -51,9 +51,9 @@ func TestSortingIsBoundedByComparisons(t *testing.T) {
 				add(t, tab, entry.Entry{Key: k, Version: entry.Version(i + 1)})
 			}
 			v := &view{arena: &tab.arena, end: ref(tab.extent.Load() & refMask), count: n}
-			pairs, _ := (&view{arena: &tab.arena}).collect(v)
+			pairs, _ := (&view{arena: &tab.arena}).collectFresh(v)
 			sorter := sorter{arena: &tab.arena}
-			sorter.sorted(pairs, 0)
+			sorter.sortPairs(pairs, 0)
 			if most := n * (4*maxWords + 4*bits.Len(n) + smallGroup); sorter.reads > most {
 				t.Errorf("%s, %s: %d reads of %d keys, want %d at most", shape, order, sorter.reads, n, most)
 			}

@@ -5,7 +5,6 @@ package memtable
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
@@ -25,13 +23,13 @@ const MaxBytes = math.MaxInt32
 
 // Options configure a Table.
 type Options struct {
-	Seed  uint64 // of the hashes given to Add; checked with the tag invariants
-	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0: 64 MB
+	Seed  uint64 // of the hashes of keys
+	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0: not known
 }
 
 // Table is a set of entries and range deletes. One goroutine, the writer, calls Add and
-// DeleteRange. Others may call all other methods meanwhile, except three: Sorted and Shadowed need
-// a writer that has stopped, and Release must be the last call. A call that begins after Add has
+// DeleteRange. Others may call all other methods meanwhile, except two: Shadowed needs a writer
+// that has stopped, and Release must be the last call. A call that begins after Add has
 // returned sees the entry. Keys and values that are returned lie in the arena, and are valid until
 // Release.
 //
@@ -61,30 +59,31 @@ type Table struct {
 
 // New returns an empty table.
 func New(o Options) *Table {
-	o.Limit = cmp.Or(o.Limit, 64<<20)
 	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
 	t.bounds.blockMax = t.arena.blockMax
+	t.arena.outside = new(outside)
 	t.view.Store(&view{arena: &t.arena})
 	return t
 }
 
-// Add inserts a copy of e; hash is the hash of its key. Of two entries with the same key and
-// version, the later one replaces the earlier one. After an error the table is unchanged.
-func (t *Table) Add(hash uint64, e *entry.Entry) error {
-	if !valid(e) {
+// Hash returns the hash of a key, for Get and Newest.
+func (t *Table) Hash(key []byte) uint64 { return checksum.HashKey(t.seed, key) }
+
+// Add inserts a copy of e. Of two entries with the same key and version, the later one replaces
+// the earlier one. After an error the table is unchanged.
+func (t *Table) Add(e *entry.Entry) error {
+	if !isValid(e) {
 		return fmt.Errorf("%w: key of %d and value of %d bytes at version %d",
 			errs.ErrInvalid, len(e.Key), e.ValueLen(), e.Version)
-	}
-	if invariant.Enabled {
-		invariant.Check(hash == checksum.HashKey(t.seed, e.Key), "a key was added with the hash of another")
 	}
 	// Everything that can fail comes before the record is linked.
 	b, err := t.growBuckets(1)
 	if err != nil {
 		return err
 	}
-	bucket, head := b.findBucket(&t.arena, hash, e.Key)
+	h := t.Hash(e.Key)
+	bucket, head := b.findBucket(&t.arena, h, e.Key)
 	place, r, err := t.arena.writeRecord(e)
 	if err != nil {
 		return err
@@ -96,16 +95,16 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 		t.marks.addMark(place, count)
 	}
 	t.marks.noteVersion(uint64(e.Version))
-	if t.link(head, place, r) {
-		b.words[bucket].Store(hash&^refMask | uint64(place))
+	if t.linkVersion(head, place, r) {
+		b.words[bucket].Store(h&^refMask | uint64(place))
 	}
 	// Last: a reader that has this extent may rely on everything above.
 	t.extent.Store((count+1)<<refBits | uint64(t.arena.next))
 	return nil
 }
 
-// valid reports whether e is within the limits of keys, values and versions.
-func valid(e *entry.Entry) bool {
+// isValid reports whether e is within the limits of keys, values and versions.
+func isValid(e *entry.Entry) bool {
 	return len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && e.Version <= entry.MaxVersion &&
 		len(e.Value) <= entry.MaxValue && (!e.Separated || e.Handle.Length <= entry.MaxValue)
 }
@@ -118,16 +117,15 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	if !d.Valid() {
 		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
 	}
-	// The bounds are copied as a record, into an arena of their own: walks of the entries
-	// don't meet it.
-	e := entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi, Version: v}
-	_, r, err := t.bounds.writeRecord(&e)
+	// The bounds are copied into an arena of their own: walks of the entries don't meet them.
+	at, err := t.bounds.reserveBytes(len(lo) + len(hi))
 	if err != nil {
 		return err
 	}
-	// From here on lo and hi are the copies in the arena.
-	t.bounds.readRecord(r, &e)
-	d.Lo, d.Hi = e.Key, e.Value
+	copies := t.bounds.at(at)
+	d.Lo, d.Hi = copies.bytesAt(0, len(lo)), copies.bytesAt(len(lo), len(hi))
+	copy(d.Lo, lo)
+	copy(d.Hi, hi)
 	t.rangeDeletes.Store(t.RangeDeletes().With(d))
 	return nil
 }
@@ -156,7 +154,7 @@ func (t *Table) growBuckets(n int) (*buckets, error) {
 	if old == nil {
 		b, err = newBuckets(size)
 	} else {
-		b, err = old.grown(size)
+		b, err = old.copyGrown(size)
 	}
 	if err != nil {
 		return nil, err
@@ -173,15 +171,15 @@ func (t *Table) growBuckets(n int) (*buckets, error) {
 // keys to larger tables is a good part of the cost of Add. Else it is twice that of b.
 func (t *Table) nextBuckets(b *buckets) int {
 	n := len(b.words)
-	if each := max(t.arena.used(t.arena.next)/int64(max(t.keys, 1)), 1); int64(4*b.limit) <= t.limit/each {
+	if each := max(t.arena.bytesBefore(t.arena.next)/int64(max(t.keys, 1)), 1); int64(4*b.limit) <= t.limit/each {
 		return 4 * n
 	}
 	return 2 * n
 }
 
-// link puts r into the chain of versions of its key, which begins at head, newest first. It
+// linkVersion puts r into the chain of versions of its key, which begins at head, newest first. It
 // returns true if r is the newest: then the caller must store it in the bucket.
-func (t *Table) link(head, place ref, r *record) bool {
+func (t *Table) linkVersion(head, place ref, r *record) bool {
 	if head == 0 {
 		t.keys++
 		return true
@@ -250,7 +248,7 @@ const newerMax = 1 << 12
 
 // getSorted is Get by a binary search of a sorted view, for keys with very many versions.
 func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
-	v := t.extend()
+	v := t.extendView()
 	var newest *record
 	for _, level := range v.levels {
 		i := v.seekVersion(level, key, at)
@@ -289,14 +287,12 @@ func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 // Empty reports whether nothing was added, neither entries nor range deletes.
 func (t *Table) Empty() bool { return t.Len() == 0 && t.RangeDeletes() == nil }
 
-// boundsBytes is how many bytes the record of a range delete takes beside its bounds, at most.
-const boundsBytes = headerSize + 8
-
 // Bytes is the memory in use: records, values, hash buckets and range deletes, but not views.
 func (t *Table) Bytes() int64 {
-	n := t.arena.used(ref(t.extent.Load() & refMask))
+	n := t.arena.bytesBefore(ref(t.extent.Load()&refMask)) + t.arena.outside.bytes.Load()
 	if d := t.RangeDeletes(); d != nil {
-		n += int64(d.Bytes()) + int64(d.Len()*boundsBytes) + int64(d.Memory())
+		const padding = 7 // of the bounds of one, at most
+		n += int64(d.Bytes()+d.Len()*padding) + int64(d.Memory())
 	}
 	if b := t.byKey.Load(); b != nil {
 		n += int64(len(b.mem))
@@ -338,29 +334,25 @@ func (t *Table) Release() {
 	t.byKey.Store(nil)
 	t.rangeDeletes.Store(nil)
 	t.extent.Store(0)
-	t.arena.release()
-	t.bounds.release()
+	t.arena.freeBlocks()
+	t.arena.outside.freeBlocks()
+	t.bounds.freeBlocks()
 }
 
-// extend returns a sorted view of all entries that readers may see. It sorts those that were
+// extendView returns a sorted view of all entries that readers may see. It sorts those that were
 // added since the last view.
-func (t *Table) extend() *view {
+func (t *Table) extendView() *view {
 	extent := t.extent.Load()
 	if v := t.view.Load(); v.end >= ref(extent&refMask) {
 		return v
 	}
 	t.extending.Lock()
 	defer t.extending.Unlock()
-	return t.extendLocked()
-}
-
-// extendLocked is extend with extending held. It loads extent anew, as others may have extended the
-// view while the caller waited for the lock.
-func (t *Table) extendLocked() *view {
-	extent := t.extent.Load()
+	// Others may have extended the view while this call waited for the lock.
+	extent = t.extent.Load()
 	v := t.view.Load()
 	if v.end < ref(extent&refMask) {
-		v = v.extended(ref(extent&refMask), int(extent>>refBits))
+		v = v.extendTo(ref(extent&refMask), int(extent>>refBits))
 		t.view.Store(v)
 	}
 	return v
@@ -369,14 +361,4 @@ func (t *Table) extendLocked() *view {
 // Iterator walks all versions of all entries. It sees what was added before this call, and
 // perhaps a little more. The call may sort what was added since the last one. Neither the call
 // nor the walk makes the writer wait.
-func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.marks) }
-
-// Sorted is Iterator for a table that gets no more entries. It first sorts all entries into
-// one array, which makes the walk of a flush fast.
-func (t *Table) Sorted() iterator.Iterator {
-	t.extending.Lock()
-	defer t.extending.Unlock()
-	v := t.extendLocked().flattened()
-	t.view.Store(v)
-	return newCursor(v, &t.marks)
-}
+func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extendView(), &t.marks) }

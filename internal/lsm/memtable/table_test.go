@@ -22,7 +22,7 @@ func add(t testing.TB, tab *Table, e entry.Entry) {
 	if e.Kind == 0 {
 		e.Kind = entry.Set
 	}
-	if err := tab.Add(checksum.HashKey(seed, e.Key), &e); err != nil {
+	if err := tab.Add(&e); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func TestTableMatchesASortedModel(t *testing.T) {
 				checkGets(t, r, tab, m, maker)
 				checkChanged(t, r, tab, m, maker)
 				checkMoves(t, r, tab.Iterator(), m, maker, 2000)
-				checkMoves(t, r, tab.Sorted(), m, maker, 2000)
+				checkMoves(t, r, tab.Iterator(), m, maker, 2000)
 				tab.Release()
 			})
 		}
@@ -289,7 +289,7 @@ func TestLaterAddOfTheSameVersionShadows(t *testing.T) {
 	}
 	var dead, live []uint64
 	tab.Shadowed(func(h entry.Handle) { dead = append(dead, h.Offset/8) })
-	it := tab.Sorted()
+	it := tab.Iterator()
 	for ok := it.First(); ok; ok = it.Next() {
 		live = append(live, it.Entry().Handle.Offset/8)
 	}
@@ -338,13 +338,13 @@ func TestAddRefusesWhatItCannotHold(t *testing.T) {
 		"version":     {Key: []byte("k"), Version: entry.MaxVersion + 1},
 		"long handle": {Key: []byte("k"), Separated: true, Handle: entry.Handle{Length: 1 << 31}},
 	} {
-		if err := New(Options{}).Add(0, &e); !errors.Is(err, errs.ErrInvalid) {
+		if err := New(Options{}).Add(&e); !errors.Is(err, errs.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	tab := New(Options{Seed: seed})
 	tab.arena.granules.Store(&[]granule{refLimit/granuleUnits - 1: {}})
-	if err := tab.Add(checksum.HashKey(seed, []byte("k")), &entry.Entry{Key: []byte("k"), Value: make([]byte, 2<<20)}); !errors.Is(err, ErrFull) {
+	if err := tab.Add(&entry.Entry{Key: []byte("k"), Value: make([]byte, 2<<20)}); !errors.Is(err, ErrFull) {
 		t.Errorf("a full table: %v", err)
 	}
 }
@@ -400,7 +400,7 @@ func TestViewsOfKeysInOrder(t *testing.T) {
 		for i := range steps * each {
 			k := key(i)
 			e := entry.Entry{Key: k, Version: entry.Version(i + 1), Kind: entry.Delete}
-			if err := m.Add(checksum.HashKey(1, k), &e); err != nil {
+			if err := m.Add(&e); err != nil {
 				t.Fatal(err)
 			}
 			if i%each == each-1 {

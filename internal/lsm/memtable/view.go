@@ -24,13 +24,13 @@ const (
 	midMax  = 32 << 10 // entries of mid before it goes to main; or 1/16 of main, if that is more
 )
 
-// extended is a view of the first count records, up to end. Fresh entries go to the smallest level
+// extendTo is a view of the first count records, up to end. Fresh entries go to the smallest level
 // that has room for them, and with it, when it is full, to the next one. So an entry is moved a few
 // times only, however often views are asked for.
-func (old *view) extended(end ref, count int) *view {
+func (old *view) extendTo(end ref, count int) *view {
 	v := &view{arena: old.arena, levels: old.levels, end: end, count: count}
 	var fresh []pair
-	fresh, v.prefix = old.collect(v)
+	fresh, v.prefix = old.collectFresh(v)
 	if cut := len(old.prefix) - len(v.prefix); cut > 0 {
 		// The old view's arrays belong to its readers, so the words change in copies.
 		for i, level := range v.levels {
@@ -40,33 +40,22 @@ func (old *view) extended(end ref, count int) *view {
 	}
 	// Words must be comparable between levels, so fresh ones are taken after the same prefix.
 	s := sorter{arena: v.arena}
-	fresh = s.sorted(fresh, len(v.prefix))
+	fresh = s.sortPairs(fresh, len(v.prefix))
 	main, mid, tail := &v.levels[0], &v.levels[1], &v.levels[2]
 	switch {
 	case len(*tail)+len(fresh) <= tailMax:
-		*tail = v.arena.merge(*tail, fresh)
+		*tail = v.arena.mergePairs(*tail, fresh)
 	case len(*mid)+len(*tail)+len(fresh) <= max(midMax, len(*main)/16):
-		*mid, *tail = v.arena.merge(*mid, v.arena.merge(*tail, fresh)), nil
+		*mid, *tail = v.arena.mergePairs(*mid, v.arena.mergePairs(*tail, fresh)), nil
 	default:
-		*main, *mid, *tail = v.arena.merge(*main, v.arena.merge(*mid, v.arena.merge(*tail, fresh))), nil, nil
+		*main, *mid, *tail = v.arena.mergePairs(*main, v.arena.mergePairs(*mid, v.arena.mergePairs(*tail, fresh))), nil, nil
 	}
 	return v
 }
 
-// flattened is the view with all entries in one array.
-func (v *view) flattened() *view {
-	if len(v.levels[1])+len(v.levels[2]) == 0 {
-		return v
-	}
-	f := *v
-	l := &f.levels
-	l[0], l[1], l[2] = v.arena.merge(l[0], v.arena.merge(l[1], l[2])), nil, nil
-	return &f
-}
-
-// collect returns the entries that v has and old has not, in order of arrival, and the common
+// collectFresh returns the entries that v has and old has not, in order of arrival, and the common
 // prefix of all of v.
-func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
+func (old *view) collectFresh(v *view) (fresh []pair, prefix []byte) {
 	// The prefix only gets shorter; words taken before are shifted, not read again.
 	fresh = make([]pair, 0, v.count-old.count)
 	prefix = old.prefix
@@ -94,8 +83,9 @@ func shortenPrefix(pairs []pair, prefix []byte, cut int) {
 	}
 }
 
-// merge returns the entries of both, and of equal ones the newer. It may append to older in place.
-func (a *arena) merge(older, newer []pair) []pair {
+// mergePairs returns the entries of both, and of equal ones the newer. It may append to older in
+// place.
+func (a *arena) mergePairs(older, newer []pair) []pair {
 	if len(older) == 0 {
 		return newer
 	}
@@ -106,9 +96,6 @@ func (a *arena) merge(older, newer []pair) []pair {
 	// look behind their end, and only the latest one is added to.
 	if a.comparePairs(older[len(older)-1], newer[0]) < 0 {
 		return append(older, newer...)
-	}
-	if a.comparePairs(newer[len(newer)-1], older[0]) < 0 {
-		return append(append(make([]pair, 0, len(older)+len(newer)), newer...), older...)
 	}
 	out := make([]pair, 0, len(older)+len(newer))
 	if len(newer) < len(older)/16 {
@@ -176,15 +163,15 @@ func (v *view) seekVersion(pairs []pair, key []byte, upTo entry.Version) int {
 func (v *view) countWithin(lo, hi []byte) int {
 	n := 0
 	for _, level := range v.levels {
-		n += len(v.cut(level, lo, hi))
+		n += len(v.cutLevel(level, lo, hi))
 	}
 	return n
 }
 
-// changed reports whether an entry in [lo, hi) is newer than since.
-func (v *view) changed(lo, hi []byte, since entry.Version) bool {
+// changedWithin reports whether an entry in [lo, hi) is newer than since.
+func (v *view) changedWithin(lo, hi []byte, since entry.Version) bool {
 	for _, level := range v.levels {
-		for _, p := range v.cut(level, lo, hi) {
+		for _, p := range v.cutLevel(level, lo, hi) {
 			if v.arena.at(p.place).version() > since {
 				return true
 			}
@@ -193,8 +180,8 @@ func (v *view) changed(lo, hi []byte, since entry.Version) bool {
 	return false
 }
 
-// cut returns the part of a level that lies in [lo, hi); a nil hi is no bound.
-func (v *view) cut(level []pair, lo, hi []byte) []pair {
+// cutLevel returns the part of a level that lies in [lo, hi); a nil hi is no bound.
+func (v *view) cutLevel(level []pair, lo, hi []byte) []pair {
 	from, to := v.countLess(level, lo), len(level)
 	if hi != nil {
 		to = v.countLess(level, hi)

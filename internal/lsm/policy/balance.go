@@ -59,7 +59,7 @@ func newBalance(l *layout.Layout, s State, o Options) *balance {
 		}
 		// Old segments come first: in new ones more records may die soon.
 		g.score = float64(g.garbage) / float64(g.live+1) * float64(l.NextFile()-m.Num)
-		if v.collectable(m, g) {
+		if v.isCollectable(m, g) {
 			v.victims = append(v.victims, g)
 		}
 		if m.Kind == filename.Journal && g.records > 0 && !slices.Contains(s.Damaged, m.Num) {
@@ -76,15 +76,15 @@ func newBalance(l *layout.Layout, s State, o Options) *balance {
 	return v
 }
 
-// collectable reports whether a segment has enough garbage to be collected, and may be.
-func (v *balance) collectable(m *layout.Segment, g segment) bool {
-	return g.garbage*100 >= m.FileBytes*victimLeastPercent && v.movable(m, g)
+// isCollectable reports whether a segment has enough garbage to be collected, and may be.
+func (v *balance) isCollectable(m *layout.Segment, g segment) bool {
+	return g.garbage*100 >= m.FileBytes*victimLeastPercent && v.isMovable(m, g)
 }
 
-// movable reports whether what is live in a segment may move. The target of a relocated segment
-// waits until no run needs the forwarding table, so that a read follows one forwarding table only. A
-// segment without live records is not collected but dropped.
-func (v *balance) movable(m *layout.Segment, g segment) bool {
+// isMovable reports whether what is live in a segment may move. The target of a relocated segment
+// waits until no run needs the forwarding table, so that a read follows one forwarding table only.
+// A segment without live records is not collected but dropped.
+func (v *balance) isMovable(m *layout.Segment, g segment) bool {
 	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 && !slices.Contains(v.state.Damaged, m.Num)
 }
 
@@ -105,25 +105,25 @@ func weighSegment(m *layout.Segment) segment {
 	return g
 }
 
-// needed returns how many bytes of segments and journals the entries need.
-func (v *balance) needed() uint64 {
+// neededBytes returns how many bytes of segments and journals the entries need.
+func (v *balance) neededBytes() uint64 {
 	// Hidden bytes may be estimates that are too high: the difference must not wrap around.
 	all := v.live + v.state.Memtables.Values
 	return all - min(all, v.hidden+v.state.Memtables.Older)
 }
 
-// excess returns the bytes of garbage, known or estimated. Bytes between the values of segments
-// without dead records don't count: while data is loaded, they can wait. Nor does all that runs
-// hide if they weigh far more than the budget, as it is a small part of their data.
-func (v *balance) excess() uint64 {
-	most, budget := v.mostHidden(), v.budget()
+// excessBytes returns the bytes of garbage, known or estimated. Bytes between the values of
+// segments without dead records don't count: while data is loaded, they can wait. Nor does all that
+// runs hide if they weigh far more than the budget, as it is a small part of their data.
+func (v *balance) excessBytes() uint64 {
+	most, budget := v.mostHidden(), v.garbageBudget()
 	hidden := v.hidden - min(v.hidden, max(most+most/2, budget)-budget)
-	return v.died + hidden + v.state.Memtables.Older + min(v.runs, v.needed()/runGarbageFraction)
+	return v.died + hidden + v.state.Memtables.Older + min(v.runs, v.neededBytes()/runGarbageFraction)
 }
 
-// budget returns how much excess there may be while clients write, in bytes.
-func (v *balance) budget() uint64 {
-	share := v.needed() / 100 * uint64(v.options.GarbageShare)
+// garbageBudget returns how much excess there may be while clients write, in bytes.
+func (v *balance) garbageBudget() uint64 {
+	share := v.neededBytes() / 100 * uint64(v.options.GarbageShare)
 	return max(share-share/budgetRestFraction, budgetLeastBytes+budgetFixedBytes) - budgetFixedBytes
 }
 
@@ -150,8 +150,8 @@ func fileBytes(runs []*layout.Run) (n uint64) {
 	return n
 }
 
-// split divides runs into the upper runs and the base; base is nil if there is none yet.
-func split(runs []*layout.Run) (uppers []*layout.Run, base *layout.Run) {
+// splitBase divides runs into the upper runs and the base; base is nil if there is none yet.
+func splitBase(runs []*layout.Run) (uppers []*layout.Run, base *layout.Run) {
 	if n := len(runs); n > 0 && runs[n-1].Tier == layout.Base {
 		return runs[:n-1], runs[n-1]
 	}

@@ -1,20 +1,16 @@
 package policy
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/brockdb/brock/internal/version/layout"
-)
-
-// clustering chooses a compaction of all runs that also moves values out of segments that the
+// planClustering chooses a compaction of all runs that also moves values out of segments that the
 // journal left, the oldest first, where they lie in the order of their arrival, to new ones, in the
 // order of keys. It is nil unless nobody writes, and these segments' share of the bytes that scans
 // have jumped to pays for it.
-func (v *balance) clustering() *Compaction {
+func (v *balance) planClustering() *Compaction {
 	if !v.state.Idle || v.state.JumpedBytes == 0 || len(v.unsorted) == 0 {
 		return nil
 	}
-	c := compact(v.layout.Runs(), layout.Base, "scans jump")
+	c := newCompaction(v.layout.Runs(), "scans jump")
 	var all, moved uint64
 	// At least one segment, and no more than the piece that disk space is there for at a time.
 	for _, g := range v.unsorted {

@@ -2,19 +2,19 @@ package policy
 
 import "slices"
 
-// collection chooses what to collect now; nil if nothing is worth it, or there
+// planCollection chooses what to collect now; nil if nothing is worth it, or there
 // are too many forwarding tables.
-func (v *balance) collection() *Collection {
-	return v.collect(v.victims, "garbage in segments", v.wanted)
+func (v *balance) planCollection() *Collection {
+	return v.collectFrom(v.victims, "garbage in segments", v.isWanted)
 }
 
-// collect returns the collection of as many segments as it may have, those of the list that are
+// collectFrom returns the collection of as many segments as it may have, those of the list that are
 // wanted; nil if there are none. wanted is asked for each segment, and for how much garbage those
 // before it have.
-func (v *balance) collect(from []segment, reason string, wanted func(g *segment, freed uint64) bool) *Collection {
+func (v *balance) collectFrom(from []segment, reason string, wanted func(g *segment, freed uint64) bool) *Collection {
 	c := &Collection{Reason: reason}
 	var records, freed uint64
-	most := v.batch()
+	most := v.batchBytes()
 	for i := range from {
 		g := &from[i]
 		// Each victim leaves a forwarding table, which takes memory until runs are rewritten.
@@ -38,9 +38,9 @@ func (v *balance) collect(from []segment, reason string, wanted func(g *segment,
 	return c
 }
 
-// wanted reports whether to collect g, if the collection already has segments with freed bytes
+// isWanted reports whether to collect g, if the collection already has segments with freed bytes
 // of garbage.
-func (v *balance) wanted(g *segment, freed uint64) bool {
+func (v *balance) isWanted(g *segment, freed uint64) bool {
 	atLeast := func(percent uint64) bool { return g.garbage*100 >= (g.live+g.garbage)*percent }
 	// Nobody is slowed down, so less garbage is worth a move.
 	if v.state.atRest() {
@@ -54,14 +54,14 @@ func (v *balance) wanted(g *segment, freed uint64) bool {
 	// share of the whole store that is garbage when the budget is used up is
 	// share/(100+share): a segment with less than half of that is better left.
 	share := uint64(v.options.GarbageShare)
-	left := v.excess() - min(freed, v.excess())
-	return g.died && atLeast(50*share/(100+share)) && left > v.budget()/100*collectPercent
+	left := v.excessBytes() - min(freed, v.excessBytes())
+	return g.died && atLeast(50*share/(100+share)) && left > v.garbageBudget()/100*collectPercent
 }
 
-// batch returns how many live bytes one collection moves at most. While it runs, the store
+// batchBytes returns how many live bytes one collection moves at most. While it runs, the store
 // takes that number of bytes more.
-func (v *balance) batch() uint64 {
-	share := v.needed() / segmentFraction
+func (v *balance) batchBytes() uint64 {
+	share := v.neededBytes() / segmentFraction
 	if !v.state.atRest() { // at rest fewer forwarding tables are better, as fewer compactions remove them
 		share /= busyBatchFraction
 	}

@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/brockdb/brock/internal/version/layout"
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/version/layout"
+)
 
 // Work that doesn't fit on the disk is not planned: it would fill the disk, and then fail.
 
@@ -15,9 +19,9 @@ func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	for _, id := range c.Runs {
 		n += l.Run(id).FileBytes()
 	}
-	// Above the base, deletes must stay: they hide what older runs have.
-	if c.Into == layout.Base {
-		n -= c.drops(l)
+	// Deletes must stay while an older run may have what they hide.
+	if slices.Contains(c.Runs, l.Runs()[len(l.Runs())-1].ID) {
+		n -= c.estimateDropped(l)
 	}
 	for _, num := range c.Cluster {
 		n += weighSegment(l.Segment(num)).live
@@ -25,9 +29,9 @@ func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	return n
 }
 
-// drops estimates how many bytes a compaction into the base does not write: those of each
+// estimateDropped estimates how many bytes a compaction into the base does not write: those of each
 // delete, and of one entry that it deletes.
-func (c *Compaction) drops(l *layout.Layout) uint64 {
+func (c *Compaction) estimateDropped(l *layout.Layout) uint64 {
 	var bytes, entries, deletes uint64
 	for _, id := range c.Runs {
 		r := l.Run(id)
@@ -36,13 +40,13 @@ func (c *Compaction) drops(l *layout.Layout) uint64 {
 	return bytes / max(entries, 1) * min(2*deletes, entries)
 }
 
-// smaller returns a compaction for when a larger one is worth it but does not fit on the disk:
+// planSmaller returns a compaction for when a larger one is worth it but does not fit on the disk:
 // of as many of the newest runs as fit; nil if these are too few.
-func (v *balance) smaller() *Compaction {
-	uppers, _ := split(v.layout.Runs())
+func (v *balance) planSmaller() *Compaction {
+	uppers, _ := splitBase(v.layout.Runs())
 	// Fewer than leastRuns would be rewritten again at once.
 	for n := len(uppers); n >= leastRuns; n-- {
-		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.hasDiskSpace(c) {
+		if c := newCompaction(uppers[:n], "there is no disk space for more"); v.hasDiskSpace(c) {
 			return c
 		}
 	}

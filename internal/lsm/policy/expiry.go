@@ -24,7 +24,7 @@ func (o *Options) expiryDue(l *layout.Layout, r *layout.Run, s State) (due uint6
 		steps = []entry.Expiring{{At: r.MinExpiry}}
 	}
 	// History that ages is dead like what expires, so one rule decides for both.
-	if aging := o.aging(l, r); len(aging) > 0 {
+	if aging := o.agingSteps(l, r); len(aging) > 0 {
 		steps = append(aging, steps...)
 		slices.SortFunc(steps, func(a, b entry.Expiring) int { return cmp.Compare(a.At, b.At) })
 	}
@@ -32,14 +32,14 @@ func (o *Options) expiryDue(l *layout.Layout, r *layout.Run, s State) (due uint6
 	// The more has expired before a step, the less that step has to wait.
 	for _, x := range steps {
 		freed += x.Bytes
-		due = earlier(due, later(x.At, s.patience(x.Late, cost, freed >= much)))
+		due = earlierTime(due, addWait(x.At, s.waitingTime(x.Late, cost, freed >= much)))
 	}
 	return due
 }
 
-// patience is how long what is dead waits for its compaction, which costs some bytes, in
+// waitingTime is how long what is dead waits for its compaction, which costs some bytes, in
 // milliseconds. Much is freed by then, or it may be late. Writers that are refused don't wait.
-func (s *State) patience(late, cost uint64, much bool) uint64 {
+func (s *State) waitingTime(late, cost uint64, much bool) uint64 {
 	switch {
 	case s.Full:
 		return 0
@@ -52,22 +52,22 @@ func (s *State) patience(late, cost uint64, much bool) uint64 {
 	}
 }
 
-// later adds wait to a time. The sum stops at the greatest time, and does not overflow.
-func later(at, wait uint64) uint64 {
+// addWait adds wait to a time. The sum stops at the greatest time, and does not overflow.
+func addWait(at, wait uint64) uint64 {
 	if at+wait < at {
 		return ^uint64(0)
 	}
 	return at + wait
 }
 
-// earlier returns the first of two times, of which 0 is never.
-func earlier(a, b uint64) uint64 { return min(a-1, b-1) + 1 }
+// earlierTime returns the first of two times, of which 0 is never.
+func earlierTime(a, b uint64) uint64 { return min(a-1, b-1) + 1 }
 
 // ExpiryDue returns the first time, in Unix milliseconds, at which Decide plans a compaction
 // because of what has expired or was retained; 0 = never.
 func ExpiryDue(l *layout.Layout, s State, o Options) (due uint64) {
 	for _, r := range l.Runs() {
-		due = earlier(due, o.expiryDue(l, r, s))
+		due = earlierTime(due, o.expiryDue(l, r, s))
 	}
 	return due
 }
@@ -77,41 +77,29 @@ func ExpiryDue(l *layout.Layout, s State, o Options) (due uint64) {
 func MemtableExpiryDue(least uint64, idle bool) uint64 {
 	// While clients write, the memtable is soon full in any case.
 	if idle {
-		return later(least, memtableExpiryMillis)
+		return addWait(least, memtableExpiryMillis)
 	}
-	return later(least, memtableExpiryBusyMillis)
+	return addWait(least, memtableExpiryBusyMillis)
 }
 
-// expired chooses the compaction that is due because of what has expired by now, or was retained
+// planExpiry chooses the compaction that is due because of what has expired by now, or was retained
 // until now; nil if none is.
 // It includes all runs down to the base if these weigh little more: then what it drops need not
 // be replaced by deletes.
-func (v *balance) expired() *Compaction {
+func (v *balance) planExpiry() *Compaction {
 	runs := v.layout.Runs()
 	due := func(r *layout.Run) bool {
 		at := v.options.expiryDue(v.layout, r, v.state)
 		return at != 0 && at <= v.state.Now
 	}
-	first := slices.IndexFunc(runs, due)
-	if first < 0 {
+	first, end := findRow(runs, due)
+	if end == 0 {
 		return nil
-	}
-	// All runs from the newest to the oldest that are due, with those between: a
-	// compaction takes runs that follow each other.
-	end := first + 1
-	for i := first; i < len(runs); i++ {
-		if due(runs[i]) {
-			end = i + 1
-		}
 	}
 	// Below the base nothing is left to hide, so deletes go as well.
 	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
 	if rest <= max(expiryReachFactor*row, tinyBytes) {
 		end = len(runs)
 	}
-	tier := layout.Upper
-	if end == len(runs) {
-		tier = layout.Base
-	}
-	return compact(runs[first:end], tier, "entries have expired or aged")
+	return newCompaction(runs[first:end], "entries have expired or aged")
 }

@@ -37,7 +37,7 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compacti
 		}
 		now = due
 		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
-		if p.Compaction == nil || p.Compaction.Into != layout.Base {
+		if p.Compaction == nil {
 			t.Fatalf("due, but not compacted: %+v", p.Compaction)
 		}
 		compactions++
@@ -113,17 +113,16 @@ func TestExpiredRuns(t *testing.T) {
 			}
 			s.add(nil, tier, uint64(len(c.sizes)-i), m)
 		}
-		m := newBalance(s.layout, State{Now: 1000 + expiryGraceMillis}, Options{}).expired()
+		m := newBalance(s.layout, State{Now: 1000 + expiryGraceMillis}, Options{}).planExpiry()
 		switch {
 		case c.count == 0 && m == nil:
-		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID ||
-			(m.Into == layout.Base) != (c.first+c.count == len(c.sizes)):
+		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID:
 			t.Errorf("%s: %+v", c.what, m)
 		}
 		if p := Decide(s.layout, State{Now: 1000 + expiryGraceMillis, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
 			t.Errorf("%s: compacted without disk space: %+v", c.what, p.Compaction)
 		}
-		if m := newBalance(s.layout, State{Now: 999 + expiryGraceMillis}, Options{}).expired(); m != nil {
+		if m := newBalance(s.layout, State{Now: 999 + expiryGraceMillis}, Options{}).planExpiry(); m != nil {
 			t.Errorf("%s, too early: %+v", c.what, m)
 		}
 	}

@@ -23,9 +23,9 @@ type Garbage struct {
 // Measure compares the garbage of a store with its budget.
 func Measure(l *layout.Layout, s State, o Options) Garbage {
 	v := newBalance(l, s, o.withDefaults())
-	g := Garbage{Live: v.needed(), Excess: v.excess(), Budget: v.budget()}
+	g := Garbage{Live: v.neededBytes(), Excess: v.excessBytes(), Budget: v.garbageBudget()}
 	// A flush tells what the memtable hides, and so makes the estimate smaller.
-	g.Reducible = s.Sealed > 0 || v.collection() != nil || v.stale()
+	g.Reducible = s.Sealed > 0 || v.planCollection() != nil || v.hidesMuch()
 	return g
 }
 

@@ -4,11 +4,11 @@ package policy
 // of a key. State.Hidden tells how much a run hides, for runs that were flushed since Open. For
 // the others, the unknown runs, it is estimated here.
 
-// stale reports whether upper runs hide so much that it is worth a compaction to
+// hidesMuch reports whether upper runs hide so much that it is worth a compaction to
 // find it.
-func (v *balance) stale() bool {
+func (v *balance) hidesMuch() bool {
 	runs := v.layout.Runs()
-	uppers, _ := split(runs)
+	uppers, _ := splitBase(runs)
 	// One run alone hides nothing, but the history that it retains may have died.
 	if v.deadOwn == 0 && (len(runs) < 2 || len(uppers) == 0) {
 		return false
@@ -23,7 +23,7 @@ func (v *balance) stale() bool {
 // of the budget. Large runs may hide up to 1/mostHiddenFactor of their size, so that the
 // compaction reads at most mostHiddenFactor bytes for each one that it finds.
 func (v *balance) mostHidden() uint64 {
-	budget := v.budget()
+	budget := v.garbageBudget()
 	least := max(budget/upperHiddenFraction, hiddenLeastBytes)
 	return max(least, min(v.runs, max(budget/mostHiddenFraction, v.runs/mostHiddenFactor)))
 }
@@ -35,9 +35,9 @@ func (v *balance) mayHide() bool {
 	return v.hidden+v.hiddenByUnknown(true) >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHiddenPercent, IdleHiddenBytes)
 }
 
-// hiddenByUnknown returns how many bytes the unknown runs hide if each of their deletes, and of their
-// sets if they overwrite, replaces a value of the base's average size. A range delete of which
-// nothing is known may hide everything. The oldest run hides nothing.
+// hiddenByUnknown returns how many bytes the unknown runs hide if each of their deletes, and of
+// their sets if they overwrite, replaces a value of the base's average size. A range delete of
+// which nothing is known may hide everything. The oldest run hides nothing.
 func (v *balance) hiddenByUnknown(overwrites bool) uint64 {
 	runs := v.layout.Runs()
 	base := runs[len(runs)-1]

@@ -35,8 +35,8 @@ func retentionOf(k *layout.Keyspace) Retention {
 	return Retention{int(min(k.Options.Versions, math.MaxInt32)), k.Options.Age}
 }
 
-// longest is what all keyspaces together retain at most.
-func (o *Options) longest(l *layout.Layout) Retention {
+// longestRetention is what all keyspaces together retain at most.
+func (o *Options) longestRetention(l *layout.Layout) Retention {
 	most, list := o.Retention, l.Keyspaces()
 	for i := range list {
 		r := retentionOf(&list[i])
@@ -52,7 +52,7 @@ func (o *Options) deadAt(l *layout.Layout, s *layout.Superseded) (at uint64, age
 	r, dropped := o.RetentionOf(l, s.Keyspace)
 	// Steps of many keyspaces were put together: what any of them retains stays.
 	if s.Keyspace == layout.AnyKeyspace {
-		r, dropped = o.longest(l), false
+		r, dropped = o.longestRetention(l), false
 	}
 	if dropped || s.Keep != 0 && s.Keep <= uint64(max(r.Versions, 1)) {
 		return 0, 0
@@ -83,17 +83,18 @@ func (o *Options) Dead(l *layout.Layout, list []layout.Superseded, now uint64) (
 func (o *Options) NextDead(l *layout.Layout, list []layout.Superseded, now uint64) (next uint64) {
 	for i := range list {
 		if at, _ := o.deadAt(l, &list[i]); at > now {
-			next = earlier(next, at)
+			next = earlierTime(next, at)
 		}
 	}
 	return next
 }
 
-// aging returns the steps in which history of a run dies, as if it expired then. It may stay for a
-// share of its age beyond that, so that a run is rewritten some dozen times within the age at most.
-func (o *Options) aging(l *layout.Layout, r *layout.Run) (steps []entry.Expiring) {
+// agingSteps returns the steps in which history of a run dies, as if it expired then. It may stay
+// for a share of its age beyond that, so that a run is rewritten some dozen times within the age at
+// most.
+func (o *Options) agingSteps(l *layout.Layout, r *layout.Run) (steps []entry.Expiring) {
 	list := r.Superseded
-	if list == nil && o.longest(l).Age > 0 {
+	if list == nil && o.longestRetention(l).Age > 0 {
 		// An earlier release has not counted it. A compaction does, once all of it has aged.
 		list = []layout.Superseded{{Keyspace: layout.AnyKeyspace, Version: r.MaxVersion}}
 	}

@@ -2,20 +2,20 @@ package policy
 
 import "github.com/brockdb/brock/internal/version/layout"
 
-// leveling chooses the compaction that keeps runs few and garbage known; nil if
+// planLeveling chooses the compaction that keeps runs few and garbage known; nil if
 // none is worth it.
-func (v *balance) leveling() *Compaction {
+func (v *balance) planLeveling() *Compaction {
 	runs := v.layout.Runs()
-	uppers, base := split(runs)
+	uppers, base := splitBase(runs)
 	if len(uppers) == 0 {
-		if v.stale() { // much of the history in a base alone is dead
-			return compact(runs, layout.Base, "history has aged")
+		if v.hidesMuch() { // much of the history in a base alone is dead
+			return newCompaction(runs, "history has aged")
 		}
 		return nil
 	}
 	weight, size := uint64(0), uint64(0)
 	for _, r := range uppers {
-		weight += weigh(r, base)
+		weight += weighRun(r, base)
 	}
 	if base != nil {
 		size = base.FileBytes()
@@ -24,16 +24,16 @@ func (v *balance) leveling() *Compaction {
 	many := len(uppers) >= upperRuns
 	switch {
 	case many && (base == nil || weight >= size):
-		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
+		return newCompaction(runs, "the upper runs weigh as much as the base")
 	// Before the next case: upper runs that were compacted alone would be written twice.
 	case v.state.Idle && v.worthAll(weight, size):
-		return compact(runs, layout.Base, "idle")
+		return newCompaction(runs, "idle")
 	case many:
-		return compact(newest(uppers, leastRuns), layout.Upper, "too many upper runs")
+		return newCompaction(newestRow(uppers, leastRuns), "too many upper runs")
 	case base != nil && len(uppers) > 1 && weight >= heavyUpperFactor*size:
-		return compact(runs, layout.Base, "the upper runs weigh far more than the base")
-	case v.stale():
-		return compact(runs, layout.Base, "the upper runs hide garbage")
+		return newCompaction(runs, "the upper runs weigh far more than the base")
+	case v.hidesMuch():
+		return newCompaction(runs, "the upper runs hide garbage")
 	case v.state.Idle:
 		return idleRow(uppers)
 	}
@@ -46,9 +46,9 @@ func (v *balance) worthAll(weight, base uint64) bool {
 	return len(v.layout.Runs()) > 1 && (weight >= base/idleUpperFraction || v.runs <= tinyBytes || v.mayHide())
 }
 
-// weigh returns the size of an upper run plus what its deletes free in the base. That is bounded,
-// or runs of handles to large values would cause the base to be rewritten all the time.
-func weigh(r, base *layout.Run) uint64 {
+// weighRun returns the size of an upper run plus what its deletes free in the base. That is
+// bounded, or runs of handles to large values would cause the base to be rewritten all the time.
+func weighRun(r, base *layout.Run) uint64 {
 	size := r.FileBytes()
 	// Deletes free nothing where nothing is.
 	if base == nil || base.Entries == 0 {
@@ -61,18 +61,18 @@ func weigh(r, base *layout.Run) uint64 {
 // idleRow returns the compaction of the newest upper runs, for when compacting all runs isn't worth
 // it; nil if they are too few.
 func idleRow(uppers []*layout.Run) *Compaction {
-	row := newest(uppers, 0)
+	row := newestRow(uppers, 0)
 	if len(row) < leastRuns {
 		return nil
 	}
-	return compact(row, layout.Upper, "idle, the base is too big")
+	return newCompaction(row, "idle, the base is too big")
 }
 
-// newest returns the newest upper runs, at least some number of them, up to the first one that is
-// heavier than all newer ones together: it is not worth rewriting for them. Of 100 flushes of one
-// size each entry is so written 2.4 times, before an idle store makes one run of all
+// newestRow returns the newest upper runs, at least some number of them, up to the first one that
+// is heavier than all newer ones together: it is not worth rewriting for them. Of 100 flushes of
+// one size each entry is so written 2.4 times, before an idle store makes one run of all
 // (testdata/write_amplification.txt).
-func newest(uppers []*layout.Run, least int) []*layout.Run {
+func newestRow(uppers []*layout.Run, least int) []*layout.Run {
 	sum := uint64(0)
 	// Newest first: these are the smallest, as older ones were compacted already.
 	for i, r := range uppers {
@@ -84,10 +84,10 @@ func newest(uppers []*layout.Run, least int) []*layout.Run {
 	return uppers
 }
 
-// dropping returns the compaction of the one run that holds most of dropped keyspaces; nil if
+// planDropping returns the compaction of the one run that holds most of dropped keyspaces; nil if
 // none holds enough. It compacts the run alone: no entry of a dropped keyspace needs to stay,
 // whatever older runs have.
-func (v *balance) dropping() *Compaction {
+func (v *balance) planDropping() *Compaction {
 	share := uint64(droppedPercent)
 	if v.state.atRest() {
 		share = idleDroppedPercent
@@ -103,5 +103,5 @@ func (v *balance) dropping() *Compaction {
 	if worst == nil {
 		return nil
 	}
-	return compact([]*layout.Run{worst}, worst.Tier, "keyspaces were dropped")
+	return newCompaction([]*layout.Run{worst}, "keyspaces were dropped")
 }

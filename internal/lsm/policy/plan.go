@@ -80,20 +80,34 @@ type Plan struct {
 // Compaction replaces runs that follow each other in age by one.
 type Compaction struct {
 	Runs    []layout.RunID // newest first
-	Into    layout.Tier
 	Reason  string
 	Cluster []entry.FileNum // segments whose values move to new ones, in key order; ascending
 	Price   uint64          // of the clustering: by how much State.JumpedBytes goes down
 	Rekey   bool            // one run is rewritten only to change its data key; this can wait
 }
 
-// compact returns the compaction of runs into a tier.
-func compact(runs []*layout.Run, into layout.Tier, reason string) *Compaction {
-	c := &Compaction{Into: into, Reason: reason}
+// newCompaction returns the compaction of runs.
+func newCompaction(runs []*layout.Run, reason string) *Compaction {
+	c := &Compaction{Reason: reason}
 	for _, r := range runs {
 		c.Runs = append(c.Runs, r.ID)
 	}
 	return c
+}
+
+// findRow returns the runs from the newest to the oldest for which is says true, with those
+// between: a compaction takes runs that follow each other. Without any, end is 0.
+func findRow(runs []*layout.Run, is func(*layout.Run) bool) (first, end int) {
+	for i, r := range runs {
+		if !is(r) {
+			continue
+		}
+		if end == 0 {
+			first = i
+		}
+		end = i + 1
+	}
+	return first, end
 }
 
 // Collection moves what is live in some segments to a new one.

@@ -21,7 +21,11 @@
 // Each file is one decision, and tuning.go has all numbers that they use.
 package policy
 
-import "github.com/brockdb/brock/internal/version/layout"
+import (
+	"cmp"
+
+	"github.com/brockdb/brock/internal/version/layout"
+)
 
 // Decide chooses what to do.
 func Decide(l *layout.Layout, s State, o Options) Plan {
@@ -30,38 +34,27 @@ func Decide(l *layout.Layout, s State, o Options) Plan {
 	p := Plan{Flush: s.Sealed > 0, DropSegments: l.Unreferenced()}
 	v := newBalance(l, s, o.withDefaults())
 	if !s.Collecting {
-		p.Collect = v.collection()
-		if p.Collect == nil {
-			p.Collect = v.oldSegments()
-		}
+		p.Collect = cmp.Or(v.planCollection(), v.planOldSegments())
 	}
 	if !s.Compacting {
-		p.Compaction = v.compaction(p.Collect != nil)
+		p.Compaction = v.planCompaction(p.Collect != nil)
 	}
 	return p
 }
 
-// compaction chooses the most urgent compaction; nil if none is worth it.
-func (v *balance) compaction(collects bool) *Compaction {
-	if c := v.expired(); c != nil && v.hasDiskSpace(c) {
+// planCompaction chooses the most urgent compaction; nil if none is worth it.
+func (v *balance) planCompaction(collects bool) *Compaction {
+	if c := v.planExpiry(); c != nil && v.hasDiskSpace(c) {
 		return c
 	}
-	c := v.leveling()
-	if c == nil {
-		c = v.dropping()
-	}
-	// The next three move, or rewrite handles to, what a collection would change: they wait for it.
+	c := cmp.Or(v.planLeveling(), v.planDropping())
+	// These move, or rewrite handles to, what a collection would change: they wait for it. A
+	// clustering removes forwarding tables, too.
 	if c == nil && !collects {
-		c = v.clustering() // which removes forwarding tables, too
-	}
-	if c == nil && !collects {
-		c = v.pointers()
-	}
-	if c == nil && !collects {
-		c = v.oldRun()
+		c = cmp.Or(v.planClustering(), v.planPointers(), v.planOldRun())
 	}
 	if c != nil && !v.hasDiskSpace(c) {
-		return v.smaller()
+		return v.planSmaller()
 	}
 	return c
 }

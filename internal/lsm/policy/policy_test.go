@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,10 +70,15 @@ func (s *store) do(m *Compaction) {
 			sum.SeparatedBytes += r.SeparatedBytes
 		}
 	}
-	if m.Into == layout.Base && last != len(s.layout.Runs())-1 {
-		s.t.Fatalf("compaction into the base without the oldest run: %d", m.Runs)
+	s.add(m.Runs, tierOf(m, s.layout), order, sum)
+}
+
+// tierOf is the tier that the engine gives to the run of a compaction.
+func tierOf(m *Compaction, l *layout.Layout) layout.Tier {
+	if slices.Contains(m.Runs, l.Runs()[len(l.Runs())-1].ID) {
+		return layout.Base
 	}
-	s.add(m.Runs, m.Into, order, sum)
+	return layout.Upper
 }
 
 // rest does what Decide wants until it wants nothing more.
@@ -105,7 +111,7 @@ func (p Plan) text(l *layout.Layout) string {
 		b.WriteString("flush\n")
 	}
 	if p.Compaction != nil {
-		fmt.Fprintf(&b, "compact %d into %v: %s", p.Compaction.Runs, p.Compaction.Into, p.Compaction.Reason)
+		fmt.Fprintf(&b, "compact %d into %v: %s", p.Compaction.Runs, tierOf(p.Compaction, l), p.Compaction.Reason)
 		if len(p.Compaction.Cluster) > 0 {
 			fmt.Fprintf(&b, ", cluster the values of %d for %d MB", p.Compaction.Cluster, p.Compaction.Price>>20)
 		}

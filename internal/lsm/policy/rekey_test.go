@@ -62,7 +62,7 @@ func (s *rekeyed) compact(c *Compaction) {
 		refs = append(refs, f)
 	}
 	slices.SortFunc(refs, func(a, b layout.SegmentRef) int { return int(a.Segment) - int(b.Segment) })
-	s.addRun(c.Runs, c.Into, order, refs)
+	s.addRun(c.Runs, tierOf(c, s.layout), order, refs)
 }
 
 func (s *rekeyed) collect(c *Collection) {
@@ -173,7 +173,7 @@ func TestRekeyRewritesHandles(t *testing.T) {
 	victim := s.layout.Segments()[0].Num
 	s.rotate(true)
 	for n := s.layout.Runs()[0]; s.layout.IsOld(n.Files[0].KeyID); n = s.layout.Runs()[0] {
-		s.compact(compact(s.layout.Runs(), layout.Base, "first"))
+		s.compact(newCompaction(s.layout.Runs(), "first"))
 	}
 	now := s.key
 	s.key[0]--

@@ -18,12 +18,10 @@ type Cover struct {
 	pending []part        // the reader's own range deletes, newer than all others
 	err     error         // the first error of a source
 
-	known   bool          // lo, hi and version hold
-	lo, hi  []byte        // where version holds; nil: no bound; in memory of a part, or of long
+	known   bool          // stretch and version hold
+	stretch Stretch       // where version holds
 	version entry.Version // the answer there; 0: nothing covers it
-
-	asked Stretch // around the last answer of a part; the next lookup overwrites it
-	long  Stretch // copies of those bounds of asked that lo and hi need
+	asked   Stretch       // around the last answer of a part; the next lookup overwrites it
 }
 
 // keptBounds is how many bytes of bounds a part keeps of its stretch, at most. Of longer bounds a
@@ -65,7 +63,7 @@ func NewCover(at entry.Version, sources ...Source) *Cover {
 func NewForwardCover(at entry.Version, sources ...Source) *Cover {
 	c := NewCover(at, sources...)
 	if c != nil {
-		c.asked.end, c.long.end = new(held), new(held)
+		c.asked.end, c.stretch.end = new(held), new(held)
 	}
 	return c
 }
@@ -77,8 +75,8 @@ func (c *Cover) Close() {
 		return
 	}
 	c.asked.end.giveBack()
-	c.long.end.giveBack()
-	c.known, c.lo, c.hi, c.asked, c.long = false, nil, nil, Stretch{}, Stretch{}
+	c.stretch.end.giveBack()
+	c.known, c.asked, c.stretch = false, Stretch{}, Stretch{}
 }
 
 // Pending is the version of a reader's own range deletes: above all others.
@@ -108,10 +106,9 @@ func (c *Cover) WithPending(own ...Source) *Cover {
 // sees a key that may be deleted.
 func (c *Cover) Newest(key []byte) entry.Version {
 	// Walks ask for neighbours, so mostly the last answer holds.
-	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
-		return c.version
+	if !c.known || !c.stretch.contains(key) {
+		c.lookUp(key)
 	}
-	c.lookUp(key)
 	return c.version
 }
 
@@ -146,13 +143,14 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 // Stretch returns the range [lo, hi) around the key that Newest was last asked
 // for in which it returns the same; nil is no bound. It is valid until Newest is
 // asked again.
-func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
+func (c *Cover) Stretch() (lo, hi []byte) { return c.stretch.Bounds() }
 
 // lookUp finds the answer for key, and the stretch where it holds. The newest range deletes are
 // asked first: what is older than the answer does not limit it.
 func (c *Cover) lookUp(key []byte) {
 	// The stretch begins without bounds; each source that is asked narrows it.
-	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
+	c.known, c.version = true, 0
+	c.stretch.clearBounds()
 	if c.err != nil {
 		c.version = failed
 		return
@@ -179,56 +177,28 @@ func (c *Cover) askSource(p *part, key []byte, at entry.Version) entry.Version {
 	if !p.known || !s.contains(key) {
 		s = &c.asked
 		s.clearBounds()
-		v, err := p.Find(key, at, s)
-		if err != nil {
+		var err error
+		if p.version, err = p.Find(key, at, s); err != nil {
 			c.err = err
 			return failed
 		}
 		lo, hi := s.Bounds()
-		kept := hi
 		if s.forward() && len(hi) > keptBounds {
-			kept = shortened(hi, key)
+			hi = shortenBound(hi, key)
 		}
 		// Long bounds are not kept: with 1 MiB each, a part would take megabytes.
-		p.known, p.version = len(lo)+len(kept) <= keptBounds, v
-		switch {
-		case !p.known:
-		case !s.forward() && cap(s.lo)+cap(s.hi) <= 4*keptBounds:
-			p.stretch, *s = *s, p.stretch // nothing is copied
-			s = &p.stretch
-		default:
-			p.stretch.clearBounds()
-			p.stretch.Within(lo, kept)
-			if len(kept) == len(hi) {
-				s = &p.stretch
-			}
+		p.known = len(lo)+len(hi) <= keptBounds
+		if p.stretch.clearBounds(); p.known {
+			p.stretch.Within(lo, hi)
 		}
 	}
-	c.narrow(s)
+	c.stretch.Within(s.Bounds())
 	return p.version
 }
 
-// shortened returns the shortest prefix of hi that is greater than key. A part keeps it in
+// shortenBound returns the shortest prefix of hi that is greater than key. A part keeps it in
 // place of a hi that is too long: up to there, too, its answer for key holds.
-func shortened(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
-
-// narrow limits the stretch of the Cover to s. Bounds that lie in asked are copied to long,
-// as the next find overwrites asked.
-func (c *Cover) narrow(s *Stretch) {
-	lo, hi := s.Bounds()
-	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
-		if c.lo = lo; s == &c.asked {
-			c.long.lo = append(c.long.lo[:0], lo...)
-			c.lo = c.long.lo
-		}
-	}
-	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
-		if c.hi = hi; s == &c.asked {
-			c.long.limit(hi)
-			c.hi = c.long.hi
-		}
-	}
-}
+func shortenBound(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
 
 // Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and without
 // overlap, each with its newest version. Two ranges that touch have different versions, or are of
@@ -260,11 +230,14 @@ func (c *Cover) eachRange(from, to []byte, most entry.Version, fn func(Delete) e
 	}()
 	var version entry.Version // of [lo, hi), which fn has not got yet, as it may grow; 0: none
 	for at.copyFrom(from); to == nil || bytes.Compare(at.key, to) < 0; {
-		v, end := c.rangeAt(at.key, to)
+		v := min(c.Newest(at.key), most)
 		if c.err != nil {
 			return c.err
 		}
-		v = min(v, most)
+		_, end := c.Stretch()
+		if end == nil || to != nil && bytes.Compare(end, to) > 0 {
+			end = to
+		}
 		// A range must not cross keyspaces: they are retained and dropped one by one.
 		joins := v == version && (v == 0 || sameKeyspace(lo.key, at.key))
 		if version > 0 && !joins {
@@ -286,28 +259,4 @@ func (c *Cover) eachRange(from, to []byte, most entry.Version, fn func(Delete) e
 		return fn(Delete{lo.key, hi.key, version})
 	}
 	return nil
-}
-
-// rangeAt returns the newest version at key, and the bound up to which it is the same: at most to,
-// and the end of the keyspace if anything covers key.
-func (c *Cover) rangeAt(key, to []byte) (v entry.Version, end []byte) {
-	v = c.Newest(key)
-	_, end = c.Stretch()
-	if end == nil || to != nil && bytes.Compare(end, to) > 0 {
-		end = to
-	}
-	if v > 0 {
-		end = withinKeyspace(key, end)
-	}
-	return v, end
-}
-
-// withinKeyspace returns hi, or the end of the keyspace of lo if that comes first. A nil hi is no
-// bound.
-func withinKeyspace(lo, hi []byte) []byte {
-	id, ok := entry.KeyspaceOf(lo)
-	if !ok || hi != nil && entry.OneKeyspace(lo, hi) {
-		return hi
-	}
-	return entry.AfterKeyspace(id)
 }

@@ -77,18 +77,13 @@ func (s *Stretch) Within(lo, hi []byte) {
 		s.lo = append(s.lo[:0], lo...)
 	}
 	if hi != nil && (len(s.hi) == 0 || bytes.Compare(hi, s.hi) < 0) {
-		s.limit(hi)
+		if s.forward() {
+			s.end.copyFrom(hi)
+			s.hi = s.end.key
+		} else {
+			s.hi = append(s.hi[:0], hi...)
+		}
 	}
-}
-
-// limit makes a copy of hi, which doesn't lie in memory of s, the upper bound.
-func (s *Stretch) limit(hi []byte) {
-	if s.end != nil {
-		s.end.copyFrom(hi)
-		s.hi = s.end.key
-		return
-	}
-	s.hi = append(s.hi[:0], hi...)
 }
 
 // contains reports whether key is in s.

@@ -525,7 +525,7 @@ func TestRangesEndWithTheirKeyspace(t *testing.T) {
 				}
 			}
 		}
-		err := Forest(touching.All(), fanout, func(s Span) error {
+		err := WalkForest(touching.All(), fanout, func(s Span) error {
 			if !s.Valid() {
 				t.Errorf("keyspace %d: level %d has %x", id, s.Level, s.Delete)
 			}

@@ -10,12 +10,12 @@ type Span struct {
 // Top is the level of the one node that has all range deletes of a forest.
 const Top = 0xff
 
-// Forest calls fn for the spans of all nodes of a forest, in the order of levels, nodes and keys.
-// It stops at the first error of fn. Node i of level k lays fanout^k range deletes over each other:
-// those from number i·fanout^k on. Level 0 is the range deletes themselves. The last node, of level
-// Top, has all range deletes, however many. No other node is made unless it is full, and none that
-// would be the same as Top.
-func Forest(rangeDeletes []Delete, fanout int, fn func(Span) error) error {
+// WalkForest calls fn for the spans of all nodes of a forest, in the order of levels, nodes and
+// keys. It stops at the first error of fn. Node i of level k lays fanout^k range deletes over each
+// other: those from number i·fanout^k on. Level 0 is the range deletes themselves. The last node,
+// of level Top, has all range deletes, however many. No other node is made unless it is full, and
+// none that would be the same as Top.
+func WalkForest(rangeDeletes []Delete, fanout int, fn func(Span) error) error {
 	l := list(rangeDeletes)
 	leaves := make([]span, len(l))
 	nodes := make([][]span, len(l))
@@ -41,11 +41,11 @@ func Forest(rangeDeletes []Delete, fanout int, fn func(Span) error) error {
 		// In place: a node is written behind those that are still read.
 		above := nodes[:0]
 		for i := 0; i < len(nodes); i += fanout {
-			above = append(above, l.overAll(nodes[i:min(i+fanout, len(nodes))]))
+			above = append(above, l.layOverAll(nodes[i:min(i+fanout, len(nodes))]))
 		}
 		nodes = above
 	}
-	return l.eachSpan(Top, 0, l.overAll(nodes), fn)
+	return l.eachSpan(Top, 0, l.layOverAll(nodes), fn)
 }
 
 // eachSpan calls fn for the spans of one node.
@@ -58,15 +58,15 @@ func (l *list) eachSpan(level, node int, spans []span, fn func(Span) error) erro
 	return nil
 }
 
-// overAll lays many lists of spans over each other, by halves: each span is copied a few times
+// layOverAll lays many lists of spans over each other, by halves: each span is copied a few times
 // only.
-func (l *list) overAll(nodes [][]span) []span {
+func (l *list) layOverAll(nodes [][]span) []span {
 	switch n := len(nodes); n {
 	case 0:
 		return nil
 	case 1:
 		return nodes[0]
 	default:
-		return l.over(l.overAll(nodes[:n/2]), l.overAll(nodes[n/2:]))
+		return l.layOver(l.layOverAll(nodes[:n/2]), l.layOverAll(nodes[n/2:]))
 	}
 }

@@ -15,7 +15,7 @@ func TestNestedRangeDeletesTakeFewSpans(t *testing.T) {
 		for i := range n {
 			list = append(list, Delete{Lo: fmt.Appendf(nil, "\x00%08d", i), Hi: fmt.Appendf(nil, "\x00%08d", 4*n-i), Version: entry.Version(i + 1)})
 		}
-		err := Forest(list, 16, func(Span) error { sum++; return nil })
+		err := WalkForest(list, 16, func(Span) error { sum++; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,43 +37,39 @@ func (s *sequence) Next() (t Delete, ok bool, err error) {
 	return t, true, nil
 }
 
-// Merge calls fn for the range deletes of all sequences in the order of Compare, those that are
-// equal as often as they come. It stops at the first error. The bounds are valid until fn returns.
-func Merge(from []Sequence, fn func(Delete) error) error {
+// MergeSequences calls fn for the range deletes of all sequences in the order of Compare, those
+// that are equal as often as they come. It stops at the first error. The bounds are valid until fn
+// returns.
+func MergeSequences(from []Sequence, fn func(Delete) error) error {
 	type head struct {
 		Delete
 		of Sequence
 	}
 	var heads []head
-	for _, s := range from {
-		t, ok, err := s.Next()
-		if err != nil {
-			return err
+	for next := slices.Clone(from); ; {
+		for _, s := range next {
+			t, ok, err := s.Next()
+			if err != nil {
+				return err
+			}
+			if ok {
+				heads = append(heads, head{t, s})
+			}
 		}
-		if ok {
-			heads = append(heads, head{t, s})
+		if len(heads) == 0 {
+			return nil
 		}
-	}
-	for len(heads) > 0 {
 		least := 0 // compactions have few inputs: a tree of heads would gain nothing
 		for i := range heads {
 			if Compare(heads[i].Delete, heads[least].Delete) < 0 {
 				least = i
 			}
 		}
-		h := &heads[least]
-		if err := fn(h.Delete); err != nil {
+		if err := fn(heads[least].Delete); err != nil {
 			return err
 		}
-		t, ok, err := h.of.Next()
-		switch {
-		case err != nil:
-			return err
-		case ok:
-			h.Delete = t
-		default:
-			heads = slices.Delete(heads, least, least+1)
-		}
+		// Its bounds are not needed any more, so its sequence may move on.
+		next = append(next[:0], heads[least].of)
+		heads = slices.Delete(heads, least, least+1)
 	}
-	return nil
 }

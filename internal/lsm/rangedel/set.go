@@ -62,28 +62,21 @@ func New(rangeDeletes ...Delete) *Set {
 // With returns the set that has t too; it keeps t's bounds. Calls of With on sets that were
 // made from one another must not run together.
 func (s *Set) With(t Delete) *Set {
-	n := &Set{shared: new(int)}
-	if s != nil {
-		*n = *s
-		// The headers of levels are copied, not the arrays: n may grow them in place.
-		n.levels = slices.Clone(s.levels)
+	if s == nil {
+		return New(t)
 	}
-	if *n.shared > len(n.list) {
-		// There is a longer set already, which has the rest of the arrays: to append in place would
-		// overwrite what it has.
-		n.unshare()
+	// There is a longer set already, which has the rest of the arrays: to append in place would
+	// overwrite what it has.
+	if *s.shared > len(s.list) {
+		n := New(append(slices.Clip(s.list), t)...)
+		n.ahead = s.ahead
+		return n
 	}
+	n := *s
+	// The headers of levels are copied, not the arrays: n may grow them in place.
+	n.levels = slices.Clone(s.levels)
 	n.addDirect(t)
-	return n
-}
-
-// unshare makes the next range delete go to arrays of its own.
-func (s *Set) unshare() {
-	s.shared, s.list = new(int), slices.Clip(s.list)
-	for k := range s.levels {
-		l := &s.levels[k]
-		l.spans, l.ends, l.versions = slices.Clip(l.spans), slices.Clip(l.ends), slices.Clip(l.versions)
-	}
+	return &n
 }
 
 // addDirect adds t to s itself, which nobody else has yet.
@@ -109,13 +102,13 @@ func (s *Set) joinChildren(k, i int) {
 	}
 	var leaves [fanout][1]span
 	var spans []span
-	v := s.versions(k-1, i*fanout)
+	v := s.nodeVersions(k-1, i*fanout)
 	for j := range fanout {
 		child := i*fanout + j
-		below := s.versions(k-1, child)
+		below := s.nodeVersions(k-1, child)
 		v = versions{min(v.min, below.min), max(v.max, below.max)}
 		// Newer children come later, but versions decide, not the order.
-		spans = s.list.over(spans, s.node(k-1, child, &leaves[j]))
+		spans = s.list.layOver(spans, s.nodeSpans(k-1, child, &leaves[j]))
 	}
 	l := &s.levels[k-1]
 	l.spans = append(l.spans, spans...)
@@ -123,8 +116,8 @@ func (s *Set) joinChildren(k, i int) {
 	l.versions = append(l.versions, v)
 }
 
-// node returns the spans of node i of level k. That of a leaf is made in leaf.
-func (s *Set) node(k, i int, leaf *[1]span) []span {
+// nodeSpans returns the spans of node i of level k. That of a leaf is made in leaf.
+func (s *Set) nodeSpans(k, i int, leaf *[1]span) []span {
 	if k == 0 {
 		leaf[0] = span{bound(2 * i), bound(2*i + 1), uint32(i)}
 		return leaf[:]
@@ -136,7 +129,7 @@ func (s *Set) node(k, i int, leaf *[1]span) []span {
 	return l.spans[from:l.ends[i]]
 }
 
-func (s *Set) versions(k, i int) versions {
+func (s *Set) nodeVersions(k, i int) versions {
 	if k == 0 {
 		v := s.list[i].Version
 		return versions{v, v}
@@ -144,9 +137,9 @@ func (s *Set) versions(k, i int) versions {
 	return s.levels[k-1].versions[i]
 }
 
-// roots returns which nodes of level k have no parent. They are the newest range deletes of the
+// findRoots returns which nodes of level k have no parent. They are the newest range deletes of the
 // level.
-func (s *Set) roots(k int) (from, to int) {
+func (s *Set) findRoots(k int) (from, to int) {
 	to = len(s.list)
 	if k > 0 {
 		to = len(s.levels[k-1].ends)
@@ -207,9 +200,9 @@ func (s *Set) Since(v entry.Version, fn func(Delete) error) error {
 	s = s.orNone()
 	// The nodes of the highest level have the first range deletes, so this is the order of arrival.
 	for k := len(s.levels); k >= 0; k-- {
-		from, to := s.roots(k)
+		from, to := s.findRoots(k)
 		for i := from; i < to; i++ {
-			if err := s.since(k, i, v, fn); err != nil {
+			if err := s.eachSince(k, i, v, fn); err != nil {
 				return err
 			}
 		}
@@ -217,16 +210,16 @@ func (s *Set) Since(v entry.Version, fn func(Delete) error) error {
 	return nil
 }
 
-// since is Since for the range deletes below node i of level k.
-func (s *Set) since(k, i int, v entry.Version, fn func(Delete) error) error {
-	if s.versions(k, i).max <= v {
+// eachSince is Since for the range deletes below node i of level k.
+func (s *Set) eachSince(k, i int, v entry.Version, fn func(Delete) error) error {
+	if s.nodeVersions(k, i).max <= v {
 		return nil
 	}
 	if k == 0 {
 		return fn(s.list[i])
 	}
 	for j := range fanout {
-		if err := s.since(k-1, i*fanout+j, v, fn); err != nil {
+		if err := s.eachSince(k-1, i*fanout+j, v, fn); err != nil {
 			return err
 		}
 	}
@@ -251,7 +244,7 @@ func (s *Set) newestAround(key []byte, at entry.Version, around *Stretch) (v ent
 	// The newest range deletes are asked first: what is older than the answer does not limit the
 	// stretch.
 	for k := range len(s.levels) + 1 {
-		from, to := s.roots(k)
+		from, to := s.findRoots(k)
 		for i := to - 1; i >= from; i-- {
 			v = s.lookInNode(k, i, key, at, v, around)
 		}
@@ -262,13 +255,13 @@ func (s *Set) newestAround(key []byte, at entry.Version, around *Stretch) (v ent
 // lookInNode returns the greater of v and what Newest finds in node i of level k.
 func (s *Set) lookInNode(k, i int, key []byte, at, v entry.Version, around *Stretch) entry.Version {
 	// Nothing newer than v, or nothing that the reader sees.
-	if n := s.versions(k, i); n.max <= v || n.min > at {
+	if n := s.nodeVersions(k, i); n.max <= v || n.min > at {
 		return v
 	}
 	// The span has the newest of all below it: older ones count only for a reader
 	// that doesn't see it.
 	var leaf [1]span
-	spans := s.node(k, i, &leaf)
+	spans := s.nodeSpans(k, i, &leaf)
 	j, covered := s.list.findSpan(spans, key)
 	if !covered {
 		// No child covers the key either, so all of the gap has this answer.
@@ -310,9 +303,9 @@ func (s *Set) ChangedSince(lo, hi []byte, since entry.Version) bool {
 		return false
 	}
 	for k := range len(s.levels) + 1 {
-		from, to := s.roots(k)
+		from, to := s.findRoots(k)
 		for i := to - 1; i >= from; i-- {
-			if s.changed(k, i, lo, hi, since) {
+			if s.changedBelow(k, i, lo, hi, since) {
 				return true
 			}
 		}
@@ -320,19 +313,19 @@ func (s *Set) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	return false
 }
 
-// changed is ChangedSince for node i of level k.
-func (s *Set) changed(k, i int, lo, hi []byte, since entry.Version) bool {
+// changedBelow is ChangedSince for node i of level k.
+func (s *Set) changedBelow(k, i int, lo, hi []byte, since entry.Version) bool {
 	var leaf [1]span
-	n := s.versions(k, i)
+	n := s.nodeVersions(k, i)
 	switch {
-	case n.max <= since || !s.list.overlaps(s.node(k, i, &leaf), lo, hi):
+	case n.max <= since || !s.list.overlapsRange(s.nodeSpans(k, i, &leaf), lo, hi):
 		return false
 	// All below are newer, or it is a single one: one that overlaps is enough.
 	case n.min > since || k == 0:
 		return true
 	}
 	for child := i*fanout + fanout - 1; child >= i*fanout; child-- {
-		if s.changed(k-1, child, lo, hi, since) {
+		if s.changedBelow(k-1, child, lo, hi, since) {
 			return true
 		}
 	}

@@ -51,15 +51,18 @@ func (l *list) findSpan(spans []span, key []byte) (i int, covered bool) {
 	return lo, lo < len(spans) && bytes.Compare(l.boundKey(spans[lo].lo), key) <= 0
 }
 
-// overlaps reports whether a span has a key in [lo, hi); a nil hi is no bound.
-func (l *list) overlaps(spans []span, lo, hi []byte) bool {
+// overlapsRange reports whether a span has a key in [lo, hi); a nil hi is no bound.
+func (l *list) overlapsRange(spans []span, lo, hi []byte) bool {
 	i, covered := l.findSpan(spans, lo)
 	return covered || i < len(spans) && (hi == nil || bytes.Compare(l.boundKey(spans[i].lo), hi) < 0)
 }
 
 // appendSpan appends a span behind the others, joining it to the last one if it continues
-// that at the same version.
+// that at the same version. Nothing happens if it has no key.
 func (l *list) appendSpan(spans []span, s span) []span {
+	if bytes.Equal(l.boundKey(s.lo), l.boundKey(s.hi)) {
+		return spans
+	}
 	if n := len(spans); n > 0 && l.version(spans[n-1]) == l.version(s) && bytes.Equal(l.boundKey(spans[n-1].hi), l.boundKey(s.lo)) &&
 		sameKeyspace(l.boundKey(spans[n-1].lo), l.boundKey(s.lo)) {
 		spans[n-1].hi = s.hi
@@ -68,8 +71,8 @@ func (l *list) appendSpan(spans []span, s span) []span {
 	return append(spans, s)
 }
 
-// over lays a and b over each other: at each place the span with the newer version counts.
-func (l *list) over(a, b []span) []span {
+// layOver lays a and b over each other: at each place the span with the newer version counts.
+func (l *list) layOver(a, b []span) []span {
 	switch {
 	case len(a) == 0:
 		return b
@@ -77,72 +80,38 @@ func (l *list) over(a, b []span) []span {
 		return a
 	}
 	out := make([]span, 0, len(a)+len(b))
-	// Most often deletes come in the order of keys, or in reverse.
-	if bytes.Compare(l.boundKey(a[len(a)-1].hi), l.boundKey(b[0].lo)) < 0 {
+	// Most often deletes come in the order of keys.
+	if l.boundBefore(a[len(a)-1].hi, b[0].lo) {
 		return append(append(out, a...), b...)
 	}
-	if bytes.Compare(l.boundKey(b[len(b)-1].hi), l.boundKey(a[0].lo)) < 0 {
-		return append(append(out, b...), a...)
-	}
-	// Both lists are walked as in a merge; what is left of a span after it was cut
-	// stays in x or y.
+	// Both lists are walked as in a merge: x and y are what is left of the first span of each.
 	x, y := a[0], b[0]
-	a, b = a[1:], b[1:]
-	for {
-		first, second, of := &x, &y, &a
-		if bytes.Compare(l.boundKey(y.lo), l.boundKey(x.lo)) < 0 {
-			first, second, of = &y, &x, &b
+	for a, b = a[1:], b[1:]; ; x, a = a[0], a[1:] {
+		if l.boundBefore(y.lo, x.lo) {
+			x, y, a, b = y, x, b, a
 		}
-		end, begin := l.boundKey(first.hi), l.boundKey(second.lo)
-		switch {
-		case bytes.Compare(end, begin) <= 0: // apart
-			out = l.appendSpan(out, *first)
-			if !nextSpan(first, of) {
-				return l.appendRest(out, *second, a, b)
+		if l.boundBefore(y.lo, x.hi) { // they overlap
+			out = l.appendSpan(out, span{x.lo, y.lo, x.newest})
+			x.lo = y.lo
+			// Both begin here now: up to the nearer end, the newer one counts.
+			if l.boundBefore(y.hi, x.hi) {
+				x, y, a, b = y, x, b, a
 			}
-		case bytes.Compare(l.boundKey(first.lo), begin) < 0: // the part before the other
-			out = l.appendSpan(out, span{first.lo, second.lo, first.newest})
-			first.lo = second.lo
-		default: // both begin here: up to the nearer end, the newer one
-			newest, to := x.newest, x.hi
-			if l.version(y) > l.version(x) {
-				newest = y.newest
+			if y.lo = x.hi; l.version(y) > l.version(x) {
+				x.newest = y.newest
 			}
-			c := bytes.Compare(l.boundKey(x.hi), l.boundKey(y.hi))
-			if c > 0 {
-				to = y.hi
-			}
-			out = l.appendSpan(out, span{x.lo, to, newest})
-			x.lo, y.lo = to, to
-			moreX, moreY := c > 0 || nextSpan(&x, &a), c < 0 || nextSpan(&y, &b)
-			switch {
-			case !moreX && !moreY:
-				return out
-			case !moreX:
-				return l.appendRest(out, y, a, b)
-			case !moreY:
-				return l.appendRest(out, x, a, b)
-			}
+		}
+		// Parts that were cut off may have no key: appendSpan leaves them out.
+		if out = l.appendSpan(out, x); len(a) == 0 {
+			break
 		}
 	}
-}
-
-// nextSpan makes s the first of the spans that are left, if there is one.
-func nextSpan(s *span, left *[]span) bool {
-	if len(*left) == 0 {
-		return false
-	}
-	*s, *left = (*left)[0], (*left)[1:]
-	return true
-}
-
-// appendRest appends s and what is left of a and b; one of them is empty.
-func (l *list) appendRest(out []span, s span, a, b []span) []span {
-	out = l.appendSpan(out, s)
-	for _, left := range [2][]span{a, b} {
-		for _, s := range left {
-			out = l.appendSpan(out, s)
-		}
+	out = l.appendSpan(out, y)
+	for _, s := range b {
+		out = l.appendSpan(out, s)
 	}
 	return out
 }
+
+// boundBefore reports whether one bound is less than another.
+func (l *list) boundBefore(x, y bound) bool { return bytes.Compare(l.boundKey(x), l.boundKey(y)) < 0 }

@@ -56,7 +56,7 @@ func (w *Writer) AddHistory(list []rangedel.Delete) error {
 	}
 	w.ranges.forests++
 	w.last = list[len(list)-1].Version
-	return rangedel.Forest(list, nodeFanout, func(s rangedel.Span) error {
+	return rangedel.WalkForest(list, nodeFanout, func(s rangedel.Span) error {
 		// Each range delete is one node of level 0, so it is counted once.
 		if s.Level == 0 {
 			w.countRangeDelete(s.Delete)
@@ -399,7 +399,7 @@ func (t RangeDeletes) Since(v entry.Version, fn func(rangedel.Delete) error) err
 	if err := t.Flat(v, fn); err != nil {
 		return err
 	}
-	return rangedel.Merge([]rangedel.Sequence{t.Ordered(v)}, fn)
+	return rangedel.MergeSequences([]rangedel.Sequence{t.Ordered(v)}, fn)
 }
 
 // Flat is Since for those that Ordered leaves out: flat ones, unless the run has a stamp.
@@ -408,7 +408,7 @@ func (t RangeDeletes) Flat(v entry.Version, fn func(rangedel.Delete) error) erro
 	if t.Empty() || t.haveOneVersion() {
 		return nil
 	}
-	return rangedel.Merge([]rangedel.Sequence{t.walkNewer(v, true)}, fn)
+	return rangedel.MergeSequences([]rangedel.Sequence{t.walkNewer(v, true)}, fn)
 }
 
 // Some calls fn for a sample of at most n range deletes, spread evenly. Each of them stands for so

@@ -185,7 +185,7 @@ func TestFilesAgainstModel(t *testing.T) {
 				want = append(want, filename.Of(filename.Run, f.Num))
 			}
 			for _, v := range out.Values {
-				want = append(want, filename.Of(filename.Value, v.Number))
+				want = append(want, filename.Of(filename.Value, v.Num))
 			}
 			slices.Sort(want)
 		}
@@ -237,13 +237,13 @@ func checkOutput(t *testing.T, s *Files, fs vfs.FS, model map[string]spilledWrit
 		}
 	}
 	for _, v := range out.Values {
-		if o := owned[v.Number]; o[0] != v.Records || o[1] != v.ValueBytes {
-			t.Errorf("segment %d: %d records of %d bytes, owned or dead are %d", v.Number, v.Records, v.ValueBytes, o)
+		if o := owned[v.Num]; o[0] != v.Records || o[1] != v.Bytes {
+			t.Errorf("segment %d: %d records of %d bytes, owned or dead are %d", v.Num, v.Records, v.Bytes, o)
 		}
-		if v.Size > s.cfg.SegmentBytes && v.Records > 1 {
-			t.Errorf("segment %d is %d bytes long, %d are allowed", v.Number, v.Size, s.cfg.SegmentBytes)
+		if int64(v.FileBytes) > s.cfg.SegmentBytes && v.Records > 1 {
+			t.Errorf("segment %d is %d bytes long, %d are allowed", v.Num, v.FileBytes, s.cfg.SegmentBytes)
 		}
-		delete(owned, v.Number)
+		delete(owned, v.Num)
 	}
 	if len(owned) > 0 {
 		t.Errorf("segments %v are not there", owned)

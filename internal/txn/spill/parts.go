@@ -92,7 +92,7 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: iterator.Merge(sources),
 		// After the commit only the newest write of a key counts, so older ones go.
-		Rules:       compact.Rules{Watermark: entry.MaxVersion, RangeDeletes: ranges},
+		Rules:       compact.Rules{History: compact.History{Watermark: entry.MaxVersion}, RangeDeletes: ranges},
 		Unversioned: true,
 		Run:         w,
 	})

@@ -7,16 +7,17 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // values are the value segments of a transaction. Only read may be called beside other methods.
 type values struct {
 	cfg      Config
-	finished []compact.ValueSegment // complete segments
-	written  int64                  // bytes of their files
-	writer   *segment.ValueWriter   // of the segment being filled; nil: there is none
-	readers  sync.Map               // *segment.Reader of each segment, by entry.FileNum
+	finished []layout.Segment     // complete segments
+	written  int64                // bytes of their files
+	writer   *segment.ValueWriter // of the segment being filled; nil: there is none
+	readers  sync.Map             // *segment.Reader of each segment, by entry.FileNum
 }
 
 // add appends the record of e to the segment that is being filled. It is encoded already; nil: it
@@ -83,7 +84,7 @@ func (v *values) finish() error {
 	if err != nil {
 		return err
 	}
-	v.finished = append(v.finished, compact.ValueSegment{Stats: stats})
+	v.finished = append(v.finished, compact.DescribeValues(stats))
 	v.written += stats.Size
 	v.writer = nil
 	return nil

@@ -100,8 +100,8 @@ func (b *deadBlock) toBitmap() *[blockWords]uint64 {
 	return words
 }
 
-// memory is what the set takes, in bytes. Sets share blocks, so several take less.
-func (s *deadSet) memory() (n int64) {
+// memoryBytes is what the set takes, in bytes. Sets share blocks, so several take less.
+func (s *deadSet) memoryBytes() (n int64) {
 	const perBlock = 48 // the pointer to it, and its fields
 	for _, p := range s.blocks {
 		n += perBlock + 2*int64(cap(p.sparse))

@@ -54,7 +54,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 		}
 	}
 	d.sampleClock(e.Clock)
-	d.unknown = appendNew(d.unknown, e.Unknown...)
+	d.unknown = append(slices.Clip(d.unknown), e.Unknown...) // older layouts share its memory
 	return &d.Layout, nil
 }
 
@@ -62,9 +62,9 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 // back.
 const spare = 1 << 32
 
-// Sound returns an error for a layout that no store reaches, though each of its edits fits: a
+// CheckSound returns an error for a layout that no store reaches, though each of its edits fits: a
 // floor above the last version, or versions or file numbers that are nearly used up.
-func (l *Layout) Sound() error {
+func (l *Layout) CheckSound() error {
 	floor := l.floor
 	for _, k := range l.keyspaces {
 		floor = max(floor, k.floor)
@@ -72,23 +72,18 @@ func (l *Layout) Sound() error {
 	switch {
 	// Readers below the floor are refused, so nobody could read the newest version.
 	case floor > l.lastVersion:
-		return conflicting("history begins at version %d, and the last one is %d", floor, l.lastVersion)
+		return conflictError("history begins at version %d, and the last one is %d", floor, l.lastVersion)
 	case l.lastVersion > entry.MaxVersion-spare:
-		return conflicting("the last version is %d", l.lastVersion)
+		return conflictError("the last version is %d", l.lastVersion)
 	case l.nextFile > maxFileNum-spare:
-		return conflicting("the next file is %d", l.nextFile)
+		return conflictError("the next file is %d", l.nextFile)
 	}
 	return nil
 }
 
-// conflicting returns an ErrConflictingEdit that says why.
-func conflicting(format string, args ...any) error {
+// conflictError returns an ErrConflictingEdit that says why.
+func conflictError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrConflictingEdit, fmt.Sprintf(format, args...))
-}
-
-// appendNew appends without writing to memory that older layouts share.
-func appendNew[T any](s []T, more ...T) []T {
-	return append(s[:len(s):len(s)], more...)
 }
 
 // addSegments adds the segments of e, which must be new.
@@ -96,7 +91,7 @@ func (d *draft) addSegments(e *Edit) error {
 	for i := range e.AddSegments {
 		s := e.AddSegments[i]
 		if s.Kind != filename.Journal && s.Kind != filename.Value {
-			return conflicting("segment %d is of kind %v", s.Num, s.Kind)
+			return conflictError("segment %d is of kind %v", s.Num, s.Kind)
 		}
 		if err := d.takeNumber(s.Num); err != nil {
 			return err
@@ -105,7 +100,7 @@ func (d *draft) addSegments(e *Edit) error {
 		s.state, s.dead = SegmentState{Num: s.Num}, deadSet{}
 		at, found := d.findSegment(s.Num)
 		if found {
-			return conflicting("segment %d added, which is there", s.Num)
+			return conflictError("segment %d added, which is there", s.Num)
 		}
 		d.segments = slices.Insert(d.segments, at, &s)
 	}
@@ -117,7 +112,7 @@ func (d *draft) addSegments(e *Edit) error {
 func (d *draft) changeSegment(num entry.FileNum) (*Segment, error) {
 	at, found := d.findSegment(num)
 	if !found {
-		return nil, conflicting("segment %d changes, which is not there", num)
+		return nil, conflictError("segment %d changes, which is not there", num)
 	}
 	s := *d.segments[at]
 	d.segments[at] = &s
@@ -127,7 +122,7 @@ func (d *draft) changeSegment(num entry.FileNum) (*Segment, error) {
 // takeNumber checks a file number and raises nextFile above it.
 func (d *draft) takeNumber(n entry.FileNum) error {
 	if n == 0 || n > maxFileNum {
-		return conflicting("file number %d", n)
+		return conflictError("file number %d", n)
 	}
 	d.nextFile = max(d.nextFile, n+1)
 	return nil
@@ -143,7 +138,7 @@ func (d *draft) changeRuns(e *Edit) error {
 	for _, id := range e.DropRuns {
 		at := slices.IndexFunc(d.runs, func(r *Run) bool { return r.ID == id })
 		if at < 0 {
-			return conflicting("run %d dropped, which is not there", id)
+			return conflictError("run %d dropped, which is not there", id)
 		}
 		d.runs = slices.Delete(d.runs, at, at+1)
 	}
@@ -160,7 +155,7 @@ func (d *draft) changeRuns(e *Edit) error {
 // checkRun checks a run alone, and raises nextFile above its files.
 func (d *draft) checkRun(r *Run) error {
 	if len(r.Files) == 0 {
-		return conflicting("run %d has no files", r.ID)
+		return conflictError("run %d has no files", r.ID)
 	}
 	for _, f := range r.Files {
 		// A new file must never get the number of one that is there.
@@ -169,17 +164,17 @@ func (d *draft) checkRun(r *Run) error {
 		}
 	}
 	if r.ID > maxFileNum || r.Order > maxFileNum {
-		return conflicting("run %d has order %d", r.ID, r.Order)
+		return conflictError("run %d has order %d", r.ID, r.Order)
 	}
 	if r.MinVersion > r.MaxVersion || slices.Compare(r.First, r.Last) > 0 {
-		return conflicting("the bounds of run %d are reversed", r.ID)
+		return conflictError("the bounds of run %d are reversed", r.ID)
 	}
 	if r.Stamp != 0 && (r.MinVersion != r.Stamp || r.MaxVersion != r.Stamp) {
-		return conflicting("run %d is of version %d, and has versions %d to %d", r.ID, r.Stamp, r.MinVersion, r.MaxVersion)
+		return conflictError("run %d is of version %d, and has versions %d to %d", r.ID, r.Stamp, r.MinVersion, r.MaxVersion)
 	}
 	for i := 1; i < len(r.Refs); i++ {
 		if r.Refs[i].Segment <= r.Refs[i-1].Segment {
-			return conflicting("the references of run %d don't ascend", r.ID)
+			return conflictError("the references of run %d don't ascend", r.ID)
 		}
 	}
 	return nil
@@ -191,12 +186,12 @@ func (d *draft) sortRuns() error {
 	files := make(map[entry.FileNum]bool) // a file in two runs would be removed with one of them
 	for _, r := range d.runs {
 		if ids[r.ID] || orders[r.Order] {
-			return conflicting("run %d added, and another one has this id or the order %d", r.ID, r.Order)
+			return conflictError("run %d added, and another one has this id or the order %d", r.ID, r.Order)
 		}
 		ids[r.ID], orders[r.Order] = true, true
 		for _, f := range r.Files {
 			if files[f.Num] {
-				return conflicting("file %d of run %d is named twice", f.Num, r.ID)
+				return conflictError("file %d of run %d is named twice", f.Num, r.ID)
 			}
 			files[f.Num] = true
 		}
@@ -217,15 +212,15 @@ func (d *draft) addDead(e *Edit) error {
 		for i := 1; i < len(dead.Granules); i++ {
 			// deadSet.withGranules merges sorted lists.
 			if dead.Granules[i] <= dead.Granules[i-1] {
-				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
+				return conflictError("the dead granules of segment %d don't ascend", dead.Segment)
 			}
 		}
 		if n := len(dead.Granules); n > 0 && uint64(dead.Granules[n-1])*Granule >= s.FileBytes {
-			return conflicting("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
+			return conflictError("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
 		}
 		grown, dup, ok := s.dead.withGranules(dead.Granules, dead.Bytes)
 		if !ok {
-			return conflicting("granule %d of segment %d is dead already", dup, s.Num)
+			return conflictError("granule %d of segment %d is dead already", dup, s.Num)
 		}
 		s.dead = grown
 	}
@@ -240,11 +235,11 @@ func (d *draft) moveSegments(e *Edit) error {
 		case err != nil:
 			return err
 		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.KeyID.IsZero()):
-			return conflicting("segment %d is live and has a forwarding table", st.Num)
+			return conflictError("segment %d is live and has a forwarding table", st.Num)
 		// A target is written after its source, so its number is greater. This also rules out
 		// circles, in which a lookup would never end.
 		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
-			return conflicting("segment %d is relocated to segment %d with forwarding table %d", st.Num, st.Target, st.Map)
+			return conflictError("segment %d is relocated to segment %d with forwarding table %d", st.Num, st.Target, st.Map)
 		}
 		s.state = st
 		if st.Status == Relocated {
@@ -261,7 +256,7 @@ func (d *draft) dropSegments(e *Edit) error {
 	for _, num := range e.DropSegments {
 		at, found := d.findSegment(num)
 		if !found {
-			return conflicting("segment %d dropped, which is not there", num)
+			return conflictError("segment %d dropped, which is not there", num)
 		}
 		d.segments = slices.Delete(d.segments, at, at+1)
 	}
@@ -277,12 +272,12 @@ func (d *draft) countUsage(*Edit) error {
 		for _, ref := range r.Refs {
 			at, found := d.findSegment(ref.Segment)
 			if !found {
-				return conflicting("run %d refers to segment %d, which is not there", r.ID, ref.Segment)
+				return conflictError("run %d refers to segment %d, which is not there", r.ID, ref.Segment)
 			}
 			u := &d.usage[at]
 			// A subtraction, as a damaged count could overflow a sum.
 			if ref.Records > d.segments[at].Records-d.segments[at].dead.count-u.Records {
-				return conflicting("more entries than records: segment %d has %d, %d are dead, runs refer to %d",
+				return conflictError("more entries than records: segment %d has %d, %d are dead, runs refer to %d",
 					ref.Segment, d.segments[at].Records, d.segments[at].dead.count, u.Records+ref.Records)
 			}
 			u.Runs++
@@ -293,12 +288,12 @@ func (d *draft) countUsage(*Edit) error {
 
 	for i, s := range d.segments {
 		if s.dead.count > s.Records {
-			return conflicting("segment %d has %d records, %d are dead", s.Num, s.Records, s.dead.count)
+			return conflictError("segment %d has %d records, %d are dead", s.Num, s.Records, s.dead.count)
 		}
 		if s.state.Status == Relocated {
 			at, found := d.findSegment(s.state.Target)
 			if !found {
-				return conflicting("segment %d is relocated to segment %d, which is not there", d.segments[i].Num, s.state.Target)
+				return conflictError("segment %d is relocated to segment %d, which is not there", d.segments[i].Num, s.state.Target)
 			}
 			d.usage[at].Sources++
 			// Handles still name the source, but the records are the target's.
@@ -313,7 +308,7 @@ func (d *draft) advanceNumbers(e *Edit) error {
 	if e.LastVersion != 0 && e.LastVersion < d.lastVersion ||
 		e.Floor != 0 && e.Floor < d.floor ||
 		e.FlushedTo != 0 && e.FlushedTo < d.flushedTo {
-		return conflicting("last version, floor or flushed segment goes back: %d, %d, %d after %d, %d, %d",
+		return conflictError("last version, floor or flushed segment goes back: %d, %d, %d after %d, %d, %d",
 			e.LastVersion, e.Floor, e.FlushedTo, d.lastVersion, d.floor, d.flushedTo)
 	}
 	d.lastVersion = max(d.lastVersion, e.LastVersion)
@@ -322,7 +317,7 @@ func (d *draft) advanceNumbers(e *Edit) error {
 	// Also above the flushed journal segments, whose files may be gone.
 	d.nextFile = max(d.nextFile, e.NextFile, d.flushedTo+1)
 	if e.NextFile > maxFileNum || e.FlushedTo > maxFileNum {
-		return conflicting("file number %d", max(e.NextFile, e.FlushedTo))
+		return conflictError("file number %d", max(e.NextFile, e.FlushedTo))
 	}
 	return d.advanceEnds(e)
 }
@@ -343,12 +338,12 @@ func (d *draft) advanceEnds(e *Edit) error {
 		case !found:
 			d.ends = append(d.ends, j)
 		case j.Offset < d.ends[at].Offset || j.Number < d.ends[at].Number:
-			return conflicting("the durable end of journal segment %d goes back", j.File)
+			return conflictError("the durable end of journal segment %d goes back", j.File)
 		// The next two find another copy of the store, which has used the same numbers.
 		case j.KeyID != d.ends[at].KeyID:
-			return conflicting("journal segment %d is another file than before", j.File)
+			return conflictError("journal segment %d is another file than before", j.File)
 		case j.Number == d.ends[at].Number && j != d.ends[at]:
-			return conflicting("frame %d of journal segment %d is another one than before", j.Number, j.File)
+			return conflictError("frame %d of journal segment %d is another one than before", j.Number, j.File)
 		default:
 			d.ends[at] = j
 		}
@@ -356,7 +351,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 	slices.SortFunc(d.ends, func(a, b frame.End) int { return cmp.Compare(a.File, b.File) })
 	for i := 1; i < len(d.ends); i++ {
 		if d.ends[i].File == d.ends[i-1].File {
-			return conflicting("journal segment %d has two durable ends", d.ends[i].File)
+			return conflictError("journal segment %d has two durable ends", d.ends[i].File)
 		}
 	}
 	flushed := 0
@@ -372,7 +367,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 func (d *draft) addSessions(e *Edit) error {
 	for _, s := range e.Sessions {
 		if n := len(d.sessions); n > 0 && s.Number != d.sessions[n-1].Number+1 {
-			return conflicting("session %d follows session %d", s.Number, d.sessions[n-1].Number)
+			return conflictError("session %d follows session %d", s.Number, d.sessions[n-1].Number)
 		}
 		d.sessions = append(slices.Clip(d.sessions), s)
 	}

@@ -27,7 +27,7 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 	for _, id := range e.DropKeyspaces {
 		at, found := d.findKeyspace(id)
 		if !found {
-			return conflicting("keyspace %d dropped, which is not there", id)
+			return conflictError("keyspace %d dropped, which is not there", id)
 		}
 		d.keyspaces = slices.Delete(d.keyspaces, at, at+1)
 	}
@@ -35,14 +35,14 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 		at, found := d.findKeyspace(f.ID)
 		switch {
 		case !found:
-			return conflicting("the floor of keyspace %d rises, which is not there", f.ID)
+			return conflictError("the floor of keyspace %d rises, which is not there", f.ID)
 		case f.Version < d.keyspaces[at].floor:
-			return conflicting("the floor of keyspace %d goes back to %d after %d", f.ID, f.Version, d.keyspaces[at].floor)
+			return conflictError("the floor of keyspace %d goes back to %d after %d", f.ID, f.Version, d.keyspaces[at].floor)
 		}
 		d.keyspaces[at].floor = f.Version
 	}
 	if e.NextKeyspace > uint64(entry.MaxKeyspaceID)+1 {
-		return conflicting("keyspace number %d", e.NextKeyspace)
+		return conflictError("keyspace number %d", e.NextKeyspace)
 	}
 	d.nextKeyspace = max(d.nextKeyspace, e.NextKeyspace)
 	return d.distinctNames(e)
@@ -55,7 +55,7 @@ func (d *draft) addKeyspace(k Keyspace) error {
 	}
 	var ok bool
 	if d.keyspaces, d.grown, ok = d.grown.appendKeyspace(d.keyspaces, k); !ok {
-		return conflicting("keyspace %d has the name of another one", k.ID)
+		return conflictError("keyspace %d has the name of another one", k.ID)
 	}
 	d.nextKeyspace = uint64(k.ID) + 1
 	return nil
@@ -64,7 +64,7 @@ func (d *draft) addKeyspace(k Keyspace) error {
 // checkName returns an error if k has no proper name.
 func (k *Keyspace) checkName() error {
 	if k.ID == entry.DefaultKeyspace || k.Name == "" || len(k.Name) > MaxKeyspaceName {
-		return conflicting("keyspace %d has a name of %d bytes", k.ID, len(k.Name))
+		return conflictError("keyspace %d has a name of %d bytes", k.ID, len(k.Name))
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (d *draft) setKeyspace(k *Keyspace, unused uint64) error {
 		return nil
 	case uint64(k.ID) < unused:
 		// Entries of the dropped one may still be in runs, and would come back.
-		return conflicting("keyspace %d added, which was dropped", k.ID)
+		return conflictError("keyspace %d added, which was dropped", k.ID)
 	}
 	fresh := *k
 	// A floor comes in KeyspaceFloors only.
@@ -101,7 +101,7 @@ func (d *draft) distinctNames(e *Edit) error {
 	}
 	for _, k := range d.keyspaces {
 		if id, found := set[k.Name]; found && id != k.ID {
-			return conflicting("keyspaces %d and %d have one name", k.ID, id)
+			return conflictError("keyspaces %d and %d have one name", k.ID, id)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ type Dead struct {
 }
 
 // DeadMemory is the memory that the set of dead records takes, in bytes.
-func (s *Segment) DeadMemory() int64 { return s.dead.memory() }
+func (s *Segment) DeadMemory() int64 { return s.dead.memoryBytes() }
 
 // State says where the records of s are.
 func (s *Segment) State() SegmentState { return s.state }

@@ -20,10 +20,10 @@ const maxSessions = 64
 // Sessions are the newest sessions of a store, ascending.
 type Sessions []Session
 
-// Continue reports whether the store of s is a later state of the one of from. It is false if
+// ContinueFrom reports whether the store of s is a later state of the one of from. It is false if
 // they don't tell, as there were more than 64 sessions between. Any store continues one without
 // sessions, as earlier releases have written it.
-func (s Sessions) Continue(from Sessions) bool {
+func (s Sessions) ContinueFrom(from Sessions) bool {
 	if len(from) == 0 {
 		return true
 	}

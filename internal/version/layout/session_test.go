@@ -41,7 +41,7 @@ func TestSessionsContinue(t *testing.T) {
 		{"the oldest that is known", many[:maxSessions+1], many, true},
 		{"too many between", many[:maxSessions], many, false},
 	} {
-		if got := sessions(t, c.to...).Sessions().Continue(sessions(t, c.from...).Sessions()); got != c.want {
+		if got := sessions(t, c.to...).Sessions().ContinueFrom(sessions(t, c.from...).Sessions()); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestSessionsContinue(t *testing.T) {
 		t.Errorf("%d sessions are kept", n)
 	}
 	again, err := New().Apply(l.Snapshot())
-	if err != nil || !again.Sessions().Continue(l.Sessions()) || !l.Sessions().Continue(again.Sessions()) {
+	if err != nil || !again.Sessions().ContinueFrom(l.Sessions()) || !l.Sessions().ContinueFrom(again.Sessions()) {
 		t.Errorf("read from a snapshot: %v", err)
 	}
 	if _, err := l.Apply(&Edit{Sessions: []Session{{Number: 3, ID: 9}}}); !errors.Is(err, ErrConflictingEdit) {

@@ -83,7 +83,7 @@ func (a *Account) Add(s Superseded) {
 // findSteps makes from and upTo the steps of a keyspace.
 func (a *Account) findSteps(s *Superseded) {
 	if len(a.steps) > mostAccounts {
-		a.shrink()
+		a.shrinkSteps()
 	}
 	a.from, _ = slices.BinarySearchFunc(a.steps, *s, compareGroups)
 	a.upTo = a.from
@@ -107,9 +107,9 @@ func mergeSteps(steps []Superseded, many int) []Superseded {
 	return kept
 }
 
-// shrink leaves one step of each keyspace and, if these are still many, one for all but those
+// shrinkSteps leaves one step of each keyspace and, if these are still many, one for all but those
 // with the most bytes.
-func (a *Account) shrink() {
+func (a *Account) shrinkSteps() {
 	kept := mergeSteps(a.steps, len(a.steps))
 	// The places have moved, so the next Add looks for its keyspace anew.
 	a.steps, a.from, a.upTo = kept, 0, 0

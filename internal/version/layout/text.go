@@ -46,19 +46,19 @@ func (d Dead) String() string {
 
 // String shows the fields by name.
 func (s SegmentState) String() string {
-	return fmt.Sprintf("{Num:%d Status:%d Map:%d Target:%d%s}", s.Num, s.Status, s.Map, s.Target, encrypted(s.KeyID))
+	return fmt.Sprintf("{Num:%d Status:%d Map:%d Target:%d%s}", s.Num, s.Status, s.Map, s.Target, describeKey(s.KeyID))
 }
 
 // String shows the fields by name.
 func (f RunFile) String() string {
-	return fmt.Sprintf("{Num:%d Size:%d Checksum:%d%s}", f.Num, f.Size, f.Checksum, encrypted(f.KeyID))
+	return fmt.Sprintf("{Num:%d Size:%d Checksum:%d%s}", f.Num, f.Size, f.Checksum, describeKey(f.KeyID))
 }
 
 // String shows the id of the data key.
 func (k DataKey) String() string { return fmt.Sprintf("{ID:%x Rewrite:%v}", k.ID, k.Rewrite) }
 
-// encrypted says which file key id of a file is meant.
-func encrypted(id crypt.FileKeyID) string {
+// describeKey says which file key id of a file is meant.
+func describeKey(id crypt.FileKeyID) string {
 	if id.IsZero() {
 		return ""
 	}

@@ -44,7 +44,7 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	// Each edit fits the one before. Checksums don't find an edit that was computed wrongly.
-	if err := l.layout.Sound(); err != nil {
+	if err := l.layout.CheckSound(); err != nil {
 		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, l.super.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
 	}
 	if err := l.useDataKey(); err != nil {

@@ -67,7 +67,7 @@ func (l *Log) checkContinues(before *state) error {
 	switch {
 	// Frames that fit are not enough: a copy of the store continues the same frames up to where it
 	// was made.
-	case other, !l.layout.Sessions().Continue(before.layout.Sessions()):
+	case other, !l.layout.Sessions().ContinueFrom(before.layout.Sessions()):
 		return errOtherCopy(filename.Of(filename.Manifest, l.super.Manifest))
 	case l.layout.NextFile() < before.layout.NextFile():
 		return fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
