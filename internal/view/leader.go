@@ -38,7 +38,8 @@ func (l *Leader) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry)
 	l.pin.enter()
 	defer l.pin.leave()
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return l.pin.view.get(key, h, at, dst)
+	_, found, err = l.pin.view.FindKey(key, h, 0, at, dst)
+	return found, err
 }
 
 // Unhidden estimates how many bytes runs have in [lo, hi) that no range delete up to version at

@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -247,7 +246,7 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 // is not found. dst.Key is unspecified, dst.Value is valid until Release. The caller must have a
 // pageio.Guard on: one guard can then cover the caller's reads of key and value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
-	if found, err = p.view.get(key, h, p.version, dst); err != nil {
+	if _, found, err = p.view.FindKey(key, h, 0, p.version, dst); err != nil {
 		p.view.NameKeys(err)
 	}
 	return found, err
@@ -331,50 +330,3 @@ func (p *Pin) Iterator() iterator.Iterator { return p.view.Iterator() }
 // quickly. Readers of history must not: in emptied ranges they still have to see the deletes and
 // what was before.
 func (p *Pin) Cover(emptied bool) *rangedel.Cover { return p.view.Cover(p.version, emptied) }
-
-// Newest returns the newest version of key, published or not, if it is newer than since. The
-// version may be that of a range delete over key. Runs without anything newer than since are not
-// read, so a check of what a transaction has read rarely reads the disk.
-func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	newest, found, err = p.view.newest(key, h, since)
-	p.view.NameKeys(err)
-	return newest, found, err
-}
-
-// ChangedSince reports whether [lo, hi) has an entry newer than since, or overlaps a range delete
-// newer than since. A nil hi is no bound.
-func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	changed, err = p.view.changedSince(lo, hi, since)
-	p.view.NameKeys(err)
-	return changed, err
-}
-
-// SortSince sorts what is newer than since in memtables, which makes later calls of
-// ChangedSince cheap. It may take long. A committer calls it before its commit, so that
-// the commit leader, for whom all others wait, need not sort.
-func (p *Pin) SortSince(since entry.Version) {
-	for _, m := range p.view.Tables {
-		m.SortSince(since)
-	}
-}
-
-// EachArrival calls fn with each key, and with the bounds of each range delete, that is newer than
-// since, until fn returns an error, which it returns. A key has a nil hi. It returns false, and
-// calls nothing, if more than most entries of runs would have to be read for that. With a most of 0
-// it is for the commit leader: it walks memtables in the order of arrival, and only what is newer
-// than since.
-func (p *Pin) EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	// Entries of runs are in the order of keys, so all that may be newer has to be read.
-	for _, r := range p.view.Runs {
-		if r.MaxVersion() > since {
-			most -= r.EntriesSince(since)
-		}
-	}
-	if most < 0 {
-		return false, nil
-	}
-	return true, p.view.eachArrival(since, fn)
-}

@@ -50,7 +50,7 @@ func TestLeaderHoldsTheViewItReads(t *testing.T) {
 	old := replace(s)
 	s.Reclaim()
 	var e entry.Entry
-	if found, err := leader.view.get([]byte("a"), hash.Sum(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
+	if _, found, err := leader.view.FindKey([]byte("a"), hash.Sum(0, []byte("a")), 0, entry.MaxVersion, &e); !found || err != nil {
 		t.Fatalf("the memtable that the leader reads was released: %v", err)
 	}
 	if n := s.Readers(); n != 0 {
