@@ -62,7 +62,7 @@ func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
 		if d.entry.Separated {
 			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
 			var err error
-			if v, own, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
+			if v, own, err = p.ReadValue(d.key, &d.entry, dst[len(dst):], false); err != nil {
 				return err
 			}
 		}

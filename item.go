@@ -125,13 +125,9 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, false, ErrKeyNotFound
-	case e.Separated && lent:
-		it.asked = true
-		value, err = it.txn.values().Value(e.Key, e)
-		return value, false, err
 	case e.Separated:
 		it.asked = true
-		return it.txn.values().OwnValue(e.Key, e, dst)
+		return it.txn.values().Read(e.Key, e, dst, lent)
 	case e.Raw != 0: // compressed in the pending writes
 		value, err = it.txn.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 		return value, true, err

@@ -126,7 +126,7 @@ func (g *gauntlet) compare(s *store, p *view.Pin, version int, what string) {
 			}
 			continue
 		}
-		got, err := p.Value(e.Key, e)
+		got, err := valueOf(p, e.Key, e)
 		if err != nil {
 			g.fatalf("%s: %s: %v", what, key, err)
 		}

@@ -115,7 +115,7 @@ func (w *wanderer) walked(p *view.Pin) string {
 		if cover != nil && e.Version < cover.Newest(e.Key) || !e.Live(uint64(w.clock)) {
 			continue
 		}
-		value, err := p.Value(e.Key, e)
+		value, err := valueOf(p, e.Key, e)
 		w.must(err)
 		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
 	}

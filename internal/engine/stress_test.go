@@ -112,7 +112,7 @@ func (c *crowd) same(p *view.Pin, i int, e *entry.Entry, found bool, want op) er
 	if !found {
 		return nil
 	}
-	value, err := p.Value([]byte(want.key), e)
+	value, err := valueOf(p, []byte(want.key), e)
 	if err != nil {
 		return err
 	}

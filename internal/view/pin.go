@@ -252,60 +252,20 @@ func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error
 	return found, err
 }
 
-// Value returns the value of e, an entry that this Pin found under key. It is never nil, and
-// valid until Release.
-func (p *Pin) Value(key []byte, e *entry.Entry) ([]byte, error) {
-	v, _, err := p.value(key, e, nil, &p.lent)
-	return v, err
-}
-
-// OwnValue is Value, but for a value that has to be decoded (e.Raw is its length then),
-// decrypted or read from the disk. Then own is true, and the value lies in dst if cap(dst) is
-// enough, else in new memory.
-func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
-	return p.value(key, e, dst, nil)
-}
-
-// value is Value with memory that is lent, or OwnValue without.
-func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from segment.Lender) (value []byte, own bool, err error) {
-	if !e.Separated {
-		// Not nil, as Value promises.
-		if e.Value == nil {
-			return []byte{}, false, nil
-		}
-		return e.Value, false, nil
+// ReadValue returns the separated value of e, an entry that this Pin found under key. It is never
+// nil. With lend, a value that has to be decoded (e.Raw is its length then), decrypted or read from
+// the disk lies in memory of the Pin, and every value is valid until Release. Without it own is true
+// for such a value, which then lies in dst if cap(dst) is enough, else in new memory.
+func (p *Pin) ReadValue(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
+	var from segment.Lender
+	if lend {
+		from = &p.lent
 	}
-	// A collection may have moved the record.
-	f, h, err := p.view.locate(e)
+	value, own, err = p.view.ReadValue(p.set.Coder, key, e, dst, from)
 	if err != nil {
 		return nil, false, p.view.withKeys(err, key)
 	}
-	if e.Raw != 0 {
-		if value, err = p.decoded(f, h, key, e, dst, from); err != nil {
-			return nil, false, p.view.withKeys(err, key)
-		}
-		return value, from == nil, nil
-	}
-	v, err := f.stored(dst, from, h, key, e)
-	if err != nil {
-		return nil, false, p.view.withKeys(err, key)
-	}
-	return v.Bytes, v.Own, nil
-}
-
-// decoded returns the compressed value of e, whose record is at h of f.
-func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from segment.Lender) ([]byte, error) {
-	// What the record holds is needed no longer than here, so it needs no memory that is lent.
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	v, err := f.stored(nil, s, h, key, e)
-	if err != nil {
-		return nil, err
-	}
-	if from != nil {
-		dst = from.Room(int(e.Raw))
-	}
-	return f.Decode(p.set.Coder, dst, v, h.Offset)
+	return value, own, nil
 }
 
 // touch asks the processor to prefetch the beginning of e's separated value. It does not

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 
+	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/iterator"
@@ -63,14 +64,19 @@ func (v *View) FindKey(key []byte, h uint64, since, at entry.Version, dst *entry
 	return 0, false, nil
 }
 
-// Stored returns the separated value of e as it is stored, not decoded. For dst see
-// segment.Reader.StoredIn.
-func (v *View) Stored(dst, key []byte, e *entry.Entry) (entry.Stored, error) {
+// ReadValue is Pin.ReadValue with memory of a lender, unless from is nil. coder decodes.
+func (v *View) ReadValue(coder *codec.Coder, key []byte, e *entry.Entry, dst []byte, from segment.Lender) (value []byte, own bool, err error) {
+	// A collection may have moved the record.
 	f, h, err := v.locate(e)
 	if err != nil {
-		return entry.Stored{}, err
+		return nil, false, err
 	}
-	return f.stored(dst, nil, h, key, e)
+	if e.Raw != 0 {
+		value, err = f.decodeValue(coder, h, key, e, dst, from)
+		return value, from == nil, err
+	}
+	stored, err := f.stored(dst, from, h, key, e)
+	return stored.Bytes, stored.Own, err
 }
 
 // Move copies the record of e's separated value to a new segment, and returns the handle of

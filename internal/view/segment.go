@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -48,6 +49,22 @@ func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []
 			"compressed value of %d bytes, want %d", v.Raw, e.Raw)
 	}
 	return v, err
+}
+
+// decodeValue reads the compressed value of e, whose record is at h, and decodes it into memory of
+// from or, without that, into dst if cap(dst) is enough.
+func (f *Segment) decodeValue(coder *codec.Coder, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from segment.Lender) ([]byte, error) {
+	// What the record holds is needed no longer than here, so it needs no memory that is lent.
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	v, err := f.stored(nil, s, h, key, e)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		dst = from.Room(int(e.Raw))
+	}
+	return f.Decode(coder, dst, v, h.Offset)
 }
 
 // Relocation tells where the records of a collected segment are now: a forwarding table. A

@@ -182,10 +182,11 @@ func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 		if !e.Separated {
 			continue
 		}
-		if _, h, err := w.locate(e); err != nil || w.hashSums[h.Segment] == 0 {
+		f, h, err := w.locate(e)
+		if err != nil || w.hashSums[h.Segment] == 0 {
 			continue
 		}
-		v, err := w.Stored(buf, e.Key, e)
+		v, err := f.stored(buf, nil, h, e.Key, e)
 		// Never a slice of the mapping: the next record would be written into it.
 		if v.Own {
 			buf = v.Bytes

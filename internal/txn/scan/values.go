@@ -14,21 +14,12 @@ type Values struct {
 	Files pending.Files // nil: no own write is in a file
 }
 
-// Value returns a value that is valid until the Pin is released.
-func (v Values) Value(key []byte, e *entry.Entry) ([]byte, error) {
-	if v.Own(e) {
-		value, _, err := v.Files.Value(key, e, nil)
-		return value, err
-	}
-	return v.Pin.Value(key, e)
-}
-
-// OwnValue is view.Pin.OwnValue.
-func (v Values) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
+// Read is view.Pin.ReadValue, also for an own write in files.
+func (v Values) Read(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
 	if v.Own(e) {
 		return v.Files.Value(key, e, dst)
 	}
-	return v.Pin.OwnValue(key, e, dst)
+	return v.Pin.ReadValue(key, e, dst, lend)
 }
 
 // Own reports whether e is an own write of the transaction, with its value in Files.
