@@ -162,9 +162,9 @@ func (c *Change) Make(next *View, l *layout.Layout) {
 	n.next.Segments = n.next.Segments.With(unflushed...)
 	// Before next is installed: the last reader may release the old View at once, and must find
 	// that the files are to be removed.
-	next.without(n.next).each((*shared).Retire)
+	next.without(n.next).Retire()
 	c.opened = c.opened.without(n.next)
-	c.opened.each((*shared).Retire)
+	c.opened.Retire()
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *Table) bool { return slices.Contains(c.Tables, m) })
 	next.Runs, next.Segments, next.Layout = n.next.Runs, n.next.Segments, l
 }

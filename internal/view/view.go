@@ -49,6 +49,9 @@ func (v *View) Clone() *View {
 // failed open.
 func (v *View) Close() { v.each((*shared).Discard) }
 
+// Retire marks the files of v as garbage: what holds them last removes them.
+func (v *View) Retire() { v.each((*shared).Retire) }
+
 // each calls fn for the shared part of every resource of v.
 func (v *View) each(fn func(s *shared)) {
 	for _, t := range v.Tables {

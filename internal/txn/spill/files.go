@@ -29,8 +29,8 @@ type Config struct {
 
 // Files are the pending writes of one transaction in runs, its parts, and value segments. In the
 // files all has version 0, as the transaction's version is not known before it commits. While a
-// part is open, its stamp is its age, greater for newer parts. So parts hide each other as runs of
-// the store do. A range delete covers what is in older parts only: what it covers of its own part
+// part is open, its stamp is its age, greater for newer parts. So parts are the runs of a View, and
+// hide each other as those of the store do. A range delete covers what is in older parts only: what it covers of its own part
 // is not in that.
 //
 // Files end in one of two ways: Finish makes one durable run of the parts, which an edit of the
@@ -41,8 +41,8 @@ type Config struct {
 type Files struct {
 	cfg     Config
 	added   int            // parts that were added, before compactions
-	parts   []*view.Run    // newest first
-	retired []*view.Run    // compacted parts that readers may still use
+	parts   view.View      // its runs are the parts
+	retired view.View      // its runs are compacted parts that readers may still use
 	values  values         // the value segments
 	lent    bool           // readers may hold bytes of the files
 	out     compact.Output // what Finish has finished: one run, its value segments, and what is dead in these
@@ -53,7 +53,11 @@ type Files struct {
 }
 
 // New returns empty Files; it creates no file before there is something to write.
-func New(cfg Config) *Files { return &Files{cfg: cfg, values: values{cfg: cfg}} }
+func New(cfg Config) *Files {
+	f := &Files{cfg: cfg, values: values{cfg: cfg}}
+	f.values.open.Store(new(view.View))
+	return f
+}
 
 // Add writes records, encoded with version 0 one after the other, the later of
 // two with one key being the newer. They may be reused when it returns. before is the number of the
@@ -110,20 +114,16 @@ func (f *Files) addSeparated(w *run.Writer, e entry.Entry, record []byte) (err e
 // delete of the key.
 func (f *Files) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
-	for _, p := range f.parts {
-		if p.MayContain(key, hash) {
-			if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
-				dst.Version = rangedel.Pending
-				f.lent = f.lent || found
-				return found, err
-			}
-		}
-		if deleted, err := p.RangeDeletes().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
-			*dst = entry.Entry{Kind: entry.Delete, Version: rangedel.Pending}
-			return err == nil, err
-		}
+	newest, found, err := f.parts.FindKey(key, hash, 0, entry.MaxVersion, dst)
+	if newest == 0 || err != nil {
+		return false, err
 	}
-	return false, nil
+	f.lent = f.lent || found
+	if !found {
+		*dst = entry.Entry{Kind: entry.Delete}
+	}
+	dst.Version = rangedel.Pending
+	return true, nil
 }
 
 // someFile names the file in the error of a memory fault.
@@ -134,12 +134,12 @@ const someFile = "a file of a transaction"
 // iterators. Their entries have the version rangedel.Pending, and are valid until Discard.
 func (f *Files) Iterators(ranges *rangedel.Set) []iterator.Iterator {
 	f.lent = true
-	cover := rangedel.NewCover(entry.MaxVersion, f.Ranges()...)
+	cover := f.parts.Cover(entry.MaxVersion, false)
 	if ranges != nil {
 		cover = cover.WithPending(ranges)
 	}
-	sources := make([]iterator.Iterator, len(f.parts))
-	for i, p := range f.parts {
+	sources := make([]iterator.Iterator, len(f.parts.Runs))
+	for i, p := range f.parts.Runs {
 		sources[i] = &visible{Iterator: p.Iterator(), cover: cover}
 	}
 	return sources
@@ -148,7 +148,7 @@ func (f *Files) Iterators(ranges *rangedel.Set) []iterator.Iterator {
 // Ranges returns the range deletes. Their versions only have a meaning within the Files. They
 // are valid until Discard.
 func (f *Files) Ranges() (sources []rangedel.Source) {
-	for _, p := range f.parts {
+	for _, p := range f.parts.Runs {
 		if t := p.RangeDeletes(); !t.Empty() {
 			f.lent = true
 			sources = append(sources, t)
@@ -161,7 +161,10 @@ func (f *Files) Ranges() (sources []rangedel.Source) {
 // under key. It is never nil, and valid until Discard, unless it is own: then it is in dst,
 // if the capacity of that is enough, or in memory of its own.
 func (f *Files) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
-	return f.values.read(key, e, dst)
+	// Its record is of version 0, see Files.
+	stored := *e
+	stored.Version = 0
+	return f.values.open.Load().ReadValue(f.cfg.Coder, key, &stored, dst, nil)
 }
 
 // Entries is how many entries the finished run has.
@@ -173,11 +176,12 @@ func (f *Files) Bytes() int64 { return f.bytes }
 // Written is the length of all files that were written.
 func (f *Files) Written() int64 { return f.written + f.values.written }
 
-// Discard closes the files. With remove, it also removes them, except those that are kept. Nothing that was handed out is valid afterwards. A second call does nothing.
+// Discard closes the files. With remove, it also removes them, except those that are kept. Nothing
+// that was handed out is valid afterwards. A second call does nothing.
 func (f *Files) Discard(remove bool) {
-	release(f.parts, remove && !f.kept)
-	release(f.retired, remove) // the store never gets them
-	f.values.release(remove && !f.kept)
-	f.parts, f.retired = nil, nil
+	discard(&f.parts, remove && !f.kept)
+	discard(&f.retired, remove) // the store never gets them
+	f.values.discard(remove && !f.kept)
+	f.parts.Runs, f.retired.Runs = nil, nil
 	f.err = cmp.Or(f.err, errs.ErrTxnDone)
 }

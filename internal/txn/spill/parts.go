@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -73,24 +72,20 @@ func (f *Files) openPart(m layout.RunMeta, n int) error {
 	}
 	if f.lent {
 		// Bytes that readers hold stay valid until Discard, so the mappings stay, too.
-		f.retired = append(f.retired, f.parts[:n]...)
+		f.retired.Runs = append(f.retired.Runs, f.parts.Runs[:n]...)
 	} else {
-		release(f.parts[:n], true)
+		discard(&view.View{Runs: f.parts.Runs[:n]}, true)
 	}
-	f.parts = slices.Concat([]*view.Run{r}, f.parts[n:])
+	f.parts.Runs = slices.Concat([]*view.Run{r}, f.parts.Runs[n:])
 	return nil
 }
 
 // compactNewest makes one part of the newest n, without what was overwritten or deleted.
 func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
-	ranges, done := view.RangeDeletesOf(f.parts[:n])
+	ranges, done := view.RangeDeletesOf(f.parts.Runs[:n])
 	defer done()
-	sources := make([]iterator.Iterator, n)
-	for i, p := range f.parts[:n] {
-		sources[i] = p.Copier()
-	}
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: iterator.Merge(sources),
+		Entries: view.Copier(f.parts.Runs[:n]),
 		// After the commit only the newest write of a key counts, so older ones go.
 		Rules:       compact.Rules{Watermark: entry.MaxVersion, RangeDeletes: ranges},
 		Unversioned: true,
@@ -110,7 +105,7 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 // Nothing can be added afterwards; all else goes on. After an error the Files can
 // only be discarded.
 func (f *Files) Finish(ctx context.Context) (err error) {
-	if f.err != nil || len(f.parts) == 0 {
+	if f.err != nil || len(f.parts.Runs) == 0 {
 		return cmp.Or(f.err, errs.ErrInvalid)
 	}
 	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
@@ -119,15 +114,13 @@ func (f *Files) Finish(ctx context.Context) (err error) {
 		return err
 	}
 	f.out.Values = f.values.finished
-	return f.compactNewest(ctx, len(f.parts), f.cfg.Files.NewRunWriter(false, nil, nil))
+	return f.compactNewest(ctx, len(f.parts.Runs), f.cfg.Files.NewRunWriter(false, nil, nil))
 }
 
-// release closes runs and, with remove, removes them.
-func release(runs []*view.Run, remove bool) {
-	for _, r := range runs {
-		if remove {
-			r.Retire()
-		}
-		r.Discard()
+// discard closes the files of v and, with remove, removes them.
+func discard(v *view.View, remove bool) {
+	if remove {
+		v.Retire()
 	}
+	v.Close()
 }

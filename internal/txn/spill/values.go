@@ -1,22 +1,21 @@
 package spill
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// values are the value segments of a transaction. Only read may be called beside other methods.
+// values are the value segments of a transaction. Only open may be used beside other methods.
 type values struct {
 	cfg      Config
-	finished []compact.ValueSegment // complete segments
-	written  int64                  // bytes of their files
-	writer   *segment.ValueWriter   // of the segment being filled; nil: there is none
-	readers  sync.Map               // *segment.Reader of each segment, by entry.FileNum
+	finished []compact.ValueSegment    // complete segments
+	written  int64                     // bytes of their files
+	writer   *segment.ValueWriter      // of the segment being filled; nil: there is none
+	open     atomic.Pointer[view.View] // has all segments; another one replaces it, as others read it
 }
 
 // add appends the record of e to the segment that is being filled. It is encoded already; nil: it
@@ -62,11 +61,11 @@ func (v *values) makeRoom(n int64) (err error) {
 		v.writer = nil
 		return err
 	}
-	v.readers.Store(v.writer.Number(), r)
+	v.open.Store(&view.View{Segments: v.open.Load().Segments.With(v.cfg.Files.Segment(r, v.writer.Number()))})
 	return nil
 }
 
-// flush writes what was added, so that read finds it.
+// flush writes what was added, so that it can be read.
 func (v *values) flush() error {
 	if v.writer == nil {
 		return nil
@@ -89,38 +88,11 @@ func (v *values) finish() error {
 	return nil
 }
 
-// read returns a value, as Files.Value says.
-func (v *values) read(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
-	known, found := v.readers.Load(e.Handle.Segment)
-	if !found {
-		return nil, false, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
-	}
-	r := known.(*segment.Reader)
-	// What is compressed can't be decoded into the memory that it is in.
-	var memory []byte
-	if e.Raw == 0 {
-		memory = dst
-	}
-	stored, err := r.StoredIn(memory, nil, e.Handle, key, 0)
-	if err != nil || stored.Raw == 0 {
-		return stored.Bytes, stored.Own, err
-	}
-	value, err = r.Decode(v.cfg.Coder, dst, stored, e.Handle.Offset)
-	return value, true, err
-}
-
-// release closes the segments and, with remove, removes them.
-func (v *values) release(remove bool) {
+// discard closes the segments and, with remove, removes them.
+func (v *values) discard(remove bool) {
 	if v.writer != nil {
 		_ = v.writer.Close()
 		v.writer = nil
 	}
-	v.readers.Range(func(num, r any) bool {
-		_ = r.(*segment.Reader).Close()
-		if remove {
-			v.cfg.Files.Remove(filename.New(filename.Value, num.(entry.FileNum)))
-		}
-		return true
-	})
-	v.readers.Clear()
+	discard(v.open.Swap(new(view.View)), remove)
 }
