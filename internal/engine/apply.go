@@ -155,6 +155,7 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 		}
 		return err
 	}
+	st.views.Floors.Follow(l)
 	st.views.Install(func(next *view.View) { next.Layout = l })
 	st.followEdit(new(view.Change))
 	return nil

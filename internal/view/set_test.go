@@ -138,7 +138,13 @@ func TestLeakedPinIsFound(t *testing.T) {
 func TestFloors(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 5)
-	s.Floors.Add(2, 4)
+	with, err := layout.New().Apply(&layout.Edit{
+		SetKeyspaces: []layout.Keyspace{{ID: 2, Name: "two"}}, KeyspaceFloors: []layout.KeyspaceFloor{{ID: 2, Version: 4}}, LastVersion: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Floors.Follow(with)
 	before, _ := s.Floors.all()
 	s.Floors.Raise(layout.KeyspaceFloor{ID: entry.DefaultKeyspace, Version: 3}, layout.KeyspaceFloor{ID: 3, Version: 5}) // there is no keyspace 3
 	if now, _ := s.Floors.all(); before[entry.DefaultKeyspace] != 0 || now[entry.DefaultKeyspace] != 3 {
@@ -158,7 +164,11 @@ func TestFloors(t *testing.T) {
 	if floor := p.Floor(entry.DefaultKeyspace); floor != 3 {
 		t.Errorf("the floor is %d", floor)
 	}
-	s.Floors.Remove(2)
+	s.Floors.Follow(with)
+	if least, most := s.Floors.Least(), s.Floors.most(); least != 3 || most != 4 {
+		t.Errorf("floors from %d to %d after those of the layout were read again", least, most)
+	}
+	s.Floors.Follow(layout.New())
 	if most := s.Floors.most(); most != 3 {
 		t.Errorf("the highest floor is %d after its keyspace was dropped", most)
 	}
