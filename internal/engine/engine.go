@@ -85,7 +85,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		collector: &collector{state: st, turn: jobs.NewTurn()},
 	}
 	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
-	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
+	longReaders := &view.LongReaders{Views: st.views, Tell: cfg.OnLongReader}
 	st.followEdit = func(c *view.Change) {
 		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
 		st.views.Wake()
