@@ -39,7 +39,7 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 		return items, err
 	}
 	values := t.values()
-	reads := values.Pin.Reads()
+	reads := values.Pin.View().Reads()
 	for _, key := range keys {
 		it, err := t.Get(key)
 		if err == ErrKeyNotFound {

@@ -19,22 +19,17 @@ type Reads struct {
 	asked    int64    // bytes that the disk was asked for so far
 }
 
-// Reads returns a Reads of values that the Pin finds.
-func (p *Pin) Reads() Reads { return p.view.Reads() }
-
 // Reads returns a Reads of values in the View's segments.
 func (v *View) Reads() Reads { return Reads{view: v} }
 
 // Add asks for the separated value of e. A value on disk may only be asked for when Start
 // is called: neighbours become one request.
 func (r *Reads) Add(e *entry.Entry) {
-	// In memory: the processor's prefetch is all that it needs.
-	if r.view.touch(e) {
-		return
-	}
 	f, h, err := r.view.locate(e)
-	if err != nil {
-		return // readahead is only a hint: the later call of Value returns the error
+	// Readahead is only a hint: the later read of the value returns the error. In memory, the
+	// processor's prefetch, which does not wait and can't fault, is all that a value needs.
+	if err != nil || f.Touch(h) {
+		return
 	}
 	from, n := f.Range(h, e.Key)
 	to := from + n
@@ -78,7 +73,7 @@ func (p *Pin) Jump(e *entry.Entry) uint64 {
 func (p *Pin) ReadOn(e *entry.Entry, skip, n int64) (asked int64) {
 	f, h, err := p.view.locate(e)
 	if err != nil {
-		return 0 // the later call of Value returns the error
+		return 0 // the later read of the value returns the error
 	}
 	return f.Ahead(int64(h.Offset)+skip, n)
 }

@@ -68,12 +68,9 @@ func (s *Set) DroppedFrom(m *Table) (n uint64) {
 
 // Dropped is what policy wants to know of dropped keyspaces: bytes in runs.
 func (v *View) Dropped() map[layout.RunID]uint64 {
-	var left map[layout.RunID]uint64
+	left := make(map[layout.RunID]uint64)
 	for _, r := range v.Runs {
 		if n := r.Dropped.Load(); n > 0 {
-			if left == nil {
-				left = make(map[layout.RunID]uint64)
-			}
 			left[r.ID] = uint64(n)
 		}
 	}

@@ -268,18 +268,6 @@ func (p *Pin) ReadValue(key []byte, e *entry.Entry, dst []byte, lend bool) (valu
 	return value, own, nil
 }
 
-// touch asks the processor to prefetch the beginning of e's separated value. It does not
-// wait for it, so the caller can ask for many values whose cache misses then overlap. It
-// returns false if the value may have to come from the disk.
-func (v *View) touch(e *entry.Entry) bool {
-	f := v.Segments.Find(e.Handle.Segment)
-	if f == nil || f.Moved == nil {
-		return f != nil && f.Touch(e.Handle) // a prefetch can't fault
-	}
-	h, err := f.Moved.resolved(e.Handle)
-	return err == nil && f.Moved.Target.Touch(h)
-}
-
 // Iterator walks all entries of the Pin's View, every version of every key, also those newer than
 // the Pin's, and those that range deletes cover. It must be closed before Release. Its moves read
 // mapped memory: the caller puts a pageio.Guard around them, one around many where it can.

@@ -161,9 +161,8 @@ type Segments struct {
 // TAOCP vol. 3, 6.4).
 const indexFactor = 0x9e3779b97f4a7c15
 
-// NewSegments makes an index of files.
+// NewSegments makes an index of files, which it sorts and keeps.
 func NewSegments(files []*Segment) Segments {
-	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
 	// At most half full, or probes would become long, and Find needs a free bucket to end.
 	size := 4
@@ -200,7 +199,7 @@ func (x *Segments) Find(num entry.FileNum) *Segment {
 
 // With returns an index of the segments in x and f.
 func (x *Segments) With(f ...*Segment) Segments {
-	return NewSegments(append(slices.Clone(x.Files), f...))
+	return NewSegments(slices.Concat(x.Files, f))
 }
 
 // Without returns an index of the segments for which gone returns false.

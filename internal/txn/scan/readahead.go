@@ -210,7 +210,7 @@ func (r *readahead) room() int {
 // of the walk.
 func (r *readahead) ask(first int) int64 {
 	values := r.scan.Values()
-	reads := values.Pin.Reads()
+	reads := values.Pin.View().Reads()
 	for i := first; i < r.count; i++ {
 		e := &r.ring[(r.head+i)%len(r.ring)].entry
 		if e.Separated && !values.Own(e) {
