@@ -33,12 +33,12 @@ var _ iterator.Iterator = (*history)(nil)
 // noNewer is above all versions: there is no newer entry of the key.
 const noNewer = rangedel.Pending + 1
 
-func (h *history) First() bool { return h.arrive(h.forward(h.Iterator.First()), noNewer) }
+func (h *history) First() bool { return h.arrive(h.pass(h.Iterator.First(), false), noNewer) }
 func (h *history) SeekGE(key []byte) bool {
-	return h.arrive(h.forward(h.Iterator.SeekGE(key)), noNewer)
+	return h.arrive(h.pass(h.Iterator.SeekGE(key), false), noNewer)
 }
-func (h *history) Last() bool             { return h.moved(h.back(h.Iterator.Last())) }
-func (h *history) SeekLT(key []byte) bool { return h.moved(h.back(h.Iterator.SeekLT(key))) }
+func (h *history) Last() bool             { return h.moved(h.pass(h.Iterator.Last(), true)) }
+func (h *history) SeekLT(key []byte) bool { return h.moved(h.pass(h.Iterator.SeekLT(key), true)) }
 
 func (h *history) SkipGE([]byte, entry.Version) bool { return h.Next() }
 func (h *history) SkipLT([]byte, entry.Version) bool { return h.Prev() }
@@ -54,18 +54,15 @@ func (h *history) Entry() *entry.Entry {
 	return h.Iterator.Entry()
 }
 
-// forward and back go on over what the reader does not see, so that neighbours in
+// pass goes on, in the direction backward, over what the reader does not see, so that neighbours in
 // src are neighbours to the reader. ok says that src is at an entry.
-func (h *history) forward(ok bool) bool {
+func (h *history) pass(ok, backward bool) bool {
 	for ok && !sees(h.at, h.Iterator.Entry().Version) {
-		ok = h.Iterator.Next()
-	}
-	return ok
-}
-
-func (h *history) back(ok bool) bool {
-	for ok && !sees(h.at, h.Iterator.Entry().Version) {
-		ok = h.Iterator.Prev()
+		if backward {
+			ok = h.Iterator.Prev()
+		} else {
+			ok = h.Iterator.Next()
+		}
 	}
 	return ok
 }
@@ -81,15 +78,15 @@ func (h *history) Next() bool {
 	case h.marked && !h.behind:
 		return h.moved(true)
 	case h.marked && h.valid:
-		return h.moved(h.forward(h.Iterator.Next()))
+		return h.moved(h.pass(h.Iterator.Next(), false))
 	case h.marked:
-		return h.moved(h.forward(h.Iterator.First()))
+		return h.moved(h.pass(h.Iterator.First(), false))
 	case !h.valid:
 		return false
 	}
 	// Whether a mark stands behind this entry depends on the next one: is it of the same key?
 	version := h.leave()
-	if !h.forward(h.Iterator.Next()) {
+	if !h.pass(h.Iterator.Next(), false) {
 		return h.moved(false)
 	}
 	return h.arrive(true, h.newer(version, h.Iterator.Entry().Key))
@@ -100,12 +97,12 @@ func (h *history) Prev() bool {
 	case h.marked && h.behind:
 		return h.moved(h.valid)
 	case h.marked:
-		return h.moved(h.back(h.Iterator.Prev()))
+		return h.moved(h.pass(h.Iterator.Prev(), true))
 	case !h.valid:
 		return false
 	}
 	version, newer := h.leave(), entry.Version(noNewer)
-	if h.moved(h.back(h.Iterator.Prev())) {
+	if h.moved(h.pass(h.Iterator.Prev(), true)) {
 		e := h.Iterator.Entry()
 		newer = h.newer(e.Version, e.Key)
 	} else if h.Iterator.Err() != nil {

@@ -13,23 +13,22 @@ import (
 // user reads it.
 type readahead struct {
 	scan      *Scan
-	ring      []*Ahead // the entries in use: a prefix of all
-	all       []*Ahead // all that were allocated; a later scan uses them again
-	head      int      // the user's entry
-	count     int      // entries held, the user's included
-	bytes     uint64   // of their separated values
-	passed    int      // entries since begin
-	backward  bool     // the direction of the entries ahead
-	more      bool     // the walk is at an entry that is not in the ring yet
-	adaptive  bool     // reading ahead begins and ends by how the user asks for values
-	predicted bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
-	cold      bool     // most values of the last refill were not in memory
-	unasked   int      // entries in a row whose separated value nobody asked for
-	ordered   int      // values in a row that were asked for and lay one after the other
+	ring      []ahead // the entries; a later scan uses their memory again
+	head      int     // the user's entry
+	count     int     // entries held, the user's included
+	bytes     uint64  // of their separated values
+	passed    int     // entries since begin
+	backward  bool    // the direction of the entries ahead
+	more      bool    // the walk is at an entry that is not in the ring yet
+	adaptive  bool    // reading ahead begins and ends by how the user asks for values
+	predicted bool    // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
+	cold      bool    // most values of the last refill were not in memory
+	unasked   int     // entries in a row whose separated value nobody asked for
+	ordered   int     // values in a row that were asked for and lay one after the other
 }
 
-// Ahead is an entry ahead.
-type Ahead struct {
+// ahead is an entry ahead.
+type ahead struct {
 	entry entry.Entry
 	key   []byte
 	asked bool // for its separated value
@@ -39,7 +38,7 @@ type Ahead struct {
 const MaxPrefetch = 1024
 
 const (
-	aheadKey = 40 // bytes of key that an Ahead has room for at first
+	aheadKey = 40 // bytes of key that an entry has room for at first
 
 	// How far Config.Prefetch = 0 reads ahead.
 	nearLength    = 16           // entries while values are in memory, and at first;
@@ -63,17 +62,15 @@ var unused = sync.Pool{New: func() any { return new(readahead) }}
 
 func newReadahead(s *Scan, n int) *readahead {
 	r := unused.Get().(*readahead)
-	*r = readahead{scan: s, all: r.all}
+	*r = readahead{scan: s, ring: r.ring[:0]}
 	r.grow(max(n, 2))
 	return r
 }
 
 // leave makes r free for other scans.
 func (r *readahead) leave() {
-	for _, a := range r.ring {
-		*a = Ahead{}
-	}
-	if r.scan, r.ring = nil, nil; len(r.all) <= farLength {
+	clear(r.ring)
+	if r.scan = nil; len(r.ring) <= farLength {
 		unused.Put(r)
 	}
 }
@@ -84,22 +81,16 @@ func (r *readahead) grow(n int) {
 	if had >= n {
 		return
 	}
-	// In order from the head on, so that new entries come behind the last one.
-	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head])
-	copy(r.all, r.ring)
-	if len(r.all) < n {
-		fresh := make([]Ahead, n-len(r.all))
-		r.all = slices.Grow(r.all, len(fresh))
-		for i := range fresh {
-			r.all = append(r.all, &fresh[i])
-		}
-	}
-	r.ring, r.head = r.all[:n], 0
+	// Turned so that the head comes first, and new entries behind the last one.
+	slices.Reverse(r.ring[:r.head])
+	slices.Reverse(r.ring[r.head:])
+	slices.Reverse(r.ring)
+	r.ring, r.head = slices.Grow(r.ring, n-had)[:n], 0
 	// New memory for keys, in one piece: the user of an earlier scan may still hold its
 	// keys.
 	keys := make([]byte, (n-had)*aheadKey)
-	for i, a := range r.ring[had:] {
-		a.key = keys[i*aheadKey : i*aheadKey : (i+1)*aheadKey]
+	for i := range n - had {
+		r.ring[had+i].key = keys[i*aheadKey : i*aheadKey : (i+1)*aheadKey]
 	}
 }
 
@@ -143,7 +134,7 @@ func (r *readahead) holds(backward bool) bool {
 // pass goes on to the next entry that is held.
 func (r *readahead) pass() {
 	// Inline values came with their entries, so they tell nothing of how values are used.
-	if a := r.ring[r.head]; a.entry.Separated {
+	if a := &r.ring[r.head]; a.entry.Separated {
 		r.bytes -= a.entry.Handle.Length
 		r.unasked++
 		if a.asked {
@@ -161,7 +152,7 @@ func (r *readahead) pass() {
 
 // turn brings the walk back to the user's entry.
 func (r *readahead) turn() bool {
-	at := r.ring[r.head]
+	at := &r.ring[r.head]
 	// A seek comes to the newest version of the key; with all versions, the user may be at another.
 	ok := r.scan.seek(at.key, false)
 	for ok && r.scan.all && r.scan.walk.entry.Version != at.entry.Version {
@@ -184,7 +175,7 @@ func (r *readahead) fill() {
 	// At least two entries, whatever their size: the user's, and the one that the next move shows.
 	first, before := r.count, r.bytes
 	for r.more && r.count < room && (r.count < 2 || r.bytes < most) {
-		a := r.ring[(r.head+r.count)%len(r.ring)]
+		a := &r.ring[(r.head+r.count)%len(r.ring)]
 		a.take(r.scan.walk.entry)
 		r.count++
 		if e := &a.entry; e.Separated {
@@ -221,7 +212,7 @@ func (r *readahead) ask(first int) int64 {
 }
 
 // take makes e the entry.
-func (a *Ahead) take(e *entry.Entry) {
+func (a *ahead) take(e *entry.Entry) {
 	a.key = append(a.key[:0], e.Key...)
 	a.entry, a.asked = *e, false
 	a.entry.Key = a.key

@@ -69,11 +69,6 @@ var scans = sync.Pool{New: func() any { return new(Scan) }}
 // Begin returns a Scan of c, at no entry.
 func Begin(c *Config) *Scan {
 	s := scans.Get().(*Scan)
-	s.begin(c)
-	return s
-}
-
-func (s *Scan) begin(c *Config) {
 	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
 	s.limit = c.Limit
 	if c.Filter != nil {
@@ -95,6 +90,7 @@ func (s *Scan) begin(c *Config) {
 		s.adapts, s.habit = true, c.Habit
 	}
 	s.simplify()
+	return s
 }
 
 func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
@@ -157,10 +153,7 @@ func (s *Scan) guarded(backward bool) (ok bool) {
 // seek moves the walk to the first entry that the filter accepts, from the stored
 // key on or, backward, before it.
 func (s *Scan) seek(key []byte, backward bool) bool {
-	if backward {
-		return s.accepted(s.walk.seekLT(key), true)
-	}
-	return s.accepted(s.walk.seekGE(key), false)
+	return s.accepted(s.walk.seek(key, backward), backward)
 }
 
 // move moves the walk to the next entry that the filter accepts.

@@ -25,11 +25,10 @@ type walk struct {
 	all    bool              // show all versions and deletes
 	cover  *rangedel.Cover   // what range deletes hide; nil: nothing; with all, src deals with that
 
-	storeCover *rangedel.Cover   // what range deletes of the store hide
-	ranges     []rangedel.Source // the transaction's own range deletes
-	pin        *view.Pin         // of the store's part
-	streak     streak            // deleted keys in a row that a move has passed
-	visible    visible           // the next entries that are known to be visible
+	storeCover *rangedel.Cover // what range deletes of the store hide
+	pin        *view.Pin       // of the store's part
+	streak     streak          // deleted keys in a row that a move has passed
+	visible    visible         // the next entries that are known to be visible
 
 	entry    *entry.Entry
 	touched  byte        // the last byte of its value
@@ -65,42 +64,35 @@ func (w *walk) refresh(p *pending.Writes) {
 		w.own.Close()
 	}
 	// A new iterator: the order of the one before does not have the new writes.
-	w.ownLen, w.ranges = p.Len(), p.Ranges()
-	w.source(p.Iterator(), w.coverOfAll())
-}
-
-// coverOfAll returns what range deletes of the store and of the transaction hide.
-func (w *walk) coverOfAll() *rangedel.Cover {
-	if len(w.ranges) == 0 {
-		return w.storeCover
+	w.ownLen = p.Len()
+	cover := w.storeCover
+	if own := p.Ranges(); len(own) > 0 {
+		cover = cover.WithPending(own...)
 	}
-	return w.storeCover.WithPending(w.ranges...)
+	w.source(p.Iterator(), cover)
 }
 
 // sees reports whether a transaction that reads the version at sees entries of version v. It
 // always sees its own, which have the version rangedel.Pending.
 func sees(at, v entry.Version) bool { return v <= at || v == rangedel.Pending }
 
-// seekGE moves to the first entry whose key is key or greater.
-func (w *walk) seekGE(key []byte) bool {
-	if bytes.Compare(key, w.lo) < 0 {
-		key = w.lo
-	}
+// seek moves to the first entry whose key is key or greater or, backward, to the last one whose key
+// is less.
+func (w *walk) seek(key []byte, backward bool) bool {
 	// Else a walk that returns to the key that it was at would take it for an older version of
 	// itself.
 	w.key = w.key[:0]
 	w.visible.reset()
-	return w.forwards(w.src.SeekGE(key))
-}
-
-// seekLT moves to the last entry whose key is less than key.
-func (w *walk) seekLT(key []byte) bool {
-	if bytes.Compare(key, w.hi) > 0 {
-		key = w.hi
+	if backward {
+		if bytes.Compare(key, w.hi) > 0 {
+			key = w.hi
+		}
+		return w.backwards(w.src.SeekLT(key))
 	}
-	w.key = w.key[:0]
-	w.visible.reset()
-	return w.backwards(w.src.SeekLT(key))
+	if bytes.Compare(key, w.lo) < 0 {
+		key = w.lo
+	}
+	return w.forwards(w.src.SeekGE(key))
 }
 
 func (w *walk) move(backward bool) bool {
