@@ -10,8 +10,9 @@ const getManyBatch = 64
 
 // GetMany yields the items of keys in their order, nil for an absent key. It asks the disk
 // for the separated values of up to 64 keys at once, which takes little longer than for one.
-// The first error, one of Txn.Get, ends it: it is yielded last, with a nil item. The items are valid until the transaction ends. Don't change keys
-// until GetMany has ended: it looks up 64 of them at a time.
+// The first error, one of Txn.Get, ends it: it is yielded last, with a nil item. The items are
+// valid until the transaction ends. Don't change keys until GetMany has ended: it looks up 64 of
+// them at a time.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		var items []*Item
@@ -39,7 +40,7 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 		return items, err
 	}
 	values := t.values()
-	reads := values.Pin.View().Reads()
+	reads := values.Pin.View().NewReads()
 	for _, key := range keys {
 		it, err := t.Get(key)
 		if err == ErrKeyNotFound {
@@ -48,9 +49,9 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 			return items, err
 		}
 		if items = append(items, it); it != nil && it.e.Separated && !values.Own(it.e) {
-			reads.Add(it.e)
+			reads.AddValue(it.e)
 		}
 	}
-	reads.Start()
+	reads.StartReads()
 	return items, nil
 }

@@ -186,7 +186,7 @@ func (t *transaction) address(ks *Keyspace) *Keyspace {
 		return refusing(ErrKeyspaceNotFound)
 	// Begin can't ask this: it fails only if no keyspace has the version, as each retains history
 	// by its own options.
-	case t.readAt && t.at < t.pin.Floor(s.at.ID):
+	case t.readAt && t.at < t.pin.FloorOf(s.at.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s
@@ -318,7 +318,7 @@ type expiryClock transaction
 func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
 // lends notes that the user gets memory of the pin. If the transaction leaks after that, its
-// View must stay, as the user may still read the memory (view.Pin.Keep).
+// View must stay, as the user may still read the memory (view.Pin.KeepView).
 func (t *transaction) lends() {
 	// With CopyValues the user has copies only, so even after a leak nobody can still look at the
 	// View's memory.
@@ -502,7 +502,7 @@ func (t *transaction) closeIterators() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for it := t.open; it != nil; it = t.open {
-		t.pin.Share()
+		t.pin.AddReference()
 		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
 	}
 }

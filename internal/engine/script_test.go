@@ -151,7 +151,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "layout":
 		return p.layout()
 	case "files":
-		p.store.engine.views.Reclaim()
+		p.store.engine.views.ReclaimViews()
 		names, err := p.mem.List("/s")
 		p.store.must(err)
 		return strings.Join(names, "\n")

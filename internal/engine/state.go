@@ -55,7 +55,7 @@ func newState(cfg *Config, log *manifest.Log) *state {
 // unless nil, adds to the state why the plan is asked for, for instance that the store is idle.
 func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
 	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
-	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.Dropped()
+	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.DroppedBytes()
 	if ask != nil {
 		ask(&s)
 	}

@@ -14,7 +14,7 @@ import (
 // version may be that of a range delete over key. Runs without anything newer than since are not
 // read, so a check of what a transaction has read rarely reads the disk.
 func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	defer pageio.Guard(pageio.Arm(), &err, someMapping)
 	// Unpublished versions count: the leader also checks against what it has just added.
 	var e entry.Entry
 	newest, _, err = p.view.FindKey(key, h, since, entry.MaxVersion, &e)
@@ -25,7 +25,7 @@ func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Ve
 // ChangedSince reports whether [lo, hi) has an entry newer than since, or overlaps a range delete
 // newer than since. A nil hi is no bound.
 func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	defer pageio.Guard(pageio.Arm(), &err, someMapping)
 	for _, m := range p.view.Tables {
 		// A table or run has what is newer only if its greatest version is.
 		if m.MaxVersion() > since && (m.RangeDeletes().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
@@ -62,7 +62,7 @@ func (p *Pin) SortSince(since entry.Version) {
 // it is for the commit leader: it walks memtables in the order of arrival, and only what is newer
 // than since.
 func (p *Pin) EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	defer pageio.Guard(pageio.Arm(), &err, someMapping)
 	// Entries of runs are in the order of keys, so all that may be newer has to be read.
 	for _, r := range p.view.Runs {
 		if r.MaxVersion() > since {

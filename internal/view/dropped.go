@@ -44,7 +44,7 @@ func eachDropped(layout *layout.Layout, fn func(lo, hi []byte)) {
 
 func addDropped(runs []*Run, lo, hi []byte) {
 	for _, r := range runs {
-		r.Dropped.Add(r.BytesIn(lo, hi))
+		r.Dropped.Add(r.EstimateBytes(lo, hi))
 	}
 }
 
@@ -66,8 +66,8 @@ func (s *Set) DroppedFrom(m *Table) (n uint64) {
 	return n
 }
 
-// Dropped is what policy wants to know of dropped keyspaces: bytes in runs.
-func (v *View) Dropped() map[layout.RunID]uint64 {
+// DroppedBytes is what policy wants to know of dropped keyspaces: bytes in runs.
+func (v *View) DroppedBytes() map[layout.RunID]uint64 {
 	left := make(map[layout.RunID]uint64)
 	for _, r := range v.Runs {
 		if n := r.Dropped.Load(); n > 0 {

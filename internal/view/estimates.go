@@ -8,10 +8,10 @@ import (
 	"github.com/brockdb/brock/internal/disk/pageio"
 )
 
-// Entries estimates how many entries there are in [lo, hi).
-func (v *View) Entries(lo, hi []byte) (n int) {
+// EstimateEntries estimates how many entries there are in [lo, hi).
+func (v *View) EstimateEntries(lo, hi []byte) (n int) {
 	var fault error // ignored: n is what was counted before the fault
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	defer pageio.Guard(pageio.Arm(), &fault, someMapping)
 	for _, m := range v.Tables {
 		n += m.Between(lo, hi)
 	}
@@ -22,11 +22,11 @@ func (v *View) Entries(lo, hi []byte) (n int) {
 	return n
 }
 
-// Size estimates what [lo, hi) holds: the number of entries, the bytes of their keys and
+// EstimateSize estimates what [lo, hi) holds: the number of entries, the bytes of their keys and
 // inline values, and the bytes of separated values. A nil bound is open. Versions that are
 // no longer visible count until a compaction drops them.
-func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
-	_, sum := p.parts(lo, hi)
+func (p *Pin) EstimateSize(lo, hi []byte) (entries, bytes, separated uint64) {
+	_, sum := p.listParts(lo, hi)
 	return sum.entries, sum.bytes, sum.separated
 }
 
@@ -41,10 +41,10 @@ type splitter interface {
 	Split(lo, hi []byte, n int) [][]byte
 }
 
-// parts returns what each memtable and run has of [lo, hi), and the sum.
-func (p *Pin) parts(lo, hi []byte) (list []part, sum part) {
+// listParts returns what each memtable and run has of [lo, hi), and the sum.
+func (p *Pin) listParts(lo, hi []byte) (list []part, sum part) {
 	var fault error // ignored: the results are what was counted before the fault
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	defer pageio.Guard(pageio.Arm(), &fault, someMapping)
 	add := func(of splitter, entries, bytes, separated uint64) {
 		list = append(list, part{of, entries, bytes, separated})
 		sum.entries, sum.bytes, sum.separated = sum.entries+entries, sum.bytes+bytes, sum.separated+separated
@@ -66,13 +66,13 @@ const (
 	mostSampled = 16 << 20 // and at most that many bytes of keys, about
 )
 
-// Split returns at most n-1 stored keys, in order, that cut [lo, hi) into parts
+// SplitRange returns at most n-1 stored keys, in order, that cut [lo, hi) into parts
 // of about the same size; a nil bound is open. It makes fewer parts if there are few
 // entries, or if keys are so long that it can't look at enough of them.
-func (p *Pin) Split(lo, hi []byte, n int) (cuts [][]byte) {
+func (p *Pin) SplitRange(lo, hi []byte, n int) (cuts [][]byte) {
 	var fault error // ignored: a range that can't be read is not cut
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	list, sum := p.parts(lo, hi)
+	defer pageio.Guard(pageio.Arm(), &fault, someMapping)
+	list, sum := p.listParts(lo, hi)
 	// Long keys: look at fewer of them, so that the sample stays within mostSampled.
 	most := mostSampled / int(sum.bytes/max(sum.entries, 1)+1)
 	n = min(n, int(min(sum.entries, mostSamples))+1, max(most, samples))
@@ -93,8 +93,8 @@ func (p *Pin) Split(lo, hi []byte, n int) (cuts [][]byte) {
 	return slices.CompactFunc(cuts, bytes.Equal)
 }
 
-// unhidden is Leader.Unhidden. A pageio.Guard must be on.
-func (v *View) unhidden(lo, hi []byte, at entry.Version) (n int64) {
+// unhiddenBytes is Leader.UnhiddenBytes. A pageio.Guard must be on.
+func (v *View) unhiddenBytes(lo, hi []byte, at entry.Version) (n int64) {
 	cover := v.Cover(at, false)
 	// From stretch to stretch: within one the same range deletes apply, so it is hidden or not.
 	for range mostStretches {

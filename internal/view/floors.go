@@ -20,10 +20,10 @@ type Floors struct {
 	byKeyspace map[entry.KeyspaceID]entry.Version // floors by keyspace; never changed, only replaced
 }
 
-// Follow makes the keyspaces those of a layout, the first one or a newer one. Their floors are those
-// of the layout, or what they have risen to since. Call it before the layout's View is installed: a
-// reader that sees a keyspace needs its floor.
-func (f *Floors) Follow(l *layout.Layout) {
+// FollowLayout makes the keyspaces those of a layout, the first one or a newer one. Their floors
+// are those of the layout, or what they have risen to since. Call it before the layout's View is
+// installed: a reader that sees a keyspace needs its floor.
+func (f *Floors) FollowLayout(l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// A new map: readers have the one before.
@@ -35,17 +35,17 @@ func (f *Floors) Follow(l *layout.Layout) {
 	f.replaceLocked(floors)
 }
 
-// Least is the version below which the history of all keyspaces may be gone.
-func (f *Floors) Least() entry.Version { return entry.Version(f.lowest.Load()) }
+// LowestFloor is the version below which the history of all keyspaces may be gone.
+func (f *Floors) LowestFloor() entry.Version { return entry.Version(f.lowest.Load()) }
 
-// most is the version from which on all keyspaces have their whole history.
-func (f *Floors) most() entry.Version { return entry.Version(f.highest.Load()) }
+// highestFloor is the version from which on all keyspaces have their whole history.
+func (f *Floors) highestFloor() entry.Version { return entry.Version(f.highest.Load()) }
 
 // all returns the current floors and the least of them. The caller must not change the map.
 func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.byKeyspace, f.Least()
+	return f.byKeyspace, f.LowestFloor()
 }
 
 // Raise raises floors; dropped keyspaces are left out. Raise all floors in one

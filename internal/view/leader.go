@@ -14,41 +14,41 @@ func (s *Set) NewLeader() *Leader { return &Leader{&Pin{slot: s.readers.addSlot(
 
 // Newest is Pin.Newest.
 func (l *Leader) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
-	l.pin.enter()
-	defer l.pin.leave()
+	l.pin.holdView()
+	defer l.pin.releaseView()
 	return l.pin.Newest(key, h, since)
 }
 
 // ChangedSince is Pin.ChangedSince.
 func (l *Leader) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
-	l.pin.enter()
-	defer l.pin.leave()
+	l.pin.holdView()
+	defer l.pin.releaseView()
 	return l.pin.ChangedSince(lo, hi, since)
 }
 
 // EachArrival is Pin.EachArrival of what is in memtables.
 func (l *Leader) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
-	l.pin.enter()
-	defer l.pin.leave()
+	l.pin.holdView()
+	defer l.pin.releaseView()
 	return l.pin.EachArrival(since, 0, fn)
 }
 
 // GetAt is Pin.Get at a version.
 func (l *Leader) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (found bool, err error) {
-	l.pin.enter()
-	defer l.pin.leave()
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	l.pin.holdView()
+	defer l.pin.releaseView()
+	defer pageio.Guard(pageio.Arm(), &err, someMapping)
 	_, found, err = l.pin.view.FindKey(key, h, 0, at, dst)
 	return found, err
 }
 
-// Unhidden estimates how many bytes runs have in [lo, hi) that no range delete up to version at
-// hides. It is too low if more than about 32 range deletes lie there, and 0 if the runs can't be
+// UnhiddenBytes estimates how many bytes runs have in [lo, hi) that no range delete up to version
+// at hides. It is too low if more than about 32 range deletes lie there, and 0 if the runs can't be
 // read.
-func (l *Leader) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
-	l.pin.enter()
-	defer l.pin.leave()
+func (l *Leader) UnhiddenBytes(lo, hi []byte, at entry.Version) (n int64) {
+	l.pin.holdView()
+	defer l.pin.releaseView()
 	var fault error
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	return l.pin.view.unhidden(lo, hi, at)
+	defer pageio.Guard(pageio.Arm(), &fault, someMapping)
+	return l.pin.view.unhiddenBytes(lo, hi, at)
 }

@@ -5,11 +5,11 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// LiveBytes estimates how many bytes of runs and of value segments entries still need at a time, in
-// Unix milliseconds, retained history included. What upper runs and memtables have replaced in
+// EstimateLive estimates how many bytes of runs and of value segments entries still need at a time,
+// in Unix milliseconds, retained history included. What upper runs and memtables have replaced in
 // older ones is known by samples, taken since Open; what was replaced before counts as live until a
 // compaction finds it.
-func (v *View) LiveBytes(o *policy.Options, now uint64) (runs, segments int64) {
+func (v *View) EstimateLive(o *policy.Options, now uint64) (runs, segments int64) {
 	var separated, dead, hidden, either int64
 	count := func(list []layout.Superseded) (values int64) {
 		sum := o.Dead(v.Layout, list, now)

@@ -9,15 +9,15 @@ import (
 )
 
 // LongReader describes the oldest reader: its version, where it began and for how long its View was
-// replaced, at least 1 ns; and what all old Views need alone. It looks at all of these, and holds the
-// mutex meanwhile, so call it seldom, as for metrics.
+// replaced, at least 1 ns; and what all old Views need alone. It looks at all of these, and holds
+// the mutex meanwhile, so call it seldom, as for metrics.
 func (s *Set) LongReader() report.Reader {
 	l, _ := s.oldestReader()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Each resource counts once, and only if the current View is without it.
 	seen := make(map[*shared]bool)
-	s.current.Load().each(func(r *shared) { seen[r] = true })
+	s.current.Load().eachResource(func(r *shared) { seen[r] = true })
 	fresh := func(r *shared) bool {
 		old := seen[r]
 		seen[r] = true
@@ -36,7 +36,7 @@ func (s *Set) LongReader() report.Reader {
 		}
 		for _, f := range r.view.Segments.Files {
 			if fresh(&f.shared) {
-				l.FileBytes += f.size()
+				l.FileBytes += f.fileBytes()
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func formatOrigin(pc uintptr) string {
 func (s *Set) oldestReader() (l report.Reader, view uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, version, id, origin := s.readers.active()
+	_, version, id, origin := s.readers.oldestActive()
 	l.Version, l.Begun = uint64(version), formatOrigin(origin)
 	for _, r := range s.replaced {
 		if r.view.ID == id {
@@ -81,10 +81,10 @@ type LongReaders struct {
 // longRead is how long a replaced View must be held to be reported.
 const longRead = time.Minute
 
-// Look reports the oldest reader if it has held a replaced View for longRead, and again
+// ReportOldest reports the oldest reader if it has held a replaced View for longRead, and again
 // each time that the time has doubled. Call it from time to time, on one goroutine at
 // a time.
-func (l *LongReaders) Look() {
+func (l *LongReaders) ReportOldest() {
 	oldest, id := l.Views.oldestReader()
 	// Another View: the long reader is gone, and its report does not count for the next one.
 	if id != l.view {

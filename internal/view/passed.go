@@ -7,10 +7,10 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// Emptied notes an emptied range: an iterator at the Pin's version has found nothing visible
+// NoteEmptied notes an emptied range: an iterator at the Pin's version has found nothing visible
 // in [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the
 // range. lo and hi are copied.
-func (p *Pin) Emptied(lo, hi []byte) {
+func (p *Pin) NoteEmptied(lo, hi []byte) {
 	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *Set) ForgetEmptied() {
 	if was == nil {
 		return
 	}
-	remain := rangedel.EmptiedSet(slices.DeleteFunc(was.All(), func(r rangedel.Delete) bool { return v.Entries(r.Lo, r.Hi) < fewEntries })...)
+	remain := rangedel.EmptiedSet(slices.DeleteFunc(was.All(), func(r rangedel.Delete) bool { return v.EstimateEntries(r.Lo, r.Hi) < fewEntries })...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Load().emptied.CompareAndSwap(was, remain) // unless others were noted meanwhile

@@ -26,12 +26,12 @@ type Pin struct {
 	version   entry.Version                      // what it reads at; noVersion for background work
 	floors    map[entry.KeyspaceID]entry.Version // floors at the time of Acquire(at > 0); else nil
 	extraRefs atomic.Int32                       // extra references; the last Release drops the pin
-	lent      lent                               // memory of values that Value has returned
+	lent      lent                               // memory of values that ReadValue has returned
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
 // published one. It returns ErrVersionGone for a version whose history may
-// already have been dropped in every keyspace (Pin.Floor tells of each), ErrInvalid
+// already have been dropped in every keyspace (Pin.FloorOf tells of each), ErrInvalid
 // for one not yet published, and ErrClosed after Close.
 func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	p := s.takePin()
@@ -41,7 +41,7 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	if at == 0 {
 		low = s.Visible()
 	}
-	p.slot.announce(low)
+	p.slot.announceVersion(low)
 	// The order is: announce, read the version, take the View, read the floors.
 	// The View is newer than the version, so it has everything up to it. Floors rise
 	// before a View that lacks history is installed, so they tell what it lacks.
@@ -51,13 +51,13 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 		p.version = visible
 	}
 	p.view = s.holdCurrent(p.slot)
-	for at == 0 && p.version < s.Floors.most() {
+	for at == 0 && p.version < s.Floors.highestFloor() {
 		// A commit, and a compaction that drops what it replaced, came between the version and the
 		// View: the View may lack history of p.version. Take a newer version, which it has.
 		p.version = s.Visible()
 		p.view = s.holdCurrent(p.slot)
 	}
-	if err := s.readable(p, at, visible); err != nil {
+	if err := s.checkReadable(p, at, visible); err != nil {
 		// Acquire gives back all that it has, announcement included, or it would hold up
 		// compactions.
 		p.Release()
@@ -88,11 +88,11 @@ func (s *Set) recycleSlot(slot *readerSlot) {
 	}
 }
 
-// readable returns nil if p can read the version at: the store is open, the version was published
-// before p took its View (visible is the newest such version), and not all keyspaces have dropped
-// its history. An at of 0 asked for the newest version, which is always readable. For another
-// version p keeps the floors of this moment, because the current ones may rise at any time.
-func (s *Set) readable(p *Pin, at, visible entry.Version) error {
+// checkReadable returns nil if p can read the version at: the store is open, the version was
+// published before p took its View (visible is the newest such version), and not all keyspaces have
+// dropped its history. An at of 0 asked for the newest version, which is always readable. For
+// another version p keeps the floors of this moment, because the current ones may rise at any time.
+func (s *Set) checkReadable(p *Pin, at, visible entry.Version) error {
 	if s.closed.Load() {
 		return errs.ErrClosed
 	}
@@ -116,7 +116,7 @@ func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 // drop history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
 	p := s.takePin()
-	p.enter()
+	p.holdView()
 	// Checked after the View is held, so that no Close that came before is missed.
 	if s.closed.Load() {
 		p.Release()
@@ -125,26 +125,26 @@ func (s *Set) Hold() (*Pin, error) {
 	return p, nil
 }
 
-// enter makes the Pin hold the current View, but no version.
-func (p *Pin) enter() {
+// holdView makes the Pin hold the current View, but no version.
+func (p *Pin) holdView() {
 	// Busy, but holds up no compaction.
 	p.version = noVersion
-	p.slot.announce(noVersion)
+	p.slot.announceVersion(noVersion)
 	p.view = p.set.holdCurrent(p.slot)
 }
 
-// leave releases the View that enter took.
-func (p *Pin) leave() {
+// releaseView releases the View that enter took.
+func (p *Pin) releaseView() {
 	p.view = nil
 	// p.view goes first: after the slot is idle its View may be freed at any time.
 	p.set.releaseSlot(p.slot)
 }
 
-// Share adds a reference: one more call of Release is necessary. The caller holds the Pin.
-func (p *Pin) Share() { p.extraRefs.Add(1) }
+// AddReference adds a reference: one more call of Release is necessary. The caller holds the Pin.
+func (p *Pin) AddReference() { p.extraRefs.Add(1) }
 
-// Release gives up the version and the View. Memory that Get, Value or an Iterator has returned is
-// invalid from then on. Of a shared Pin, the last call does so.
+// Release gives up the version and the View. Memory that Get, ReadValue or an Iterator has returned
+// is invalid from then on. Of a shared Pin, the last call does so.
 func (p *Pin) Release() {
 	// Load first: most pins are never shared, and an atomic add costs more than a load.
 	if p.extraRefs.Load() > 0 && p.extraRefs.Add(-1) >= 0 {
@@ -163,16 +163,16 @@ func (p *Pin) Release() {
 	s.pins.Put(p) // its slot goes with it
 }
 
-// LentAll reports whether the Pin has no more memory to lend, so that Value makes garbage.
-func (p *Pin) LentAll() bool { return p.lent.full.Load() }
+// HasLentAll reports whether the Pin has no more memory to lend, so that ReadValue makes garbage.
+func (p *Pin) HasLentAll() bool { return p.lent.full.Load() }
 
-// Unlend leaves memory that the Pin has lent to those who use it, and no other reader gets it
+// ForgetLent leaves memory that the Pin has lent to those who use it, and no other reader gets it
 // again. Call it before the Release of a leaked reader.
-func (p *Pin) Unlend() { p.lent.forget() }
+func (p *Pin) ForgetLent() { p.lent.forgetBlocks() }
 
-// Keep is the Release of a leaked reader whose caller may still use memory of the View. It
+// KeepView is the Release of a leaked reader whose caller may still use memory of the View. It
 // gives up the version, but holds the View for good.
-func (p *Pin) Keep() {
+func (p *Pin) KeepView() {
 	s := p.set
 	s.mu.Lock()
 	// Before Release, which may release the View at once.
@@ -181,10 +181,11 @@ func (p *Pin) Keep() {
 	p.Release()
 }
 
-// Narrow releases the Pin, and holds a part of its View instead: choose removes from a copy of the
-// View what the caller does not read. Long work calls it so that it does not keep other memtables
-// and files, which are flushed and collected meanwhile. The part is held until release is called.
-func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
+// HoldPart releases the Pin, and holds a part of its View instead: choose removes from a copy of
+// the View what the caller does not read. Long work calls it so that it does not keep other
+// memtables and files, which are flushed and collected meanwhile. The part is held until release is
+// called.
+func (p *Pin) HoldPart(choose func(part *View)) (part *View, release func()) {
 	defer p.Release()
 	s := p.set
 	part = p.view.Clone()
@@ -192,10 +193,10 @@ func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The part counts as a holder before the deferred Release lets the View go.
-	part.each(func(r *shared) { r.views++ })
+	part.eachResource(func(r *shared) { r.views++ })
 	return part, func() {
 		s.mu.Lock()
-		gone := part.drop()
+		gone := part.dropHolder()
 		s.mu.Unlock()
 		// Without the mutex: release functions may remove files.
 		for _, fn := range gone {
@@ -210,27 +211,27 @@ func (p *Pin) View() *View { return p.view }
 // Version is the version that the Pin reads at.
 func (p *Pin) Version() entry.Version { return p.version }
 
-// Begun returns where the reader began, as given to From: function, file and line.
-func (p *Pin) Begun() string { return formatOrigin(p.slot.origin.Load()) }
+// Origin returns where the reader began, as given to SetOrigin: function, file and line.
+func (p *Pin) Origin() string { return formatOrigin(p.slot.origin.Load()) }
 
-// From notes where the reader began, as a program counter. LongReader reports it.
-func (p *Pin) From(pc uintptr) {
+// SetOrigin notes where the reader began, as a program counter. LongReader reports it.
+func (p *Pin) SetOrigin(pc uintptr) {
 	if p.slot.origin.Load() != pc { // most readers of a slot begin where the one before did
 		p.slot.origin.Store(pc)
 	}
 }
 
-// Holds reports whether there was a keyspace of this number, other than the
+// HasKeyspace reports whether there was a keyspace of this number, other than the
 // default one, when the Pin was acquired.
-func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.Layout.Keyspace(id) != nil }
+func (p *Pin) HasKeyspace(id entry.KeyspaceID) bool { return p.view.Layout.Keyspace(id) != nil }
 
-// Floor returns the version below which history of a keyspace may be missing. It is the
+// FloorOf returns the version below which history of a keyspace may be missing. It is the
 // floor of the View. A Pin that asked for its version also counts the floors at the
 // time of Acquire, because its commit is checked against later Views, and a compaction
 // that runs now may be dropping deletes that the check needs. No such compaction is
 // missed: it raises the floors before it looks at the readers' slots, and this Pin
 // announced its version before it looked at the floors.
-func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
+func (p *Pin) FloorOf(id entry.KeyspaceID) entry.Version {
 	floor := p.floors[id]
 	if id == entry.DefaultKeyspace {
 		return max(floor, p.view.Layout.Floor())
@@ -254,8 +255,8 @@ func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error
 
 // ReadValue returns the separated value of e, an entry that this Pin found under key. It is never
 // nil. With lend, a value that has to be decoded (e.Raw is its length then), decrypted or read from
-// the disk lies in memory of the Pin, and every value is valid until Release. Without it own is true
-// for such a value, which then lies in dst if cap(dst) is enough, else in new memory.
+// the disk lies in memory of the Pin, and every value is valid until Release. Without it own is
+// true for such a value, which then lies in dst if cap(dst) is enough, else in new memory.
 func (p *Pin) ReadValue(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
 	var from segment.Lender
 	if lend {

@@ -19,7 +19,7 @@ import (
 // With a since above 0 it leaves out tables and runs without anything newer than that version.
 func (v *View) FindKey(key []byte, h uint64, since, at entry.Version, dst *entry.Entry) (newest entry.Version, found bool, err error) {
 	for _, t := range v.Tables {
-		if since > 0 && t.MaxVersion() <= since {
+		if t.lacksNewer(since) {
 			continue
 		}
 		// Within a table only versions tell whether the delete or the entry came first.
@@ -37,7 +37,7 @@ func (v *View) FindKey(key []byte, h uint64, since, at entry.Version, dst *entry
 	}
 	base := len(v.Runs) - 1
 	for i, r := range v.Runs {
-		if since > 0 && r.MaxVersion() <= since {
+		if r.lacksNewer(since) {
 			continue
 		}
 		deleted := entry.Version(0)
@@ -67,7 +67,7 @@ func (v *View) FindKey(key []byte, h uint64, since, at entry.Version, dst *entry
 // ReadValue is Pin.ReadValue with memory of a lender, unless from is nil. coder decodes.
 func (v *View) ReadValue(coder *codec.Coder, key []byte, e *entry.Entry, dst []byte, from segment.Lender) (value []byte, own bool, err error) {
 	// A collection may have moved the record.
-	f, h, err := v.locate(e)
+	f, h, err := v.locateValue(e)
 	if err != nil {
 		return nil, false, err
 	}
@@ -75,23 +75,23 @@ func (v *View) ReadValue(coder *codec.Coder, key []byte, e *entry.Entry, dst []b
 		value, err = f.decodeValue(coder, h, key, e, dst, from)
 		return value, from == nil, err
 	}
-	stored, err := f.stored(dst, from, h, key, e)
+	stored, err := f.readStored(dst, from, h, key, e)
 	return stored.Bytes, stored.Own, err
 }
 
-// Move copies the record of e's separated value to a new segment, and returns the handle of
+// MoveValue copies the record of e's separated value to a new segment, and returns the handle of
 // the copy.
-func (v *View) Move(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
-	f, h, err := v.locate(e)
+func (v *View) MoveValue(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
+	f, h, err := v.locateValue(e)
 	if err != nil {
 		return h, err
 	}
 	return to.Move(f.Reader, h, key, e.Version)
 }
 
-// locate returns the segment that has e's separated value now, and the handle of the record
+// locateValue returns the segment that has e's separated value now, and the handle of the record
 // there, which differs from e's if a collection has moved it.
-func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
+func (v *View) locateValue(e *entry.Entry) (*Segment, entry.Handle, error) {
 	h := e.Handle
 	f := v.Segments.Find(h.Segment)
 	if f == nil {
@@ -101,7 +101,7 @@ func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 	if f.Moved == nil {
 		return f, h, nil
 	}
-	to, err := f.Moved.resolved(h)
+	to, err := f.Moved.resolveHandle(h)
 	return f.Moved.Target, to, err
 }
 

@@ -49,16 +49,19 @@ func NewTable(seed uint64, l Limits) *Table {
 	return t
 }
 
-// Hash returns the hash of a key, for Get.
-func (t *Table) Hash(key []byte) uint64 { return hash.Sum(t.seed, key) }
+// HashKey returns the hash of a key, for Get.
+func (t *Table) HashKey(key []byte) uint64 { return hash.Sum(t.seed, key) }
+
+// lacksNewer reports whether the table has nothing newer than since; 0 asks for all versions.
+func (t *Table) lacksNewer(since entry.Version) bool { return since > 0 && t.MaxVersion() <= since }
 
 // IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
 func (t *Table) IsFull(n int64) bool {
 	return t.Bytes() >= int64(t.limit.Bytes) || t.JournalBytes >= t.limit.JournalBytes || !t.Fits(n)
 }
 
-// Needed returns how many bytes so many records in payloads need in memory, at most.
-func Needed(payloads [][]byte, records int) int64 {
+// NeededBytes returns how many bytes so many records in payloads need in memory, at most.
+func NeededBytes(payloads [][]byte, records int) int64 {
 	n := int64(memtable.Overhead * records)
 	for _, p := range payloads {
 		n += int64(len(p))

@@ -26,7 +26,7 @@ func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
 	}
 	jumped = l.at.Segment != 0 && (low.Segment != high.Segment || high.Offset-low.Offset > low.Length+nearby)
 	if jumped {
-		l.jumped += p.Jump(e)
+		l.jumped += p.JumpedBytes(e)
 	}
 	l.at = e.Handle
 	return jumped
@@ -59,7 +59,7 @@ func (t *stream) pass(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
 	}
 	// A part may still be on its way from the call before: ask behind it.
 	from := max(t.asked, h.Offset+h.Length)
-	asked = p.ReadOn(e, int64(from-h.Offset), int64(t.part)) > 0
+	asked = p.ReadAhead(e, int64(from-h.Offset), int64(t.part)) > 0
 	// In the middle of this part it is time for the next one.
 	t.mark, t.asked = from+t.part/2, from+t.part
 	t.part = min(2*t.part, streamMost)

@@ -201,14 +201,14 @@ func (r *readahead) room() int {
 // of the walk.
 func (r *readahead) ask(first int) int64 {
 	values := r.scan.Values()
-	reads := values.Pin.View().Reads()
+	reads := values.Pin.View().NewReads()
 	for i := first; i < r.count; i++ {
 		e := &r.ring[(r.head+i)%len(r.ring)].entry
 		if e.Separated && !values.Own(e) {
-			reads.Add(e)
+			reads.AddValue(e)
 		}
 	}
-	return reads.Start()
+	return reads.StartReads()
 }
 
 // take makes e the entry.

@@ -58,14 +58,14 @@ func (w *walk) noteStreak(key []byte) {
 	switch {
 	case w.since > 0:
 	case !w.backward && key == nil:
-		w.pin.Emptied(w.streak.begin, w.hi)
+		w.pin.NoteEmptied(w.streak.begin, w.hi)
 	case !w.backward:
-		w.pin.Emptied(w.streak.begin, key)
+		w.pin.NoteEmptied(w.streak.begin, key)
 	case key == nil:
-		w.pin.Emptied(w.lo, w.streak.begin)
+		w.pin.NoteEmptied(w.lo, w.streak.begin)
 	default:
 		// key itself is visible, so the range begins right behind it.
-		w.pin.Emptied(append(bytes.Clone(key), 0), w.streak.begin)
+		w.pin.NoteEmptied(append(bytes.Clone(key), 0), w.streak.begin)
 	}
 }
 

@@ -300,7 +300,7 @@ func checkStamp(t *testing.T, s *Files, fs vfs.FS, m layout.RunMeta) {
 		if !e.Separated {
 			continue
 		}
-		f, err := segment.Open(s.cfg.Files.Segments(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
+		f, err := segment.Open(s.cfg.Files.SegmentConfig(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func (f *Files) openPart(m layout.RunMeta, n int) error {
 	r, err := f.cfg.Files.OpenRun(&layout.Run{RunMeta: m})
 	if err != nil {
 		for _, file := range m.Files {
-			f.cfg.Files.Remove(filename.New(filename.Run, file.Num))
+			f.cfg.Files.RemoveFile(filename.New(filename.Run, file.Num))
 		}
 		return err
 	}
@@ -85,7 +85,7 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 	ranges, done := view.RangeDeletesOf(f.parts.Runs[:n])
 	defer done()
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: view.Copier(f.parts.Runs[:n]),
+		Entries: view.NewCopier(f.parts.Runs[:n]),
 		// After the commit only the newest write of a key counts, so older ones go.
 		Rules:       compact.Rules{Watermark: entry.MaxVersion, RangeDeletes: ranges},
 		Unversioned: true,
@@ -120,7 +120,7 @@ func (f *Files) Finish(ctx context.Context) (err error) {
 // discard closes the files of v and, with remove, removes them.
 func discard(v *view.View, remove bool) {
 	if remove {
-		v.Retire()
+		v.RetireFiles()
 	}
 	v.Close()
 }

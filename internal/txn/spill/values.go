@@ -38,7 +38,7 @@ func (v *values) add(e *entry.Entry, record []byte) (entry.Handle, error) {
 // ends before the record that would make it too long, so that its length never passes SegmentBytes
 // unless it has one record only.
 func (v *values) makeRoom(n int64) (err error) {
-	c := v.cfg.Files.Segments()
+	c := v.cfg.Files.SegmentConfig()
 	if c.Ring != nil {
 		n = int64(entry.EncryptedBound(uint64(n), uint64(n)))
 	}
@@ -61,7 +61,7 @@ func (v *values) makeRoom(n int64) (err error) {
 		v.writer = nil
 		return err
 	}
-	v.open.Store(&view.View{Segments: v.open.Load().Segments.With(v.cfg.Files.Segment(r, v.writer.Number()))})
+	v.open.Store(&view.View{Segments: v.open.Load().Segments.With(v.cfg.Files.ShareSegment(r, v.writer.Number()))})
 	return nil
 }
 
