@@ -48,7 +48,7 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 		} else if err != nil {
 			return items, err
 		}
-		if items = append(items, it); it != nil && it.e.Separated && !values.Own(it.e) {
+		if items = append(items, it); it != nil && it.e.Separated && !values.IsOwn(it.e) {
 			reads.AddValue(it.e)
 		}
 	}

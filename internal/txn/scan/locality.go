@@ -16,9 +16,9 @@ type locality struct {
 // readahead of processor and disk usually has it by then.
 const nearby = 64 << 10
 
-// pass notes that the separated value of e was read, and reports whether it lies
+// passValue notes that the separated value of e was read, and reports whether it lies
 // elsewhere than the one before; the first one does not.
-func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
+func (l *locality) passValue(p *view.Pin, e *entry.Entry) (jumped bool) {
 	// In both directions: a walk back reads values in order, too.
 	low, high := &l.at, &e.Handle
 	if low.Offset > high.Offset {
@@ -46,9 +46,9 @@ const (
 	streamMost  = 4 << 20
 )
 
-// pass notes that the separated value of e was read, next to the one before unless it
+// readOn notes that the separated value of e was read, next to the one before unless it
 // jumped, and reports whether more had to be asked for.
-func (t *stream) pass(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
+func (t *stream) readOn(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
 	h := &e.Handle
 	if jumped || h.Segment != t.segment {
 		*t = stream{segment: h.Segment, mark: h.Offset + 1, part: streamFirst}

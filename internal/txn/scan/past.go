@@ -13,7 +13,7 @@ func PastDeletes(p *view.Pin, now uint64, from []byte) (next []byte, err error) 
 	id, _ := entry.KeyspaceOf(from)
 	end := entry.AfterKeyspace(id)
 	s := Begin(&Config{Pin: p, Clock: fixed(now), Lo: from, Hi: end, At: p.Version(), KeysOnly: true})
-	defer s.Free()
+	defer s.FreeMemory()
 	defer s.Close()
 	if s.Seek(from, false) {
 		return bytes.Clone(s.Entry().Key), nil

@@ -78,7 +78,7 @@ func Begin(c *Config) *Scan {
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
 	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
-	w.source(nil, w.storeCover)
+	w.setSource(nil, w.storeCover)
 	switch {
 	// Who gives a number gets that, whatever the scan does with values.
 	case c.Prefetch > 0 && !c.KeysOnly:
@@ -89,11 +89,11 @@ func Begin(c *Config) *Scan {
 	default:
 		s.adapts, s.habit = true, c.Habit
 	}
-	s.simplify()
+	s.setDirect()
 	return s
 }
 
-func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
+func (s *Scan) setDirect() { s.direct = s.filter == nil && s.readahead == nil }
 
 // Bounds are the stored bounds.
 func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
@@ -106,14 +106,14 @@ func (s *Scan) Seek(key []byte, backward bool) (ok bool) {
 	// Only a seek takes up new writes, so that a walk in progress does not change
 	// under its user.
 	if s.writes != nil {
-		s.walk.refresh(s.writes)
+		s.walk.addOwnWrites(s.writes)
 	}
 	if s.habit != nil {
-		s.predict()
+		s.predictReadahead()
 	}
-	ok = s.seek(key, backward)
+	ok = s.seekWalk(key, backward)
 	if s.readahead != nil {
-		return s.readahead.begin(ok, backward)
+		return s.readahead.beginAt(ok, backward)
 	}
 	return ok
 }
@@ -125,43 +125,43 @@ func (s *Scan) Move(backward bool) bool {
 	// A move to an entry that is known to be visible touches no mapped memory, and neither does one
 	// within the entries ahead. So they need no guard.
 	if s.direct {
-		if !backward && s.walk.visible.take() {
+		if !backward && s.walk.lookahead.takeKnown() {
 			return true
 		}
-	} else if r := s.readahead; r != nil && r.holds(backward) {
-		r.pass()
+	} else if r := s.readahead; r != nil && r.holdsNext(backward) {
+		r.passEntry()
 		return true
 	}
-	return s.guarded(backward)
+	return s.moveGuarded(backward)
 }
 
-// guarded is Move below its one guard: nothing that it calls has its own.
-func (s *Scan) guarded(backward bool) (ok bool) {
+// moveGuarded is Move below its one guard: nothing that it calls has its own.
+func (s *Scan) moveGuarded(backward bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	if s.direct {
-		return s.walk.move(backward)
+		return s.walk.moveOn(backward)
 	}
 	if s.readahead == nil {
-		return s.move(backward)
+		return s.moveWalk(backward)
 	}
-	if s.readahead.adaptive && s.readahead.idle() {
-		return s.unadapt(backward)
+	if s.readahead.adaptive && s.readahead.isIdle() {
+		return s.endReadahead(backward)
 	}
-	return s.readahead.move(backward)
+	return s.readahead.moveOn(backward)
 }
 
-// seek moves the walk to the first entry that the filter accepts, from the stored
+// seekWalk moves the walk to the first entry that the filter accepts, from the stored
 // key on or, backward, before it.
-func (s *Scan) seek(key []byte, backward bool) bool {
-	return s.accepted(s.walk.seek(key, backward), backward)
+func (s *Scan) seekWalk(key []byte, backward bool) bool {
+	return s.skipRefused(s.walk.seekKey(key, backward), backward)
 }
 
-// move moves the walk to the next entry that the filter accepts.
-func (s *Scan) move(backward bool) bool { return s.accepted(s.walk.move(backward), backward) }
+// moveWalk moves the walk to the next entry that the filter accepts.
+func (s *Scan) moveWalk(backward bool) bool { return s.skipRefused(s.walk.moveOn(backward), backward) }
 
-// accepted moves on while the filter refuses the entry that the walk is at. The filter is the
+// skipRefused moves on while the filter refuses the entry that the walk is at. The filter is the
 // user's code; who hands it to Begin sees to it that it calls no method of the scan.
-func (s *Scan) accepted(ok, backward bool) bool {
+func (s *Scan) skipRefused(ok, backward bool) bool {
 	if s.filter == nil {
 		return ok
 	}
@@ -174,7 +174,7 @@ func (s *Scan) accepted(ok, backward bool) bool {
 		if s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta) {
 			return true
 		}
-		ok = s.walk.move(backward)
+		ok = s.walk.moveOn(backward)
 	}
 	// A filter that is not called although the scan reads ahead shows that nothing follows.
 	if s.shown != nil {
@@ -183,10 +183,10 @@ func (s *Scan) accepted(ok, backward bool) bool {
 	return false
 }
 
-// Entry is the entry that the scan is at, until the next move or Asked.
+// Entry is the entry that the scan is at, until the next move or NoteAsked.
 func (s *Scan) Entry() *entry.Entry {
 	if s.readahead != nil {
-		return s.readahead.current()
+		return s.readahead.currentEntry()
 	}
 	return s.walk.entry
 }
@@ -217,7 +217,7 @@ func (s *Scan) Values() Values {
 func (s *Scan) Close() (jumped uint64) {
 	s.recordReads()
 	if r := s.readahead; r != nil {
-		r.leave()
+		r.freeRing()
 		s.readahead = nil
 	}
 	return s.locality.jumped
@@ -226,9 +226,9 @@ func (s *Scan) Close() (jumped uint64) {
 // Source is what the scan reads. Who does not call Free closes it, before the pin is released.
 func (s *Scan) Source() iterator.Iterator { return s.walk.src }
 
-// Free closes the source of a scan that was closed, and gives its memory to other scans: nothing
-// may be called any more.
-func (s *Scan) Free() {
+// FreeMemory closes the source of a scan that was closed, and gives its memory to other scans:
+// nothing may be called any more.
+func (s *Scan) FreeMemory() {
 	// Before the pin is released: sources hold pages of its View.
 	s.walk.src.Close()
 	if invariant.Enabled { // else a scan that is used after Free is found out

@@ -93,7 +93,7 @@ func (s *store) begin(c Config) *Scan {
 	n := Begin(&c)
 	s.t.Cleanup(func() {
 		n.Close()
-		n.Free()
+		n.FreeMemory()
 		c.Pin.Release()
 	})
 	return n

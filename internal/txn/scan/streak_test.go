@@ -74,7 +74,7 @@ func TestFailedWalkNotesNothing(t *testing.T) {
 			if back {
 				from = w.hi
 			}
-			ok := w.seek(from, back)
+			ok := w.seekKey(from, back)
 			if err := w.err(); ok || !errors.Is(err, errUnreadable) {
 				t.Fatalf("%d reads, back %v: at an entry %v, %v", reads, back, ok, err)
 			}

@@ -14,13 +14,13 @@ type Values struct {
 	Files pending.Files // nil: no own write is in a file
 }
 
-// Read is view.Pin.ReadValue, also for an own write in files.
-func (v Values) Read(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
-	if v.Own(e) {
+// ReadValue is view.Pin.ReadValue, also for an own write in files.
+func (v Values) ReadValue(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
+	if v.IsOwn(e) {
 		return v.Files.Value(key, e, dst)
 	}
 	return v.Pin.ReadValue(key, e, dst, lend)
 }
 
-// Own reports whether e is an own write of the transaction, with its value in Files.
-func (v Values) Own(e *entry.Entry) bool { return e.Version == rangedel.Pending && v.Files != nil }
+// IsOwn reports whether e is an own write of the transaction, with its value in Files.
+func (v Values) IsOwn(e *entry.Entry) bool { return e.Version == rangedel.Pending && v.Files != nil }
