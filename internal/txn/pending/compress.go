@@ -32,23 +32,23 @@ const (
 	maxSkipped = 63 // values skipped between two that are tried
 )
 
-// due reports whether the next value is tried. It counts down what is to be skipped.
-func (t *trial) due() bool { return t.skip.Load() <= 0 || t.skip.Add(-1) < 0 }
+// isDue reports whether the next value is tried. It counts down what is to be skipped.
+func (t *trial) isDue() bool { return t.skip.Load() <= 0 || t.skip.Add(-1) < 0 }
 
-// missed notes that a value did not get smaller. The more misses in a row, the more of the
+// noteMiss notes that a value did not get smaller. The more misses in a row, the more of the
 // next values are skipped.
-func (t *trial) missed() {
+func (t *trial) noteMiss() {
 	if n := t.misses.Add(1); n > freeMisses {
 		t.skip.Store(min(int32(1)<<min(n-freeMisses, 16)-1, maxSkipped))
 	}
 }
 
-// compress replaces the value of e by its compressed form, if that makes the record shorter by
+// compressValue replaces the value of e by its compressed form, if that makes the record shorter by
 // at least an eighth of the value. The new value lies in buf. It returns buf, which may have
 // grown, for the next call.
-func (c *Encoder) compress(e *entry.Entry, buf []byte) []byte {
+func (c *Encoder) compressValue(e *entry.Entry, buf []byte) []byte {
 	raw := len(e.Value)
-	if raw > codec.MaxLength || !c.trial.due() {
+	if raw > codec.MaxLength || !c.trial.isDue() {
 		return buf
 	}
 	size := entry.RecordSize(e, true)
@@ -57,7 +57,7 @@ func (c *Encoder) compress(e *entry.Entry, buf []byte) []byte {
 	small.Value, small.Codec, small.Raw = buf, c.Codec, uint32(raw)
 	// A record below 64 bytes can't have a handle, so the value would become inline.
 	if got := entry.RecordSize(&small, true); got > size-raw/8 || got < layout.Granule {
-		c.trial.missed()
+		c.trial.noteMiss()
 		// The value stays as it is. Decoding it later would cost more than the space it saves.
 		return buf
 	}

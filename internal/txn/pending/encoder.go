@@ -30,13 +30,13 @@ func AppendKey(dst, prefix, key []byte) []byte {
 	return append(dst, key...)
 }
 
-// encode appends the record of e, which has its stored key, to dst. It returns where
+// encodeRecord appends the record of e, which has its stored key, to dst. It returns where
 // the record begins.
-func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) (encoded []byte, at int) {
+func (w *Writes) encodeRecord(dst []byte, c *Encoder, e *entry.Entry) (encoded []byte, at int) {
 	// Only separated values are compressed: others are read in place, in their chunk.
-	own := c.separates(e)
+	own := c.separatesValue(e)
 	if own && c.Codec != codec.None && len(e.Value) >= c.CompressAbove {
-		w.packed = c.compress(e, w.packed)
+		w.packed = c.compressValue(e, w.packed)
 	}
 	dst = growDoubling(dst, entry.RecordSize(e, own)+padding)
 	// A record with its own checksum must begin at a multiple of 8 (see entry.Pad).
@@ -59,8 +59,8 @@ const padding = 2 * 7
 // fill a chunk of a run by itself.
 const maxInline = 1 << 20
 
-// separates reports whether the value of e stays out of runs, in a value segment.
-func (c *Encoder) separates(e *entry.Entry) bool {
+// separatesValue reports whether the value of e stays out of runs, in a value segment.
+func (c *Encoder) separatesValue(e *entry.Entry) bool {
 	if e.Kind == entry.Delete {
 		return false
 	}

@@ -18,10 +18,10 @@ func (w *Writes) Iterator() iterator.Iterator {
 	if w.ranges != nil {
 		// Deletes are part of the list, not a check of each step: the list is reused by the next
 		// iterator.
-		deleted = func(i int) bool { return w.deletedSince(m.record(i).Key, i) }
+		deleted = func(i int) bool { return w.deletedSince(m.decodeRecord(i).Key, i) }
 	}
 	// The copy keeps the arena of now: an append may move the array, but old bytes stay.
-	mine := &memoryIterator{memory: *m, order: m.order(deleted), i: -1}
+	mine := &memoryIterator{memory: *m, order: m.orderRecords(deleted), i: -1}
 	if w.files == nil {
 		return mine
 	}
@@ -49,15 +49,15 @@ func (it *memoryIterator) moveTo(i int) bool {
 	return true
 }
 
-// search returns the position of the first key that is at least key.
-func (it *memoryIterator) search(key []byte) int {
-	return sort.Search(len(it.order), func(i int) bool { return bytes.Compare(it.memory.record(int(it.order[i])).Key, key) >= 0 })
+// findPlace returns the position of the first key that is at least key.
+func (it *memoryIterator) findPlace(key []byte) int {
+	return sort.Search(len(it.order), func(i int) bool { return bytes.Compare(it.memory.decodeRecord(int(it.order[i])).Key, key) >= 0 })
 }
 
 func (it *memoryIterator) First() bool            { return it.moveTo(0) }
 func (it *memoryIterator) Last() bool             { return it.moveTo(len(it.order) - 1) }
-func (it *memoryIterator) SeekGE(key []byte) bool { return it.moveTo(it.search(key)) }
-func (it *memoryIterator) SeekLT(key []byte) bool { return it.moveTo(it.search(key) - 1) }
+func (it *memoryIterator) SeekGE(key []byte) bool { return it.moveTo(it.findPlace(key)) }
+func (it *memoryIterator) SeekLT(key []byte) bool { return it.moveTo(it.findPlace(key) - 1) }
 func (it *memoryIterator) Entry() *entry.Entry    { return &it.entry }
 func (it *memoryIterator) Err() error             { return nil }
 func (it *memoryIterator) Close()                 {}

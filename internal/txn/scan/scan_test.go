@@ -76,7 +76,7 @@ func (s *store) set(w *pending.Writes, keys ...string) {
 func (s *store) commit(w *pending.Writes) {
 	s.t.Helper()
 	payload, n := w.Payload()
-	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.InPayload(),
+	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.RangesInPayload(),
 		Check: conflict.Check{Isolation: conflict.LastWriterWins}})
 	must(s.t, err)
 }

@@ -66,7 +66,7 @@ func (w *walk) addOwnWrites(p *pending.Writes) {
 	// A new iterator: the order of the one before does not have the new writes.
 	w.ownLen = p.Len()
 	cover := w.storeCover
-	if own := p.Ranges(); len(own) > 0 {
+	if own := p.RangeDeletes(); len(own) > 0 {
 		cover = cover.WithPending(own...)
 	}
 	w.setSource(p.Iterator(), cover)

@@ -14,8 +14,8 @@ const (
 	mostSought    = 1 << 12 // keys that are kept: 4 MB at most
 )
 
-// someDeletes returns some of the keys that writes delete: fewer than mostSought, evenly spread. There
-// are so many deletes.
+// someDeletes returns some of the keys that writes delete: fewer than mostSought, evenly spread.
+// There are so many deletes.
 func someDeletes(writes iterator.Iterator, deletes uint64) (keys [][]byte) {
 	defer writes.Close()
 	step := max(soughtEvery, deletes/(mostSought-1)+1)

@@ -30,10 +30,10 @@ type Config struct {
 // Files are the pending writes of one transaction in runs, its parts, and value segments. In the
 // files all has version 0, as the transaction's version is not known before it commits. While a
 // part is open, its stamp is its age, greater for newer parts. So parts are the runs of a View, and
-// hide each other as those of the store do. A range delete covers what is in older parts only: what it covers of its own part
-// is not in that.
+// hide each other as those of the store do. A range delete covers what is in older parts only: what
+// it covers of its own part is not in that.
 //
-// Files end in one of two ways: Finish makes one durable run of the parts, which an edit of the
+// Files end in one of two ways: FinishRun makes one durable run of the parts, which an edit of the
 // manifest may then add to the store with the transaction's version as its stamp; or Discard
 // removes the files. A crash leaves them to the next Open, which removes files that nothing names.
 //
@@ -45,7 +45,7 @@ type Files struct {
 	retired view.View      // its runs are compacted parts that readers may still use
 	values  values         // the value segments
 	lent    bool           // readers may hold bytes of the files
-	out     compact.Output // what Finish has finished: one run, its value segments, and what is dead in these
+	out     compact.Output // what FinishRun has finished: one run, its value segments, and what is dead in these
 	bytes   int64          // bytes of records added
 	written int64          // bytes of runs written
 	err     error          // the first failure; nothing can be added after it
@@ -102,7 +102,7 @@ func (f *Files) AddLarge(ctx context.Context, e *entry.Entry) error {
 // addSeparated writes the value of e to a segment, and what leads to it to w. record is encoded e;
 // nil: it is not in memory as a whole.
 func (f *Files) addSeparated(w *run.Writer, e entry.Entry, record []byte) (err error) {
-	if e.Handle, err = f.values.add(&e, record); err != nil {
+	if e.Handle, err = f.values.addRecord(&e, record); err != nil {
 		return err
 	}
 	e.Value, e.Separated = nil, true
@@ -140,7 +140,7 @@ func (f *Files) Iterators(ranges *rangedel.Set) []iterator.Iterator {
 	}
 	sources := make([]iterator.Iterator, len(f.parts.Runs))
 	for i, p := range f.parts.Runs {
-		sources[i] = &visible{Iterator: p.Iterator(), cover: cover}
+		sources[i] = &uncovered{Iterator: p.Iterator(), cover: cover}
 	}
 	return sources
 }
@@ -173,15 +173,15 @@ func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
 // Bytes is the length of the records added.
 func (f *Files) Bytes() int64 { return f.bytes }
 
-// Written is the length of all files that were written.
-func (f *Files) Written() int64 { return f.written + f.values.written }
+// WrittenBytes is the length of all files that were written.
+func (f *Files) WrittenBytes() int64 { return f.written + f.values.written }
 
 // Discard closes the files. With remove, it also removes them, except those that are kept. Nothing
 // that was handed out is valid afterwards. A second call does nothing.
 func (f *Files) Discard(remove bool) {
-	discard(&f.parts, remove && !f.kept)
-	discard(&f.retired, remove) // the store never gets them
-	f.values.discard(remove && !f.kept)
+	discardFiles(&f.parts, remove && !f.kept)
+	discardFiles(&f.retired, remove) // the store never gets them
+	f.values.discardSegments(remove && !f.kept)
 	f.parts.Runs, f.retired.Runs = nil, nil
 	f.err = cmp.Or(f.err, errs.ErrTxnDone)
 }

@@ -8,39 +8,39 @@ import (
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
-// visible walks what the transaction sees of a part: what no newer range delete covers. All entries
+// uncovered walks what the transaction sees of a part: what no newer range delete covers. All entries
 // have the version rangedel.Pending. A part has one entry of a key, so all skips are single moves.
-type visible struct {
+type uncovered struct {
 	iterator.Iterator
 	cover *rangedel.Cover // of range deletes; nil: there are none
 	entry entry.Entry     // a copy of the current entry: that of the Iterator must not be changed
 }
 
-func (it *visible) First() bool { return it.skip(it.Iterator.First(), it.Iterator.Next) }
-func (it *visible) SeekGE(key []byte) bool {
-	return it.skip(it.Iterator.SeekGE(key), it.Iterator.Next)
+func (it *uncovered) First() bool { return it.skipCovered(it.Iterator.First(), it.Iterator.Next) }
+func (it *uncovered) SeekGE(key []byte) bool {
+	return it.skipCovered(it.Iterator.SeekGE(key), it.Iterator.Next)
 }
-func (it *visible) Next() bool { return it.skip(it.Iterator.Next(), it.Iterator.Next) }
-func (it *visible) Last() bool { return it.skip(it.Iterator.Last(), it.Iterator.Prev) }
-func (it *visible) SeekLT(key []byte) bool {
-	return it.skip(it.Iterator.SeekLT(key), it.Iterator.Prev)
+func (it *uncovered) Next() bool { return it.skipCovered(it.Iterator.Next(), it.Iterator.Next) }
+func (it *uncovered) Last() bool { return it.skipCovered(it.Iterator.Last(), it.Iterator.Prev) }
+func (it *uncovered) SeekLT(key []byte) bool {
+	return it.skipCovered(it.Iterator.SeekLT(key), it.Iterator.Prev)
 }
-func (it *visible) Prev() bool                        { return it.skip(it.Iterator.Prev(), it.Iterator.Prev) }
-func (it *visible) SkipGE([]byte, entry.Version) bool { return it.Next() }
-func (it *visible) SkipLT([]byte, entry.Version) bool { return it.Prev() }
-func (it *visible) SkipNewer(entry.Version) bool      { return it.Next() }
-func (it *visible) Entry() *entry.Entry               { return &it.entry }
+func (it *uncovered) Prev() bool                        { return it.skipCovered(it.Iterator.Prev(), it.Iterator.Prev) }
+func (it *uncovered) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *uncovered) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *uncovered) SkipNewer(entry.Version) bool      { return it.Next() }
+func (it *uncovered) Entry() *entry.Entry               { return &it.entry }
 
 // Err returns the error because of which a move returned false; nil at the end.
-func (it *visible) Err() error {
+func (it *uncovered) Err() error {
 	if it.cover == nil {
 		return it.Iterator.Err()
 	}
 	return cmp.Or(it.Iterator.Err(), it.cover.Err())
 }
 
-// skip moves on while the entry is covered. ok says whether there is an entry.
-func (it *visible) skip(ok bool, move func() bool) bool {
+// skipCovered moves on while the entry is covered. ok says whether there is an entry.
+func (it *uncovered) skipCovered(ok bool, move func() bool) bool {
 	for ; ok; ok = move() {
 		it.entry = *it.Iterator.Entry()
 		if it.cover == nil || it.cover.Newest(it.entry.Key) <= it.entry.Version {

@@ -34,8 +34,8 @@ func (f *Files) addPart(ctx context.Context, bytes int, fill func(w *run.Writer)
 	return f.err
 }
 
-// newPart begins a run that is not synced: a crash ends the transaction, and Finish writes all once
-// more.
+// newPart begins a run that is not synced: a crash ends the transaction, and FinishRun writes all
+// once more.
 func (f *Files) newPart() *run.Writer {
 	return f.cfg.Files.NewRunWriter(false, nil, nil).WithoutSync()
 }
@@ -48,7 +48,7 @@ func (f *Files) writePart(fill func(w *run.Writer) error) error {
 		return err
 	}
 	// Before anybody can find the handles in the part.
-	if err := f.values.flush(); err != nil {
+	if err := f.values.flushSegment(); err != nil {
 		return err
 	}
 	meta, err := w.Finish()
@@ -74,7 +74,7 @@ func (f *Files) openPart(m layout.RunMeta, n int) error {
 		// Bytes that readers hold stay valid until Discard, so the mappings stay, too.
 		f.retired.Runs = append(f.retired.Runs, f.parts.Runs[:n]...)
 	} else {
-		discard(&view.View{Runs: f.parts.Runs[:n]}, true)
+		discardFiles(&view.View{Runs: f.parts.Runs[:n]}, true)
 	}
 	f.parts.Runs = slices.Concat([]*view.Run{r}, f.parts.Runs[n:])
 	return nil
@@ -101,24 +101,24 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 	return f.openPart(out.Run, n)
 }
 
-// Finish makes one durable run of everything, and ends the value segments.
+// FinishRun makes one durable run of everything, and ends the value segments.
 // Nothing can be added afterwards; all else goes on. After an error the Files can
 // only be discarded.
-func (f *Files) Finish(ctx context.Context) (err error) {
+func (f *Files) FinishRun(ctx context.Context) (err error) {
 	if f.err != nil || len(f.parts.Runs) == 0 {
 		return cmp.Or(f.err, errs.ErrInvalid)
 	}
 	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
 	// First the values, then the run that leads to them.
-	if err := f.values.finish(); err != nil {
+	if err := f.values.finishSegment(); err != nil {
 		return err
 	}
 	f.out.Values = f.values.finished
 	return f.compactNewest(ctx, len(f.parts.Runs), f.cfg.Files.NewRunWriter(false, nil, nil))
 }
 
-// discard closes the files of v and, with remove, removes them.
-func discard(v *view.View, remove bool) {
+// discardFiles closes the files of v and, with remove, removes them.
+func discardFiles(v *view.View, remove bool) {
 	if remove {
 		v.RetireFiles()
 	}

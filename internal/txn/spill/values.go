@@ -18,14 +18,14 @@ type values struct {
 	open     atomic.Pointer[view.View] // has all segments; another one replaces it, as others read it
 }
 
-// add appends the record of e to the segment that is being filled. It is encoded already; nil: it
-// is written piece by piece, so that only pieces of it are in memory.
-func (v *values) add(e *entry.Entry, record []byte) (entry.Handle, error) {
+// addRecord appends the record of e to the segment that is being filled. It is encoded already;
+// nil: it is written piece by piece, so that only pieces of it are in memory.
+func (v *values) addRecord(e *entry.Entry, record []byte) (entry.Handle, error) {
 	size := len(record)
 	if record == nil {
 		size = entry.RecordSize(e, true)
 	}
-	if err := v.makeRoom(int64(size)); err != nil {
+	if err := v.beginSegment(int64(size)); err != nil {
 		return entry.Handle{}, err
 	}
 	if record == nil {
@@ -34,17 +34,17 @@ func (v *values) add(e *entry.Entry, record []byte) (entry.Handle, error) {
 	return v.writer.Append(record, uint64(len(e.Value)))
 }
 
-// makeRoom makes writer a segment with room for a record of n bytes in its plain form. A segment
-// ends before the record that would make it too long, so that its length never passes SegmentBytes
-// unless it has one record only.
-func (v *values) makeRoom(n int64) (err error) {
+// beginSegment makes writer a segment with room for a record of n bytes in its plain form. A
+// segment ends before the record that would make it too long, so that its length never passes
+// SegmentBytes unless it has one record only.
+func (v *values) beginSegment(n int64) (err error) {
 	c := v.cfg.Files.SegmentConfig()
 	if c.Ring != nil {
 		n = int64(entry.EncryptedBound(uint64(n), uint64(n)))
 	}
 	n += 2 * segment.SealSize(c.Ring != nil) // the seal, and the header of a further frame
 	if v.writer != nil && v.writer.Size()+n > v.cfg.SegmentBytes {
-		if err := v.finish(); err != nil {
+		if err := v.finishSegment(); err != nil {
 			return err
 		}
 	}
@@ -65,16 +65,16 @@ func (v *values) makeRoom(n int64) (err error) {
 	return nil
 }
 
-// flush writes what was added, so that it can be read.
-func (v *values) flush() error {
+// flushSegment writes what was added, so that it can be read.
+func (v *values) flushSegment() error {
 	if v.writer == nil {
 		return nil
 	}
 	return v.writer.Flush()
 }
 
-// finish makes the segment that is being filled durable.
-func (v *values) finish() error {
+// finishSegment makes the segment that is being filled durable.
+func (v *values) finishSegment() error {
 	if v.writer == nil {
 		return nil
 	}
@@ -88,11 +88,11 @@ func (v *values) finish() error {
 	return nil
 }
 
-// discard closes the segments and, with remove, removes them.
-func (v *values) discard(remove bool) {
+// discardSegments closes the segments and, with remove, removes them.
+func (v *values) discardSegments(remove bool) {
 	if v.writer != nil {
 		_ = v.writer.Close()
 		v.writer = nil
 	}
-	discard(v.open.Swap(new(view.View)), remove)
+	discardFiles(v.open.Swap(new(view.View)), remove)
 }
