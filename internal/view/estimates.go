@@ -6,6 +6,8 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/version/layout"
 )
 
 // EstimateEntries estimates how many entries there are in [lo, hi).
@@ -117,4 +119,111 @@ func (v *View) unhiddenBytes(lo, hi []byte, at entry.Version) (n int64) {
 		}
 	}
 	return n
+}
+
+// What a dropped keyspace has left behind is estimated once, for each run that exists then:
+// later runs have nothing of it. What is in the memtable is estimated when the store is idle,
+// because counting sorts the memtable, and a caller that drops a keyspace should not wait for
+// that.
+
+// WeighDropped estimates what is left of a keyspace.
+func (s *Set) WeighDropped(id entry.KeyspaceID) {
+	hold, err := s.Hold()
+	if err != nil {
+		return // closed: the next Open does it
+	}
+	defer hold.Release()
+	addDropped(hold.View().Runs, entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id))
+}
+
+// WeighAllDropped estimates what runs have of all keyspaces that were dropped.
+func WeighAllDropped(runs []*Run, l *layout.Layout) {
+	eachDropped(l, func(lo, hi []byte) { addDropped(runs, lo, hi) })
+}
+
+// eachDropped calls fn for the ranges of stored keys that are of dropped keyspaces.
+func eachDropped(layout *layout.Layout, fn func(lo, hi []byte)) {
+	next := uint64(entry.DefaultKeyspace) + 1 // the first that may be
+	gap := func(end uint64) {
+		if next < end {
+			fn(entry.AppendKeyspace(nil, entry.KeyspaceID(next)), entry.AfterKeyspace(entry.KeyspaceID(end-1)))
+		}
+		next = end + 1
+	}
+	for _, k := range layout.Keyspaces() {
+		gap(uint64(k.ID))
+	}
+	gap(layout.NextKeyspace())
+}
+
+func addDropped(runs []*Run, lo, hi []byte) {
+	for _, r := range runs {
+		r.Dropped.Add(r.EstimateBytes(lo, hi))
+	}
+}
+
+// DroppedFrom estimates what a memtable has of keyspaces that were dropped.
+func (s *Set) DroppedFrom(m *Table) (n uint64) {
+	hold, err := s.Hold()
+	if err != nil {
+		return 0 // closed
+	}
+	defer hold.Release()
+	if m.Len() == 0 || !slices.Contains(hold.View().Tables, m) {
+		return 0
+	}
+	// Size sorts the memtable: that is why this waits until the store is idle.
+	eachDropped(hold.View().Layout, func(lo, hi []byte) {
+		_, inline, separated := m.Size(lo, hi)
+		n += inline + separated
+	})
+	return n
+}
+
+// DroppedBytes is what policy wants to know of dropped keyspaces: bytes in runs.
+func (v *View) DroppedBytes() map[layout.RunID]uint64 {
+	left := make(map[layout.RunID]uint64)
+	for _, r := range v.Runs {
+		if n := r.Dropped.Load(); n > 0 {
+			left[r.ID] = uint64(n)
+		}
+	}
+	return left
+}
+
+// EstimateLive estimates how many bytes of runs and of value segments entries still need at a time,
+// in Unix milliseconds, retained history included. What upper runs and memtables have replaced in
+// older ones is known by samples, taken since Open; what was replaced before counts as live until a
+// compaction finds it.
+func (v *View) EstimateLive(o *policy.Options, now uint64) (runs, segments int64) {
+	var separated, dead, hidden, either int64
+	count := func(list []layout.Superseded) (values int64) {
+		sum := o.Dead(v.Layout, list, now)
+		dead += int64(sum.Bytes)
+		return int64(sum.Separated)
+	}
+	for _, r := range v.Runs {
+		m := r.Meta()
+		runs += int64(m.FileBytes())
+		separated += int64(m.SeparatedBytes)
+		dead += int64(m.FileBytes() / max(m.Entries, 1) * m.Deletes) // they take room, and hide as much
+		replaced, ranged := count(r.Replaced), r.Ranged
+		if r.Replaced != nil { // it has what range deletes hide, too
+			ranged = min(ranged, replaced)
+			hidden -= ranged
+		}
+		hidden += replaced + count(v.Layout.Run(r.ID).Superseded)
+		either += ranged + r.Dropped.Load()
+	}
+	for _, m := range v.Tables {
+		hidden += count(m.Replaced.List()) + count(m.Outdated.List())
+	}
+	// Range deletes and dropped keyspaces hide keys and values of both kinds.
+	inline := int64(float64(either) * float64(runs) / float64(max(separated+runs, 1)))
+	for _, s := range v.Layout.Segments() {
+		if s.State().Status == layout.Live {
+			segments += int64(s.FileBytes - min(s.DeadBytes(), s.FileBytes))
+		}
+	}
+	return runs - min(runs, dead+inline), segments - min(segments, hidden+either-inline)
 }

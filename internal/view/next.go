@@ -1,7 +1,10 @@
 package view
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -141,4 +144,15 @@ func (v *View) without(other *View) *View {
 		Runs:     slices.DeleteFunc(slices.Clone(v.Runs), func(r *Run) bool { return has[&r.shared] }),
 		Segments: NewSegments(slices.DeleteFunc(slices.Clone(v.Segments.Files), func(f *Segment) bool { return has[&f.shared] })),
 	}
+}
+
+// MissingFile turns the absence of a file that must be there into a report of damage.
+func MissingFile(err error, what string) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c := errs.NewCorruption(filepath.Base(path.Path), -1, "%s is not there", what)
+	c.Err = err
+	return c
 }
