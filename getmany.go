@@ -3,6 +3,8 @@ package brock
 import (
 	"iter"
 	"slices"
+
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
 // getManyBatch is how many keys GetMany looks up before it yields their items.
@@ -39,8 +41,7 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 	if err := t.usable(); err != nil {
 		return items, err
 	}
-	values := t.values()
-	reads := values.Pin.View().NewReads()
+	reads := t.pin.View().NewReads()
 	for _, key := range keys {
 		it, err := t.Get(key)
 		if err == ErrKeyNotFound {
@@ -48,7 +49,7 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 		} else if err != nil {
 			return items, err
 		}
-		if items = append(items, it); it != nil && it.e.Separated && !values.IsOwn(it.e) {
+		if items = append(items, it); it != nil && it.e.Separated && it.e.Version != rangedel.Pending {
 			reads.AddValue(it.e)
 		}
 	}

@@ -127,7 +127,7 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 		return nil, false, ErrKeyNotFound
 	case e.Separated:
 		it.asked = true
-		return it.txn.values().ReadValue(e.Key, e, dst, lent)
+		return it.txn.readSeparated(e, dst, lent)
 	case e.Raw != 0: // compressed in the pending writes
 		value, err = it.txn.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 		return value, true, err

@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/conflict"
-	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -287,13 +287,13 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 	return found, err
 }
 
-// values returns where to read the separated values of entries that the transaction finds:
-// in the pinned View and, for its own writes, in its spilled files.
-func (t *transaction) values() scan.Values {
-	if t.writes == nil {
-		return scan.Values{Pin: t.pin}
+// readSeparated reads the separated value of an entry that the transaction has found: from the
+// pinned View or, for its own writes, from its spilled files. See view.Pin.ReadValue.
+func (t *transaction) readSeparated(e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
+	if e.Version == rangedel.Pending {
+		return t.writes.Files().Value(e.Key, e, dst)
 	}
-	return scan.Values{Pin: t.pin, Files: t.writes.Files()}
+	return t.pin.ReadValue(e.Key, e, dst, lend)
 }
 
 // now returns the time for expiry. It reads the clock once for each transaction, so that

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
 // readahead holds the entries ahead of a scan's user, and asks for their separated values: it
@@ -155,7 +156,7 @@ func (r *readahead) turnBack() bool {
 	at := &r.ring[r.head]
 	// A seek comes to the newest version of the key; with all versions, the user may be at another.
 	ok := r.scan.seekWalk(at.key, false)
-	for ok && r.scan.all && r.scan.walk.entry.Version != at.entry.Version {
+	for ok && r.scan.cfg.All && r.scan.walk.entry.Version != at.entry.Version {
 		ok = r.scan.moveWalk(false)
 	}
 	return ok
@@ -190,7 +191,7 @@ func (r *readahead) fillRing() {
 // roomLeft is how many entries r may hold: none beyond the limit, unless the user has passed
 // it because it went back.
 func (r *readahead) roomLeft() int {
-	if left := r.scan.limit - r.passed; left > 0 {
+	if left := r.scan.cfg.Limit - r.passed; left > 0 {
 		return min(left, len(r.ring))
 	}
 	return len(r.ring)
@@ -200,11 +201,10 @@ func (r *readahead) roomLeft() int {
 // disk was asked for. A loop after the walk takes 10 % less time than asking at each entry
 // of the walk.
 func (r *readahead) askValues(first int) int64 {
-	values := r.scan.Values()
-	reads := values.Pin.View().NewReads()
+	reads := r.scan.cfg.Pin.View().NewReads()
 	for i := first; i < r.count; i++ {
 		e := &r.ring[(r.head+i)%len(r.ring)].entry
-		if e.Separated && !values.IsOwn(e) {
+		if e.Separated && e.Version != rangedel.Pending { // own ones were just written
 			reads.AddValue(e)
 		}
 	}
@@ -231,7 +231,7 @@ func (s *Scan) NoteAsked() {
 		return
 	}
 	jumped := s.hadToWait(s.walk.entry)
-	if s.adapts && s.stream.readOn(s.pin, s.walk.entry, jumped) {
+	if s.adapts && s.stream.readOn(s.cfg.Pin, s.walk.entry, jumped) {
 		s.waited = true
 	}
 	switch {
@@ -249,7 +249,7 @@ func (s *Scan) NoteAsked() {
 // hadToWait reports whether the value of e, which was asked for, had to be waited
 // for: it lies elsewhere than the one before, or is large.
 func (s *Scan) hadToWait(e *entry.Entry) bool {
-	return s.locality.passValue(s.pin, e) || e.Handle.Length >= largeValue
+	return s.locality.passValue(s.cfg.Pin, e) || e.Handle.Length >= largeValue
 }
 
 // beginReadahead begins to read ahead.
@@ -285,14 +285,14 @@ func (s *Scan) endReadahead(backward bool) bool {
 
 // recordReads tells the habit how many values were read since the last seek.
 func (s *Scan) recordReads() {
-	if s.habit == nil || !s.sought {
+	if s.cfg.Habit == nil || !s.sought {
 		return
 	}
 	n := s.asked
 	if !s.waited {
 		n = min(n, 1) // reading ahead would have been of no use
 	}
-	s.habit.recordScan(n)
+	s.cfg.Habit.recordScan(n)
 	s.asked, s.waited = 0, false
 }
 
@@ -301,7 +301,7 @@ func (s *Scan) recordReads() {
 func (s *Scan) predictReadahead() {
 	s.recordReads()
 	s.sought = true
-	n := s.habit.predictReads()
+	n := s.cfg.Habit.predictReads()
 	predicted := n >= leastExpected
 	switch r := s.readahead; {
 	case r != nil:

@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/base/invariant"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
-	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -40,25 +39,18 @@ type Clock interface{ Now() uint64 }
 // Scan is at an entry or at none. It is used by one goroutine at a time. It must
 // not be copied once it was begun.
 type Scan struct {
+	cfg       Config // Shown is nil without a Filter, and Habit unless the scan adapts
 	walk      walk
-	pin       *view.Pin
-	writes    *pending.Writes
-	filter    func(key []byte, meta byte) bool
-	shown     *Span // nil without a filter
-	prefix    int
-	all       bool
 	backward  bool  // the last move went backward, in keys
 	direct    bool  // nothing stands between walk and user: no filter, no readahead
 	jumps     int32 // values that lay far from the one before, a score; a negative one delays reading ahead
 	asked     int   // values that were asked for since the seek
 	waited    bool  // the disk was waited for since the seek
 	adapts    bool  // reads ahead as much as pays
-	limit     int   // Config.Limit
-	sought    bool  // there was a seek; when it ends, habit is told of it
+	sought    bool  // there was a seek; when it ends, the Habit is told of it
 	readahead *readahead
 	locality  locality
 	stream    stream
-	habit     *Habit // nil unless it adapts
 	err       error
 
 	firstKey [32]byte // first memory of walk.key, so that a short key allocates nothing
@@ -70,10 +62,9 @@ var scans = sync.Pool{New: func() any { return new(Scan) }}
 // Begin returns a Scan of c, at no entry.
 func Begin(c *Config) *Scan {
 	s := scans.Get().(*Scan)
-	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
-	s.limit = c.Limit
-	if c.Filter != nil {
-		s.shown = c.Shown
+	s.cfg = *c
+	if c.Filter == nil {
+		s.cfg.Shown = nil
 	}
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
@@ -84,17 +75,17 @@ func Begin(c *Config) *Scan {
 	// Who gives a number gets that, whatever the scan does with values.
 	case c.Prefetch > 0 && !c.KeysOnly:
 		s.readahead = newReadahead(s, c.Prefetch)
-		s.jumps = math.MinInt32 // never adapts
+		fallthrough
 	case c.Prefetch != 0 || c.KeysOnly:
-		s.jumps = math.MinInt32
+		s.jumps, s.cfg.Habit = math.MinInt32, nil // never adapts
 	default:
-		s.adapts, s.habit = true, c.Habit
+		s.adapts = true
 	}
 	s.setDirect()
 	return s
 }
 
-func (s *Scan) setDirect() { s.direct = s.filter == nil && s.readahead == nil }
+func (s *Scan) setDirect() { s.direct = s.cfg.Filter == nil && s.readahead == nil }
 
 // Bounds are the stored bounds.
 func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
@@ -106,10 +97,10 @@ func (s *Scan) Seek(key []byte, backward bool) (ok bool) {
 	s.err, s.backward = nil, backward
 	// Only a seek takes up new writes, so that a walk in progress does not change
 	// under its user.
-	if s.writes != nil {
-		s.walk.addOwnWrites(s.writes)
+	if s.cfg.Writes != nil {
+		s.walk.addOwnWrites(s.cfg.Writes)
 	}
-	if s.habit != nil {
+	if s.cfg.Habit != nil {
 		s.predictReadahead()
 	}
 	ok = s.seekWalk(key, backward)
@@ -163,23 +154,23 @@ func (s *Scan) moveWalk(backward bool) bool { return s.skipRefused(s.walk.moveOn
 // skipRefused moves on while the filter refuses the entry that the walk is at. The filter is the
 // user's code; who hands it to Begin sees to it that it calls no method of the scan.
 func (s *Scan) skipRefused(ok, backward bool) bool {
-	if s.filter == nil {
+	if s.cfg.Filter == nil {
 		return ok
 	}
 	for ok {
 		e := s.walk.entry
 		// Before the call: the filter may panic.
-		if s.shown != nil {
-			s.shown.Extend(e.Key, backward)
+		if s.cfg.Shown != nil {
+			s.cfg.Shown.Extend(e.Key, backward)
 		}
-		if s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta) {
+		if s.cfg.Filter(e.Key[s.cfg.Prefix:len(e.Key):len(e.Key)], e.Meta) {
 			return true
 		}
 		ok = s.walk.moveOn(backward)
 	}
 	// A filter that is not called although the scan reads ahead shows that nothing follows.
-	if s.shown != nil {
-		s.shown.End(s.walk.lo, s.walk.hi, backward)
+	if s.cfg.Shown != nil {
+		s.cfg.Shown.End(s.walk.lo, s.walk.hi, backward)
 	}
 	return false
 }
@@ -201,16 +192,8 @@ func (s *Scan) Err() error {
 	if err == nil {
 		err = s.walk.err()
 	}
-	s.pin.View().NameKeys(err)
+	s.cfg.Pin.View().NameKeys(err)
 	return err
-}
-
-// Values reads the separated values of the scan's entries.
-func (s *Scan) Values() Values {
-	if s.writes == nil {
-		return Values{Pin: s.pin}
-	}
-	return Values{s.pin, s.writes.Files()}
 }
 
 // Close ends the scan, but for its source, and returns how many bytes of values it
@@ -224,7 +207,7 @@ func (s *Scan) Close() (jumped uint64) {
 	return s.locality.jumped
 }
 
-// Source is what the scan reads. Who does not call Free closes it, before the pin is released.
+// Source is what the scan reads. Who does not call FreeMemory closes it, before the pin is released.
 func (s *Scan) Source() iterator.Iterator { return s.walk.src }
 
 // FreeMemory closes the source of a scan that was closed, and gives its memory to other scans:
@@ -232,27 +215,9 @@ func (s *Scan) Source() iterator.Iterator { return s.walk.src }
 func (s *Scan) FreeMemory() {
 	// Before the pin is released: sources hold pages of its View.
 	s.walk.src.Close()
-	if invariant.Enabled { // else a scan that is used after Free is found out
+	if invariant.Enabled { // else a scan that is used after FreeMemory is found out
 		return
 	}
 	*s = Scan{}
 	scans.Put(s)
 }
-
-// Values reads separated values: the store's, and those of a transaction's own
-// writes in files. It is used by any number of goroutines.
-type Values struct {
-	Pin   *view.Pin
-	Files pending.Files // nil: no own write is in a file
-}
-
-// ReadValue is view.Pin.ReadValue, also for an own write in files.
-func (v Values) ReadValue(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
-	if v.IsOwn(e) {
-		return v.Files.Value(key, e, dst)
-	}
-	return v.Pin.ReadValue(key, e, dst, lend)
-}
-
-// IsOwn reports whether e is an own write of the transaction, with its value in Files.
-func (v Values) IsOwn(e *entry.Entry) bool { return e.Version == rangedel.Pending && v.Files != nil }

@@ -147,11 +147,11 @@ func TestLongHistoriesAreSkipped(t *testing.T) {
 		count := scan.walk.src.(*counting)
 		at := func(what string, ok bool, want string) {
 			t.Helper()
-			if !ok || string(scan.Entry().Key[1:]) != want || want == "hot" && scan.Entry().Version != scan.pin.Version() {
-				t.Errorf("reader at %d, %s: %v, %+v; want %s", scan.pin.Version(), what, ok, scan.Entry(), want)
+			if !ok || string(scan.Entry().Key[1:]) != want || want == "hot" && scan.Entry().Version != scan.cfg.Pin.Version() {
+				t.Errorf("reader at %d, %s: %v, %+v; want %s", scan.cfg.Pin.Version(), what, ok, scan.Entry(), want)
 			}
 			if count.moves > 60 {
-				t.Errorf("reader at %d, %s: %d moves", scan.pin.Version(), what, count.moves)
+				t.Errorf("reader at %d, %s: %d moves", scan.cfg.Pin.Version(), what, count.moves)
 			}
 			count.moves = 0
 		}
