@@ -19,7 +19,7 @@ type writer struct {
 
 // newTable makes a memtable that is full at some bytes in memory.
 func newTable(cfg *Config, bytes int64) *view.Table {
-	t := view.NewTable(cfg.Seed, view.Limits{Bytes: int(bytes), JournalBytes: cfg.JournalBytes})
+	t := view.NewTable(cfg.Seed, int(bytes), cfg.JournalBytes)
 	t.Begun = cfg.Now()
 	return t
 }

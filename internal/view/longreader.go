@@ -62,7 +62,7 @@ func (s *Set) oldestReader() (l report.Reader, view uint64) {
 	l.Version, l.Begun = uint64(version), formatOrigin(origin)
 	for _, r := range s.replaced {
 		if r.view.ID == id {
-			l.For, view = max(s.cfg.Now().Sub(r.since), 1), id // 0 says that the View is current
+			l.For, view = max(s.now().Sub(r.since), 1), id // 0 says that the View is current
 		}
 	}
 	return l, view

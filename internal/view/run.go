@@ -73,22 +73,15 @@ func (v *View) ListOlder(runs []*Run) (older []*layout.RunMeta) {
 // FindConsecutive returns the runs with these ids, which must follow each other in age. bottom says
 // that no run is older.
 func (v *View) FindConsecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err error) {
-	for i, r := range v.Runs {
-		if !slices.Contains(ids, r.ID) {
-			continue
-		}
-		// A run between two inputs has versions between theirs, and would end up above or below
-		// all of them.
-		if len(inputs) > 0 && v.Runs[i-1] != inputs[len(inputs)-1] {
-			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
-		}
-		inputs = append(inputs, r)
-		bottom = i == len(v.Runs)-1
+	isOther := func(r *Run) bool { return !slices.Contains(ids, r.ID) }
+	at := slices.IndexFunc(v.Runs, func(r *Run) bool { return !isOther(r) })
+	end := at + len(ids)
+	// A run between two inputs has versions between theirs, and would end up above or below all of
+	// them.
+	if at < 0 || end > len(v.Runs) || slices.ContainsFunc(v.Runs[at:end], isOther) {
+		return nil, false, fmt.Errorf("runs %v are not there, or do not follow each other", ids)
 	}
-	if len(inputs) != len(ids) {
-		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
-	}
-	return inputs, bottom, nil
+	return slices.Clone(v.Runs[at:end]), end == len(v.Runs), nil
 }
 
 // olderRuns returns the runs that are older than runs: all if there are none.

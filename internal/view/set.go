@@ -13,14 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// Config is what a Set needs.
-type Config struct {
-	Now func() time.Time // for the time at which a View was replaced
-	// Jobs releases old Views in the background, so that no reader waits while files are closed and
-	// removed. nil: the last reader of the View does it.
-	Jobs *jobs.Pool
-}
-
 // Set owns the current View and those that a reader may still hold. Readers take no lock: they pin
 // a View. Writers install the next one under the Set's mutex, which is held over assignments only.
 // Its methods may be called from many goroutines.
@@ -28,14 +20,14 @@ type Set struct {
 	Floors Floors       // versions below which history may be gone
 	Coder  *codec.Coder // decodes compressed values
 
-	cfg       Config
+	now       func() time.Time     // for the time at which a View was replaced
 	current   atomic.Pointer[View] // what new readers take
 	published atomic.Uint64        // newest visible version
 	closed    atomic.Bool          // Close was called
 	readers   readers              // slots of all Pins
 	pins      sync.Pool            // idle *Pin, each with a slot
 	lent      atomic.Int64         // bytes that all Pins lend
-	tidy      *jobs.Task           // runs ReclaimViews; nil without Jobs
+	tidy      *jobs.Task           // runs ReclaimViews; nil without a pool
 
 	releasing sync.Mutex // held while ReclaimViews calls release functions; locked before mu
 
@@ -51,12 +43,14 @@ type replacedView struct {
 	since time.Time // when it was replaced
 }
 
-// NewSet returns a Set without a View. Call Install before anything else.
-func NewSet(cfg Config, layout *layout.Layout) *Set {
-	s := &Set{Coder: new(codec.Coder), cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
+// NewSet returns a Set without a View. Call Install before anything else. pool releases old Views in
+// the background, so that no reader waits while files are closed and removed. nil: the last reader
+// of a View does it.
+func NewSet(now func() time.Time, pool *jobs.Pool, layout *layout.Layout) *Set {
+	s := &Set{Coder: new(codec.Coder), now: now, kept: make(map[uint64]bool), changed: make(chan struct{})}
 	s.Floors.FollowLayout(layout)
-	if cfg.Jobs != nil {
-		s.tidy = cfg.Jobs.Task(jobs.Cleanup, "release", func(context.Context) error { s.ReclaimViews(); return nil })
+	if pool != nil {
+		s.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { s.ReclaimViews(); return nil })
 	}
 	return s
 }
@@ -87,7 +81,7 @@ func (s *Set) Install(change func(next *View)) *View {
 	next.ID = 1
 	if now != nil {
 		next.ID = now.ID + 1
-		s.replaced = append(s.replaced, replacedView{now, s.cfg.Now()})
+		s.replaced = append(s.replaced, replacedView{now, s.now()})
 	}
 	// A reader that is just taking the old View finds out: holdCurrent loads current again.
 	s.current.Store(next)
@@ -147,7 +141,7 @@ func (s *Set) dropUnheld() (release []func()) {
 	return release
 }
 
-// reclaimSoon has ReclaimViews run in the background. Without Jobs, or after Close, it calls
+// reclaimSoon has ReclaimViews run in the background. Without a pool, or after Close, it calls
 // ReclaimViews itself.
 func (s *Set) reclaimSoon() {
 	if s.tidy == nil || s.closed.Load() {

@@ -13,14 +13,14 @@ import (
 
 // newTestSet returns a Set whose View has one table.
 func newTestSet() *Set {
-	s := NewSet(Config{Now: time.Now}, layout.New())
+	s := NewSet(time.Now, nil, layout.New())
 	s.Install(func(next *View) {
 		*next = View{Layout: layout.New(), Tables: []*Table{newTestTable()}}
 	})
 	return s
 }
 
-func newTestTable() *Table { return NewTable(0, Limits{Bytes: 1 << 16}) }
+func newTestTable() *Table { return NewTable(0, 1<<16, 0) }
 
 // put adds an entry and publishes it.
 func put(tb testing.TB, s *Set, key string, version entry.Version) {

@@ -17,8 +17,11 @@ import (
 type Table struct {
 	*memtable.Table
 	shared
-	seed  uint64 // of key hashes
-	limit Limits // which make it full
+	seed uint64 // of key hashes
+
+	// What makes it full:
+	most        int   // bytes in memory
+	mostJournal int64 // bytes of its records in the journal
 
 	Last entry.FileNum // newest of its journal segments; 0: none yet
 	End  journal.Point // where its records end in the journal; set when it is sealed
@@ -38,15 +41,10 @@ type Table struct {
 	Replayed bool         // some entries came from a replay of the journal: no sample has them
 }
 
-// Limits say when a table is full.
-type Limits struct {
-	Bytes        int   // in memory
-	JournalBytes int64 // of its records in the journal
-}
-
-// NewTable returns an empty table. Its memory is given back when no View holds it.
-func NewTable(seed uint64, l Limits) *Table {
-	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: l.Bytes}), seed: seed, limit: l}
+// NewTable returns an empty table, which is full with so many bytes in memory or in the journal. Its
+// memory is given back when no View holds it.
+func NewTable(seed uint64, bytes int, journalBytes int64) *Table {
+	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: bytes}), seed: seed, most: bytes, mostJournal: journalBytes}
 	t.release = func(bool) { t.Table.Release() }
 	return t
 }
@@ -59,7 +57,7 @@ func (t *Table) lacksNewer(since entry.Version) bool { return since > 0 && t.Max
 
 // IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
 func (t *Table) IsFull(n int64) bool {
-	return t.Bytes() >= int64(t.limit.Bytes) || t.JournalBytes >= t.limit.JournalBytes || !t.Fits(n)
+	return t.Bytes() >= int64(t.most) || t.JournalBytes >= t.mostJournal || !t.Fits(n)
 }
 
 // NeededBytes returns how many bytes so many records in payloads need in memory, at most.

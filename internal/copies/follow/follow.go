@@ -220,7 +220,7 @@ func (f *Follower) dropFlushed(l *layout.Layout) {
 
 // beginTable makes a new memtable the newest one.
 func (f *Follower) beginTable() {
-	t := &table{Table: view.NewTable(f.c.Seed, view.Limits{Bytes: f.c.TableBytes})}
+	t := &table{Table: view.NewTable(f.c.Seed, f.c.TableBytes, 0)}
 	f.tables = append([]*table{t}, f.tables...)
 }
 
