@@ -81,7 +81,7 @@ func (it *Item) Value() ([]byte, error) {
 		return it.ValueCopy(nil)
 	}
 	// A value that has to be decoded lies in memory that a leaked pin leaves to the user, so it
-	// does not need the View (view.Pin.ForgetLent).
+	// does not need the View (view.Pin.ReleaseLeaked).
 	if it.e.Raw == 0 {
 		it.txn.lends()
 	}

@@ -318,7 +318,7 @@ type expiryClock transaction
 func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
 // lends notes that the user gets memory of the pin. If the transaction leaks after that, its
-// View must stay, as the user may still read the memory (view.Pin.KeepView).
+// View must stay, as the user may still read the memory (view.Pin.ReleaseLeaked).
 func (t *transaction) lends() {
 	// With CopyValues the user has copies only, so even after a leak nobody can still look at the
 	// View's memory.

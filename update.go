@@ -185,12 +185,7 @@ func (l *leak) releaseLeaked() {
 	// First of all: after its release the pin is another reader's, with another version and origin.
 	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Origin(), Kept: l.lent.Load()}
 	// A slice of the pin's memory does not keep the transaction alive: it may be in use.
-	l.pin.ForgetLent()
-	if info.Kept {
-		l.pin.KeepView()
-	} else {
-		l.pin.Release()
-	}
+	l.pin.ReleaseLeaked(info.Kept)
 	l.report.onLeak(info)
 }
 

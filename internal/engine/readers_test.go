@@ -24,8 +24,8 @@ func TestWorkHoldsNoVersion(t *testing.T) {
 	if n := s.engine.views.Current().Layout.Runs()[0].Entries; n != 1 {
 		t.Errorf("%d entries were kept", n)
 	}
-	if n := s.engine.views.CountReaders(); n != 0 {
-		t.Errorf("%d readers are counted", n)
+	if r := s.engine.views.LongReader(); r.Version != 0 {
+		t.Errorf("a reader of version %d is counted", r.Version)
 	}
 	if _, _, found := s.lookup(work, "a"); !found {
 		t.Error("the held View is gone")
@@ -46,8 +46,8 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	if _, err := s.engine.Views.Acquire(2); !errors.Is(err, errs.ErrVersionGone) {
 		t.Errorf("a version gone: %v", err)
 	}
-	if n := s.engine.views.CountReaders(); n != 0 {
-		t.Errorf("%d readers are left of refused ones", n)
+	if r := s.engine.views.LongReader(); r.Version != 0 {
+		t.Errorf("a reader of version %d is left of refused ones", r.Version)
 	}
 	s.pin(3).Release()
 }

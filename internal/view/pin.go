@@ -166,18 +166,18 @@ func (p *Pin) Release() {
 // HasLentAll reports whether the Pin has no more memory to lend, so that ReadValue makes garbage.
 func (p *Pin) HasLentAll() bool { return p.lent.full.Load() }
 
-// ForgetLent leaves memory that the Pin has lent to those who use it, and no other reader gets it
-// again. Call it before the Release of a leaked reader.
-func (p *Pin) ForgetLent() { p.lent.forgetBlocks() }
-
-// KeepView is the Release of a leaked reader whose caller may still use memory of the View. It
-// gives up the version, but holds the View for good.
-func (p *Pin) KeepView() {
-	s := p.set
-	s.mu.Lock()
-	// Before Release, which may release the View at once.
-	s.kept[p.view.ID] = true
-	s.mu.Unlock()
+// ReleaseLeaked is the Release of a leaked reader. Memory that the Pin has lent stays with those who
+// may still use it, and no other reader gets it again. With keep, they may use memory of the View,
+// too, which is then held for good.
+func (p *Pin) ReleaseLeaked(keep bool) {
+	p.lent.forgetBlocks()
+	if keep {
+		s := p.set
+		s.mu.Lock()
+		// Before Release, which may release the View at once.
+		s.kept[p.view.ID] = true
+		s.mu.Unlock()
+	}
 	p.Release()
 }
 

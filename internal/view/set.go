@@ -33,7 +33,7 @@ type Set struct {
 
 	mu       sync.Mutex      // guards the holders of all resources, and:
 	replaced []replacedView  // replaced Views that readers may still hold, oldest first
-	kept     map[uint64]bool // numbers of Views that Pin.KeepView holds
+	kept     map[uint64]bool // numbers of Views that Pin.ReleaseLeaked holds
 	changed  chan struct{}   // closed and replaced by WakeWatchers
 }
 
@@ -201,12 +201,6 @@ func (s *Set) OldestVersion(bound entry.Version) entry.Version {
 		bound = min(bound, v)
 	}
 	return bound
-}
-
-// CountReaders counts the Pins that hold a version.
-func (s *Set) CountReaders() int {
-	n, _, _, _ := s.readers.oldestActive()
-	return n
 }
 
 // CountMemtables counts the memtables that are in memory, because the current View or one that

@@ -116,7 +116,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
 		}
 	}
 	if s.out.Run.Deletes > 0 {
-		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil)), s.out.Run.Deletes)
+		s.deleted = someDeletes(s.parts.Iterator(), s.out.Run.Deletes)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (w written) Refuse(key []byte) error {
 // Check returns a conflict.Refusal if anything that is written was changed after since.
 func (w written) Check(changes conflict.Changes, since entry.Version) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
-	it := iterator.Merge(w.Iterators(nil))
+	it := w.parts.Iterator() // of one part, as the run is finished
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
