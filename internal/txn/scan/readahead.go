@@ -21,7 +21,6 @@ type readahead struct {
 	passed    int     // entries since begin
 	backward  bool    // the direction of the entries ahead
 	more      bool    // the walk is at an entry that is not in the ring yet
-	adaptive  bool    // reading ahead begins and ends by how the user asks for values
 	predicted bool    // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
 	cold      bool    // most values of the last refill were not in memory
 	unasked   int     // entries in a row whose separated value nobody asked for
@@ -129,7 +128,7 @@ func (r *readahead) isLow() bool {
 
 // holdsNext reports whether passEntry alone moves on, in the direction backward.
 func (r *readahead) holdsNext(backward bool) bool {
-	return r.count-1 > len(r.ring)/2 && backward == r.backward && !(r.adaptive && r.isIdle())
+	return r.count-1 > len(r.ring)/2 && backward == r.backward && !r.isIdle()
 }
 
 // passEntry goes on to the next entry that is held.
@@ -168,7 +167,7 @@ func (r *readahead) currentEntry() *entry.Entry { return &r.ring[r.head].entry }
 // fillRing walks on until the ring is full, and asks for the separated values.
 func (r *readahead) fillRing() {
 	// A scan that goes on, and waits for the disk, has more values on their way.
-	if r.adaptive && r.cold && r.passed >= len(r.ring) && len(r.ring) < farLength {
+	if r.cold && r.scan.adapts() && r.passed >= len(r.ring) && len(r.ring) < farLength {
 		r.growRing(min(2*len(r.ring), farLength))
 	}
 	r.predicted = r.predicted && r.passed == 0
@@ -231,7 +230,7 @@ func (s *Scan) NoteAsked() {
 		return
 	}
 	jumped := s.hadToWait(s.walk.entry)
-	if s.adapts && s.stream.readOn(s.cfg.Pin, s.walk.entry, jumped) {
+	if s.adapts() && s.stream.readOn(s.cfg.Pin, s.walk.entry, jumped) {
 		s.waited = true
 	}
 	switch {
@@ -258,7 +257,6 @@ func (s *Scan) beginReadahead() {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.jumps = 0
 	r := newReadahead(s, nearLength)
-	r.adaptive = true
 	if r.beginAt(true, s.backward) {
 		s.readahead = r
 		s.setDirect()
@@ -266,7 +264,9 @@ func (s *Scan) beginReadahead() {
 }
 
 // isIdle reports whether adaptive reading ahead has been of no use for some time.
-func (r *readahead) isIdle() bool { return r.unasked >= unaskedToEnd || r.ordered >= orderedToEnd }
+func (r *readahead) isIdle() bool {
+	return (r.unasked >= unaskedToEnd || r.ordered >= orderedToEnd) && r.scan.adapts()
+}
 
 // endReadahead moves on and ends reading ahead. It first brings the walk back to the user's entry,
 // which stays in the readahead until the move.
@@ -303,17 +303,15 @@ func (s *Scan) predictReadahead() {
 	s.sought = true
 	n := s.cfg.Habit.predictReads()
 	predicted := n >= leastExpected
-	switch r := s.readahead; {
-	case r != nil:
-		if !predicted {
-			n = nearLength
-		}
+	if !predicted {
+		n = nearLength
+	}
+	if s.readahead == nil && predicted {
+		s.readahead = newReadahead(s, n)
+		s.setDirect()
+	}
+	if r := s.readahead; r != nil {
 		r.resizeRing(n)
 		r.predicted = predicted
-	case predicted:
-		r := newReadahead(s, n)
-		r.adaptive, r.predicted = true, true
-		s.readahead = r
-		s.setDirect()
 	}
 }

@@ -46,7 +46,6 @@ type Scan struct {
 	jumps     int32 // values that lay far from the one before, a score; a negative one delays reading ahead
 	asked     int   // values that were asked for since the seek
 	waited    bool  // the disk was waited for since the seek
-	adapts    bool  // reads ahead as much as pays
 	sought    bool  // there was a seek; when it ends, the Habit is told of it
 	readahead *readahead
 	locality  locality
@@ -71,19 +70,19 @@ func Begin(c *Config) *Scan {
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
 	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
 	w.setSource(nil, w.storeCover)
-	switch {
 	// Who gives a number gets that, whatever the scan does with values.
-	case c.Prefetch > 0 && !c.KeysOnly:
+	if c.Prefetch > 0 && !c.KeysOnly {
 		s.readahead = newReadahead(s, c.Prefetch)
-		fallthrough
-	case c.Prefetch != 0 || c.KeysOnly:
-		s.jumps, s.cfg.Habit = math.MinInt32, nil // never adapts
-	default:
-		s.adapts = true
+	}
+	if !s.adapts() {
+		s.jumps, s.cfg.Habit = math.MinInt32, nil
 	}
 	s.setDirect()
 	return s
 }
+
+// adapts reports whether the scan reads ahead as much as pays.
+func (s *Scan) adapts() bool { return s.cfg.Prefetch == 0 && !s.cfg.KeysOnly }
 
 func (s *Scan) setDirect() { s.direct = s.cfg.Filter == nil && s.readahead == nil }
 
@@ -136,7 +135,7 @@ func (s *Scan) moveGuarded(backward bool) (ok bool) {
 	if s.readahead == nil {
 		return s.moveWalk(backward)
 	}
-	if s.readahead.adaptive && s.readahead.isIdle() {
+	if s.readahead.isIdle() {
 		return s.endReadahead(backward)
 	}
 	return s.readahead.moveOn(backward)
