@@ -85,14 +85,13 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		collector: &collector{state: st, turn: jobs.NewTurn()},
 	}
 	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
-	longReaders := &view.LongReaders{Views: st.views, Tell: cfg.OnLongReader}
 	st.followEdit = func(c *view.Change) {
 		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
 		st.views.WakeWatchers()
 		throttle.endStall()
 		st.tasks.kick()
 		st.setExpiryAlarm() // a keyspace may retain less now
-		longReaders.ReportOldest()
+		st.views.ReportLongReader(cfg.OnLongReader)
 	}
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, leader}, Keyspaces: &Keyspaces{st},

@@ -68,30 +68,20 @@ func (s *Set) oldestReader() (l report.Reader, view uint64) {
 	return l, view
 }
 
-// LongReaders reports long readers: those that have held a replaced View for a minute.
-type LongReaders struct {
-	Views *Set                // whose readers are looked at
-	Tell  func(report.Reader) // gets the reports
-
-	// The last report:
-	view  uint64        // number of the View that was held; 0: none
-	after time.Duration // for how long it had been held
-}
-
 // longRead is how long a replaced View must be held to be reported.
 const longRead = time.Minute
 
-// ReportOldest reports the oldest reader if it has held a replaced View for longRead, and again
+// ReportLongReader tells of the oldest reader if it has held a replaced View for longRead, and again
 // each time that the time has doubled. Call it from time to time, on one goroutine at
 // a time.
-func (l *LongReaders) ReportOldest() {
-	oldest, id := l.Views.oldestReader()
+func (s *Set) ReportLongReader(tell func(report.Reader)) {
+	oldest, id := s.oldestReader()
 	// Another View: the long reader is gone, and its report does not count for the next one.
-	if id != l.view {
-		l.view, l.after = id, 0
+	if id != s.toldView {
+		s.toldView, s.toldFor = id, 0
 	}
-	if id != 0 && oldest.For >= max(longRead, 2*l.after) {
-		l.after = oldest.For
-		l.Tell(l.Views.LongReader())
+	if id != 0 && oldest.For >= max(longRead, 2*s.toldFor) {
+		s.toldFor = oldest.For
+		tell(s.LongReader())
 	}
 }

@@ -29,6 +29,9 @@ type Set struct {
 	lent      atomic.Int64         // bytes that all Pins lend
 	tidy      *jobs.Task           // runs ReclaimViews; nil without a pool
 
+	toldView uint64        // number of the View of the last report of a long reader; 0: none
+	toldFor  time.Duration // for how long that View had been held
+
 	releasing sync.Mutex // held while ReclaimViews calls release functions; locked before mu
 
 	mu       sync.Mutex      // guards the holders of all resources, and:
