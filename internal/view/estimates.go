@@ -100,8 +100,7 @@ func (v *View) unhiddenBytes(lo, hi []byte, at entry.Version) (n int64) {
 	cover := v.Cover(at, false)
 	// From stretch to stretch: within one the same range deletes apply, so it is hidden or not.
 	for range mostStretches {
-		next := hi
-		covered := false
+		next, covered := hi, false
 		if cover != nil {
 			covered = cover.Newest(lo) > 0
 			if _, end := cover.Stretch(); end != nil && bytes.Compare(end, hi) < 0 {
@@ -110,8 +109,7 @@ func (v *View) unhiddenBytes(lo, hi []byte, at entry.Version) (n int64) {
 		}
 		for _, r := range v.Runs {
 			if !covered {
-				_, inline, separated := r.Size(lo, next, false)
-				n += int64(inline + separated)
+				n += r.EstimateBytes(lo, next)
 			}
 		}
 		if lo = next; bytes.Compare(lo, hi) >= 0 {

@@ -115,8 +115,7 @@ func (s *Set) checkReadable(p *Pin, at, visible entry.Version) error {
 // files for a long time but needs no old versions: compactions may go on to
 // drop history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
-	p := s.takePin()
-	p.holdView()
+	p := s.takePin().holdView()
 	// Checked after the View is held, so that no Close that came before is missed.
 	if s.closed.Load() {
 		p.Release()
@@ -125,12 +124,13 @@ func (s *Set) Hold() (*Pin, error) {
 	return p, nil
 }
 
-// holdView makes the Pin hold the current View, but no version.
-func (p *Pin) holdView() {
+// holdView makes the Pin hold the current View, but no version. It returns the Pin.
+func (p *Pin) holdView() *Pin {
 	// Busy, but holds up no compaction.
 	p.version = noVersion
 	p.slot.announceVersion(noVersion)
 	p.view = p.set.holdCurrent(p.slot)
+	return p
 }
 
 // releaseView releases the View that enter took.
