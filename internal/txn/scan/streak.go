@@ -34,7 +34,7 @@ func (w *walk) countDeleted(key []byte, by entry.Version) {
 }
 
 // endStreak ends the streak before key, or behind it in a walk back: the key is visible, or may be
-// to other readers.
+// to other readers. A nil key is the bound: there is no further key.
 func (w *walk) endStreak(key []byte) {
 	if w.streak.keys >= streakNoted {
 		w.noteStreak(key)
@@ -42,22 +42,13 @@ func (w *walk) endStreak(key []byte) {
 	w.streak.keys = 0
 }
 
-// endStreakAtBound ends the streak at the bound, as there is no further key. After an error it
-// notes nothing: the walk may have left out visible keys.
-func (w *walk) endStreakAtBound() {
-	if w.streak.keys >= streakNoted && w.err() == nil {
-		w.noteStreak(nil)
-	}
-	w.streak.keys = 0
-}
-
 // noteStreak notes the range of the streak up to a key, or up to the bound.
 //
 // It notes nothing if the walk may have left out keys for another reason than deletes, because
-// of Since: other readers may see those keys.
+// of Since or of an error: other readers may see those keys.
 func (w *walk) noteStreak(key []byte) {
 	switch {
-	case w.since > 0:
+	case w.since > 0, key == nil && w.err() != nil:
 	case !w.backward && key == nil:
 		w.pin.NoteEmptied(w.streak.begin, w.hi)
 	case !w.backward:

@@ -241,7 +241,7 @@ func (w *walk) goOn(ok bool) bool {
 		}
 		w.passOver(e)
 	}
-	w.endStreakAtBound()
+	w.endStreak(nil)
 	w.entry = nil
 	return false
 }
@@ -342,7 +342,7 @@ func (w *walk) goBack(ok bool) bool {
 		}
 		w.passOver(&w.saved)
 	}
-	w.endStreakAtBound()
+	w.endStreak(nil)
 	w.entry = nil
 	return false
 }
