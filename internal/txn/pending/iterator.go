@@ -34,14 +34,14 @@ func (w *Writes) Iterator() iterator.Iterator {
 type memoryIterator struct {
 	memory memory      // a copy: later writes don't concern it
 	order  []uint32    // indices of records, by key
-	i      int         // position in order; -1 and len(order) are the two ends
+	i      int         // position in order; -1: at no entry
 	entry  entry.Entry // the current entry
 }
 
-// moveTo makes the i-th record of order the current one. It returns false at the ends.
+// moveTo makes the i-th record of order the current one. It returns false beyond the ends.
 func (it *memoryIterator) moveTo(i int) bool {
-	it.i = min(max(i, -1), len(it.order))
-	if it.i < 0 || it.i == len(it.order) {
+	if it.i = i; i < 0 || i >= len(it.order) {
+		it.i = -1 // at either end: Next and Prev stay where there is no entry
 		return false
 	}
 	it.memory.fillEntry(int(it.order[it.i]), &it.entry)
@@ -61,15 +61,8 @@ func (it *memoryIterator) SeekLT(key []byte) bool { return it.moveTo(it.findPlac
 func (it *memoryIterator) Entry() *entry.Entry    { return &it.entry }
 func (it *memoryIterator) Err() error             { return nil }
 func (it *memoryIterator) Close()                 {}
-
-// Next and Prev stay where there is no entry.
-func (it *memoryIterator) Next() bool {
-	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i+1)
-}
-
-func (it *memoryIterator) Prev() bool {
-	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i-1)
-}
+func (it *memoryIterator) Next() bool             { return it.i >= 0 && it.moveTo(it.i+1) }
+func (it *memoryIterator) Prev() bool             { return it.i >= 0 && it.moveTo(it.i-1) }
 
 // SkipGE is Next, as there is one version a key: all skips are single moves.
 func (it *memoryIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }

@@ -4,6 +4,7 @@
 package scan
 
 import (
+	"cmp"
 	"math"
 	"sync"
 
@@ -187,10 +188,7 @@ func (s *Scan) ReadsAhead() bool { return s.readahead != nil }
 
 // Err returns the error because of which the scan is at no entry; nil at the end.
 func (s *Scan) Err() error {
-	err := s.err
-	if err == nil {
-		err = s.walk.err()
-	}
+	err := cmp.Or(s.err, s.walk.err())
 	s.cfg.Pin.View().NameKeys(err)
 	return err
 }
