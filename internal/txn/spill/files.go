@@ -6,6 +6,7 @@ package spill
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -17,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Config says where the files are written and for which store.
@@ -43,19 +45,21 @@ type Files struct {
 	added   int            // parts that were added, before compactions
 	parts   view.View      // its runs are the parts
 	retired view.View      // its runs are compacted parts that readers may still use
-	values  values         // the value segments
 	lent    bool           // readers may hold bytes of the files
-	out     compact.Output // what FinishRun has finished: one run, its value segments, and what is dead in these
+	out     compact.Output // what is finished: value segments, what is dead in these and, after FinishRun, one run
 	bytes   int64          // bytes of records added
-	written int64          // bytes of runs written
+	written int64          // bytes of files written
 	err     error          // the first failure; nothing can be added after it
 	kept    bool           // the files belong to the store, or may: Discard leaves them
+
+	writer   *segment.ValueWriter      // of the value segment being filled; nil: there is none
+	segments atomic.Pointer[view.View] // has all value segments; another one replaces it, as others read it
 }
 
 // New returns empty Files; it creates no file before there is something to write.
 func New(cfg Config) *Files {
-	f := &Files{cfg: cfg, values: values{cfg: cfg}}
-	f.values.open.Store(new(view.View))
+	f := &Files{cfg: cfg}
+	f.segments.Store(new(view.View))
 	return f
 }
 
@@ -102,7 +106,7 @@ func (f *Files) AddLarge(ctx context.Context, e *entry.Entry) error {
 // addSeparated writes the value of e to a segment, and what leads to it to w. record is encoded e;
 // nil: it is not in memory as a whole.
 func (f *Files) addSeparated(w *run.Writer, e entry.Entry, record []byte) (err error) {
-	if e.Handle, err = f.values.addRecord(&e, record); err != nil {
+	if e.Handle, err = f.appendValue(&e, record); err != nil {
 		return err
 	}
 	e.Value, e.Separated = nil, true
@@ -164,7 +168,7 @@ func (f *Files) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own
 	// Its record is of version 0, see Files.
 	stored := *e
 	stored.Version = 0
-	return f.values.open.Load().ReadValue(f.cfg.Coder, key, &stored, dst, nil)
+	return f.segments.Load().ReadValue(f.cfg.Coder, key, &stored, dst, nil)
 }
 
 // Entries is how many entries the finished run has.
@@ -174,14 +178,18 @@ func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
 func (f *Files) Bytes() int64 { return f.bytes }
 
 // WrittenBytes is the length of all files that were written.
-func (f *Files) WrittenBytes() int64 { return f.written + f.values.written }
+func (f *Files) WrittenBytes() int64 { return f.written }
 
 // Discard closes the files. With remove, it also removes them, except those that are kept. Nothing
 // that was handed out is valid afterwards. A second call does nothing.
 func (f *Files) Discard(remove bool) {
 	discardFiles(&f.parts, remove && !f.kept)
 	discardFiles(&f.retired, remove) // the store never gets them
-	f.values.discardSegments(remove && !f.kept)
+	if f.writer != nil {
+		_ = f.writer.Close()
+		f.writer = nil
+	}
+	discardFiles(f.segments.Swap(new(view.View)), remove && !f.kept)
 	f.parts.Runs, f.retired.Runs = nil, nil
 	f.err = cmp.Or(f.err, errs.ErrTxnDone)
 }

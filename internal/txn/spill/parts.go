@@ -48,8 +48,10 @@ func (f *Files) writePart(fill func(w *run.Writer) error) error {
 		return err
 	}
 	// Before anybody can find the handles in the part.
-	if err := f.values.flushSegment(); err != nil {
-		return err
+	if f.writer != nil {
+		if err := f.writer.Flush(); err != nil {
+			return err
+		}
 	}
 	meta, err := w.Finish()
 	if err != nil {
@@ -110,10 +112,9 @@ func (f *Files) FinishRun(ctx context.Context) (err error) {
 	}
 	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
 	// First the values, then the run that leads to them.
-	if err := f.values.finishSegment(); err != nil {
+	if err := f.finishSegment(); err != nil {
 		return err
 	}
-	f.out.Values = f.values.finished
 	return f.compactNewest(ctx, len(f.parts.Runs), f.cfg.Files.NewRunWriter(false, nil, nil))
 }
 
