@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/policy"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
@@ -22,6 +23,25 @@ func (v *View) EstimateEntries(lo, hi []byte) (n int) {
 		n += int(in)
 	}
 	return n
+}
+
+// ForgetEmptied forgets emptied ranges in which the current View has few entries left, as after a
+// compaction that has dropped the deleted ones.
+func (s *Set) ForgetEmptied() {
+	hold, err := s.Hold()
+	if err != nil {
+		return // closed
+	}
+	defer hold.Release()
+	v := hold.View()
+	was := v.emptied.Load()
+	if was == nil {
+		return
+	}
+	remain := rangedel.EmptiedSet(slices.DeleteFunc(was.All(), func(r rangedel.Delete) bool { return v.EstimateEntries(r.Lo, r.Hi) < fewEntries })...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.Load().emptied.CompareAndSwap(was, remain) // unless others were noted meanwhile
 }
 
 // EstimateSize estimates what [lo, hi) holds: the number of entries, the bytes of their keys and

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -279,3 +280,16 @@ func (p *Pin) Iterator() iterator.Iterator { return p.view.Iterator() }
 // quickly. Readers of history must not: in emptied ranges they still have to see the deletes and
 // what was before.
 func (p *Pin) Cover(emptied bool) *rangedel.Cover { return p.view.Cover(p.version, emptied) }
+
+// NoteEmptied notes an emptied range: an iterator at the Pin's version has found nothing visible
+// in [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the
+// range. lo and hi are copied.
+func (p *Pin) NoteEmptied(lo, hi []byte) {
+	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
+	p.set.mu.Lock()
+	defer p.set.mu.Unlock()
+	p.view.noteEmptied(r)
+	if now := p.set.current.Load(); now != p.view {
+		now.noteEmptied(r)
+	}
+}
