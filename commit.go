@@ -44,7 +44,7 @@ func (w *writes) returnToPool() {
 
 // memory is how many bytes of memory w takes with all its parts, also when it is empty.
 func (w *writes) memory() int {
-	return w.Writes.Memory() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
+	return w.Writes.MemoryBytes() + w.reads.Memory() + w.written.Memory() + w.addressed.Memory()
 }
 
 // addWrite adds a set or a delete of e in the keyspace k. Key and value are copied; a value that is
@@ -63,7 +63,7 @@ func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, ki
 	// Before the write, which may fail half-way: a keyspace too many can only refuse a commit, but
 	// one that is missing would let a commit write to a dropped keyspace.
 	k.noteWritten(&w.written)
-	if w.Large(&write, w.limit) {
+	if w.IsLarge(&write, w.limit) {
 		large := write // AddLarge has its entry escape; that of other writes stays on the stack
 		return w.AddLarge(ctx, db.newSpill, c, &large)
 	}
@@ -100,10 +100,10 @@ const minReadSet = 64 << 10
 // wrote must be called after each write, with its error. It moves the writes to files if they
 // take more memory than limit.
 func (w *writes) wrote(ctx context.Context, db *DB, err error) error {
-	if err != nil || w.InMemory() <= w.limit {
+	if err != nil || w.BytesInMemory() <= w.limit {
 		return err
 	}
-	return w.Spill(ctx, db.newSpill)
+	return w.SpillMemory(ctx, db.newSpill)
 }
 
 // discardFiles removes the files of spilled writes, unless they were committed.
@@ -129,10 +129,11 @@ func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bo
 		entries, bytes = int64(records), int64(len(payload))
 		// It lies in w, which is pooled: the leader is another goroutine, so each commit would have
 		// to allocate its request.
-		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
+		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.RangesInPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
-	} else if err = w.Spill(ctx, db.newSpill); err == nil {
-		// All of them: Spill has moved what was left in memory, as the edit adds files and nothing else.
+	} else if err = w.SpillMemory(ctx, db.newSpill); err == nil {
+		// All of them: SpillMemory has moved what was left in memory, as the edit adds files and nothing
+		// else.
 		v, err = db.commits.CommitAlone(ctx, files, c)
 		entries, bytes = files.Entries(), files.Bytes()
 	}

@@ -62,7 +62,7 @@ func (c *copies) frozen(ctx context.Context, fn copyTo) error {
 	if err != nil {
 		return err
 	}
-	defer c.engine.Views.Reclaim()
+	defer c.engine.Views.ReclaimViews()
 	defer release()
 	return fn(ctx, s)
 }

@@ -285,7 +285,7 @@ func (db *DB) Metrics() Metrics {
 	}
 	if db.usable() == nil {
 		m.Tree = db.engine.Metrics()
-		m.Tree.Memory.Pending = db.direct.Bytes()
+		m.Tree.Memory.Pending = db.direct.UsedBytes()
 	}
 	return m
 }

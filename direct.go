@@ -62,7 +62,7 @@ func (k *Keyspace) AppendValue(dst, key []byte) ([]byte, error) {
 		if d.entry.Separated {
 			// What has to be decoded or decrypted goes to the room behind dst, if that is enough.
 			var err error
-			if v, own, err = p.OwnValue(d.key, &d.entry, dst[len(dst):]); err != nil {
+			if v, own, err = p.ReadValue(d.key, &d.entry, dst[len(dst):], false); err != nil {
 				return err
 			}
 		}
@@ -172,8 +172,8 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	// Without a bound, many goroutines with large values could take any amount of memory while they
 	// wait for one sync.
 	if n >= leastWaiting {
-		db.direct.Enter(n)
-		defer db.direct.Leave(n)
+		db.direct.TakeBytes(n)
+		defer db.direct.ReturnBytes(n)
 	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
@@ -182,7 +182,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	defer w.returnToPool()
 	w.limit = db.direct.Size()
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
-		w.Borrow(db.direct, n)
+		w.BorrowMemory(db.direct, n)
 	}
 	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
 		return err

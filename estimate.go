@@ -14,7 +14,7 @@ func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 // all of it.
 func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	k.pinRange(lo, hi, func(p *view.Pin, lo, hi []byte) {
-		n, size, separated := p.Size(lo, hi)
+		n, size, separated := p.EstimateSize(lo, hi)
 		entries, bytes = int64(n), int64(size+separated)
 	})
 	return entries, bytes
@@ -30,7 +30,7 @@ func (db *DB) Split(lo, hi []byte, n int) [][]byte { return db.main.Split(lo, hi
 func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 	var keys [][]byte
 	k.pinRange(lo, hi, func(p *view.Pin, lo, hi []byte) {
-		for _, stored := range p.Split(lo, hi, n) {
+		for _, stored := range p.SplitRange(lo, hi, n) {
 			// A bound of the keyspace itself has no user part, and cuts nothing off.
 			if key := userBound(stored); key != nil {
 				keys = append(keys, key)

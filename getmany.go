@@ -3,6 +3,8 @@ package brock
 import (
 	"iter"
 	"slices"
+
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 )
 
 // getManyBatch is how many keys GetMany looks up before it yields their items.
@@ -10,8 +12,9 @@ const getManyBatch = 64
 
 // GetMany yields the items of keys in their order, nil for an absent key. It asks the disk
 // for the separated values of up to 64 keys at once, which takes little longer than for one.
-// The first error, one of Txn.Get, ends it: it is yielded last, with a nil item. The items are valid until the transaction ends. Don't change keys
-// until GetMany has ended: it looks up 64 of them at a time.
+// The first error, one of Txn.Get, ends it: it is yielded last, with a nil item. The items are
+// valid until the transaction ends. Don't change keys until GetMany has ended: it looks up 64 of
+// them at a time.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		var items []*Item
@@ -38,8 +41,7 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 	if err := t.usable(); err != nil {
 		return items, err
 	}
-	values := t.values()
-	reads := values.Pin.Reads()
+	reads := t.pin.View().NewReads()
 	for _, key := range keys {
 		it, err := t.Get(key)
 		if err == ErrKeyNotFound {
@@ -47,10 +49,10 @@ func (t *Txn) appendItems(items []*Item, keys [][]byte) ([]*Item, error) {
 		} else if err != nil {
 			return items, err
 		}
-		if items = append(items, it); it != nil && it.e.Separated && !values.Own(it.e) {
-			reads.Add(it.e)
+		if items = append(items, it); it != nil && it.e.Separated && it.e.Version != rangedel.Pending {
+			reads.AddValue(it.e)
 		}
 	}
-	reads.Start()
+	reads.StartReads()
 	return items, nil
 }

@@ -81,7 +81,7 @@ func (it *Item) Value() ([]byte, error) {
 		return it.ValueCopy(nil)
 	}
 	// A value that has to be decoded lies in memory that a leaked pin leaves to the user, so it
-	// does not need the View (view.Pin.Unlend).
+	// does not need the View (view.Pin.ReleaseLeaked).
 	if it.e.Raw == 0 {
 		it.txn.lends()
 	}
@@ -125,13 +125,9 @@ func (it *Item) readValue(dst []byte, lent bool) (value []byte, own bool, err er
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, false, ErrKeyNotFound
-	case e.Separated && lent:
-		it.asked = true
-		value, err = it.txn.values().Value(e.Key, e)
-		return value, false, err
 	case e.Separated:
 		it.asked = true
-		return it.txn.values().OwnValue(e.Key, e, dst)
+		return it.txn.readSeparated(e, dst, lent)
 	case e.Raw != 0: // compressed in the pending writes
 		value, err = it.txn.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 		return value, true, err
@@ -186,7 +182,7 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 // decodes reports whether value needs memory to decode or decrypt into, or may need some to read
 // into that the pin doesn't lend any more.
 func (it *Item) decodes() bool {
-	return it.e.Raw != 0 || it.e.Separated && (it.txn.db.opts.Keys != nil || it.txn.pin.LentAll())
+	return it.e.Raw != 0 || it.e.Separated && (it.txn.db.opts.Keys != nil || it.txn.pin.HasLentAll())
 }
 
 // valuePool has memory for decoded values that are needed for a short time only.

@@ -205,8 +205,8 @@ func (it *Iterator) leaveAsked() {
 	it.item.asked = false
 	// If the iterator has ended, the move that follows returns the error.
 	if it.valid && !it.asking && it.item.e.Separated && it.open() {
-		it.scan.Asked()
-		// Asked may have begun to read ahead. Then the walk is ahead of the user, and the entry is
+		it.scan.NoteAsked()
+		// NoteAsked may have begun to read ahead. Then the walk is ahead of the user, and the entry is
 		// a copy elsewhere.
 		it.item.placeEntry(it.txn, it.scan.Entry())
 	}

@@ -93,7 +93,7 @@ func (k *Keyspace) usable() error {
 // marked k as dropped.
 func (k *Keyspace) absentFrom(p *view.Pin) bool {
 	readOnly := k.db.commits == nil
-	return (k.at.Dropped.Load() || readOnly && k.at.ID != entry.DefaultKeyspace) && !p.Holds(k.at.ID)
+	return (k.at.Dropped.Load() || readOnly && k.at.ID != entry.DefaultKeyspace) && !p.HasKeyspace(k.at.ID)
 }
 
 // noteWritten adds k to those whose drop would be a conflict. The default keyspace can't be

@@ -48,7 +48,7 @@ func (it *Iterator) releaseOnce() {
 	o := it.orphan
 	if o == nil {
 		it.unlink()
-		it.scan.Free()
+		it.scan.FreeMemory()
 	}
 	it.scan = nil
 	t.mu.Unlock()

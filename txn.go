@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
+	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/txn/conflict"
-	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -186,7 +186,7 @@ func (t *transaction) address(ks *Keyspace) *Keyspace {
 		return refusing(ErrKeyspaceNotFound)
 	// Begin can't ask this: it fails only if no keyspace has the version, as each retains history
 	// by its own options.
-	case t.readAt && t.at < t.pin.Floor(s.at.ID):
+	case t.readAt && t.at < t.pin.FloorOf(s.at.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s
@@ -287,13 +287,13 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 	return found, err
 }
 
-// values returns where to read the separated values of entries that the transaction finds:
-// in the pinned View and, for its own writes, in its spilled files.
-func (t *transaction) values() scan.Values {
-	if t.writes == nil {
-		return scan.Values{Pin: t.pin}
+// readSeparated reads the separated value of an entry that the transaction has found: from the
+// pinned View or, for its own writes, from its spilled files. See view.Pin.ReadValue.
+func (t *transaction) readSeparated(e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
+	if e.Version == rangedel.Pending {
+		return t.writes.Files().Value(e.Key, e, dst)
 	}
-	return scan.Values{Pin: t.pin, Files: t.writes.Files()}
+	return t.pin.ReadValue(e.Key, e, dst, lend)
 }
 
 // now returns the time for expiry. It reads the clock once for each transaction, so that
@@ -318,7 +318,7 @@ type expiryClock transaction
 func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
 // lends notes that the user gets memory of the pin. If the transaction leaks after that, its
-// View must stay, as the user may still read the memory (view.Pin.Keep).
+// View must stay, as the user may still read the memory (view.Pin.ReleaseLeaked).
 func (t *transaction) lends() {
 	// With CopyValues the user has copies only, so even after a leak nobody can still look at the
 	// View's memory.
@@ -502,7 +502,7 @@ func (t *transaction) closeIterators() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for it := t.open; it != nil; it = t.open {
-		t.pin.Share()
+		t.pin.AddReference()
 		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
 	}
 }

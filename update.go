@@ -51,7 +51,8 @@ func (k *Keyspace) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) err
 // turns there already). So a call succeeds, no matter how many others there are. But writes
 // by Set, batches and transactions begun by hand take no turns: after DefaultRetries
 // conflicts, Update gives up with a *ConflictError. A turn ends after 100 ms, so that a slow
-// function or commit does not hold up others. fn must not wait for another Update of what it has read.
+// function or commit does not hold up others. fn must not wait for another Update of what it has
+// read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
 	return db.main.update(context.Background(), TxnOptions{}, fn)
 }
@@ -94,8 +95,8 @@ func (k *Keyspace) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) e
 			return refused
 		}
 		if turn == nil {
-			// One for all runs of the call, as it keeps its place in the lines. With a new one for each
-			// run, younger calls could pass it again and again.
+			// One for all runs of the call, as it keeps its place in the lines. With a new one for
+			// each run, younger calls could pass it again and again.
 			turn = k.db.commits.Turns.New()
 		}
 		k.db.counters.retries.Add(1)
@@ -182,14 +183,9 @@ type leak struct {
 // releaseLeaked releases the pin of a leaked transaction, and reports the leak.
 func (l *leak) releaseLeaked() {
 	// First of all: after its release the pin is another reader's, with another version and origin.
-	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
+	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Origin(), Kept: l.lent.Load()}
 	// A slice of the pin's memory does not keep the transaction alive: it may be in use.
-	l.pin.Unlend()
-	if info.Kept {
-		l.pin.Keep()
-	} else {
-		l.pin.Release()
-	}
+	l.pin.ReleaseLeaked(info.Kept)
 	l.report.onLeak(info)
 }
 
@@ -243,7 +239,7 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 		return nil, err
 	}
 	// From here on nothing fails, so the pin can't leak.
-	p.From(origin)
+	p.SetOrigin(origin)
 	t := newTxn(db)
 	t.pin, t.at, t.isolation, t.readAt = p, p.Version(), o.Isolation, o.ReadAt != 0
 	if ctx != nil {

@@ -18,7 +18,7 @@ import (
 func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change) (err error) {
 	out.Describe(edit)
 	// Opening reads the files. It comes before the lock, so that no edit of others waits for that.
-	if err := c.Open(st.files, edit); err != nil {
+	if err := c.OpenFiles(st.files, edit); err != nil {
 		st.removeFiles(out)
 		return err
 	}
@@ -53,11 +53,12 @@ func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change
 		return err
 	}
 	if edit.FlushedTo != 0 {
-		// Before the View releases the files: where an open file can't be removed, they must be closed.
+		// Before the View releases the files: where an open file can't be removed, they must be
+		// closed.
 		st.unflushed.journal.Forget(edit.FlushedTo)
 	}
 	st.views.Install(func(v *view.View) {
-		c.Make(v, next)
+		c.MakeView(v, next)
 		st.budget.measure(v)
 	})
 	// Install holds the mutex of the Views, and removing files under it would hold up every seal.
@@ -72,7 +73,7 @@ func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change
 // removeFiles removes what a piece of work wrote, and what the manifest surely does not name.
 func (st *state) removeFiles(out *compact.Output) {
 	for _, name := range out.Names() {
-		st.files.Remove(name)
+		st.files.RemoveFile(name)
 	}
 }
 
@@ -82,7 +83,7 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	l := v.Layout
 	// Of a segment that was collected all may have died meanwhile.
 	edit.States = slices.DeleteFunc(edit.States, func(s layout.SegmentState) bool { return l.Segment(s.Num) == nil })
-	if edit.Dead, err = c.Dead(v, l, edit, out.Dead.Lists()); err != nil {
+	if edit.Dead, err = c.ListDead(v, l, edit, out.Dead.Lists()); err != nil {
 		return err
 	}
 	// A compaction has set the order of its newest input. Other new runs are newer than all runs: a
@@ -104,7 +105,7 @@ func (st *state) completeEdit(edit *layout.Edit, v *view.View, out *compact.Outp
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: st.cfg.Now().UnixMilli()}}
 	// After a reopen, numbers go on from here. If a number came twice, an old file could pass for a
 	// new one: checksums contain the number.
-	edit.NextFile = st.files.Last() + 1
+	edit.NextFile = st.files.LastNum() + 1
 	// A replay that ends before such an end has met damage. Without the end it could not tell
 	// damage from the torn tail that a crash leaves. The edit is synced anyway.
 	edit.JournalEnds = append(edit.JournalEnds, st.unflushed.journal.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
@@ -134,7 +135,7 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 	}
 	// Deferred before the lock is taken, so it runs after the unlock: removing files must not hold
 	// up other edits.
-	defer st.views.Reclaim()
+	defer st.views.ReclaimViews()
 	st.applying.Lock()
 	defer st.applying.Unlock()
 	// Look under the lock: Close records its edit under it, and that must be the last one.
@@ -154,6 +155,7 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 		}
 		return err
 	}
+	st.views.Floors.FollowLayout(l)
 	st.views.Install(func(next *view.View) { next.Layout = l })
 	st.followEdit(new(view.Change))
 	return nil
@@ -171,7 +173,7 @@ func (st *state) recordEnd(scrub layout.Scrub) error {
 	defer st.applying.Unlock()
 	// The recorded version may be above the visible one, as that of a Spill is recorded first. It
 	// must never go back: the next session would give the same version twice.
-	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(st.views.Visible(), st.views.Current().Layout.LastVersion()), NextFile: st.files.Last() + 1}
+	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(st.views.Visible(), st.views.Current().Layout.LastVersion()), NextFile: st.files.LastNum() + 1}
 	if segments := st.unflushed.segments(); len(segments) > 0 {
 		edit.JournalEnds = append(edit.JournalEnds, segments[len(segments)-1].End)
 	}

@@ -162,7 +162,7 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	s.must(s.engine.Work.Compact(context.Background()))
 	hold, err := s.engine.views.Hold()
 	s.must(err)
-	part, release := hold.Narrow(func(part *view.View) {
+	part, release := hold.HoldPart(func(part *view.View) {
 		part.Tables, part.Segments = nil, part.Segments.Without(part.Unmoved())
 	})
 	if did, err := s.engine.Work.collector.collectPlanned(context.Background(), onRequest); !did || err != nil {

@@ -29,6 +29,6 @@ func (e *Engine) Close() error {
 	e.views.Install(func(next *view.View) {
 		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(e.cfg, 0)}}
 	})
-	e.views.Reclaim()
+	e.views.ReclaimViews()
 	return err
 }

@@ -19,7 +19,7 @@ import (
 
 var errWritersAreBack = errors.New("clustering gave way to writers")
 
-// AddJumped adds bytes that iterators had to jump to (Pin.Jump), and has an idle store look
+// AddJumped adds bytes that iterators had to jump to (Pin.JumpedBytes), and has an idle store look
 // whether clustering is worth it by now.
 func (w *Worker) AddJumped(bytes uint64) {
 	if !w.cfg.ReadOnly && !w.cfg.NoClustering {
@@ -52,6 +52,6 @@ func (c *compactor) moveValues(ctx context.Context, in *compact.Input, segments 
 		}
 		return nil
 	}
-	in.Move = v.Move
+	in.Move = v.MoveValue
 	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.segmentLimit()
 }

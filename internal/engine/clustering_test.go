@@ -115,7 +115,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 // A clustering needs room for what it moves, and waits for it.
 func TestClusteringNeedsRoom(t *testing.T) {
 	s, _, works := unsorted(t, nil)
-	used := s.engine.files.Bytes()
+	used := s.engine.files.FileBytes()
 	s.close()
 	s.cfg.DiskLimit = used + 4<<10
 	s.mustOpen()

@@ -126,7 +126,7 @@ func (g *gauntlet) compare(s *store, p *view.Pin, version int, what string) {
 			}
 			continue
 		}
-		got, err := p.Value(e.Key, e)
+		got, err := valueOf(p, e.Key, e)
 		if err != nil {
 			g.fatalf("%s: %s: %v", what, key, err)
 		}
@@ -328,7 +328,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 // noLeftovers checks that there are no files but those that are needed.
 func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
-	s.engine.views.Reclaim()
+	s.engine.views.ReclaimViews()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
 	for name := range s.engine.views.Current().Layout.Files() {
 		needed[name.String()] = true

@@ -24,7 +24,7 @@ import (
 // Compactions run at the same time. Records of a victim that die while it is copied are
 // recorded as dead in the target, by the collection's edit. A compaction that began before
 // that edit and ends after it reports handles of a victim as dead; its own edit translates
-// them to the target (view.Change.Dead). So no record is both needed and dead. A collection
+// them to the target (view.Change.ListDead). So no record is both needed and dead. A collection
 // writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	*state
@@ -83,7 +83,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	if err != nil {
 		return false, err
 	}
-	defer c.views.Reclaim() // what this replaces
+	defer c.views.ReclaimViews() // what this replaces
 	l := hold.View().Layout
 	plan := c.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
 	if plan == nil || c.lifetime.stopped() != nil {
@@ -92,7 +92,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	}
 	// A collection is paced, so it may last long. The whole View would keep all memtables and files
 	// that others replace meanwhile.
-	part, release := hold.Narrow(func(part *view.View) {
+	part, release := hold.HoldPart(func(part *view.View) {
 		// Only the victims are read: flushes and compactions go on beside it.
 		part.Tables, part.Runs = nil, nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
@@ -101,7 +101,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	work := Work{Kind: "collection", Work: report.Work{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.reportWork(work, begin, err) }()
-	job := compact.Collection{Files: c.files.Segments(), NextNum: c.files.Next, Memory: int(c.cfg.Memory / collectShare), Pace: c.makePacer(o)}
+	job := compact.Collection{Files: c.files.SegmentConfig(), NextNum: c.files.NextNum, Memory: int(c.cfg.Memory / collectShare), Pace: c.makePacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -158,7 +158,7 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 
 // yieldToFlush lets a flush go first, for some time.
 func (c *collector) yieldToFlush(ctx context.Context) error {
-	v, changed := c.views.Await()
+	v, changed := c.views.WatchView()
 	switch {
 	case c.views.Closed():
 		return errs.ErrClosed

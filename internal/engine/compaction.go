@@ -128,8 +128,8 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 		return err
 	}
 	// Deferred before release, so it runs after it: only then this work holds no input any more.
-	defer c.views.Reclaim() // what this replaces
-	part, release := hold.Narrow(func(part *view.View) {
+	defer c.views.ReclaimViews() // what this replaces
+	part, release := hold.HoldPart(func(part *view.View) {
 		// Memtables, and segments that no handle leads to, may be removed meanwhile.
 		part.Tables = nil
 		if len(plan.Cluster) == 0 {
@@ -140,7 +140,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	// The inputs must follow each other in age. If a run between two of them were left out, the
 	// output would be above it, and old versions in the output would hide newer ones of that run: a
 	// read stops at its first hit.
-	inputs, bottom, err := part.Consecutive(plan.Runs)
+	inputs, bottom, err := part.FindConsecutive(plan.Runs)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -150,7 +150,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	rangeDeletes, done := view.RangeDeletesOf(inputs)
 	defer done()
 	rules := c.rules(bottom)
-	rules.RangeDeletes, rules.Older = rangeDeletes, part.OlderThan(inputs)
+	rules.RangeDeletes, rules.Older = rangeDeletes, part.ListOlder(inputs)
 	input, unread, err := c.makeInput(inputs, &rules, part, &work)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
@@ -207,7 +207,7 @@ func (c *compactor) makeInput(inputs []*view.Run, rules *compact.Rules, part *vi
 	// The steps of expiry come from the inputs. If they were counted anew, entries in their last
 	// minutes would look short-lived, and policy would compact them again each minute.
 	return compact.Input{
-		Entries:       view.Copier(read),
+		Entries:       view.NewCopier(read),
 		Run:           c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), manifest.Describe(part.Layout, ids)),
 		Rules:         *rules,
 		RewriteHandle: part.HandleRewriter(),

@@ -28,7 +28,7 @@ func (d *diskSpace) poll(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.polling = false
-	free := d.files.Free()
+	free := d.files.FreeBytes()
 	switch {
 	case !d.waiting:
 	case d.worthTryingLocked(free):
@@ -65,12 +65,12 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 // makes the timer look for space.
 func (d *diskSpace) markWaiting() {
 	d.mu.Lock()
-	d.waiting, d.tried, d.then = true, 0, d.files.Free()
+	d.waiting, d.tried, d.then = true, 0, d.files.FreeBytes()
 	d.measureLocked()
 	d.mu.Unlock()
 	// Committers in admitPayload may wait for this work. They look again, and are refused if
 	// nothing else may help.
-	d.views.Wake()
+	d.views.WakeWatchers()
 }
 
 // refuseCommit counts a commit that is refused for this reason if that is a full disk, tells
@@ -96,7 +96,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	begin := time.Now()
 	for d.onlyReserve.Load() {
 		// Get the channel before the look: a change after the look then closes it.
-		v, changed := d.views.Await()
+		v, changed := d.views.WatchView()
 		var refusal error
 		if needs, ok := frees(payload); !ok {
 			refusal = d.noSpaceError()

@@ -49,7 +49,7 @@ func (d *diskSpace) isFull() bool {
 // DiskLimit by the reserve, since it frees disk space in the end.
 func (d *diskSpace) available() int64 {
 	v := d.views.Current()
-	free := d.files.Free()
+	free := d.files.FreeBytes()
 	available := free
 	if d.cfg.DiskLimit > 0 {
 		// Work may exceed our own limit by the reserve. But it can't exceed the disk.
@@ -81,11 +81,11 @@ func (d *diskSpace) promiseBytes(bytes int64) (release func()) {
 
 // measureLeft returns how many bytes disk and limit leave; -1 = not known.
 func (d *diskSpace) measureLeft() int64 {
-	left := d.files.Free()
+	left := d.files.FreeBytes()
 	if d.cfg.DiskLimit <= 0 {
 		return left
 	}
-	below := max(d.cfg.DiskLimit-d.files.Bytes(), 0)
+	below := max(d.cfg.DiskLimit-d.files.FileBytes(), 0)
 	if left < 0 {
 		return below
 	}

@@ -36,7 +36,7 @@ func (s *store) keysOf(p *view.Pin, emptied bool) (keys string, skipped bool) {
 			}
 		default:
 			if passed >= 20 { // as a walk does, which waits for more
-				p.Emptied([]byte(begin), e.Key)
+				p.NoteEmptied([]byte(begin), e.Key)
 			}
 			passed = 0
 		}

@@ -85,14 +85,13 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		collector: &collector{state: st, turn: jobs.NewTurn()},
 	}
 	snapshots := &Snapshots{state: st, work: work, copying: newCopying()}
-	longReaders := &view.LongReaders{Views: st.views, Now: cfg.Now, Tell: cfg.OnLongReader}
 	st.followEdit = func(c *view.Change) {
 		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
-		st.views.Wake()
+		st.views.WakeWatchers()
 		throttle.endStall()
 		st.tasks.kick()
 		st.setExpiryAlarm() // a keyspace may retain less now
-		longReaders.Look()
+		st.views.ReportLongReader(cfg.OnLongReader)
 	}
 	return &Engine{
 		Views: st.views, Commits: &Commits{writer, throttle, searcher, leader}, Keyspaces: &Keyspaces{st},
@@ -161,7 +160,7 @@ func (e *Engine) Metrics() (m report.Tree) {
 	}
 	defer hold.Release()
 	m.Memory.Known, m.Memory.Chunks = e.files.Open.Bits.Bytes(), e.files.Chunks.Bytes()
-	_, m.Memory.Memtables = e.views.Memtables()
+	_, m.Memory.Memtables = e.views.CountMemtables()
 	addView(&m, hold.View(), &e.cfg.Policy, e.cfg.unixMilli())
 	addJournal(&m, e.unflushed.segments())
 	return m
@@ -178,7 +177,7 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 		return err
 	}
 	// To verify takes long: memtables must not stay in memory for it.
-	part, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
+	part, release := hold.HoldPart(func(part *view.View) { part.Tables = nil })
 	defer release()
 	// After the first damage, pages that were verified before are verified again.
 	found := func(c *errs.Corruption) {
@@ -190,5 +189,5 @@ func (e *Engine) Verify(ctx context.Context, report func(*errs.Corruption)) erro
 			return err
 		}
 	}
-	return part.Verify(ctx, e.files.Segments(), e.views.Coder, found)
+	return part.Verify(ctx, e.files.SegmentConfig(), e.views.Coder, found)
 }

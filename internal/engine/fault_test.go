@@ -90,7 +90,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Entries: hold.View().Tables[1].Iterator(),
 			Rules:   compact.Rules{History: compact.History{Watermark: s.last}},
 			Extract: func(entry.FileNum) bool { return true },
-			Move:    hold.View().Move,
+			Move:    hold.View().MoveValue,
 			Run:     s.engine.files.NewRunWriter(true, nil, nil),
 			Values:  s.engine.files.NewValueWriter, ValueBytes: 3000,
 		})

@@ -84,8 +84,8 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	if err != nil {
 		return false, err
 	}
-	defer f.views.Reclaim() // what this replaces
-	part, release := hold.Narrow(func(part *view.View) {
+	defer f.views.ReclaimViews() // what this replaces
+	part, release := hold.HoldPart(func(part *view.View) {
 		// The oldest sealed memtable, if there is one beside the active one, and the
 		// journal segments that have its values.
 		part.Tables = part.Tables[max(1, len(part.Tables)-1):]
@@ -99,10 +99,10 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	work := Work{Kind: "flush", Work: report.Work{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
-	// A delete must stay while an older run may have its key. The flush may drop it only if there is
-	// no older run.
+	// A delete must stay while an older run may have its key. The flush may drop it only if there
+	// is no older run.
 	rules := f.rules(len(part.Runs) == 0)
-	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.OlderThan(nil)
+	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.ListOlder(nil)
 	var live compact.Liveness
 	var kept []layout.Segment
 	// A memtable without separated values needs no look at each entry to know its segments: nothing
@@ -120,7 +120,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 		Entries: sealed.Iterator(),
 		Rules:   rules,
 		Extract: live.Moves,
-		Move:    part.Move,
+		Move:    part.MoveValue,
 		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now), manifest.Describe(part.Layout, nil)),
 		Values:  f.files.NewValueWriter, ValueBytes: f.budget.segmentLimit(),
 	})

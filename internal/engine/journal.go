@@ -31,7 +31,7 @@ type journalOwner struct {
 	state *state
 }
 
-func (o journalOwner) NextNum() entry.FileNum { return o.state.files.Next() }
+func (o journalOwner) NextNum() entry.FileNum { return o.state.files.NextNum() }
 
 func (o journalOwner) SegmentLimit() int64 { return o.state.budget.segmentLimit() }
 
@@ -52,6 +52,6 @@ func (o journalOwner) GoOn() error {
 	if o.Begun() {
 		return nil
 	}
-	_, err := o.Append(&layout.Edit{NextFile: o.state.files.Last() + 1})
+	_, err := o.Append(&layout.Edit{NextFile: o.state.files.LastNum() + 1})
 	return err
 }

@@ -29,8 +29,6 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 		made.ID = entry.KeyspaceID(next)
 		// History is kept from this version on.
 		begin := k.views.Visible()
-		// Before the View with the keyspace is installed: a reader that sees it needs its floor.
-		k.views.Floors.Add(made.ID, begin)
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
 			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
@@ -38,10 +36,6 @@ func (k *Keyspaces) Create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 		}, nil
 	})
 	if err != nil {
-		// A number was given, so the floor was added before the edit failed.
-		if made.ID != entry.DefaultKeyspace {
-			k.views.Floors.Remove(made.ID)
-		}
 		return layout.Keyspace{}, err
 	}
 	return made, nil
@@ -75,7 +69,6 @@ func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
 	if err != nil {
 		return err
 	}
-	k.views.Floors.Remove(id)
 	k.views.WeighDropped(id)
 	k.tasks.kick() // the estimates of garbage have changed
 	return nil

@@ -47,7 +47,7 @@ func (l *Lifetime) fail(err error) {
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.onFailure(err)
 	}
-	l.views.Wake()
+	l.views.WakeWatchers()
 }
 
 // stopped returns an ErrStopped that says why background work has ended; nil while it goes on.
@@ -70,7 +70,7 @@ func (l *Lifetime) unflushed() error {
 // who wait for the flush.
 func (l *Lifetime) setFlushFailure(attempt int64, err error) {
 	l.unable.Store(&flushFailure{attempt, err})
-	l.views.Wake()
+	l.views.WakeWatchers()
 }
 
 // Do runs fn for a call that writes or removes files: Close waits for it. The context of fn
@@ -100,7 +100,7 @@ func (l *Lifetime) Remove(fn func(may bool)) {
 // endWork ends all work and waits for it. The Views are closed before, so that no more begins.
 func (l *Lifetime) endWork() {
 	l.cancel(errs.ErrClosed)
-	l.views.Wake()
+	l.views.WakeWatchers()
 	// Their contexts have just ended, so the callers that have this lock soon give it back.
 	l.working.Lock()
 	defer l.working.Unlock()

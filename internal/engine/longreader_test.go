@@ -30,7 +30,7 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 	alone := s.engine.Metrics()
 	pin := s.pin(0)
 	pc, _, _, _ := runtime.Caller(0)
-	pin.From(pc)
+	pin.SetOrigin(pc)
 	for n := range 60 {
 		s.clock += time.Minute.Milliseconds()
 		round(n + 1)
@@ -60,7 +60,7 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 		t.Errorf("told after %s, want %s", got, want)
 	}
 	pin.Release()
-	s.engine.views.Reclaim()
+	s.engine.views.ReclaimViews()
 	if h := s.engine.views.LongReader(); h != (report.Reader{}) {
 		t.Errorf("held when nobody reads: %+v", h)
 	}

@@ -77,6 +77,6 @@ func addView(m *report.Tree, v *view.View, o *policy.Options, now uint64) {
 		m.SegmentBytes += int64(s.FileBytes)
 		m.DeadBytes += int64(s.DeadBytes())
 	}
-	runs, values := v.LiveBytes(o, now)
+	runs, values := v.EstimateLive(o, now)
 	m.LiveBytes += runs + values
 }

@@ -43,7 +43,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 			first.Close()
 		}
 	}()
-	rec.Recovered, err = e.files.Recover(first, view.RecoverOptions{
+	rec.Recovered, err = e.files.RecoverView(first, view.RecoverOptions{
 		ReadOnly: cfg.ReadOnly, UpTo: cfg.UpTo, Damage: rec.Manifest.Damage,
 		NewTable: func() *view.Table { return newTable(&cfg, int64(cfg.MemtableBytes)) }, Deleted: e.Work.searcher.countDelete,
 	})
@@ -95,8 +95,8 @@ func (e *Engine) prepareWriting(rec *Recovery) error {
 	}
 	known := view.KnownJournal(e.log.Layout())
 	e.Journal = journal.New(journal.Config{
-		Config: e.files.Segments(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state},
-		Begin: rec.Begin, MaxUnsynced: view.Unsynced(e.cfg.OpenFiles), Registered: known.LastProven(), Found: rec.Segments,
+		Config: e.files.SegmentConfig(), NoMap: e.cfg.NoMap, Owner: journalOwner{e.log, e.state},
+		Begin: rec.Begin, MaxUnsynced: view.UnsyncedFiles(e.cfg.OpenFiles), Registered: known.LastProven(), Found: rec.Segments,
 	})
 	e.unflushed.journal = e.Journal
 	// Register what the replay has made durable. If the disk has no room for the edit, the first

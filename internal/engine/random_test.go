@@ -115,7 +115,7 @@ func (w *wanderer) walked(p *view.Pin) string {
 		if cover != nil && e.Version < cover.Newest(e.Key) || !e.Live(uint64(w.clock)) {
 			continue
 		}
-		value, err := p.Value(e.Key, e)
+		value, err := valueOf(p, e.Key, e)
 		w.must(err)
 		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
 	}
@@ -200,7 +200,7 @@ func (w *wanderer) step() {
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
 		at := entry.Version(0)
-		if visible, floor := w.engine.Views.Visible(), w.engine.views.Floors.Least(); w.rng.IntN(2) == 0 && visible > floor {
+		if visible, floor := w.engine.Views.Visible(), w.engine.views.Floors.LowestFloor(); w.rng.IntN(2) == 0 && visible > floor {
 			at = max(1, floor+entry.Version(w.rng.IntN(int(visible-floor))))
 		}
 		p := w.pin(at)

@@ -24,8 +24,8 @@ func TestWorkHoldsNoVersion(t *testing.T) {
 	if n := s.engine.views.Current().Layout.Runs()[0].Entries; n != 1 {
 		t.Errorf("%d entries were kept", n)
 	}
-	if n := s.engine.views.Readers(); n != 0 {
-		t.Errorf("%d readers are counted", n)
+	if r := s.engine.views.LongReader(); r.Version != 0 {
+		t.Errorf("a reader of version %d is counted", r.Version)
 	}
 	if _, _, found := s.lookup(work, "a"); !found {
 		t.Error("the held View is gone")
@@ -46,8 +46,8 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	if _, err := s.engine.Views.Acquire(2); !errors.Is(err, errs.ErrVersionGone) {
 		t.Errorf("a version gone: %v", err)
 	}
-	if n := s.engine.views.Readers(); n != 0 {
-		t.Errorf("%d readers are left of refused ones", n)
+	if r := s.engine.views.LongReader(); r.Version != 0 {
+		t.Errorf("a reader of version %d is left of refused ones", r.Version)
 	}
 	s.pin(3).Release()
 }
@@ -83,7 +83,7 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	reader := s.pin(0)
 	hold, err := s.engine.views.Hold()
 	s.must(err)
-	files, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
+	files, release := hold.HoldPart(func(part *view.View) { part.Tables = nil })
 	held := s.engine.views.Current().Tables[0]
 	var passed []*view.Table
 	for range 20 {
@@ -91,7 +91,7 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 		passed = append(passed, s.engine.views.Current().Tables[0])
 		s.flush()
 	}
-	s.engine.views.Reclaim()
+	s.engine.views.ReclaimViews()
 	for i, m := range passed[1:] { // the first is the one that the reader reads
 		if m.Len() != 0 {
 			t.Errorf("memtable %d was flushed and is still in memory", i+1)
@@ -100,11 +100,11 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	if e, _, found := s.lookup(reader, "a"); !found || string(e) != "old" || held.Len() == 0 {
 		t.Errorf("the reader finds %q, %v", e, found)
 	}
-	if n, _ := s.engine.views.Memtables(); n > 3 {
+	if n, _ := s.engine.views.CountMemtables(); n > 3 {
 		t.Errorf("%d memtables are in memory", n)
 	}
 	reader.Release()
-	s.engine.views.Reclaim()
+	s.engine.views.ReclaimViews()
 	if held.Len() != 0 {
 		t.Error("work on files keeps a memtable")
 	}
@@ -112,8 +112,8 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 		t.Error("work on files has memtables")
 	}
 	release()
-	s.engine.views.Reclaim()
-	if n, _ := s.engine.views.Memtables(); n != 1 {
+	s.engine.views.ReclaimViews()
+	if n, _ := s.engine.views.CountMemtables(); n != 1 {
 		t.Errorf("%d memtables are in memory once nobody reads", n)
 	}
 }

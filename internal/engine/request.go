@@ -36,7 +36,7 @@ func (w *Worker) Flush(ctx context.Context) error {
 func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) error {
 	began := w.lifetime.flushing.Load()
 	for {
-		v, changed := w.views.Await()
+		v, changed := w.views.WatchView()
 		// Order counts: what is done is done, even if background work has ended since.
 		stopped, unable := w.lifetime.stopped(), w.lifetime.unable.Load()
 		switch {
@@ -103,7 +103,7 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 	if waiting := w.awaitWork(ctx); waiting != nil {
 		return 0, waiting
 	}
-	w.views.Reclaim()
+	w.views.ReclaimViews()
 	w.disk.measureSpace()
 	after, closed := w.fileBytes()
 	if closed != nil {

@@ -15,7 +15,8 @@ func (st *state) rules(bottom bool) compact.Rules {
 		r, _ := st.cfg.Policy.RetentionOf(l, id)
 		oldest := visible
 		if r.Age > 0 {
-			// Of the millisecond itself only the last version is known, and others were visible in it.
+			// Of the millisecond itself only the last version is known, and others were visible in
+			// it.
 			oldest = min(visible, l.VersionAt(now-r.Age.Milliseconds()-1))
 		}
 		return compact.History{Watermark: oldest, Floor: floor, Versions: r.Versions}
@@ -37,6 +38,6 @@ func (st *state) rules(bottom bool) compact.Rules {
 	// asked before has pinned a View with that version: later Views may drop it.
 	st.views.Floors.Raise(floors...)
 	// visible was loaded before: readers that begin later need nothing older than that.
-	r.Checked = st.views.Oldest(visible)
+	r.Checked = st.views.OldestVersion(visible)
 	return r
 }

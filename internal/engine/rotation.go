@@ -187,7 +187,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 			return err
 		}
 		// Get the channel before planning: an edit that comes in between must not be missed.
-		v, changed := r.views.Await()
+		v, changed := r.views.WatchView()
 		if r.views.Closed() {
 			return errs.ErrClosed
 		}

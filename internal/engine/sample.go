@@ -142,7 +142,7 @@ func (s *sampler) countReplaced(to *view.Replaced, line layout.Superseded, e *en
 // what older range deletes cover, which was counted for those. What it hides in the memtable only a
 // flush can tell: it is taken to be a part of all, so that the flush comes.
 func (s *sampler) lookAtRange(r *entry.Record) {
-	n := s.leader.Unhidden(r.Key, r.Value, r.Version-1)
+	n := s.leader.UnhiddenBytes(r.Key, r.Value, r.Version-1)
 	retention, line := s.retentionOf(r.Key, r.Version)
 	line.Separated = uint64(n)
 	active := s.views.Current().Active()

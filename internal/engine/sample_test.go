@@ -14,8 +14,8 @@ import (
 func TestALookPassesFewVersions(t *testing.T) {
 	key, versions := []byte("\x00k"), entry.Version(5*policy.SampleMostLooks)
 	for _, c := range []struct{ keeps, looks int }{{0, 1}, {10, 10}, {1 << 30, policy.SampleMostLooks}} {
-		views := view.NewSet(view.Config{}, layout.New())
-		table := view.NewTable(1, view.Limits{Bytes: 1 << 20})
+		views := view.NewSet(nil, nil, layout.New())
+		table := view.NewTable(1, 1<<20, 0)
 		views.Install(func(v *view.View) { v.Layout, v.Tables = layout.New(), []*view.Table{table} })
 		for v := range versions {
 			if err := table.Add(&entry.Entry{Key: key, Version: v + 1, Kind: entry.Set}); err != nil {

@@ -151,7 +151,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "layout":
 		return p.layout()
 	case "files":
-		p.store.engine.views.Reclaim()
+		p.store.engine.views.ReclaimViews()
 		names, err := p.mem.List("/s")
 		p.store.must(err)
 		return strings.Join(names, "\n")
@@ -273,7 +273,7 @@ func (p *player) history(pin *view.Pin) string {
 		case e.Kind == entry.Delete:
 			out.WriteString("deleted")
 		default:
-			value, err := pin.Value(e.Key, e)
+			value, err := valueOf(pin, e.Key, e)
 			p.store.must(err)
 			out.WriteString(shown(string(e.Key), value))
 			if e.Expires != 0 {

@@ -64,14 +64,14 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 	if err != nil {
 		return 0, err
 	}
-	defer s.views.Reclaim()
+	defer s.views.ReclaimViews()
 	defer hold.Release()
 	now := s.cfg.Now().UnixMilli()
 	every := s.cfg.ScrubEvery.Milliseconds()
 	// A pass ends at the newest file of its beginning. Files that come later would keep a busy
 	// store's pass from ever ending. If the clock was set back, begin again.
 	if st := &s.progress; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
-		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, view.Scrubbed{}
+		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.LastNum() + 1}, view.Scrubbed{}
 	}
 	if s.progress.UpTo >= s.progress.Until { // the next pass begins in time
 		return time.Duration(s.progress.Began+every-now) * time.Millisecond, nil
@@ -115,7 +115,7 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now
 		s.part = view.Scrubbed{Num: f.Num}
 	}
 	before := s.part.Bytes
-	done, err := f.Scrub(s.files.Segments(), &s.part, most, s.reportDamage)
+	done, err := f.Scrub(s.files.SegmentConfig(), &s.part, most, s.reportDamage)
 	if err := view.ReportDamage(err, s.reportDamage); err != nil {
 		return err
 	}

@@ -46,11 +46,11 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 		return err
 	}
 	// A copy may take hours. What is not part of it must not stay in memory or on the disk so long.
-	_, release := k.pin.Narrow(func(part *view.View) {
+	_, release := k.pin.HoldPart(func(part *view.View) {
 		part.Tables = nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return l.Segment(num) == nil })
 	})
-	defer s.views.Reclaim()
+	defer s.views.ReclaimViews()
 	defer release()
 	return fn(l, k.milli)
 }

@@ -36,12 +36,12 @@ type state struct {
 
 func newState(cfg *Config, log *manifest.Log) *state {
 	st := &state{cfg: cfg, log: log, tasks: tasks{readOnly: cfg.ReadOnly}}
-	sets := view.Config{Now: cfg.Now, Jobs: cfg.Jobs}
+	pool := cfg.Jobs
 	if cfg.ReadOnly {
 		// Nothing runs in the background of such a store: readers release Views themselves.
-		sets.Jobs = nil
+		pool = nil
 	}
-	st.views = view.NewSet(sets, log.Layout())
+	st.views = view.NewSet(cfg.Now, pool, log.Layout())
 	st.files = view.NewOpener(cfg.OpenerConfig)
 	st.lifetime = newLifetime(st.views, cfg.OnFailure)
 	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
@@ -55,7 +55,7 @@ func newState(cfg *Config, log *manifest.Log) *state {
 // unless nil, adds to the state why the plan is asked for, for instance that the store is idle.
 func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
 	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
-	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.Dropped()
+	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.DroppedBytes()
 	if ask != nil {
 		ask(&s)
 	}

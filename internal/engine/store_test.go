@@ -203,6 +203,15 @@ func (s *store) pin(at entry.Version) *view.Pin {
 // hashOf is the hash of key in the tree.
 func hashOf(t *Engine, key string) uint64 { return checksum.HashKey(t.cfg.Seed, []byte(key)) }
 
+// valueOf reads the value of e, which p has found under key.
+func valueOf(p *view.Pin, key []byte, e *entry.Entry) ([]byte, error) {
+	if !e.Separated {
+		return e.Value, nil
+	}
+	value, _, err := p.ReadValue(key, e, nil, true)
+	return value, err
+}
+
 // lookup is what p finds under key.
 func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Version, found bool) {
 	s.t.Helper()
@@ -212,7 +221,7 @@ func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Ver
 	if !found || !e.Live(uint64(s.clock)) {
 		return nil, 0, false
 	}
-	value, err = p.Value([]byte(key), &e)
+	value, err = valueOf(p, []byte(key), &e)
 	s.must(err)
 	return value, e.Version, true
 }

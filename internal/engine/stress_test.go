@@ -112,7 +112,7 @@ func (c *crowd) same(p *view.Pin, i int, e *entry.Entry, found bool, want op) er
 	if !found {
 		return nil
 	}
-	value, err := p.Value([]byte(want.key), e)
+	value, err := valueOf(p, []byte(want.key), e)
 	if err != nil {
 		return err
 	}
@@ -242,8 +242,8 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		func() error {
 			c.engine.Metrics()
 			if p, err := c.engine.Views.Acquire(0); err == nil {
-				p.Size(nil, nil)
-				p.Split(nil, nil, 3)
+				p.EstimateSize(nil, nil)
+				p.SplitRange(nil, nil, 3)
 				p.Release()
 			}
 			return c.engine.Verify(context.Background(), func(d *errs.Corruption) { c.fail("verify: %w", d) })

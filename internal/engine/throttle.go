@@ -56,7 +56,7 @@ func (t *throttle) slowCommitter(ctx context.Context, n int) error {
 	begin, began := time.Now(), t.lifetime.flushing.Load()
 	defer func() { t.count.stalled.Add(int64(time.Since(begin))) }()
 	for {
-		v, changed := t.views.Await()
+		v, changed := t.views.WatchView()
 		if t.views.Closed() {
 			return errs.ErrClosed
 		}

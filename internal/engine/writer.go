@@ -19,7 +19,7 @@ type writer struct {
 
 // newTable makes a memtable that is full at some bytes in memory.
 func newTable(cfg *Config, bytes int64) *view.Table {
-	t := view.NewTable(cfg.Seed, view.Limits{Bytes: int(bytes), JournalBytes: cfg.JournalBytes})
+	t := view.NewTable(cfg.Seed, int(bytes), cfg.JournalBytes)
 	t.Begun = cfg.Now()
 	return t
 }
@@ -35,13 +35,13 @@ func (w *writer) Prepare(payloads [][]byte, records, ranges int) error {
 	}
 	v := w.views.Current()
 	if active := v.Active(); !active.Empty() {
-		if active.IsFull(view.Needed(payloads, records)) || len(v.Tables) == 1 && w.hidesMuch(active) {
+		if active.IsFull(view.NeededBytes(payloads, records)) || len(v.Tables) == 1 && w.hidesMuch(active) {
 			if err := w.sealTable(); err != nil {
 				return err
 			}
 		}
 	}
-	return w.views.Current().Active().Reserve(payloads, records, ranges)
+	return w.views.Current().Active().ReserveRecords(payloads, records, ranges)
 }
 
 // hidesMuch reports whether a memtable has replaced so much that it is sealed, so that this becomes
@@ -86,7 +86,7 @@ func (w *writer) sealTable() error {
 func (w *writer) pinnedBytes() int64 {
 	// Views count all memtables that somebody holds. Those of the current View are no burden of old
 	// readers.
-	_, bytes := w.views.Memtables()
+	_, bytes := w.views.CountMemtables()
 	for _, t := range w.views.Current().Tables {
 		bytes -= t.Bytes()
 	}
@@ -128,14 +128,14 @@ func (w *writer) addRecords(a *view.Addition) (earlier bool, err error) {
 		}
 		// Sample before the record is added: the sample looks for what the record replaces.
 		w.sampler.sampleRecord(&r, every)
-		if err := a.Record(&r); err != nil {
+		if err := a.AddRecord(&r); err != nil {
 			return false, err
 		}
 		if r.Kind == entry.Delete {
 			w.searcher.countDelete(r.Key)
 		}
 	}
-	return a.Finish(), nil
+	return a.AddCounts(), nil
 }
 
 // followSegment opens the journal segment that is being written, so that readers can read values in
@@ -145,7 +145,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := w.files.Segment(r, num)
+	f := w.files.ShareSegment(r, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
 		w.budget.measure(next)

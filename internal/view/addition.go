@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/vlog/frame"
 )
 
-// Addition adds the records of one payload to a memtable: call Next and then Record while there are
-// More, and then Finish. All does all of that.
+// Addition adds the records of one payload to a memtable: call Next and then AddRecord while there
+// are More, and then AddCounts. AddAll does all of that.
 type Addition struct {
 	frame.Records
 	to      *Table
@@ -22,28 +22,28 @@ type Addition struct {
 	expires uint64        // earliest expiry of an entry, in Unix milliseconds; 0 = none expires
 }
 
-// BeginTransaction begins to add the records of a transaction, whose payload was written to the journal
-// at this position, with the version v.
+// BeginTransaction begins to add the records of a transaction, whose payload was written to the
+// journal at this position, with the version v.
 func (t *Table) BeginTransaction(payload []byte, at entry.Position, v entry.Version) Addition {
 	t.JournalBytes += int64(len(payload))
 	return Addition{Records: frame.WalkWritten(payload, at.Offset, v, at.Encrypted), to: t, segment: at.Segment}
 }
 
-// BeginFrame begins to add the records of a frame that was read in the journal. Its payload is at this
-// position.
+// BeginFrame begins to add the records of a frame that was read in the journal. Its payload is at
+// this position.
 func (t *Table) BeginFrame(h *frame.Header, payload []byte, at entry.Position) Addition {
 	t.JournalBytes += int64(len(payload))
 	return Addition{Records: h.Walk(payload, at.Offset), to: t, segment: at.Segment}
 }
 
-// All adds all records. It tells deleted, unless nil, of each delete.
-func (a *Addition) All(deleted func(key []byte)) error {
+// AddAll adds all records. It tells deleted, unless nil, of each delete.
+func (a *Addition) AddAll(deleted func(key []byte)) error {
 	var r entry.Record
 	for a.More() {
 		if err := a.Next(&r); err != nil {
 			return err
 		}
-		if err := a.Record(&r); err != nil {
+		if err := a.AddRecord(&r); err != nil {
 			return err
 		}
 		// After it was added: whoever is told may look for the key.
@@ -51,7 +51,7 @@ func (a *Addition) All(deleted func(key []byte)) error {
 			deleted(r.Key)
 		}
 	}
-	a.Finish()
+	a.AddCounts()
 	return nil
 }
 
@@ -59,20 +59,20 @@ func (a *Addition) All(deleted func(key []byte)) error {
 func (a *Addition) Next(r *entry.Record) error {
 	a.at = a.At()
 	if err := a.Records.Next(r); err != nil {
-		return a.wrap(err)
+		return a.wrapError(err)
 	}
 	return nil
 }
 
-// Record adds the record that Next has decoded.
-func (a *Addition) Record(r *entry.Record) error {
+// AddRecord adds the record that Next has decoded.
+func (a *Addition) AddRecord(r *entry.Record) error {
 	// A range delete is no entry: it is kept in a set of its own.
 	if r.Kind == entry.RangeDelete {
 		a.inline += int64(len(r.Key) + len(r.Value))
 		return a.to.DeleteRange(r.Key, r.Value, r.Version)
 	}
 	if !r.Kind.Known() {
-		return a.wrap(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
+		return a.wrapError(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
 	}
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	// A shorter record would share its granule with others, so a dead set, which has granules,
@@ -92,10 +92,10 @@ func (a *Addition) Record(r *entry.Record) error {
 	return a.to.Add(&e)
 }
 
-// Reserve makes room in the memtable for what Record will add of payloads of so many records,
-// ranges of them range deletes: then Record needs no memory that the system could refuse. The
-// payloads hold no versions yet. Only the writer of the table calls it.
-func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
+// ReserveRecords makes room in the memtable for what AddRecord will add of payloads of so many
+// records, ranges of them range deletes: then Record needs no memory that the system could refuse.
+// The payloads hold no versions yet. Only the writer of the table calls it.
+func (t *Table) ReserveRecords(payloads [][]byte, records, ranges int) error {
 	bytes := 0
 	for _, p := range payloads {
 		bytes += len(p)
@@ -128,9 +128,9 @@ func (t *Table) Reserve(payloads [][]byte, records, ranges int) error {
 	return t.Table.Reserve(&n)
 }
 
-// Finish adds what was counted to the table's counters. It reports whether an entry expires before
-// all that were there.
-func (a *Addition) Finish() (earlier bool) {
+// AddCounts adds what was counted to the table's counters. It reports whether an entry expires
+// before all that were there.
+func (a *Addition) AddCounts() (earlier bool) {
 	// Counters that a group would otherwise change once for each record.
 	a.to.Last = max(a.to.Last, a.segment)
 	a.to.InlineBytes.Add(a.inline)
@@ -143,7 +143,7 @@ func (a *Addition) Finish() (earlier bool) {
 	return true
 }
 
-// wrap adds to err where the current record lies.
-func (a *Addition) wrap(err error) error {
+// wrapError adds to err where the current record lies.
+func (a *Addition) wrapError(err error) error {
 	return fmt.Errorf("segment %d at %d: %w", a.segment, a.at, err)
 }

@@ -10,7 +10,7 @@ import (
 const joined = 8 << 10
 
 // Reads is readahead of separated values. Add each value that will be read soon, then
-// call Start. The processor prefetches values that are in memory, the system reads the
+// call StartReads. The processor prefetches values that are in memory, the system reads the
 // others from disk. Neither call waits for that. One goroutine uses it.
 type Reads struct {
 	view     *View    // whose segments are read
@@ -19,22 +19,17 @@ type Reads struct {
 	asked    int64    // bytes that the disk was asked for so far
 }
 
-// Reads returns a Reads of values that the Pin finds.
-func (p *Pin) Reads() Reads { return p.view.Reads() }
+// NewReads returns a Reads of values in the View's segments.
+func (v *View) NewReads() Reads { return Reads{view: v} }
 
-// Reads returns a Reads of values in the View's segments.
-func (v *View) Reads() Reads { return Reads{view: v} }
-
-// Add asks for the separated value of e. A value on disk may only be asked for when Start
+// AddValue asks for the separated value of e. A value on disk may only be asked for when StartReads
 // is called: neighbours become one request.
-func (r *Reads) Add(e *entry.Entry) {
-	// In memory: the processor's prefetch is all that it needs.
-	if r.view.touch(e) {
+func (r *Reads) AddValue(e *entry.Entry) {
+	f, h, err := r.view.locateValue(e)
+	// Readahead is only a hint: the later read of the value returns the error. In memory, the
+	// processor's prefetch, which does not wait and can't fault, is all that a value needs.
+	if err != nil || f.Touch(h) {
 		return
-	}
-	f, h, err := r.view.locate(e)
-	if err != nil {
-		return // readahead is only a hint: the later call of Value returns the error
 	}
 	from, n := f.RecordRange(h, e.Key)
 	to := from + n
@@ -44,13 +39,13 @@ func (r *Reads) Add(e *entry.Entry) {
 		return
 	}
 	// e lies elsewhere: send the request so far, and begin another.
-	r.Start()
+	r.StartReads()
 	r.in, r.from, r.to = f, from, to
 }
 
-// Start asks the disk for the values that were added and not asked for yet. It returns how
+// StartReads asks the disk for the values that were added and not asked for yet. It returns how
 // many bytes the disk was asked for since the Reads was made.
-func (r *Reads) Start() (asked int64) {
+func (r *Reads) StartReads() (asked int64) {
 	if r.in != nil {
 		r.asked += r.in.Ahead(r.from, r.to-r.from)
 		r.in = nil
@@ -63,22 +58,23 @@ func (r *Reads) Start() (asked int64) {
 // large values matter little, and are no reason to rewrite them.
 const jumpBytes = 4 << 10
 
-// Jump returns the jumped bytes of an iterator whose next value, that of e, does not lie near the
-// last one. It is 0 unless the journal left it: all other segments are in the order of keys.
-func (p *Pin) Jump(e *entry.Entry) uint64 {
+// JumpedBytes returns the jumped bytes of an iterator whose next value, that of e, does not lie
+// near the last one. It is 0 unless the journal left it: all other segments are in the order of
+// keys.
+func (p *Pin) JumpedBytes(e *entry.Entry) uint64 {
 	if f := p.view.Segments.Find(e.Handle.Segment); f == nil || f.Moved != nil || f.Header().Kind != filename.Journal {
 		return 0
 	}
 	return min(e.Handle.Length, jumpBytes)
 }
 
-// ReadOn asks the disk for n bytes of the segment that has e's separated value. They begin
+// ReadAhead asks the disk for n bytes of the segment that has e's separated value. They begin
 // skip bytes after the beginning of its record. It returns how many of them are not
 // in memory, so that the disk was asked for them.
-func (p *Pin) ReadOn(e *entry.Entry, skip, n int64) (asked int64) {
-	f, h, err := p.view.locate(e)
+func (p *Pin) ReadAhead(e *entry.Entry, skip, n int64) (asked int64) {
+	f, h, err := p.view.locateValue(e)
 	if err != nil {
-		return 0 // the later call of Value returns the error
+		return 0 // the later read of the value returns the error
 	}
 	return f.Ahead(int64(h.Offset)+skip, n)
 }

@@ -24,9 +24,9 @@ type Change struct {
 	opened *View // new files, which no View holds yet; nil before Open
 }
 
-// Open opens the new files that an edit names. A journal segment that it keeps is in the View
+// OpenFiles opens the new files that an edit names. A journal segment that it keeps is in the View
 // already.
-func (c *Change) Open(f *Opener, edit *layout.Edit) (err error) {
+func (c *Change) OpenFiles(f *Opener, edit *layout.Edit) (err error) {
 	c.opened = new(View)
 	defer func() {
 		if err != nil {
@@ -65,7 +65,7 @@ func (c *Change) Open(f *Opener, edit *layout.Edit) (err error) {
 	return nil
 }
 
-// Close closes the new files that no View has. Those that Make has found not to be needed are
+// Close closes the new files that no View has. Those that MakeView has found not to be needed are
 // removed, the others stay on the disk.
 func (c *Change) Close() { c.opened.Close() }
 
@@ -73,17 +73,17 @@ func (c *Change) Close() { c.opened.Close() }
 // whether there are none. Call it before the new runs are installed, because readers of the
 // estimate take no lock.
 func (c *Change) WeighRanges(v *View) (oldest bool) {
-	older := v.below(c.Runs)
+	older := v.olderRuns(c.Runs)
 	for _, r := range c.opened.Runs {
 		r.WeighRanges(older)
 	}
 	return len(older) == 0
 }
 
-// Dead lists the records that are dead after an edit of l and were not before. found are those that
-// the work has met. A record that was moved, perhaps while the work went on that found it dead, is
-// dead where it is now. current is the View with all segments of l.
-func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found []layout.Dead) (lists []layout.Dead, err error) {
+// ListDead lists the records that are dead after an edit of l and were not before. found are those
+// that the work has met. A record that was moved, perhaps while the work went on that found it
+// dead, is dead where it is now. current is the View with all segments of l.
+func (c *Change) ListDead(current *View, l *layout.Layout, edit *layout.Edit, found []layout.Dead) (lists []layout.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a forwarding table")
 	var dead layout.Deaths
 	isNew := make(map[entry.FileNum]bool)
@@ -96,15 +96,15 @@ func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found 
 		case s == nil && !isNew[list.Segment]: // it goes as a whole
 			continue
 		case s != nil && s.State().Status == layout.Relocated:
-			if list, err = current.Segments.Find(list.Segment).Moved.Dead(list); err != nil {
+			if list, err = current.Segments.Find(list.Segment).Moved.TranslateDead(list); err != nil {
 				return nil, err
 			}
 		}
 		dead.Take(list)
 	}
-	for _, num := range segmentsOf(c.Unread, l) {
+	for _, num := range referredSegments(c.Unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
-			rest, err := f.Moved.Rest(l)
+			rest, err := f.Moved.ListRest(l)
 			if err != nil {
 				return nil, err
 			}
@@ -118,7 +118,7 @@ func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found 
 		if f.Moved == nil {
 			continue
 		}
-		list, err := f.DiedSince(c.Since, l)
+		list, err := f.ListDiedSince(c.Since, l)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +127,8 @@ func (c *Change) Dead(current *View, l *layout.Layout, edit *layout.Edit, found 
 	return dead.Lists(), nil
 }
 
-// segmentsOf lists the segments that runs of a layout refer to, each once.
-func segmentsOf(runs []*Run, l *layout.Layout) (nums []entry.FileNum) {
+// referredSegments lists the segments that runs of a layout refer to, each once.
+func referredSegments(runs []*Run, l *layout.Layout) (nums []entry.FileNum) {
 	for _, r := range runs {
 		for _, ref := range l.Run(r.ID).Refs {
 			nums = append(nums, ref.Segment)
@@ -138,10 +138,10 @@ func segmentsOf(runs []*Run, l *layout.Layout) (nums []entry.FileNum) {
 	return slices.Compact(nums)
 }
 
-// Make turns next, a copy of the current View, into the View of the layout l, to which an edit has
-// led. The files that it takes out are removed when their last reader has released them. Call Close
-// once next is installed: new files may not be needed after all.
-func (c *Change) Make(next *View, l *layout.Layout) {
+// MakeView turns next, a copy of the current View, into the View of the layout l, to which an edit
+// has led. The files that it takes out are removed when their last reader has released them. Call
+// Close once next is installed: new files may not be needed after all.
+func (c *Change) MakeView(next *View, l *layout.Layout) {
 	for _, r := range c.opened.Runs {
 		r.Replaced = c.Replaced
 	}
@@ -150,7 +150,7 @@ func (c *Change) Make(next *View, l *layout.Layout) {
 	}
 	n := following{now: next, opened: c.opened, next: &View{Layout: l}}
 	// A commit point is behind us: nothing may be opened here, as that could fail.
-	err := n.find(l.Segments())
+	err := n.findFiles(l.Segments())
 	invariant.Check(err == nil, "view of an edit: %v", err)
 	// The layout does not have the journal behind the runs yet.
 	var unflushed []*Segment
@@ -162,9 +162,9 @@ func (c *Change) Make(next *View, l *layout.Layout) {
 	n.next.Segments = n.next.Segments.With(unflushed...)
 	// Before next is installed: the last reader may release the old View at once, and must find
 	// that the files are to be removed.
-	next.without(n.next).each((*shared).Retire)
+	next.without(n.next).RetireFiles()
 	c.opened = c.opened.without(n.next)
-	c.opened.each((*shared).Retire)
+	c.opened.RetireFiles()
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *Table) bool { return slices.Contains(c.Tables, m) })
 	next.Runs, next.Segments, next.Layout = n.next.Runs, n.next.Segments, l
 }

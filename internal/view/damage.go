@@ -53,23 +53,20 @@ func (v *View) damagedRange(c *errs.Corruption) (lo, hi []byte, ok bool) {
 		return nil, nil, false
 	}
 	runs := v.Layout.Runs()
-	for i, m := range runs {
-		if !slices.ContainsFunc(m.Files, func(f layout.RunFile) bool { return f.Num == name.Number }) {
-			continue
-		}
-		// Above the oldest run: a read that passes the damage may find older versions below.
-		c.Stale = i < len(runs)-1
-		for _, r := range v.Runs {
-			if r.ID == m.ID {
-				lo, hi = r.KeysAt(c.File, c.Offset)
-				return lo, hi, true
-			}
-		}
-		// The View has no reader of the run: all of the run counts.
-		lo, hi = run.Bounds(&m.RunMeta)
-		return lo, hi, true
+	i := slices.IndexFunc(runs, func(m *layout.Run) bool {
+		return slices.ContainsFunc(m.Files, func(f layout.RunFile) bool { return f.Num == name.Number })
+	})
+	if i < 0 {
+		return nil, nil, false
 	}
-	return nil, nil, false
+	// Above the oldest run: a read that passes the damage may find older versions below.
+	c.Stale = i < len(runs)-1
+	if j := slices.IndexFunc(v.Runs, func(r *Run) bool { return r.ID == runs[i].ID }); j >= 0 {
+		lo, hi = v.Runs[j].KeysAt(c.File, c.Offset)
+	} else { // the View has no reader of the run: all of it counts
+		lo, hi = run.Bounds(&runs[i].RunMeta)
+	}
+	return lo, hi, true
 }
 
 // keyRanges returns the keys of each keyspace that lie in a range of stored keys. They are user
@@ -78,23 +75,16 @@ func keyRanges(l *layout.Layout, lo, hi []byte) (list []errs.KeyRange) {
 	// within adds the part of the range that lies in one keyspace.
 	within := func(id entry.KeyspaceID, name string) {
 		first, past := entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id)
-		from, to := first, past
-		if bytes.Compare(lo, from) > 0 {
-			from = lo
-		}
-		if hi != nil && bytes.Compare(hi, to) < 0 {
-			to = hi
-		}
-		if bytes.Compare(from, to) >= 0 {
+		if bytes.Compare(lo, past) >= 0 || hi != nil && (bytes.Compare(hi, first) <= 0 || bytes.Compare(hi, lo) <= 0) {
 			return
 		}
 		// Clones: the error outlives the memory that the bounds lie in.
 		r := errs.KeyRange{Keyspace: name}
-		if len(from) > len(first) {
-			r.Lower = bytes.Clone(from[len(first):])
+		if bytes.Compare(lo, first) > 0 {
+			r.Lower = bytes.Clone(lo[len(first):])
 		}
-		if bytes.Compare(to, past) < 0 {
-			r.Upper = bytes.Clone(to[len(first):])
+		if hi != nil && bytes.Compare(hi, past) < 0 {
+			r.Upper = bytes.Clone(hi[len(first):])
 		}
 		list = append(list, r)
 	}

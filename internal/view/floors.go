@@ -20,71 +20,57 @@ type Floors struct {
 	byKeyspace map[entry.KeyspaceID]entry.Version // floors by keyspace; never changed, only replaced
 }
 
-// Follow sets all floors to those of a layout: the first one, or a newer one that another process
-// has written. Call it before the layout's View is installed.
-func (f *Floors) Follow(l *layout.Layout) {
+// FollowLayout makes the keyspaces those of a layout, the first one or a newer one. Their floors
+// are those of the layout, or what they have risen to since. Call it before the layout's View is
+// installed: a reader that sees a keyspace needs its floor.
+func (f *Floors) FollowLayout(l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// A new map: readers have the one before.
-	f.byKeyspace = map[entry.KeyspaceID]entry.Version{entry.DefaultKeyspace: l.Floor()}
+	floors := make(map[entry.KeyspaceID]entry.Version, len(l.Keyspaces())+1)
+	floors[entry.DefaultKeyspace] = max(l.Floor(), f.byKeyspace[entry.DefaultKeyspace])
 	for _, k := range l.Keyspaces() {
-		f.byKeyspace[k.ID] = k.Floor()
+		floors[k.ID] = max(k.Floor(), f.byKeyspace[k.ID])
 	}
-	f.boundLocked()
+	f.replaceLocked(floors)
 }
 
-// change replaces the floors by a copy that fn has changed: readers have the map.
-func (f *Floors) change(fn func(floors map[entry.KeyspaceID]entry.Version)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.byKeyspace = maps.Clone(f.byKeyspace)
-	fn(f.byKeyspace)
-	f.boundLocked()
-}
+// LowestFloor is the version below which the history of all keyspaces may be gone.
+func (f *Floors) LowestFloor() entry.Version { return entry.Version(f.lowest.Load()) }
 
-// Least is the version below which the history of all keyspaces may be gone.
-func (f *Floors) Least() entry.Version { return entry.Version(f.lowest.Load()) }
-
-// most is the version from which on all keyspaces have their whole history.
-func (f *Floors) most() entry.Version { return entry.Version(f.highest.Load()) }
+// highestFloor is the version from which on all keyspaces have their whole history.
+func (f *Floors) highestFloor() entry.Version { return entry.Version(f.highest.Load()) }
 
 // all returns the current floors and the least of them. The caller must not change the map.
 func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.byKeyspace, f.Least()
+	return f.byKeyspace, f.LowestFloor()
 }
 
 // Raise raises floors; dropped keyspaces are left out. Raise all floors in one
 // call: each call walks all floors once.
 func (f *Floors) Raise(to ...layout.KeyspaceFloor) {
-	f.change(func(floors map[entry.KeyspaceID]entry.Version) {
-		for _, k := range to {
-			// Never down: a reader may have been refused at this version already.
-			if at, found := floors[k.ID]; found && at < k.Version {
-				floors[k.ID] = k.Version
-			}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	floors := maps.Clone(f.byKeyspace)
+	for _, k := range to {
+		// Never down: a reader may have been refused at this version already.
+		if at, found := floors[k.ID]; found && at < k.Version {
+			floors[k.ID] = k.Version
 		}
-	})
+	}
+	f.replaceLocked(floors)
 }
 
-// Add sets the first floor of a new keyspace.
-func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
-	f.change(func(floors map[entry.KeyspaceID]entry.Version) { floors[id] = at })
-}
-
-// Remove removes the floor of a dropped keyspace.
-func (f *Floors) Remove(id entry.KeyspaceID) {
-	f.change(func(floors map[entry.KeyspaceID]entry.Version) { delete(floors, id) })
-}
-
-// boundLocked sets the lowest and the highest floor.
-func (f *Floors) boundLocked() {
-	lowest := f.byKeyspace[entry.DefaultKeyspace]
+// replaceLocked makes the floors others, and sets the lowest and the highest.
+func (f *Floors) replaceLocked(floors map[entry.KeyspaceID]entry.Version) {
+	lowest := floors[entry.DefaultKeyspace]
 	highest := lowest
-	for _, at := range f.byKeyspace {
+	for _, at := range floors {
 		lowest, highest = min(lowest, at), max(highest, at)
 	}
+	f.byKeyspace = floors
 	f.lowest.Store(uint64(lowest))
 	f.highest.Store(uint64(highest))
 }

@@ -49,11 +49,11 @@ func (f *Opener) RemoveLeftovers(layout *layout.Layout, found *Recovered) (remov
 			continue
 		}
 		// The directories may hold files of other programs or stores.
-		if needed[name] || !f.ours(name) {
+		if needed[name] || !f.isOurs(name) {
 			continue
 		}
 		err := f.cfg.FS.Remove(f.cfg.Path(name))
-		f.released(err)
+		f.countFailure(err)
 		if err == nil {
 			removed++
 		}
@@ -61,9 +61,9 @@ func (f *Opener) RemoveLeftovers(layout *layout.Layout, found *Recovered) (remov
 	return removed
 }
 
-// ours reports whether a file was written by this store, or never got any
+// isOurs reports whether a file was written by this store, or never got any
 // content: what a crash leaves of a file that was just created.
-func (f *Opener) ours(name filename.Name) bool {
+func (f *Opener) isOurs(name filename.Name) bool {
 	head, err := pageio.ReadHead(f.cfg.FS, f.cfg.Path(name), segment.HeaderSize)
 	return err == nil && headerIsOurs(head, f.cfg.UUID)
 }

@@ -47,7 +47,7 @@ func (l *lent) Room(n int) []byte {
 	defer l.mu.Unlock()
 	b := l.last
 	if b == nil || len(b.bytes)-b.used < n {
-		if b = l.takeLocked(n); b == nil {
+		if b = l.takeBlockLocked(n); b == nil {
 			l.full.Store(true)
 			return nil
 		}
@@ -58,9 +58,9 @@ func (l *lent) Room(n int) []byte {
 	return room
 }
 
-// takeLocked adds a block with room for n bytes. A Pin that has read more gets a larger one. It
-// returns nil if that would be too much.
-func (l *lent) takeLocked(n int) *block {
+// takeBlockLocked adds a block with room for n bytes. A Pin that has read more gets a larger one.
+// It returns nil if that would be too much.
+func (l *lent) takeBlockLocked(n int) *block {
 	class := bits.Len(uint(max(n-1, 0)) / leastBlock)
 	// A scan takes larger and larger blocks, so it takes few of them.
 	if l.last != nil {
@@ -96,11 +96,11 @@ func (l *lent) returnBlocks() {
 		b.used, b.next = 0, nil
 		blocks[b.class].Put(b)
 	}
-	l.forget()
+	l.forgetBlocks()
 }
 
-// forget lets go of the memory: the collector frees it when nobody uses it any more.
-func (l *lent) forget() {
+// forgetBlocks lets go of the memory: the collector frees it when nobody uses it any more.
+func (l *lent) forgetBlocks() {
 	l.all.Add(-l.bytes)
 	l.last, l.bytes = nil, 0
 	l.full.Store(false)

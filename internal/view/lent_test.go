@@ -78,7 +78,7 @@ func TestRoomThatIsLeftStays(t *testing.T) {
 	left := lent{all: &all}
 	kept := left.Room(100)
 	copy(kept, "in use")
-	left.forget()
+	left.forgetBlocks()
 	if n := all.Load(); n != 0 {
 		t.Errorf("%d bytes are counted that nobody lends", n)
 	}

@@ -1,7 +1,10 @@
 package view
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/errs"
@@ -26,7 +29,7 @@ func (f *Opener) NextView(now, opened *View, l *layout.Layout, unflushed []journ
 	for _, s := range unflushed {
 		segments = append(segments, &layout.Segment{Kind: filename.Journal, Num: s.File, FileBytes: uint64(s.Offset), KeyID: s.KeyID})
 	}
-	if err := n.find(segments); err != nil {
+	if err := n.findFiles(segments); err != nil {
 		return nil, err
 	}
 	// What was opened for an earlier layout only is in no View, so nothing else would close it.
@@ -37,29 +40,29 @@ func (f *Opener) NextView(now, opened *View, l *layout.Layout, unflushed []journ
 	return n.next, nil
 }
 
-// following finds the runs and segments of the next View in the View now and in what was opened, and
-// opens what neither has.
+// following finds the runs and segments of the next View in the View now and in what was opened,
+// and opens what neither has.
 type following struct {
 	files             *Opener // nil: all is open
 	now, opened, next *View
 }
 
-// find finds or opens the runs of the layout, and these segments. After an error, what it has opened
-// is in opened.
-func (n *following) find(segments []*layout.Segment) error {
-	if err := n.runs(); err != nil {
+// findFiles finds or opens the runs of the layout, and these segments. After an error, what it has
+// opened is in opened.
+func (n *following) findFiles(segments []*layout.Segment) error {
+	if err := n.findRuns(); err != nil {
 		return err
 	}
 	// Forwarding tables last: each needs its target.
 	for _, status := range []layout.SegmentStatus{layout.Live, layout.Relocated} {
-		if err := n.segments(segments, status); err != nil {
+		if err := n.findSegments(segments, status); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *following) runs() error {
+func (n *following) findRuns() error {
 	// By number, and not by place: an edit changes the places of runs that stay.
 	open := make(map[layout.RunID]*Run)
 	for _, r := range slices.Concat(n.now.Runs, n.opened.Runs) {
@@ -80,8 +83,8 @@ func (n *following) runs() error {
 	return nil
 }
 
-// segments finds or opens those of a status.
-func (n *following) segments(list []*layout.Segment, status layout.SegmentStatus) error {
+// findSegments finds or opens those of a status.
+func (n *following) findSegments(list []*layout.Segment, status layout.SegmentStatus) error {
 	var found, opened []*Segment
 	// Added together, also after an error: the index of many is not made for each.
 	defer func() {
@@ -92,10 +95,10 @@ func (n *following) segments(list []*layout.Segment, status layout.SegmentStatus
 		if s.State().Status != status {
 			continue
 		}
-		f := n.openSegment(s)
+		f := n.findOpen(s)
 		if f == nil {
 			var err error
-			if f, err = n.open(s); err != nil {
+			if f, err = n.openFile(s); err != nil {
 				return err
 			}
 			opened = append(opened, f)
@@ -105,20 +108,20 @@ func (n *following) segments(list []*layout.Segment, status layout.SegmentStatus
 	return nil
 }
 
-// openSegment returns an open segment that is as s says, or nil.
-func (n *following) openSegment(s *layout.Segment) *Segment {
+// findOpen returns an open segment that is as s says, or nil.
+func (n *following) findOpen(s *layout.Segment) *Segment {
 	for _, v := range [...]*View{n.now, n.opened} {
 		f := v.Segments.Find(s.Num)
 		// Of a store that this process writes, the journal grows its segments, nobody else may.
-		if f != nil && f.shows(s) && (n.files == nil || f.Moved != nil || f.Grow(int64(s.FileBytes))) {
+		if f != nil && f.isOpenFor(s) && (n.files == nil || f.Moved != nil || f.Grow(int64(s.FileBytes))) {
 			return f
 		}
 	}
 	return nil
 }
 
-// open opens a segment, or the forwarding table of one that is relocated.
-func (n *following) open(s *layout.Segment) (*Segment, error) {
+// openFile opens a segment, or the forwarding table of one that is relocated.
+func (n *following) openFile(s *layout.Segment) (*Segment, error) {
 	st := s.State()
 	if st.Status == layout.Live {
 		f, err := n.files.OpenSegment(s)
@@ -136,9 +139,20 @@ func (n *following) open(s *layout.Segment) (*Segment, error) {
 // without returns the runs and segments of v that other does not have.
 func (v *View) without(other *View) *View {
 	has := make(map[*shared]bool)
-	other.each(func(s *shared) { has[s] = true })
+	other.eachResource(func(s *shared) { has[s] = true })
 	return &View{
 		Runs:     slices.DeleteFunc(slices.Clone(v.Runs), func(r *Run) bool { return has[&r.shared] }),
 		Segments: NewSegments(slices.DeleteFunc(slices.Clone(v.Segments.Files), func(f *Segment) bool { return has[&f.shared] })),
 	}
+}
+
+// MissingFile turns the absence of a file that must be there into a report of damage.
+func MissingFile(err error, what string) error {
+	var path *fs.PathError
+	if !errors.As(err, &path) || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c := errs.NewCorruption(filepath.Base(path.Path), -1, "%s is not there", what)
+	c.Err = err
+	return c
 }

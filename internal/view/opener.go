@@ -44,38 +44,38 @@ type Opener struct {
 // locked.
 const writtenFiles = 24
 
-// Unsynced returns how many of n descriptors sealed journal segments may use while they wait for
-// their sync. 0 stands for no limit, in n and in the result.
-func Unsynced(n int) int { return n / 4 }
+// UnsyncedFiles returns how many of n descriptors sealed journal segments may use while they wait
+// for their sync. 0 stands for no limit, in n and in the result.
+func UnsyncedFiles(n int) int { return n / 4 }
 
-// readFiles returns how many of n descriptors are for reading; 0 is no limit.
-func readFiles(n int) int {
+// openForReading returns how many of n descriptors are for reading; 0 is no limit.
+func openForReading(n int) int {
 	if n == 0 {
 		return 0
 	}
-	return max(n-Unsynced(n)-writtenFiles, 1)
+	return max(n-UnsyncedFiles(n)-writtenFiles, 1)
 }
 
 // NewOpener returns an Opener of the files of a store. The store may have no files yet.
 func NewOpener(cfg OpenerConfig) *Opener {
 	f := &Opener{cfg: cfg, Chunks: pageio.NewCache(cfg.Memory / cacheShare)}
-	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
+	f.Open = pageio.NewFiles(cfg.FS, openForReading(cfg.OpenFiles))
 	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
 	return f
 }
 
-// Next gives out a file number that was never used before.
-func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
+// NextNum gives out a file number that was never used before.
+func (f *Opener) NextNum() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 
-// Last is the last file number given out.
-func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
+// LastNum is the last file number given out.
+func (f *Opener) LastNum() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
-// List returns the names of the store's own files.
-func (f *Opener) List() ([]filename.Name, error) { return f.cfg.List() }
+// ListFiles returns the names of the store's own files.
+func (f *Opener) ListFiles() ([]filename.Name, error) { return f.cfg.List() }
 
-// Bytes returns the sum of the lengths of the store's files, and 0 if they can't be listed.
-func (f *Opener) Bytes() (n int64) {
-	names, err := f.List()
+// FileBytes returns the sum of the lengths of the store's files, and 0 if they can't be listed.
+func (f *Opener) FileBytes() (n int64) {
+	names, err := f.ListFiles()
 	if err != nil {
 		return 0
 	}
@@ -87,9 +87,9 @@ func (f *Opener) Bytes() (n int64) {
 	return n
 }
 
-// Free returns how many bytes are free on the disk; with a value directory, on the disk that has
-// less. It returns -1 if that is not known.
-func (f *Opener) Free() int64 {
+// FreeBytes returns how many bytes are free on the disk; with a value directory, on the disk that
+// has less. It returns -1 if that is not known.
+func (f *Opener) FreeBytes() int64 {
 	least := int64(math.MaxInt64)
 	for _, dir := range f.cfg.Dirs() {
 		free, err := f.cfg.FS.Free(dir)
@@ -101,19 +101,19 @@ func (f *Opener) Free() int64 {
 	return least
 }
 
-// Remove removes a file that the manifest no longer names. If it fails, the
+// RemoveFile removes a file that the manifest no longer names. If it fails, the
 // next Open tries again.
-func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.cfg.Path(name))) }
+func (f *Opener) RemoveFile(name filename.Name) { f.countFailure(f.cfg.FS.Remove(f.cfg.Path(name))) }
 
-// released counts failures to close or remove a file. The store stays correct after them.
-func (f *Opener) released(err error) {
+// countFailure counts failures to close or remove a file. The store stays correct after them.
+func (f *Opener) countFailure(err error) {
 	if err != nil {
 		f.Failures.Add(1)
 	}
 }
 
-// Segments returns the configuration for readers and writers of segments.
-func (f *Opener) Segments() segment.Config {
+// SegmentConfig returns the configuration for readers and writers of segments.
+func (f *Opener) SegmentConfig() segment.Config {
 	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Files: f.Open}
 }
 
@@ -130,27 +130,27 @@ func (f *Opener) OpenSegment(s *layout.Segment) (*Segment, error) {
 		// Room to grow: a segment that outgrows its mapping is opened anew.
 		o.Limit = max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
 	}
-	r, err := segment.Open(f.Segments(), s.Kind, s.Num, o)
+	r, err := segment.Open(f.SegmentConfig(), s.Kind, s.Num, o)
 	if err != nil {
 		return nil, err
 	}
-	return f.Segment(r, s.Num), nil
+	return f.ShareSegment(r, s.Num), nil
 }
 
-// Segment makes r part of a View, as one of a segment that the journal is writing.
-func (f *Opener) Segment(r *segment.Reader, num entry.FileNum) *Segment {
-	return &Segment{Reader: r, shared: f.share(r, filename.New(r.Header().Kind, num)), Num: num}
+// ShareSegment makes r part of a View, as one of a segment that the journal is writing.
+func (f *Opener) ShareSegment(r *segment.Reader, num entry.FileNum) *Segment {
+	return &Segment{Reader: r, shared: f.shareFiles(r, filename.New(r.Header().Kind, num)), Num: num}
 }
 
-// share makes an open resource part of Views. The last View that holds it closes it, and removes its
-// files if it is retired by then.
-func (f *Opener) share(open io.Closer, files ...filename.Name) shared {
+// shareFiles makes an open resource part of Views. The last View that holds it closes it, and
+// removes its files if it is retired by then.
+func (f *Opener) shareFiles(open io.Closer, files ...filename.Name) shared {
 	return shared{release: func(retired bool) {
 		// Closed first: some systems do not remove an open file.
-		f.released(open.Close())
+		f.countFailure(open.Close())
 		if retired {
 			for _, name := range files {
-				f.Remove(name)
+				f.RemoveFile(name)
 			}
 		}
 	}}
@@ -159,7 +159,7 @@ func (f *Opener) share(open io.Closer, files ...filename.Name) shared {
 // OpenForwarding opens the forwarding table of a relocated segment: it leads from the segment's old
 // offsets to those in target.
 func (f *Opener) OpenForwarding(s layout.SegmentState, target *Segment) (*Segment, error) {
-	m, err := segment.OpenForwarding(f.Segments(), s.Map, s.KeyID, f.cfg.NoMap)
+	m, err := segment.OpenForwarding(f.SegmentConfig(), s.Map, s.KeyID, f.cfg.NoMap)
 	if err != nil {
 		return nil, err
 	}
@@ -170,14 +170,14 @@ func (f *Opener) OpenForwarding(s layout.SegmentState, target *Segment) (*Segmen
 	}
 	return &Segment{
 		Num:    s.Num,
-		shared: f.share(m, filename.New(filename.Forwarding, s.Map)),
+		shared: f.shareFiles(m, filename.New(filename.Forwarding, s.Map)),
 		Moved:  &Relocation{Forwarding: m, Target: target},
 	}, nil
 }
 
 // NewValueWriter begins a value segment.
 func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
-	return segment.NewValueWriter(f.Segments(), f.Next())
+	return segment.NewValueWriter(f.SegmentConfig(), f.NextNum())
 }
 
 // NewRunWriter begins a run. A run at the bottom gets no filter: most keys that a get looks for
@@ -189,7 +189,7 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func(
 		UUID:      f.cfg.UUID,
 		Ring:      f.cfg.Ring,
 		Seed:      f.cfg.Seed,
-		NextNum:   f.Next,
+		NextNum:   f.NextNum,
 		FileBytes: f.cfg.RunFileBytes,
 		NoFilter:  bottom,
 		Expiries:  expiries,
@@ -211,7 +211,7 @@ func (f *Opener) OpenRun(m *layout.Run) (*Run, error) {
 	for _, file := range m.Files {
 		names = append(names, filename.New(filename.Run, file.Num))
 	}
-	return &Run{Reader: r, shared: f.share(r, names...), ID: m.ID}, nil
+	return &Run{Reader: r, shared: f.shareFiles(r, names...), ID: m.ID}, nil
 }
 
 // OpenWritten opens a run that was just written. If the run is small, it is also read and
@@ -221,8 +221,24 @@ func (f *Opener) OpenWritten(m *layout.Run) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Warm(); err != nil {
+	if err := r.WarmUp(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// What of OpenerConfig.Memory the files may take. The memtables, the greatest part of all memory,
+// are bounded by their size (MemtableBytes) and number (policy.ThrottleMostTables).
+const (
+	cacheShare  = 4   // 1/4 for chunks of runs that are not mapped
+	bitsShare   = 16  // 1/16 for what is known of pages and records
+	filterShare = 128 // 1/128 for hashes of keys whose filter is not written yet
+)
+
+// FilterKeys is the number of keys for which a filter is made at most.
+func FilterKeys(memory int64) int {
+	if memory == 0 {
+		return run.DefaultFilterKeys
+	}
+	return int(min(max(memory/filterShare/8, 1<<12), run.DefaultFilterKeys))
 }

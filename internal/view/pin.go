@@ -1,13 +1,13 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
 	"github.com/brockdb/brock/internal/vlog/segment"
@@ -27,12 +27,12 @@ type Pin struct {
 	version   entry.Version                      // what it reads at; noVersion for background work
 	floors    map[entry.KeyspaceID]entry.Version // floors at the time of Acquire(at > 0); else nil
 	extraRefs atomic.Int32                       // extra references; the last Release drops the pin
-	lent      lent                               // memory of values that Value has returned
+	lent      lent                               // memory of values that ReadValue has returned
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
 // published one. It returns ErrVersionGone for a version whose history may
-// already have been dropped in every keyspace (Pin.Floor tells of each), ErrInvalid
+// already have been dropped in every keyspace (Pin.FloorOf tells of each), ErrInvalid
 // for one not yet published, and ErrClosed after Close.
 func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	p := s.takePin()
@@ -42,7 +42,7 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	if at == 0 {
 		low = s.Visible()
 	}
-	p.slot.announce(low)
+	p.slot.announceVersion(low)
 	// The order is: announce, read the version, take the View, read the floors.
 	// The View is newer than the version, so it has everything up to it. Floors rise
 	// before a View that lacks history is installed, so they tell what it lacks.
@@ -52,13 +52,13 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 		p.version = visible
 	}
 	p.view = s.holdCurrent(p.slot)
-	for at == 0 && p.version < s.Floors.most() {
+	for at == 0 && p.version < s.Floors.highestFloor() {
 		// A commit, and a compaction that drops what it replaced, came between the version and the
 		// View: the View may lack history of p.version. Take a newer version, which it has.
 		p.version = s.Visible()
 		p.view = s.holdCurrent(p.slot)
 	}
-	if err := s.readable(p, at, visible); err != nil {
+	if err := s.checkReadable(p, at, visible); err != nil {
 		// Acquire gives back all that it has, announcement included, or it would hold up
 		// compactions.
 		p.Release()
@@ -89,11 +89,11 @@ func (s *Set) recycleSlot(slot *readerSlot) {
 	}
 }
 
-// readable returns nil if p can read the version at: the store is open, the version was published
-// before p took its View (visible is the newest such version), and not all keyspaces have dropped
-// its history. An at of 0 asked for the newest version, which is always readable. For another
-// version p keeps the floors of this moment, because the current ones may rise at any time.
-func (s *Set) readable(p *Pin, at, visible entry.Version) error {
+// checkReadable returns nil if p can read the version at: the store is open, the version was
+// published before p took its View (visible is the newest such version), and not all keyspaces have
+// dropped its history. An at of 0 asked for the newest version, which is always readable. For
+// another version p keeps the floors of this moment, because the current ones may rise at any time.
+func (s *Set) checkReadable(p *Pin, at, visible entry.Version) error {
 	if s.closed.Load() {
 		return errs.ErrClosed
 	}
@@ -116,8 +116,7 @@ func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 // files for a long time but needs no old versions: compactions may go on to
 // drop history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
-	p := s.takePin()
-	p.enter()
+	p := s.takePin().holdView()
 	// Checked after the View is held, so that no Close that came before is missed.
 	if s.closed.Load() {
 		p.Release()
@@ -126,26 +125,27 @@ func (s *Set) Hold() (*Pin, error) {
 	return p, nil
 }
 
-// enter makes the Pin hold the current View, but no version.
-func (p *Pin) enter() {
+// holdView makes the Pin hold the current View, but no version. It returns the Pin.
+func (p *Pin) holdView() *Pin {
 	// Busy, but holds up no compaction.
 	p.version = noVersion
-	p.slot.announce(noVersion)
+	p.slot.announceVersion(noVersion)
 	p.view = p.set.holdCurrent(p.slot)
+	return p
 }
 
-// leave releases the View that enter took.
-func (p *Pin) leave() {
+// releaseView releases the View that enter took.
+func (p *Pin) releaseView() {
 	p.view = nil
 	// p.view goes first: after the slot is idle its View may be freed at any time.
 	p.set.releaseSlot(p.slot)
 }
 
-// Share adds a reference: one more call of Release is necessary. The caller holds the Pin.
-func (p *Pin) Share() { p.extraRefs.Add(1) }
+// AddReference adds a reference: one more call of Release is necessary. The caller holds the Pin.
+func (p *Pin) AddReference() { p.extraRefs.Add(1) }
 
-// Release gives up the version and the View. Memory that Get, Value or an Iterator has returned is
-// invalid from then on. Of a shared Pin, the last call does so.
+// Release gives up the version and the View. Memory that Get, ReadValue or an Iterator has returned
+// is invalid from then on. Of a shared Pin, the last call does so.
 func (p *Pin) Release() {
 	// Load first: most pins are never shared, and an atomic add costs more than a load.
 	if p.extraRefs.Load() > 0 && p.extraRefs.Add(-1) >= 0 {
@@ -164,28 +164,29 @@ func (p *Pin) Release() {
 	s.pins.Put(p) // its slot goes with it
 }
 
-// LentAll reports whether the Pin has no more memory to lend, so that Value makes garbage.
-func (p *Pin) LentAll() bool { return p.lent.full.Load() }
+// HasLentAll reports whether the Pin has no more memory to lend, so that ReadValue makes garbage.
+func (p *Pin) HasLentAll() bool { return p.lent.full.Load() }
 
-// Unlend leaves memory that the Pin has lent to those who use it, and no other reader gets it
-// again. Call it before the Release of a leaked reader.
-func (p *Pin) Unlend() { p.lent.forget() }
-
-// Keep is the Release of a leaked reader whose caller may still use memory of the View. It
-// gives up the version, but holds the View for good.
-func (p *Pin) Keep() {
-	s := p.set
-	s.mu.Lock()
-	// Before Release, which may release the View at once.
-	s.kept[p.view.ID] = true
-	s.mu.Unlock()
+// ReleaseLeaked is the Release of a leaked reader. Memory that the Pin has lent stays with those who
+// may still use it, and no other reader gets it again. With keep, they may use memory of the View,
+// too, which is then held for good.
+func (p *Pin) ReleaseLeaked(keep bool) {
+	p.lent.forgetBlocks()
+	if keep {
+		s := p.set
+		s.mu.Lock()
+		// Before Release, which may release the View at once.
+		s.kept[p.view.ID] = true
+		s.mu.Unlock()
+	}
 	p.Release()
 }
 
-// Narrow releases the Pin, and holds a part of its View instead: choose removes from a copy of the
-// View what the caller does not read. Long work calls it so that it does not keep other memtables
-// and files, which are flushed and collected meanwhile. The part is held until release is called.
-func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
+// HoldPart releases the Pin, and holds a part of its View instead: choose removes from a copy of
+// the View what the caller does not read. Long work calls it so that it does not keep other
+// memtables and files, which are flushed and collected meanwhile. The part is held until release is
+// called.
+func (p *Pin) HoldPart(choose func(part *View)) (part *View, release func()) {
 	defer p.Release()
 	s := p.set
 	part = p.view.Clone()
@@ -193,10 +194,10 @@ func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The part counts as a holder before the deferred Release lets the View go.
-	part.each(func(r *shared) { r.views++ })
+	part.eachResource(func(r *shared) { r.views++ })
 	return part, func() {
 		s.mu.Lock()
-		gone := part.drop()
+		gone := part.dropHolder()
 		s.mu.Unlock()
 		// Without the mutex: release functions may remove files.
 		for _, fn := range gone {
@@ -211,27 +212,27 @@ func (p *Pin) View() *View { return p.view }
 // Version is the version that the Pin reads at.
 func (p *Pin) Version() entry.Version { return p.version }
 
-// Begun returns where the reader began, as given to From: function, file and line.
-func (p *Pin) Begun() string { return formatOrigin(p.slot.origin.Load()) }
+// Origin returns where the reader began, as given to SetOrigin: function, file and line.
+func (p *Pin) Origin() string { return formatOrigin(p.slot.origin.Load()) }
 
-// From notes where the reader began, as a program counter. LongReader reports it.
-func (p *Pin) From(pc uintptr) {
+// SetOrigin notes where the reader began, as a program counter. LongReader reports it.
+func (p *Pin) SetOrigin(pc uintptr) {
 	if p.slot.origin.Load() != pc { // most readers of a slot begin where the one before did
 		p.slot.origin.Store(pc)
 	}
 }
 
-// Holds reports whether there was a keyspace of this number, other than the
+// HasKeyspace reports whether there was a keyspace of this number, other than the
 // default one, when the Pin was acquired.
-func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.Layout.Keyspace(id) != nil }
+func (p *Pin) HasKeyspace(id entry.KeyspaceID) bool { return p.view.Layout.Keyspace(id) != nil }
 
-// Floor returns the version below which history of a keyspace may be missing. It is the
+// FloorOf returns the version below which history of a keyspace may be missing. It is the
 // floor of the View. A Pin that asked for its version also counts the floors at the
 // time of Acquire, because its commit is checked against later Views, and a compaction
 // that runs now may be dropping deletes that the check needs. No such compaction is
 // missed: it raises the floors before it looks at the readers' slots, and this Pin
 // announced its version before it looked at the floors.
-func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
+func (p *Pin) FloorOf(id entry.KeyspaceID) entry.Version {
 	floor := p.floors[id]
 	if id == entry.DefaultKeyspace {
 		return max(floor, p.view.Layout.Floor())
@@ -247,78 +248,26 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 // is not found. dst.Key is unspecified, dst.Value is valid until Release. The caller must have a
 // pageio.Guard on: one guard can then cover the caller's reads of key and value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
-	if found, err = p.view.get(key, h, p.version, dst); err != nil {
+	if _, found, err = p.view.FindKey(key, h, 0, p.version, dst); err != nil {
 		p.view.NameKeys(err)
 	}
 	return found, err
 }
 
-// Value returns the value of e, an entry that this Pin found under key. It is never nil, and
-// valid until Release.
-func (p *Pin) Value(key []byte, e *entry.Entry) ([]byte, error) {
-	v, _, err := p.value(key, e, nil, &p.lent)
-	return v, err
-}
-
-// OwnValue is Value, but for a value that has to be decoded (e.Raw is its length then),
-// decrypted or read from the disk. Then own is true, and the value lies in dst if cap(dst) is
-// enough, else in new memory.
-func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
-	return p.value(key, e, dst, nil)
-}
-
-// value is Value with memory that is lent, or OwnValue without.
-func (p *Pin) value(key []byte, e *entry.Entry, dst []byte, from segment.Lender) (value []byte, own bool, err error) {
-	if !e.Separated {
-		// Not nil, as Value promises.
-		if e.Value == nil {
-			return []byte{}, false, nil
-		}
-		return e.Value, false, nil
+// ReadValue returns the separated value of e, an entry that this Pin found under key. It is never
+// nil. With lend, a value that has to be decoded (e.Raw is its length then), decrypted or read from
+// the disk lies in memory of the Pin, and every value is valid until Release. Without it own is
+// true for such a value, which then lies in dst if cap(dst) is enough, else in new memory.
+func (p *Pin) ReadValue(key []byte, e *entry.Entry, dst []byte, lend bool) (value []byte, own bool, err error) {
+	var from segment.Lender
+	if lend {
+		from = &p.lent
 	}
-	// A collection may have moved the record.
-	f, h, err := p.view.locate(e)
+	value, own, err = p.view.ReadValue(p.set.Coder, key, e, dst, from)
 	if err != nil {
 		return nil, false, p.view.withKeys(err, key)
 	}
-	if e.Raw != 0 {
-		if value, err = p.decoded(f, h, key, e, dst, from); err != nil {
-			return nil, false, p.view.withKeys(err, key)
-		}
-		return value, from == nil, nil
-	}
-	v, err := f.stored(dst, from, h, key, e)
-	if err != nil {
-		return nil, false, p.view.withKeys(err, key)
-	}
-	return v.Bytes, v.Own, nil
-}
-
-// decoded returns the compressed value of e, whose record is at h of f.
-func (p *Pin) decoded(f *Segment, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from segment.Lender) ([]byte, error) {
-	// What the record holds is needed no longer than here, so it needs no memory that is lent.
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	v, err := f.stored(nil, s, h, key, e)
-	if err != nil {
-		return nil, err
-	}
-	if from != nil {
-		dst = from.Room(int(e.Raw))
-	}
-	return f.Decode(p.set.Coder, dst, v, h.Offset)
-}
-
-// touch asks the processor to prefetch the beginning of e's separated value. It does not
-// wait for it, so the caller can ask for many values whose cache misses then overlap. It
-// returns false if the value may have to come from the disk.
-func (v *View) touch(e *entry.Entry) bool {
-	f := v.Segments.Find(e.Handle.Segment)
-	if f == nil || f.Moved == nil {
-		return f != nil && f.Touch(e.Handle) // a prefetch can't fault
-	}
-	h, err := f.Moved.resolved(e.Handle)
-	return err == nil && f.Moved.Target.Touch(h)
+	return value, own, nil
 }
 
 // Iterator walks all entries of the Pin's View, every version of every key, also those newer than
@@ -332,49 +281,15 @@ func (p *Pin) Iterator() iterator.Iterator { return p.view.Iterator() }
 // what was before.
 func (p *Pin) Cover(emptied bool) *rangedel.Cover { return p.view.Cover(p.version, emptied) }
 
-// Newest returns the newest version of key, published or not, if it is newer than since. The
-// version may be that of a range delete over key. Runs without anything newer than since are not
-// read, so a check of what a transaction has read rarely reads the disk.
-func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	newest, found, err = p.view.newest(key, h, since)
-	p.view.NameKeys(err)
-	return newest, found, err
-}
-
-// ChangedSince reports whether [lo, hi) has an entry newer than since, or overlaps a range delete
-// newer than since. A nil hi is no bound.
-func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	changed, err = p.view.changedSince(lo, hi, since)
-	p.view.NameKeys(err)
-	return changed, err
-}
-
-// SortSince sorts what is newer than since in memtables, which makes later calls of
-// ChangedSince cheap. It may take long. A committer calls it before its commit, so that
-// the commit leader, for whom all others wait, need not sort.
-func (p *Pin) SortSince(since entry.Version) {
-	for _, m := range p.view.Tables {
-		m.SortSince(since)
+// NoteEmptied notes an emptied range: an iterator at the Pin's version has found nothing visible
+// in [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the
+// range. lo and hi are copied.
+func (p *Pin) NoteEmptied(lo, hi []byte) {
+	r := rangedel.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
+	p.set.mu.Lock()
+	defer p.set.mu.Unlock()
+	p.view.noteEmptied(r)
+	if now := p.set.current.Load(); now != p.view {
+		now.noteEmptied(r)
 	}
-}
-
-// EachArrival calls fn with each key, and with the bounds of each range delete, that is newer than
-// since, until fn returns an error, which it returns. A key has a nil hi. It returns false, and
-// calls nothing, if more than most entries of runs would have to be read for that. With a most of 0
-// it is for the commit leader: it walks memtables in the order of arrival, and only what is newer
-// than since.
-func (p *Pin) EachArrival(since entry.Version, most int, fn func(lo, hi []byte) error) (all bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	// Entries of runs are in the order of keys, so all that may be newer has to be read.
-	for _, r := range p.view.Runs {
-		if r.MaxVersion() > since {
-			most -= r.EntriesSince(since)
-		}
-	}
-	if most < 0 {
-		return false, nil
-	}
-	return true, p.view.eachArrival(since, fn)
 }

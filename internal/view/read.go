@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 
+	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/lsm/iterator"
@@ -10,74 +11,87 @@ import (
 	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
-// get searches tables, then runs, from new to old, and stops at the first hit: all versions of a
-// key in a newer table or run are newer than those in an older one.
+// FindKey finds the newest version of key up to the version at, and fills dst. It searches tables,
+// then runs, from new to old, and stops at the first hit: all versions of a key in a newer table or
+// run are newer than those in an older one. newest is the version of what it has hit, 0 for
+// nothing. found is false if that is a range delete, which hides all that is older.
 //
-// A range delete that covers the key hides everything in older tables and runs. In its own table or
-// run, an entry counts if its version is not older than that of the delete.
-func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
+// With a since above 0 it leaves out tables and runs without anything newer than that version.
+func (v *View) FindKey(key []byte, h uint64, since, at entry.Version, dst *entry.Entry) (newest entry.Version, found bool, err error) {
 	for _, t := range v.Tables {
+		if t.lacksNewer(since) {
+			continue
+		}
 		// Within a table only versions tell whether the delete or the entry came first.
 		deleted := entry.Version(0)
 		if d := t.RangeDeletes(); d != nil {
 			deleted = d.Newest(key, at)
 		}
 		if t.Get(key, h, at, dst) {
-			return dst.Version >= deleted, nil
+			return max(dst.Version, deleted), dst.Version >= deleted, nil
 		}
 		// All that is older is hidden.
 		if deleted > 0 {
-			return false, nil
+			return deleted, false, nil
 		}
 	}
 	base := len(v.Runs) - 1
 	for i, r := range v.Runs {
+		if r.lacksNewer(since) {
+			continue
+		}
+		deleted := entry.Version(0)
 		if d := r.RangeDeletes(); !d.Empty() {
-			deleted, err := d.Newest(key, at)
-			if err != nil {
-				return false, err
-			}
-			// Everything older is hidden, so this is the last run to look at.
-			if deleted > 0 {
-				found, err := r.Get(key, h, at, dst)
-				return found && dst.Version >= deleted, err
+			if deleted, err = d.Newest(key, at); err != nil {
+				return 0, false, err
 			}
 		}
 		// The oldest run has nearly all keys. Its filter would say yes, at the cost of a cache
 		// miss.
-		if i < base && !r.MayContain(key, h) {
-			continue
+		if i == base || r.MayContain(key, h) {
+			if found, err = r.Get(key, h, at, dst); err != nil {
+				return 0, false, err
+			}
+			if found {
+				return max(dst.Version, deleted), dst.Version >= deleted, nil
+			}
 		}
-		if found, err := r.Get(key, h, at, dst); found || err != nil {
-			return found, err
+		// The filter does not know of range deletes, so this comes behind it.
+		if deleted > 0 {
+			return deleted, false, nil
 		}
 	}
-	return false, nil
+	return 0, false, nil
 }
 
-// Stored returns the separated value of e as it is stored, not decoded. For dst see
-// segment.Reader.StoredIn.
-func (v *View) Stored(dst, key []byte, e *entry.Entry) (entry.Stored, error) {
-	f, h, err := v.locate(e)
+// ReadValue is Pin.ReadValue with memory of a lender, unless from is nil. coder decodes.
+func (v *View) ReadValue(coder *codec.Coder, key []byte, e *entry.Entry, dst []byte, from segment.Lender) (value []byte, own bool, err error) {
+	// A collection may have moved the record.
+	f, h, err := v.locateValue(e)
 	if err != nil {
-		return entry.Stored{}, err
+		return nil, false, err
 	}
-	return f.stored(dst, nil, h, key, e)
+	if e.Raw != 0 {
+		value, err = f.decodeValue(coder, h, key, e, dst, from)
+		return value, from == nil, err
+	}
+	stored, err := f.readStored(dst, from, h, key, e)
+	return stored.Bytes, stored.Own, err
 }
 
-// Move copies the record of e's separated value to a new segment, and returns the handle of
+// MoveValue copies the record of e's separated value to a new segment, and returns the handle of
 // the copy.
-func (v *View) Move(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
-	f, h, err := v.locate(e)
+func (v *View) MoveValue(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
+	f, h, err := v.locateValue(e)
 	if err != nil {
 		return h, err
 	}
 	return to.MoveRecord(f.Reader, h, key, e.Version)
 }
 
-// locate returns the segment that has e's separated value now, and the handle of the record
+// locateValue returns the segment that has e's separated value now, and the handle of the record
 // there, which differs from e's if a collection has moved it.
-func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
+func (v *View) locateValue(e *entry.Entry) (*Segment, entry.Handle, error) {
 	h := e.Handle
 	f := v.Segments.Find(h.Segment)
 	if f == nil {
@@ -87,7 +101,7 @@ func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 	if f.Moved == nil {
 		return f, h, nil
 	}
-	to, err := f.Moved.resolved(h)
+	to, err := f.Moved.resolveHandle(h)
 	return f.Moved.Target, to, err
 }
 

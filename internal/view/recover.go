@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -30,11 +31,11 @@ type Recovered struct {
 	names   []filename.Name // of the store's files
 }
 
-// Recover makes the first View of a store: it opens the files that v.Layout names into v, and reads
-// the journal into memtables of v. It changes no byte and no name; only journal.Replay may write the
-// same bytes again. After an error v has what was opened.
-func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error) {
-	if found.names, err = f.List(); err != nil {
+// RecoverView makes the first View of a store: it opens the files that v.Layout names into v, and
+// reads the journal into memtables of v. It changes no byte and no name; only journal.Replay may
+// write the same bytes again. After an error v has what was opened.
+func (f *Opener) RecoverView(v *View, o RecoverOptions) (found Recovered, err error) {
+	if found.names, err = f.ListFiles(); err != nil {
 		return found, err
 	}
 	// A stray number would be the last that Next gives out.
@@ -43,17 +44,17 @@ func (f *Opener) Recover(v *View, o RecoverOptions) (found Recovered, err error)
 	// Before the journal: a store that can't be opened must not have it read, or even mended.
 	if _, err := f.NextView(nil, v, v.Layout, nil); err != nil {
 		v.NameKeys(err)
-		return found, unreachable(o.Damage, err)
+		return found, explainUnreachable(o.Damage, err)
 	}
 	for i, r := range v.Runs {
 		r.WeighRanges(v.Runs[i+1:])
 	}
-	return found, f.replay(v, &o, &found)
+	return found, f.replayJournal(v, &o, &found)
 }
 
-// unreachable explains err, by which files of the state before the damage d can't be opened:
+// explainUnreachable explains err, by which files of the state before the damage d can't be opened:
 // later work may have replaced and removed them. Without damage it returns err.
-func unreachable(d *errs.Corruption, err error) error {
+func explainUnreachable(d *errs.Corruption, err error) error {
 	if d == nil || !errors.Is(err, errs.ErrCorrupt) {
 		return err
 	}
@@ -61,18 +62,18 @@ func unreachable(d *errs.Corruption, err error) error {
 		Reason: d.Reason + "; files of the state before it are gone or damaged, so the store can't be opened up to there, only salvaged"}
 }
 
-// replay reads the journal into memtables. A memtable ends where a journal segment ends, if
+// replayJournal reads the journal into memtables. A memtable ends where a journal segment ends, if
 // the leader would have sealed it before the next segment. One segment always fits, as the leader
 // had all of it in one memtable.
-func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error) {
+func (f *Opener) replayJournal(v *View, o *RecoverOptions, found *Recovered) (err error) {
 	v.Tables = []*Table{o.NewTable()}
 	var at entry.FileNum
 	sequel, known := sequel{damaged: o.Damage != nil, layout: v.Layout}, KnownJournal(v.Layout)
 	known.Closed = known.Closed && o.Damage == nil // else a lost edit may have begun another session
 	found.ReplayResult, err = journal.Replay(journal.ReplayConfig{
-		Config: f.Segments(), Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap,
+		Config: f.SegmentConfig(), Known: known, ReadOnly: o.ReadOnly, UpTo: o.UpTo, NoMap: f.cfg.NoMap,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
-		if err := sequel.check(pos.Segment, &h, payload); err != nil {
+		if err := sequel.checkFrame(pos.Segment, &h, payload); err != nil {
 			return err
 		}
 		if pos.Segment != at {
@@ -86,7 +87,7 @@ func (f *Opener) replay(v *View, o *RecoverOptions, found *Recovered) (err error
 		found.Bytes += h.Size
 		v.Active().Replayed = true
 		a := v.Active().BeginFrame(&h, payload, pos)
-		return a.All(o.Deleted)
+		return a.AddAll(o.Deleted)
 	})
 	if err != nil {
 		return err
@@ -123,8 +124,8 @@ type sequel struct {
 	frames  entry.Version  // last version of the frames so far
 }
 
-// check returns a *journal.Stop if the frame depends on something that was not read.
-func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) error {
+// checkFrame returns a *journal.Stop if the frame depends on something that was not read.
+func (u *sequel) checkFrame(segment entry.FileNum, h *frame.Header, payload []byte) error {
 	stop := func(format string, args ...any) error {
 		return &journal.Stop{Damage: errs.NewCorruption(filename.Of(filename.Journal, segment), -1, format, args...)}
 	}
@@ -149,4 +150,26 @@ func (u *sequel) check(segment entry.FileNum, h *frame.Header, payload []byte) e
 		}
 	}
 	return nil
+}
+
+// KnownJournal returns what the layout says of the journal behind the part that is in runs.
+func KnownJournal(l *layout.Layout) journal.Known {
+	k := journal.Known{Version: l.LastVersion(), Last: LastPossible(l), Closed: l.CleanClose()}
+	k.Begin = journal.Point{End: frame.End{Name: frame.Name{File: l.FlushedTo()}}, LastVersion: l.LastVersion()}
+	for _, s := range l.Sessions() {
+		k.Found = append(k.Found, s.Found)
+		// The session has made durable what it found before it recorded that.
+		if s.Found.File > l.FlushedTo() {
+			k.Durable = append(k.Durable, s.Found)
+		}
+	}
+	for _, e := range l.JournalEnds() {
+		if e.File == l.FlushedTo() {
+			k.Begin.End = e
+		} else if e.File > l.FlushedTo() {
+			k.Durable = append(k.Durable, e)
+		}
+	}
+	slices.SortFunc(k.Durable, func(a, b frame.End) int { return cmp.Compare(a.Number, b.Number) })
+	return k
 }

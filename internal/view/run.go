@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
@@ -24,18 +25,21 @@ type Run struct {
 	Ranged   int64               // estimate: bytes in older runs that its range deletes hide
 }
 
-// Warm reads and verifies a small run, so that its first reader finds it in memory. It
+// lacksNewer reports whether the run has nothing newer than since; 0 asks for all versions.
+func (r *Run) lacksNewer(since entry.Version) bool { return since > 0 && r.MaxVersion() <= since }
+
+// WarmUp reads and verifies a small run, so that its first reader finds it in memory. It
 // does nothing for a run above 256 KiB.
-func (r *Run) Warm() (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
+func (r *Run) WarmUp() (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, someMapping)
 	return r.Reader.Warm()
 }
 
-// BytesIn estimates the bytes that [lo, hi) has in the run, separated values
+// EstimateBytes estimates the bytes that [lo, hi) has in the run, separated values
 // included; it is 0 if the run can't be read.
-func (r *Run) BytesIn(lo, hi []byte) (n int64) {
+func (r *Run) EstimateBytes(lo, hi []byte) (n int64) {
 	var fault error
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	defer pageio.Guard(pageio.Arm(), &fault, someMapping)
 	_, size, separated := r.Size(lo, hi, false)
 	return int64(size + separated)
 }
@@ -57,47 +61,40 @@ func RangeDeletesOf(runs []*Run) (sources []rangedel.Source, done func()) {
 	}
 }
 
-// OlderThan describes the runs of v that are older than the last of runs, newest first.
+// ListOlder describes the runs of v that are older than the last of runs, newest first.
 // Without runs it describes all.
-func (v *View) OlderThan(runs []*Run) (older []*layout.RunMeta) {
-	for _, r := range v.below(runs) {
+func (v *View) ListOlder(runs []*Run) (older []*layout.RunMeta) {
+	for _, r := range v.olderRuns(runs) {
 		older = append(older, r.Meta())
 	}
 	return older
 }
 
-// Consecutive returns the runs with these ids, which must follow each other in age. bottom says
+// FindConsecutive returns the runs with these ids, which must follow each other in age. bottom says
 // that no run is older.
-func (v *View) Consecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err error) {
-	for i, r := range v.Runs {
-		if !slices.Contains(ids, r.ID) {
-			continue
-		}
-		// A run between two inputs has versions between theirs, and would end up above or below
-		// all of them.
-		if len(inputs) > 0 && v.Runs[i-1] != inputs[len(inputs)-1] {
-			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
-		}
-		inputs = append(inputs, r)
-		bottom = i == len(v.Runs)-1
+func (v *View) FindConsecutive(ids []layout.RunID) (inputs []*Run, bottom bool, err error) {
+	isOther := func(r *Run) bool { return !slices.Contains(ids, r.ID) }
+	at := slices.IndexFunc(v.Runs, func(r *Run) bool { return !isOther(r) })
+	end := at + len(ids)
+	// A run between two inputs has versions between theirs, and would end up above or below all of
+	// them.
+	if at < 0 || end > len(v.Runs) || slices.ContainsFunc(v.Runs[at:end], isOther) {
+		return nil, false, fmt.Errorf("runs %v are not there, or do not follow each other", ids)
 	}
-	if len(inputs) != len(ids) {
-		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
-	}
-	return inputs, bottom, nil
+	return slices.Clone(v.Runs[at:end]), end == len(v.Runs), nil
 }
 
-// below returns the runs that are older than runs: all if there are none.
-func (v *View) below(runs []*Run) []*Run {
+// olderRuns returns the runs that are older than runs: all if there are none.
+func (v *View) olderRuns(runs []*Run) []*Run {
 	if len(runs) == 0 {
 		return v.Runs
 	}
 	return v.Runs[slices.Index(v.Runs, runs[len(runs)-1])+1:]
 }
 
-// Copier walks the entries of runs, in order. It reads and verifies copies of their pages, so it is
-// for work that writes the entries again.
-func Copier(runs []*Run) iterator.Iterator {
+// NewCopier walks the entries of runs, in order. It reads and verifies copies of their pages, so it
+// is for work that writes the entries again.
+func NewCopier(runs []*Run) iterator.Iterator {
 	sources := make([]iterator.Iterator, len(runs))
 	for i, r := range runs {
 		sources[i] = r.Copier()
@@ -112,10 +109,10 @@ const mostStretches = 64
 // runs. It looks at up to 64 of them, spread evenly.
 func (r *Run) WeighRanges(older []*Run) {
 	var fault error
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	defer pageio.Guard(pageio.Arm(), &fault, someMapping)
 	r.RangeDeletes().Some(mostStretches, func(t rangedel.Delete, each int64) {
 		for _, o := range older {
-			r.Ranged += o.BytesIn(t.Lo, t.Hi) * each
+			r.Ranged += o.EstimateBytes(t.Lo, t.Hi) * each
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
@@ -21,8 +22,8 @@ type Segment struct {
 	Moved *Relocation   // where its records are; nil unless relocated
 }
 
-// shows reports whether f is open for the state that s has in a layout.
-func (f *Segment) shows(s *layout.Segment) bool {
+// isOpenFor reports whether f is open for the state that s has in a layout.
+func (f *Segment) isOpenFor(s *layout.Segment) bool {
 	// A number is never used again, so the same forwarding table has the same content.
 	if f.Moved != nil {
 		return f.Moved.Header().Number == s.State().Map
@@ -30,17 +31,17 @@ func (f *Segment) shows(s *layout.Segment) bool {
 	return s.State().Status == layout.Live && f.Header().Kind == s.Kind
 }
 
-// size is the length of the file.
-func (f *Segment) size() int64 {
+// fileBytes is the length of the file.
+func (f *Segment) fileBytes() int64 {
 	if f.Moved != nil {
 		return f.Moved.Size()
 	}
 	return f.End()
 }
 
-// stored reads the value of e, whose record is at h. For dst and from see
+// readStored reads the value of e, whose record is at h. For dst and from see
 // segment.Reader.StoredIn.
-func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
+func (f *Segment) readStored(dst []byte, from segment.Lender, h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
 	v, err := f.StoredIn(dst, from, h, key, e.Version)
 	// The handle and the record must agree, or a wrong length would be decoded.
 	if err == nil && v.Raw != e.Raw {
@@ -48,6 +49,22 @@ func (f *Segment) stored(dst []byte, from segment.Lender, h entry.Handle, key []
 			"compressed value of %d bytes, want %d", v.Raw, e.Raw)
 	}
 	return v, err
+}
+
+// decodeValue reads the compressed value of e, whose record is at h, and decodes it into memory of
+// from or, without that, into dst if cap(dst) is enough.
+func (f *Segment) decodeValue(coder *codec.Coder, h entry.Handle, key []byte, e *entry.Entry, dst []byte, from segment.Lender) ([]byte, error) {
+	// What the record holds is needed no longer than here, so it needs no memory that is lent.
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	v, err := f.readStored(nil, s, h, key, e)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		dst = from.Room(int(e.Raw))
+	}
+	return f.Decode(coder, dst, v, h.Offset)
 }
 
 // Relocation tells where the records of a collected segment are now: a forwarding table. A
@@ -63,8 +80,8 @@ type lookup interface {
 	Lookup(from uint64) (to uint64, ok bool, err error)
 }
 
-// forward changes h to the place that from has for its record.
-func (r *Relocation) forward(h *entry.Handle, from lookup) error {
+// forwardHandle changes h to the place that from has for its record.
+func (r *Relocation) forwardHandle(h *entry.Handle, from lookup) error {
 	// By offset alone: the length stays, as the record is copied as it is.
 	to, ok, err := from.Lookup(h.Offset)
 	if err != nil {
@@ -77,21 +94,21 @@ func (r *Relocation) forward(h *entry.Handle, from lookup) error {
 	return nil
 }
 
-// resolved is the place of h's record in the target.
-func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
+// resolveHandle is the place of h's record in the target.
+func (r *Relocation) resolveHandle(h entry.Handle) (to entry.Handle, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.Name())
-	err = r.forward(&h, r.Forwarding)
+	err = r.forwardHandle(&h, r.Forwarding)
 	return h, err
 }
 
-// Dead translates a list of records of the relocated segment that have died to one of the target.
-// The result goes into the manifest, so it is made of verified copies of pages.
-func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
+// TranslateDead translates a list of records of the relocated segment that have died to one of the
+// target. The result goes into the manifest, so it is made of verified copies of pages.
+func (r *Relocation) TranslateDead(list layout.Dead) (layout.Dead, error) {
 	moved := layout.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
 	c := r.Copier()
 	for _, g := range list.Granules {
 		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * layout.Granule}
-		if err := r.forward(&h, c); err != nil {
+		if err := r.forwardHandle(&h, c); err != nil {
 			return moved, err
 		}
 		moved.Granules = append(moved.Granules, uint32(h.Offset/layout.Granule))
@@ -99,15 +116,16 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	return moved, nil
 }
 
-// Rest lists all records that were moved and that are not in the target's dead set yet. Call it
+// ListRest lists all records that were moved and that are not in the target's dead set yet. Call it
 // when no entry refers to the relocated segment any more: they are dead then.
-func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
+func (r *Relocation) ListRest(l *layout.Layout) (layout.Dead, error) {
 	target := l.Segment(r.Target.Num)
-	return r.all(l.Usage(r.Header().Source).Bytes, target.IsDead)
+	return r.listMoved(l.Usage(r.Header().Source).Bytes, target.IsDead)
 }
 
-// all lists the records that were moved, of some bytes, except those that are known to be dead.
-func (r *Relocation) all(bytes uint64, known func(to uint64) bool) (layout.Dead, error) {
+// listMoved lists the records that were moved, of some bytes, except those that are known to be
+// dead.
+func (r *Relocation) listMoved(bytes uint64, known func(to uint64) bool) (layout.Dead, error) {
 	list := layout.Dead{Segment: r.Target.Num, Bytes: bytes}
 	err := r.Copier().Places(func(to uint64) {
 		if !known(to) {
@@ -117,12 +135,12 @@ func (r *Relocation) all(bytes uint64, known func(to uint64) bool) (layout.Dead,
 	return list, err
 }
 
-// DiedSince lists the records of a relocated segment that have died between the layouts
+// ListDiedSince lists the records of a relocated segment that have died between the layouts
 // since and l, as records of the target.
-func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
+func (f *Segment) ListDiedSince(since, l *layout.Layout) (layout.Dead, error) {
 	before, now := since.Segment(f.Num), l.Segment(f.Num)
 	if now == nil { // the segment was dropped: all records are dead
-		return f.Moved.all(before.Bytes-before.DeadBytes(), func(uint64) bool { return false })
+		return f.Moved.listMoved(before.Bytes-before.DeadBytes(), func(uint64) bool { return false })
 	}
 	dead := layout.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
 	for g := range now.Dead() {
@@ -130,7 +148,7 @@ func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 			dead.Granules = append(dead.Granules, g)
 		}
 	}
-	return f.Moved.Dead(dead)
+	return f.Moved.TranslateDead(dead)
 }
 
 // Segments finds an open segment by number. It is an immutable hash table with open
@@ -144,9 +162,8 @@ type Segments struct {
 // TAOCP vol. 3, 6.4).
 const indexFactor = 0x9e3779b97f4a7c15
 
-// NewSegments makes an index of files.
+// NewSegments makes an index of files, which it sorts and keeps.
 func NewSegments(files []*Segment) Segments {
-	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
 	// At most half full, or probes would become long, and Find needs a free bucket to end.
 	size := 4
@@ -183,7 +200,7 @@ func (x *Segments) Find(num entry.FileNum) *Segment {
 
 // With returns an index of the segments in x and f.
 func (x *Segments) With(f ...*Segment) Segments {
-	return NewSegments(append(slices.Clone(x.Files), f...))
+	return NewSegments(slices.Concat(x.Files, f))
 }
 
 // Without returns an index of the segments for which gone returns false.

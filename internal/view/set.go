@@ -13,14 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// Config is what a Set needs.
-type Config struct {
-	Now func() time.Time // for the time at which a View was replaced
-	// Jobs releases old Views in the background, so that no reader waits while files are closed and
-	// removed. nil: the last reader of the View does it.
-	Jobs *jobs.Pool
-}
-
 // Set owns the current View and those that a reader may still hold. Readers take no lock: they pin
 // a View. Writers install the next one under the Set's mutex, which is held over assignments only.
 // Its methods may be called from many goroutines.
@@ -28,21 +20,24 @@ type Set struct {
 	Floors Floors       // versions below which history may be gone
 	Coder  *codec.Coder // decodes compressed values
 
-	cfg       Config
+	now       func() time.Time     // for the time at which a View was replaced
 	current   atomic.Pointer[View] // what new readers take
 	published atomic.Uint64        // newest visible version
 	closed    atomic.Bool          // Close was called
 	readers   readers              // slots of all Pins
 	pins      sync.Pool            // idle *Pin, each with a slot
 	lent      atomic.Int64         // bytes that all Pins lend
-	tidy      *jobs.Task           // runs Reclaim; nil without Jobs
+	tidy      *jobs.Task           // runs ReclaimViews; nil without a pool
 
-	releasing sync.Mutex // held while Reclaim calls release functions; locked before mu
+	toldView uint64        // number of the View of the last report of a long reader; 0: none
+	toldFor  time.Duration // for how long that View had been held
+
+	releasing sync.Mutex // held while ReclaimViews calls release functions; locked before mu
 
 	mu       sync.Mutex      // guards the holders of all resources, and:
 	replaced []replacedView  // replaced Views that readers may still hold, oldest first
-	kept     map[uint64]bool // numbers of Views that Pin.Keep holds
-	changed  chan struct{}   // closed and replaced by Wake
+	kept     map[uint64]bool // numbers of Views that Pin.ReleaseLeaked holds
+	changed  chan struct{}   // closed and replaced by WakeWatchers
 }
 
 // replacedView is a View that was replaced.
@@ -51,12 +46,14 @@ type replacedView struct {
 	since time.Time // when it was replaced
 }
 
-// NewSet returns a Set without a View. Call Install before anything else.
-func NewSet(cfg Config, layout *layout.Layout) *Set {
-	s := &Set{Coder: new(codec.Coder), cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
-	s.Floors.Follow(layout)
-	if cfg.Jobs != nil {
-		s.tidy = cfg.Jobs.Task(jobs.Cleanup, "release", func(context.Context) error { s.Reclaim(); return nil })
+// NewSet returns a Set without a View. Call Install before anything else. pool releases old Views in
+// the background, so that no reader waits while files are closed and removed. nil: the last reader
+// of a View does it.
+func NewSet(now func() time.Time, pool *jobs.Pool, layout *layout.Layout) *Set {
+	s := &Set{Coder: new(codec.Coder), now: now, kept: make(map[uint64]bool), changed: make(chan struct{})}
+	s.Floors.FollowLayout(layout)
+	if pool != nil {
+		s.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { s.ReclaimViews(); return nil })
 	}
 	return s
 }
@@ -82,28 +79,28 @@ func (s *Set) Install(change func(next *View)) *View {
 	}
 	change(next)
 	// Count the new holders before the old View can be released: what both have stays open.
-	next.each(func(r *shared) { r.views++ })
+	next.eachResource(func(r *shared) { r.views++ })
 	// The number must be there before readers can load next: they store it in their slots.
 	next.ID = 1
 	if now != nil {
 		next.ID = now.ID + 1
-		s.replaced = append(s.replaced, replacedView{now, s.cfg.Now()})
+		s.replaced = append(s.replaced, replacedView{now, s.now()})
 	}
 	// A reader that is just taking the old View finds out: holdCurrent loads current again.
 	s.current.Store(next)
 	return next
 }
 
-// Await returns the current View, and a channel that the next Wake closes.
-func (s *Set) Await() (now *View, woken <-chan struct{}) {
+// WatchView returns the current View, and a channel that the next WakeWatchers closes.
+func (s *Set) WatchView() (now *View, woken <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current.Load(), s.changed
 }
 
-// Wake wakes the callers that wait on a channel of Await, for room on the disk, say. They
-// look at the new View, and wait again if it does not help them.
-func (s *Set) Wake() {
+// WakeWatchers wakes the callers that wait on a channel of WatchView, for room on the disk, say.
+// They look at the new View, and wait again if it does not help them.
+func (s *Set) WakeWatchers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// All waiters at once: each looks for itself whether the change helps.
@@ -111,19 +108,19 @@ func (s *Set) Wake() {
 	s.changed = make(chan struct{})
 }
 
-// Reclaim releases what no View holds any more. When it returns, that is closed and its
-// files are removed, even if a concurrent call of Reclaim has done that.
-func (s *Set) Reclaim() {
+// ReclaimViews releases what no View holds any more. When it returns, that is closed and its
+// files are removed, even if a concurrent call of ReclaimViews has done that.
+func (s *Set) ReclaimViews() {
 	s.releasing.Lock()
 	defer s.releasing.Unlock()
-	for _, fn := range s.unheld() {
+	for _, fn := range s.dropUnheld() {
 		fn()
 	}
 }
 
-// unheld drops the replaced Views that no reader holds. It returns the release functions of the
+// dropUnheld drops the replaced Views that no reader holds. It returns the release functions of the
 // resources that nothing holds any more, for its caller to call without the mutex.
-func (s *Set) unheld() (release []func()) {
+func (s *Set) dropUnheld() (release []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.replaced) == 0 {
@@ -132,7 +129,7 @@ func (s *Set) unheld() (release []func()) {
 	// After the mutex is locked, no View is installed. A View that is replaced now can't be taken
 	// any more, so a slot that does not name it now never will.
 	held := make(map[uint64]bool)
-	for _, slot := range s.readers.busy() {
+	for _, slot := range s.readers.busySlots() {
 		// A slot that has only announced itself names the View of its last reader. To hold that
 		// a little longer does no harm.
 		held[slot.view.Load()] = true
@@ -141,17 +138,17 @@ func (s *Set) unheld() (release []func()) {
 		if held[r.view.ID] || s.kept[r.view.ID] {
 			return false
 		}
-		release = append(release, r.view.drop()...)
+		release = append(release, r.view.dropHolder()...)
 		return true
 	})
 	return release
 }
 
-// reclaimSoon has Reclaim run in the background. Without Jobs, or after Close, it calls
-// Reclaim itself.
+// reclaimSoon has ReclaimViews run in the background. Without a pool, or after Close, it calls
+// ReclaimViews itself.
 func (s *Set) reclaimSoon() {
 	if s.tidy == nil || s.closed.Load() {
-		s.Reclaim()
+		s.ReclaimViews()
 		return
 	}
 	s.tidy.Kick()
@@ -200,24 +197,18 @@ func (s *Set) Close() bool { return !s.closed.Swap(true) }
 // Closed reports whether Close was called.
 func (s *Set) Closed() bool { return s.closed.Load() }
 
-// Oldest returns the oldest version that any reader may need, or bound if none is older.
+// OldestVersion returns the oldest version that any reader may need, or bound if none is older.
 // Load bound before the call: readers that begin later don't need anything older.
-func (s *Set) Oldest(bound entry.Version) entry.Version {
-	for v := range s.readers.busy() {
+func (s *Set) OldestVersion(bound entry.Version) entry.Version {
+	for v := range s.readers.busySlots() {
 		bound = min(bound, v)
 	}
 	return bound
 }
 
-// Readers counts the Pins that hold a version.
-func (s *Set) Readers() int {
-	n, _, _, _ := s.readers.active()
-	return n
-}
-
-// Memtables counts the memtables that are in memory, because the current View or one that
+// CountMemtables counts the memtables that are in memory, because the current View or one that
 // readers hold has them, and their bytes.
-func (s *Set) Memtables() (tables int, bytes int64) {
+func (s *Set) CountMemtables() (tables int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A table counts once, although several Views have it.

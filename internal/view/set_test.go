@@ -13,14 +13,20 @@ import (
 
 // newTestSet returns a Set whose View has one table.
 func newTestSet() *Set {
-	s := NewSet(Config{Now: time.Now}, layout.New())
+	s := NewSet(time.Now, nil, layout.New())
 	s.Install(func(next *View) {
 		*next = View{Layout: layout.New(), Tables: []*Table{newTestTable()}}
 	})
 	return s
 }
 
-func newTestTable() *Table { return NewTable(0, Limits{Bytes: 1 << 16}) }
+// countReaders counts the Pins that hold a version.
+func countReaders(s *Set) int {
+	n, _, _, _ := s.readers.oldestActive()
+	return n
+}
+
+func newTestTable() *Table { return NewTable(0, 1<<16, 0) }
 
 // put adds an entry and publishes it.
 func put(tb testing.TB, s *Set, key string, version entry.Version) {
@@ -46,18 +52,18 @@ func TestLeaderHoldsTheViewItReads(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 1)
 	leader := s.NewLeader().pin
-	leader.enter()
+	leader.holdView()
 	old := replace(s)
-	s.Reclaim()
+	s.ReclaimViews()
 	var e entry.Entry
-	if found, err := leader.view.get([]byte("a"), checksum.HashKey(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
+	if _, found, err := leader.view.FindKey([]byte("a"), checksum.HashKey(0, []byte("a")), 0, entry.MaxVersion, &e); !found || err != nil {
 		t.Fatalf("the memtable that the leader reads was released: %v", err)
 	}
-	if n := s.Readers(); n != 0 {
+	if n := countReaders(s); n != 0 {
 		t.Errorf("the leader counts as %d readers of a version", n)
 	}
-	leader.leave()
-	s.Reclaim()
+	leader.releaseView()
+	s.ReclaimViews()
 	if old.Len() != 0 {
 		t.Error("the memtable was not released after the leader had left")
 	}
@@ -75,9 +81,9 @@ func TestNarrowHoldsOnlyItsPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, release := hold.Narrow(func(part *View) { part.Tables = part.Tables[1:] })
+	_, release := hold.HoldPart(func(part *View) { part.Tables = part.Tables[1:] })
 	s.Install(func(next *View) { next.Tables = []*Table{newTestTable()} })
-	s.Reclaim()
+	s.ReclaimViews()
 	if first.Len() == 0 || second.Len() != 0 {
 		t.Errorf("the part has %d entries, the rest %d", first.Len(), second.Len())
 	}
@@ -99,12 +105,12 @@ func TestRetiredIsToldAtTheEnd(t *testing.T) {
 	}
 	r.Retire()
 	s.Install(func(next *View) { next.Runs = nil })
-	s.Reclaim()
+	s.ReclaimViews()
 	if len(told) > 0 {
 		t.Fatal("released while a reader holds it")
 	}
 	pin.Release()
-	s.Reclaim()
+	s.ReclaimViews()
 	if len(told) != 1 || !told[0] {
 		t.Errorf("told %v", told)
 	}
@@ -119,16 +125,16 @@ func TestLeakedPinIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := replace(s)
-	s.Reclaim()
+	s.ReclaimViews()
 	if old.Len() == 0 {
 		t.Fatal("released while the pin was held")
 	}
 	runtime.KeepAlive(leaked) // and no longer
-	for s.Readers() > 0 {     // until the collector has found it
+	for countReaders(s) > 0 { // until the collector has found it
 		runtime.GC()
 		runtime.Gosched()
 	}
-	s.Reclaim()
+	s.ReclaimViews()
 	if old.Len() != 0 {
 		t.Error("the memtable is still held")
 	}
@@ -138,13 +144,19 @@ func TestLeakedPinIsFound(t *testing.T) {
 func TestFloors(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 5)
-	s.Floors.Add(2, 4)
+	with, err := layout.New().Apply(&layout.Edit{
+		SetKeyspaces: []layout.Keyspace{{ID: 2, Name: "two"}}, KeyspaceFloors: []layout.KeyspaceFloor{{ID: 2, Version: 4}}, LastVersion: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Floors.FollowLayout(with)
 	before, _ := s.Floors.all()
 	s.Floors.Raise(layout.KeyspaceFloor{ID: entry.DefaultKeyspace, Version: 3}, layout.KeyspaceFloor{ID: 3, Version: 5}) // there is no keyspace 3
 	if now, _ := s.Floors.all(); before[entry.DefaultKeyspace] != 0 || now[entry.DefaultKeyspace] != 3 {
 		t.Error("what a reader has of the floors has changed")
 	}
-	if least, most := s.Floors.Least(), s.Floors.most(); least != 3 || most != 4 {
+	if least, most := s.Floors.LowestFloor(), s.Floors.highestFloor(); least != 3 || most != 4 {
 		t.Errorf("floors from %d to %d", least, most)
 	}
 	if _, err := s.Acquire(2); err == nil {
@@ -155,11 +167,15 @@ func TestFloors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Release()
-	if floor := p.Floor(entry.DefaultKeyspace); floor != 3 {
+	if floor := p.FloorOf(entry.DefaultKeyspace); floor != 3 {
 		t.Errorf("the floor is %d", floor)
 	}
-	s.Floors.Remove(2)
-	if most := s.Floors.most(); most != 3 {
+	s.Floors.FollowLayout(with)
+	if least, most := s.Floors.LowestFloor(), s.Floors.highestFloor(); least != 3 || most != 4 {
+		t.Errorf("floors from %d to %d after those of the layout were read again", least, most)
+	}
+	s.Floors.FollowLayout(layout.New())
+	if most := s.Floors.highestFloor(); most != 3 {
 		t.Errorf("the highest floor is %d after its keyspace was dropped", most)
 	}
 }
@@ -180,11 +196,11 @@ func TestFloorsRiseBesideAcquire(t *testing.T) {
 	for at := entry.Version(1); at < versions; {
 		p, err := s.Acquire(at)
 		if err != nil {
-			at = s.Floors.Least() // so that the next try meets the next rise
+			at = s.Floors.LowestFloor() // so that the next try meets the next rise
 			continue
 		}
 		acquired++
-		if floor := p.Floor(entry.DefaultKeyspace); floor > at {
+		if floor := p.FloorOf(entry.DefaultKeyspace); floor > at {
 			t.Fatalf("acquired version %d, and its floor is %d", at, floor)
 		}
 		p.Release()
@@ -244,14 +260,14 @@ func TestSlotsGoWithTheirReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Install(func(next *View) { next.Tables[0] = m })
-		s.Reclaim() // what the readers may be looking at, if a slot is missed
+		s.ReclaimViews() // what the readers may be looking at, if a slot is missed
 		runtime.GC()
 	}
 	wg.Wait()
-	if n := s.Readers(); n != 1 {
+	if n := countReaders(s); n != 1 {
 		t.Errorf("%d readers, want 1", n)
 	}
-	if oldest := s.Oldest(5); oldest != long.Version() {
+	if oldest := s.OldestVersion(5); oldest != long.Version() {
 		t.Errorf("the oldest reader is at %d, want %d", oldest, long.Version())
 	}
 	long.Release()

@@ -1,7 +1,7 @@
 package view
 
 // mapped is the file name in the error of a memory fault whose file is not known.
-const mapped = "a mapped file"
+const someMapping = "a mapped file"
 
 // shared counts the Views that hold a resource: a table, run or segment. Only a Set changes
 // the count, under its mutex. Readers never do: they hold Views, by their slots.

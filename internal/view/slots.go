@@ -14,7 +14,7 @@ import (
 type readerSlot struct {
 	version atomic.Uint64  // 1 + the oldest version that the reader may need; 0: idle
 	view    atomic.Uint64  // number of the View that the reader holds; while idle, any
-	origin  atomic.Uintptr // program counter where the reader that last called Pin.From began
+	origin  atomic.Uintptr // program counter where the reader that last called Pin.SetOrigin began
 	index   int            // in readers.slots
 	_       [96]byte       // up to 128 bytes: processors fetch cache lines in pairs
 }
@@ -23,8 +23,8 @@ type readerSlot struct {
 // need no history, so compactions may drop all of it.
 const noVersion = entry.MaxVersion
 
-// announce makes the slot busy: its reader needs version, and whatever is newer.
-func (s *readerSlot) announce(version entry.Version) { s.version.Store(uint64(version) + 1) }
+// announceVersion makes the slot busy: its reader needs version, and whatever is newer.
+func (s *readerSlot) announceVersion(version entry.Version) { s.version.Store(uint64(version) + 1) }
 
 // readers has the slots of all readers. A reader writes to its own slot alone, without a lock. To
 // release a View or to drop versions takes a look at all slots. There is one slot for each Pin. A
@@ -62,9 +62,9 @@ func (r *readers) removeSlot(s *readerSlot) (leaked bool) {
 	return leaked
 }
 
-// busy walks the slots in use, each with the version that it announces. No slot comes or goes
+// busySlots walks the slots in use, each with the version that it announces. No slot comes or goes
 // meanwhile.
-func (r *readers) busy() iter.Seq2[entry.Version, *readerSlot] {
+func (r *readers) busySlots() iter.Seq2[entry.Version, *readerSlot] {
 	return func(yield func(entry.Version, *readerSlot) bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -77,10 +77,10 @@ func (r *readers) busy() iter.Seq2[entry.Version, *readerSlot] {
 	}
 }
 
-// active counts the readers that hold a version. Of the one with the oldest version it
+// oldestActive counts the readers that hold a version. Of the one with the oldest version it
 // returns the version, the number of the View, and where it began.
-func (r *readers) active() (count int, oldest entry.Version, view uint64, origin uintptr) {
-	for v, s := range r.busy() {
+func (r *readers) oldestActive() (count int, oldest entry.Version, view uint64, origin uintptr) {
+	for v, s := range r.busySlots() {
 		// Background work needs no history, so it is no reader that holds any.
 		if v == noVersion {
 			continue

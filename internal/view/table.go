@@ -1,11 +1,13 @@
 package view
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/memtable"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/vlog/journal"
 )
 
@@ -14,7 +16,9 @@ import (
 type Table struct {
 	*memtable.Table
 	shared
-	limit Limits // which make it full
+	// What makes it full:
+	most        int   // bytes in memory
+	mostJournal int64 // bytes of its records in the journal
 
 	Last entry.FileNum // newest of its journal segments; 0: none yet
 	End  journal.Point // where its records end in the journal; set when it is sealed
@@ -34,29 +38,67 @@ type Table struct {
 	Replayed bool         // some entries came from a replay of the journal: no sample has them
 }
 
-// Limits say when a table is full.
-type Limits struct {
-	Bytes        int   // in memory
-	JournalBytes int64 // of its records in the journal
-}
-
-// NewTable returns an empty table. Its memory is given back when no View holds it.
-func NewTable(seed uint64, l Limits) *Table {
-	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: l.Bytes}), limit: l}
+// NewTable returns an empty table, which is full with so many bytes in memory or in the journal. Its
+// memory is given back when no View holds it.
+func NewTable(seed uint64, bytes int, journalBytes int64) *Table {
+	t := &Table{Table: memtable.New(memtable.Options{Seed: seed, Limit: bytes}), most: bytes, mostJournal: journalBytes}
 	t.release = func(bool) { t.Table.Release() }
 	return t
 }
 
+// lacksNewer reports whether the table has nothing newer than since; 0 asks for all versions.
+func (t *Table) lacksNewer(since entry.Version) bool { return since > 0 && t.MaxVersion() <= since }
+
 // IsFull reports whether the table is to be sealed before n more bytes, as Needed returns.
 func (t *Table) IsFull(n int64) bool {
-	return t.Bytes() >= int64(t.limit.Bytes) || t.JournalBytes >= t.limit.JournalBytes || !t.Fits(n)
+	return t.Bytes() >= int64(t.most) || t.JournalBytes >= t.mostJournal || !t.Fits(n)
 }
 
-// Needed returns how many bytes so many records in payloads need in memory, at most.
-func Needed(payloads [][]byte, records int) int64 {
+// NeededBytes returns how many bytes so many records in payloads need in memory, at most.
+func NeededBytes(payloads [][]byte, records int) int64 {
 	n := int64(memtable.Overhead * records)
 	for _, p := range payloads {
 		n += int64(len(p))
 	}
 	return n
+}
+
+// Replaced is an account of what entries have replaced, by samples. One goroutine writes it; any
+// may read it. The zero value is empty.
+type Replaced struct {
+	atOnce   atomic.Int64 // bytes of separated values that nobody needs since they were replaced
+	retained atomic.Int64 // bytes of those that are retained for a while
+	age      atomic.Int64 // the shortest such while, in nanoseconds; 0: none is retained
+
+	mu      sync.Mutex     // guards:
+	account layout.Account // what was replaced, in steps of versions
+}
+
+// Add counts s, which is retained for some time; 0 = it is not.
+func (r *Replaced) Add(s layout.Superseded, age time.Duration) {
+	if age <= 0 {
+		r.atOnce.Add(int64(s.Separated))
+	} else {
+		r.retained.Add(int64(s.Separated))
+		// No compare-and-swap: one goroutine writes.
+		if least := r.age.Load(); least == 0 || int64(age) < least {
+			r.age.Store(int64(age))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.account.Add(s)
+}
+
+// Bytes returns the bytes of separated values that nobody needs since they were replaced, and of
+// those that are retained, for age or longer.
+func (r *Replaced) Bytes() (dead, retained int64, age time.Duration) {
+	return r.atOnce.Load(), r.retained.Load(), time.Duration(r.age.Load())
+}
+
+// List returns what was counted.
+func (r *Replaced) List() []layout.Superseded {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.account.List()
 }

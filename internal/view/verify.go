@@ -147,7 +147,7 @@ func (w *verifier) verifyRun(ctx context.Context, r *Run) (err error) {
 // checkHandle subtracts an entry from the sum of its segment. It checks what needs no look at the
 // record: the segment exists, and the record is not in its dead set.
 func (w *verifier) checkHandle(e *entry.Entry) error {
-	_, h, err := w.locate(e)
+	_, h, err := w.locateValue(e)
 	if err != nil {
 		return err
 	}
@@ -181,10 +181,11 @@ func (w *verifier) followHandles(ctx context.Context, r *Run) (err error) {
 		if !e.Separated {
 			continue
 		}
-		if _, h, err := w.locate(e); err != nil || w.hashSums[h.Segment] == 0 {
+		f, h, err := w.locateValue(e)
+		if err != nil || w.hashSums[h.Segment] == 0 {
 			continue
 		}
-		v, err := w.Stored(buf, e.Key, e)
+		v, err := f.readStored(buf, nil, h, e.Key, e)
 		// Never a slice of the mapping: the next record would be written into it.
 		if v.Own {
 			buf = v.Bytes

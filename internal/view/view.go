@@ -5,7 +5,7 @@
 // # Ownership
 //
 // A resource is a table, a run or a segment. Its holders are counted: each installed View that has
-// it is one, and so is each part of a View that background work holds (Pin.Narrow). When the last
+// it is one, and so is each part of a View that background work holds (Pin.HoldPart). When the last
 // holder is gone, the resource's release function is called. It closes the resource and, if this
 // was retired, removes its files.
 package view
@@ -47,10 +47,13 @@ func (v *View) Clone() *View {
 
 // Close releases all resources of a View that was never installed, as after a
 // failed open.
-func (v *View) Close() { v.each((*shared).Discard) }
+func (v *View) Close() { v.eachResource((*shared).Discard) }
 
-// each calls fn for the shared part of every resource of v.
-func (v *View) each(fn func(s *shared)) {
+// RetireFiles marks the files of v as garbage: what holds them last removes them.
+func (v *View) RetireFiles() { v.eachResource((*shared).Retire) }
+
+// eachResource calls fn for the shared part of every resource of v.
+func (v *View) eachResource(fn func(s *shared)) {
 	for _, t := range v.Tables {
 		fn(&t.shared)
 	}
@@ -62,11 +65,11 @@ func (v *View) each(fn func(s *shared)) {
 	}
 }
 
-// drop counts the View out as a holder of its resources. It returns the release functions of those
-// that nothing holds any more. The caller holds the Set's mutex, and calls them after it has
+// dropHolder counts the View out as a holder of its resources. It returns the release functions of
+// those that nothing holds any more. The caller holds the Set's mutex, and calls them after it has
 // unlocked it, because they may remove files.
-func (v *View) drop() (release []func()) {
-	v.each(func(s *shared) {
+func (v *View) dropHolder() (release []func()) {
+	v.eachResource(func(s *shared) {
 		if s.views--; s.views == 0 {
 			release = append(release, s.Discard)
 		}
@@ -91,7 +94,7 @@ func (v *View) HandleRewriter() func(*entry.Handle) error {
 	return func(h *entry.Handle) error {
 		// One step is enough: a target is never relocated while a source still leads to it.
 		if from := copiers[h.Segment]; from != nil {
-			return v.Segments.Find(h.Segment).Moved.forward(h, from)
+			return v.Segments.Find(h.Segment).Moved.forwardHandle(h, from)
 		}
 		return nil
 	}

@@ -47,7 +47,7 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	case f.Run != nil:
 		return v.verifyRunFile(f, verified)
 	case f.Kind == filename.Forwarding:
-		m, err := segment.OpenForwarding(v.Files.Segments(), f.Number, f.KeyID, true) // verifies all of it
+		m, err := segment.OpenForwarding(v.Files.SegmentConfig(), f.Number, f.KeyID, true) // verifies all of it
 		if err == nil {
 			err = m.Close()
 		}
@@ -61,7 +61,7 @@ func (v *Verifier) File(f layout.File, verified func(to int64) error) error {
 	defer s.Discard()
 	at := new(segment.Place)
 	for done := false; !done; {
-		if done, err = s.Scrub(v.Files.Segments(), at, verifyBytes); err != nil {
+		if done, err = s.Scrub(v.Files.SegmentConfig(), at, verifyBytes); err != nil {
 			return err
 		}
 		if err := verified(at.Offset); err != nil {
@@ -115,7 +115,7 @@ func (v *Verifier) Ends(f vfs.File, name filename.Name, size int64) (ends []byte
 	case filename.Run, filename.Value, filename.Forwarding:
 		return ends, true, nil
 	case filename.Journal:
-		segments := v.Files.Segments()
+		segments := v.Files.SegmentConfig()
 		return ends, segments.EndsSealed(name.Kind, name.Number, ends[n:], size), nil
 	}
 	return ends, false, nil

@@ -77,7 +77,7 @@ const checkEvery = 1 << 20
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
 	f := &Follower{c: c, turn: jobs.NewTurn()}
-	f.journal = journal.NewFollower(journal.ReplayConfig{Config: c.Files.Segments(), NoMap: c.NoMap}, f.addRecords)
+	f.journal = journal.NewFollower(journal.ReplayConfig{Config: c.Files.SegmentConfig(), NoMap: c.NoMap}, f.addRecords)
 	return f
 }
 
@@ -220,7 +220,7 @@ func (f *Follower) dropFlushed(l *layout.Layout) {
 
 // beginTable makes a new memtable the newest one.
 func (f *Follower) beginTable() {
-	t := &table{Table: view.NewTable(f.c.Seed, view.Limits{Bytes: f.c.TableBytes})}
+	t := &table{Table: view.NewTable(f.c.Seed, f.c.TableBytes, 0)}
 	f.tables = append([]*table{t}, f.tables...)
 }
 
@@ -262,7 +262,7 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 	}
 	f.frames = max(f.frames, h.LastVersion())
 	a := active.BeginFrame(&h, payload, pos)
-	return a.All(nil)
+	return a.AddAll(nil)
 }
 
 // isFull reports whether a memtable ends before the segment num.
@@ -284,8 +284,8 @@ func (f *Follower) checkMemory() error {
 	}
 	var bytes int64
 	if f.c.Views.Current() != nil {
-		f.c.Views.Reclaim()
-		_, bytes = f.c.Views.Memtables()
+		f.c.Views.ReclaimViews()
+		_, bytes = f.c.Views.CountMemtables()
 	}
 	for _, t := range f.tables {
 		if !t.held {
@@ -336,7 +336,7 @@ func (f *Follower) install(next *view.View) {
 		t.held = true
 		next.Tables = append(next.Tables, t.Table)
 	}
-	f.c.Views.Floors.Follow(next.Layout)
+	f.c.Views.Floors.FollowLayout(next.Layout)
 	// The View before its version: a reader that asks for the version must find the View that has
 	// it.
 	f.c.Views.Install(func(v *view.View) {
@@ -346,7 +346,7 @@ func (f *Follower) install(next *view.View) {
 	f.opened = view.View{}
 	f.session, f.shown = next.Layout.Sessions().Last(), f.journal.End().Name
 	f.c.Views.Publish(f.newestRead(next.Layout))
-	f.c.Views.Reclaim()
+	f.c.Views.ReclaimViews()
 }
 
 // Close discards the memtables that no View has. Close the Set before.

@@ -107,7 +107,7 @@ func (c *Source) freezeNow(ctx context.Context, unflushed []journal.SegmentInfo)
 		}
 	}
 	s.FS, s.Lone = f.fs, f.lone
-	_, release = hold.Narrow(func(part *view.View) { part.Tables = nil })
+	_, release = hold.HoldPart(func(part *view.View) { part.Tables = nil })
 	return s, release, nil
 }
 
@@ -144,7 +144,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	// Without room for values that move, none does.
 	live, kept := compact.MeasureLiveness(t.Table, f.unflushed, rules, 0)
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: t.Iterator(), Rules: rules, Extract: live.Moves, Move: f.view.Move,
+		Entries: t.Iterator(), Rules: rules, Extract: live.Moves, Move: f.view.MoveValue,
 		Run: f.files.NewRunWriter(false, entry.NewExpiries(uint64(max(f.Now().UnixMilli(), 0))), manifest.Describe(f.layout, nil)),
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	edit := &layout.Edit{
 		FlushedTo: t.Last, JournalEnds: []frame.End{journal.FindSegment(f.unflushed, t.Last).End},
 		AddRuns: layout.NewRuns(out.Run, layout.Upper), AddSegments: kept,
-		LastVersion: max(visible, f.layout.LastVersion()), NextFile: f.files.Last() + 1,
+		LastVersion: max(visible, f.layout.LastVersion()), NextFile: f.files.LastNum() + 1,
 	}
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = f.layout.NextOrder()
@@ -165,7 +165,7 @@ func (f *frozen) flush(ctx context.Context, t *view.Table, visible entry.Version
 	for _, s := range kept {
 		f.lone[filename.New(filename.Journal, s.Num)] = !journal.FindSegment(f.unflushed, s.Num).Sealed
 	}
-	if edit.Dead, err = new(view.Change).Dead(f.view, f.layout, edit, out.Dead.Lists()); err != nil {
+	if edit.Dead, err = new(view.Change).ListDead(f.view, f.layout, edit, out.Dead.Lists()); err != nil {
 		return err
 	}
 	if err := f.layout.DropUnreferenced(edit); err != nil {

@@ -111,7 +111,7 @@ func (o *output) finishStore() (*layout.Layout, error) {
 	}
 	v := max(o.version, m.MaxVersion)
 	// One version of each key, so history begins with the newest.
-	e := &layout.Edit{LastVersion: v, Floor: v, NextFile: o.to.open.Last() + 1}
+	e := &layout.Edit{LastVersion: v, Floor: v, NextFile: o.to.open.LastNum() + 1}
 	o.finished.Describe(e)
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, RunMeta: m}}

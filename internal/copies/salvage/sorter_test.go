@@ -50,8 +50,8 @@ func TestRangeDeletesMatchAList(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if d.to.open.Last() <= fanIn {
-			t.Fatalf("%d runs were written", d.to.open.Last())
+		if d.to.open.LastNum() <= fanIn {
+			t.Fatalf("%d runs were written", d.to.open.LastNum())
 		}
 		entries, sources := d.sources()
 		cover := rangedel.NewForwardCover(entry.MaxVersion, sources...)

@@ -17,7 +17,7 @@ type Cursor struct {
 	data  []byte        // the bytes from base on: all of the chunk, or a block
 	base  int           // where data begins in the chunk
 	block *pageio.Block // the block that is looked into first; nil: data is all of the chunk
-	view  []byte        // the bytes from at on: of data or, after Foresee, of near
+	view  []byte        // the bytes from at on: of data or, after LookAhead, of near
 	at    int           // where view begins in the chunk
 	off   int           // where the current entry begins
 	next  int           // where the next entry begins
@@ -42,9 +42,9 @@ type Cursor struct {
 
 	room [64]byte // most keys need no more
 
-	near     *[nearSize]byte // what Foresee has copied; nil: it was not called yet
-	verified int             // what safe was before Foresee; 0: view is not near
-	foresees int             // calls of Foresee since the last seek, counted up to 2
+	near       *[nearSize]byte // what LookAhead has copied; nil: it was not called yet
+	verified   int             // what safe was before LookAhead; 0: view is not near
+	lookaheads int             // calls of LookAhead since the last seek, counted up to 2
 }
 
 // form says which fields of an entry may be set beside Key, Kind and Version. So entries of one
@@ -163,7 +163,7 @@ func (it *Cursor) seekTo(off int) {
 	it.off, it.next, it.head = off, off, 0
 	// Bytes up to safe are verified from the last place on, and off may lie before that.
 	it.safe = 0
-	it.foresees = 0
+	it.lookaheads = 0
 	it.ahead, it.err = 1, nil
 	it.Entered = 0
 }

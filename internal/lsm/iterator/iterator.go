@@ -47,13 +47,13 @@ type Bounded interface {
 	Ends() (first, last *entry.Entry)
 }
 
-// Foresighted is an Iterator that may know what comes next.
-type Foresighted interface {
+// Lookahead is an Iterator that may know what comes next.
+type Lookahead interface {
 	Iterator
-	// Foresee returns how many of the next calls of Next, with no other move between, are
+	// LookAhead returns how many of the next calls of Next, with no other move between, are
 	// sure to return true, and touch no mapped memory; Entry is the same pointer after each.
 	// The entries are set, with neither meta nor expiry, before the key until, with
 	// versions in [least, most], and each is the only one of its key. It is only called at
 	// an entry, after a move forward. To return 0 is always right.
-	Foresee(until []byte, least, most entry.Version) int
+	LookAhead(until []byte, least, most entry.Version) int
 }

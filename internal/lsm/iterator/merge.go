@@ -48,7 +48,7 @@ type merge struct {
 	at       bool    // it is at an entry
 	backward bool    // direction of the walk
 	skipped  bool    // sources have left entries out that may be beyond the current one
-	foreseen int     // moves forward for which the winner is known to win
+	sure     int     // moves forward for which the winner is known to win
 	prefix   []byte  // what all heads' keys begin with; words are taken after it
 	err      error   // why a move failed
 
@@ -89,7 +89,7 @@ func (m *merge) SeekLT(key []byte) bool {
 // positionSources positions every source by move, which seeks key, and plays all matches. nil: all
 // keys qualify.
 func (m *merge) positionSources(backward bool, key []byte, move func(Iterator) bool) bool {
-	m.backward, m.skipped, m.at, m.err, m.foreseen = backward, false, false, nil, 0
+	m.backward, m.skipped, m.at, m.err, m.sure = backward, false, false, nil, 0
 	for i := range m.heads {
 		h := &m.heads[i]
 		if s, ok := h.source.(Bounded); ok && h.placeAtBound(s, key, backward) {
@@ -226,10 +226,10 @@ func (m *merge) stepSource(h *head) bool {
 }
 
 func (m *merge) Next() bool {
-	// Foresee has compared the sources already.
-	if m.foreseen > 0 {
+	// LookAhead has compared the sources already.
+	if m.sure > 0 {
 		// The word of the winner is only looked at after a move that takes it again.
-		m.foreseen--
+		m.sure--
 		return m.heads[m.winner].source.Next()
 	}
 	if !m.at {
@@ -283,7 +283,7 @@ func (m *merge) SkipNewer(v entry.Version) bool {
 // skipSources moves the winner, and each source whose entry leaves says true for, by move.
 func (m *merge) skipSources(leaves func(*head) bool, move func(Iterator) bool) bool {
 	// All other sources may have moved, so every match is played again.
-	m.skipped, m.foreseen = true, 0
+	m.skipped, m.sure = true, 0
 	for i := range m.heads {
 		h := &m.heads[i]
 		if h.done || h.waits || int32(i) != m.winner && !leaves(h) {
@@ -310,9 +310,9 @@ func (m *merge) advanceWinner() bool {
 	return m.settleWinner()
 }
 
-// Foresee knows what the winner foresees before the entries of all others.
-func (m *merge) Foresee(until []byte, least, most entry.Version) int {
-	s, ok := m.heads[m.winner].source.(Foresighted)
+// LookAhead knows what the winner knows before the entries of all others.
+func (m *merge) LookAhead(until []byte, least, most entry.Version) int {
+	s, ok := m.heads[m.winner].source.(Lookahead)
 	if !ok || !m.at || m.backward {
 		return 0
 	}
@@ -323,8 +323,8 @@ func (m *merge) Foresee(until []byte, least, most entry.Version) int {
 	if second := &m.heads[m.second]; !second.done && bytes.Compare(second.entry.Key, until) < 0 {
 		until = second.entry.Key
 	}
-	m.foreseen = s.Foresee(until, least, most)
-	return m.foreseen
+	m.sure = s.LookAhead(until, least, most)
+	return m.sure
 }
 
 // replayWinner plays the matches on the path of the winner, which has moved.
@@ -380,7 +380,7 @@ func (m *merge) losesTo(a, b int32) bool {
 func (m *merge) turnRound() bool {
 	// A source that has left entries out may be anywhere: it seeks. Others are at the
 	// neighbour of the current entry, so one step leads to the other side.
-	m.backward, m.foreseen = !m.backward, 0
+	m.backward, m.sure = !m.backward, 0
 	var current entry.Entry
 	if m.skipped {
 		current = entry.Entry{Key: bytes.Clone(m.Entry().Key), Version: m.Entry().Version}

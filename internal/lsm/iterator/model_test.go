@@ -122,8 +122,8 @@ func (s *source) Entry() *entry.Entry {
 func (s *source) Err() error { return s.err }
 func (s *source) Close()     { s.closed++ }
 
-// Foresee knows up to four entries ahead.
-func (s *source) Foresee(until []byte, least, most entry.Version) (n int) {
+// LookAhead knows up to four entries ahead.
+func (s *source) LookAhead(until []byte, least, most entry.Version) (n int) {
 	for i := s.pos + 1; n < s.pos%5 && i < len(s.entries) && s.fault == 0; i++ {
 		e := &s.entries[i]
 		if bytes.Equal(e.Key, s.entries[i-1].Key) || i+1 < len(s.entries) && bytes.Equal(e.Key, s.entries[i+1].Key) ||
@@ -256,17 +256,17 @@ func checkMoves(t *testing.T, r *rand.Rand, it Iterator, want []entry.Entry, key
 				i++
 			}
 			check("Next", it.Next())
-			if f, ok := it.(Foresighted); ok && i >= 0 && r.IntN(2) == 0 {
+			if f, ok := it.(Lookahead); ok && i >= 0 && r.IntN(2) == 0 {
 				until, least, most := key(r), entry.Version(r.IntN(6)), entry.Version(6+r.IntN(6))
-				e, n := it.Entry(), f.Foresee(until, least, most)
+				e, n := it.Entry(), f.LookAhead(until, least, most)
 				for range n - r.IntN(n+1) {
 					i++
-					check("a move that was foreseen", it.Next())
+					check("a move that was known", it.Next())
 					if it.Entry() != e || e.Kind != entry.Set || e.Expires != 0 || e.Version < least || e.Version > most || bytes.Compare(e.Key, until) >= 0 {
-						t.Fatalf("%q@%d was foreseen before %q in [%d, %d]", e.Key, e.Version, until, least, most)
+						t.Fatalf("%q@%d was known before %q in [%d, %d]", e.Key, e.Version, until, least, most)
 					}
 					if bytes.Equal(e.Key, want[i-1].Key) || i+1 < len(want) && bytes.Equal(e.Key, want[i+1].Key) {
-						t.Fatalf("%q was foreseen and has more versions", e.Key)
+						t.Fatalf("%q was known and has more versions", e.Key)
 					}
 				}
 			}

@@ -161,12 +161,12 @@ func (it *cursor) moveOn(d direction) bool {
 	return it.Next()
 }
 
-// Foresee is the method of an iterator.Foresighted.
-func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
+// LookAhead is the method of an iterator.Lookahead.
+func (it *cursor) LookAhead(until []byte, least, most entry.Version) int {
 	if !it.valid {
 		return 0
 	}
-	return it.Cursor.Foresee(until, least, most)
+	return it.Cursor.LookAhead(until, least, most)
 }
 
 // crossToChunk moves on into the chunk beside, unless the move before has failed.

@@ -323,12 +323,12 @@ func testIteratorWalksBothWays(t *testing.T) {
 	})
 }
 
-// Moves that an iterator foresees are made, to the entries that are there: also at the ends of
+// Moves that an iterator knows ahead are made, to the entries that are there: also at the ends of
 // chunks, and of the blocks that files are read in which are encrypted or not mapped. Entries
 // of different lengths let the end of a block fall on each part of an entry.
-func TestForeseenMovesAreMade(t *testing.T) { forms(t, testForeseenMovesAreMade) }
+func TestKnownMovesAreMade(t *testing.T) { forms(t, testKnownMovesAreMade) }
 
-func testForeseenMovesAreMade(t *testing.T) {
+func testKnownMovesAreMade(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, separated := range []int{0, 50, 100} { // percent of the entries
 		var all []entry.Entry
@@ -345,18 +345,18 @@ func testForeseenMovesAreMade(t *testing.T) {
 		m := writeRun(t, writerConfig(dir), all)
 		for _, noMap := range []bool{false, true} {
 			it := openRun(t, openConfig(dir, noMap), m).Iterator()
-			foreseen := walkForeseen(t, it, all, r)
+			known := walkKnown(t, it, all, r)
 			it.Close()
-			if foreseen < len(all)/2 {
-				t.Errorf("%d %% separated, nomap=%v: %d of %d moves were foreseen", separated, noMap, foreseen, len(all))
+			if known < len(all)/2 {
+				t.Errorf("%d %% separated, nomap=%v: %d of %d moves were known", separated, noMap, known, len(all))
 			}
 		}
 	}
 }
 
-// walkForeseen walks over all, asks now and then what is to come, and returns how many moves
-// were foreseen.
-func walkForeseen(t *testing.T, it iterator.Iterator, all []entry.Entry, r *rand.Rand) (foreseen int) {
+// walkKnown walks over all, asks now and then what is to come, and returns how many moves
+// were known.
+func walkKnown(t *testing.T, it iterator.Iterator, all []entry.Entry, r *rand.Rand) (known int) {
 	t.Helper()
 	far := []byte("9999999")
 	sure := 0
@@ -366,12 +366,12 @@ func walkForeseen(t *testing.T, it iterator.Iterator, all []entry.Entry, r *rand
 		}
 		if sure > 0 {
 			sure--
-			foreseen++
+			known++
 		} else if r.IntN(4) > 0 {
-			sure = it.(iterator.Foresighted).Foresee(far, 0, entry.MaxVersion)
+			sure = it.(iterator.Lookahead).LookAhead(far, 0, entry.MaxVersion)
 		}
 	}
-	return foreseen
+	return known
 }
 
 func TestIteratorMovesAsTheModel(t *testing.T) { forms(t, testIteratorMovesAsTheModel) }

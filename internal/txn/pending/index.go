@@ -43,12 +43,12 @@ func (m *memory) clearRecords() {
 // indexMemory is how many bytes of memory the index takes.
 func (m *memory) indexMemory() int { return 32*cap(m.recs) + 4*(cap(m.buckets)+cap(m.sorted)) }
 
-// index enters the record of key, which begins at offset in the arena.
-func (m *memory) index(offset int, key []byte, seed uint64) {
+// indexRecord enters the record of key, which begins at offset in the arena.
+func (m *memory) indexRecord(offset int, key []byte, seed uint64) {
 	h := checksum.HashKey(seed, key)
 	// At most half full: open addressing needs free buckets to end a search soon.
 	if 2*(m.live+1) > len(m.buckets) {
-		m.rehash()
+		m.growTable()
 	}
 	// The older record stays where it is, as a reader may hold its bytes.
 	bucket, i := m.findRecord(key, h)
@@ -70,14 +70,14 @@ func (m *memory) findRecord(key []byte, h uint64) (bucket, rec int) {
 		if i < 0 {
 			return bucket, -1
 		}
-		if m.recs[i].hash == h && bytes.Equal(m.record(i).Key, key) {
+		if m.recs[i].hash == h && bytes.Equal(m.decodeRecord(i).Key, key) {
 			return bucket, i
 		}
 	}
 }
 
-// rehash doubles the table. The hashes are stored, so no key is read.
-func (m *memory) rehash() {
+// growTable doubles the table. The hashes are stored, so no key is read.
+func (m *memory) growTable() {
 	n := max(2*len(m.buckets), minBuckets)
 	m.buckets = make([]uint32, n)
 	for i := range m.recs {
@@ -93,21 +93,21 @@ func (m *memory) rehash() {
 	}
 }
 
-// record decodes the i-th record; it was encoded here, so it decodes.
-func (m *memory) record(i int) entry.Record {
+// decodeRecord decodes the i-th record; it was encoded here, so it decodes.
+func (m *memory) decodeRecord(i int) entry.Record {
 	r, _ := entry.DecodeRecord(m.arena[m.recs[i].offset:])
 	return r
 }
 
 // fillEntry makes e the entry of the i-th record.
 func (m *memory) fillEntry(i int, e *entry.Entry) {
-	r := m.record(i)
+	r := m.decodeRecord(i)
 	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
 }
 
-// order returns the live records by key, without those for which deleted reports true (nil: without
-// none). The slice is never changed, so an iterator may keep it while more is written.
-func (m *memory) order(deleted func(i int) bool) []uint32 {
+// orderRecords returns the live records by key, without those for which deleted reports true (nil:
+// without none). The slice is never changed, so an iterator may keep it while more is written.
+func (m *memory) orderRecords(deleted func(i int) bool) []uint32 {
 	// A range delete adds a record, too, so a list that is up to date needs no look at deleted.
 	if m.sortedCount == len(m.recs) {
 		return m.sorted
@@ -137,5 +137,5 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 }
 
 func (m *memory) compareRecords(a, b uint32) int {
-	return bytes.Compare(m.record(int(a)).Key, m.record(int(b)).Key)
+	return bytes.Compare(m.decodeRecord(int(a)).Key, m.decodeRecord(int(b)).Key)
 }

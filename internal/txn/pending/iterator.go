@@ -18,10 +18,10 @@ func (w *Writes) Iterator() iterator.Iterator {
 	if w.ranges != nil {
 		// Deletes are part of the list, not a check of each step: the list is reused by the next
 		// iterator.
-		deleted = func(i int) bool { return w.deletedSince(m.record(i).Key, i) }
+		deleted = func(i int) bool { return w.deletedSince(m.decodeRecord(i).Key, i) }
 	}
 	// The copy keeps the arena of now: an append may move the array, but old bytes stay.
-	mine := &memoryIterator{memory: *m, order: m.order(deleted), i: -1}
+	mine := &memoryIterator{memory: *m, order: m.orderRecords(deleted), i: -1}
 	if w.files == nil {
 		return mine
 	}
@@ -34,14 +34,14 @@ func (w *Writes) Iterator() iterator.Iterator {
 type memoryIterator struct {
 	memory memory      // a copy: later writes don't concern it
 	order  []uint32    // indices of records, by key
-	i      int         // position in order; -1 and len(order) are the two ends
+	i      int         // position in order; -1: at no entry
 	entry  entry.Entry // the current entry
 }
 
-// moveTo makes the i-th record of order the current one. It returns false at the ends.
+// moveTo makes the i-th record of order the current one. It returns false beyond the ends.
 func (it *memoryIterator) moveTo(i int) bool {
-	it.i = min(max(i, -1), len(it.order))
-	if it.i < 0 || it.i == len(it.order) {
+	if it.i = i; i < 0 || i >= len(it.order) {
+		it.i = -1 // at either end: Next and Prev stay where there is no entry
 		return false
 	}
 	it.memory.fillEntry(int(it.order[it.i]), &it.entry)
@@ -49,27 +49,20 @@ func (it *memoryIterator) moveTo(i int) bool {
 	return true
 }
 
-// search returns the position of the first key that is at least key.
-func (it *memoryIterator) search(key []byte) int {
-	return sort.Search(len(it.order), func(i int) bool { return bytes.Compare(it.memory.record(int(it.order[i])).Key, key) >= 0 })
+// findPlace returns the position of the first key that is at least key.
+func (it *memoryIterator) findPlace(key []byte) int {
+	return sort.Search(len(it.order), func(i int) bool { return bytes.Compare(it.memory.decodeRecord(int(it.order[i])).Key, key) >= 0 })
 }
 
 func (it *memoryIterator) First() bool            { return it.moveTo(0) }
 func (it *memoryIterator) Last() bool             { return it.moveTo(len(it.order) - 1) }
-func (it *memoryIterator) SeekGE(key []byte) bool { return it.moveTo(it.search(key)) }
-func (it *memoryIterator) SeekLT(key []byte) bool { return it.moveTo(it.search(key) - 1) }
+func (it *memoryIterator) SeekGE(key []byte) bool { return it.moveTo(it.findPlace(key)) }
+func (it *memoryIterator) SeekLT(key []byte) bool { return it.moveTo(it.findPlace(key) - 1) }
 func (it *memoryIterator) Entry() *entry.Entry    { return &it.entry }
 func (it *memoryIterator) Err() error             { return nil }
 func (it *memoryIterator) Close()                 {}
-
-// Next and Prev stay where there is no entry.
-func (it *memoryIterator) Next() bool {
-	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i+1)
-}
-
-func (it *memoryIterator) Prev() bool {
-	return it.i >= 0 && it.i < len(it.order) && it.moveTo(it.i-1)
-}
+func (it *memoryIterator) Next() bool             { return it.i >= 0 && it.moveTo(it.i+1) }
+func (it *memoryIterator) Prev() bool             { return it.i >= 0 && it.moveTo(it.i-1) }
 
 // SkipGE is Next, as there is one version a key: all skips are single moves.
 func (it *memoryIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }

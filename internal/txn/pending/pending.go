@@ -33,13 +33,13 @@ type Writes struct {
 // MaxPooled is how many bytes of memory are kept in pools for later writes, at most.
 const MaxPooled = 1 << 20
 
-// Reset removes all writes, but keeps memory for later ones, of which Memory tells. What was read
-// is no longer valid. The caller must discard the files.
+// Reset removes all writes, but keeps memory for later ones, of which MemoryBytes tells. What was
+// read is no longer valid. The caller must discard the files.
 func (w *Writes) Reset() {
 	// With the tag invariants, a slice that is used too long now shows garbage.
 	invariant.Poison(w.memory.arena)
 	if w.limiter != nil {
-		w.limiter.GiveBack(w.memory.arena)
+		w.limiter.ReturnBuffer(w.memory.arena)
 		w.memory.arena = nil
 	}
 	// All state goes: a pooled transaction must not see what another one has written.
@@ -47,18 +47,18 @@ func (w *Writes) Reset() {
 	w.Indexed, w.spilled, w.ranges, w.files, w.failed, w.limiter = false, 0, nil, nil, nil, nil
 }
 
-// Memory is how many bytes of memory w takes, with what it keeps for later writes.
-func (w *Writes) Memory() int {
+// MemoryBytes is how many bytes of memory w takes, with what it keeps for later writes.
+func (w *Writes) MemoryBytes() int {
 	m := &w.memory
 	return cap(m.arena) + cap(w.key) + cap(w.packed) + m.indexMemory()
 }
 
-// Borrow makes empty Writes use memory of r, with room for n bytes of keys and values. Reset
+// BorrowMemory makes empty Writes use memory of r, with room for n bytes of keys and values. Reset
 // gives it back.
-func (w *Writes) Borrow(r *MemoryLimiter, n int64) {
+func (w *Writes) BorrowMemory(r *MemoryLimiter, n int64) {
 	w.limiter = r
 	// Beyond keys and values, records have headers, and large ones checksums of their pieces.
-	w.memory.arena = r.Lend(int(n + n/1024 + 4096))
+	w.memory.arena = r.LendBuffer(int(n + n/1024 + 4096))
 }
 
 // Err returns the error of a failed spill. After it the writes are incomplete: nothing can
@@ -77,8 +77,8 @@ func (w *Writes) Bytes() (n int64) {
 	return n
 }
 
-// InMemory is about how many bytes of memory the writes take.
-func (w *Writes) InMemory() int64 {
+// BytesInMemory is about how many bytes of memory the writes take.
+func (w *Writes) BytesInMemory() int64 {
 	n := int64(len(w.memory.arena)) + int64(w.ranges.Bytes()+w.ranges.Memory())
 	if w.Indexed {
 		n += writeOverhead * int64(w.memory.count)
@@ -90,8 +90,8 @@ func (w *Writes) InMemory() int64 {
 // index, and in the list in key order.
 const writeOverhead = 48
 
-// Ranges returns the range deletes so far. Their versions have a meaning in Writes only.
-func (w *Writes) Ranges() (sources []rangedel.Source) {
+// RangeDeletes returns the range deletes so far. Their versions have a meaning in Writes only.
+func (w *Writes) RangeDeletes() (sources []rangedel.Source) {
 	if w.ranges != nil {
 		sources = append(sources, w.ranges)
 	}
@@ -101,8 +101,8 @@ func (w *Writes) Ranges() (sources []rangedel.Source) {
 	return sources
 }
 
-// InPayload is how many range deletes Payload has.
-func (w *Writes) InPayload() int { return w.ranges.Len() }
+// RangesInPayload is how many range deletes Payload has.
+func (w *Writes) RangesInPayload() int { return w.ranges.Len() }
 
 // Add appends a write to the keyspace of c: a set or a delete of the user's key e.Key, which
 // the caller has checked. Key and value are copied. Add changes e.
@@ -111,11 +111,11 @@ func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
 	// encode reads the stored key from e.
 	e.Key = w.key
-	arena, at := w.encode(m.arena, c, e)
+	arena, at := w.encodeRecord(m.arena, c, e)
 	m.arena = arena
 	// The key is hashed once, here; the index keeps the hash.
 	if w.Indexed {
-		m.index(at, w.key, c.Seed)
+		m.indexRecord(at, w.key, c.Seed)
 	}
 	m.count++
 }
@@ -160,7 +160,7 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 	case w.ranges != nil && w.deletedSince(key, i):
 		*e = entry.Entry{Kind: entry.Delete}
 	case i >= 0:
-		// e points into the arena, which Spill must not reuse from now on.
+		// e points into the arena, which SpillMemory must not reuse from now on.
 		m.aliased = true
 		m.fillEntry(i, e)
 	case w.files == nil:

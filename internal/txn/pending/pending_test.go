@@ -52,7 +52,7 @@ func TestWritesAgreeWithModel(t *testing.T) {
 		}
 		comparePayload(t, &w, model)
 		w.Reset()
-		if w.Indexed || w.Len() != 0 || w.Bytes() != 0 || len(w.Ranges()) > 0 {
+		if w.Indexed || w.Len() != 0 || w.Bytes() != 0 || len(w.RangeDeletes()) > 0 {
 			t.Fatal("something is left after Reset")
 		}
 		w.Indexed = true

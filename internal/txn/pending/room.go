@@ -26,9 +26,9 @@ func NewMemoryLimiter(size int64) *MemoryLimiter { return &MemoryLimiter{size: s
 // Size is how many bytes calls may have together.
 func (r *MemoryLimiter) Size() int64 { return r.size }
 
-// Enter takes n bytes, or all there are if n is more, and waits until they are free. Give them back
-// with Leave.
-func (r *MemoryLimiter) Enter(n int64) {
+// TakeBytes takes n bytes, or all there are if n is more, and waits until they are free. Give them
+// back with ReturnBytes.
+func (r *MemoryLimiter) TakeBytes(n int64) {
 	// A value larger than the limit must not wait for ever: it goes alone.
 	n = min(n, r.size)
 	r.mu.Lock()
@@ -44,8 +44,8 @@ func (r *MemoryLimiter) Enter(n int64) {
 	<-w.ready
 }
 
-// Leave gives n bytes back, as many as Enter was called with.
-func (r *MemoryLimiter) Leave(n int64) {
+// ReturnBytes gives n bytes back, as many as TakeBytes was called with.
+func (r *MemoryLimiter) ReturnBytes(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken -= min(n, r.size)
@@ -62,9 +62,10 @@ func (r *MemoryLimiter) Leave(n int64) {
 // large write would allocate and clear memory, and make the Go garbage collector run more often.
 const maxSpare = 8 << 20
 
-// Lend returns an empty slice with a capacity of at least n bytes, which may have old data.
-// It is the memory that was given back last, or new memory. Call it between Enter and Leave.
-func (r *MemoryLimiter) Lend(n int) []byte {
+// LendBuffer returns an empty slice with a capacity of at least n bytes, which may have old data.
+// It is the memory that was given back last, or new memory. Call it between TakeBytes and
+// ReturnBytes.
+func (r *MemoryLimiter) LendBuffer(n int) []byte {
 	r.mu.Lock()
 	spare := r.spare
 	r.spare = nil
@@ -76,18 +77,19 @@ func (r *MemoryLimiter) Lend(n int) []byte {
 	return spare
 }
 
-// GiveBack ends the use of what Lend has returned.
-func (r *MemoryLimiter) GiveBack(b []byte) {
+// ReturnBuffer ends the use of what LendBuffer has returned.
+func (r *MemoryLimiter) ReturnBuffer(b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The larger buffer serves more writes. It counts in Bytes, so it stays below half the limit.
+	// The larger buffer serves more writes. It counts in UsedBytes, so it stays below half the
+	// limit.
 	if most := min(maxSpare, r.size/2); int64(cap(b)) <= most && cap(b) > cap(r.spare) {
 		r.spare = b[:0]
 	}
 }
 
-// Bytes is how many bytes calls have taken, and how many are kept for the next large write.
-func (r *MemoryLimiter) Bytes() int64 {
+// UsedBytes is how many bytes calls have taken, and how many are kept for the next large write.
+func (r *MemoryLimiter) UsedBytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.taken + int64(cap(r.spare))

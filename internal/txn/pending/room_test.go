@@ -14,16 +14,16 @@ func TestRoom(t *testing.T) {
 	for i := range 50 {
 		all.Go(func() {
 			n := int64(1 + i*7%150)
-			r.Enter(n)
+			r.TakeBytes(n)
 			if now := inside.Add(min(n, 100)); now > 100 {
 				t.Errorf("%d of 100 bytes are taken", now)
 			}
 			inside.Add(-min(n, 100))
-			r.Leave(n)
+			r.ReturnBytes(n)
 		})
 	}
 	all.Wait()
-	if n := r.Bytes(); n != 0 {
+	if n := r.UsedBytes(); n != 0 {
 		t.Errorf("%d bytes are taken by nobody", n)
 	}
 }
@@ -31,15 +31,15 @@ func TestRoom(t *testing.T) {
 // A small write doesn't overtake a large one that waits.
 func TestRoomIsFirstComeFirstServed(t *testing.T) {
 	r := NewMemoryLimiter(100)
-	r.Enter(60)
+	r.TakeBytes(60)
 	order := make(chan string, 2)
 	var all sync.WaitGroup
 	enter := func(n int64, name string) {
 		waiting := len(r.waiting)
 		all.Go(func() {
-			r.Enter(n)
+			r.TakeBytes(n)
 			order <- name
-			r.Leave(n)
+			r.ReturnBytes(n)
 		})
 		for { // until it waits
 			r.mu.Lock()
@@ -52,7 +52,7 @@ func TestRoomIsFirstComeFirstServed(t *testing.T) {
 	}
 	enter(100, "large")
 	enter(10, "small")
-	r.Leave(60)
+	r.ReturnBytes(60)
 	all.Wait()
 	if first := <-order; first != "large" {
 		t.Errorf("%s came first", first)
@@ -62,18 +62,18 @@ func TestRoomIsFirstComeFirstServed(t *testing.T) {
 // One large write's memory is kept for the next, unless it is very much.
 func TestRoomKeepsOneSpare(t *testing.T) {
 	r := NewMemoryLimiter(4 << 20)
-	a := r.Lend(300 << 10)
-	b := r.Lend(1 << 20)
-	if cap(a) != 512<<10 || cap(b) != 1<<20 || r.Bytes() != 0 {
-		t.Errorf("got %d and %d bytes, %d are kept", cap(a), cap(b), r.Bytes())
+	a := r.LendBuffer(300 << 10)
+	b := r.LendBuffer(1 << 20)
+	if cap(a) != 512<<10 || cap(b) != 1<<20 || r.UsedBytes() != 0 {
+		t.Errorf("got %d and %d bytes, %d are kept", cap(a), cap(b), r.UsedBytes())
 	}
-	r.GiveBack(b)
-	r.GiveBack(a)
-	r.GiveBack(make([]byte, 0, 3<<20))
-	if n := r.Bytes(); n != 1<<20 {
+	r.ReturnBuffer(b)
+	r.ReturnBuffer(a)
+	r.ReturnBuffer(make([]byte, 0, 3<<20))
+	if n := r.UsedBytes(); n != 1<<20 {
 		t.Errorf("%d bytes are kept, want 1 MiB", n)
 	}
-	if c := r.Lend(900 << 10); &c[:1][0] != &b[:1][0] || r.Bytes() != 0 {
-		t.Errorf("other memory was lent, %d bytes are kept", r.Bytes())
+	if c := r.LendBuffer(900 << 10); &c[:1][0] != &b[:1][0] || r.UsedBytes() != 0 {
+		t.Errorf("other memory was lent, %d bytes are kept", r.UsedBytes())
 	}
 }

@@ -33,10 +33,10 @@ type Files interface {
 	Discard()
 }
 
-// Spill writes what is in memory to files, which newSpill makes at the first call. No layout has
-// these files before the commit. After an error, which Err returns from then on, discard the
+// SpillMemory writes what is in memory to files, which newSpill makes at the first call. No layout
+// has these files before the commit. After an error, which Err returns from then on, discard the
 // writes.
-func (w *Writes) Spill(ctx context.Context, newSpill func() Files) error {
+func (w *Writes) SpillMemory(ctx context.Context, newSpill func() Files) error {
 	if w.failed != nil {
 		return w.failed
 	}
@@ -57,18 +57,18 @@ func (w *Writes) Spill(ctx context.Context, newSpill func() Files) error {
 	return nil
 }
 
-// Large reports whether e's value must go to a file at once: it is so large that it is
+// IsLarge reports whether e's value must go to a file at once: it is so large that it is
 // separated in every keyspace, and with it the writes in memory would exceed limit bytes.
-func (w *Writes) Large(e *entry.Entry, limit int64) bool {
-	return len(e.Value) >= maxInline && w.InMemory()+int64(len(e.Value)) > limit
+func (w *Writes) IsLarge(e *entry.Entry, limit int64) bool {
+	return len(e.Value) >= maxInline && w.BytesInMemory()+int64(len(e.Value)) > limit
 }
 
-// AddLarge is Add for a Large entry. It first spills what is in memory. Then it writes the
+// AddLarge is Add for an entry that IsLarge. It first spills what is in memory. Then it writes the
 // value from the caller's memory to a file, uncompressed, without a copy of it in memory.
-// Errors are those of Spill.
+// Errors are those of SpillMemory.
 func (w *Writes) AddLarge(ctx context.Context, newSpill func() Files, c *Encoder, e *entry.Entry) error {
 	// The order of writes must hold: what is in memory is older than e.
-	if err := w.Spill(ctx, newSpill); err != nil {
+	if err := w.SpillMemory(ctx, newSpill); err != nil {
 		return err
 	}
 	// The value is not encoded to the arena: it would exceed the limit, for which this is made.

@@ -13,24 +13,24 @@ type Habit struct {
 	apart   atomic.Int64 // 8 times the average distance from that average, by the same weights
 }
 
-// record adds a scan that read n values.
-func (h *Habit) record(n int) {
+// recordScan adds a scan that read n values.
+func (h *Habit) recordScan(n int) {
 	next := int64(min(n, mostExpected))
 	average := h.eighths.Load() / 8
-	add(&h.apart, max(next-average, average-next))
-	add(&h.eighths, next)
+	addToAverage(&h.apart, max(next-average, average-next))
+	addToAverage(&h.eighths, next)
 }
 
-// add adds n to an average. What does not change is not written, as others read it.
-func add(eighths *atomic.Int64, n int64) {
+// addToAverage adds n to an average. What does not change is not written, as others read it.
+func addToAverage(eighths *atomic.Int64, n int64) {
 	if old := eighths.Load(); n != old/8 {
 		eighths.Store(old + n - old/8)
 	}
 }
 
-// predict is how many entries the next scan is likely to need: one more than the average,
+// predictReads is how many entries the next scan is likely to need: one more than the average,
 // as most scans move once more than they read, and some more if they differ.
-func (h *Habit) predict() int {
+func (h *Habit) predictReads() int {
 	average := h.eighths.Load() / 8
 	return int(min(average+min(average, h.apart.Load())/8+1, mostExpected))
 }

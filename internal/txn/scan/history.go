@@ -33,12 +33,14 @@ var _ iterator.Iterator = (*history)(nil)
 // noNewer is above all versions: there is no newer entry of the key.
 const noNewer = rangedel.Pending + 1
 
-func (h *history) First() bool { return h.arrive(h.forward(h.Iterator.First()), noNewer) }
+func (h *history) First() bool { return h.markBefore(h.passUnseen(h.Iterator.First(), false), noNewer) }
 func (h *history) SeekGE(key []byte) bool {
-	return h.arrive(h.forward(h.Iterator.SeekGE(key)), noNewer)
+	return h.markBefore(h.passUnseen(h.Iterator.SeekGE(key), false), noNewer)
 }
-func (h *history) Last() bool             { return h.moved(h.back(h.Iterator.Last())) }
-func (h *history) SeekLT(key []byte) bool { return h.moved(h.back(h.Iterator.SeekLT(key))) }
+func (h *history) Last() bool { return h.noteMove(h.passUnseen(h.Iterator.Last(), true)) }
+func (h *history) SeekLT(key []byte) bool {
+	return h.noteMove(h.passUnseen(h.Iterator.SeekLT(key), true))
+}
 
 func (h *history) SkipGE([]byte, entry.Version) bool { return h.Next() }
 func (h *history) SkipLT([]byte, entry.Version) bool { return h.Prev() }
@@ -54,24 +56,21 @@ func (h *history) Entry() *entry.Entry {
 	return h.Iterator.Entry()
 }
 
-// forward and back go on over what the reader does not see, so that neighbours in
-// src are neighbours to the reader. ok says that src is at an entry.
-func (h *history) forward(ok bool) bool {
-	for ok && !sees(h.at, h.Iterator.Entry().Version) {
-		ok = h.Iterator.Next()
+// passUnseen goes on, in the direction backward, over what the reader does not see, so that
+// neighbours in src are neighbours to the reader. ok says that src is at an entry.
+func (h *history) passUnseen(ok, backward bool) bool {
+	for ok && !isSeen(h.at, h.Iterator.Entry().Version) {
+		if backward {
+			ok = h.Iterator.Prev()
+		} else {
+			ok = h.Iterator.Next()
+		}
 	}
 	return ok
 }
 
-func (h *history) back(ok bool) bool {
-	for ok && !sees(h.at, h.Iterator.Entry().Version) {
-		ok = h.Iterator.Prev()
-	}
-	return ok
-}
-
-// moved notes what a move of src came to, which is the position.
-func (h *history) moved(ok bool) bool {
+// noteMove notes what a move of src came to, which is the position.
+func (h *history) noteMove(ok bool) bool {
 	h.valid, h.marked = ok, false
 	return ok
 }
@@ -79,72 +78,72 @@ func (h *history) moved(ok bool) bool {
 func (h *history) Next() bool {
 	switch {
 	case h.marked && !h.behind:
-		return h.moved(true)
+		return h.noteMove(true)
 	case h.marked && h.valid:
-		return h.moved(h.forward(h.Iterator.Next()))
+		return h.noteMove(h.passUnseen(h.Iterator.Next(), false))
 	case h.marked:
-		return h.moved(h.forward(h.Iterator.First()))
+		return h.noteMove(h.passUnseen(h.Iterator.First(), false))
 	case !h.valid:
 		return false
 	}
 	// Whether a mark stands behind this entry depends on the next one: is it of the same key?
-	version := h.leave()
-	if !h.forward(h.Iterator.Next()) {
-		return h.moved(false)
+	version := h.leaveEntry()
+	if !h.passUnseen(h.Iterator.Next(), false) {
+		return h.noteMove(false)
 	}
-	return h.arrive(true, h.newer(version, h.Iterator.Entry().Key))
+	return h.markBefore(true, h.newerVersion(version, h.Iterator.Entry().Key))
 }
 
 func (h *history) Prev() bool {
 	switch {
 	case h.marked && h.behind:
-		return h.moved(h.valid)
+		return h.noteMove(h.valid)
 	case h.marked:
-		return h.moved(h.back(h.Iterator.Prev()))
+		return h.noteMove(h.passUnseen(h.Iterator.Prev(), true))
 	case !h.valid:
 		return false
 	}
-	version, newer := h.leave(), entry.Version(noNewer)
-	if h.moved(h.back(h.Iterator.Prev())) {
+	version, newer := h.leaveEntry(), entry.Version(noNewer)
+	if h.noteMove(h.passUnseen(h.Iterator.Prev(), true)) {
 		e := h.Iterator.Entry()
-		newer = h.newer(e.Version, e.Key)
+		newer = h.newerVersion(e.Version, e.Key)
 	} else if h.Iterator.Err() != nil {
 		return false
 	}
 	// src has passed the place of the mark, which lies between both entries.
 	h.behind = true
-	return h.put(version, newer) || h.valid
+	return h.putMark(version, newer) || h.valid
 }
 
-// leave notes the key of the entry that src is at, and returns its version.
-func (h *history) leave() entry.Version {
+// leaveEntry notes the key of the entry that src is at, and returns its version.
+func (h *history) leaveEntry() entry.Version {
 	e := h.Iterator.Entry()
 	h.key = append(h.key[:0], e.Key...)
 	return e.Version
 }
 
-// newer is the version of a neighbour of the entry of h.key, if it is of the same
+// newerVersion is the version of a neighbour of the entry of h.key, if it is of the same
 // key.
-func (h *history) newer(version entry.Version, key []byte) entry.Version {
+func (h *history) newerVersion(version entry.Version, key []byte) entry.Version {
 	if !bytes.Equal(key, h.key) {
 		return noNewer
 	}
 	return version
 }
 
-// arrive puts a mark before the entry that src has come to, going forward, if one
+// markBefore puts a mark before the entry that src has come to, going forward, if one
 // belongs there.
-func (h *history) arrive(ok bool, newer entry.Version) bool {
-	if h.moved(ok) {
+func (h *history) markBefore(ok bool, newer entry.Version) bool {
+	if h.noteMove(ok) {
 		h.behind = false
-		h.put(h.leave(), newer)
+		h.putMark(h.leaveEntry(), newer)
 	}
 	return h.valid
 }
 
-// put makes the mark that belongs between an entry of h.key of this version and
+// putMark makes the mark that belongs between an entry of h.key of this version and
 // the next newer one, and reports whether there is one.
-func (h *history) put(version, newer entry.Version) bool {
+func (h *history) putMark(version, newer entry.Version) bool {
 	// An own write is newer than every range delete of the store.
 	if version == rangedel.Pending {
 		return false
@@ -156,7 +155,7 @@ func (h *history) put(version, newer entry.Version) bool {
 		v = h.cover.Before(h.key, min(newer, rangedel.Pending))
 	}
 	if h.cover.Err() != nil {
-		return h.moved(false)
+		return h.noteMove(false)
 	}
 	if v <= version {
 		return false

@@ -16,9 +16,9 @@ type locality struct {
 // readahead of processor and disk usually has it by then.
 const nearby = 64 << 10
 
-// pass notes that the separated value of e was read, and reports whether it lies
+// passValue notes that the separated value of e was read, and reports whether it lies
 // elsewhere than the one before; the first one does not.
-func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
+func (l *locality) passValue(p *view.Pin, e *entry.Entry) (jumped bool) {
 	// In both directions: a walk back reads values in order, too.
 	low, high := &l.at, &e.Handle
 	if low.Offset > high.Offset {
@@ -26,7 +26,7 @@ func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
 	}
 	jumped = l.at.Segment != 0 && (low.Segment != high.Segment || high.Offset-low.Offset > low.Length+nearby)
 	if jumped {
-		l.jumped += p.Jump(e)
+		l.jumped += p.JumpedBytes(e)
 	}
 	l.at = e.Handle
 	return jumped
@@ -46,9 +46,9 @@ const (
 	streamMost  = 4 << 20
 )
 
-// pass notes that the separated value of e was read, next to the one before unless it
+// readOn notes that the separated value of e was read, next to the one before unless it
 // jumped, and reports whether more had to be asked for.
-func (t *stream) pass(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
+func (t *stream) readOn(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
 	h := &e.Handle
 	if jumped || h.Segment != t.segment {
 		*t = stream{segment: h.Segment, mark: h.Offset + 1, part: streamFirst}
@@ -59,7 +59,7 @@ func (t *stream) pass(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
 	}
 	// A part may still be on its way from the call before: ask behind it.
 	from := max(t.asked, h.Offset+h.Length)
-	asked = p.ReadOn(e, int64(from-h.Offset), int64(t.part)) > 0
+	asked = p.ReadAhead(e, int64(from-h.Offset), int64(t.part)) > 0
 	// In the middle of this part it is time for the next one.
 	t.mark, t.asked = from+t.part/2, from+t.part
 	t.part = min(2*t.part, streamMost)

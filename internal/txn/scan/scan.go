@@ -4,6 +4,7 @@
 package scan
 
 import (
+	"cmp"
 	"math"
 	"sync"
 
@@ -39,25 +40,17 @@ type Clock interface{ Now() uint64 }
 // Scan is at an entry or at none. It is used by one goroutine at a time. It must
 // not be copied once it was begun.
 type Scan struct {
+	cfg       Config // Shown is nil without a Filter, and Habit unless the scan adapts
 	walk      walk
-	pin       *view.Pin
-	writes    *pending.Writes
-	filter    func(key []byte, meta byte) bool
-	shown     *Span // nil without a filter
-	prefix    int
-	all       bool
 	backward  bool  // the last move went backward, in keys
 	direct    bool  // nothing stands between walk and user: no filter, no readahead
 	jumps     int32 // values that lay far from the one before, a score; a negative one delays reading ahead
 	asked     int   // values that were asked for since the seek
 	waited    bool  // the disk was waited for since the seek
-	adapts    bool  // reads ahead as much as pays
-	limit     int   // Config.Limit
-	sought    bool  // there was a seek; when it ends, habit is told of it
+	sought    bool  // there was a seek; when it ends, the Habit is told of it
 	readahead *readahead
 	locality  locality
 	stream    stream
-	habit     *Habit // nil unless it adapts
 	err       error
 
 	firstKey [32]byte // first memory of walk.key, so that a short key allocates nothing
@@ -69,35 +62,30 @@ var scans = sync.Pool{New: func() any { return new(Scan) }}
 // Begin returns a Scan of c, at no entry.
 func Begin(c *Config) *Scan {
 	s := scans.Get().(*Scan)
-	s.begin(c)
-	return s
-}
-
-func (s *Scan) begin(c *Config) {
-	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
-	s.limit = c.Limit
-	if c.Filter != nil {
-		s.shown = c.Shown
+	s.cfg = *c
+	if c.Filter == nil {
+		s.cfg.Shown = nil
 	}
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
 	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
-	w.source(nil, w.storeCover)
-	switch {
+	w.setSource(nil, w.storeCover)
 	// Who gives a number gets that, whatever the scan does with values.
-	case c.Prefetch > 0 && !c.KeysOnly:
+	if c.Prefetch > 0 && !c.KeysOnly {
 		s.readahead = newReadahead(s, c.Prefetch)
-		s.jumps = math.MinInt32 // never adapts
-	case c.Prefetch != 0 || c.KeysOnly:
-		s.jumps = math.MinInt32
-	default:
-		s.adapts, s.habit = true, c.Habit
 	}
-	s.simplify()
+	if !s.adapts() {
+		s.jumps, s.cfg.Habit = math.MinInt32, nil
+	}
+	s.setDirect()
+	return s
 }
 
-func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
+// adapts reports whether the scan reads ahead as much as pays.
+func (s *Scan) adapts() bool { return s.cfg.Prefetch == 0 && !s.cfg.KeysOnly }
+
+func (s *Scan) setDirect() { s.direct = s.cfg.Filter == nil && s.readahead == nil }
 
 // Bounds are the stored bounds.
 func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
@@ -109,15 +97,15 @@ func (s *Scan) Seek(key []byte, backward bool) (ok bool) {
 	s.err, s.backward = nil, backward
 	// Only a seek takes up new writes, so that a walk in progress does not change
 	// under its user.
-	if s.writes != nil {
-		s.walk.refresh(s.writes)
+	if s.cfg.Writes != nil {
+		s.walk.addOwnWrites(s.cfg.Writes)
 	}
-	if s.habit != nil {
-		s.predict()
+	if s.cfg.Habit != nil {
+		s.predictReadahead()
 	}
-	ok = s.seek(key, backward)
+	ok = s.seekWalk(key, backward)
 	if s.readahead != nil {
-		return s.readahead.begin(ok, backward)
+		return s.readahead.beginAt(ok, backward)
 	}
 	return ok
 }
@@ -129,71 +117,68 @@ func (s *Scan) Move(backward bool) bool {
 	// A move to an entry that is known to be visible touches no mapped memory, and neither does one
 	// within the entries ahead. So they need no guard.
 	if s.direct {
-		if !backward && s.walk.visible.take() {
+		if !backward && s.walk.lookahead.takeKnown() {
 			return true
 		}
-	} else if r := s.readahead; r != nil && r.holds(backward) {
-		r.pass()
+	} else if r := s.readahead; r != nil && r.holdsNext(backward) {
+		r.passEntry()
 		return true
 	}
-	return s.guarded(backward)
+	return s.moveGuarded(backward)
 }
 
-// guarded is Move below its one guard: nothing that it calls has its own.
-func (s *Scan) guarded(backward bool) (ok bool) {
+// moveGuarded is Move below its one guard: nothing that it calls has its own.
+func (s *Scan) moveGuarded(backward bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	if s.direct {
-		return s.walk.move(backward)
+		return s.walk.moveOn(backward)
 	}
 	if s.readahead == nil {
-		return s.move(backward)
+		return s.moveWalk(backward)
 	}
-	if s.readahead.adaptive && s.readahead.idle() {
-		return s.unadapt(backward)
+	if s.readahead.isIdle() {
+		return s.endReadahead(backward)
 	}
-	return s.readahead.move(backward)
+	return s.readahead.moveOn(backward)
 }
 
-// seek moves the walk to the first entry that the filter accepts, from the stored
+// seekWalk moves the walk to the first entry that the filter accepts, from the stored
 // key on or, backward, before it.
-func (s *Scan) seek(key []byte, backward bool) bool {
-	if backward {
-		return s.accepted(s.walk.seekLT(key), true)
-	}
-	return s.accepted(s.walk.seekGE(key), false)
+func (s *Scan) seekWalk(key []byte, backward bool) bool {
+	return s.skipRefused(s.walk.seekKey(key, backward), backward)
 }
 
-// move moves the walk to the next entry that the filter accepts.
-func (s *Scan) move(backward bool) bool { return s.accepted(s.walk.move(backward), backward) }
+// moveWalk moves the walk to the next entry that the filter accepts.
+func (s *Scan) moveWalk(backward bool) bool { return s.skipRefused(s.walk.moveOn(backward), backward) }
 
-// accepted moves on while the filter refuses the entry that the walk is at. The filter is the
+// skipRefused moves on while the filter refuses the entry that the walk is at. The filter is the
 // user's code; who hands it to Begin sees to it that it calls no method of the scan.
-func (s *Scan) accepted(ok, backward bool) bool {
-	if s.filter == nil {
+func (s *Scan) skipRefused(ok, backward bool) bool {
+	if s.cfg.Filter == nil {
 		return ok
 	}
 	for ok {
 		e := s.walk.entry
 		// Before the call: the filter may panic.
-		if s.shown != nil {
-			s.shown.Extend(e.Key, backward)
+		if s.cfg.Shown != nil {
+			s.cfg.Shown.Extend(e.Key, backward)
 		}
-		if s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta) {
+		if s.cfg.Filter(e.Key[s.cfg.Prefix:len(e.Key):len(e.Key)], e.Meta) {
 			return true
 		}
-		ok = s.walk.move(backward)
+		ok = s.walk.moveOn(backward)
 	}
 	// A filter that is not called although the scan reads ahead shows that nothing follows.
-	if s.shown != nil {
-		s.shown.End(s.walk.lo, s.walk.hi, backward)
+	if s.cfg.Shown != nil {
+		s.cfg.Shown.End(s.walk.lo, s.walk.hi, backward)
 	}
 	return false
 }
 
-// Entry is the entry that the scan is at, until the next move or Asked.
+// Entry is the entry that the scan is at, until the next move or NoteAsked.
 func (s *Scan) Entry() *entry.Entry {
 	if s.readahead != nil {
-		return s.readahead.current()
+		return s.readahead.currentEntry()
 	}
 	return s.walk.entry
 }
@@ -203,20 +188,9 @@ func (s *Scan) ReadsAhead() bool { return s.readahead != nil }
 
 // Err returns the error because of which the scan is at no entry; nil at the end.
 func (s *Scan) Err() error {
-	err := s.err
-	if err == nil {
-		err = s.walk.err()
-	}
-	s.pin.View().NameKeys(err)
+	err := cmp.Or(s.err, s.walk.err())
+	s.cfg.Pin.View().NameKeys(err)
 	return err
-}
-
-// Values reads the separated values of the scan's entries.
-func (s *Scan) Values() Values {
-	if s.writes == nil {
-		return Values{Pin: s.pin}
-	}
-	return Values{s.pin, s.writes.Files()}
 }
 
 // Close ends the scan, but for its source, and returns how many bytes of values it
@@ -224,21 +198,21 @@ func (s *Scan) Values() Values {
 func (s *Scan) Close() (jumped uint64) {
 	s.recordReads()
 	if r := s.readahead; r != nil {
-		r.leave()
+		r.freeRing()
 		s.readahead = nil
 	}
 	return s.locality.jumped
 }
 
-// Source is what the scan reads. Who does not call Free closes it, before the pin is released.
+// Source is what the scan reads. Who does not call FreeMemory closes it, before the pin is released.
 func (s *Scan) Source() iterator.Iterator { return s.walk.src }
 
-// Free closes the source of a scan that was closed, and gives its memory to other scans: nothing
-// may be called any more.
-func (s *Scan) Free() {
+// FreeMemory closes the source of a scan that was closed, and gives its memory to other scans:
+// nothing may be called any more.
+func (s *Scan) FreeMemory() {
 	// Before the pin is released: sources hold pages of its View.
 	s.walk.src.Close()
-	if invariant.Enabled { // else a scan that is used after Free is found out
+	if invariant.Enabled { // else a scan that is used after FreeMemory is found out
 		return
 	}
 	*s = Scan{}

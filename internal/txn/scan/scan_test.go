@@ -76,7 +76,7 @@ func (s *store) set(w *pending.Writes, keys ...string) {
 func (s *store) commit(w *pending.Writes) {
 	s.t.Helper()
 	payload, n := w.Payload()
-	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.InPayload(),
+	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.RangesInPayload(),
 		Check: conflict.Check{Isolation: conflict.LastWriterWins}})
 	must(s.t, err)
 }
@@ -93,7 +93,7 @@ func (s *store) begin(c Config) *Scan {
 	n := Begin(&c)
 	s.t.Cleanup(func() {
 		n.Close()
-		n.Free()
+		n.FreeMemory()
 		c.Pin.Release()
 	})
 	return n
@@ -147,11 +147,11 @@ func TestLongHistoriesAreSkipped(t *testing.T) {
 		count := scan.walk.src.(*counting)
 		at := func(what string, ok bool, want string) {
 			t.Helper()
-			if !ok || string(scan.Entry().Key[1:]) != want || want == "hot" && scan.Entry().Version != scan.pin.Version() {
-				t.Errorf("reader at %d, %s: %v, %+v; want %s", scan.pin.Version(), what, ok, scan.Entry(), want)
+			if !ok || string(scan.Entry().Key[1:]) != want || want == "hot" && scan.Entry().Version != scan.cfg.Pin.Version() {
+				t.Errorf("reader at %d, %s: %v, %+v; want %s", scan.cfg.Pin.Version(), what, ok, scan.Entry(), want)
 			}
 			if count.moves > 60 {
-				t.Errorf("reader at %d, %s: %d moves", scan.pin.Version(), what, count.moves)
+				t.Errorf("reader at %d, %s: %d moves", scan.cfg.Pin.Version(), what, count.moves)
 			}
 			count.moves = 0
 		}

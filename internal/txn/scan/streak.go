@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // streak counts the deleted keys that a walk passes one after the other. If they are many, the Pin
@@ -33,7 +34,7 @@ func (w *walk) countDeleted(key []byte, by entry.Version) {
 }
 
 // endStreak ends the streak before key, or behind it in a walk back: the key is visible, or may be
-// to other readers.
+// to other readers. A nil key is the bound: there is no further key.
 func (w *walk) endStreak(key []byte) {
 	if w.streak.keys >= streakNoted {
 		w.noteStreak(key)
@@ -41,31 +42,22 @@ func (w *walk) endStreak(key []byte) {
 	w.streak.keys = 0
 }
 
-// endStreakAtBound ends the streak at the bound, as there is no further key. After an error it
-// notes nothing: the walk may have left out visible keys.
-func (w *walk) endStreakAtBound() {
-	if w.streak.keys >= streakNoted && w.err() == nil {
-		w.noteStreak(nil)
-	}
-	w.streak.keys = 0
-}
-
 // noteStreak notes the range of the streak up to a key, or up to the bound.
 //
 // It notes nothing if the walk may have left out keys for another reason than deletes, because
-// of Since: other readers may see those keys.
+// of Since or of an error: other readers may see those keys.
 func (w *walk) noteStreak(key []byte) {
 	switch {
-	case w.since > 0:
+	case w.since > 0, key == nil && w.err() != nil:
 	case !w.backward && key == nil:
-		w.pin.Emptied(w.streak.begin, w.hi)
+		w.pin.NoteEmptied(w.streak.begin, w.hi)
 	case !w.backward:
-		w.pin.Emptied(w.streak.begin, key)
+		w.pin.NoteEmptied(w.streak.begin, key)
 	case key == nil:
-		w.pin.Emptied(w.lo, w.streak.begin)
+		w.pin.NoteEmptied(w.lo, w.streak.begin)
 	default:
 		// key itself is visible, so the range begins right behind it.
-		w.pin.Emptied(append(bytes.Clone(key), 0), w.streak.begin)
+		w.pin.NoteEmptied(append(bytes.Clone(key), 0), w.streak.begin)
 	}
 }
 
@@ -78,3 +70,22 @@ func (w *walk) passOver(e *entry.Entry) {
 		w.endStreak(e.Key)
 	}
 }
+
+// PastDeletes seeks from a stored key to the first visible one, and returns that, or the end of the
+// keyspace. It is called for what the seek notes on its way (streak).
+func PastDeletes(p *view.Pin, now uint64, from []byte) (next []byte, err error) {
+	id, _ := entry.KeyspaceOf(from)
+	end := entry.AfterKeyspace(id)
+	s := Begin(&Config{Pin: p, Clock: fixed(now), Lo: from, Hi: end, At: p.Version(), KeysOnly: true})
+	defer s.FreeMemory()
+	defer s.Close()
+	if s.Seek(from, false) {
+		return bytes.Clone(s.Entry().Key), nil
+	}
+	return end, s.Err()
+}
+
+// fixed is a Clock that stands.
+type fixed uint64
+
+func (f fixed) Now() uint64 { return uint64(f) }

@@ -70,12 +70,11 @@ func TestFailedWalkNotesNothing(t *testing.T) {
 		for _, back := range []bool{false, true} {
 			// It has no Pin, so it would panic if it noted something.
 			w := walk{src: src, store: src, lo: []byte("k"), hi: []byte("l"), at: 9, cover: rangedel.NewCover(9, &unreadable{n: reads})}
-			ok := false
+			from := w.lo
 			if back {
-				ok = w.seekLT(w.hi)
-			} else {
-				ok = w.seekGE(w.lo)
+				from = w.hi
 			}
+			ok := w.seekKey(from, back)
 			if err := w.err(); ok || !errors.Is(err, errUnreadable) {
 				t.Fatalf("%d reads, back %v: at an entry %v, %v", reads, back, ok, err)
 			}

@@ -25,37 +25,36 @@ type walk struct {
 	all    bool              // show all versions and deletes
 	cover  *rangedel.Cover   // what range deletes hide; nil: nothing; with all, src deals with that
 
-	storeCover *rangedel.Cover   // what range deletes of the store hide
-	ranges     []rangedel.Source // the transaction's own range deletes
-	pin        *view.Pin         // of the store's part
-	streak     streak            // deleted keys in a row that a move has passed
-	visible    visible           // the next entries that are known to be visible
+	storeCover *rangedel.Cover // what range deletes of the store hide
+	pin        *view.Pin       // of the store's part
+	streak     streak          // deleted keys in a row that a move has passed
+	lookahead  lookahead       // the next entries that are known to be visible
 
 	entry    *entry.Entry
 	touched  byte        // the last byte of its value
-	key      []byte      // the last key that was met, except in foreseen moves; unused with all
+	key      []byte      // the last key that was met, except in known moves; unused with all
 	backward bool        // entry is &saved, and src is before its key; never with all
 	ahead    bool        // when backward: src is at an entry
 	saved    entry.Entry // the current entry when backward; its Key is key
 }
 
-// source sets src to the store's part, merged with own if that is not nil. cover is what range
+// setSource sets src to the store's part, merged with own if that is not nil. cover is what range
 // deletes hide. A seek must follow.
-func (w *walk) source(own iterator.Iterator, cover *rangedel.Cover) {
+func (w *walk) setSource(own iterator.Iterator, cover *rangedel.Cover) {
 	w.src, w.own, w.cover = w.store, own, cover
 	if own != nil {
 		// Own entries have the greatest version, so they come before the store's for each key.
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
 	if !w.all {
-		w.visible.source, _ = w.src.(iterator.Foresighted)
+		w.lookahead.source, _ = w.src.(iterator.Lookahead)
 	} else if cover != nil {
 		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
 	}
 }
 
-// refresh adds what the transaction has written since the last call. A seek must follow.
-func (w *walk) refresh(p *pending.Writes) {
+// addOwnWrites adds what the transaction has written since the last call. A seek must follow.
+func (w *walk) addOwnWrites(p *pending.Writes) {
 	// Most transactions only read, or write before they scan.
 	if p.Len() == w.ownLen {
 		return
@@ -65,83 +64,76 @@ func (w *walk) refresh(p *pending.Writes) {
 		w.own.Close()
 	}
 	// A new iterator: the order of the one before does not have the new writes.
-	w.ownLen, w.ranges = p.Len(), p.Ranges()
-	w.source(p.Iterator(), w.coverOfAll())
-}
-
-// coverOfAll returns what range deletes of the store and of the transaction hide.
-func (w *walk) coverOfAll() *rangedel.Cover {
-	if len(w.ranges) == 0 {
-		return w.storeCover
+	w.ownLen = p.Len()
+	cover := w.storeCover
+	if own := p.RangeDeletes(); len(own) > 0 {
+		cover = cover.WithPending(own...)
 	}
-	return w.storeCover.WithPending(w.ranges...)
+	w.setSource(p.Iterator(), cover)
 }
 
-// sees reports whether a transaction that reads the version at sees entries of version v. It
+// isSeen reports whether a transaction that reads the version at sees entries of version v. It
 // always sees its own, which have the version rangedel.Pending.
-func sees(at, v entry.Version) bool { return v <= at || v == rangedel.Pending }
+func isSeen(at, v entry.Version) bool { return v <= at || v == rangedel.Pending }
 
-// seekGE moves to the first entry whose key is key or greater.
-func (w *walk) seekGE(key []byte) bool {
-	if bytes.Compare(key, w.lo) < 0 {
-		key = w.lo
-	}
+// seekKey moves to the first entry whose key is key or greater or, backward, to the last one whose
+// key is less.
+func (w *walk) seekKey(key []byte, backward bool) bool {
 	// Else a walk that returns to the key that it was at would take it for an older version of
 	// itself.
 	w.key = w.key[:0]
-	w.visible.reset()
-	return w.forwards(w.src.SeekGE(key))
-}
-
-// seekLT moves to the last entry whose key is less than key.
-func (w *walk) seekLT(key []byte) bool {
-	if bytes.Compare(key, w.hi) > 0 {
-		key = w.hi
-	}
-	w.key = w.key[:0]
-	w.visible.reset()
-	return w.backwards(w.src.SeekLT(key))
-}
-
-func (w *walk) move(backward bool) bool {
+	w.lookahead.forgetKnown()
 	if backward {
-		return w.prev()
+		if bytes.Compare(key, w.hi) > 0 {
+			key = w.hi
+		}
+		return w.goBack(w.src.SeekLT(key))
 	}
-	return w.next()
+	if bytes.Compare(key, w.lo) < 0 {
+		key = w.lo
+	}
+	return w.goOn(w.src.SeekGE(key))
 }
 
-func (w *walk) next() bool {
+func (w *walk) moveOn(backward bool) bool {
+	if backward {
+		return w.movePrev()
+	}
+	return w.moveNext()
+}
+
+func (w *walk) moveNext() bool {
 	switch {
 	case w.entry == nil:
 		return false
 	// src is before the key, as the walk back has looked at all its versions.
 	case w.backward:
 		// It passes the versions of this key again, as key still says which one was shown.
-		return w.forwards(w.src.SeekGE(w.key))
+		return w.goOn(w.src.SeekGE(w.key))
 	}
-	return w.onwards()
+	return w.moveOnwards()
 }
 
-// onwards moves forward from the entry. src is at it.
-func (w *walk) onwards() bool {
-	if w.visible.take() || w.visible.isDue() && w.foresee() && w.visible.take() {
+// moveOnwards moves forward from the entry. src is at it.
+func (w *walk) moveOnwards() bool {
+	if w.lookahead.takeKnown() || w.lookahead.isDue() && w.lookAhead() && w.lookahead.takeKnown() {
 		return true
 	}
 	// Before src moves: the entry lies in memory of src, and older versions of its key may follow.
-	w.meet()
-	return w.forwards(w.src.Next())
+	w.noteKey()
+	return w.goOn(w.src.Next())
 }
 
-// meet sets key to the key of the entry, which foreseen moves leave out.
-func (w *walk) meet() {
-	if w.visible.moved {
+// noteKey sets key to the key of the entry, which known moves leave out.
+func (w *walk) noteKey() {
+	if w.lookahead.moved {
 		w.key = append(w.key[:0], w.entry.Key...)
-		w.visible.moved = false
+		w.lookahead.moved = false
 	}
 }
 
-// foresee asks src which of the next entries will be shown for sure.
-func (w *walk) foresee() bool {
+// lookAhead asks src which of the next entries will be shown for sure.
+func (w *walk) lookAhead() bool {
 	until, least := w.hi, w.since+1
 	// Deleted and expiring entries, and older versions, are for the source to find.
 	if w.cover != nil {
@@ -154,21 +146,21 @@ func (w *walk) foresee() bool {
 			until = end
 		}
 	}
-	return w.visible.ask(until, least, w.at)
+	return w.lookahead.askSource(until, least, w.at)
 }
 
-func (w *walk) prev() bool {
+func (w *walk) movePrev() bool {
 	switch {
 	case w.entry == nil:
 		return false
 	case w.backward:
-		return w.backwards(w.ahead)
+		return w.goBack(w.ahead)
 	case w.all:
-		return w.backwards(w.src.Prev())
+		return w.goBack(w.src.Prev())
 	}
 	// The fast moves forward have not kept key, by which newer versions are told from other keys.
-	w.meet()
-	w.visible.reset()
+	w.noteKey()
+	w.lookahead.forgetKnown()
 	// Before the current entry come newer versions of its key, which the reader does not see.
 	ok := w.src.Prev()
 	for newer := 1; ok && bytes.Equal(w.src.Entry().Key, w.key); newer++ {
@@ -178,7 +170,7 @@ func (w *walk) prev() bool {
 		}
 		ok = w.src.Prev()
 	}
-	return w.backwards(ok)
+	return w.goBack(ok)
 }
 
 // patience is how many versions of a key that don't count are passed one by one; then a seek
@@ -188,8 +180,8 @@ const (
 	hiddenPatience = 4
 )
 
-// forwards goes on to the next entry to show. ok says that src is at an entry.
-func (w *walk) forwards(ok bool) bool {
+// goOn goes on to the next entry to show. ok says that src is at an entry.
+func (w *walk) goOn(ok bool) bool {
 	// A streak belongs to one move: what lies between two moves was shown to the user, so it isn't
 	// deleted.
 	w.backward, w.streak.keys = false, 0
@@ -221,7 +213,7 @@ func (w *walk) forwards(ok bool) bool {
 		if e.Key[0] >= w.hi[0] && bytes.Compare(e.Key, w.hi) >= 0 {
 			break
 		}
-		if !sees(w.at, e.Version) {
+		if !isSeen(w.at, e.Version) {
 			newer++
 			continue
 		}
@@ -236,20 +228,20 @@ func (w *walk) forwards(ok bool) bool {
 			w.key = append(w.key[:0], e.Key...)
 			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
 				if w.cover.Err() != nil {
-					return w.failed()
+					return w.failMove()
 				}
 				hidden++
 				w.countDeleted(e.Key, w.cover.Newest(e.Key))
 				continue
 			}
 		}
-		if w.shows(e) {
+		if w.isShown(e) {
 			w.endStreak(e.Key)
-			return w.show(e)
+			return w.showEntry(e)
 		}
 		w.passOver(e)
 	}
-	w.endStreakAtBound()
+	w.endStreak(nil)
 	w.entry = nil
 	return false
 }
@@ -257,11 +249,11 @@ func (w *walk) forwards(ok bool) bool {
 // skipNewer goes on over what is newer than the reader sees, if src is at such an entry.
 // It reports whether src is at an entry.
 func (w *walk) skipNewer() bool {
-	return sees(w.at, w.src.Entry().Version) || w.src.SkipNewer(w.at)
+	return isSeen(w.at, w.src.Entry().Version) || w.src.SkipNewer(w.at)
 }
 
-// failed ends a move that doesn't know what range deletes hide.
-func (w *walk) failed() bool {
+// failMove ends a move that doesn't know what range deletes hide.
+func (w *walk) failMove() bool {
 	// Without the streak: keys that could not be judged must not be noted as deleted.
 	w.entry, w.streak.keys = nil, 0
 	return false
@@ -275,9 +267,9 @@ func (w *walk) err() error {
 	return w.cover.Err()
 }
 
-// show makes e the entry, and reads as much of its value as proves that a short one can
+// showEntry makes e the entry, and reads as much of its value as proves that a short one can
 // be read: the user has no guard on.
-func (w *walk) show(e *entry.Entry) bool {
+func (w *walk) showEntry(e *entry.Entry) bool {
 	w.entry = e
 	if n := len(e.Value); n > 0 {
 		w.touched = e.Value[n-1]
@@ -313,26 +305,26 @@ func sameKey(a, b []byte) bool {
 	return len(a) == len(b) && a[last] == b[last] && bytes.Equal(a, b)
 }
 
-// backwards goes back to the next entry to show. ok says that src is at an entry.
-func (w *walk) backwards(ok bool) bool {
+// goBack goes back to the next entry to show. ok says that src is at an entry.
+func (w *walk) goBack(ok bool) bool {
 	if w.all {
-		return w.backwardsAll(ok)
+		return w.goBackAll(ok)
 	}
 	w.backward, w.streak.keys = true, 0
 	hidden := 0
 	for ok {
 		e := w.src.Entry()
-		if w.before(e.Key) {
+		if w.isBeforeBounds(e.Key) {
 			break
 		}
 		// Versions come oldest first: which one counts is known before the next key.
 		var found bool
-		if found, ok = w.newest(e); w.src.Err() != nil {
+		if found, ok = w.saveNewest(e); w.src.Err() != nil {
 			break
 		}
 		if found && w.cover != nil && w.saved.Version < w.cover.Newest(w.key) {
 			if w.cover.Err() != nil {
-				return w.failed()
+				return w.failMove()
 			}
 			w.countDeleted(w.key, w.cover.Newest(w.key))
 			if hidden++; ok && hidden > hiddenPatience {
@@ -343,36 +335,36 @@ func (w *walk) backwards(ok bool) bool {
 		if !found {
 			continue
 		}
-		if w.shows(&w.saved) {
+		if w.isShown(&w.saved) {
 			w.endStreak(w.key)
 			w.ahead = ok
-			return w.show(&w.saved)
+			return w.showEntry(&w.saved)
 		}
 		w.passOver(&w.saved)
 	}
-	w.endStreakAtBound()
+	w.endStreak(nil)
 	w.entry = nil
 	return false
 }
 
-// backwardsAll is backwards for every version.
-func (w *walk) backwardsAll(ok bool) bool {
+// goBackAll is backwards for every version.
+func (w *walk) goBackAll(ok bool) bool {
 	for ; ok; ok = w.src.Prev() {
 		e := w.src.Entry()
-		if w.before(e.Key) {
+		if w.isBeforeBounds(e.Key) {
 			break
 		}
-		if sees(w.at, e.Version) && w.shows(e) {
-			return w.show(e)
+		if isSeen(w.at, e.Version) && w.isShown(e) {
+			return w.showEntry(e)
 		}
 	}
 	w.entry = nil
 	return false
 }
 
-// before reports whether key is before the bounds. A bound of one byte, the first
+// isBeforeBounds reports whether key is before the bounds. A bound of one byte, the first
 // of a keyspace, is compared most often.
-func (w *walk) before(key []byte) bool {
+func (w *walk) isBeforeBounds(key []byte) bool {
 	return (len(w.lo) > 1 || key[0] < w.lo[0]) && bytes.Compare(key, w.lo) < 0
 }
 
@@ -392,17 +384,17 @@ func (w *walk) skipHiddenBack() bool {
 	return w.src.SkipLT(begin, v)
 }
 
-// newest saves the newest entry up to w.at of the key of e, the oldest entry of
+// saveNewest saves the newest entry up to w.at of the key of e, the oldest entry of
 // that key, where src is. It leaves src before the key, and reports whether there
 // was such an entry, and whether src is at an entry.
-func (w *walk) newest(e *entry.Entry) (found, ok bool) {
+func (w *walk) saveNewest(e *entry.Entry) (found, ok bool) {
 	w.key = append(w.key[:0], e.Key...)
 	for older := 1; ; older++ {
-		if sees(w.at, e.Version) {
+		if isSeen(w.at, e.Version) {
 			w.saved, found = *e, true
 		}
 		if older == patience {
-			return w.newestFromFront()
+			return w.saveNewestBySeek()
 		}
 		if ok = w.src.Prev(); !ok {
 			break
@@ -416,11 +408,11 @@ func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 	return found, ok
 }
 
-// newestFromFront is newest for a key with a long history: that is passed by seeks,
+// saveNewestBySeek is newest for a key with a long history: that is passed by seeks,
 // from the newest version on.
-func (w *walk) newestFromFront() (found, ok bool) {
+func (w *walk) saveNewestBySeek() (found, ok bool) {
 	for ok = w.src.SeekGE(w.key); ok && sameKey(w.src.Entry().Key, w.key); ok = w.src.SkipNewer(w.at) {
-		if e := w.src.Entry(); sees(w.at, e.Version) {
+		if e := w.src.Entry(); isSeen(w.at, e.Version) {
 			w.saved, found = *e, true
 			w.saved.Key = w.key
 			break
@@ -434,8 +426,8 @@ func (w *walk) newestFromFront() (found, ok bool) {
 	return found, w.src.SeekLT(w.key)
 }
 
-// shows reports whether e, the newest of its key or, with all, any, is shown.
-func (w *walk) shows(e *entry.Entry) bool {
+// isShown reports whether e, the newest of its key or, with all, any, is shown.
+func (w *walk) isShown(e *entry.Entry) bool {
 	switch {
 	// The newest version decides: what it replaced is not shown either.
 	case e.Version <= w.since:

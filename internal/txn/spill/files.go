@@ -6,6 +6,7 @@ package spill
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/codec"
 	"github.com/brockdb/brock/internal/base/entry"
@@ -17,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/internal/vlog/segment"
 )
 
 // Config says where the files are written and for which store.
@@ -29,11 +31,11 @@ type Config struct {
 
 // Files are the pending writes of one transaction in runs, its parts, and value segments. In the
 // files all has version 0, as the transaction's version is not known before it commits. While a
-// part is open, its stamp is its age, greater for newer parts. So parts hide each other as runs of
-// the store do. A range delete covers what is in older parts only: what it covers of its own part
-// is not in that.
+// part is open, its stamp is its age, greater for newer parts. So parts are the runs of a View, and
+// hide each other as those of the store do. A range delete covers what is in older parts only: what
+// it covers of its own part is not in that.
 //
-// Files end in one of two ways: Finish makes one durable run of the parts, which an edit of the
+// Files end in one of two ways: FinishRun makes one durable run of the parts, which an edit of the
 // manifest may then add to the store with the transaction's version as its stamp; or Discard
 // removes the files. A crash leaves them to the next Open, which removes files that nothing names.
 //
@@ -41,19 +43,25 @@ type Config struct {
 type Files struct {
 	cfg     Config
 	added   int            // parts that were added, before compactions
-	parts   []*view.Run    // newest first
-	retired []*view.Run    // compacted parts that readers may still use
-	values  values         // the value segments
+	parts   view.View      // its runs are the parts
+	retired view.View      // its runs are compacted parts that readers may still use
 	lent    bool           // readers may hold bytes of the files
-	out     compact.Output // what Finish has finished: one run, its value segments, and what is dead in these
+	out     compact.Output // what is finished: value segments, what is dead in these and, after FinishRun, one run
 	bytes   int64          // bytes of records added
-	written int64          // bytes of runs written
+	written int64          // bytes of files written
 	err     error          // the first failure; nothing can be added after it
 	kept    bool           // the files belong to the store, or may: Discard leaves them
+
+	writer   *segment.ValueWriter      // of the value segment being filled; nil: there is none
+	segments atomic.Pointer[view.View] // has all value segments; another one replaces it, as others read it
 }
 
 // New returns empty Files; it creates no file before there is something to write.
-func New(cfg Config) *Files { return &Files{cfg: cfg, values: values{cfg: cfg}} }
+func New(cfg Config) *Files {
+	f := &Files{cfg: cfg}
+	f.segments.Store(new(view.View))
+	return f
+}
 
 // Add writes records, encoded with version 0 one after the other, the later of
 // two with one key being the newer. They may be reused when it returns. before is the number of the
@@ -98,7 +106,7 @@ func (f *Files) AddLarge(ctx context.Context, e *entry.Entry) error {
 // addSeparated writes the value of e to a segment, and what leads to it to w. record is encoded e;
 // nil: it is not in memory as a whole.
 func (f *Files) addSeparated(w *run.Writer, e entry.Entry, record []byte) (err error) {
-	if e.Handle, err = f.values.add(&e, record); err != nil {
+	if e.Handle, err = f.appendValue(&e, record); err != nil {
 		return err
 	}
 	e.Value, e.Separated = nil, true
@@ -110,20 +118,16 @@ func (f *Files) addSeparated(w *run.Writer, e entry.Entry, record []byte) (err e
 // delete of the key.
 func (f *Files) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
-	for _, p := range f.parts {
-		if p.MayContain(key, hash) {
-			if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
-				dst.Version = rangedel.Pending
-				f.lent = f.lent || found
-				return found, err
-			}
-		}
-		if deleted, err := p.RangeDeletes().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
-			*dst = entry.Entry{Kind: entry.Delete, Version: rangedel.Pending}
-			return err == nil, err
-		}
+	newest, found, err := f.parts.FindKey(key, hash, 0, entry.MaxVersion, dst)
+	if newest == 0 || err != nil {
+		return false, err
 	}
-	return false, nil
+	f.lent = f.lent || found
+	if !found {
+		*dst = entry.Entry{Kind: entry.Delete}
+	}
+	dst.Version = rangedel.Pending
+	return true, nil
 }
 
 // someFile names the file in the error of a memory fault.
@@ -134,13 +138,13 @@ const someFile = "a file of a transaction"
 // iterators. Their entries have the version rangedel.Pending, and are valid until Discard.
 func (f *Files) Iterators(ranges *rangedel.Set) []iterator.Iterator {
 	f.lent = true
-	cover := rangedel.NewCover(entry.MaxVersion, f.Ranges()...)
+	cover := f.parts.Cover(entry.MaxVersion, false)
 	if ranges != nil {
 		cover = cover.WithPending(ranges)
 	}
-	sources := make([]iterator.Iterator, len(f.parts))
-	for i, p := range f.parts {
-		sources[i] = &visible{Iterator: p.Iterator(), cover: cover}
+	sources := make([]iterator.Iterator, len(f.parts.Runs))
+	for i, p := range f.parts.Runs {
+		sources[i] = &uncovered{Iterator: p.Iterator(), cover: cover}
 	}
 	return sources
 }
@@ -148,7 +152,7 @@ func (f *Files) Iterators(ranges *rangedel.Set) []iterator.Iterator {
 // Ranges returns the range deletes. Their versions only have a meaning within the Files. They
 // are valid until Discard.
 func (f *Files) Ranges() (sources []rangedel.Source) {
-	for _, p := range f.parts {
+	for _, p := range f.parts.Runs {
 		if t := p.RangeDeletes(); !t.Empty() {
 			f.lent = true
 			sources = append(sources, t)
@@ -161,7 +165,10 @@ func (f *Files) Ranges() (sources []rangedel.Source) {
 // under key. It is never nil, and valid until Discard, unless it is own: then it is in dst,
 // if the capacity of that is enough, or in memory of its own.
 func (f *Files) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
-	return f.values.read(key, e, dst)
+	// Its record is of version 0, see Files.
+	stored := *e
+	stored.Version = 0
+	return f.segments.Load().ReadValue(f.cfg.Coder, key, &stored, dst, nil)
 }
 
 // Entries is how many entries the finished run has.
@@ -170,14 +177,65 @@ func (f *Files) Entries() int64 { return int64(f.out.Run.Entries) }
 // Bytes is the length of the records added.
 func (f *Files) Bytes() int64 { return f.bytes }
 
-// Written is the length of all files that were written.
-func (f *Files) Written() int64 { return f.written + f.values.written }
+// WrittenBytes is the length of all files that were written.
+func (f *Files) WrittenBytes() int64 { return f.written }
 
-// Discard closes the files. With remove, it also removes them, except those that are kept. Nothing that was handed out is valid afterwards. A second call does nothing.
+// Discard closes the files. With remove, it also removes them, except those that are kept. Nothing
+// that was handed out is valid afterwards. A second call does nothing.
 func (f *Files) Discard(remove bool) {
-	release(f.parts, remove && !f.kept)
-	release(f.retired, remove) // the store never gets them
-	f.values.release(remove && !f.kept)
-	f.parts, f.retired = nil, nil
+	discardFiles(&f.parts, remove && !f.kept)
+	discardFiles(&f.retired, remove) // the store never gets them
+	if f.writer != nil {
+		_ = f.writer.Close()
+		f.writer = nil
+	}
+	discardFiles(f.segments.Swap(new(view.View)), remove && !f.kept)
+	f.parts.Runs, f.retired.Runs = nil, nil
 	f.err = cmp.Or(f.err, errs.ErrTxnDone)
+}
+
+// uncovered walks what the transaction sees of a part: what no newer range delete covers. All entries
+// have the version rangedel.Pending. A part has one entry of a key, so all skips are single moves.
+type uncovered struct {
+	iterator.Iterator
+	cover *rangedel.Cover // of range deletes; nil: there are none
+	entry entry.Entry     // a copy of the current entry: that of the Iterator must not be changed
+}
+
+func (it *uncovered) First() bool { return it.skipCovered(it.Iterator.First(), it.Iterator.Next) }
+func (it *uncovered) SeekGE(key []byte) bool {
+	return it.skipCovered(it.Iterator.SeekGE(key), it.Iterator.Next)
+}
+func (it *uncovered) Next() bool { return it.skipCovered(it.Iterator.Next(), it.Iterator.Next) }
+func (it *uncovered) Last() bool { return it.skipCovered(it.Iterator.Last(), it.Iterator.Prev) }
+func (it *uncovered) SeekLT(key []byte) bool {
+	return it.skipCovered(it.Iterator.SeekLT(key), it.Iterator.Prev)
+}
+func (it *uncovered) Prev() bool                        { return it.skipCovered(it.Iterator.Prev(), it.Iterator.Prev) }
+func (it *uncovered) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *uncovered) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *uncovered) SkipNewer(entry.Version) bool      { return it.Next() }
+func (it *uncovered) Entry() *entry.Entry               { return &it.entry }
+
+// Err returns the error because of which a move returned false; nil at the end.
+func (it *uncovered) Err() error {
+	if it.cover == nil {
+		return it.Iterator.Err()
+	}
+	return cmp.Or(it.Iterator.Err(), it.cover.Err())
+}
+
+// skipCovered moves on while the entry is covered. ok says whether there is an entry.
+func (it *uncovered) skipCovered(ok bool, move func() bool) bool {
+	for ; ok; ok = move() {
+		it.entry = *it.Iterator.Entry()
+		if it.cover == nil || it.cover.Newest(it.entry.Key) <= it.entry.Version {
+			it.entry.Version = rangedel.Pending
+			return true
+		}
+		if it.cover.Err() != nil {
+			return false
+		}
+	}
+	return false
 }

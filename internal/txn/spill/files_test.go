@@ -163,7 +163,7 @@ func TestFilesAgainstModel(t *testing.T) {
 				compare(t, s, model)
 			}
 		}
-		if err := s.Finish(context.Background()); err != nil {
+		if err := s.FinishRun(context.Background()); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		compare(t, s, model)
@@ -300,7 +300,7 @@ func checkStamp(t *testing.T, s *Files, fs vfs.FS, m layout.RunMeta) {
 		if !e.Separated {
 			continue
 		}
-		f, err := segment.Open(s.cfg.Files.Segments(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
+		f, err := segment.Open(s.cfg.Files.SegmentConfig(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func TestFilesStayFailed(t *testing.T) {
 				&entry.Entry{Key: fmt.Appendf(nil, "\x00%d", i), Value: make([]byte, 3000), Kind: entry.Set}, true), i, nil)
 		}
 		if err == nil {
-			err = s.Finish(context.Background())
+			err = s.FinishRun(context.Background())
 		}
 		struck := faulty.Struck() > 0
 		faulty.Heal()

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/disk/filename"
 	"github.com/brockdb/brock/internal/lsm/compact"
-	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/run"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -35,8 +34,8 @@ func (f *Files) addPart(ctx context.Context, bytes int, fill func(w *run.Writer)
 	return f.err
 }
 
-// newPart begins a run that is not synced: a crash ends the transaction, and Finish writes all once
-// more.
+// newPart begins a run that is not synced: a crash ends the transaction, and FinishRun writes all
+// once more.
 func (f *Files) newPart() *run.Writer {
 	return f.cfg.Files.NewRunWriter(false, nil, nil).WithoutSync()
 }
@@ -49,8 +48,10 @@ func (f *Files) writePart(fill func(w *run.Writer) error) error {
 		return err
 	}
 	// Before anybody can find the handles in the part.
-	if err := f.values.flush(); err != nil {
-		return err
+	if f.writer != nil {
+		if err := f.writer.Flush(); err != nil {
+			return err
+		}
 	}
 	meta, err := w.Finish()
 	if err != nil {
@@ -67,30 +68,26 @@ func (f *Files) openPart(m layout.RunMeta, n int) error {
 	r, err := f.cfg.Files.OpenRun(&layout.Run{RunMeta: m})
 	if err != nil {
 		for _, file := range m.Files {
-			f.cfg.Files.Remove(filename.New(filename.Run, file.Num))
+			f.cfg.Files.RemoveFile(filename.New(filename.Run, file.Num))
 		}
 		return err
 	}
 	if f.lent {
 		// Bytes that readers hold stay valid until Discard, so the mappings stay, too.
-		f.retired = append(f.retired, f.parts[:n]...)
+		f.retired.Runs = append(f.retired.Runs, f.parts.Runs[:n]...)
 	} else {
-		release(f.parts[:n], true)
+		discardFiles(&view.View{Runs: f.parts.Runs[:n]}, true)
 	}
-	f.parts = slices.Concat([]*view.Run{r}, f.parts[n:])
+	f.parts.Runs = slices.Concat([]*view.Run{r}, f.parts.Runs[n:])
 	return nil
 }
 
 // compactNewest makes one part of the newest n, without what was overwritten or deleted.
 func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
-	ranges, done := view.RangeDeletesOf(f.parts[:n])
+	ranges, done := view.RangeDeletesOf(f.parts.Runs[:n])
 	defer done()
-	sources := make([]iterator.Iterator, n)
-	for i, p := range f.parts[:n] {
-		sources[i] = p.Copier()
-	}
 	out, err := compact.Execute(ctx, compact.Input{
-		Entries: iterator.Merge(sources),
+		Entries: view.NewCopier(f.parts.Runs[:n]),
 		// After the commit only the newest write of a key counts, so older ones go.
 		Rules:       compact.Rules{History: compact.History{Watermark: entry.MaxVersion}, RangeDeletes: ranges},
 		Unversioned: true,
@@ -106,28 +103,25 @@ func (f *Files) compactNewest(ctx context.Context, n int, w *run.Writer) error {
 	return f.openPart(out.Run, n)
 }
 
-// Finish makes one durable run of everything, and ends the value segments.
+// FinishRun makes one durable run of everything, and ends the value segments.
 // Nothing can be added afterwards; all else goes on. After an error the Files can
 // only be discarded.
-func (f *Files) Finish(ctx context.Context) (err error) {
-	if f.err != nil || len(f.parts) == 0 {
+func (f *Files) FinishRun(ctx context.Context) (err error) {
+	if f.err != nil || len(f.parts.Runs) == 0 {
 		return cmp.Or(f.err, errs.ErrInvalid)
 	}
 	defer func() { f.err = cmp.Or(err, errs.ErrTxnDone) }()
 	// First the values, then the run that leads to them.
-	if err := f.values.finish(); err != nil {
+	if err := f.finishSegment(); err != nil {
 		return err
 	}
-	f.out.Values = f.values.finished
-	return f.compactNewest(ctx, len(f.parts), f.cfg.Files.NewRunWriter(false, nil, nil))
+	return f.compactNewest(ctx, len(f.parts.Runs), f.cfg.Files.NewRunWriter(false, nil, nil))
 }
 
-// release closes runs and, with remove, removes them.
-func release(runs []*view.Run, remove bool) {
-	for _, r := range runs {
-		if remove {
-			r.Retire()
-		}
-		r.Discard()
+// discardFiles closes the files of v and, with remove, removes them.
+func discardFiles(v *view.View, remove bool) {
+	if remove {
+		v.RetireFiles()
 	}
+	v.Close()
 }

@@ -1,6 +1,7 @@
 package spill
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -39,10 +40,10 @@ type Store interface {
 	// FlushAll writes everything that was committed into runs. It runs in the place of a commit
 	// leader.
 	FlushAll() error
-	// Add adds files to the store as version v. some are keys of the deletes in them. It runs in the
-	// place of a commit leader, after FlushAll. The transaction is durable when it returns nil. After
-	// an ErrStopped it is not known whether the store has the files. After any other error it has
-	// removed them.
+	// Add adds files to the store as version v. some are keys of the deletes in them. It runs in
+	// the place of a commit leader, after FlushAll. The transaction is durable when it returns nil.
+	// After an ErrStopped it is not known whether the store has the files. After any other error it
+	// has removed them.
 	Add(v entry.Version, out *compact.Output, some [][]byte) error
 	// Report tells of an Add, or of why there was none: entries, bytes read and bytes written.
 	Report(entries, read, wrote int64, began time.Time, err error)
@@ -74,26 +75,26 @@ type spilled struct {
 func Begin(cfg Config, store Store, views *view.Set, seed uint64) *Spill {
 	s := &Spill{spilled: &spilled{Files: New(cfg), store: store, views: views, seed: seed}}
 	s.key, s.began = store.Begin()
-	s.cleanup = runtime.AddCleanup(s, (*spilled).leaked, s.spilled)
+	s.cleanup = runtime.AddCleanup(s, (*spilled).endLeaked, s.spilled)
 	return s
 }
 
 // Add is Files.Add. It returns ErrNoSpace as Store.Write does.
 func (s *spilled) Add(ctx context.Context, records []byte, before int, ranges *rangedel.Set) error {
-	return s.write(ctx, func(ctx context.Context) error { return s.Files.Add(ctx, records, before, ranges) })
+	return s.writeFiles(ctx, func(ctx context.Context) error { return s.Files.Add(ctx, records, before, ranges) })
 }
 
 // AddLarge is Files.AddLarge. It returns ErrNoSpace as Store.Write does.
 func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
-	return s.write(ctx, func(ctx context.Context) error { return s.Files.AddLarge(ctx, e) })
+	return s.writeFiles(ctx, func(ctx context.Context) error { return s.Files.AddLarge(ctx, e) })
 }
 
-// write runs fn, which writes files.
-func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
+// writeFiles runs fn, which writes files.
+func (s *spilled) writeFiles(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.store.Write(ctx, func(ctx context.Context) (int64, error) {
-		before := s.Written()
+		before := s.WrittenBytes()
 		err := fn(ctx)
-		return s.Written() - before, err
+		return s.WrittenBytes() - before, err
 	})
 }
 
@@ -101,28 +102,28 @@ func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error)
 // durable, flushes memtables, and checks c against what was committed so far.
 func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
-	if err := s.store.Do(ctx, s.Finish); err != nil {
+	if err := s.store.Do(ctx, s.FinishRun); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
-	// Others go on writing. The second round covers what came during the first, which may have taken
-	// long, and leaves little to Commit.
+	// Others go on writing. The second round covers what came during the first, which may have
+	// taken long, and leaves little to Commit.
 	for range 2 {
 		if err := s.store.Settle(ctx); err != nil {
 			return err
 		}
-		if err := s.check(ctx, &c); err != nil {
+		if err := s.checkConflicts(ctx, &c); err != nil {
 			return err
 		}
 	}
 	if s.out.Run.Deletes > 0 {
-		s.deleted = someDeletes(iterator.Merge(s.Iterators(nil)), s.out.Run.Deletes)
+		s.deleted = someDeletes(s.parts.Iterator(), s.out.Run.Deletes)
 	}
 	return nil
 }
 
-// check returns a conflict.Refusal if c does not hold for what was committed since the last check,
-// or since the transaction began.
-func (s *spilled) check(ctx context.Context, c *conflict.Check) error {
+// checkConflicts returns a conflict.Refusal if c does not hold for what was committed since the
+// last check, or since the transaction began.
+func (s *spilled) checkConflicts(ctx context.Context, c *conflict.Check) error {
 	if c.AsksNothing() {
 		return nil
 	}
@@ -163,7 +164,7 @@ func (w written) Refuse(key []byte) error {
 // Check returns a conflict.Refusal if anything that is written was changed after since.
 func (w written) Check(changes conflict.Changes, since entry.Version) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
-	it := iterator.Merge(w.Iterators(nil))
+	it := w.parts.Iterator() // of one part, as the run is finished
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -198,8 +199,8 @@ func (w written) Check(changes conflict.Changes, since entry.Version) (err error
 // once v is published. Commit runs in the place of a commit leader. After an error that is not
 // ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
-	defer func() { s.store.Report(s.Entries(), s.Bytes(), s.Written(), s.began, err) }()
-	if err := s.check(context.Background(), &c); err != nil {
+	defer func() { s.store.Report(s.Entries(), s.Bytes(), s.WrittenBytes(), s.began, err) }()
+	if err := s.checkConflicts(context.Background(), &c); err != nil {
 		return err
 	}
 	if err := s.store.FlushAll(); err != nil {
@@ -219,20 +220,46 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 // them is not valid any more. It may be called more than once.
 func (s *Spill) Discard() {
 	s.cleanup.Stop()
-	s.end(true)
-	runtime.KeepAlive(s) // else leaked could come first
+	s.endUse(true)
+	runtime.KeepAlive(s) // else endLeaked could come first
 }
 
-// leaked is Discard for a Spill that was lost without it. If it has handed out memory, that
+// endLeaked is Discard for a Spill that was lost without it. If it has handed out memory, that
 // may be in use: then its files stay open, and the next Open removes them.
-func (s *spilled) leaked() { s.end(!s.lent) }
+func (s *spilled) endLeaked() { s.endUse(!s.lent) }
 
-// end ends the use of the data key and, with discard, of the files.
-func (s *spilled) end(discard bool) {
+// endUse ends the use of the data key and, with discard, of the files.
+func (s *spilled) endUse(discard bool) {
 	s.ended.Do(func() {
 		if discard {
 			s.store.Remove(s.Files.Discard)
 		}
 		s.store.End(s.key)
 	})
+}
+
+// The store seeks past deleted keys, from some of them (engine/search.go).
+const (
+	soughtEvery   = 1 << 9  // deletes for each key that is kept, at least
+	longestSought = 1 << 10 // bytes of a key that is kept
+	mostSought    = 1 << 12 // keys that are kept: 4 MB at most
+)
+
+// someDeletes returns some of the keys that writes delete: fewer than mostSought, evenly spread.
+// There are so many deletes.
+func someDeletes(writes iterator.Iterator, deletes uint64) (keys [][]byte) {
+	defer writes.Close()
+	step := max(soughtEvery, deletes/(mostSought-1)+1)
+	n := uint64(0)
+	for ok := writes.First(); ok; ok = writes.Next() {
+		e := writes.Entry()
+		if e.Kind != entry.Delete || len(e.Key) > longestSought {
+			continue
+		}
+		if n%step == 0 {
+			keys = append(keys, bytes.Clone(e.Key))
+		}
+		n++
+	}
+	return keys
 }

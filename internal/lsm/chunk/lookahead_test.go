@@ -8,10 +8,10 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 )
 
-// The moves that Foresee knows of lead where it says, and read nothing of the chunk:
+// The moves that LookAhead knows of lead where it says, and read nothing of the chunk:
 // here it is overwritten meanwhile.
-func TestForeseenMoves(t *testing.T) {
-	foreseen := 0
+func TestKnownMoves(t *testing.T) {
+	known := 0
 	each(t, 24, func(t *testing.T, rng *rand.Rand, chunks []*built) {
 		for _, b := range chunks {
 			c := b.open()
@@ -27,8 +27,8 @@ func TestForeseenMoves(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					least, most = 2, b.entries[at].Version
 				}
-				n := it.Foresee(until, least, most)
-				foreseen += n
+				n := it.LookAhead(until, least, most)
+				known += n
 				clear(c.Data)
 				got := make([]entry.Entry, n)
 				for i := range got {
@@ -46,7 +46,7 @@ func TestForeseenMoves(t *testing.T) {
 						t.Fatalf("entry %d of [%d, %d] before %q: %+v, want %+v", at+1+i, least, most, until, e, want)
 					}
 					if bytes.Equal(e.Key, b.entries[at+i].Key) {
-						t.Fatalf("%q was foreseen and is an older version", e.Key)
+						t.Fatalf("%q was known and is an older version", e.Key)
 					}
 				}
 				at += n
@@ -70,7 +70,7 @@ func TestForeseenMoves(t *testing.T) {
 			it.Close()
 		}
 	})
-	if foreseen == 0 {
-		t.Error("nothing was foreseen")
+	if known == 0 {
+		t.Error("nothing was known")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A walk forward asks how many of its next moves are sure to come to plain entries (docs/adr,
 // 47). These entries are copied first: so the moves touch no mapped memory, and need no guard.
 
-// nearSize is the most bytes of entries that Foresee copies, so that Next need not touch the
+// nearSize is the most bytes of entries that LookAhead copies, so that Next need not touch the
 // chunk. A walk that has just begun copies only firstNear bytes.
 const nearSize = 2 << 10
 
@@ -20,10 +20,10 @@ const firstNear = 256
 
 var nearPool = sync.Pool{New: func() any { return new([nearSize]byte) }}
 
-// Foresee is the method of an iterator.Foresighted. It copies the next entries, from which Next
+// LookAhead is the method of an iterator.Lookahead. It copies the next entries, from which Next
 // then decodes them: those that lie in verified bytes and have the plainest or the short
 // separated form.
-func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
+func (it *Cursor) LookAhead(until []byte, least, most entry.Version) (n int) {
 	it.leaveNear()
 	suffix, order := it.comparePrefix(until)
 	// After an entry that is followed by an older version the same key comes again.
@@ -34,7 +34,7 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	begin, off := it.next-it.base, it.next-it.base
 	// Data may be one block, in which less is safe than in the chunk. Within its end lie the
 	// header and the handle of the last entry that is looked at.
-	for end := min(it.safe-it.base, begin+it.foreseenBytes(), len(it.data)-headSize-handSize+1); off < end; n++ {
+	for end := min(it.safe-it.base, begin+it.lookaheadBytes(), len(it.data)-headSize-handSize+1); off < end; n++ {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		start, size := off+headSize, int(w>>8&maxSuffix)
 		stop := start + size
@@ -71,10 +71,10 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	return n
 }
 
-// foreseenBytes returns how many bytes of entries may be copied now.
-func (it *Cursor) foreseenBytes() int {
-	if it.foresees < 2 {
-		it.foresees++
+// lookaheadBytes returns how many bytes of entries may be copied now.
+func (it *Cursor) lookaheadBytes() int {
+	if it.lookaheads < 2 {
+		it.lookaheads++
 		return firstNear
 	}
 	return nearSize - 8
@@ -87,7 +87,7 @@ func (it *Cursor) leaveNear() {
 	}
 }
 
-// Close gives back the buffer of Foresee. The Cursor may still be used.
+// Close gives back the buffer of LookAhead. The Cursor may still be used.
 func (it *Cursor) Close() {
 	if it.near != nil {
 		it.leaveNear()
