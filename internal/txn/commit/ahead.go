@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // The committer of a transaction that has read much checks it before it joins a group. The
@@ -19,7 +18,7 @@ const (
 // own time.
 func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version, error) {
 	r.checked = 0
-	if r.Check.Isolation != conflict.Serializable || r.Check.Reads == nil || r.Check.Reads.Len() < manyReads {
+	if r.Check.Isolation != Serializable || r.Check.Reads == nil || r.Check.Reads.Len() < manyReads {
 		return p.submit(ctx, r)
 	}
 	// Sort now: else the leader's first lookup would sort the whole read set while others wait.

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.ErrStopped)
@@ -176,7 +175,7 @@ func (l *leader) refusePassed(err error) {
 }
 
 // writeAlone commits a in an exclusive turn, as Pipeline.CommitAlone says.
-func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
+func (l *leader) writeAlone(a Alone, c Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}

@@ -3,20 +3,19 @@ package commit
 import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/invariant"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // Request is one transaction that asks to be committed. It belongs to the pipeline from the call of
 // Commit until its return, and may then be reused. Its Payload may not: versions and checksums have
 // been written into it.
 type Request struct {
-	Payload []byte         // records (entry.AppendRecord) with version 0, padded (entry.Pad)
-	Records int            // number of records; 0: nothing to commit
-	Ranges  int            // number of range deletes among them
-	Check   conflict.Check // what must hold, else the request is refused
-	Synced  bool           // durable before Commit returns; else with the next sync
-	Yields  bool           // it can be run again, so it is refused where another call has its turn
-	Turn    *Turn          // its own place in the lines; nil: none
+	Payload []byte // records (entry.AppendRecord) with version 0, padded (entry.Pad)
+	Records int    // number of records; 0: nothing to commit
+	Ranges  int    // number of range deletes among them
+	Check   Check  // what must hold, else the request is refused
+	Synced  bool   // durable before Commit returns; else with the next sync
+	Yields  bool   // it can be run again, so it is refused where another call has its turn
+	Turn    *Turn  // its own place in the lines; nil: none
 
 	checked entry.Version // committer found no conflict up to here; 0: it has not checked
 	version entry.Version // the result: set by the leader; 0 if err is set

@@ -1,7 +1,4 @@
-// Package conflict holds what a transaction has read (its read set), and the rule by which its
-// commit is refused: nothing of it may have changed since its snapshot. This is optimistic
-// concurrency control with backward validation.
-package conflict
+package commit
 
 import (
 	"bytes"
@@ -11,27 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/hash"
 )
-
-// Changes tells the newest versions of committed entries.
-type Changes interface {
-	// Newest returns the greatest version of key, and whether there is one, if it
-	// is greater than since; else it need not look for it.
-	Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error)
-	// ChangedSince reports whether any key in [lo, hi) has a version greater
-	// than since; a nil hi is no bound.
-	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
-}
-
-// Set is keys and ranges that must not have changed: those that a transaction has read, or those
-// that it writes.
-type Set interface {
-	// Len is the number of keys and ranges, by which the cost of a Check grows.
-	Len() int
-	// Refuse returns a Refusal if key is in the Set.
-	Refuse(key []byte) error
-	// Check returns a Refusal if anything in the Set has changed since that version.
-	Check(c Changes, since entry.Version) error
-}
 
 // ReadSet is the keys and ranges that a transaction has read, whether they held
 // anything or not. It copies what it is given. The zero value is empty. It is
