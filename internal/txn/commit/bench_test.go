@@ -145,7 +145,7 @@ func BenchmarkCheckInGroup(b *testing.B) {
 				g.addMember(r)
 			}
 			for b.Loop() {
-				p.leader.decide(g.members)
+				p.leader.decideMembers(g.members)
 				p.leader.forgetGroup()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/txn")

@@ -131,19 +131,19 @@ func TestCancelWithTheToken(t *testing.T) {
 			p := start(newMemory())
 			p.mu.Lock()
 			r := request(0, LastWriterWins, "a")
-			g := p.queue.push()
+			g := p.queue.pushGroup()
 			g.addMember(r)
 			g.waitChannel()
 			p.hasLeader = true
 			var turn *group
 			if next {
-				turn = p.queue.push()
+				turn = p.queue.pushGroup()
 				turn.exclusive = true
 				turn.waitChannel()
 			}
 			p.passLeadershipLocked()
 			p.mu.Unlock()
-			if !p.withdraw(g, r) {
+			if !p.withdrawRequest(g, r) {
 				t.Fatal("could not withdraw")
 			}
 			if p.hasLeader != next {

@@ -50,10 +50,10 @@ func (c *Check) AsksRanges(deletes int) bool {
 // changes before the drop may be gone, so a conflict with them can't be found any more. The
 // answer is only final for a commit leader; for others a drop may follow.
 func (c *Check) Dropped() error {
-	if c.Written.dropped() != nil {
+	if c.Written.findDropped() != nil {
 		return errs.ErrKeyspaceNotFound
 	}
-	if k := c.Addressed.dropped(); k != nil {
+	if k := c.Addressed.findDropped(); k != nil {
 		return &Refusal{Dropped: k}
 	}
 	return nil

@@ -65,7 +65,7 @@ func CheckViews(views *view.Set, set KeySet, since entry.Version) (upTo entry.Ve
 	// Usually fewer keys were written since than are in the set: look up each written key there.
 	// Otherwise, or if a range was deleted or much of runs has to be read, look up each key of the
 	// set.
-	all, err := p.EachArrival(since, set.Len(), lookUp(set, set.Len()))
+	all, err := p.EachArrival(since, set.Len(), refuseWritten(set, set.Len()))
 	if err == errStale || err == nil && !all {
 		p.SortSince(since)
 		err = set.Check(p, since)
@@ -75,9 +75,9 @@ func CheckViews(views *view.Set, set KeySet, since entry.Version) (upTo entry.Ve
 
 var errStale = errors.New("too much was written to look up each key")
 
-// lookUp returns a function that refuses a written key if it is in the set. The function returns
+// refuseWritten returns a function that refuses a written key if it is in the set. The function returns
 // errStale for a range, and after so many keys.
-func lookUp(set KeySet, most int) func(lo, hi []byte) error {
+func refuseWritten(set KeySet, most int) func(lo, hi []byte) error {
 	n := 0
 	return func(lo, hi []byte) error {
 		// To look up a range takes a walk of the whole set.

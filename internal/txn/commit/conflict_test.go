@@ -224,7 +224,7 @@ func TestChecksAllocateNothing(t *testing.T) {
 		members = append(members, r)
 	}
 	allocs := testing.AllocsPerRun(10, func() {
-		p.leader.decide(members)
+		p.leader.decideMembers(members)
 		p.leader.forgetGroup()
 	})
 	if allocs != 0 {

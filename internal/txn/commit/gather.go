@@ -27,7 +27,7 @@ type gathering struct {
 	timer        *time.Timer      // ends the sleep; made once, reused by each leader
 }
 
-// gather holds g open until it is complete. The members of the group that has just been finished
+// gatherMembers holds g open until it is complete. The members of the group that has just been finished
 // are awake, but have not run yet. If they run now, they bring their next transactions to this
 // group. Otherwise they form a second group, and the two alternate: with 64 writers, gathering
 // doubles the commits per sync, and four that write without syncs share one write instead of
@@ -42,14 +42,14 @@ type gathering struct {
 // A lone writer expects nobody, and never waits. In a process that is busy with other work, either
 // wait may cost milliseconds in which nobody commits: after one in vain the next groups do without.
 // Groups that don't sleep yield: a late member says nothing about those that are ready to run.
-func (p *Pipeline) gather(g *group) {
+func (p *Pipeline) gatherMembers(g *group) {
 	a := &p.gathering
 	switch {
 	case a.now == nil || a.expected < 2:
-	case a.synced && !a.sleeps.skips():
-		a.sleeps.count(p.sleepForMembers(g))
-	case !a.yields.skips():
-		a.yields.count(p.yieldForMembers(g))
+	case a.synced && !a.sleeps.skipsWait():
+		a.sleeps.countWait(p.sleepForMembers(g))
+	case !a.yields.skipsWait():
+		a.yields.countWait(p.yieldForMembers(g))
 	}
 }
 
@@ -60,8 +60,8 @@ type backoff struct {
 	next int // groups to skip after the next wait in vain, if more than leastSkipped
 }
 
-// skips reports whether the next group does without the wait. Call it once for each group.
-func (b *backoff) skips() bool {
+// skipsWait reports whether the next group does without the wait. Call it once for each group.
+func (b *backoff) skipsWait() bool {
 	if b.left == 0 {
 		return false
 	}
@@ -69,9 +69,9 @@ func (b *backoff) skips() bool {
 	return true
 }
 
-// count notes whether a wait has succeeded. One success does not undo a failure, which doubles the
+// countWait notes whether a wait has succeeded. One success does not undo a failure, which doubles the
 // number: about six do.
-func (b *backoff) count(ok bool) {
+func (b *backoff) countWait(ok bool) {
 	if ok {
 		b.next -= (b.next + 7) / 8
 		return
@@ -90,7 +90,7 @@ func (p *Pipeline) yieldForMembers(g *group) bool {
 		runtime.Gosched()
 		took := a.now().Sub(began)
 		came := p.sizeOf(g) - size
-		if took > patience(came) {
+		if took > patienceFor(came) {
 			return false
 		}
 		if size += came; came > 0 {
@@ -107,8 +107,8 @@ func (p *Pipeline) sizeOf(g *group) int {
 	return len(g.members)
 }
 
-// patience is how long a wait for n members may take.
-func patience(n int) time.Duration { return leastPatience + time.Duration(n)*memberPatience }
+// patienceFor is how long a wait for n members may take.
+func patienceFor(n int) time.Duration { return leastPatience + time.Duration(n)*memberPatience }
 
 // sleepForMembers sleeps until g is complete. It returns false if the timer has ended the sleep.
 func (p *Pipeline) sleepForMembers(g *group) bool {
@@ -124,9 +124,9 @@ func (p *Pipeline) sleepForMembers(g *group) bool {
 		return true
 	}
 	if a.timer == nil {
-		a.timer = time.NewTimer(patience(missing))
+		a.timer = time.NewTimer(patienceFor(missing))
 	} else {
-		a.timer.Reset(patience(missing))
+		a.timer.Reset(patienceFor(missing))
 	}
 	select {
 	case <-a.full:

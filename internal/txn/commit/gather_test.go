@@ -11,7 +11,7 @@ import (
 // leadExpecting leads a group of which that many more members are expected, while as many come.
 func (p *Pipeline) leadExpecting(expected, come int, synced bool) {
 	p.mu.Lock()
-	g := p.queue.push()
+	g := p.queue.pushGroup()
 	g.addMember(request(0, LastWriterWins, "a"))
 	p.hasLeader, g.called = true, true
 	p.gathering.synced, p.gathering.expected = synced, 1+expected
@@ -24,7 +24,7 @@ func (p *Pipeline) leadExpecting(expected, come int, synced bool) {
 			p.Commit(context.Background(), r)
 		})
 	}
-	p.lead(g)
+	p.leadGroup(g)
 	all.Wait()
 }
 

@@ -63,24 +63,16 @@ type queue struct {
 	free   []*group // finished groups, for reuse
 }
 
-// head is the group whose turn is next; nil: none waits.
-func (q *queue) head() *group {
-	if len(q.groups) == 0 {
-		return nil
-	}
-	return q.groups[0]
-}
-
 // groupWithRoom returns the last group if n more bytes have room in it, else a new one.
 func (q *queue) groupWithRoom(n int) *group {
 	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(n) {
 		return q.groups[last]
 	}
-	return q.push()
+	return q.pushGroup()
 }
 
-// push appends an empty group.
-func (q *queue) push() *group {
+// pushGroup appends an empty group.
+func (q *queue) pushGroup() *group {
 	if len(q.free) == 0 {
 		q.free = append(q.free, new(group))
 	}
@@ -90,8 +82,8 @@ func (q *queue) push() *group {
 	return g
 }
 
-// unlink removes g, which need not be the first: withdrawals can empty any group.
-func (q *queue) unlink(g *group) {
+// unlinkGroup removes g, which need not be the first: withdrawals can empty any group.
+func (q *queue) unlinkGroup(g *group) {
 	i := slices.Index(q.groups, g)
 	q.groups = slices.Delete(q.groups, i, i+1)
 }

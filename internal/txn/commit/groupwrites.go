@@ -39,7 +39,7 @@ func (w *groupWrites) checkRequest(r *Request, before []*Request) error {
 		// The committer has checked its reads up to r.checked.
 		return w.checkSince(r)
 	case c.Isolation == SnapshotIsolation:
-		return w.overwritten(r)
+		return w.checkOverwrites(r)
 	default:
 		return c.Reads.Check(w, c.Since)
 	}
@@ -52,7 +52,7 @@ const mostArrivals = 1 << 10
 // r.checked (ahead.go): it looks only at what was written since. It returns errStale if that is too
 // much; the committer must check again.
 func (w *groupWrites) checkSince(r *Request) error {
-	look := lookUp(r.Check.Reads, mostArrivals) // few, as everybody waits for this
+	look := refuseWritten(r.Check.Reads, mostArrivals) // few, as everybody waits for this
 	// The group's members are not in the store yet, and all are newer than r.checked.
 	for _, before := range w.before {
 		if err := eachRecord(before.Payload, look); err != nil {
@@ -67,9 +67,9 @@ func (w *groupWrites) checkSince(r *Request) error {
 	return err
 }
 
-// overwritten refuses r if a key that it writes, or a key in a range that it deletes, was
+// checkOverwrites refuses r if a key that it writes, or a key in a range that it deletes, was
 // written after r's snapshot.
-func (w *groupWrites) overwritten(r *Request) error {
+func (w *groupWrites) checkOverwrites(r *Request) error {
 	since := r.Check.Since
 	return eachRecord(r.Payload, func(key, hi []byte) error {
 		// To delete a range is to write each key in it, so none may have changed.

@@ -56,8 +56,8 @@ func (k *Keyspaces) Reset() {
 // Memory is how many bytes of memory k takes, about.
 func (k *Keyspaces) Memory() int { return 8*cap(k.list) + 16*len(k.seen) }
 
-// dropped returns a keyspace that was dropped; nil if none was.
-func (k *Keyspaces) dropped() *Keyspace {
+// findDropped returns a keyspace that was dropped; nil if none was.
+func (k *Keyspaces) findDropped() *Keyspace {
 	for _, ks := range k.list {
 		if ks.Dropped.Load() {
 			return ks

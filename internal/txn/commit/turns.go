@@ -41,11 +41,6 @@ type line struct {
 	turns []*Turn  // in order of their numbers; never empty
 }
 
-// newLine returns an empty line for the key or range of a refusal.
-func newLine(at *Refusal) *line {
-	return &line{at: &Refusal{Lo: at.Lo, Hi: at.Hi, Range: at.Range, Yields: true}}
-}
-
 // Turn is the place of one call in the lines. It is used by one goroutine at a time;
 // fields are guarded by Turns.mu.
 type Turn struct {
@@ -114,7 +109,7 @@ func (s *Turns) lineLocked(at *Refusal) *line {
 	})
 	if i < 0 {
 		i = len(s.lines)
-		s.lines = append(s.lines, newLine(at))
+		s.lines = append(s.lines, &line{at: &Refusal{Lo: at.Lo, Hi: at.Hi, Range: at.Range, Yields: true}})
 		s.waiting.Store(true)
 	}
 	return s.lines[i]
@@ -181,9 +176,9 @@ const mostYielded = 64
 
 var errEnough = errors.New("no more records are looked at")
 
-// yields returns a Refusal if r would write where another Turn has its turn; nil if
+// checkTurns returns a Refusal if r would write where another Turn has its turn; nil if
 // r may go on.
-func (s *Turns) yields(r *Request) error {
+func (s *Turns) checkTurns(r *Request) error {
 	if !r.Yields || !s.waiting.Load() || r.Check.AsksNothing() {
 		return nil
 	}

@@ -127,15 +127,15 @@ func TestRequestsYield(t *testing.T) {
 		} {
 			r := request(0, SnapshotIsolation, "harmless", test.writes)
 			r.Turn = test.turn
-			if err := s.yields(r); err != nil {
+			if err := s.checkTurns(r); err != nil {
 				t.Errorf("%s: a request that does not yield: %v", test.writes, err)
 			}
 			r.Yields = true
-			if err := s.yields(r); (err != nil) != test.yields {
+			if err := s.checkTurns(r); (err != nil) != test.yields {
 				t.Errorf("%s: %v, want that it yields: %v", test.writes, err, test.yields)
 			}
 			r.Check.Isolation = LastWriterWins
-			if err := s.yields(r); err != nil {
+			if err := s.checkTurns(r); err != nil {
 				t.Errorf("%s: a request that nothing refuses: %v", test.writes, err)
 			}
 		}
