@@ -122,7 +122,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	s.must(s.commit(false, delRange(key(500), key(3000))))
 	near("beside these", 3000*spaceValue)
 	s.flush()
-	s.must(s.engine.Work.compactor.compactPlanned(context.Background(), true))
+	s.compactPlanned(atIdle)
 	layout := s.engine.views.Current().Layout
 	live := uint64(0)
 	for _, seg := range layout.Segments() {
@@ -303,7 +303,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					s.close() // what its run hides is not known any more
 					s.mustOpen()
 				}
-				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
+				s.compactPlanned(whileBusy)
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("k%05d", i)
@@ -319,7 +319,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					t.Errorf("the base was written %d times for what is kept", bases)
 				}
 				s.clock += 2 * age.Milliseconds()
-				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
+				s.compactPlanned(whileBusy)
 			}
 			if bases != 1 {
 				t.Errorf("the base was written %d times for most keys", bases)

@@ -23,7 +23,7 @@ var errWritersAreBack = errors.New("clustering gave way to writers")
 // whether clustering is worth it by now.
 func (w *Worker) AddJumped(bytes uint64) {
 	if !w.cfg.ReadOnly && !w.cfg.NoClustering {
-		w.compactor.jumped.Add(bytes)
+		w.jumped.Add(bytes)
 		// Arm and not Touch: readers must not put off work that waits for silent writers.
 		w.tasks.idle.Arm()
 	}

@@ -37,15 +37,6 @@ type collector struct {
 // 1/16. view.OpenerConfig has what files may take.
 const collectShare = 16
 
-// occasion says when a collection is done, which decides how much it collects and how fast.
-type occasion int
-
-const (
-	whileBusy occasion = iota // gives way to writers
-	atIdle                    // leaves less garbage, and still gives way
-	onRequest                 // leaves least garbage, and gives way to nobody
-)
-
 // collectPlanned collects until nothing more is worth it, and reports whether it has collected
 // anything. After an error the store is as it was before that collection, background work goes on,
 // and the collection is tried again after the next change.
@@ -86,7 +77,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	}
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
-	plan := c.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	plan := c.planWork(hold.View(), o).Collect
 	if plan == nil || c.lifetime.stopped() != nil {
 		hold.Release()
 		return false, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
@@ -23,47 +22,35 @@ type compactor struct {
 	*state
 	flusher *flusher
 
-	turn   jobs.Turn     // of one compaction after the other; taken before that of flusher
-	jumped atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
+	turn jobs.Turn // of one compaction after the other; taken before that of flusher
 }
 
-// compactPlanned compacts what policy plans. idle says that writers are silent: then it flushes
-// first.
-func (c *compactor) compactPlanned(ctx context.Context, idle bool) error {
-	if err := c.turn.Take(ctx); err != nil {
-		return err
-	}
-	defer c.turn.Leave()
-	if idle {
-		// Flush with the turn held. A compaction that policy plans for a busy store after the flush
-		// would be wasted, as the idle one rewrites its output.
-		if err := c.flusher.flushSealed(ctx); err != nil {
-			return err
-		}
-	}
-	_, err := c.carryOutPlans(ctx, func(s *policy.State) { s.Idle, s.JumpedBytes = idle, c.jumped.Load() })
-	if err != nil {
-		c.disk.judgeFailure(ctx, err)
-	}
-	return err
-}
-
-// rewritePointers compacts runs until no handle leads through a forwarding table, and reports
-// whether there was one.
-func (c *compactor) rewritePointers(ctx context.Context) (did bool, err error) {
+// compactPlanned compacts until policy plans no more, and reports whether it has compacted anything.
+// At idle it flushes first. On request it goes on until no handle leads through a forwarding table.
+func (c *compactor) compactPlanned(ctx context.Context, o occasion) (did bool, err error) {
 	if err := c.turn.Take(ctx); err != nil {
 		return false, err
 	}
 	defer c.turn.Leave()
-	// The caller gets the error. It is not judged, as background work has not failed.
-	return c.carryOutPlans(ctx, func(s *policy.State) { s.Reclaim, s.Collecting = true, true })
+	if o == atIdle {
+		// Flush with the turn held. A compaction that policy plans for a busy store after the flush
+		// would be wasted, as the idle one rewrites its output.
+		if err := c.flusher.flushSealed(ctx); err != nil {
+			return false, err
+		}
+	}
+	did, err = c.carryOutPlans(ctx, o)
+	// Who has asked gets the error: background work has not failed.
+	if err != nil && o != onRequest {
+		c.disk.judgeFailure(ctx, err)
+	}
+	return did, err
 }
 
-// carryOutPlans compacts until policy plans no more, and reports whether it has compacted anything.
-// ask says why it asks. It passes by files that are damaged.
-func (c *compactor) carryOutPlans(ctx context.Context, ask func(*policy.State)) (did bool, err error) {
+// carryOutPlans is compactPlanned with the turn held. It passes by files that are damaged.
+func (c *compactor) carryOutPlans(ctx context.Context, o occasion) (did bool, err error) {
 	for c.lifetime.stopped() == nil {
-		plan := c.planWork(c.views.Current(), ask).Compaction
+		plan := c.planWork(c.views.Current(), o).Compaction
 		if plan == nil {
 			return did, nil
 		}

@@ -183,7 +183,7 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 			case n == 8:
 				s.seal()
 			case n == 9:
-				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), rng.IntN(2) == 0))
+				s.compactPlanned([]occasion{whileBusy, atIdle}[rng.IntN(2)])
 			case n == 10:
 				pins = append(pins, s.pin(0))
 			case n == 11 && len(pins) > 0:

@@ -107,11 +107,14 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 func (e *Engine) makeTasks() {
 	pool, t, w := e.cfg.Jobs, &e.tasks, e.Work
 	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.flushSealed)
-	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.compactPlanned(ctx, false) })
-	t.collect = pool.Task(jobs.Cleanup, "collect", func(ctx context.Context) error {
-		_, err := w.collector.collectPlanned(ctx, whileBusy)
-		return err
-	})
+	busy := func(do func(context.Context, occasion) (bool, error)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := do(ctx, whileBusy)
+			return err
+		}
+	}
+	t.compact = pool.Task(jobs.Compaction, "compact", busy(w.compactor.compactPlanned))
+	t.collect = pool.Task(jobs.Cleanup, "collect", busy(w.collector.collectPlanned))
 	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
 	if e.cfg.Keyring != nil {
 		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
@@ -140,7 +143,7 @@ func (e *Engine) Start() {
 func (e *Engine) Metrics() (m report.Tree) {
 	m.Version = uint64(e.views.Visible())
 	e.count.addTo(&m)
-	m.JumpedBytes = int64(e.Work.compactor.jumped.Load())
+	m.JumpedBytes = int64(e.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = e.disk.left.Load(), e.disk.reserve.Load()
 	m.WorkRefused, m.WorkWaiting = e.cfg.Jobs.Failing()
 	m.ReleaseFailures = e.files.Failures.Load()

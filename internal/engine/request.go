@@ -8,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
-	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/report"
 )
@@ -92,7 +91,7 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 		if full != nil && !failure.IsFull(full) {
 			return 0, full
 		}
-		if again, err = w.collectAndRewrite(ctx); err != nil && !failure.IsFull(err) {
+		if again, err = w.collectAndCompact(ctx, onRequest); err != nil && !failure.IsFull(err) {
 			return 0, err
 		}
 		if err = errors.Join(full, err); err == nil {
@@ -113,29 +112,28 @@ func (w *Worker) reclaimSpace(ctx context.Context) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// collectAndRewrite is the part of Reclaim after the compaction. It reports whether there was
-// anything to do.
-func (w *Worker) collectAndRewrite(ctx context.Context) (did bool, err error) {
+// collectAndCompact collects and compacts until there is nothing left to do. It reports whether there
+// was anything.
+func (w *Worker) collectAndCompact(ctx context.Context, o occasion) (did bool, err error) {
 	for again := true; again; {
-		if again, err = w.collector.collectPlanned(ctx, onRequest); err != nil {
-			return did || again, err
+		collected, err := w.collector.collectPlanned(ctx, o)
+		if did = did || collected; err != nil {
+			return did, err
 		}
-		rewritten, err := w.compactor.rewritePointers(ctx)
-		again = again || rewritten
-		if err != nil {
-			return did || again, err
+		compacted, err := w.compactor.compactPlanned(ctx, o)
+		if did = did || compacted; err != nil {
+			return did, err
 		}
-		did = did || again
 		// Background work may have removed the forwarding tables that a collection had to wait for:
 		// then neither has found anything, and there is more to do.
-		again = again || w.hasMoreToReclaim()
+		again = collected || compacted || o == onRequest && w.hasMoreToReclaim()
 	}
 	return did, nil
 }
 
 // hasMoreToReclaim reports whether policy plans more work for a reclaim now.
 func (w *Worker) hasMoreToReclaim() bool {
-	plan := w.planWork(w.views.Current(), func(s *policy.State) { s.Reclaim = true })
+	plan := w.planWork(w.views.Current(), onRequest)
 	return w.lifetime.stopped() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 

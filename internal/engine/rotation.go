@@ -180,7 +180,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if _, err := r.work.collector.collectPlanned(ctx, whileBusy); err != nil {
 			return err
 		}
-		if err := r.work.compactor.compactPlanned(ctx, false); err != nil {
+		if _, err := r.work.compactor.compactPlanned(ctx, whileBusy); err != nil {
 			return err
 		}
 		if err := r.finishRewrite(ctx); err != nil {
@@ -194,7 +194,7 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.planWork(v, whileBusy); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/crypt"
@@ -25,7 +26,8 @@ type state struct {
 	keys      keyUse        // which data keys are needed by work under way
 	lifetime  *Lifetime     // whether work may go on
 	tasks     tasks
-	count     counters // since Open
+	count     counters      // since Open
+	jumped    atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
 
 	applying sync.Mutex // held while an edit is made, recorded and installed
 
@@ -51,14 +53,21 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	return st
 }
 
-// planWork returns the plan of policy for a View: which compaction or collection to do next. ask,
-// unless nil, adds to the state why the plan is asked for, for instance that the store is idle.
-func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
+// occasion says when compactions and collections are done, which decides how much they do, and how
+// fast.
+type occasion int
+
+const (
+	whileBusy occasion = iota // gives way to writers
+	atIdle                    // leaves less garbage, and still gives way
+	onRequest                 // leaves least garbage, and gives way to nobody
+)
+
+// planWork returns the plan of policy for a View: which compaction or collection to do next.
+func (st *state) planWork(v *view.View, o occasion) policy.Plan {
 	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
+	s.Idle, s.Reclaim, s.JumpedBytes = o == atIdle, o == onRequest, st.jumped.Load()
 	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.Dropped()
-	if ask != nil {
-		ask(&s)
-	}
 	return policy.Decide(v.Layout, s, st.cfg.Policy)
 }
 

@@ -22,16 +22,11 @@ func (w *Worker) workAtRest(ctx context.Context) error {
 		return err
 	}
 	// A compaction finds garbage to collect, and a collection leaves forwarding tables.
-	for again := true; again; {
-		if err := w.compactor.compactPlanned(ctx, true); err != nil {
-			return err
-		}
-		var err error
-		if again, err = w.collector.collectPlanned(ctx, atIdle); err != nil {
-			return err
-		}
+	if _, err := w.compactor.compactPlanned(ctx, atIdle); err != nil {
+		return err
 	}
-	return nil
+	_, err := w.collectAndCompact(ctx, atIdle)
+	return err
 }
 
 // removeExpired removes what has expired from memtable and runs, if that is due. At rest it also
@@ -53,5 +48,6 @@ func (w *Worker) removeExpired(ctx context.Context) error {
 	if err := w.flusher.flushSealed(ctx); err != nil {
 		return err
 	}
-	return w.compactor.compactPlanned(ctx, false)
+	_, err := w.compactor.compactPlanned(ctx, whileBusy)
+	return err
 }
