@@ -13,11 +13,7 @@ import (
 // only once a compaction has met the new and the old entries. Until then it is the sampler's
 // estimate.
 type budget struct {
-	views        *view.Set
-	damaged      *damagedFiles
-	policy       policy.Options
-	segmentBytes int64         // bytes at which a segment ends, at most
-	now          func() uint64 // in Unix milliseconds
+	*state
 
 	measured atomic.Pointer[measured]
 	older    atomic.Int64 // bytes of older values that writes have replaced since Open, estimated
@@ -27,21 +23,16 @@ type budget struct {
 	copying atomic.Int64
 }
 
-// newBudget returns a budget that has measured nothing yet.
-func newBudget(views *view.Set, d *damagedFiles, o policy.Options, segmentBytes int64, now func() uint64) *budget {
-	return &budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes, now: now}
-}
-
-// stateOf returns the part of policy.State that follows from v, from the damage that was found and
-// from the time, in Unix milliseconds.
-func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.list()}
+// policyState returns the part of policy.State that follows from v, from the damage that was found
+// and from the time.
+func (st *state) policyState(v *view.View) policy.State {
+	o, now := &st.cfg.Policy, st.cfg.unixMilli()
+	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: st.damaged.list()}
 	s.Hidden, s.Ranged = make(map[layout.RunID]uint64), make(map[layout.RunID]uint64)
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		for _, r := range []*view.Replaced{&m.Replaced, &m.Outdated} {
-			dead := o.Dead(v.Layout, r.List(), now)
-			s.Memtables.Older += dead.Separated
+			s.Memtables.Older += o.Dead(v.Layout, r.List(), now).Separated
 		}
 	}
 	for _, r := range v.Runs {
@@ -66,7 +57,7 @@ func (b *budget) measure(v *view.View) {
 	// Load before measuring. What is added in between counts twice until the next View, which is
 	// better than not at all: garbage would exceed its budget.
 	older := b.older.Load()
-	b.measured.Store(&measured{policy.Measure(v.Layout, stateOf(v, b.damaged, &b.policy, b.now()), b.policy), older})
+	b.measured.Store(&measured{policy.Measure(v.Layout, b.policyState(v), b.cfg.Policy), older})
 }
 
 // fill is the share of the budget that garbage takes now.
@@ -102,7 +93,7 @@ func (b *budget) segmentLimit() int64 {
 		inline += r.FileBytes()
 	}
 	if inline > live {
-		return b.segmentBytes
+		return b.cfg.SegmentBytes
 	}
-	return policy.SegmentBytes(live, b.segmentBytes)
+	return policy.SegmentBytes(live, b.cfg.SegmentBytes)
 }

@@ -60,7 +60,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 	state := func() (memtables, runs int64) {
 		v := s.engine.views.Current()
-		st := stateOf(v, &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli())
+		st := s.engine.policyState(v)
 		for _, n := range st.Hidden {
 			runs += int64(n)
 		}
@@ -144,7 +144,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	defer s.close()
 	s.flush()
 	v := s.engine.views.Current()
-	if hidden := stateOf(v, &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+	if hidden := s.engine.policyState(v).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
 		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
@@ -211,7 +211,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	s.overwrite(0, 500)
 	s.flush()
 	hidden := func() (n uint64) {
-		for _, bytes := range stateOf(s.engine.views.Current(), &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli()).Hidden {
+		for _, bytes := range s.engine.policyState(s.engine.views.Current()).Hidden {
 			n += bytes
 		}
 		return n

@@ -16,11 +16,10 @@ import (
 
 // pollLocked sets the timer for poll if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
-	// Touch puts the alarm off, and this is called each time that space is measured. Without the
-	// mark, a busy store would never poll.
-	if !d.polling && (d.onlyReserve.Load() || d.waiting) {
-		d.polling = true
-		d.tasks.poll.Touch()
+	// Arm and not Touch: this is called each time that space is measured, so a busy store would
+	// never poll.
+	if d.onlyReserve.Load() || d.waiting {
+		d.tasks.poll.Arm()
 	}
 }
 
@@ -28,7 +27,6 @@ func (d *diskSpace) pollLocked() {
 func (d *diskSpace) poll(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.polling = false
 	free := d.files.Free()
 	switch {
 	case !d.waiting:

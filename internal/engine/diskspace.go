@@ -32,7 +32,6 @@ type diskSpace struct {
 	reserve        atomic.Int64 // bytes, as last measured
 
 	mu      sync.Mutex // held while it is measured, and over Config.OnSpace, and guards:
-	polling bool       // the timer of poll is set
 	waiting bool       // work has found no disk space, and waits
 	tried   int        // polls since it found none
 	then    int64      // bytes that were free when it found none; -1 = not known

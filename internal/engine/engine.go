@@ -77,7 +77,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	leader := st.views.NewLeader()
 	throttle := &throttle{state: st}
 	searcher := newSearcher(cfg, st.views)
-	writer := &writer{state: st, searcher: searcher, sampler: newSampler(st.views, leader, st.budget)}
+	writer := &writer{state: st, searcher: searcher, sampler: &sampler{state: st, leader: leader, looks: 1}}
 	flusher := &flusher{state: st, turn: jobs.NewTurn()}
 	work := &Worker{
 		state: st, writer: writer, searcher: searcher, flusher: flusher,

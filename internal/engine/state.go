@@ -46,8 +46,7 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	st.views = view.NewSet(sets, log.Layout())
 	st.files = view.NewOpener(cfg.OpenerConfig)
 	st.lifetime = newLifetime(st.views, cfg.OnFailure)
-	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
-	st.disk = &diskSpace{state: st}
+	st.budget, st.disk = &budget{state: st}, &diskSpace{state: st}
 	st.disk.left.Store(-1)
 	st.keys = keyUse{ring: cfg.Ring, open: make(map[crypt.ID]int)}
 	return st
@@ -65,7 +64,7 @@ const (
 
 // planWork returns the plan of policy for a View: which compaction or collection to do next.
 func (st *state) planWork(v *view.View, o occasion) policy.Plan {
-	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
+	s := st.policyState(v)
 	s.Idle, s.Reclaim, s.JumpedBytes = o == atIdle, o == onRequest, st.jumped.Load()
 	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.Dropped()
 	return policy.Decide(v.Layout, s, st.cfg.Policy)
