@@ -30,7 +30,7 @@ func (st *state) setExpiryAlarm() {
 
 // setExpiryAlarmAt makes the alarm ring at due, in Unix milliseconds, or earlier if that was set.
 func (st *state) setExpiryAlarmAt(due uint64) {
-	if st.cfg.ReadOnly || st.views.Closed() || st.tasks.expiry == nil || st.lifetime.stopped() != nil {
+	if st.views.Closed() || st.lifetime.stopped() != nil {
 		return
 	}
 	wait := policy.ExpiryLeastWait

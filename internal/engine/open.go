@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -106,4 +109,75 @@ func (e *Engine) prepareWriting(rec *Recovery) error {
 		return err
 	}
 	return nil
+}
+
+// Close ends background work and waits for it, makes the journal durable, records where the
+// journal ends, and closes the manifest. Close the commit pipeline before. A file is closed
+// when its last reader has released it.
+func (e *Engine) Close() error {
+	// From here on nobody gets a pin, so no new work begins while this waits for the old.
+	if !e.views.Close() {
+		return nil
+	}
+	e.lifetime.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
+	e.cfg.Jobs.Close()
+	err := e.Work.awaitWork(context.Background()) // no context ends this wait
+	e.Commits.throttle.endStall()
+	if !e.cfg.ReadOnly {
+		// All work has ended, so this edit is the last one. It says that the session was closed in
+		// order.
+		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
+	}
+	err = errors.Join(err, e.log.Close())
+	// Each View has a memtable. A committer that has waited may still measure the disk space.
+	e.views.Install(func(next *view.View) {
+		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(e.cfg, 0)}}
+	})
+	e.views.Reclaim()
+	return err
+}
+
+// lostBehind describes what Open has left out because of damage; nil if there was none.
+func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *report.Loss {
+	damage := m.Damage
+	l := &report.Loss{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
+	if damage != nil {
+		l.Bytes = m.CutBytes
+	}
+	if j := result.Lost; j != nil {
+		// Damage of the manifest comes first: what the journal lacks then may follow from it.
+		if damage == nil && !errors.As(j.Damage, &damage) {
+			return nil
+		}
+		l.Commits, l.LastVersion = int64(j.Transactions), uint64(j.LastVersion)
+		l.Bytes += result.CutBytes
+	}
+	if damage == nil {
+		return nil
+	}
+	l.Damage = damage
+	// The loss may be of edits only. Then no version beyond what is left is known.
+	l.LastVersion = max(l.LastVersion, l.Version)
+	return l
+}
+
+// newest returns the greatest version of all entries of a View.
+func newest(v *view.View) (last entry.Version) {
+	for _, r := range v.Runs {
+		last = max(last, r.MaxVersion())
+	}
+	for _, t := range v.Tables {
+		last = max(last, t.MaxVersion())
+	}
+	return last
+}
+
+// greatestFloor returns the greatest floor of all keyspaces. Below its floor, history of a
+// keyspace may be gone.
+func greatestFloor(l *layout.Layout) entry.Version {
+	floor := l.Floor()
+	for _, k := range l.Keyspaces() {
+		floor = max(floor, k.Floor())
+	}
+	return floor
 }

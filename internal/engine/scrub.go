@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // scrubber verifies every file in turn, also files that nobody reads, so that rot is found
@@ -40,8 +41,16 @@ const (
 func (s *scrubber) start() {
 	s.progress = s.views.Current().Layout.Scrub()
 	s.ended.Store(s.progress.Ended)
-	if s.cfg.ScrubEvery > 0 && !s.cfg.ReadOnly {
+	if s.cfg.ScrubEvery > 0 {
 		s.tasks.scrub.Set(scrubBegin)
+	}
+}
+
+// addTo reports what was done since Open, and when a pass ended last.
+func (s *scrubber) addTo(m *report.Tree) {
+	m.ScrubbedBytes, m.Scrubs, m.Damaged = s.bytes.Load(), s.passes.Load(), s.damaged.Load()
+	if at := s.ended.Load(); at != 0 {
+		m.LastScrub = time.UnixMilli(at)
 	}
 }
 
