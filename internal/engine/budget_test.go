@@ -219,7 +219,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	if n := hidden(); n != 0 {
 		t.Errorf("%d bytes of a second are hidden, of what is kept for a minute", n)
 	}
-	due := nextDead(s.engine.views.Current(), &s.engine.cfg.Policy, s.engine.cfg.unixMilli())
+	due := s.engine.nextExpiryDue(true)
 	if want := uint64(s.clock) + 60_001; due != want {
 		t.Errorf("the next is dead at %d, want %d", due, want)
 	}

@@ -98,7 +98,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		v, changed := d.views.Await()
 		var refusal error
 		if needs, ok := frees(payload); !ok {
-			refusal = d.noSpaceError()
+			refusal = fmt.Errorf("%w: %d bytes are left on the disk or below DiskLimit, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), d.reserve.Load())
 		} else if d.left.Load() > flushBytes(v)+needs {
 			// A delete frees nothing before its flush. So it must leave enough for the flushes of
 			// all that is in memory.
@@ -126,14 +126,6 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		d.measureSpace()
 	}
 	return nil
-}
-
-func (d *diskSpace) noSpaceError() error {
-	of := "on the disk"
-	if d.cfg.DiskLimit > 0 {
-		of = "below DiskLimit or on the disk"
-	}
-	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), of, d.reserve.Load())
 }
 
 // frees reports whether payload, which is encoded records, has no set, and how many bytes its

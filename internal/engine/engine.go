@@ -156,7 +156,9 @@ func (e *Engine) Metrics() (m report.Tree) {
 		m.OpenFiles += journal.Open()
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
-	m.ExpiryWait = e.expiryWait()
+	if left, set := e.tasks.expiry.Left(); set {
+		m.ExpiryWait = max(left, 1) // 0 says that no alarm is set
+	}
 	// After Close nobody gets a pin. What was counted is still told.
 	hold, err := e.views.Acquire(0)
 	if err != nil {

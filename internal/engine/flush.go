@@ -48,7 +48,8 @@ func (f *flusher) flushSealedLocked(ctx context.Context) error {
 			// Committers that wait for memory, and callers of Flush, get this error. Otherwise they
 			// would wait for as long as it lasts.
 			if failure.Passes(err) {
-				f.lifetime.setFlushFailure(attempt, err)
+				f.lifetime.unable.Store(&flushFailure{attempt, err})
+				f.views.Wake()
 			}
 			f.disk.judgeFailure(ctx, err)
 			return err

@@ -66,13 +66,6 @@ func (l *Lifetime) unflushed() error {
 	return nil
 }
 
-// setFlushFailure keeps the error of an attempt to flush that has failed for now, and wakes those
-// who wait for the flush.
-func (l *Lifetime) setFlushFailure(attempt int64, err error) {
-	l.unable.Store(&flushFailure{attempt, err})
-	l.views.Wake()
-}
-
 // Do runs fn for a call that writes or removes files: Close waits for it. The context of fn
 // ends with ctx, or when Close begins. No code of the user may run in fn, except for that of
 // the file system: it could call Close.

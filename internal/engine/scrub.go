@@ -111,7 +111,7 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 	// Large pieces make up for lost time at rest. While clients write, they would delay their
 	// reads.
 	most := min(max(due-did, scrubLeast), scrubMost)
-	if s.tasks.idle.Armed() { // clients write
+	if !s.isIdle() { // clients write
 		most = scrubLeast
 	}
 	return scrubWait, s.verifyPiece(ctx, file, most, now)

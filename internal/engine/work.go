@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/base/jobs"
+	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/report"
 )
@@ -47,7 +48,7 @@ func (w *Worker) removeExpired(ctx context.Context) error {
 	}
 	idle := w.isIdle()
 	defer w.setExpiryAlarm()
-	if at := memtableExpiryDue(w.views.Current().Active(), idle); at != 0 && at <= w.cfg.unixMilli() {
+	if at := policy.MemtableExpiryDue(w.views.Current().Active().LeastExpiry.Load(), idle); at != 0 && at <= w.cfg.unixMilli() {
 		if err := w.cfg.Exclusive(ctx, w.writer.sealAny); err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	earlier, err := w.addRecords(&a)
 	// Only for an entry that expires before all others: for most records the alarm costs nothing.
 	if earlier {
-		w.setExpiryAlarmAt(memtableExpiryDue(to, false))
+		w.setExpiryAlarmAt(policy.MemtableExpiryDue(to.LeastExpiry.Load(), false))
 	}
 	at.Offset = a.At()
 	return at, err

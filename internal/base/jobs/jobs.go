@@ -90,7 +90,7 @@ type Task struct {
 
 // Task makes a task that calls run, whose context ends with Close.
 func (p *Pool) Task(priority Priority, name string, run func(context.Context) error) *Task {
-	t := &Task{pool: p, name: name, priority: min(max(priority, Brief), Cleanup), run: run}
+	t := &Task{pool: p, name: name, priority: priority, run: run}
 	t.again = p.Alarm(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
