@@ -45,10 +45,7 @@ func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
 }
 
 func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
-	switch {
-	case r.cfg.ReadOnly:
-		return errs.ErrReadOnly
-	case r.cfg.Keyring == nil:
+	if r.cfg.Keyring == nil {
 		return fmt.Errorf("%w: the store is not encrypted; EncryptStore makes an encrypted one of it", errs.ErrUnsupported)
 	}
 	if !o.Master && r.cfg.Keyring.Full() {
