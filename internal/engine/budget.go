@@ -52,34 +52,34 @@ type measured struct {
 	older int64
 }
 
-// measure brings the budget up to date with a View that is about to be installed.
-func (b *budget) measure(v *view.View) {
+// measureView brings the budget up to date with a View that is about to be installed.
+func (b *budget) measureView(v *view.View) {
 	// Load before measuring. What is added in between counts twice until the next View, which is
 	// better than not at all: garbage would exceed its budget.
 	older := b.older.Load()
 	b.measured.Store(&measured{policy.Measure(v.Layout, b.policyState(v), b.cfg.Policy), older})
 }
 
-// fill is the share of the budget that garbage takes now.
-func (b *budget) fill() float64 {
+// fillShare is the share of the budget that garbage takes now.
+func (b *budget) fillShare() float64 {
 	// The measure holds for one View. What writes have replaced since comes on top of it.
 	m := b.measured.Load()
 	return m.Fill(uint64(max(b.older.Load()-m.older, 0) + b.copying.Load()))
 }
 
-// throttle says how much writers must be throttled so that the budget lasts: 1 is one
+// throttleDelays says how much writers must be throttled so that the budget lasts: 1 is one
 // full delay; 0 if nothing that could be waited for would help.
-func (b *budget) throttle() float64 {
+func (b *budget) throttleDelays() float64 {
 	// To slow writers would help nobody if no work can make garbage less.
 	if m := b.measured.Load(); !m.Reducible {
 		return 0
 	}
-	return policy.Throttle(b.fill())
+	return policy.Throttle(b.fillShare())
 }
 
-// calm reports whether garbage is well below what writers are throttled for.
-func (b *budget) calm() bool {
-	return policy.CollectionPace(b.fill()) == 0 || !b.measured.Load().Reducible
+// isCalm reports whether garbage is well below what writers are throttled for.
+func (b *budget) isCalm() bool {
+	return policy.CollectionPace(b.fillShare()) == 0 || !b.measured.Load().Reducible
 }
 
 // segmentLimit is the length at which a segment that begins now ends. It follows

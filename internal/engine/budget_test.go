@@ -35,8 +35,8 @@ func (s *store) overwrite(from, to int) {
 func TestLoadHidesNothing(t *testing.T) {
 	s := spaceStore(t, 4000)
 	defer s.close()
-	if n := len(s.engine.views.Current().Tables); n != 1 || s.engine.budget.older.Load() != 0 || s.engine.budget.throttle() != 0 {
-		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.engine.budget.older.Load(), s.engine.budget.throttle())
+	if n := len(s.engine.views.Current().Tables); n != 1 || s.engine.budget.older.Load() != 0 || s.engine.budget.throttleDelays() != 0 {
+		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.engine.budget.older.Load(), s.engine.budget.throttleDelays())
 	}
 	for _, info := range s.engine.unflushed.journal.Segments() {
 		if info.Offset > 9<<20 {
@@ -234,13 +234,13 @@ func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 	s := spaceStore(t, 200)
 	defer s.close()
 	s.engine.budget.copying.Add(1 << 30)
-	if s.engine.budget.throttle() != 0 {
-		t.Errorf("writers are slowed by %v, and no work would end it", s.engine.budget.throttle())
+	if s.engine.budget.throttleDelays() != 0 {
+		t.Errorf("writers are slowed by %v, and no work would end it", s.engine.budget.throttleDelays())
 	}
 	s.engine.budget.copying.Add(-1 << 30)
 	s.seal()
 	s.engine.budget.copying.Add(1 << 30)
-	if s.engine.budget.throttle() == 0 {
+	if s.engine.budget.throttleDelays() == 0 {
 		t.Error("writers are not slowed")
 	}
 }

@@ -78,7 +78,7 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	defer c.views.Reclaim() // what this replaces
 	l := hold.View().Layout
 	plan := c.planWork(hold.View(), o).Collect
-	if plan == nil || c.lifetime.stopped() != nil {
+	if plan == nil || c.lifetime.stopReason() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -130,7 +130,7 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 		quiet := now == written
 		written = now
 		// Ask at each call: a collection that began at leisure must become fast when garbage grows.
-		leisure := 1 - policy.CollectionPace(c.budget.fill())
+		leisure := 1 - policy.CollectionPace(c.budget.fillShare())
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
@@ -144,7 +144,7 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 		}
 		defer func() { owed = 0 }()
 		// Close ends the pause: the pool ends ctx only later.
-		return wait(ctx, owed, c.lifetime.closing.Done())
+		return waitFor(ctx, owed, c.lifetime.closing.Done())
 	}
 }
 
@@ -160,5 +160,5 @@ func (c *collector) yieldToFlush(ctx context.Context) error {
 	}
 	c.tasks.flush.Kick()
 	// Only for some time: a flush may have no disk space until a collection has freed some.
-	return wait(ctx, policy.CollectionFlushWait, changed)
+	return waitFor(ctx, policy.CollectionFlushWait, changed)
 }

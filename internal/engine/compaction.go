@@ -50,7 +50,7 @@ func (c *compactor) compactPlanned(ctx context.Context, o occasion) (did bool, e
 
 // carryOutPlans is compactPlanned with the turn held. It passes by files that are damaged.
 func (c *compactor) carryOutPlans(ctx context.Context, o occasion) (did bool, err error) {
-	for c.lifetime.stopped() == nil {
+	for c.lifetime.stopReason() == nil {
 		plan := c.planWork(c.views.Current(), o).Compaction
 		if plan == nil {
 			return did, nil
@@ -78,7 +78,7 @@ func (c *compactor) carryOutPlans(ctx context.Context, o occasion) (did bool, er
 }
 
 // leaveDamaged tells policy not to rewrite a damaged run under a new data key, until the next Open.
-// Work goes on, so the damage is reported here: nobody may wait for the rewriting (tryFinish).
+// Work goes on, so the damage is reported here: nobody may wait for the rewriting (tryFinishRewriting).
 func (c *compactor) leaveDamaged(id layout.RunID, err error) {
 	if r := c.views.Current().Layout.Run(id); r != nil {
 		c.damaged.add(r.Files[0].Num)
@@ -137,7 +137,7 @@ func (c *compactor) carryOut(ctx context.Context, plan *policy.Compaction) (err 
 	defer func() { c.reportWork(work, begin, err) }()
 	rangeDeletes, done := view.RangeDeletesOf(inputs)
 	defer done()
-	rules := c.rules(bottom)
+	rules := c.retentionRules(bottom)
 	rules.RangeDeletes, rules.Older = rangeDeletes, part.OlderThan(inputs)
 	input, unread, err := c.makeInput(plan, inputs, &rules, part, &work)
 	if err != nil {

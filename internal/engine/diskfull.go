@@ -14,7 +14,7 @@ import (
 
 // While the disk is full, writers are refused, work waits, and a timer looks for free space.
 
-// pollLocked sets the timer for poll if writers or work wait for disk space.
+// pollLocked sets the timer for pollSpace if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
 	// Arm and not Touch: this is called each time that space is measured, so a busy store would
 	// never poll.
@@ -23,8 +23,8 @@ func (d *diskSpace) pollLocked() {
 	}
 }
 
-// poll looks whether there is disk space again, and starts the work that waits for it.
-func (d *diskSpace) poll(context.Context) error {
+// pollSpace looks whether there is disk space again, and starts the work that waits for it.
+func (d *diskSpace) pollSpace(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	free := d.files.Free()
@@ -32,8 +32,8 @@ func (d *diskSpace) poll(context.Context) error {
 	case !d.waiting:
 	case d.worthTryingLocked(free):
 		d.waiting = false
-		d.tasks.kick()
-	case free < 0 && !failure.IsFull(d.lifetime.unflushed()):
+		d.tasks.kickAll()
+	case free < 0 && !failure.IsFull(d.lifetime.flushError()):
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.measureLocked()
@@ -52,7 +52,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	// Other programs make free space go up and down a little. That is not worth a try.
 	case free > d.then+policy.RetryGrownBytes:
 		return true
-	case !failure.IsFull(d.lifetime.unflushed()):
+	case !failure.IsFull(d.lifetime.flushError()):
 		return false
 	}
 	// Under a quota, the free space that the system reports says nothing: only a try tells. It is
@@ -97,7 +97,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		// Get the channel before the look: a change after the look then closes it.
 		v, changed := d.views.Await()
 		var refusal error
-		if needs, ok := frees(payload); !ok {
+		if needs, ok := onlyFrees(payload); !ok {
 			refusal = fmt.Errorf("%w: %d bytes are left on the disk or below DiskLimit, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), d.reserve.Load())
 		} else if d.left.Load() > flushBytes(v)+needs {
 			// A delete frees nothing before its flush. So it must leave enough for the flushes of
@@ -108,7 +108,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		case d.views.Closed():
 			return errs.ErrClosed
 		// No flush will free space soon, so the wait could last for ever.
-		case d.lifetime.stopped() != nil || d.lifetime.unflushed() != nil:
+		case d.lifetime.stopReason() != nil || d.lifetime.flushError() != nil:
 			return d.refuseCommit(refusal)
 		// A flush makes the reserve smaller. A disk with enough space must not refuse sets only
 		// because they came fast.
@@ -119,7 +119,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
 			return d.refuseCommit(refusal)
 		}
-		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
+		if err := waitFor(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
 		// No write measures while all wait, and other programs may have freed space.
@@ -128,9 +128,9 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-// frees reports whether payload, which is encoded records, has no set, and how many bytes its
+// onlyFrees reports whether payload, which is encoded records, has no set, and how many bytes its
 // deletes may take in files. It returns false for a nil payload, of which nothing is known.
-func frees(payload []byte) (needs int64, ok bool) {
+func onlyFrees(payload []byte) (needs int64, ok bool) {
 	if payload == nil {
 		return 0, false
 	}
@@ -159,6 +159,6 @@ func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	case failure.IsFull(err):
 		d.markWaiting()
 	default:
-		d.lifetime.fail(err)
+		d.lifetime.endBackground(err)
 	}
 }

@@ -40,7 +40,7 @@ type diskSpace struct {
 
 // isFull reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) isFull() bool {
-	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.lifetime.unflushed())
+	return d.onlyReserve.Load() || d.noJournalSpace.Load() || failure.IsFull(d.lifetime.flushError())
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants
@@ -196,7 +196,7 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 		d.onlyReserve.Store(true)
 		// Policy plans other work for a full disk (State.Full), and nothing else may kick the
 		// tasks: there may be no more edits.
-		d.tasks.kick()
+		d.tasks.kickAll()
 	case was && !nearly:
 		d.onlyReserve.Store(false)
 		d.noJournalSpace.Store(false)

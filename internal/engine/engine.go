@@ -90,7 +90,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
 		st.views.Wake()
 		throttle.endStall()
-		st.tasks.kick()
+		st.tasks.kickAll()
 		st.setExpiryAlarm() // a keyspace may retain less now
 		longReaders.Look()
 	}
@@ -117,9 +117,9 @@ func (e *Engine) makeTasks() {
 	t.collect = pool.Task(jobs.Cleanup, "collect", busy(w.collector.collectPlanned))
 	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
 	if e.cfg.Keyring != nil {
-		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
+		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinishRewriting)
 	}
-	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.poll), policy.DiskPoll)
+	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.pollSpace), policy.DiskPoll)
 	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.workAtRest), e.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.End(); return nil })
 	e.files.Open.Bits.EndBy(pool.Alarm(forget))
@@ -134,9 +134,9 @@ func (e *Engine) Start() {
 	if len(e.unflushed.segments()) > policy.ReplayedSegments {
 		e.tasks.seal.Kick()
 	}
-	e.tasks.kick()
+	e.tasks.kickAll()
 	e.setExpiryAlarm()
-	e.scrubber.start()
+	e.scrubber.setFirstAlarm()
 }
 
 // Metrics returns the metrics. It looks at each run and segment.

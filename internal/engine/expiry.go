@@ -29,7 +29,7 @@ func (st *state) setExpiryAlarm() {
 
 // setExpiryAlarmAt makes the alarm ring at due, in Unix milliseconds, or earlier if that was set.
 func (st *state) setExpiryAlarmAt(due uint64) {
-	if st.views.Closed() || st.lifetime.stopped() != nil {
+	if st.views.Closed() || st.lifetime.stopReason() != nil {
 		return
 	}
 	wait := policy.ExpiryLeastWait

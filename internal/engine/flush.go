@@ -103,7 +103,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	defer func() { f.reportWork(work, begin, err) }()
 	// A delete must stay while an older run may have its key. The flush may drop it only if there is
 	// no older run.
-	rules := f.rules(len(part.Runs) == 0)
+	rules := f.retentionRules(len(part.Runs) == 0)
 	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.OlderThan(nil)
 	var live compact.Liveness
 	var kept []layout.Segment

@@ -77,6 +77,6 @@ func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
 	}
 	k.views.Floors.Remove(id)
 	k.views.WeighDropped(id)
-	k.tasks.kick() // the estimates of garbage have changed
+	k.tasks.kickAll() // the estimates of garbage have changed
 	return nil
 }

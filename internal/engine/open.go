@@ -60,7 +60,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	// What had the layout's last version may be lost, so publish only what is left. But not below a
 	// floor: history there may be gone.
 	if rec.Lost != nil { // the manifest may know versions that are lost
-		last = max(newest(first), greatestFloor(layout))
+		last = max(newestVersion(first), greatestFloor(layout))
 	}
 	if last > entry.MaxVersion-1<<32 {
 		// Refuse to open rather than run out of versions later: a commit could not be ordered any
@@ -78,7 +78,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	e.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout = layout
-		e.budget.measure(next)
+		e.budget.measureView(next)
 	})
 	view.WeighAllDropped(first.Runs, layout)
 	return e, rec, nil
@@ -140,7 +140,7 @@ func (e *Engine) Close() error {
 // lostBehind describes what Open has left out because of damage; nil if there was none.
 func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *report.Loss {
 	damage := m.Damage
-	l := &report.Loss{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
+	l := &report.Loss{Edits: int64(m.LostEdits), Version: uint64(newestVersion(v))}
 	if damage != nil {
 		l.Bytes = m.CutBytes
 	}
@@ -161,8 +161,8 @@ func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult
 	return l
 }
 
-// newest returns the greatest version of all entries of a View.
-func newest(v *view.View) (last entry.Version) {
+// newestVersion returns the greatest version of all entries of a View.
+func newestVersion(v *view.View) (last entry.Version) {
 	for _, r := range v.Runs {
 		last = max(last, r.MaxVersion())
 	}

@@ -37,8 +37,8 @@ const (
 	scrubRecord = time.Hour   // between two edits that record how far the pass is
 )
 
-// start sets the alarm for the first time.
-func (s *scrubber) start() {
+// setFirstAlarm sets the alarm for the first time.
+func (s *scrubber) setFirstAlarm() {
 	s.progress = s.views.Current().Layout.Scrub()
 	s.ended.Store(s.progress.Ended)
 	if s.cfg.ScrubEvery > 0 {
@@ -56,7 +56,7 @@ func (s *scrubber) addTo(m *report.Tree) {
 
 // verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
 func (s *scrubber) verifyDue(ctx context.Context) error {
-	if s.lifetime.stopped() != nil {
+	if s.lifetime.stopReason() != nil {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)

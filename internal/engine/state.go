@@ -102,8 +102,8 @@ type tasks struct {
 	poll    *jobs.Alarm // checks whether a full disk has room again
 }
 
-// kick starts all tasks that may have work after a change of the state.
-func (t *tasks) kick() {
+// kickAll starts all tasks that may have work after a change of the state.
+func (t *tasks) kickAll() {
 	t.flush.Kick()
 	t.compact.Kick()
 	t.collect.Kick()

@@ -43,7 +43,7 @@ func (w *Worker) workAtRest(ctx context.Context) error {
 // removeExpired removes what has expired from memtable and runs, if that is due. At rest it also
 // collects the garbage; while clients write, that waits for the next rest.
 func (w *Worker) removeExpired(ctx context.Context) error {
-	if w.lifetime.stopped() != nil {
+	if w.lifetime.stopReason() != nil {
 		return nil // it would fail again, and was reported
 	}
 	idle := w.isIdle()
@@ -89,7 +89,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 	for {
 		v, changed := w.views.Await()
 		// Order counts: what is done is done, even if background work has ended since.
-		stopped, unable := w.lifetime.stopped(), w.lifetime.unable.Load()
+		stopped, unable := w.lifetime.stopReason(), w.lifetime.unable.Load()
 		switch {
 		case w.views.Closed():
 			return errs.ErrClosed
@@ -102,7 +102,7 @@ func (w *Worker) awaitView(ctx context.Context, done func(v *view.View) bool) er
 		}
 		// The task may pause after a failure that passes. Now somebody waits for it.
 		w.tasks.flush.Hurry()
-		if err := wait(ctx, untilChange, changed); err != nil {
+		if err := waitFor(ctx, untilChange, changed); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func (w *Worker) collectAndCompact(ctx context.Context, o occasion) (did bool, e
 // hasMoreToReclaim reports whether policy plans more work for a reclaim now.
 func (w *Worker) hasMoreToReclaim() bool {
 	plan := w.planWork(w.views.Current(), onRequest)
-	return w.lifetime.stopped() == nil && (plan.Collect != nil || plan.Compaction != nil)
+	return w.lifetime.stopReason() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // awaitWork waits until the background work of this moment has ended. That work holds older Views,

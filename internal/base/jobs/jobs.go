@@ -112,16 +112,16 @@ func (t *Task) Kick() {
 	// Also while it runs: what has changed since that run began needs another one.
 	t.queued = true
 	p.queue[t.priority] = append(p.queue[t.priority], t)
-	p.startLocked()
+	p.startWorkersLocked()
 }
 
-// startLocked starts workers, as many as may run and have work.
-func (p *Pool) startLocked() {
+// startWorkersLocked starts workers, as many as may run and have work.
+func (p *Pool) startWorkersLocked() {
 	if p.o.Manual {
 		return
 	}
 	for {
-		t := p.takeLocked()
+		t := p.takeTaskLocked()
 		if t == nil {
 			return
 		}
@@ -129,15 +129,15 @@ func (p *Pool) startLocked() {
 	}
 }
 
-// takeLocked takes the first task that may run now off the queue.
-func (p *Pool) takeLocked() *Task {
+// takeTaskLocked takes the first task that may run now off the queue.
+func (p *Pool) takeTaskLocked() *Task {
 	if p.closed {
 		return nil
 	}
 	// A task that runs already stays in the queue until it has ended, and lets others
 	// pass.
 	for priority := range p.queue {
-		if !p.roomLocked(Priority(priority)) {
+		if !p.hasWorkerLocked(Priority(priority)) {
 			continue
 		}
 		for i, t := range p.queue[priority] {
@@ -153,8 +153,8 @@ func (p *Pool) takeLocked() *Task {
 	return nil
 }
 
-// roomLocked reports whether one more task of this priority may run.
-func (p *Pool) roomLocked(priority Priority) bool {
+// hasWorkerLocked reports whether one more task of this priority may run.
+func (p *Pool) hasWorkerLocked(priority Priority) bool {
 	low := p.running[Compaction] + p.running[Cleanup]
 	switch {
 	case priority == Brief:
@@ -174,9 +174,9 @@ func (p *Pool) runTasks(t *Task) {
 	for t != nil {
 		_ = p.runOne(t)
 		p.mu.Lock()
-		p.endLocked(t)
-		t = p.takeLocked()
-		p.startLocked()
+		p.countEndLocked(t)
+		t = p.takeTaskLocked()
+		p.startWorkersLocked()
 		p.mu.Unlock()
 	}
 }
@@ -193,8 +193,8 @@ func (p *Pool) runOne(t *Task) error {
 	return err
 }
 
-// endLocked counts t as ended.
-func (p *Pool) endLocked(t *Task) {
+// countEndLocked counts t as ended.
+func (p *Pool) countEndLocked(t *Task) {
 	t.running = false
 	p.running[t.priority]--
 	p.active.Done()
@@ -209,7 +209,7 @@ func (p *Pool) Close() {
 	p.cancel()
 	clear(p.queue[:])
 	for a := range p.alarms {
-		a.stopLocked()
+		a.stopTimerLocked()
 	}
 	p.mu.Unlock()
 	p.active.Wait()
