@@ -177,15 +177,11 @@ func (w *Worker) collectAndCompact(ctx context.Context, o occasion) (did bool, e
 		}
 		// Background work may have removed the forwarding tables that a collection had to wait for:
 		// then neither has found anything, and there is more to do.
-		again = collected || compacted || o == onRequest && w.hasMoreToReclaim()
+		plan := w.planWork(w.views.Current(), o)
+		more := o == onRequest && w.lifetime.stopReason() == nil && (plan.Collect != nil || plan.Compaction != nil)
+		again = collected || compacted || more
 	}
 	return did, nil
-}
-
-// hasMoreToReclaim reports whether policy plans more work for a reclaim now.
-func (w *Worker) hasMoreToReclaim() bool {
-	plan := w.planWork(w.views.Current(), onRequest)
-	return w.lifetime.stopReason() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // awaitWork waits until the background work of this moment has ended. That work holds older Views,

@@ -236,15 +236,11 @@ func (t *Task) noteEnd(err error, began time.Time) {
 	passes := err != nil && p.o.Passes != nil && p.o.Passes(err)
 	p.mu.Lock()
 	failed := t.failed != nil
-	switch {
-	case !passes:
-		t.failed, t.pause = nil, 0
-	case !failed:
-		t.failed = err
-	}
 	if passes {
 		p.failures++
-		t.pause = min(max(2*t.pause, leastPause), mostPause)
+		t.failed, t.pause = cmp.Or(t.failed, err), min(max(2*t.pause, leastPause), mostPause)
+	} else {
+		t.failed, t.pause = nil, 0
 	}
 	pause := t.pause
 	// OnFailing is called without the lock: it may call Kick.

@@ -83,18 +83,6 @@ func (g *group) addMember(r *Request) {
 	g.synced = g.synced || r.Synced
 }
 
-// removeMember takes r out. It returns false if the group is taken, or r is no member.
-func (g *group) removeMember(r *Request) bool {
-	i := slices.Index(g.members, r)
-	// Once the group is taken, the leader reads members without mu and may be writing r.
-	if g.taken || i < 0 {
-		return false
-	}
-	g.members = slices.Delete(g.members, i, i+1)
-	g.bytes -= len(r.Payload)
-	return true
-}
-
 // queue is the groups that wait for their turn, first come first served. Only
 // the last one has room. Groups are reused; their channels are not.
 type queue struct {

@@ -47,6 +47,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -315,14 +316,17 @@ func (p *Pipeline) beginExclusive(ctx context.Context, last bool) (*group, error
 func (p *Pipeline) withdrawRequest(g *group, r *Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !g.removeMember(r) {
+	i := slices.Index(g.members, r)
+	// Once the group is taken, the leader reads members without mu and may be writing r.
+	if g.taken || i < 0 {
 		return false
 	}
+	g.members = slices.Delete(g.members, i, i+1)
+	g.bytes -= len(r.Payload)
 	// If g was called, its token stays in the channel for another member.
-	if len(g.members) > 0 {
-		return true
+	if len(g.members) == 0 {
+		p.dropGroupLocked(g)
 	}
-	p.dropGroupLocked(g)
 	return true
 }
 
