@@ -20,7 +20,6 @@ type gathering struct {
 	now          func() time.Time // nil: no group is held open
 	previousSize int              // members of the group before
 	expected     int              // members of a complete group: those of the group before, and who waited at its end
-	synced       bool             // the group before was synced
 	sleeps       backoff          // of sleepForMembers
 	yields       backoff          // of yieldForMembers
 	full         chan struct{}    // the last expected member sends, if the leader sleeps; room for one value
@@ -46,7 +45,7 @@ func (p *Pipeline) gatherMembers(g *group) {
 	a := &p.gathering
 	switch {
 	case a.now == nil || a.expected < 2:
-	case a.synced && !a.sleeps.skipsWait():
+	case p.leader.synced && !a.sleeps.skipsWait():
 		a.sleeps.countWait(p.sleepForMembers(g))
 	case !a.yields.skipsWait():
 		a.yields.countWait(p.yieldForMembers(g))

@@ -14,7 +14,7 @@ func (p *Pipeline) leadExpecting(expected, come int, synced bool) {
 	g := p.queue.pushGroup()
 	g.addMember(request(0, LastWriterWins, "a"))
 	p.hasLeader, g.called = true, true
-	p.gathering.synced, p.gathering.expected = synced, 1+expected
+	p.leader.synced, p.gathering.expected = synced, 1+expected
 	p.mu.Unlock()
 	var all sync.WaitGroup
 	for range come {

@@ -53,7 +53,6 @@ const (
 type group struct {
 	members   []*Request    // in order of arrival, withdrawn ones removed
 	bytes     int           // of their payloads
-	synced    bool          // a member asked for a sync
 	exclusive bool          // an exclusive turn: nobody may join
 	called    bool          // it has a leader, or a token for one lies in wake
 	taken     bool          // its leader has begun: nobody may join or leave
@@ -80,7 +79,6 @@ func (g *group) hasRoom(n int) bool {
 func (g *group) addMember(r *Request) {
 	g.members = append(g.members, r)
 	g.bytes += len(r.Payload)
-	g.synced = g.synced || r.Synced
 }
 
 // queue is the groups that wait for their turn, first come first served. Only

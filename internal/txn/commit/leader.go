@@ -27,7 +27,7 @@ type leader struct {
 	payloads [][]byte    // the payloads of passed
 	records  int         // how many records they have
 	ranges   int         // how many of these are range deletes
-	synced   bool        // a request of the group that was not refused asks for a sync
+	synced   bool        // a request that was not refused asks for a sync; kept until the next group
 	writes   groupWrites // what passed writes, for the checks of later requests
 }
 
@@ -50,6 +50,7 @@ func (l *leader) commitGroup(members []*Request) error {
 
 // decideMembers gives each request its version, or the error that refuses it.
 func (l *leader) decideMembers(members []*Request) {
+	l.synced = false
 	for _, r := range members {
 		// Keyspaces first: of a dropped one the versions are gone, so no check could be trusted.
 		if r.err = r.Check.Dropped(); r.err == nil {
@@ -199,7 +200,7 @@ func (l *leader) forgetGroup() {
 	clear(l.passed)
 	clear(l.payloads)
 	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
-	l.records, l.ranges, l.synced = 0, 0, false
+	l.records, l.ranges = 0, 0
 	l.writes.forgetGroup()
 }
 

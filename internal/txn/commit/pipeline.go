@@ -244,8 +244,7 @@ func (p *Pipeline) leadGroup(g *group) {
 			}
 			p.stopOn(err)
 		}
-		// Before releaseGroup: then the next leader owns both.
-		p.gathering.synced = p.leader.synced
+		// Before releaseGroup: then the next leader owns it.
 		p.leader.forgetGroup()
 		p.releaseGroup(g)
 	}()
