@@ -2,12 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/base/failure"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/report"
@@ -60,11 +58,10 @@ func (s *scrubber) verifyDue(ctx context.Context) error {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)
-	if err == nil {
-		s.tasks.scrub.Set(wait)
-	} else if ctx.Err() == nil {
-		s.tasks.scrub.Set(scrubBegin) // files could not be read now: nothing is known of them
+	if err != nil {
+		wait = scrubBegin // files could not be read now: nothing is known of them
 	}
+	s.tasks.scrub.Set(wait) // after Close this does nothing
 	return nil
 }
 
@@ -135,10 +132,10 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now
 	}
 	s.progress.UpTo, s.part = f.Num, view.Scrubbed{}
 	// An edit costs a sync, so not each file has one. After a crash the pass repeats some files.
-	if now-s.recorded < scrubRecord.Milliseconds() {
-		return nil
+	if now-s.recorded >= scrubRecord.Milliseconds() {
+		s.recordProgress(now)
 	}
-	return s.recordProgress(now)
+	return nil
 }
 
 // reportDamage passes damage on, and makes readers verify all pages again.
@@ -158,16 +155,13 @@ func (s *scrubber) finishPass(now int64) error {
 	s.passes.Add(1)
 	s.ended.Store(now)
 	s.progress.Ended, s.progress.UpTo = now, s.progress.Until
-	return s.recordProgress(now)
+	s.recordProgress(now)
+	return nil
 }
 
-// recordProgress records in the manifest how far the pass is. If the edit is refused, the state is
-// kept in memory alone, until Close.
-func (s *scrubber) recordProgress(now int64) error {
+// recordProgress records in the manifest how far the pass is. If that fails, the state is kept in
+// memory alone, until Close. A failure after which nothing can be recorded has ended background work.
+func (s *scrubber) recordProgress(now int64) {
 	s.recorded = now
-	err := s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
-	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
-		return nil
-	}
-	return err
+	_ = s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
 }
