@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 )
 
 // Batch is a group of writes that are committed together or not at all. It reads
@@ -150,7 +150,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	if b.Len() == 0 {
 		return 0, nil
 	}
-	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
+	c := commit.Check{Isolation: commit.LastWriterWins, Written: b.writes.written}
 	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
 	// If they were committed, they are the store's, and stay. Else nobody else would remove them.
 	b.writes.discardFiles()

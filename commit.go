@@ -8,20 +8,19 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/commit"
-	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/pending"
 )
 
 // writes has the pending writes of a transaction or batch, and what its commit needs.
 type writes struct {
 	pending.Writes
-	limit     int64              // bytes of memory above which they go to files
-	written   conflict.Keyspaces // keyspaces that are written to
-	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
-	reads     conflict.ReadSet   // keys and ranges that a Serializable transaction has read
-	request   commit.Request     // of its commit, which another goroutine may lead
-	yields    bool               // the transaction can run again, so it yields to others' turns
-	turn      *commit.Turn       // place in the lines of Update; nil = none
+	limit     int64            // bytes of memory above which they go to files
+	written   commit.Keyspaces // keyspaces that are written to
+	addressed commit.Keyspaces // keyspaces that a Serializable transaction may have read
+	reads     commit.ReadSet   // keys and ranges that a Serializable transaction has read
+	request   commit.Request   // of its commit, which another goroutine may lead
+	yields    bool             // the transaction can run again, so it yields to others' turns
+	turn      *commit.Turn     // place in the lines of Update; nil = none
 }
 
 var writesPool = sync.Pool{New: func() any { return new(writes) }}
@@ -115,7 +114,7 @@ func (w *writes) discardFiles() {
 
 // commit commits w if c holds, and adds to the counters. When it returns without an error, the
 // writes are durable if synced is set or if they were spilled.
-func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bool) (v entry.Version, err error) {
+func (w *writes) commit(ctx context.Context, db *DB, c commit.Check, synced bool) (v entry.Version, err error) {
 	// The store may have been closed since the transaction began.
 	if err := db.writable(); err != nil {
 		return 0, err

@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -188,7 +188,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 		return err
 	}
 	// Even LastWriterWins checks Written: a commit to a keyspace that was just dropped is refused.
-	_, err := w.commit(context.Background(), db, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
+	_, err := w.commit(context.Background(), db, commit.Check{Isolation: commit.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 )
 
 // The errors of the package; test for them with errors.Is.
@@ -109,7 +109,7 @@ type ConflictError struct {
 	Lower, Upper []byte // the range; nil = no bound: all of a keyspace if that was dropped
 	Runs         int    // how often Update ran its function; 1 for Commit
 
-	refusal *conflict.Refusal // for the turns of Update; never nil
+	refusal *commit.Refusal // for the turns of Update; never nil
 }
 
 // Error names the keyspace and how many runs there were. It holds no key.
@@ -128,8 +128,8 @@ func (e *ConflictError) Error() string {
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // explained returns a *ConflictError if err is a refusal of c, else err.
-func explained(err error, c *conflict.Check) error {
-	var r *conflict.Refusal
+func explained(err error, c *commit.Check) error {
+	var r *commit.Refusal
 	if !errors.As(err, &r) {
 		return err
 	}

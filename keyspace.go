@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/txn/scan"
 	"github.com/brockdb/brock/internal/view"
@@ -20,11 +20,11 @@ import (
 //
 // After Drop its methods return ErrKeyspaceNotFound.
 type Keyspace struct {
-	db      *DB               // the store
-	at      conflict.Keyspace // its number and name, and whether it was dropped
-	prefix  []byte            // all its stored keys begin with it
-	past    []byte            // upper bound of its stored keys, exclusive
-	refused error             // error of all calls, in a stand-in for a keyspace that can't be used
+	db      *DB             // the store
+	at      commit.Keyspace // its number and name, and whether it was dropped
+	prefix  []byte          // all its stored keys begin with it
+	past    []byte          // upper bound of its stored keys, exclusive
+	refused error           // error of all calls, in a stand-in for a keyspace that can't be used
 
 	encoder atomic.Pointer[pending.Encoder] // makes records; a change of options replaces it
 	options atomic.Pointer[KeyspaceOptions] // in force
@@ -98,7 +98,7 @@ func (k *Keyspace) absentFrom(p *view.Pin) bool {
 
 // noteWritten adds k to those whose drop would be a conflict. The default keyspace can't be
 // dropped, so it is not added.
-func (k *Keyspace) noteWritten(to *conflict.Keyspaces) {
+func (k *Keyspace) noteWritten(to *commit.Keyspaces) {
 	if k.at.ID != entry.DefaultKeyspace {
 		to.Add(&k.at)
 	}

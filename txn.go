@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -415,8 +415,8 @@ func (t *transaction) commit(ctx context.Context) error {
 		return nil
 	}
 	t.closeIterators() // this adds the ranges that they have read to the read set
-	c := conflict.Check{
-		Isolation: conflict.Isolation(t.isolation),
+	c := commit.Check{
+		Isolation: commit.Isolation(t.isolation),
 		Since:     t.pin.Version(),
 		Reads:     &w.reads,
 		Written:   w.written,

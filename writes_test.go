@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/txn/pending"
 )
 
@@ -36,9 +36,9 @@ func TestMemoryOfWrites(t *testing.T) {
 			}
 		},
 		"keyspaces": func(w *writes) {
-			for _, set := range []*conflict.Keyspaces{&w.written, &w.addressed} {
+			for _, set := range []*commit.Keyspaces{&w.written, &w.addressed} {
 				for range 100_000 {
-					set.Add(new(conflict.Keyspace))
+					set.Add(new(commit.Keyspace))
 				}
 			}
 		},

@@ -48,7 +48,7 @@ func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change
 		if errs.Passes(err) {
 			st.removeFiles(out)
 		} else {
-			st.lifetime.fail(err)
+			st.lifetime.endBackground(err)
 		}
 		return err
 	}
@@ -59,7 +59,7 @@ func (st *state) applyEdit(edit *layout.Edit, out *compact.Output, c view.Change
 	}
 	st.views.Install(func(v *view.View) {
 		c.MakeView(v, next)
-		st.budget.measure(v)
+		st.budget.measureView(v)
 	})
 	// Install holds the mutex of the Views, and removing files under it would hold up every seal.
 	c.Close()
@@ -151,7 +151,7 @@ func (st *state) recordEdit(make func(*layout.Layout) (*layout.Edit, error)) err
 		// The log refuses an edit that does not fit before it writes anything. That is the mistake
 		// of one caller, and no reason to end background work.
 		if !errors.Is(err, layout.ErrConflictingEdit) && !errs.Passes(err) {
-			st.lifetime.fail(err)
+			st.lifetime.endBackground(err)
 		}
 		return err
 	}

@@ -13,11 +13,7 @@ import (
 // only once a compaction has met the new and the old entries. Until then it is the sampler's
 // estimate.
 type budget struct {
-	views        *view.Set
-	damaged      *damagedFiles
-	policy       policy.Options
-	segmentBytes int64         // bytes at which a segment ends, at most
-	now          func() uint64 // in Unix milliseconds
+	*state
 
 	measured atomic.Pointer[measured]
 	older    atomic.Int64 // bytes of older values that writes have replaced since Open, estimated
@@ -27,21 +23,16 @@ type budget struct {
 	copying atomic.Int64
 }
 
-// newBudget returns a budget that has measured nothing yet.
-func newBudget(views *view.Set, d *damagedFiles, o policy.Options, segmentBytes int64, now func() uint64) *budget {
-	return &budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes, now: now}
-}
-
-// stateOf returns the part of policy.State that follows from v, from the damage that was found and
-// from the time, in Unix milliseconds.
-func stateOf(v *view.View, d *damagedFiles, o *policy.Options, now uint64) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: d.list()}
+// policyState returns the part of policy.State that follows from v, from the damage that was found
+// and from the time.
+func (st *state) policyState(v *view.View) policy.State {
+	o, now := &st.cfg.Policy, st.cfg.unixMilli()
+	s := policy.State{Sealed: len(v.Tables) - 1, Now: now, Damaged: st.damaged.list()}
 	s.Hidden, s.Ranged = make(map[layout.RunID]uint64), make(map[layout.RunID]uint64)
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		for _, r := range []*view.Replaced{&m.Replaced, &m.Outdated} {
-			dead := o.Dead(v.Layout, r.List(), now)
-			s.Memtables.Older += dead.Separated
+			s.Memtables.Older += o.Dead(v.Layout, r.List(), now).Separated
 		}
 	}
 	for _, r := range v.Runs {
@@ -61,34 +52,34 @@ type measured struct {
 	older int64
 }
 
-// measure brings the budget up to date with a View that is about to be installed.
-func (b *budget) measure(v *view.View) {
+// measureView brings the budget up to date with a View that is about to be installed.
+func (b *budget) measureView(v *view.View) {
 	// Load before measuring. What is added in between counts twice until the next View, which is
 	// better than not at all: garbage would exceed its budget.
 	older := b.older.Load()
-	b.measured.Store(&measured{policy.Measure(v.Layout, stateOf(v, b.damaged, &b.policy, b.now()), b.policy), older})
+	b.measured.Store(&measured{policy.Measure(v.Layout, b.policyState(v), b.cfg.Policy), older})
 }
 
-// fill is the share of the budget that garbage takes now.
-func (b *budget) fill() float64 {
+// fillShare is the share of the budget that garbage takes now.
+func (b *budget) fillShare() float64 {
 	// The measure holds for one View. What writes have replaced since comes on top of it.
 	m := b.measured.Load()
 	return m.Fill(uint64(max(b.older.Load()-m.older, 0) + b.copying.Load()))
 }
 
-// throttle says how much writers must be throttled so that the budget lasts: 1 is one
+// throttleDelays says how much writers must be throttled so that the budget lasts: 1 is one
 // full delay; 0 if nothing that could be waited for would help.
-func (b *budget) throttle() float64 {
+func (b *budget) throttleDelays() float64 {
 	// To slow writers would help nobody if no work can make garbage less.
 	if m := b.measured.Load(); !m.Reducible {
 		return 0
 	}
-	return policy.Throttle(b.fill())
+	return policy.Throttle(b.fillShare())
 }
 
-// calm reports whether garbage is well below what writers are throttled for.
-func (b *budget) calm() bool {
-	return policy.CollectionPace(b.fill()) == 0 || !b.measured.Load().Reducible
+// isCalm reports whether garbage is well below what writers are throttled for.
+func (b *budget) isCalm() bool {
+	return policy.CollectionPace(b.fillShare()) == 0 || !b.measured.Load().Reducible
 }
 
 // segmentLimit is the length at which a segment that begins now ends. It follows
@@ -102,7 +93,7 @@ func (b *budget) segmentLimit() int64 {
 		inline += r.FileBytes()
 	}
 	if inline > live {
-		return b.segmentBytes
+		return b.cfg.SegmentBytes
 	}
-	return policy.SegmentBytes(live, b.segmentBytes)
+	return policy.SegmentBytes(live, b.cfg.SegmentBytes)
 }

@@ -35,8 +35,8 @@ func (s *store) overwrite(from, to int) {
 func TestLoadHidesNothing(t *testing.T) {
 	s := spaceStore(t, 4000)
 	defer s.close()
-	if n := len(s.engine.views.Current().Tables); n != 1 || s.engine.budget.older.Load() != 0 || s.engine.budget.throttle() != 0 {
-		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.engine.budget.older.Load(), s.engine.budget.throttle())
+	if n := len(s.engine.views.Current().Tables); n != 1 || s.engine.budget.older.Load() != 0 || s.engine.budget.throttleDelays() != 0 {
+		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.engine.budget.older.Load(), s.engine.budget.throttleDelays())
 	}
 	for _, info := range s.engine.unflushed.journal.Segments() {
 		if info.Offset > 9<<20 {
@@ -60,7 +60,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 	state := func() (memtables, runs int64) {
 		v := s.engine.views.Current()
-		st := stateOf(v, &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli())
+		st := s.engine.policyState(v)
 		for _, n := range st.Hidden {
 			runs += int64(n)
 		}
@@ -122,7 +122,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	s.must(s.commit(false, delRange(key(500), key(3000))))
 	near("beside these", 3000*spaceValue)
 	s.flush()
-	s.must(s.engine.Work.compactor.compactPlanned(context.Background(), true))
+	s.compactPlanned(atIdle)
 	layout := s.engine.views.Current().Layout
 	live := uint64(0)
 	for _, seg := range layout.Segments() {
@@ -144,7 +144,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	defer s.close()
 	s.flush()
 	v := s.engine.views.Current()
-	if hidden := stateOf(v, &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli()).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+	if hidden := s.engine.policyState(v).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
 		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
@@ -211,7 +211,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	s.overwrite(0, 500)
 	s.flush()
 	hidden := func() (n uint64) {
-		for _, bytes := range stateOf(s.engine.views.Current(), &s.engine.damaged, &s.engine.cfg.Policy, s.engine.cfg.unixMilli()).Hidden {
+		for _, bytes := range s.engine.policyState(s.engine.views.Current()).Hidden {
 			n += bytes
 		}
 		return n
@@ -219,7 +219,7 @@ func TestAgedHistoryIsGarbage(t *testing.T) {
 	if n := hidden(); n != 0 {
 		t.Errorf("%d bytes of a second are hidden, of what is kept for a minute", n)
 	}
-	due := nextDead(s.engine.views.Current(), &s.engine.cfg.Policy, s.engine.cfg.unixMilli())
+	due := s.engine.nextExpiryDue(true)
 	if want := uint64(s.clock) + 60_001; due != want {
 		t.Errorf("the next is dead at %d, want %d", due, want)
 	}
@@ -234,13 +234,13 @@ func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 	s := spaceStore(t, 200)
 	defer s.close()
 	s.engine.budget.copying.Add(1 << 30)
-	if s.engine.budget.throttle() != 0 {
-		t.Errorf("writers are slowed by %v, and no work would end it", s.engine.budget.throttle())
+	if s.engine.budget.throttleDelays() != 0 {
+		t.Errorf("writers are slowed by %v, and no work would end it", s.engine.budget.throttleDelays())
 	}
 	s.engine.budget.copying.Add(-1 << 30)
 	s.seal()
 	s.engine.budget.copying.Add(1 << 30)
-	if s.engine.budget.throttle() == 0 {
+	if s.engine.budget.throttleDelays() == 0 {
 		t.Error("writers are not slowed")
 	}
 }
@@ -303,7 +303,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					s.close() // what its run hides is not known any more
 					s.mustOpen()
 				}
-				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
+				s.compactPlanned(whileBusy)
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("k%05d", i)
@@ -319,7 +319,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					t.Errorf("the base was written %d times for what is kept", bases)
 				}
 				s.clock += 2 * age.Milliseconds()
-				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), false))
+				s.compactPlanned(whileBusy)
 			}
 			if bases != 1 {
 				t.Errorf("the base was written %d times for most keys", bases)

@@ -267,7 +267,7 @@ func (g *gauntlet) step() {
 	case n < 31:
 		g.collectNow()
 	case n < 32:
-		g.during("flush", func() { _, err := g.engine.Work.compactor.rewritePointers(context.Background()); g.must(err) })
+		g.during("flush", func() { _, err := g.engine.Work.compactor.compactPlanned(context.Background(), onRequest); g.must(err) })
 	case n < 34:
 		g.pins = append(g.pins, g.pin(0))
 	case n < 35:

@@ -36,15 +36,6 @@ type collector struct {
 // 1/16. view.OpenerConfig has what files may take.
 const collectShare = 16
 
-// occasion says when a collection is done, which decides how much it collects and how fast.
-type occasion int
-
-const (
-	whileBusy occasion = iota // gives way to writers
-	atIdle                    // leaves less garbage, and still gives way
-	onRequest                 // leaves least garbage, and gives way to nobody
-)
-
 // collectPlanned collects until nothing more is worth it, and reports whether it has collected
 // anything. After an error the store is as it was before that collection, background work goes on,
 // and the collection is tried again after the next change.
@@ -85,8 +76,8 @@ func (c *collector) collectNext(ctx context.Context, o occasion) (found bool, er
 	}
 	defer c.views.ReclaimViews() // what this replaces
 	l := hold.View().Layout
-	plan := c.planWork(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
-	if plan == nil || c.lifetime.stopped() != nil {
+	plan := c.planWork(hold.View(), o).Collect
+	if plan == nil || c.lifetime.stopReason() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -138,7 +129,7 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 		quiet := now == written
 		written = now
 		// Ask at each call: a collection that began at leisure must become fast when garbage grows.
-		leisure := 1 - policy.CollectionPace(c.budget.fill())
+		leisure := 1 - policy.CollectionPace(c.budget.fillShare())
 		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
@@ -152,7 +143,7 @@ func (c *collector) makePacer(o occasion) func(context.Context, int) error {
 		}
 		defer func() { owed = 0 }()
 		// Close ends the pause: the pool ends ctx only later.
-		return wait(ctx, owed, c.lifetime.closing.Done())
+		return waitFor(ctx, owed, c.lifetime.closing.Done())
 	}
 }
 
@@ -168,5 +159,5 @@ func (c *collector) yieldToFlush(ctx context.Context) error {
 	}
 	c.tasks.flush.Kick()
 	// Only for some time: a flush may have no disk space until a collection has freed some.
-	return wait(ctx, policy.CollectionFlushWait, changed)
+	return waitFor(ctx, policy.CollectionFlushWait, changed)
 }

@@ -13,28 +13,26 @@ import (
 
 // While the disk is full, writers are refused, work waits, and a timer looks for free space.
 
-// pollLocked sets the timer for poll if writers or work wait for disk space.
+// pollLocked sets the timer for pollSpace if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
-	// Touch puts the alarm off, and this is called each time that space is measured. Without the
-	// mark, a busy store would never poll.
-	if !d.polling && (d.onlyReserve.Load() || d.waiting) {
-		d.polling = true
-		d.tasks.poll.Touch()
+	// Arm and not Touch: this is called each time that space is measured, so a busy store would
+	// never poll.
+	if d.onlyReserve.Load() || d.waiting {
+		d.tasks.poll.Arm()
 	}
 }
 
-// poll looks whether there is disk space again, and starts the work that waits for it.
-func (d *diskSpace) poll(context.Context) error {
+// pollSpace looks whether there is disk space again, and starts the work that waits for it.
+func (d *diskSpace) pollSpace(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.polling = false
 	free := d.files.FreeBytes()
 	switch {
 	case !d.waiting:
 	case d.worthTryingLocked(free):
 		d.waiting = false
-		d.tasks.kick()
-	case free < 0 && !errs.IsFull(d.lifetime.unflushed()):
+		d.tasks.kickAll()
+	case free < 0 && !errs.IsFull(d.lifetime.flushError()):
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.measureLocked()
@@ -53,7 +51,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	// Other programs make free space go up and down a little. That is not worth a try.
 	case free > d.then+policy.RetryGrownBytes:
 		return true
-	case !errs.IsFull(d.lifetime.unflushed()):
+	case !errs.IsFull(d.lifetime.flushError()):
 		return false
 	}
 	// Under a quota, the free space that the system reports says nothing: only a try tells. It is
@@ -98,8 +96,8 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		// Get the channel before the look: a change after the look then closes it.
 		v, changed := d.views.WatchView()
 		var refusal error
-		if needs, ok := frees(payload); !ok {
-			refusal = d.noSpaceError()
+		if needs, ok := onlyFrees(payload); !ok {
+			refusal = fmt.Errorf("%w: %d bytes are left on the disk or below DiskLimit, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), d.reserve.Load())
 		} else if d.left.Load() > flushBytes(v)+needs {
 			// A delete frees nothing before its flush. So it must leave enough for the flushes of
 			// all that is in memory.
@@ -109,7 +107,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		case d.views.Closed():
 			return errs.ErrClosed
 		// No flush will free space soon, so the wait could last for ever.
-		case d.lifetime.stopped() != nil || d.lifetime.unflushed() != nil:
+		case d.lifetime.stopReason() != nil || d.lifetime.flushError() != nil:
 			return d.refuseCommit(refusal)
 		// A flush makes the reserve smaller. A disk with enough space must not refuse sets only
 		// because they came fast.
@@ -120,7 +118,7 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
 			return d.refuseCommit(refusal)
 		}
-		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
+		if err := waitFor(ctx, policy.DiskPoll, changed); err != nil {
 			return err
 		}
 		// No write measures while all wait, and other programs may have freed space.
@@ -129,17 +127,9 @@ func (d *diskSpace) admitPayload(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-func (d *diskSpace) noSpaceError() error {
-	of := "on the disk"
-	if d.cfg.DiskLimit > 0 {
-		of = "below DiskLimit or on the disk"
-	}
-	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), of, d.reserve.Load())
-}
-
-// frees reports whether payload, which is encoded records, has no set, and how many bytes its
+// onlyFrees reports whether payload, which is encoded records, has no set, and how many bytes its
 // deletes may take in files. It returns false for a nil payload, of which nothing is known.
-func frees(payload []byte) (needs int64, ok bool) {
+func onlyFrees(payload []byte) (needs int64, ok bool) {
 	if payload == nil {
 		return 0, false
 	}
@@ -168,6 +158,6 @@ func (d *diskSpace) judgeFailure(ctx context.Context, err error) {
 	case errs.IsFull(err):
 		d.markWaiting()
 	default:
-		d.lifetime.fail(err)
+		d.lifetime.endBackground(err)
 	}
 }

@@ -32,7 +32,6 @@ type diskSpace struct {
 	reserve        atomic.Int64 // bytes, as last measured
 
 	mu      sync.Mutex // held while it is measured, and over Config.OnSpace, and guards:
-	polling bool       // the timer of poll is set
 	waiting bool       // work has found no disk space, and waits
 	tried   int        // polls since it found none
 	then    int64      // bytes that were free when it found none; -1 = not known
@@ -41,7 +40,7 @@ type diskSpace struct {
 
 // isFull reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) isFull() bool {
-	return d.onlyReserve.Load() || d.noJournalSpace.Load() || errs.IsFull(d.lifetime.unflushed())
+	return d.onlyReserve.Load() || d.noJournalSpace.Load() || errs.IsFull(d.lifetime.flushError())
 }
 
 // available returns how many bytes a compaction or collection may write, as policy.State wants
@@ -197,7 +196,7 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 		d.onlyReserve.Store(true)
 		// Policy plans other work for a full disk (State.Full), and nothing else may kick the
 		// tasks: there may be no more edits.
-		d.tasks.kick()
+		d.tasks.kickAll()
 	case was && !nearly:
 		d.onlyReserve.Store(false)
 		d.noJournalSpace.Store(false)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/policy"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -183,7 +183,7 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 			case n == 8:
 				s.seal()
 			case n == 9:
-				s.must(s.engine.Work.compactor.compactPlanned(context.Background(), rng.IntN(2) == 0))
+				s.compactPlanned([]occasion{whileBusy, atIdle}[rng.IntN(2)])
 			case n == 10:
 				pins = append(pins, s.pin(0))
 			case n == 11 && len(pins) > 0:
@@ -236,9 +236,9 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 	defer sp.Discard()
 	s.flush() // or Prepare would wait for the task
 	s.must(sp.Add(ctx, records, 0, nil))
-	s.must(sp.Prepare(ctx, conflict.Check{}))
+	s.must(sp.Prepare(ctx, commit.Check{}))
 	meanwhile()
-	s.must(sp.Commit(s.last+1, conflict.Check{}))
+	s.must(sp.Commit(s.last+1, commit.Check{}))
 	s.last++
 	s.engine.Commits.Publish(s.last)
 	s.engine.Commits.CatchUp()

@@ -77,7 +77,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 	leader := st.views.NewLeader()
 	throttle := &throttle{state: st}
 	searcher := newSearcher(cfg, st.views)
-	writer := &writer{state: st, searcher: searcher, sampler: newSampler(st.views, leader, st.budget)}
+	writer := &writer{state: st, searcher: searcher, sampler: &sampler{state: st, leader: leader, looks: 1}}
 	flusher := &flusher{state: st, turn: jobs.NewTurn()}
 	work := &Worker{
 		state: st, writer: writer, searcher: searcher, flusher: flusher,
@@ -89,7 +89,7 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 		snapshots.pinFlushed(c) // first: During, which is woken next, looks for the pin
 		st.views.WakeWatchers()
 		throttle.endStall()
-		st.tasks.kick()
+		st.tasks.kickAll()
 		st.setExpiryAlarm() // a keyspace may retain less now
 		st.views.ReportLongReader(cfg.OnLongReader)
 	}
@@ -106,16 +106,19 @@ func newEngine(cfg *Config, log *manifest.Log) *Engine {
 func (e *Engine) makeTasks() {
 	pool, t, w := e.cfg.Jobs, &e.tasks, e.Work
 	t.flush = pool.Task(jobs.Flush, "flush", w.flusher.flushSealed)
-	t.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return w.compactor.compactPlanned(ctx, false) })
-	t.collect = pool.Task(jobs.Cleanup, "collect", func(ctx context.Context) error {
-		_, err := w.collector.collectPlanned(ctx, whileBusy)
-		return err
-	})
+	busy := func(do func(context.Context, occasion) (bool, error)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := do(ctx, whileBusy)
+			return err
+		}
+	}
+	t.compact = pool.Task(jobs.Compaction, "compact", busy(w.compactor.compactPlanned))
+	t.collect = pool.Task(jobs.Cleanup, "collect", busy(w.collector.collectPlanned))
 	t.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return e.cfg.Exclusive(ctx, w.writer.sealAny) })
 	if e.cfg.Keyring != nil {
-		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinish)
+		t.rekey = pool.Task(jobs.Cleanup, "rekey", e.Keys.tryFinishRewriting)
 	}
-	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.poll), policy.DiskPoll)
+	t.poll = pool.IdleAlarm(pool.Task(jobs.Flush, "poll", e.disk.pollSpace), policy.DiskPoll)
 	t.idle = pool.IdleAlarm(pool.Task(jobs.Compaction, "idle", w.workAtRest), e.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { e.files.Open.Bits.EndEpoch(); return nil })
 	e.files.Open.Bits.EndEpochsBy(pool.Alarm(forget))
@@ -130,16 +133,16 @@ func (e *Engine) Start() {
 	if len(e.unflushed.segments()) > policy.ReplayedSegments {
 		e.tasks.seal.Kick()
 	}
-	e.tasks.kick()
+	e.tasks.kickAll()
 	e.setExpiryAlarm()
-	e.scrubber.start()
+	e.scrubber.setFirstAlarm()
 }
 
 // Metrics returns the metrics. It looks at each run and segment.
 func (e *Engine) Metrics() (m report.Tree) {
 	m.Version = uint64(e.views.Visible())
 	e.count.addTo(&m)
-	m.JumpedBytes = int64(e.Work.compactor.jumped.Load())
+	m.JumpedBytes = int64(e.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = e.disk.left.Load(), e.disk.reserve.Load()
 	m.WorkRefused, m.WorkWaiting = e.cfg.Jobs.Failing()
 	m.ReleaseFailures = e.files.Failures.Load()
@@ -152,7 +155,9 @@ func (e *Engine) Metrics() (m report.Tree) {
 		m.OpenFiles += journal.OpenFiles()
 		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
-	m.ExpiryWait = e.expiryWait()
+	if left, set := e.tasks.expiry.Left(); set {
+		m.ExpiryWait = max(left, 1) // 0 says that no alarm is set
+	}
 	// After Close nobody gets a pin. What was counted is still told.
 	hold, err := e.views.Acquire(0)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/lsm/policy"
-	"github.com/brockdb/brock/internal/view"
 )
 
 // One alarm waits for the next expired entries. Readers don't see an expired entry, but it stays
@@ -30,7 +29,7 @@ func (st *state) setExpiryAlarm() {
 
 // setExpiryAlarmAt makes the alarm ring at due, in Unix milliseconds, or earlier if that was set.
 func (st *state) setExpiryAlarmAt(due uint64) {
-	if st.cfg.ReadOnly || st.views.Closed() || st.tasks.expiry == nil || st.lifetime.stopped() != nil {
+	if st.views.Closed() || st.lifetime.stopReason() != nil {
 		return
 	}
 	wait := policy.ExpiryLeastWait
@@ -43,43 +42,12 @@ func (st *state) setExpiryAlarmAt(due uint64) {
 
 // nextExpiryDue returns when work because of expiry is due, in Unix milliseconds; 0 = never.
 func (st *state) nextExpiryDue(idle bool) uint64 {
-	// Of the memtables only the active one counts: sealed ones are about to be flushed.
 	v := st.views.Current()
 	due := policy.ExpiryDue(v.Layout, policy.State{Idle: idle}, st.cfg.Policy)
-	for _, at := range []uint64{memtableExpiryDue(v.Active(), idle), nextDead(v, &st.cfg.Policy, st.cfg.unixMilli())} {
-		if at != 0 && (due == 0 || at < due) {
-			due = at
-		}
+	// Of the memtables only the active one counts: sealed ones are about to be flushed.
+	due = policy.EarlierTime(due, policy.MemtableExpiryDue(v.Active().LeastExpiry.Load(), idle))
+	for _, r := range v.Runs {
+		due = policy.EarlierTime(due, st.cfg.Policy.NextDead(v.Layout, r.Replaced, st.cfg.unixMilli()))
 	}
 	return due
-}
-
-// nextDead returns the first time after now at which more of what runs of v have replaced in others
-// is dead, in Unix milliseconds; 0 = never.
-func nextDead(v *view.View, o *policy.Options, now uint64) (next uint64) {
-	for _, r := range v.Runs {
-		if at := o.NextDead(v.Layout, r.Replaced, now); at != 0 && (next == 0 || at < next) {
-			next = at
-		}
-	}
-	return next
-}
-
-// memtableExpiryDue returns when a memtable is to be flushed because of expiry, in Unix
-// milliseconds; 0 = never.
-func memtableExpiryDue(m *view.Table, idle bool) uint64 {
-	least := m.LeastExpiry.Load()
-	if least == 0 {
-		return 0
-	}
-	return policy.MemtableExpiryDue(least, idle)
-}
-
-// expiryWait returns the time until the alarm rings, at least 1 ns. 0 means that no alarm is set.
-func (st *state) expiryWait() time.Duration {
-	left, set := st.tasks.expiry.Left()
-	if !set {
-		return 0
-	}
-	return max(left, 1)
 }

@@ -22,32 +22,23 @@ type flusher struct {
 	turn jobs.Turn // of one flush after the other
 }
 
-// flushSealed flushes all sealed memtables.
+// flushSealed flushes all sealed memtables, oldest first.
 func (f *flusher) flushSealed(ctx context.Context) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer f.turn.Leave()
-	if err := f.flushSealedLocked(ctx); err != nil {
-		return err
-	}
-	// Sync sealed journal segments here, even if nothing was flushed: otherwise the next
-	// Synced commit would have to wait for that.
-	return f.unflushed.journal.SyncSealed()
-}
-
-// flushSealedLocked flushes all sealed memtables, oldest first.
-func (f *flusher) flushSealedLocked(ctx context.Context) error {
 	// Who waits for a flush gives up only if an attempt fails that began after the wait: an older
 	// failure may be over by now.
 	attempt := f.lifetime.flushing.Add(1)
-	for {
-		did, err := f.flushOldest(ctx)
-		if err != nil {
+	for did := true; did; {
+		var err error
+		if did, err = f.flushOldest(ctx); err != nil {
 			// Committers that wait for memory, and callers of Flush, get this error. Otherwise they
 			// would wait for as long as it lasts.
 			if errs.Passes(err) {
-				f.lifetime.setFlushFailure(attempt, err)
+				f.lifetime.unable.Store(&flushFailure{attempt, err})
+				f.views.WakeWatchers()
 			}
 			f.disk.judgeFailure(ctx, err)
 			return err
@@ -57,10 +48,10 @@ func (f *flusher) flushSealedLocked(ctx context.Context) error {
 		if f.lifetime.unable.Swap(nil) != nil {
 			f.disk.measureSpace()
 		}
-		if !did {
-			return nil
-		}
 	}
+	// Sync sealed journal segments here, even if nothing was flushed: otherwise the next
+	// Synced commit would have to wait for that.
+	return f.unflushed.journal.SyncSealed()
 }
 
 // flushOldest writes the oldest sealed memtable into a run, and reports whether there was one.
@@ -99,9 +90,9 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 	work := Work{Kind: "flush", Work: report.Work{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
 	defer func() { f.reportWork(work, begin, err) }()
-	// A delete must stay while an older run may have its key. The flush may drop it only if there
-	// is no older run.
-	rules := f.rules(len(part.Runs) == 0)
+	// A delete must stay while an older run may have its key. The flush may drop it only if there is
+	// no older run.
+	rules := f.retentionRules(len(part.Runs) == 0)
 	rules.RangeDeletes, rules.Older = append(rules.RangeDeletes, sealed.RangeDeletes()), part.ListOlder(nil)
 	var live compact.Liveness
 	var kept []layout.Segment
@@ -148,11 +139,7 @@ func (f *flusher) flushTable(ctx context.Context, room int64) (did bool, err err
 // flushForCommit flushes all sealed memtables, for a commit that needs them in runs. An error that
 // is not ErrStopped passes: the commit may be tried again.
 func (f *flusher) flushForCommit(ctx context.Context) error {
-	if err := f.turn.Take(ctx); err != nil {
-		return err
-	}
-	defer f.turn.Leave()
-	err := f.flushSealedLocked(ctx)
+	err := f.flushSealed(ctx)
 	// Such an error has ended background work, or the store is closing. So it must not look like
 	// one after which a commit may be tried again.
 	if err != nil && !errs.Passes(err) {

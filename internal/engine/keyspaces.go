@@ -70,6 +70,6 @@ func (k *Keyspaces) Drop(id entry.KeyspaceID) error {
 		return err
 	}
 	k.views.WeighDropped(id)
-	k.tasks.kick() // the estimates of garbage have changed
+	k.tasks.kickAll() // the estimates of garbage have changed
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/vfs"
 )
@@ -24,11 +24,11 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := spill.Add(t.Context(), record, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := spill.Prepare(t.Context(), conflict.Check{}); err != nil {
+	if err := spill.Prepare(t.Context(), commit.Check{}); err != nil {
 		t.Fatal(err)
 	}
 	v := s.last + 1
-	if err := spill.Commit(v, conflict.Check{}); err != nil {
+	if err := spill.Commit(v, commit.Check{}); err != nil {
 		t.Fatal(err)
 	}
 	k, err := s.engine.Keyspaces.Create("early", layout.KeyspaceOptions{Versions: 1})

@@ -97,9 +97,6 @@ func (u *keyUse) beginWork() (id crypt.ID) {
 }
 
 func (u *keyUse) endWork(id crypt.ID) {
-	if u.ring == nil {
-		return
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.open[id]--; u.open[id] <= 0 {

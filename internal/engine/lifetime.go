@@ -39,8 +39,8 @@ func newLifetime(views *view.Set, onFailure func(error)) *Lifetime {
 	return l
 }
 
-// fail ends background work; writes that need it will report err.
-func (l *Lifetime) fail(err error) {
+// endBackground ends background work; writes that need it will report err.
+func (l *Lifetime) endBackground(err error) {
 	// NameKeys adds to the error. It must be done before others can read it.
 	l.views.Current().NameKeys(err)
 	// Only the first failure counts: later ones mostly follow from it.
@@ -50,27 +50,20 @@ func (l *Lifetime) fail(err error) {
 	l.views.WakeWatchers()
 }
 
-// stopped returns an ErrStopped that says why background work has ended; nil while it goes on.
-func (l *Lifetime) stopped() error {
+// stopReason returns an ErrStopped that says why background work has ended; nil while it goes on.
+func (l *Lifetime) stopReason() error {
 	if err := l.failure.Load(); err != nil {
 		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, *err)
 	}
 	return nil
 }
 
-// unflushed returns why memtables can't be flushed for now; nil if they can, as far as is known.
-func (l *Lifetime) unflushed() error {
+// flushError returns why memtables can't be flushed for now; nil if they can, as far as is known.
+func (l *Lifetime) flushError() error {
 	if f := l.unable.Load(); f != nil {
 		return f.err
 	}
 	return nil
-}
-
-// setFlushFailure keeps the error of an attempt to flush that has failed for now, and wakes those
-// who wait for the flush.
-func (l *Lifetime) setFlushFailure(attempt int64, err error) {
-	l.unable.Store(&flushFailure{attempt, err})
-	l.views.WakeWatchers()
 }
 
 // Do runs fn for a call that writes or removes files: Close waits for it. The context of fn
@@ -121,11 +114,11 @@ func (l *Lifetime) Until(ctx context.Context) (bound context.Context, end func()
 	}
 }
 
-// untilChange is how long wait waits if no time ends it.
+// untilChange is how long waitFor waits if no time ends it.
 const untilChange = time.Duration(math.MaxInt64)
 
-// wait returns after d, or when changed is closed, or with the context's error.
-func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
+// waitFor returns after d, or when changed is closed, or with the context's error.
+func waitFor(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/lsm/policy"
@@ -9,6 +10,36 @@ import (
 	"github.com/brockdb/brock/internal/vlog/journal"
 	"github.com/brockdb/brock/report"
 )
+
+// Work is a finished piece of background work.
+type Work struct {
+	report.Work
+	Kind    string // "flush", "compaction", "collection" or "spill"
+	Dropped uint64 // entries that were not written again
+}
+
+// counters are what the engine counts since Open. A piece of work counts when it has succeeded.
+type counters struct {
+	flushes, compactions, collections, spills counted
+
+	journalBytes   atomic.Int64 // bytes of the payloads that were committed
+	stalled        atomic.Int64 // for how many nanoseconds writers were throttled
+	refusedCommits atomic.Int64 // commits refused because the disk is full
+}
+
+// counted counts pieces of work, and the bytes that they wrote.
+type counted struct{ times, bytes atomic.Int64 }
+
+func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.Load() }
+
+// add counts a piece of work that wrote so many bytes.
+func (c *counters) add(kind string, bytes int64) {
+	of := map[string]*counted{
+		"flush": &c.flushes, "compaction": &c.compactions, "collection": &c.collections, "spill": &c.spills,
+	}[kind]
+	of.times.Add(1)
+	of.bytes.Add(bytes)
+}
 
 // addTo reports what was counted since Open.
 func (c *counters) addTo(m *report.Tree) {
@@ -19,16 +50,6 @@ func (c *counters) addTo(m *report.Tree) {
 	m.Refused = c.refusedCommits.Load()
 	m.StallTime = time.Duration(c.stalled.Load())
 }
-
-// addTo reports what was done since Open, and when a pass ended last.
-func (s *scrubber) addTo(m *report.Tree) {
-	m.ScrubbedBytes, m.Scrubs, m.Damaged = s.bytes.Load(), s.passes.Load(), s.damaged.Load()
-	if at := s.ended.Load(); at != 0 {
-		m.LastScrub = time.UnixMilli(at)
-	}
-}
-
-func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.Load() }
 
 // addJournal adds to m what is in the journal and not yet in runs.
 func addJournal(m *report.Tree, segments []journal.SegmentInfo) {

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
+	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/internal/vlog/journal"
@@ -56,7 +59,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	// What had the layout's last version may be lost, so publish only what is left. But not below a
 	// floor: history there may be gone.
 	if rec.Lost != nil { // the manifest may know versions that are lost
-		last = max(newest(first), greatestFloor(layout))
+		last = max(newestVersion(first), greatestFloor(layout))
 	}
 	if last > entry.MaxVersion-1<<32 {
 		// Refuse to open rather than run out of versions later: a commit could not be ordered any
@@ -74,7 +77,7 @@ func Open(cfg Config, log *manifest.Log) (e *Engine, rec Recovery, err error) {
 	e.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout = layout
-		e.budget.measure(next)
+		e.budget.measureView(next)
 	})
 	view.WeighAllDropped(first.Runs, layout)
 	return e, rec, nil
@@ -105,4 +108,75 @@ func (e *Engine) prepareWriting(rec *Recovery) error {
 		return err
 	}
 	return nil
+}
+
+// Close ends background work and waits for it, makes the journal durable, records where the
+// journal ends, and closes the manifest. Close the commit pipeline before. A file is closed
+// when its last reader has released it.
+func (e *Engine) Close() error {
+	// From here on nobody gets a pin, so no new work begins while this waits for the old.
+	if !e.views.Close() {
+		return nil
+	}
+	e.lifetime.endWork() // Compact, Reclaim and others do their work on the goroutine of their caller
+	e.cfg.Jobs.Close()
+	err := e.Work.awaitWork(context.Background()) // no context ends this wait
+	e.Commits.throttle.endStall()
+	if !e.cfg.ReadOnly {
+		// All work has ended, so this edit is the last one. It says that the session was closed in
+		// order.
+		err = errors.Join(err, e.recordEnd(e.scrubber.progress))
+	}
+	err = errors.Join(err, e.log.Close())
+	// Each View has a memtable. A committer that has waited may still measure the disk space.
+	e.views.Install(func(next *view.View) {
+		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(e.cfg, 0)}}
+	})
+	e.views.ReclaimViews()
+	return err
+}
+
+// lostBehind describes what Open has left out because of damage; nil if there was none.
+func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *report.Loss {
+	damage := m.Damage
+	l := &report.Loss{Edits: int64(m.LostEdits), Version: uint64(newestVersion(v))}
+	if damage != nil {
+		l.Bytes = m.CutBytes
+	}
+	if j := result.Lost; j != nil {
+		// Damage of the manifest comes first: what the journal lacks then may follow from it.
+		if damage == nil && !errors.As(j.Damage, &damage) {
+			return nil
+		}
+		l.Commits, l.LastVersion = int64(j.Transactions), uint64(j.LastVersion)
+		l.Bytes += result.CutBytes
+	}
+	if damage == nil {
+		return nil
+	}
+	l.Damage = damage
+	// The loss may be of edits only. Then no version beyond what is left is known.
+	l.LastVersion = max(l.LastVersion, l.Version)
+	return l
+}
+
+// newestVersion returns the greatest version of all entries of a View.
+func newestVersion(v *view.View) (last entry.Version) {
+	for _, r := range v.Runs {
+		last = max(last, r.MaxVersion())
+	}
+	for _, t := range v.Tables {
+		last = max(last, t.MaxVersion())
+	}
+	return last
+}
+
+// greatestFloor returns the greatest floor of all keyspaces. Below its floor, history of a
+// keyspace may be gone.
+func greatestFloor(l *layout.Layout) entry.Version {
+	floor := l.Floor()
+	for _, k := range l.Keyspaces() {
+		floor = max(floor, k.Floor())
+	}
+	return floor
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/brockdb/brock/internal/version/layout"
 )
 
-// rules returns what a flush or compaction that begins now may drop.
-func (st *state) rules(bottom bool) compact.Rules {
+// retentionRules returns what a flush or compaction that begins now may drop.
+func (st *state) retentionRules(bottom bool) compact.Rules {
 	now := st.cfg.Now().UnixMilli()
 	l := st.views.Current().Layout
 	visible := st.views.Visible()

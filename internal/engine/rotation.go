@@ -41,18 +41,15 @@ func (r *Rotator) Provider() keyring.Provider {
 // Rotate changes the keys of an encrypted store, as o says, while others read and write. After an
 // error, it may have done a part.
 func (r *Rotator) Rotate(ctx context.Context, o Rotation) error {
-	return r.lifetime.Do(ctx, func(ctx context.Context) error { return r.rotate(ctx, o) })
+	return r.lifetime.Do(ctx, func(ctx context.Context) error { return r.rotateKeys(ctx, o) })
 }
 
-func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
-	switch {
-	case r.cfg.ReadOnly:
-		return errs.ErrReadOnly
-	case r.cfg.Keyring == nil:
+func (r *Rotator) rotateKeys(ctx context.Context, o Rotation) error {
+	if r.cfg.Keyring == nil {
 		return fmt.Errorf("%w: the store is not encrypted; EncryptStore makes an encrypted one of it", errs.ErrUnsupported)
 	}
 	if !o.Master && r.cfg.Keyring.Full() {
-		if err := r.makeRoom(ctx, o.Rewrite); err != nil {
+		if err := r.freeKeySlot(ctx, o.Rewrite); err != nil {
 			return err
 		}
 	}
@@ -62,10 +59,10 @@ func (r *Rotator) rotate(ctx context.Context, o Rotation) error {
 	return r.rewriteFiles(ctx)
 }
 
-// makeRoom removes the data keys that nothing is under from a full keyring. If all are needed and
+// freeKeySlot removes the data keys that nothing is under from a full keyring. If all are needed and
 // it may rewrite, it first rewrites what is under older keys under the current one: else a full
 // keyring could never get another key.
-func (r *Rotator) makeRoom(ctx context.Context, rewrite bool) error {
+func (r *Rotator) freeKeySlot(ctx context.Context, rewrite bool) error {
 	if err := r.changeAlone(ctx, r.renewAndPrune); err != nil || !rewrite || !r.cfg.Keyring.Full() {
 		return err
 	}
@@ -89,7 +86,7 @@ func (r *Rotator) changeAlone(ctx context.Context, change func(context.Context) 
 		return err
 	}
 	defer r.copies.endChange()
-	if err := r.lifetime.stopped(); err != nil {
+	if err := r.lifetime.stopReason(); err != nil {
 		return err
 	}
 	return change(ctx)
@@ -110,9 +107,9 @@ func (r *Rotator) changeKeys(ctx context.Context, o Rotation) error {
 	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
-	defer r.tasks.kick() // tryFinish may have found the turn taken
+	defer r.tasks.kickAll() // tryFinishRewriting may have found the turn taken
 	defer r.turn.Leave()
-	if err := r.lifetime.stopped(); err != nil {
+	if err := r.lifetime.stopReason(); err != nil {
 		return err
 	}
 	// The provider may take long to answer. Ask it now, before copies have to wait.
@@ -174,16 +171,16 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := r.lifetime.stopped(); err != nil {
+		if err := r.lifetime.stopReason(); err != nil {
 			return err
 		}
 		if _, err := r.work.collector.collectPlanned(ctx, whileBusy); err != nil {
 			return err
 		}
-		if err := r.work.compactor.compactPlanned(ctx, false); err != nil {
+		if _, err := r.work.compactor.compactPlanned(ctx, whileBusy); err != nil {
 			return err
 		}
-		if err := r.finishRewrite(ctx); err != nil {
+		if err := r.finishRewriting(ctx); err != nil {
 			return err
 		}
 		// Get the channel before planning: an edit that comes in between must not be missed.
@@ -194,14 +191,14 @@ func (r *Rotator) rewriteFiles(ctx context.Context) error {
 		if !v.Layout.DataKey().Rewrite {
 			return nil
 		}
-		if plan := r.planWork(v, nil); plan.Collect != nil || plan.Compaction != nil {
+		if plan := r.planWork(v, whileBusy); plan.Collect != nil || plan.Compaction != nil {
 			continue
 		}
 		if n := v.Layout.OldBytes(); n > 0 {
 			return r.explainStuck(n)
 		}
 		// A large transaction has files under an old key, or a flush is under way.
-		if err := wait(ctx, untilChange, changed); err != nil {
+		if err := waitFor(ctx, untilChange, changed); err != nil {
 			return err
 		}
 	}
@@ -219,18 +216,18 @@ func (r *Rotator) explainStuck(bytes uint64) error {
 	return fmt.Errorf("%w: %d bytes of files stay under old data keys for now", why, bytes)
 }
 
-// finishRewrite ends a rewriting if no work is left: it removes the old keys and records in the
+// finishRewriting ends a rewriting if no work is left: it removes the old keys and records in the
 // layout that all is rewritten. It waits until no copy is under way.
-func (r *Rotator) finishRewrite(ctx context.Context) error {
+func (r *Rotator) finishRewriting(ctx context.Context) error {
 	if !r.isRewritten() {
 		return nil
 	}
-	return r.changeAlone(ctx, r.finishAlone)
+	return r.changeAlone(ctx, r.finishRewritingAlone)
 }
 
-// tryFinish is finishRewrite as a background task. It does not wait for a copy or for a change of
+// tryFinishRewriting is finishRewriting as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
-func (r *Rotator) tryFinish(ctx context.Context) error {
+func (r *Rotator) tryFinishRewriting(ctx context.Context) error {
 	if !r.isRewritten() || !r.turn.Try() {
 		return nil
 	}
@@ -239,10 +236,10 @@ func (r *Rotator) tryFinish(ctx context.Context) error {
 		return nil
 	}
 	defer r.copies.endChange()
-	return r.finishAlone(ctx)
+	return r.finishRewritingAlone(ctx)
 }
 
-func (r *Rotator) finishAlone(ctx context.Context) error {
+func (r *Rotator) finishRewritingAlone(ctx context.Context) error {
 	// Look again: while this waited for its turn, another change may have made a new key current.
 	if !r.isRewritten() {
 		return nil

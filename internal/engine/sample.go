@@ -13,13 +13,11 @@ import (
 // sampler estimates what new entries replace, by looking up some of them. Only the commit
 // leader uses it.
 type sampler struct {
-	views  *view.Set
+	*state
 	leader *view.Leader
-	budget *budget
-	policy policy.Options
 
 	unsampled int64 // bytes of records since the last sample
-	looks     int64 // samples that the last one stood for, as it looked at many versions
+	looks     int64 // samples that the last one stood for, as it looked at many versions; 1 at first
 	largest   int64 // bytes of the largest record lately added or looked at
 }
 
@@ -56,11 +54,6 @@ func (s *sampler) sampleRecord(r *entry.Record, every int64) {
 // forgotten in time: by half while some 700,000 of them come.
 func (s *sampler) followSize(size int64) { s.largest = max(size, s.largest-s.largest>>20) }
 
-// newSampler returns a Sampler of the commit leader, which it looks with.
-func newSampler(views *view.Set, leader *view.Leader, budget *budget) *sampler {
-	return &sampler{views: views, leader: leader, budget: budget, policy: budget.policy, looks: 1}
-}
-
 // replacedBy is what the run of a flushed memtable has replaced in older runs; nil = unknown.
 func replacedBy(m *view.Table) []layout.Superseded {
 	if m.Replayed {
@@ -76,7 +69,7 @@ func (s *sampler) retentionOf(key []byte, by entry.Version) (r policy.Retention,
 	if id, ok := entry.KeyspaceOf(key); ok {
 		line.Keyspace = id
 	}
-	r, _ = s.policy.RetentionOf(s.views.Current().Layout, line.Keyspace)
+	r, _ = s.cfg.Policy.RetentionOf(s.views.Current().Layout, line.Keyspace)
 	if r.Age < policy.ShortAge {
 		r.Age, line.Version = 0, 0
 	}

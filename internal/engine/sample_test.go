@@ -23,7 +23,8 @@ func TestALookPassesFewVersions(t *testing.T) {
 			}
 		}
 		o := policy.Options{Retention: policy.Retention{Versions: c.keeps}}
-		s := newSampler(views, views.NewLeader(), newBudget(views, new(damagedFiles), o, 1<<20, func() uint64 { return 1 }))
+		s := &sampler{state: &state{cfg: &Config{Policy: o}, views: views}, leader: views.NewLeader(), looks: 1}
+		s.budget = &budget{state: s.state}
 		s.sampleRecord(&entry.Record{Key: key, Version: versions + 1, Kind: entry.Set, Size: 64 << 10}, 32<<10)
 		if s.looks != int64(c.looks) {
 			t.Errorf("a set where %d versions are kept: %d looks, want %d", c.keeps, s.looks, c.looks)

@@ -101,7 +101,8 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "flush":
 		p.store.flush()
 	case "merge":
-		return outcome(p.store.engine.Work.compactor.compactPlanned(context.Background(), false))
+		_, err := p.store.engine.Work.compactor.compactPlanned(context.Background(), whileBusy)
+		return outcome(err)
 	case "settle":
 		return outcome(p.store.engine.Work.workAtRest(context.Background()))
 	case "compact":
@@ -111,7 +112,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		_, err := p.store.engine.Work.collector.collectPlanned(context.Background(), atIdle)
 		return outcome(err)
 	case "repoint":
-		_, err := p.store.engine.Work.compactor.rewritePointers(context.Background())
+		_, err := p.store.engine.Work.compactor.compactPlanned(context.Background(), onRequest)
 		return outcome(err)
 	case "scatter":
 		p.store.engine.Work.AddJumped(uint64(c.Int(t, "bytes", 0)))

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/version/layout"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/report"
 )
 
 // scrubber verifies every file in turn, also files that nobody reads, so that rot is found
@@ -35,26 +35,33 @@ const (
 	scrubRecord = time.Hour   // between two edits that record how far the pass is
 )
 
-// start sets the alarm for the first time.
-func (s *scrubber) start() {
+// setFirstAlarm sets the alarm for the first time.
+func (s *scrubber) setFirstAlarm() {
 	s.progress = s.views.Current().Layout.Scrub()
 	s.ended.Store(s.progress.Ended)
-	if s.cfg.ScrubEvery > 0 && !s.cfg.ReadOnly {
+	if s.cfg.ScrubEvery > 0 {
 		s.tasks.scrub.Set(scrubBegin)
+	}
+}
+
+// addTo reports what was done since Open, and when a pass ended last.
+func (s *scrubber) addTo(m *report.Tree) {
+	m.ScrubbedBytes, m.Scrubs, m.Damaged = s.bytes.Load(), s.passes.Load(), s.damaged.Load()
+	if at := s.ended.Load(); at != 0 {
+		m.LastScrub = time.UnixMilli(at)
 	}
 }
 
 // verifyDue verifies the next piece if it is due, and sets the alarm for the one after it.
 func (s *scrubber) verifyDue(ctx context.Context) error {
-	if s.lifetime.stopped() != nil {
+	if s.lifetime.stopReason() != nil {
 		return nil
 	}
 	wait, err := s.verifyNext(ctx)
-	if err == nil {
-		s.tasks.scrub.Set(wait)
-	} else if ctx.Err() == nil {
-		s.tasks.scrub.Set(scrubBegin) // files could not be read now: nothing is known of them
+	if err != nil {
+		wait = scrubBegin // files could not be read now: nothing is known of them
 	}
+	s.tasks.scrub.Set(wait) // after Close this does nothing
 	return nil
 }
 
@@ -101,7 +108,7 @@ func (s *scrubber) verifyNext(ctx context.Context) (wait time.Duration, err erro
 	// Large pieces make up for lost time at rest. While clients write, they would delay their
 	// reads.
 	most := min(max(due-did, scrubLeast), scrubMost)
-	if s.tasks.idle.Armed() { // clients write
+	if !s.isIdle() { // clients write
 		most = scrubLeast
 	}
 	return scrubWait, s.verifyPiece(ctx, file, most, now)
@@ -125,10 +132,10 @@ func (s *scrubber) verifyPiece(ctx context.Context, f *view.ScrubFile, most, now
 	}
 	s.progress.UpTo, s.part = f.Num, view.Scrubbed{}
 	// An edit costs a sync, so not each file has one. After a crash the pass repeats some files.
-	if now-s.recorded < scrubRecord.Milliseconds() {
-		return nil
+	if now-s.recorded >= scrubRecord.Milliseconds() {
+		s.recordProgress(now)
 	}
-	return s.recordProgress(now)
+	return nil
 }
 
 // reportDamage passes damage on, and makes readers verify all pages again.
@@ -148,16 +155,13 @@ func (s *scrubber) finishPass(now int64) error {
 	s.passes.Add(1)
 	s.ended.Store(now)
 	s.progress.Ended, s.progress.UpTo = now, s.progress.Until
-	return s.recordProgress(now)
+	s.recordProgress(now)
+	return nil
 }
 
-// recordProgress records in the manifest how far the pass is. If the edit is refused, the state is
-// kept in memory alone, until Close.
-func (s *scrubber) recordProgress(now int64) error {
+// recordProgress records in the manifest how far the pass is. If that fails, the state is kept in
+// memory alone, until Close. A failure after which nothing can be recorded has ended background work.
+func (s *scrubber) recordProgress(now int64) {
 	s.recorded = now
-	err := s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
-	if errors.Is(err, errs.ErrClosed) || errs.Passes(err) {
-		return nil
-	}
-	return err
+	_ = s.recordEdit(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.progress}, nil })
 }

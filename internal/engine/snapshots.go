@@ -39,7 +39,7 @@ func (s *Snapshots) During(ctx context.Context, fn func(l *layout.Layout, milli 
 	if err := s.copying.beginCopy(ctx); err != nil {
 		return err
 	}
-	defer s.tasks.kick() // tryFinish may wait for the end of this copy
+	defer s.tasks.kickAll() // tryFinishRewriting may wait for the end of this copy
 	defer s.copying.endCopy()
 	k, l, err := s.makePoint(ctx)
 	if err != nil {

@@ -34,10 +34,8 @@ func (s *Spills) Begin() (key crypt.ID, now time.Time) { return s.keys.beginWork
 
 // End ends the use of a data key, which Begin has returned.
 func (s *Spills) End(key crypt.ID) {
-	if s.cfg.Ring != nil {
-		s.keys.endWork(key)
-		s.tasks.kick() // a change of keys may have waited
-	}
+	s.keys.endWork(key)
+	s.tasks.kickAll() // a change of keys may have waited
 }
 
 // Write runs fn, which writes files of pending writes and returns how many bytes. It returns
@@ -70,7 +68,7 @@ func (s *Spills) Settle(ctx context.Context) error {
 // FlushAll writes everything that was committed into runs. It runs in the place of a commit
 // leader.
 func (s *Spills) FlushAll() error {
-	if err := s.lifetime.stopped(); err != nil {
+	if err := s.lifetime.stopReason(); err != nil {
 		return err
 	}
 	if err := s.work.writer.sealAny(); err != nil {

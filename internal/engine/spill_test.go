@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -39,13 +39,13 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 			pin, err := s.engine.Views.Acquire(0) // the transaction's
 			s.must(err)
 			defer pin.Release()
-			reads := &conflict.ReadSet{Seed: s.engine.cfg.Seed}
+			reads := &commit.ReadSet{Seed: s.engine.cfg.Seed}
 			for i := range 10 {
 				k := fmt.Appendf(nil, "\x00k%d", i)
 				reads.AddKey(k, checksum.HashKey(s.engine.cfg.Seed, k))
 			}
 			reads.AddRange([]byte("\x00r1"), []byte("\x00r2"))
-			check := conflict.Check{Isolation: conflict.Serializable, Since: s.last, Reads: reads}
+			check := commit.Check{Isolation: commit.Serializable, Since: s.last, Reads: reads}
 			spill := s.newSpill()
 			defer spill.Discard()
 			record := entry.AppendRecord(nil, &entry.Entry{Key: []byte("\x00w"), Value: []byte("2"), Kind: entry.Set}, false)
@@ -59,7 +59,7 @@ func TestSpillIsCheckedAgainstLateDeletes(t *testing.T) {
 				s.flush()
 			}
 			err = spill.Commit(s.last+1, check)
-			if refused := new(conflict.Refusal); errors.As(err, &refused) != c.refused || !c.refused && err != nil {
+			if refused := new(commit.Refusal); errors.As(err, &refused) != c.refused || !c.refused && err != nil {
 				t.Errorf("refused %v: %v", c.refused, err)
 			}
 		})
@@ -99,7 +99,7 @@ func TestSpillIsCheckedAgainstOtherWrites(t *testing.T) {
 					pin, err := s.engine.Views.Acquire(0) // the transaction's
 					s.must(err)
 					defer pin.Release()
-					check := conflict.Check{Isolation: conflict.SnapshotIsolation, Since: s.last}
+					check := commit.Check{Isolation: commit.SnapshotIsolation, Since: s.last}
 					spill := s.newSpill()
 					defer spill.Discard()
 					var records []byte
@@ -128,7 +128,7 @@ func TestSpillIsCheckedAgainstOtherWrites(t *testing.T) {
 					if err == nil {
 						err = spill.Commit(s.last+1, check)
 					}
-					if refused := new(conflict.Refusal); errors.As(err, &refused) != c.refused || !c.refused && err != nil {
+					if refused := new(commit.Refusal); errors.As(err, &refused) != c.refused || !c.refused && err != nil {
 						t.Errorf("refused %v: %v", c.refused, err)
 					}
 				})

@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/base/crypt"
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/jobs"
 	"github.com/brockdb/brock/internal/lsm/policy"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -25,7 +29,8 @@ type state struct {
 	keys      keyUse        // which data keys are needed by work under way
 	lifetime  *Lifetime     // whether work may go on
 	tasks     tasks
-	count     counters // since Open
+	count     counters      // since Open
+	jumped    atomic.Uint64 // bytes that iterators jumped to; each clustering takes its price off
 
 	applying sync.Mutex // held while an edit is made, recorded and installed
 
@@ -35,7 +40,7 @@ type state struct {
 }
 
 func newState(cfg *Config, log *manifest.Log) *state {
-	st := &state{cfg: cfg, log: log, tasks: tasks{readOnly: cfg.ReadOnly}}
+	st := &state{cfg: cfg, log: log}
 	pool := cfg.Jobs
 	if cfg.ReadOnly {
 		// Nothing runs in the background of such a store: readers release Views themselves.
@@ -44,21 +49,27 @@ func newState(cfg *Config, log *manifest.Log) *state {
 	st.views = view.NewSet(cfg.Now, pool, log.Layout())
 	st.files = view.NewOpener(cfg.OpenerConfig)
 	st.lifetime = newLifetime(st.views, cfg.OnFailure)
-	st.budget = newBudget(st.views, &st.damaged, cfg.Policy, cfg.SegmentBytes, cfg.unixMilli)
-	st.disk = &diskSpace{state: st}
+	st.budget, st.disk = &budget{state: st}, &diskSpace{state: st}
 	st.disk.left.Store(-1)
 	st.keys = keyUse{ring: cfg.Ring, open: make(map[crypt.ID]int)}
 	return st
 }
 
-// planWork returns the plan of policy for a View: which compaction or collection to do next. ask,
-// unless nil, adds to the state why the plan is asked for, for instance that the store is idle.
-func (st *state) planWork(v *view.View, ask func(*policy.State)) policy.Plan {
-	s := stateOf(v, &st.damaged, &st.cfg.Policy, st.cfg.unixMilli())
+// occasion says when compactions and collections are done, which decides how much they do, and how
+// fast.
+type occasion int
+
+const (
+	whileBusy occasion = iota // gives way to writers
+	atIdle                    // leaves less garbage, and still gives way
+	onRequest                 // leaves least garbage, and gives way to nobody
+)
+
+// planWork returns the plan of policy for a View: which compaction or collection to do next.
+func (st *state) planWork(v *view.View, o occasion) policy.Plan {
+	s := st.policyState(v)
+	s.Idle, s.Reclaim, s.JumpedBytes = o == atIdle, o == onRequest, st.jumped.Load()
 	s.DiskSpace, s.Full, s.Dropped = st.disk.available(), st.disk.onlyReserve.Load(), v.DroppedBytes()
-	if ask != nil {
-		ask(&s)
-	}
 	return policy.Decide(v.Layout, s, st.cfg.Policy)
 }
 
@@ -72,4 +83,55 @@ func (st *state) reportWork(w Work, begin time.Time, err error) {
 		st.count.add(w.Kind, w.BytesOut)
 	}
 	st.cfg.OnWork(w)
+}
+
+// tasks has all background tasks. A task finds its work in the store's state by itself, and
+// runs until it finds none. So code that changes the state kicks all tasks, and need not know
+// which of them has work now. Each edit kicks them (state.followEdit), the writer after each
+// memtable that it seals. The fields are nil until Open has made the tasks. A store that is only read
+// kicks none.
+type tasks struct {
+	flush   *jobs.Task
+	compact *jobs.Task
+	collect *jobs.Task
+	seal    *jobs.Task  // seals the memtable, so that it is flushed
+	rekey   *jobs.Task  // removes old data keys; nil: the store is plain
+	idle    *jobs.Alarm // idle compaction, once writers are silent
+	scrub   *jobs.Alarm // rings when files are to be verified
+	expiry  *jobs.Alarm // rings when expired entries should be removed from the files
+	poll    *jobs.Alarm // checks whether a full disk has room again
+}
+
+// kickAll starts all tasks that may have work after a change of the state.
+func (t *tasks) kickAll() {
+	t.flush.Kick()
+	t.compact.Kick()
+	t.collect.Kick()
+	if t.rekey != nil {
+		t.rekey.Kick()
+	}
+	// Each change puts the work at rest off, as the store is not at rest.
+	t.idle.Touch()
+}
+
+// damagedFiles knows the segments, and the files of runs, that can't be read as a whole. They stay
+// as they are, so that nothing more of them gets lost.
+type damagedFiles struct {
+	mu   sync.Mutex
+	nums []entry.FileNum // add replaces the slice and never changes it: list returns it
+}
+
+// add adds a damaged file. It may be in the list already.
+func (d *damagedFiles) add(num entry.FileNum) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// A plan may still be reading the old slice, without the mutex.
+	d.nums = append(slices.Clone(d.nums), num)
+}
+
+// list returns the numbers of the damaged files. The caller must not change the slice.
+func (d *damagedFiles) list() []entry.FileNum {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.nums
 }

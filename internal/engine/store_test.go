@@ -249,3 +249,10 @@ func (s *store) newSpill() *spill.Spill {
 	e := s.engine
 	return spill.Begin(spill.Config{Files: e.Files, SegmentBytes: s.cfg.SegmentBytes, Coder: e.Views.Coder}, e.Spills, e.Views, e.cfg.Seed)
 }
+
+// compactPlanned compacts what policy plans.
+func (s *store) compactPlanned(o occasion) {
+	s.t.Helper()
+	_, err := s.engine.Work.compactor.compactPlanned(context.Background(), o)
+	s.must(err)
+}

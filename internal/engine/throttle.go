@@ -39,15 +39,15 @@ func (t *throttle) Throttle(ctx context.Context, payload []byte) error {
 	if err := t.disk.admitPayload(ctx, payload); err != nil {
 		return err
 	}
-	if !t.lags(t.views.Current()) {
+	if !t.lagsBehind(t.views.Current()) {
 		return nil
 	}
 	return t.slowCommitter(ctx, n)
 }
 
-// lags reports whether work lags so far behind that writers are slowed.
-func (t *throttle) lags(v *view.View) bool {
-	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttle() > 0
+// lagsBehind reports whether work lags so far behind that writers are slowed.
+func (t *throttle) lagsBehind(v *view.View) bool {
+	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttleDelays() > 0
 }
 
 func (t *throttle) slowCommitter(ctx context.Context, n int) error {
@@ -60,37 +60,37 @@ func (t *throttle) slowCommitter(ctx context.Context, n int) error {
 		if t.views.Closed() {
 			return errs.ErrClosed
 		}
-		if err := t.lifetime.stopped(); err != nil {
+		if err := t.lifetime.stopReason(); err != nil {
 			return err
 		}
 		// So few memtables fit in memory. The commit goes on after one delay: to wait until runs or
 		// garbage are gone might take minutes.
 		if len(v.Tables)-1 < policy.ThrottleMostTables {
-			delays := t.delays(v)
+			delays := t.countDelays(v)
 			if delays <= 0 {
 				return nil
 			}
 			// Small payloads pay for their bytes only. Otherwise many small commits would be slowed
 			// far more than a few large ones that write the same.
 			share := min(1, float64(n)/policy.ThrottleDelayBytes)
-			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
+			return waitFor(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
 		// Don't wait for a flush that is refused: a full disk stays full for longer.
 		if f := t.lifetime.unable.Load(); f != nil && (f.attempt > began || errs.IsFull(f.err)) {
 			return t.disk.refuseCommit(fmt.Errorf("memory is full and can't be flushed: %w", f.err))
 		}
-		if err := wait(ctx, time.Second, changed); err != nil {
+		if err := waitFor(ctx, time.Second, changed); err != nil {
 			return err
 		}
 	}
 }
 
-// delays returns how many times policy.ThrottleDelay a payload of ThrottleDelayBytes costs: the
+// countDelays returns how many times policy.ThrottleDelay a payload of ThrottleDelayBytes costs: the
 // most that memtables, runs or garbage ask for.
-func (t *throttle) delays(v *view.View) float64 {
+func (t *throttle) countDelays(v *view.View) float64 {
 	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
 	runs := float64(min((len(v.Runs)-policy.ThrottleRuns)/2, policy.ThrottleRunsDelays))
-	garbage := min(policy.ThrottleBudgetDelays*t.budget.throttle(), policy.ThrottleGarbageDelays)
+	garbage := min(policy.ThrottleBudgetDelays*t.budget.throttleDelays(), policy.ThrottleGarbageDelays)
 	return max(tables, runs, garbage)
 }
 
@@ -101,7 +101,7 @@ func (t *throttle) beginStall() {
 	v := t.views.Current()
 	// Look again under the lock: work may have caught up since the writer looked, and then perhaps
 	// no edit comes to end what begins here.
-	if !t.since.IsZero() || !t.lags(v) {
+	if !t.since.IsZero() || !t.lagsBehind(v) {
 		return
 	}
 	t.since, t.garbage = time.Now(), false
@@ -133,5 +133,5 @@ func (t *throttle) endStall() {
 // hasCaughtUp reports whether work is well below where writers are slowed.
 func (t *throttle) hasCaughtUp(v *view.View) bool {
 	// Not just below the limits: a load that stays at them would be told of with each memtable.
-	return !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm())
+	return !t.lagsBehind(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.isCalm())
 }

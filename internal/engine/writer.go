@@ -76,9 +76,9 @@ func (w *writer) sealTable() error {
 		// Set while the View is made: a flush that finds the memtable sealed needs its end.
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg, bytes)}, next.Tables...)
-		w.budget.measure(next)
+		w.budget.measureView(next)
 	})
-	w.tasks.kick()
+	w.tasks.kickAll()
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (w *writer) Apply(payload []byte, at entry.Position, v entry.Version) (next
 	earlier, err := w.addRecords(&a)
 	// Only for an entry that expires before all others: for most records the alarm costs nothing.
 	if earlier {
-		w.setExpiryAlarmAt(memtableExpiryDue(to, false))
+		w.setExpiryAlarmAt(policy.MemtableExpiryDue(to.LeastExpiry.Load(), false))
 	}
 	at.Offset = a.At()
 	return at, err
@@ -148,7 +148,7 @@ func (w *writer) followSegment(num entry.FileNum) error {
 	f := w.files.ShareSegment(r, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		w.budget.measure(next)
+		w.budget.measureView(next)
 	})
 	w.segment = num
 	return nil

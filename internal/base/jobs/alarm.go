@@ -95,11 +95,11 @@ func (a *Alarm) Stop() {
 	}
 	a.task.pool.mu.Lock()
 	defer a.task.pool.mu.Unlock()
-	a.stopLocked()
+	a.stopTimerLocked()
 }
 
-// stopLocked ends the timer and forgets the time.
-func (a *Alarm) stopLocked() {
+// stopTimerLocked ends the timer and forgets the time.
+func (a *Alarm) stopTimerLocked() {
 	if a.timer != nil {
 		a.timer.Stop()
 		a.timer = nil
@@ -115,7 +115,7 @@ func (a *Alarm) ring() {
 	p.mu.Lock()
 	// Stop may have come between the timer's end and the lock.
 	on := !p.closed && a.Armed()
-	a.stopLocked()
+	a.stopTimerLocked()
 	p.mu.Unlock()
 	switch {
 	case on && a.touched.Swap(false):

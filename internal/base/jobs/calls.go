@@ -25,17 +25,17 @@ func (c *Calls) Add(call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) == maxCalls {
-		c.takeLocked()
+		c.takeOldestLocked()
 		c.dropped++
 	}
 	c.waiting = append(c.waiting, call)
 	if c.returned == nil {
-		c.startLocked()
+		c.makeNextLocked()
 	}
 }
 
-// takeLocked takes the oldest call that waits.
-func (c *Calls) takeLocked() func() {
+// takeOldestLocked takes the oldest call that waits.
+func (c *Calls) takeOldestLocked() func() {
 	call := c.waiting[0]
 	// Else the array would keep what the call refers to.
 	c.waiting[0] = nil
@@ -43,22 +43,22 @@ func (c *Calls) takeLocked() func() {
 	return call
 }
 
-// startLocked makes the next call, if one waits.
-func (c *Calls) startLocked() {
+// makeNextLocked makes the next call, if one waits.
+func (c *Calls) makeNextLocked() {
 	if c.returned = nil; len(c.waiting) == 0 {
 		c.waiting = nil // its array goes, too: nothing is kept while nothing happens
 		return
 	}
 	returned := make(chan struct{})
 	c.returned = returned
-	call := c.takeLocked()
+	call := c.takeOldestLocked()
 	go func() {
 		// Deferred, so that a call which ends its goroutine does not stop the others.
 		defer func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			close(returned) // Drain waits for it
-			c.startLocked()
+			c.makeNextLocked()
 		}()
 		call()
 	}()

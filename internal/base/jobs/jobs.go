@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -90,7 +91,7 @@ type Task struct {
 
 // Task makes a task that calls run, whose context ends with Close.
 func (p *Pool) Task(priority Priority, name string, run func(context.Context) error) *Task {
-	t := &Task{pool: p, name: name, priority: min(max(priority, Brief), Cleanup), run: run}
+	t := &Task{pool: p, name: name, priority: priority, run: run}
 	t.again = p.Alarm(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,16 +112,16 @@ func (t *Task) Kick() {
 	// Also while it runs: what has changed since that run began needs another one.
 	t.queued = true
 	p.queue[t.priority] = append(p.queue[t.priority], t)
-	p.startLocked()
+	p.startWorkersLocked()
 }
 
-// startLocked starts workers, as many as may run and have work.
-func (p *Pool) startLocked() {
+// startWorkersLocked starts workers, as many as may run and have work.
+func (p *Pool) startWorkersLocked() {
 	if p.o.Manual {
 		return
 	}
 	for {
-		t := p.takeLocked()
+		t := p.takeTaskLocked()
 		if t == nil {
 			return
 		}
@@ -128,15 +129,15 @@ func (p *Pool) startLocked() {
 	}
 }
 
-// takeLocked takes the first task that may run now off the queue.
-func (p *Pool) takeLocked() *Task {
+// takeTaskLocked takes the first task that may run now off the queue.
+func (p *Pool) takeTaskLocked() *Task {
 	if p.closed {
 		return nil
 	}
 	// A task that runs already stays in the queue until it has ended, and lets others
 	// pass.
 	for priority := range p.queue {
-		if !p.roomLocked(Priority(priority)) {
+		if !p.hasWorkerLocked(Priority(priority)) {
 			continue
 		}
 		for i, t := range p.queue[priority] {
@@ -152,8 +153,8 @@ func (p *Pool) takeLocked() *Task {
 	return nil
 }
 
-// roomLocked reports whether one more task of this priority may run.
-func (p *Pool) roomLocked(priority Priority) bool {
+// hasWorkerLocked reports whether one more task of this priority may run.
+func (p *Pool) hasWorkerLocked(priority Priority) bool {
 	low := p.running[Compaction] + p.running[Cleanup]
 	switch {
 	case priority == Brief:
@@ -173,9 +174,9 @@ func (p *Pool) runTasks(t *Task) {
 	for t != nil {
 		_ = p.runOne(t)
 		p.mu.Lock()
-		p.endLocked(t)
-		t = p.takeLocked()
-		p.startLocked()
+		p.countEndLocked(t)
+		t = p.takeTaskLocked()
+		p.startWorkersLocked()
 		p.mu.Unlock()
 	}
 }
@@ -192,8 +193,8 @@ func (p *Pool) runOne(t *Task) error {
 	return err
 }
 
-// endLocked counts t as ended.
-func (p *Pool) endLocked(t *Task) {
+// countEndLocked counts t as ended.
+func (p *Pool) countEndLocked(t *Task) {
 	t.running = false
 	p.running[t.priority]--
 	p.active.Done()
@@ -208,8 +209,64 @@ func (p *Pool) Close() {
 	p.cancel()
 	clear(p.queue[:])
 	for a := range p.alarms {
-		a.stopLocked()
+		a.stopTimerLocked()
 	}
 	p.mu.Unlock()
 	p.active.Wait()
+}
+
+// A task whose failure passes runs again after a pause, which doubles with each failure.
+// A pause is at least as long as the run was, so that work which fails late takes at
+// most half of the time.
+const (
+	leastPause = 10 * time.Millisecond
+	mostPause  = time.Second // of runs that fail at once
+)
+
+// Hurry is Kick for a task that may be waiting for its next try: it runs at once.
+func (t *Task) Hurry() {
+	t.again.Stop() // Kick does nothing while the alarm is set
+	t.Kick()
+}
+
+// noteEnd is called after each run, with its error. If the failure may pass, it sets the time of
+// the next try.
+func (t *Task) noteEnd(err error, began time.Time) {
+	p := t.pool
+	passes := err != nil && p.o.Passes != nil && p.o.Passes(err)
+	p.mu.Lock()
+	failed := t.failed != nil
+	if passes {
+		p.failures++
+		t.failed, t.pause = cmp.Or(t.failed, err), min(max(2*t.pause, leastPause), mostPause)
+	} else {
+		t.failed, t.pause = nil, 0
+	}
+	pause := t.pause
+	// OnFailing is called without the lock: it may call Kick.
+	p.mu.Unlock()
+	if passes {
+		// See above: as long as the run was, at least.
+		t.again.Set(max(pause, time.Since(began)))
+	} else {
+		t.again.Stop()
+	}
+	if begun, over := passes && !failed, failed && err == nil; (begun || over) && p.o.OnFailing != nil {
+		p.o.OnFailing(t.name, err)
+	}
+}
+
+// Failing returns how many runs have failed in a way that passes, and which tasks wait
+// for their next try because of that, with the reason.
+func (p *Pool) Failing() (runs int64, waiting string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lines []string
+	for _, t := range p.tasks {
+		if t.failed != nil {
+			lines = append(lines, t.name+": "+t.failed.Error())
+		}
+	}
+	slices.Sort(lines)
+	return p.failures, strings.Join(lines, "; ")
 }

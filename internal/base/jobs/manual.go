@@ -4,14 +4,14 @@ package jobs
 // the caller's goroutine. ok is false if none waits, or the pool is closed.
 func (p *Pool) Step() (task string, ok bool, err error) {
 	p.mu.Lock()
-	t := p.takeLocked()
+	t := p.takeTaskLocked()
 	p.mu.Unlock()
 	if t == nil {
 		return "", false, nil
 	}
 	err = p.runOne(t)
 	p.mu.Lock()
-	p.endLocked(t)
+	p.countEndLocked(t)
 	p.mu.Unlock()
 	return t.name, true, err
 }

@@ -32,7 +32,7 @@ func (o *Options) expiryDue(l *layout.Layout, r *layout.Run, s State) (due uint6
 	// The more has expired before a step, the less that step has to wait.
 	for _, x := range steps {
 		freed += x.Bytes
-		due = earlierTime(due, addWait(x.At, s.waitingTime(x.Late, cost, freed >= much)))
+		due = EarlierTime(due, addWait(x.At, s.waitingTime(x.Late, cost, freed >= much)))
 	}
 	return due
 }
@@ -60,21 +60,24 @@ func addWait(at, wait uint64) uint64 {
 	return at + wait
 }
 
-// earlierTime returns the first of two times, of which 0 is never.
-func earlierTime(a, b uint64) uint64 { return min(a-1, b-1) + 1 }
+// EarlierTime returns the first of two times, of which 0 is never.
+func EarlierTime(a, b uint64) uint64 { return min(a-1, b-1) + 1 }
 
 // ExpiryDue returns the first time, in Unix milliseconds, at which Decide plans a compaction
 // because of what has expired or was retained; 0 = never.
 func ExpiryDue(l *layout.Layout, s State, o Options) (due uint64) {
 	for _, r := range l.Runs() {
-		due = earlierTime(due, o.expiryDue(l, r, s))
+		due = EarlierTime(due, o.expiryDue(l, r, s))
 	}
 	return due
 }
 
 // MemtableExpiryDue returns when to flush a memtable because of expiry. least is when its first
-// entry expires. Both are in Unix milliseconds.
+// entry expires. Both are in Unix milliseconds; 0 = never.
 func MemtableExpiryDue(least uint64, idle bool) uint64 {
+	if least == 0 {
+		return 0
+	}
 	// While clients write, the memtable is soon full in any case.
 	if idle {
 		return addWait(least, memtableExpiryMillis)

@@ -83,7 +83,7 @@ func (o *Options) Dead(l *layout.Layout, list []layout.Superseded, now uint64) (
 func (o *Options) NextDead(l *layout.Layout, list []layout.Superseded, now uint64) (next uint64) {
 	for i := range list {
 		if at, _ := o.deadAt(l, &list[i]); at > now {
-			next = earlierTime(next, at)
+			next = EarlierTime(next, at)
 		}
 	}
 	return next

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // The committer of a transaction that has read much checks it before it joins a group. The
@@ -19,8 +18,8 @@ const (
 // own time.
 func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version, error) {
 	r.checked = 0
-	if r.Check.Isolation != conflict.Serializable || r.Check.Reads == nil || r.Check.Reads.Len() < manyReads {
-		return p.submit(ctx, r)
+	if r.Check.Isolation != Serializable || r.Check.Reads == nil || r.Check.Reads.Len() < manyReads {
+		return p.submitRequest(ctx, r)
 	}
 	// Sort now: else the leader's first lookup would sort the whole read set while others wait.
 	r.Check.Reads.Prepare()
@@ -40,12 +39,12 @@ func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version
 		// The leader may refuse with errStale if too much was committed between the check and its
 		// group. That costs this committer another round, but nobody else.
 		r.checked = upTo
-		if v, err := p.submit(ctx, r); err != errStale {
+		if v, err := p.submitRequest(ctx, r); err != errStale {
 			return v, err
 		}
 	}
 	// Writers are faster than the checks ahead. A full check by the leader is slow for all, but
 	// this transaction would starve without it.
 	r.checked = 0
-	return p.submit(ctx, r)
+	return p.submitRequest(ctx, r)
 }

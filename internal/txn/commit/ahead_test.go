@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // manyKeys are n keys.
@@ -21,7 +20,7 @@ func manyKeys(prefix string, n int) (keys []string) {
 
 // reader is a request that has read keys, and some ranges, at a version.
 func reader(at entry.Version, keys []string) *Request {
-	r := request(at, conflict.Serializable, "out")
+	r := request(at, Serializable, "out")
 	r.Check.Reads = reads(keys, [][2]string{{"r", "s"}})
 	return r
 }
@@ -32,11 +31,11 @@ func TestLeaderChecksWhatCameLast(t *testing.T) {
 	for _, n := range []int{1000, 2000, 4000} {
 		m := newMemory()
 		p := start(m)
-		commit(t, p, request(0, conflict.LastWriterWins, manyKeys("before", 3000)...))
+		commit(t, p, request(0, LastWriterWins, manyKeys("before", 3000)...))
 		at := m.visible()
-		commit(t, p, request(at, conflict.LastWriterWins, manyKeys("since", 3000)...))
-		m.checked = func(*conflict.ReadSet) {
-			commit(t, p, request(at, conflict.LastWriterWins, manyKeys("last", 50)...))
+		commit(t, p, request(at, LastWriterWins, manyKeys("since", 3000)...))
+		m.checked = func(*ReadSet) {
+			commit(t, p, request(at, LastWriterWins, manyKeys("last", 50)...))
 			m.asked = 0
 		}
 		commit(t, p, reader(at, manyKeys("k", n)))
@@ -59,11 +58,11 @@ func TestCheckAheadMissesNothing(t *testing.T) {
 					m := newMemory()
 					p := start(m)
 					m.flushed = flushed
-					commit(t, p, request(0, conflict.LastWriterWins, "first"))
+					commit(t, p, request(0, LastWriterWins, "first"))
 					at := m.visible()
-					other := request(at, conflict.LastWriterWins, change)
+					other := request(at, LastWriterWins, change)
 					looks := 0
-					m.checked = func(*conflict.ReadSet) {
+					m.checked = func(*ReadSet) {
 						if looks++; looks == 1 && when == "between" || looks == 2 && when == "after" {
 							commit(t, p, other)
 						}
@@ -73,7 +72,7 @@ func TestCheckAheadMissesNothing(t *testing.T) {
 					}
 					var err error
 					if when == "in the group" {
-						err = together(p, request(at, conflict.LastWriterWins, "another"), other, reader(at, read))[2].err
+						err = together(p, request(at, LastWriterWins, "another"), other, reader(at, read))[2].err
 					} else {
 						_, err = p.Commit(t.Context(), reader(at, read))
 					}
@@ -91,11 +90,11 @@ func TestCheckAheadMissesNothing(t *testing.T) {
 func TestCheckAheadHasAnEnd(t *testing.T) {
 	m := newMemory()
 	p := start(m)
-	commit(t, p, request(0, conflict.LastWriterWins, "first"))
+	commit(t, p, request(0, LastWriterWins, "first"))
 	looks := 0
-	m.checked = func(*conflict.ReadSet) {
+	m.checked = func(*ReadSet) {
 		looks++
-		commit(t, p, request(0, conflict.LastWriterWins, manyKeys(fmt.Sprint(looks, "/"), mostArrivals+1)...))
+		commit(t, p, request(0, LastWriterWins, manyKeys(fmt.Sprint(looks, "/"), mostArrivals+1)...))
 	}
 	commit(t, p, reader(1, manyKeys("k", manyReads)))
 	if looks != 2*aheadTries {

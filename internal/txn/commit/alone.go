@@ -4,12 +4,11 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // CommitAlone commits a, if c holds, and returns its version. While a.Commit runs, nothing else is
 // checked, written or published. ctx is honoured until a.Commit is called.
-func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (v entry.Version, err error) {
+func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c Check) (v entry.Version, err error) {
 	// Not behind Prepare: what others commit during the wait, a.Commit would have to look
 	// at and to flush, with everybody waiting.
 	if err := p.store.Throttle(ctx, nil); err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // void is a Store that keeps nothing and a Journal that costs nothing, so that
@@ -24,8 +23,8 @@ func (*void) Prepare([][]byte, int, int) error       { return nil }
 func (*void) Apply(_ []byte, at entry.Position, _ entry.Version) (entry.Position, error) {
 	return at, nil
 }
-func (*void) SortSince(entry.Version)                                                  {}
-func (*void) CheckReads(*conflict.ReadSet, entry.Version) (v entry.Version, err error) { return 0, nil }
+func (*void) SortSince(entry.Version)                                         {}
+func (*void) CheckReads(*ReadSet, entry.Version) (v entry.Version, err error) { return 0, nil }
 func (*void) EachArrival(entry.Version, func(lo, hi []byte) error) (all bool, err error) {
 	return true, nil
 }
@@ -96,7 +95,7 @@ func run(b *testing.B, j Journal, n int, synced bool) {
 			key := binary.BigEndian.AppendUint64(make([]byte, 0, 22), uint64(i))
 			record := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: key, Value: make([]byte, 100)}, false)
 			record = entry.PadRecords(record)
-			r := &Request{Payload: record, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}, Synced: synced}
+			r := &Request{Payload: record, Records: 1, Check: Check{Isolation: LastWriterWins}, Synced: synced}
 			for left.Add(-1) >= 0 {
 				if _, err := p.Commit(context.Background(), r); err != nil {
 					b.Error(err)
@@ -141,12 +140,12 @@ func BenchmarkCheckInGroup(b *testing.B) {
 			p := New(Config{Store: new(void), Journal: new(void), HashSeed: testSeed})
 			g := new(group)
 			for i := range n {
-				r := request(0, conflict.Serializable, fmt.Sprintf("w%06d", i))
+				r := request(0, Serializable, fmt.Sprintf("w%06d", i))
 				r.Check.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
 				g.addMember(r)
 			}
 			for b.Loop() {
-				p.leader.decide(g.members)
+				p.leader.decideMembers(g.members)
 				p.leader.forgetGroup()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/txn")

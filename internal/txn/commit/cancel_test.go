@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 func wantCanceled(t *testing.T, res *result) {
@@ -29,7 +28,7 @@ func TestCancelBeforeCommit(t *testing.T) {
 	cancel()
 	m := newMemory()
 	m.trace = true
-	if _, err := start(m).Commit(ctx, request(0, conflict.LastWriterWins, "a")); !errors.Is(err, context.Canceled) {
+	if _, err := start(m).Commit(ctx, request(0, LastWriterWins, "a")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	m.wantSteps(t, "")
@@ -46,7 +45,7 @@ func TestCancelWhileThrottled(t *testing.T) {
 			return ctx.Err()
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		res := background(ctx, start(m), request(0, conflict.LastWriterWins, "a"))
+		res := background(ctx, start(m), request(0, LastWriterWins, "a"))
 		cancel()
 		synctest.Wait()
 		wantCanceled(t, res)
@@ -64,7 +63,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 		var cancels []context.CancelFunc
 		for _, k := range []string{"a", "b", "c", "d", "e"} {
 			ctx, cancel := context.WithCancel(context.Background())
-			res = append(res, background(ctx, p, request(0, conflict.LastWriterWins, k)))
+			res = append(res, background(ctx, p, request(0, LastWriterWins, k)))
 			cancels = append(cancels, cancel)
 		}
 		for _, i := range []int{0, 2, 4} {
@@ -82,12 +81,12 @@ func TestCancelWhileWaiting(t *testing.T) {
 
 		release = block(p)
 		ctx, cancel := context.WithCancel(context.Background())
-		x, y := background(ctx, p, request(0, conflict.LastWriterWins, "x")), background(ctx, p, request(0, conflict.LastWriterWins, "y"))
+		x, y := background(ctx, p, request(0, LastWriterWins, "x")), background(ctx, p, request(0, LastWriterWins, "y"))
 		cancel()
 		synctest.Wait()
 		wantCanceled(t, x)
 		wantCanceled(t, y)
-		z := background(context.Background(), p, request(0, conflict.LastWriterWins, "z"))
+		z := background(context.Background(), p, request(0, LastWriterWins, "z"))
 		release()
 		wantVersion(t, z, 3)
 		for _, k := range []string{"a", "c", "e", "x", "y"} {
@@ -106,8 +105,8 @@ func TestCancelAfterTakenWaitsForTheResult(t *testing.T) {
 		m.sync_ = func() error { close(reached); <-goOn; return nil }
 		release := block(p)
 		ctx, cancel := context.WithCancel(context.Background())
-		a := background(ctx, p, request(0, conflict.LastWriterWins, "a"))
-		r := request(0, conflict.LastWriterWins, "b")
+		a := background(ctx, p, request(0, LastWriterWins, "a"))
+		r := request(0, LastWriterWins, "b")
 		r.Synced = true
 		b := background(ctx, p, r)
 		release()
@@ -131,20 +130,20 @@ func TestCancelWithTheToken(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := start(newMemory())
 			p.mu.Lock()
-			r := request(0, conflict.LastWriterWins, "a")
-			g := p.queue.push()
+			r := request(0, LastWriterWins, "a")
+			g := p.queue.pushGroup()
 			g.addMember(r)
 			g.waitChannel()
 			p.hasLeader = true
 			var turn *group
 			if next {
-				turn = p.queue.push()
+				turn = p.queue.pushGroup()
 				turn.exclusive = true
 				turn.waitChannel()
 			}
 			p.passLeadershipLocked()
 			p.mu.Unlock()
-			if !p.withdraw(g, r) {
+			if !p.withdrawRequest(g, r) {
 				t.Fatal("could not withdraw")
 			}
 			if p.hasLeader != next {
@@ -153,7 +152,7 @@ func TestCancelWithTheToken(t *testing.T) {
 			if next {
 				<-turn.wake
 			} else {
-				commit(t, p, request(0, conflict.LastWriterWins, "b"))
+				commit(t, p, request(0, LastWriterWins, "b"))
 			}
 		})
 	}

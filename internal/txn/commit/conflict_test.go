@@ -14,12 +14,11 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/test/kit/draw"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // txn is a transaction of the conflict table.
 type txn struct {
-	iso    conflict.Isolation
+	iso    Isolation
 	keys   []string    // read
 	ranges [][2]string // read
 	writes []string
@@ -60,12 +59,12 @@ var conflicts = []struct {
 	{"range: below one without upper bound", txn{writes: []string{"w"}}, txn{ranges: [][2]string{{"y", ""}}, writes: []string{"x"}}, false},
 	{"range: the second of two", txn{writes: []string{"n"}}, txn{ranges: [][2]string{{"a", "b"}, {"m", "o"}}, writes: []string{"x"}}, true},
 	{"write skew, serializable", txn{keys: []string{"b", "d"}, writes: []string{"b"}}, txn{keys: []string{"b", "d"}, writes: []string{"d"}}, true},
-	{"write skew, snapshot", txn{iso: conflict.SnapshotIsolation, keys: []string{"b", "d"}, writes: []string{"b"}}, txn{iso: conflict.SnapshotIsolation, keys: []string{"b", "d"}, writes: []string{"d"}}, false},
-	{"snapshot: the same key", txn{iso: conflict.SnapshotIsolation, writes: []string{"b"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"b"}}, true},
-	{"snapshot: the same new key", txn{iso: conflict.SnapshotIsolation, writes: []string{"c"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"c"}}, true},
-	{"snapshot: one of many keys", txn{iso: conflict.SnapshotIsolation, writes: []string{"b", "c"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"x", "-c"}}, true},
-	{"snapshot: other keys", txn{iso: conflict.SnapshotIsolation, writes: []string{"b"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"d"}}, false},
-	{"snapshot after a blind write", txn{iso: conflict.LastWriterWins, writes: []string{"b"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"b"}}, true},
+	{"write skew, snapshot", txn{iso: SnapshotIsolation, keys: []string{"b", "d"}, writes: []string{"b"}}, txn{iso: SnapshotIsolation, keys: []string{"b", "d"}, writes: []string{"d"}}, false},
+	{"snapshot: the same key", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
+	{"snapshot: the same new key", txn{iso: SnapshotIsolation, writes: []string{"c"}}, txn{iso: SnapshotIsolation, writes: []string{"c"}}, true},
+	{"snapshot: one of many keys", txn{iso: SnapshotIsolation, writes: []string{"b", "c"}}, txn{iso: SnapshotIsolation, writes: []string{"x", "-c"}}, true},
+	{"snapshot: other keys", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"d"}}, false},
+	{"snapshot after a blind write", txn{iso: LastWriterWins, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
 	{"read of a key in a range that was deleted", txn{writes: []string{"a~c"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, true},
 	{"read of an absent key in a range that was deleted", txn{writes: []string{"a~c"}}, txn{keys: []string{"aa"}, writes: []string{"x"}}, true},
 	{"read of the upper bound of a range that was deleted", txn{writes: []string{"a~b"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, false},
@@ -73,11 +72,11 @@ var conflicts = []struct {
 	{"range: a part of it was deleted", txn{writes: []string{"c~d"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, true},
 	{"range: the range after it was deleted", txn{writes: []string{"e~z"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, false},
 	{"blind deletes of ranges", txn{writes: []string{"a~z"}}, txn{writes: []string{"b~c"}}, false},
-	{"snapshot: a key of a range that was deleted", txn{iso: conflict.SnapshotIsolation, writes: []string{"a~c"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"b"}}, true},
-	{"snapshot: the delete of a range with a key that was written", txn{iso: conflict.SnapshotIsolation, writes: []string{"b"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"x", "a~c"}}, true},
-	{"snapshot: the deletes of ranges that meet", txn{iso: conflict.SnapshotIsolation, writes: []string{"a~c"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"b~d"}}, true},
-	{"snapshot: the deletes of ranges apart", txn{iso: conflict.SnapshotIsolation, writes: []string{"a~b"}}, txn{iso: conflict.SnapshotIsolation, writes: []string{"c~d"}}, false},
-	{"last writer wins", txn{iso: conflict.LastWriterWins, writes: []string{"b"}}, txn{iso: conflict.LastWriterWins, keys: []string{"b"}, ranges: [][2]string{{"a", "z"}}, writes: []string{"b"}}, false},
+	{"snapshot: a key of a range that was deleted", txn{iso: SnapshotIsolation, writes: []string{"a~c"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
+	{"snapshot: the delete of a range with a key that was written", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"x", "a~c"}}, true},
+	{"snapshot: the deletes of ranges that meet", txn{iso: SnapshotIsolation, writes: []string{"a~c"}}, txn{iso: SnapshotIsolation, writes: []string{"b~d"}}, true},
+	{"snapshot: the deletes of ranges apart", txn{iso: SnapshotIsolation, writes: []string{"a~b"}}, txn{iso: SnapshotIsolation, writes: []string{"c~d"}}, false},
+	{"last writer wins", txn{iso: LastWriterWins, writes: []string{"b"}}, txn{iso: LastWriterWins, keys: []string{"b"}, ranges: [][2]string{{"a", "z"}}, writes: []string{"b"}}, false},
 }
 
 func TestConflicts(t *testing.T) {
@@ -87,16 +86,16 @@ func TestConflicts(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := newMemory()
 					p := start(m)
-					commit(t, p, request(0, conflict.LastWriterWins, "b", "d"))
+					commit(t, p, request(0, LastWriterWins, "b", "d"))
 					first, second := tc.first.request(1), tc.second.request(1)
 					var res []*result
 					if grouped {
 						// Another transaction in between gets a version all the same.
-						res = together(p, first, request(1, conflict.Serializable, "other"), second)
+						res = together(p, first, request(1, Serializable, "other"), second)
 						wantVersion(t, res[1], 3)
 					} else {
 						res = append(res, background(context.Background(), p, first),
-							background(context.Background(), p, request(1, conflict.Serializable, "other")),
+							background(context.Background(), p, request(1, Serializable, "other")),
 							background(context.Background(), p, second))
 					}
 					wantVersion(t, res[0], 2)
@@ -125,10 +124,10 @@ func TestConflicts(t *testing.T) {
 func TestRefusedTransactionIsNoConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(newMemory())
-		commit(t, p, request(0, conflict.LastWriterWins, "b"))
-		reader := request(1, conflict.Serializable, "z")
+		commit(t, p, request(0, LastWriterWins, "b"))
+		reader := request(1, Serializable, "z")
 		reader.Check.Reads = reads([]string{"x"}, [][2]string{{"w", "y"}})
-		res := together(p, request(0, conflict.SnapshotIsolation, "b", "x"), reader, request(1, conflict.SnapshotIsolation, "x"))
+		res := together(p, request(0, SnapshotIsolation, "b", "x"), reader, request(1, SnapshotIsolation, "x"))
 		if !errors.Is(res[0].err, errs.ErrConflict) {
 			t.Errorf("got %+v", res[0])
 		}
@@ -160,7 +159,7 @@ func TestWritesAgreeWithANaiveSearch(t *testing.T) {
 					keys = append(keys, key())
 					all[keys[len(keys)-1]] = entry.Version(v + 1)
 				}
-				r := request(0, conflict.LastWriterWins, keys...)
+				r := request(0, LastWriterWins, keys...)
 				r.version = entry.Version(v + 1)
 				before = append(before, r)
 				w.before = before
@@ -201,9 +200,9 @@ func TestRangesAreSortedBeforeTheTurn(t *testing.T) {
 	}{
 		{txn: txn{keys: []string{"b"}, writes: []string{"x"}}},
 		{txn: txn{ranges: [][2]string{{"a", "c"}}, writes: []string{"x"}}, sorts: true},
-		{txn: txn{iso: conflict.SnapshotIsolation, writes: []string{"y"}}},
-		{txn: txn{iso: conflict.SnapshotIsolation, writes: []string{"y~z"}}, sorts: true},
-		{txn: txn{iso: conflict.LastWriterWins, writes: []string{"y~z"}}},
+		{txn: txn{iso: SnapshotIsolation, writes: []string{"y"}}},
+		{txn: txn{iso: SnapshotIsolation, writes: []string{"y~z"}}, sorts: true},
+		{txn: txn{iso: LastWriterWins, writes: []string{"y~z"}}},
 	} {
 		m.trace, m.steps = true, nil
 		if _, err := p.Commit(t.Context(), test.txn.request(m.published)); err != nil {
@@ -220,12 +219,12 @@ func TestChecksAllocateNothing(t *testing.T) {
 	p := New(Config{Store: new(void), Journal: new(void), HashSeed: testSeed})
 	var members []*Request
 	for i := range 64 {
-		r := request(0, conflict.Serializable, fmt.Sprintf("w%06d", i))
+		r := request(0, Serializable, fmt.Sprintf("w%06d", i))
 		r.Check.Reads = reads([]string{fmt.Sprintf("w%06d", i)}, nil)
 		members = append(members, r)
 	}
 	allocs := testing.AllocsPerRun(10, func() {
-		p.leader.decide(members)
+		p.leader.decideMembers(members)
 		p.leader.forgetGroup()
 	})
 	if allocs != 0 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 const testSeed = 42
@@ -28,7 +27,7 @@ type memory struct {
 	asked     int  // questions of the leader, and keys that it was told of
 	flushed   bool // what is newer is in runs, so EachArrival knows nothing
 
-	checked  func(reads *conflict.ReadSet) // CheckReads has looked, and is about to return
+	checked  func(reads *ReadSet) // CheckReads has looked, and is about to return
 	throttle func(ctx context.Context, n int) error
 	prepare  func(n int) error
 	append_  func() error
@@ -189,7 +188,7 @@ func (m *memory) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 	return uncounted{m}.ChangedSince(lo, hi, since)
 }
 
-func (m *memory) CheckReads(reads *conflict.ReadSet, since entry.Version) (entry.Version, error) {
+func (m *memory) CheckReads(reads *ReadSet, since entry.Version) (entry.Version, error) {
 	upTo := m.visible()
 	err := reads.Check(uncounted{m}, since)
 	if m.checked != nil {
@@ -282,8 +281,8 @@ func (m *memory) visible() entry.Version {
 }
 
 // reads is a set of keys and ranges; a range up to "" has no bound.
-func reads(keys []string, ranges [][2]string) *conflict.ReadSet {
-	s := &conflict.ReadSet{Seed: testSeed}
+func reads(keys []string, ranges [][2]string) *ReadSet {
+	s := &ReadSet{Seed: testSeed}
 	for _, k := range keys {
 		s.AddKey([]byte(k), checksum.HashKey(testSeed, []byte(k)))
 	}
@@ -314,10 +313,10 @@ func payload(keys ...string) ([]byte, int) {
 }
 
 // request writes keys, having seen everything up to at.
-func request(at entry.Version, iso conflict.Isolation, keys ...string) *Request {
+func request(at entry.Version, iso Isolation, keys ...string) *Request {
 	p, n := payload(keys...)
 	ranges := strings.Count(strings.Join(keys, ""), "~")
-	return &Request{Payload: p, Records: n, Ranges: ranges, Check: conflict.Check{Isolation: iso, Since: at}}
+	return &Request{Payload: p, Records: n, Ranges: ranges, Check: Check{Isolation: iso, Since: at}}
 }
 
 func start(m *memory) *Pipeline {

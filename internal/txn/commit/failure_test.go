@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 var errDisk = errors.New("disk on fire")
@@ -34,23 +33,23 @@ func TestFailureStopsThePipeline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory()
 				p := start(m)
-				commit(t, p, request(0, conflict.LastWriterWins, "a"))
+				commit(t, p, request(0, LastWriterWins, "a"))
 				tc.fault(m)
-				synced := request(0, conflict.LastWriterWins, "b")
+				synced := request(0, LastWriterWins, "b")
 				synced.Synced = true
 				release := block(p)
 				group := []*result{
-					background(context.Background(), p, request(0, conflict.LastWriterWins, "c")),
+					background(context.Background(), p, request(0, LastWriterWins, "c")),
 					background(context.Background(), p, synced),
-					background(context.Background(), p, request(0, conflict.SnapshotIsolation, "a")),
+					background(context.Background(), p, request(0, SnapshotIsolation, "a")),
 				}
 				var do error
 				go func() { do = p.Do(context.Background(), func() error { t.Error("Do ran"); return nil }) }()
 				synctest.Wait()
-				behind := background(context.Background(), p, request(0, conflict.LastWriterWins, "d"))
+				behind := background(context.Background(), p, request(0, LastWriterWins, "d"))
 				release()
 				m.append_, m.sync_, m.apply = nil, nil, nil
-				later := background(context.Background(), p, request(0, conflict.LastWriterWins, "e"))
+				later := background(context.Background(), p, request(0, LastWriterWins, "e"))
 				for i, res := range append(group, behind, later, &result{err: do, done: true}) {
 					if !res.done || res.version != 0 || !errors.Is(res.err, errs.ErrStopped) || !errors.Is(res.err, errDisk) {
 						t.Errorf("request %d: %+v", i, res)
@@ -66,7 +65,7 @@ func TestFailureStopsThePipeline(t *testing.T) {
 					t.Errorf("published %d, visible %d, durable %d", m.visible(), l.visible.Load(), l.durable.Load())
 				}
 				p.Close()
-				if _, err := p.Commit(context.Background(), request(0, conflict.LastWriterWins, "f")); !errors.Is(err, errs.ErrClosed) {
+				if _, err := p.Commit(context.Background(), request(0, LastWriterWins, "f")); !errors.Is(err, errs.ErrClosed) {
 					t.Errorf("after Close: %v", err)
 				}
 			})
@@ -81,16 +80,16 @@ func TestFullDiskRefusesTheGroupOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		p := start(m)
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 		m.append_ = func() error { return errs.ErrNoSpace }
 		release := block(p)
-		synced := request(0, conflict.LastWriterWins, "b")
+		synced := request(0, LastWriterWins, "b")
 		synced.Synced = true
 		group := []*result{
-			background(context.Background(), p, request(0, conflict.LastWriterWins, "c")),
+			background(context.Background(), p, request(0, LastWriterWins, "c")),
 			background(context.Background(), p, synced),
 		}
-		conflicting := background(context.Background(), p, request(0, conflict.SnapshotIsolation, "a"))
+		conflicting := background(context.Background(), p, request(0, SnapshotIsolation, "a"))
 		var sync error
 		done := false
 		go func() { sync = p.Sync(context.Background()); done = true }()
@@ -112,12 +111,12 @@ func TestFullDiskRefusesTheGroupOnly(t *testing.T) {
 			t.Errorf("published %d, visible %d, durable %d", m.visible(), l.visible.Load(), l.durable.Load())
 		}
 		m.append_ = nil
-		if v := commit(t, p, request(0, conflict.LastWriterWins, "d")); v != 2 || m.visible() != 2 {
+		if v := commit(t, p, request(0, LastWriterWins, "d")); v != 2 || m.visible() != 2 {
 			t.Errorf("version %d, published %d", v, m.visible())
 		}
 		// What has stopped the journal stops the pipeline, also if it was a full disk.
 		m.append_ = func() error { return errors.Join(errs.ErrNoSpace, errs.ErrStopped) }
-		if _, err := p.Commit(context.Background(), request(0, conflict.LastWriterWins, "e")); !errors.Is(err, errs.ErrStopped) || p.Err() == nil {
+		if _, err := p.Commit(context.Background(), request(0, LastWriterWins, "e")); !errors.Is(err, errs.ErrStopped) || p.Err() == nil {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -128,13 +127,13 @@ func TestFailedPrepareRefusesTheGroupOnly(t *testing.T) {
 		m := newMemory()
 		p := start(m)
 		m.prepare = func(int) error { return errDisk }
-		for _, res := range together(p, request(0, conflict.LastWriterWins, "a"), request(0, conflict.LastWriterWins, "b")) {
+		for _, res := range together(p, request(0, LastWriterWins, "a"), request(0, LastWriterWins, "b")) {
 			if !errors.Is(res.err, errDisk) || errors.Is(res.err, errs.ErrStopped) {
 				t.Errorf("got %+v", res)
 			}
 		}
 		m.prepare = nil
-		if v := commit(t, p, request(0, conflict.LastWriterWins, "a")); v != 1 {
+		if v := commit(t, p, request(0, LastWriterWins, "a")); v != 1 {
 			t.Errorf("version %d", v)
 		}
 	})
@@ -150,9 +149,9 @@ func TestFailedCheckRefusesTheRequestOnly(t *testing.T) {
 			}
 			return nil
 		}
-		bad := request(0, conflict.Serializable, "a")
+		bad := request(0, Serializable, "a")
 		bad.Check.Reads = reads([]string{"bad"}, nil)
-		res := together(p, bad, request(0, conflict.SnapshotIsolation, "bad"), request(0, conflict.SnapshotIsolation, "good"))
+		res := together(p, bad, request(0, SnapshotIsolation, "bad"), request(0, SnapshotIsolation, "good"))
 		for _, r := range res[:2] {
 			if !errors.Is(r.err, errDisk) || errors.Is(r.err, errs.ErrStopped) {
 				t.Errorf("got %+v", r)
@@ -179,7 +178,7 @@ func TestPanicStopsThePipeline(t *testing.T) {
 						results[i] = errs.ErrStopped
 					}
 				}()
-				_, results[i] = p.Commit(context.Background(), request(0, conflict.LastWriterWins, "a"))
+				_, results[i] = p.Commit(context.Background(), request(0, LastWriterWins, "a"))
 			}()
 			synctest.Wait()
 		}
@@ -205,17 +204,17 @@ func TestRefusedSyncTakesTheGroupBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		p := start(m)
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 		m.trace = true
 		m.sync_ = func() error { return errs.ErrNoSpace }
 		release := block(p)
-		synced := request(0, conflict.LastWriterWins, "b")
+		synced := request(0, LastWriterWins, "b")
 		synced.Synced = true
 		group := []*result{
-			background(context.Background(), p, request(0, conflict.LastWriterWins, "c")),
+			background(context.Background(), p, request(0, LastWriterWins, "c")),
 			background(context.Background(), p, synced),
 		}
-		conflicting := background(context.Background(), p, request(0, conflict.SnapshotIsolation, "a"))
+		conflicting := background(context.Background(), p, request(0, SnapshotIsolation, "a"))
 		var sync error
 		go func() { sync = p.Sync(context.Background()) }()
 		synctest.Wait()
@@ -239,13 +238,13 @@ func TestRefusedSyncTakesTheGroupBack(t *testing.T) {
 		}
 		m.wantSteps(t, "")
 		m.sync_ = nil
-		if v := commit(t, p, request(0, conflict.LastWriterWins, "d")); v != 2 || m.visible() != 2 {
+		if v := commit(t, p, request(0, LastWriterWins, "d")); v != 2 || m.visible() != 2 {
 			t.Errorf("version %d, published %d", v, m.visible())
 		}
 		// What can't be taken back stops the pipeline.
 		m.sync_ = func() error { return errs.ErrNoSpace }
 		m.retract = func() error { return errDisk }
-		synced = request(0, conflict.LastWriterWins, "e")
+		synced = request(0, LastWriterWins, "e")
 		synced.Synced = true
 		if _, err := p.Commit(context.Background(), synced); !errors.Is(err, errs.ErrStopped) || !errors.Is(p.Err(), errDisk) {
 			t.Errorf("got %v", err)

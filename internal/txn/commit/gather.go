@@ -20,14 +20,13 @@ type gathering struct {
 	now          func() time.Time // nil: no group is held open
 	previousSize int              // members of the group before
 	expected     int              // members of a complete group: those of the group before, and who waited at its end
-	synced       bool             // the group before was synced
 	sleeps       backoff          // of sleepForMembers
 	yields       backoff          // of yieldForMembers
 	full         chan struct{}    // the last expected member sends, if the leader sleeps; room for one value
 	timer        *time.Timer      // ends the sleep; made once, reused by each leader
 }
 
-// gather holds g open until it is complete. The members of the group that has just been finished
+// gatherMembers holds g open until it is complete. The members of the group that has just been finished
 // are awake, but have not run yet. If they run now, they bring their next transactions to this
 // group. Otherwise they form a second group, and the two alternate: with 64 writers, gathering
 // doubles the commits per sync, and four that write without syncs share one write instead of
@@ -42,14 +41,14 @@ type gathering struct {
 // A lone writer expects nobody, and never waits. In a process that is busy with other work, either
 // wait may cost milliseconds in which nobody commits: after one in vain the next groups do without.
 // Groups that don't sleep yield: a late member says nothing about those that are ready to run.
-func (p *Pipeline) gather(g *group) {
+func (p *Pipeline) gatherMembers(g *group) {
 	a := &p.gathering
 	switch {
 	case a.now == nil || a.expected < 2:
-	case a.synced && !a.sleeps.skips():
-		a.sleeps.count(p.sleepForMembers(g))
-	case !a.yields.skips():
-		a.yields.count(p.yieldForMembers(g))
+	case p.leader.synced && !a.sleeps.skipsWait():
+		a.sleeps.countWait(p.sleepForMembers(g))
+	case !a.yields.skipsWait():
+		a.yields.countWait(p.yieldForMembers(g))
 	}
 }
 
@@ -60,8 +59,8 @@ type backoff struct {
 	next int // groups to skip after the next wait in vain, if more than leastSkipped
 }
 
-// skips reports whether the next group does without the wait. Call it once for each group.
-func (b *backoff) skips() bool {
+// skipsWait reports whether the next group does without the wait. Call it once for each group.
+func (b *backoff) skipsWait() bool {
 	if b.left == 0 {
 		return false
 	}
@@ -69,9 +68,9 @@ func (b *backoff) skips() bool {
 	return true
 }
 
-// count notes whether a wait has succeeded. One success does not undo a failure, which doubles the
+// countWait notes whether a wait has succeeded. One success does not undo a failure, which doubles the
 // number: about six do.
-func (b *backoff) count(ok bool) {
+func (b *backoff) countWait(ok bool) {
 	if ok {
 		b.next -= (b.next + 7) / 8
 		return
@@ -90,7 +89,7 @@ func (p *Pipeline) yieldForMembers(g *group) bool {
 		runtime.Gosched()
 		took := a.now().Sub(began)
 		came := p.sizeOf(g) - size
-		if took > patience(came) {
+		if took > patienceFor(came) {
 			return false
 		}
 		if size += came; came > 0 {
@@ -107,12 +106,17 @@ func (p *Pipeline) sizeOf(g *group) int {
 	return len(g.members)
 }
 
-// patience is how long a wait for n members may take.
-func patience(n int) time.Duration { return leastPatience + time.Duration(n)*memberPatience }
+// patienceFor is how long a wait for n members may take.
+func patienceFor(n int) time.Duration { return leastPatience + time.Duration(n)*memberPatience }
 
 // sleepForMembers sleeps until g is complete. It returns false if the timer has ended the sleep.
 func (p *Pipeline) sleepForMembers(g *group) bool {
 	a := &p.gathering
+	// The last member of an earlier group may have come when its leader did not sleep any more.
+	select {
+	case <-a.full:
+	default:
+	}
 	p.mu.Lock()
 	missing := a.expected - len(g.members)
 	// Set under mu, so that a member that joins from now on sees it and wakes this leader.
@@ -124,9 +128,9 @@ func (p *Pipeline) sleepForMembers(g *group) bool {
 		return true
 	}
 	if a.timer == nil {
-		a.timer = time.NewTimer(patience(missing))
+		a.timer = time.NewTimer(patienceFor(missing))
 	} else {
-		a.timer.Reset(patience(missing))
+		a.timer.Reset(patienceFor(missing))
 	}
 	select {
 	case <-a.full:
@@ -135,14 +139,8 @@ func (p *Pipeline) sleepForMembers(g *group) bool {
 	case <-a.timer.C:
 	}
 	p.mu.Lock()
-	// The last member came between the timer and the lock. Its value must be received: left in the
-	// channel, it would wake the leader of a later group at once.
-	late := g.awaited == 0
+	defer p.mu.Unlock()
 	g.awaited = 0
-	p.mu.Unlock()
-	if late {
-		<-a.full
-	}
 	return false
 }
 
@@ -150,6 +148,6 @@ func (p *Pipeline) sleepForMembers(g *group) bool {
 func (p *Pipeline) joinedLocked(g *group) {
 	if len(g.members) == g.awaited {
 		g.awaited = 0
-		p.gathering.full <- struct{}{} // never blocks: a group sends one value
+		p.gathering.full <- struct{}{} // never blocks: a sleep begins without a value, and a group sends one
 	}
 }

@@ -6,27 +6,25 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // leadExpecting leads a group of which that many more members are expected, while as many come.
 func (p *Pipeline) leadExpecting(expected, come int, synced bool) {
 	p.mu.Lock()
-	g := p.queue.push()
-	g.addMember(request(0, conflict.LastWriterWins, "a"))
+	g := p.queue.pushGroup()
+	g.addMember(request(0, LastWriterWins, "a"))
 	p.hasLeader, g.called = true, true
-	p.gathering.synced, p.gathering.expected = synced, 1+expected
+	p.leader.synced, p.gathering.expected = synced, 1+expected
 	p.mu.Unlock()
 	var all sync.WaitGroup
 	for range come {
 		all.Go(func() {
-			r := request(0, conflict.LastWriterWins, "b")
+			r := request(0, LastWriterWins, "b")
 			r.Synced = synced
 			p.Commit(context.Background(), r)
 		})
 	}
-	p.lead(g)
+	p.leadGroup(g)
 	all.Wait()
 }
 
@@ -40,7 +38,7 @@ func TestGather(t *testing.T) {
 
 	before := now
 	for range 10 {
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 	}
 	if now != before {
 		t.Error("a lone writer waited for company")
@@ -160,7 +158,7 @@ func TestGatherAmongOthers(t *testing.T) {
 				case i + 2:
 					go cancel()
 				}
-				r := request(0, conflict.LastWriterWins, "a")
+				r := request(0, LastWriterWins, "a")
 				r.Synced = true
 				if _, err := p.Commit(ctx, r); err != nil && err != context.Canceled {
 					t.Error(err)

@@ -1,6 +1,45 @@
 package commit
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/invariant"
+)
+
+// Request is one transaction that asks to be committed. It belongs to the pipeline from the call of
+// Commit until its return, and may then be reused. Its Payload may not: versions and checksums have
+// been written into it.
+type Request struct {
+	Payload []byte // records (entry.AppendRecord) with version 0, padded (entry.Pad)
+	Records int    // number of records; 0: nothing to commit
+	Ranges  int    // number of range deletes among them
+	Check   Check  // what must hold, else the request is refused
+	Synced  bool   // durable before Commit returns; else with the next sync
+	Yields  bool   // it can be run again, so it is refused where another call has its turn
+	Turn    *Turn  // its own place in the lines; nil: none
+
+	checked entry.Version // committer found no conflict up to here; 0: it has not checked
+	version entry.Version // the result: set by the leader; 0 if err is set
+	err     error
+}
+
+// checkPayload panics, in the committer, if the payload isn't what it should be:
+// the leader trusts it.
+func checkPayload(r *Request) {
+	n, ranges := 0, 0
+	for rest := r.Payload; len(rest) > 0; n++ {
+		rec, err := entry.DecodeRecord(rest)
+		invariant.Check(err == nil && rec.Version == 0 && rec.Size <= len(rest), "record %d of a payload: version %d, %v", n, rec.Version, err)
+		if rec.Kind == entry.RangeDelete {
+			ranges++
+		}
+		rest = rest[rec.Size:]
+	}
+	invariant.Check(ranges == r.Ranges, "%d range deletes in a payload of %d", r.Ranges, ranges)
+	invariant.Check(len(r.Payload)&7 == 0, "a payload of %d bytes", len(r.Payload))
+	invariant.Check(n == r.Records, "%d records in a payload of %d", r.Records, n)
+}
 
 // Limits of one group.
 const (
@@ -14,7 +53,6 @@ const (
 type group struct {
 	members   []*Request    // in order of arrival, withdrawn ones removed
 	bytes     int           // of their payloads
-	synced    bool          // a member asked for a sync
 	exclusive bool          // an exclusive turn: nobody may join
 	called    bool          // it has a leader, or a token for one lies in wake
 	taken     bool          // its leader has begun: nobody may join or leave
@@ -41,19 +79,6 @@ func (g *group) hasRoom(n int) bool {
 func (g *group) addMember(r *Request) {
 	g.members = append(g.members, r)
 	g.bytes += len(r.Payload)
-	g.synced = g.synced || r.Synced
-}
-
-// removeMember takes r out. It returns false if the group is taken, or r is no member.
-func (g *group) removeMember(r *Request) bool {
-	i := slices.Index(g.members, r)
-	// Once the group is taken, the leader reads members without mu and may be writing r.
-	if g.taken || i < 0 {
-		return false
-	}
-	g.members = slices.Delete(g.members, i, i+1)
-	g.bytes -= len(r.Payload)
-	return true
 }
 
 // queue is the groups that wait for their turn, first come first served. Only
@@ -63,24 +88,16 @@ type queue struct {
 	free   []*group // finished groups, for reuse
 }
 
-// head is the group whose turn is next; nil: none waits.
-func (q *queue) head() *group {
-	if len(q.groups) == 0 {
-		return nil
-	}
-	return q.groups[0]
-}
-
 // groupWithRoom returns the last group if n more bytes have room in it, else a new one.
 func (q *queue) groupWithRoom(n int) *group {
 	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(n) {
 		return q.groups[last]
 	}
-	return q.push()
+	return q.pushGroup()
 }
 
-// push appends an empty group.
-func (q *queue) push() *group {
+// pushGroup appends an empty group.
+func (q *queue) pushGroup() *group {
 	if len(q.free) == 0 {
 		q.free = append(q.free, new(group))
 	}
@@ -90,8 +107,8 @@ func (q *queue) push() *group {
 	return g
 }
 
-// unlink removes g, which need not be the first: withdrawals can empty any group.
-func (q *queue) unlink(g *group) {
+// unlinkGroup removes g, which need not be the first: withdrawals can empty any group.
+func (q *queue) unlinkGroup(g *group) {
 	i := slices.Index(q.groups, g)
 	q.groups = slices.Delete(q.groups, i, i+1)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // result is what a Commit in the background returned.
@@ -69,13 +68,13 @@ func TestGroupIsAppendedSyncedAppliedPublished(t *testing.T) {
 		m := newMemory()
 		m.trace = true
 		p := start(m)
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 		m.wantSteps(t, `
 			prepare 40
 			append 1 transactions, 1 records, versions 1-1
 			apply 8 bytes at 0
 			publish 1`)
-		b, c := request(0, conflict.LastWriterWins, "b"), request(0, conflict.LastWriterWins, "c", "-d")
+		b, c := request(0, LastWriterWins, "b"), request(0, LastWriterWins, "c", "-d")
 		c.Synced = true
 		for i, r := range together(p, b, c) {
 			if r.err != nil || r.version != entry.Version(2+i) {
@@ -114,13 +113,13 @@ func TestCatchUpHoldsNobodyUp(t *testing.T) {
 				<-resume
 			}
 		}
-		a := background(context.Background(), p, request(0, conflict.LastWriterWins, "a"))
-		b := background(context.Background(), p, request(0, conflict.LastWriterWins, "b"))
+		a := background(context.Background(), p, request(0, LastWriterWins, "a"))
+		b := background(context.Background(), p, request(0, LastWriterWins, "b"))
 		if a.done || !b.done || b.err != nil {
 			t.Errorf("while the first one catches up: first %+v, second %+v", a, b)
 		}
 		m.prepare = func(int) error { return errs.ErrNoSpace }
-		if c := background(context.Background(), p, request(0, conflict.LastWriterWins, "c")); c.err == nil {
+		if c := background(context.Background(), p, request(0, LastWriterWins, "c")); c.err == nil {
 			t.Error("refused, but committed")
 		}
 		close(resume)
@@ -134,7 +133,7 @@ func TestCatchUpHoldsNobodyUp(t *testing.T) {
 func TestEmptyRequestIsNotWritten(t *testing.T) {
 	m := newMemory()
 	m.trace = true
-	v, err := start(m).Commit(context.Background(), &Request{Check: conflict.Check{Since: 7}, Synced: true})
+	v, err := start(m).Commit(context.Background(), &Request{Check: Check{Since: 7}, Synced: true})
 	if v != 7 || err != nil {
 		t.Errorf("version %d, %v", v, err)
 	}
@@ -153,17 +152,17 @@ func TestSync(t *testing.T) {
 			}
 		}
 		sync() // nothing to do
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 		m.steps = nil
 		sync()
 		sync() // still durable
 		m.wantSteps(t, "sync")
 
 		// A Sync that joins a group shares its sync, also if the rest conflicts.
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 		m.steps = nil
 		release := block(p)
-		res := background(context.Background(), p, request(0, conflict.SnapshotIsolation, "a"))
+		res := background(context.Background(), p, request(0, SnapshotIsolation, "a"))
 		go sync()
 		synctest.Wait()
 		release()
@@ -178,11 +177,11 @@ func TestRefusedRequestAsksForNoSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		p := start(m)
-		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+		commit(t, p, request(0, LastWriterWins, "a"))
 		m.trace = true
-		r := request(0, conflict.SnapshotIsolation, "a")
+		r := request(0, SnapshotIsolation, "a")
 		r.Synced = true
-		res := together(p, r, request(0, conflict.LastWriterWins, "b"))
+		res := together(p, r, request(0, LastWriterWins, "b"))
 		if !errors.Is(res[0].err, errs.ErrConflict) || res[1].version != 2 {
 			t.Errorf("got %+v, %+v", res[0], res[1])
 		}
@@ -223,7 +222,7 @@ func TestLargeTransactionIsAGroupOfItsOwn(t *testing.T) {
 		p := start(m)
 		large := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: []byte("k"), Value: make([]byte, MaxBytes)}, false)
 		large = entry.PadRecords(large)
-		small := func() *Request { return request(0, conflict.LastWriterWins, "s") }
+		small := func() *Request { return request(0, LastWriterWins, "s") }
 		for i, r := range together(p, small(), &Request{Payload: large, Records: 1}, small(), small()) {
 			if r.err != nil || r.version != entry.Version(i+1) {
 				t.Errorf("request %d: version %d, %v", i, r.version, r.err)
@@ -250,12 +249,12 @@ func TestDo(t *testing.T) {
 		m.trace = true
 		p := start(m)
 		release := block(p)
-		first := background(context.Background(), p, request(0, conflict.LastWriterWins, "a"))
+		first := background(context.Background(), p, request(0, LastWriterWins, "a"))
 		boom := errors.New("boom")
 		var got error
 		go func() { got = p.Do(context.Background(), func() error { m.step("do"); return boom }) }()
 		synctest.Wait()
-		second := background(context.Background(), p, request(0, conflict.LastWriterWins, "b"))
+		second := background(context.Background(), p, request(0, LastWriterWins, "b"))
 		release()
 		if got != boom || first.version != 1 || second.version != 2 {
 			t.Errorf("do %v, first %+v, second %+v", got, first, second)
@@ -278,13 +277,13 @@ func TestClose(t *testing.T) {
 		m := newMemory()
 		p := start(m)
 		release := block(p)
-		before := background(context.Background(), p, request(0, conflict.LastWriterWins, "a"))
+		before := background(context.Background(), p, request(0, LastWriterWins, "a"))
 		var closed atomic.Int32
 		for range 2 {
 			go func() { p.Close(); closed.Add(1) }()
 			synctest.Wait()
 		}
-		after := background(context.Background(), p, request(0, conflict.LastWriterWins, "b"))
+		after := background(context.Background(), p, request(0, LastWriterWins, "b"))
 		if !errors.Is(after.err, errs.ErrClosed) {
 			t.Errorf("after Close: %v", after.err)
 		}
@@ -317,10 +316,10 @@ func TestOnSync(t *testing.T) {
 		Now:    func() time.Time { now = now.Add(time.Millisecond); return now },
 		OnSync: func(took time.Duration) { syncs = append(syncs, took) },
 	})
-	r := request(0, conflict.LastWriterWins, "a")
+	r := request(0, LastWriterWins, "a")
 	r.Synced = true
 	commit(t, p, r)
-	commit(t, p, request(0, conflict.LastWriterWins, "b", "c"))
+	commit(t, p, request(0, LastWriterWins, "b", "c"))
 	if got := fmt.Sprint(syncs); got != "[1ms]" {
 		t.Errorf("got %s", got)
 	}

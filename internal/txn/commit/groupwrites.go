@@ -2,16 +2,14 @@ package commit
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
-// groupWrites is the conflict.Changes that a transaction of a group is checked against: the store,
+// groupWrites is the Changes that a transaction of a group is checked against: the store,
 // and the writes of the transactions before it in the group. Those are indexed when a check first
 // asks for them (by hash for keys, in order for ranges), so that groups without checks pay nothing.
 type groupWrites struct {
@@ -30,7 +28,7 @@ type groupWrites struct {
 }
 
 // checkRequest returns nil if r may be committed after the store's transactions and those in
-// before, a conflict.Refusal if not, or another error if that could not be found out. Until
+// before, a Refusal if not, or another error if that could not be found out. Until
 // forgetGroup, before may only grow from one call to the next.
 func (w *groupWrites) checkRequest(r *Request, before []*Request) error {
 	w.before = before
@@ -40,8 +38,8 @@ func (w *groupWrites) checkRequest(r *Request, before []*Request) error {
 	case r.checked > 0:
 		// The committer has checked its reads up to r.checked.
 		return w.checkSince(r)
-	case c.Isolation == conflict.SnapshotIsolation:
-		return w.overwritten(r)
+	case c.Isolation == SnapshotIsolation:
+		return w.checkOverwrites(r)
 	default:
 		return c.Reads.Check(w, c.Since)
 	}
@@ -50,20 +48,11 @@ func (w *groupWrites) checkRequest(r *Request, before []*Request) error {
 // mostArrivals is how many newly written keys a leader looks up in a request's read set, at most.
 const mostArrivals = 1 << 10
 
-var errStale = errors.New("too much was committed since the check")
-
 // checkSince is checkRequest for a request whose committer has checked it up to the version
 // r.checked (ahead.go): it looks only at what was written since. It returns errStale if that is too
 // much; the committer must check again.
 func (w *groupWrites) checkSince(r *Request) error {
-	n := 0
-	look := func(lo, hi []byte) error {
-		// To look up a range takes a walk of the whole read set, and everybody waits for this.
-		if n++; n > mostArrivals || hi != nil {
-			return errStale
-		}
-		return r.Check.Reads.Refuse(lo)
-	}
+	look := refuseWritten(r.Check.Reads, mostArrivals) // few, as everybody waits for this
 	// The group's members are not in the store yet, and all are newer than r.checked.
 	for _, before := range w.before {
 		if err := eachRecord(before.Payload, look); err != nil {
@@ -78,22 +67,22 @@ func (w *groupWrites) checkSince(r *Request) error {
 	return err
 }
 
-// overwritten refuses r if a key that it writes, or a key in a range that it deletes, was
+// checkOverwrites refuses r if a key that it writes, or a key in a range that it deletes, was
 // written after r's snapshot.
-func (w *groupWrites) overwritten(r *Request) error {
+func (w *groupWrites) checkOverwrites(r *Request) error {
 	since := r.Check.Since
 	return eachRecord(r.Payload, func(key, hi []byte) error {
 		// To delete a range is to write each key in it, so none may have changed.
 		if hi != nil {
 			changed, err := w.ChangedSince(key, hi, since)
 			if err == nil && changed {
-				err = conflict.RefuseRange(key, hi)
+				err = RefuseRange(key, hi)
 			}
 			return err
 		}
 		v, ok, err := w.Newest(key, checksum.HashKey(w.seed, key), since)
 		if err == nil && ok && v > since {
-			err = conflict.RefuseKey(key)
+			err = RefuseKey(key)
 		}
 		return err
 	})

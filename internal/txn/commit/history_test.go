@@ -13,7 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/test/kit/draw"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // seen is what a transaction read, and what it wrote, once it is committed.
@@ -73,7 +72,7 @@ func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 					x.ranges[g] = m.scan(g[0], g[1], x.at)
 					ranges = append(ranges, g)
 				}
-				r := &Request{Check: conflict.Check{Reads: reads(keys, ranges), Since: x.at}, Synced: rnd.IntN(4) == 0}
+				r := &Request{Check: Check{Reads: reads(keys, ranges), Since: x.at}, Synced: rnd.IntN(4) == 0}
 				for range 1 + rnd.IntN(2) {
 					k := key()
 					if _, twice := x.wrote[k]; twice {
@@ -183,7 +182,7 @@ func TestChaos(t *testing.T) {
 					case 2:
 						checkError(t, p.Sync(ctx), broken)
 					}
-					r := request(m.visible(), conflict.Isolation(rnd.IntN(3)), fmt.Sprint(rnd.IntN(10)))
+					r := request(m.visible(), Isolation(rnd.IntN(3)), fmt.Sprint(rnd.IntN(10)))
 					r.Synced = rnd.IntN(2) == 0
 					v, err := p.Commit(ctx, r)
 					checkError(t, err, broken)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/brockdb/brock/internal/base/entry"
 	"github.com/brockdb/brock/internal/base/errs"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.ErrStopped)
@@ -16,10 +15,7 @@ var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.E
 // leader writes groups and gives them versions. One committer at a time uses it; others read only
 // visible and durable.
 type leader struct {
-	store   Store
-	journal Journal
-	now     func() time.Time         // nil: syncs are not timed
-	onSync  func(took time.Duration) // may be nil
+	Config
 
 	last    entry.Version // newest version that the journal has
 	visible atomic.Uint64 // newest published version
@@ -30,29 +26,30 @@ type leader struct {
 	payloads [][]byte    // the payloads of passed
 	records  int         // how many records they have
 	ranges   int         // how many of these are range deletes
-	synced   bool        // a request of the group that was not refused asks for a sync
+	synced   bool        // a request that was not refused asks for a sync; kept until the next group
 	writes   groupWrites // what passed writes, for the checks of later requests
 }
 
 // commitGroup commits a group and sets the results of its members. If it returns an error, that
 // is the result of every member instead. After an ErrStopped nothing may be written any more.
 func (l *leader) commitGroup(members []*Request) error {
-	l.decide(members)
+	l.decideMembers(members)
 	// Only now is it known how much will be written. Prepare comes before Append: if Apply failed
 	// for want of memory, the group would be in the journal but not visible, and the pipeline would
 	// have to stop. An error here only refuses the group, as nothing was written.
 	if len(l.passed) > 0 {
-		if err := l.store.Prepare(l.payloads, l.records, l.ranges); err != nil {
+		if err := l.Store.Prepare(l.payloads, l.records, l.ranges); err != nil {
 			return err
 		}
 	}
 	// From here on refusals are results of single requests. Any error that is left means that the
 	// disk may hold a part of the group.
-	return stopping(l.appendAndPublish(members))
+	return wrapStopped(l.appendAndPublish(members))
 }
 
-// decide gives each request its version, or the error that refuses it.
-func (l *leader) decide(members []*Request) {
+// decideMembers gives each request its version, or the error that refuses it.
+func (l *leader) decideMembers(members []*Request) {
+	l.synced = false
 	for _, r := range members {
 		// Keyspaces first: of a dropped one the versions are gone, so no check could be trusted.
 		if r.err = r.Check.Dropped(); r.err == nil {
@@ -86,11 +83,11 @@ func (l *leader) appendAndPublish(members []*Request) error {
 	// The sync comes before Apply: if it fails, no reader has seen what its committer
 	// will be told is not committed. If an earlier sync covers all, there is nothing to do.
 	if l.synced && l.durable.Load() < uint64(l.last) {
-		switch err := l.sync(); {
+		switch err := l.syncJournal(); {
 		// The disk refused before anything was acknowledged. Take the group back, so that no later
 		// sync makes records durable whose committers were told that they failed.
 		case errs.Passes(err):
-			if err := l.retract(members, err); err != nil {
+			if err := l.retractGroup(members, err); err != nil {
 				return err
 			}
 		case err != nil:
@@ -98,7 +95,7 @@ func (l *leader) appendAndPublish(members []*Request) error {
 		}
 	}
 	for _, r := range l.passed {
-		if at, err = l.store.Apply(r.Payload, at, r.version); err != nil {
+		if at, err = l.Store.Apply(r.Payload, at, r.version); err != nil {
 			return err
 		}
 	}
@@ -114,7 +111,7 @@ func (l *leader) appendPassed() (entry.Position, error) {
 	if len(l.passed) == 0 {
 		return entry.Position{}, nil
 	}
-	at, err := l.journal.Append(l.last+1, l.payloads)
+	at, err := l.Journal.Append(l.last+1, l.payloads)
 	switch {
 	case err == nil:
 		// From now on the versions are used, even if a later step fails and stops the pipeline.
@@ -128,29 +125,29 @@ func (l *leader) appendPassed() (entry.Position, error) {
 	return at, err
 }
 
-// sync makes everything appended so far durable.
-func (l *leader) sync() error {
+// syncJournal makes everything appended so far durable.
+func (l *leader) syncJournal() error {
 	var began time.Time
-	if l.now != nil {
-		began = l.now()
+	if l.OnSync != nil {
+		began = l.Now()
 	}
-	if err := l.journal.Sync(); err != nil {
+	if err := l.Journal.Sync(); err != nil {
 		return err
 	}
 	// Steps of two groups never interleave, so a sync covers everything up to last.
 	l.durable.Store(uint64(l.last))
-	if l.now != nil && l.onSync != nil {
-		l.onSync(l.now().Sub(began))
+	if l.OnSync != nil {
+		l.OnSync(l.Now().Sub(began))
 	}
 	return nil
 }
 
-// retract takes back a group whose sync was refused with err. All requests that passed get
+// retractGroup takes back a group whose sync was refused with err. All requests that passed get
 // err, and so do members that only want a sync.
-func (l *leader) retract(members []*Request, err error) error {
+func (l *leader) retractGroup(members []*Request, err error) error {
 	// Without a write there is nothing to take back: only Sync callers are told.
 	if n := len(l.passed); n > 0 {
-		if err := l.journal.Retract(); err != nil {
+		if err := l.Journal.Retract(); err != nil {
 			return err
 		}
 		l.last -= entry.Version(n)
@@ -175,7 +172,7 @@ func (l *leader) refusePassed(err error) {
 }
 
 // writeAlone commits a in an exclusive turn, as Pipeline.CommitAlone says.
-func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
+func (l *leader) writeAlone(a Alone, c Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
@@ -193,7 +190,7 @@ func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
 
 // publishWritten makes all that was written visible. Readers take their version from the store. visible is only for Sync, so it may lag behind.
 func (l *leader) publishWritten() {
-	l.store.Publish(l.last)
+	l.Store.Publish(l.last)
 	l.visible.Store(uint64(l.last))
 }
 
@@ -202,12 +199,12 @@ func (l *leader) forgetGroup() {
 	clear(l.passed)
 	clear(l.payloads)
 	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
-	l.records, l.ranges, l.synced = 0, 0, false
+	l.records, l.ranges = 0, 0
 	l.writes.forgetGroup()
 }
 
-// stopping wraps err in ErrStopped, so that it stops the pipeline.
-func stopping(err error) error {
+// wrapStopped wraps err in ErrStopped, so that it stops the pipeline.
+func wrapStopped(err error) error {
 	if err == nil || errors.Is(err, errs.ErrStopped) {
 		return err
 	}

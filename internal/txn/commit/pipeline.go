@@ -47,6 +47,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,14 +86,9 @@ type Pipeline struct {
 
 // New returns a pipeline that continues after version cfg.Last.
 func New(cfg Config) *Pipeline {
-	p := &Pipeline{store: cfg.Store}
-	l := &p.leader
-	l.store, l.journal, l.now, l.onSync = cfg.Store, cfg.Journal, cfg.Now, cfg.OnSync
-	l.last = cfg.Last
-	l.visible.Store(uint64(cfg.Last))
-	l.writes.store, l.writes.seed = cfg.Store, cfg.HashSeed
-	p.gathering.now = cfg.Now
-	p.gathering.full = make(chan struct{}, 1)
+	p := &Pipeline{store: cfg.Store, gathering: gathering{now: cfg.Now, full: make(chan struct{}, 1)}}
+	p.leader.Config, p.leader.last, p.leader.writes = cfg, cfg.Last, groupWrites{store: cfg.Store, seed: cfg.HashSeed}
+	p.leader.visible.Store(uint64(cfg.Last))
 	return p
 }
 
@@ -122,7 +118,7 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if err := p.store.Throttle(ctx, r.Payload); err != nil {
 		return 0, err
 	}
-	if err := p.Turns.yields(r); err != nil {
+	if err := p.Turns.checkTurns(r); err != nil {
 		return 0, err
 	}
 	// Memtables are hash tables. To find changes in a range they must be sorted, which may take
@@ -151,7 +147,7 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 		return p.refusalLocked()
 	}
 	// An empty request joins a group, whose sync covers all that was committed before.
-	_, err := p.submit(ctx, &Request{Synced: true})
+	_, err := p.submitRequest(ctx, &Request{Synced: true})
 	return err
 }
 
@@ -159,7 +155,7 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 // published. It returns fn's error, which stops nothing. If ctx ends before fn begins, Do
 // returns the cause.
 func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
-	g, err := p.beginExclusive(ctx)
+	g, err := p.beginExclusive(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -174,10 +170,7 @@ func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
 // Close waits for all groups that were begun before it. Later calls return
 // errs.ErrClosed. It syncs nothing. A second Close only waits.
 func (p *Pipeline) Close() error {
-	// beginExclusiveLocked unlocks mu. Nobody can join between the two: requests would see closed.
-	p.mu.Lock()
-	p.closed = true
-	g, err := p.beginExclusiveLocked(context.Background())
+	g, err := p.beginExclusive(context.Background(), true)
 	if err == nil {
 		p.releaseGroup(g)
 	}
@@ -192,9 +185,9 @@ func (p *Pipeline) refusalLocked() error {
 	return p.stopped
 }
 
-// submit puts r into a group and returns its result. This goroutine leads the group, or it
+// submitRequest puts r into a group and returns its result. This goroutine leads the group, or it
 // waits for the one that does.
-func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error) {
+func (p *Pipeline) submitRequest(ctx context.Context, r *Request) (entry.Version, error) {
 	r.version, r.err = 0, nil
 	p.mu.Lock()
 	if err := p.refusalLocked(); err != nil {
@@ -209,7 +202,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		// writer.
 		p.hasLeader, g.called = true, true
 		p.mu.Unlock()
-		p.lead(g)
+		p.leadGroup(g)
 		return r.version, r.err
 	}
 	wake := g.waitChannel()
@@ -220,10 +213,10 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 	// A value means "lead your group", a closed channel "your result is set".
 	case _, called := <-wake:
 		if called {
-			p.lead(g)
+			p.leadGroup(g)
 		}
 	case <-ctx.Done():
-		if p.withdraw(g, r) {
+		if p.withdrawRequest(g, r) {
 			return 0, ctx.Err()
 		}
 		<-wake // too late: the leader has r, and may be writing it
@@ -231,16 +224,16 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 	return r.version, r.err
 }
 
-// lead writes g, wakes its members and passes leadership on. The caller is the leader.
-func (p *Pipeline) lead(g *group) {
-	p.gather(g)
+// leadGroup writes g, wakes its members and passes leadership on. The caller is the leader.
+func (p *Pipeline) leadGroup(g *group) {
+	p.gatherMembers(g)
 	// From here on nobody joins or withdraws: members is read without mu.
 	p.mu.Lock()
-	p.takeLocked(g)
+	p.takeGroupLocked(g)
 	p.mu.Unlock()
 	p.gathering.previousSize = len(g.members)
 
-	// Members wait until releaseGroup. So they must get a result even if leadGroup panics.
+	// Members wait until releaseGroup. So they must get a result even if commitGroup panics.
 	err := errPanicked
 	// The result of a group that panicked is not known. Waiters get errPanicked instead of waiting
 	// for ever; the panic goes on in this goroutine.
@@ -251,20 +244,15 @@ func (p *Pipeline) lead(g *group) {
 			}
 			p.stopOn(err)
 		}
-		// Before releaseGroup: then the next leader owns both.
-		p.gathering.synced = p.leader.synced
+		// Before releaseGroup: then the next leader owns it.
 		p.leader.forgetGroup()
 		p.releaseGroup(g)
 	}()
-	err = p.leadGroup(g)
-}
-
-// leadGroup commits g, unless the pipeline has stopped.
-func (p *Pipeline) leadGroup(g *group) error {
 	if p.stopped != nil {
-		return p.stopped
+		err = p.stopped
+	} else {
+		err = p.leader.commitGroup(g.members)
 	}
-	return p.leader.commitGroup(g.members)
 }
 
 // stopOn stops the pipeline if err is an errs.ErrStopped.
@@ -284,65 +272,66 @@ func (p *Pipeline) Stopped() error {
 	return p.stopped
 }
 
-// beginExclusive is beginExclusiveLocked, unless no requests are taken any more. Then it returns
-// why.
-func (p *Pipeline) beginExclusive(ctx context.Context) (*group, error) {
+// beginExclusive waits for an exclusive turn. It returns as the leader of a group that nobody else
+// is in. releaseGroup ends the turn. If ctx ends before the turn comes, or no requests are taken any
+// more, it returns the cause, and nothing is to be released. With last, it is the last turn: it comes
+// in any case, and no later request is taken.
+func (p *Pipeline) beginExclusive(ctx context.Context, last bool) (*group, error) {
 	p.mu.Lock()
-	if err := p.refusalLocked(); err != nil {
-		p.mu.Unlock()
+	defer p.mu.Unlock()
+	if err := p.refusalLocked(); err != nil && !last {
 		return nil, err
 	}
-	return p.beginExclusiveLocked(ctx)
-}
-
-// beginExclusiveLocked waits for an exclusive turn. It returns, with mu unlocked, as the leader of
-// a group that nobody else is in. releaseGroup ends the turn. If ctx ends before the turn comes, it
-// returns the cause, and nothing is to be released.
-func (p *Pipeline) beginExclusiveLocked(ctx context.Context) (*group, error) {
-	g := p.queue.push()
+	// Nobody can join between this and the turn: requests see closed.
+	p.closed = p.closed || last
+	g := p.queue.pushGroup()
 	g.exclusive = true
 	// Requests that come later form a group behind this one, as hasRoom refuses them here. So an
 	// exclusive turn waits only for groups that were there before it.
 	if p.hasLeader {
 		wake := g.waitChannel()
 		p.mu.Unlock()
+		var ended error
 		select {
 		case <-wake:
-			p.mu.Lock()
 		case <-ctx.Done():
-			p.mu.Lock()
+			ended = errs.Ended(ctx)
+		}
+		p.mu.Lock()
+		if ended != nil {
 			// The token may have come at the same moment: dropGroupLocked then hands it on.
 			p.dropGroupLocked(g)
-			p.mu.Unlock()
-			return nil, errs.Ended(ctx)
+			return nil, ended
 		}
 	}
 	// Also if a token came: the leader before left it true.
 	p.hasLeader = true
-	p.takeLocked(g)
-	p.mu.Unlock()
+	p.takeGroupLocked(g)
 	return g, nil
 }
 
-// withdraw takes r out of its group. It returns false if a leader has taken the group
+// withdrawRequest takes r out of its group. It returns false if a leader has taken the group
 // already: then r's result will come, and must be waited for.
-func (p *Pipeline) withdraw(g *group, r *Request) bool {
+func (p *Pipeline) withdrawRequest(g *group, r *Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !g.removeMember(r) {
+	i := slices.Index(g.members, r)
+	// Once the group is taken, the leader reads members without mu and may be writing r.
+	if g.taken || i < 0 {
 		return false
 	}
+	g.members = slices.Delete(g.members, i, i+1)
+	g.bytes -= len(r.Payload)
 	// If g was called, its token stays in the channel for another member.
-	if len(g.members) > 0 {
-		return true
+	if len(g.members) == 0 {
+		p.dropGroupLocked(g)
 	}
-	p.dropGroupLocked(g)
 	return true
 }
 
 // dropGroupLocked takes g, which nobody is in any more, out of the queue.
 func (p *Pipeline) dropGroupLocked(g *group) {
-	p.queue.unlink(g)
+	p.queue.unlinkGroup(g)
 	// g was to be led next. It is gone, so the next group must get the leadership, or nobody would
 	// ever lead again.
 	if g.called {
@@ -352,9 +341,9 @@ func (p *Pipeline) dropGroupLocked(g *group) {
 	p.queue.recycleGroup(g)
 }
 
-// takeLocked takes g, the first group, from the queue: nobody may join or withdraw any more.
-func (p *Pipeline) takeLocked(g *group) {
-	p.queue.unlink(g)
+// takeGroupLocked takes g, the first group, from the queue: nobody may join or withdraw any more.
+func (p *Pipeline) takeGroupLocked(g *group) {
+	p.queue.unlinkGroup(g)
 	g.taken = true
 }
 
@@ -372,13 +361,13 @@ func (p *Pipeline) releaseGroup(g *group) {
 
 // passLeadershipLocked makes a member of the next group leader, if there is one.
 func (p *Pipeline) passLeadershipLocked() {
-	g := p.queue.head()
 	// The members of the finished group are likely to commit again, and so are those that wait.
 	p.gathering.expected = p.gathering.previousSize
-	if g == nil {
+	if len(p.queue.groups) == 0 {
 		p.hasLeader = false
 		return
 	}
+	g := p.queue.groups[0]
 	p.gathering.expected += len(g.members)
 	// g was not led at once, so a member waits and the channel exists. A group gets one
 	// token in all, for which the channel has room: the send never blocks.

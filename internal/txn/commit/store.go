@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/base/entry"
-	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -14,9 +13,9 @@ type Store interface {
 	Writer
 	// SortSince prepares memtables so that ChangedSince(since) is cheap for the leader.
 	SortSince(since entry.Version)
-	// CheckReads returns a conflict.Refusal if something in reads was written after
+	// CheckReads returns a Refusal if something in reads was written after
 	// since. Else it returns the version up to which it has looked.
-	CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error)
+	CheckReads(reads *ReadSet, since entry.Version) (upTo entry.Version, err error)
 }
 
 // Over returns the Store that w writes, with these Views.
@@ -35,19 +34,14 @@ func (s viewed) SortSince(since entry.Version) {
 	}
 }
 
-func (s viewed) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error) {
-	p, err := s.views.Acquire(0)
-	if err != nil {
-		return 0, err
-	}
-	defer p.Release()
-	return p.Version(), conflict.CheckArrivals(reads, p, since)
+func (s viewed) CheckReads(reads *ReadSet, since entry.Version) (upTo entry.Version, err error) {
+	return CheckViews(s.views, reads, since)
 }
 
 // Writer writes a store. All committers call Throttle and CatchUp, at any time. Only the leader
 // calls the other methods, one call at a time.
 type Writer interface {
-	conflict.Changes
+	Changes
 	// Throttle makes a committer wait while the store is late with flushes or compactions.
 	// It returns an error if the store can't take the payload. A large transaction,
 	// which writes files of its own, has a nil payload.
@@ -88,10 +82,10 @@ type Journal interface {
 type Alone interface {
 	// Prepare does all work that can be done while other commits go on. It returns
 	// errs.ErrConflict if c does not hold for what was committed so far.
-	Prepare(ctx context.Context, c conflict.Check) error
+	Prepare(ctx context.Context, c Check) error
 	// Commit records the transaction as version v, and makes it and all earlier commits
 	// durable. It returns errs.ErrConflict if c does not hold for what was committed since
 	// Prepare. After an errs.ErrStopped nothing may be written any more. After any other
 	// error nothing of the transaction was written.
-	Commit(v entry.Version, c conflict.Check) error
+	Commit(v entry.Version, c Check) error
 }

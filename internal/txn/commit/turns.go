@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
 // Turns makes calls of Update that conflict again and again over the same keys or ranges run one
@@ -39,13 +37,8 @@ const turnLimit = 100 * time.Millisecond
 
 // line is the turns that wait for a key or a range, least number first.
 type line struct {
-	at    *conflict.Refusal // the key or range, as the error of requests that yield
-	turns []*Turn           // in order of their numbers; never empty
-}
-
-// newLine returns an empty line for the key or range of a refusal.
-func newLine(at *conflict.Refusal) *line {
-	return &line{at: &conflict.Refusal{Lo: at.Lo, Hi: at.Hi, Range: at.Range, Yields: true}}
+	at    *Refusal // the key or range, as the error of requests that yield
+	turns []*Turn  // in order of their numbers; never empty
 }
 
 // Turn is the place of one call in the lines. It is used by one goroutine at a time;
@@ -63,7 +56,7 @@ func (s *Turns) New() *Turn { return &Turn{turns: s} }
 
 // Wait puts t into the line of the key or range that its transaction has conflicted over. It
 // returns when t has its turn, or with ctx's error.
-func (t *Turn) Wait(ctx context.Context, because *conflict.Refusal) error {
+func (t *Turn) Wait(ctx context.Context, because *Refusal) error {
 	// No turn brings a dropped keyspace back: run again at once, and find out.
 	if because.Dropped != nil {
 		return nil
@@ -78,7 +71,7 @@ func (t *Turn) Wait(ctx context.Context, because *conflict.Refusal) error {
 }
 
 // joinLine puts t into a line. The channel is closed when t has its turn.
-func (t *Turn) joinLine(because *conflict.Refusal) (begun <-chan struct{}) {
+func (t *Turn) joinLine(because *Refusal) (begun <-chan struct{}) {
 	s := t.turns
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +101,7 @@ func (t *Turn) joinLine(because *conflict.Refusal) (begun <-chan struct{}) {
 }
 
 // lineLocked returns the line of a key or range, and makes it if there is none.
-func (s *Turns) lineLocked(at *conflict.Refusal) *line {
+func (s *Turns) lineLocked(at *Refusal) *line {
 	// Equal bounds only: ranges that overlap have lines of their own, and findTurnLocked looks at
 	// all of them.
 	i := slices.IndexFunc(s.lines, func(l *line) bool {
@@ -116,7 +109,7 @@ func (s *Turns) lineLocked(at *conflict.Refusal) *line {
 	})
 	if i < 0 {
 		i = len(s.lines)
-		s.lines = append(s.lines, newLine(at))
+		s.lines = append(s.lines, &line{at: &Refusal{Lo: at.Lo, Hi: at.Hi, Range: at.Range, Yields: true}})
 		s.waiting.Store(true)
 	}
 	return s.lines[i]
@@ -183,9 +176,9 @@ const mostYielded = 64
 
 var errEnough = errors.New("no more records are looked at")
 
-// yields returns a conflict.Refusal if r would write where another Turn has its turn; nil if
+// checkTurns returns a Refusal if r would write where another Turn has its turn; nil if
 // r may go on.
-func (s *Turns) yields(r *Request) error {
+func (s *Turns) checkTurns(r *Request) error {
 	if !r.Yields || !s.waiting.Load() || r.Check.AsksNothing() {
 		return nil
 	}
@@ -212,7 +205,7 @@ func (s *Turns) yields(r *Request) error {
 // findTurnLocked returns the key or range of a line whose first Turn, not t, has its turn, and
 // which a write of the key lo or, unless hi is nil, a delete of [lo, hi) would change; nil if there
 // is none.
-func (s *Turns) findTurnLocked(lo, hi []byte, t *Turn) *conflict.Refusal {
+func (s *Turns) findTurnLocked(lo, hi []byte, t *Turn) *Refusal {
 	for _, l := range s.lines {
 		if l.hasTurnBefore(t) && l.overlaps(lo, hi) {
 			return l.at

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/test/kit/draw"
-	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
-func key(k string) *conflict.Refusal           { return conflict.RefuseKey([]byte(k)) }
-func keyRange(lo, hi string) *conflict.Refusal { return conflict.RefuseRange([]byte(lo), []byte(hi)) }
+func keyRefusal(k string) *Refusal        { return RefuseKey([]byte(k)) }
+func rangeRefusal(lo, hi string) *Refusal { return RefuseRange([]byte(lo), []byte(hi)) }
 
 // Turns come in the order in which they were asked for. Who gives up leaves the line.
 func TestTurnsAreFirstComeFirstServed(t *testing.T) {
@@ -31,7 +30,7 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 			go func() {
 				turn := s.New()
 				defer turn.End()
-				if turn.Wait(ctx, key("k")) != nil {
+				if turn.Wait(ctx, keyRefusal("k")) != nil {
 					return
 				}
 				order = append(order, i) // a race unless they are alone
@@ -59,7 +58,7 @@ func TestTurnsHaveALimit(t *testing.T) {
 		next := func(want time.Duration) *Turn {
 			t.Helper()
 			turn := s.New()
-			if err := turn.Wait(t.Context(), key("k")); err != nil {
+			if err := turn.Wait(t.Context(), keyRefusal("k")); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(begin); took != want {
@@ -69,13 +68,13 @@ func TestTurnsHaveALimit(t *testing.T) {
 		}
 		slow := next(0)
 		refused := next(turnLimit)
-		if err := refused.Wait(t.Context(), &conflict.Refusal{Dropped: &conflict.Keyspace{}}); err != nil {
+		if err := refused.Wait(t.Context(), &Refusal{Dropped: &Keyspace{}}); err != nil {
 			t.Errorf("a keyspace was dropped: %v", err)
 		}
 		last := next(2 * turnLimit)
 		// Who has lost its turn comes last.
 		time.AfterFunc(time.Millisecond, last.End)
-		if err := slow.Wait(t.Context(), key("k")); err != nil || slow.number != 4 {
+		if err := slow.Wait(t.Context(), keyRefusal("k")); err != nil || slow.number != 4 {
 			t.Errorf("%v, number %d", err, slow.number)
 		}
 		slow.End()
@@ -90,7 +89,7 @@ func TestTurnsHaveALimit(t *testing.T) {
 			defer close(again)
 			for range 10 {
 				<-time.After(turnLimit * 3 / 5)
-				_ = conflicts.Wait(t.Context(), key("k"))
+				_ = conflicts.Wait(t.Context(), keyRefusal("k"))
 			}
 			conflicts.End()
 		}()
@@ -109,12 +108,12 @@ func TestRequestsYield(t *testing.T) {
 		for _, turn := range []*Turn{older, has, younger, waits} {
 			defer turn.End()
 		}
-		older.joinLine(key("old"))
-		has.joinLine(key("k"))
-		has.joinLine(keyRange("p", "r"))
-		younger.joinLine(key("young"))
-		waits.joinLine(key("only waited for"))
-		waits.joinLine(key("k"))
+		older.joinLine(keyRefusal("old"))
+		has.joinLine(keyRefusal("k"))
+		has.joinLine(rangeRefusal("p", "r"))
+		younger.joinLine(keyRefusal("young"))
+		waits.joinLine(keyRefusal("only waited for"))
+		waits.joinLine(keyRefusal("k"))
 		for _, test := range []struct {
 			turn   *Turn
 			writes string
@@ -126,17 +125,17 @@ func TestRequestsYield(t *testing.T) {
 			{has, "k", false}, {has, "q", false}, {has, "old", true}, {has, "young", false},
 			{older, "k", false}, {younger, "k", true}, {younger, "young", false}, {s.New(), "young", true},
 		} {
-			r := request(0, conflict.SnapshotIsolation, "harmless", test.writes)
+			r := request(0, SnapshotIsolation, "harmless", test.writes)
 			r.Turn = test.turn
-			if err := s.yields(r); err != nil {
+			if err := s.checkTurns(r); err != nil {
 				t.Errorf("%s: a request that does not yield: %v", test.writes, err)
 			}
 			r.Yields = true
-			if err := s.yields(r); (err != nil) != test.yields {
+			if err := s.checkTurns(r); (err != nil) != test.yields {
 				t.Errorf("%s: %v, want that it yields: %v", test.writes, err, test.yields)
 			}
-			r.Check.Isolation = conflict.LastWriterWins
-			if err := s.yields(r); err != nil {
+			r.Check.Isolation = LastWriterWins
+			if err := s.checkTurns(r); err != nil {
 				t.Errorf("%s: a request that nothing refuses: %v", test.writes, err)
 			}
 		}
@@ -157,9 +156,9 @@ func TestTurnsHaveNoDeadlock(t *testing.T) {
 				for range 30 {
 					turn := s.New()
 					for range 1 + r.IntN(4) {
-						because := key(fmt.Sprint(r.IntN(6)))
+						because := keyRefusal(fmt.Sprint(r.IntN(6)))
 						if r.IntN(4) == 0 {
-							because = keyRange(fmt.Sprint(r.IntN(3)), fmt.Sprint(3+r.IntN(3)))
+							because = rangeRefusal(fmt.Sprint(r.IntN(3)), fmt.Sprint(3+r.IntN(3)))
 						}
 						ctx, cancel := t.Context(), func() {}
 						if r.IntN(4) == 0 {

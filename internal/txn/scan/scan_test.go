@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/engine"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/txn/commit"
-	"github.com/brockdb/brock/internal/txn/conflict"
 	"github.com/brockdb/brock/internal/txn/pending"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -77,7 +76,7 @@ func (s *store) commit(w *pending.Writes) {
 	s.t.Helper()
 	payload, n := w.Payload()
 	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.RangesInPayload(),
-		Check: conflict.Check{Isolation: conflict.LastWriterWins}})
+		Check: commit.Check{Isolation: commit.LastWriterWins}})
 	must(s.t, err)
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/lsm/compact"
 	"github.com/brockdb/brock/internal/lsm/iterator"
 	"github.com/brockdb/brock/internal/lsm/rangedel"
-	"github.com/brockdb/brock/internal/txn/conflict"
+	"github.com/brockdb/brock/internal/txn/commit"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -100,7 +100,7 @@ func (s *spilled) writeFiles(ctx context.Context, fn func(ctx context.Context) e
 
 // Prepare does the part of a commit that others need not wait for: it makes the files
 // durable, flushes memtables, and checks c against what was committed so far.
-func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
+func (s *spilled) Prepare(ctx context.Context, c commit.Check) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
 	if err := s.store.Do(ctx, s.FinishRun); err != nil {
 		return fmt.Errorf("spill: %w", err)
@@ -121,28 +121,25 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) (err error) {
 	return nil
 }
 
-// checkConflicts returns a conflict.Refusal if c does not hold for what was committed since the
-// last check, or since the transaction began.
-func (s *spilled) checkConflicts(ctx context.Context, c *conflict.Check) error {
+// checkConflicts returns a commit.Refusal if c does not hold for what was committed since the last check,
+// or since the transaction began.
+func (s *spilled) checkConflicts(ctx context.Context, c *commit.Check) error {
 	if c.AsksNothing() {
 		return nil
 	}
-	var of conflict.Set = written{s, ctx}
-	if c.Isolation == conflict.Serializable {
+	var of commit.KeySet = written{s, ctx}
+	if c.Isolation == commit.Serializable {
 		c.Reads.Prepare() // now, and not while other commits wait
 		of = c.Reads
 	}
-	p, err := s.views.Acquire(0)
-	if err != nil {
-		return err
+	upTo, err := commit.CheckViews(s.views, of, max(s.checked, c.Since))
+	if err == nil {
+		s.checked = upTo
 	}
-	defer p.Release()
-	err = conflict.CheckArrivals(of, p, max(s.checked, c.Since))
-	s.checked = p.Version()
 	return err
 }
 
-// written is the keys and ranges that a Spill writes, as a conflict.Set.
+// written is the keys and ranges that a Spill writes, as a commit.KeySet.
 type written struct {
 	*spilled
 	ctx context.Context // ends a Check
@@ -151,18 +148,18 @@ type written struct {
 // Len is how many keys are written.
 func (w written) Len() int { return int(w.Entries()) }
 
-// Refuse returns a conflict.Refusal if key is written or in a range that is deleted.
+// Refuse returns a commit.Refusal if key is written or in a range that is deleted.
 func (w written) Refuse(key []byte) error {
 	var e entry.Entry
 	wrote, err := w.Get(key, checksum.HashKey(w.seed, key), &e)
 	if wrote {
-		return conflict.RefuseKey(key)
+		return commit.RefuseKey(key)
 	}
 	return err
 }
 
-// Check returns a conflict.Refusal if anything that is written was changed after since.
-func (w written) Check(changes conflict.Changes, since entry.Version) (err error) {
+// Check returns a commit.Refusal if anything that is written was changed after since.
+func (w written) Check(changes commit.Changes, since entry.Version) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, someFile)
 	it := w.parts.Iterator() // of one part, as the run is finished
 	defer it.Close()
@@ -177,7 +174,7 @@ func (w written) Check(changes conflict.Changes, since entry.Version) (err error
 			return err
 		}
 		if found && newest > since {
-			return conflict.RefuseKey(key)
+			return commit.RefuseKey(key)
 		}
 	}
 	if err := it.Err(); err != nil {
@@ -188,7 +185,7 @@ func (w written) Check(changes conflict.Changes, since entry.Version) (err error
 	return ranges.EachRange([]byte{0}, func(lo, hi []byte) error {
 		changed, err := changes.ChangedSince(lo, hi, since)
 		if changed && err == nil {
-			err = conflict.RefuseRange(lo, hi)
+			err = commit.RefuseRange(lo, hi)
 		}
 		return err
 	})
@@ -198,7 +195,7 @@ func (w written) Check(changes conflict.Changes, since entry.Version) (err error
 // was committed since Prepare. The transaction is durable when Commit returns nil, and visible
 // once v is published. Commit runs in the place of a commit leader. After an error that is not
 // ErrStopped nothing was written.
-func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
+func (s *spilled) Commit(v entry.Version, c commit.Check) (err error) {
 	defer func() { s.store.Report(s.Entries(), s.Bytes(), s.WrittenBytes(), s.began, err) }()
 	if err := s.checkConflicts(context.Background(), &c); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package conflict
+package commit
 
 import (
 	"bytes"
@@ -300,11 +300,11 @@ func TestSetOfKeyspaces(t *testing.T) {
 			t.Fatalf("%d keyspaces, want %d", set.Len(), len(all))
 		}
 		all[999].Dropped.Store(true)
-		if set.dropped() != &all[999] {
+		if set.findDropped() != &all[999] {
 			t.Error("the dropped one is not found")
 		}
 		set.Reset()
-		if set.Len() != 0 || set.dropped() != nil {
+		if set.Len() != 0 || set.findDropped() != nil {
 			t.Error("the set is not empty after Reset")
 		}
 	}

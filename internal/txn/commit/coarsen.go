@@ -1,4 +1,4 @@
-package conflict
+package commit
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func (s *ReadSet) coarsenToLimit() {
 	// A set that is still nearly full would be searched for repeats again after the next few reads,
 	// so it also becomes coarser.
 	if s.usedBytes() > s.Limit-s.Limit/8 {
-		s.coarsen()
+		s.coarsenKeys()
 	}
 }
 
@@ -50,26 +50,26 @@ func (s *ReadSet) dropRepeats() {
 			if kept.hash != k.hash || repeated {
 				break
 			}
-			repeated = bytes.Equal(c.text(kept.at), s.text(s.keys[i].at))
+			repeated = bytes.Equal(c.textOf(kept.at), s.textOf(s.keys[i].at))
 		}
 		if !repeated {
-			c.keys = append(c.keys, key{k.hash, c.store(s.text(k.at))})
+			c.keys = append(c.keys, key{k.hash, c.storeText(s.textOf(k.at))})
 		}
 	}
 	for _, r := range s.ranges {
-		c.ranges = append(c.ranges, span{lo: c.store(s.text(r.lo)), hi: c.store(s.text(r.hi)), endless: r.endless})
+		c.ranges = append(c.ranges, span{lo: c.storeText(s.textOf(r.lo)), hi: c.storeText(s.textOf(r.hi)), endless: r.endless})
 	}
 	c.hashed = len(c.keys)
 	*s = c
 }
 
-// coarsen replaces all keys and ranges by fewer ranges, which each cover several neighbours and
+// coarsenKeys replaces all keys and ranges by fewer ranges, which each cover several neighbours and
 // the keys between them. So every conflict is still found, but a change of a key that was not
 // read may count as one, too.
-func (s *ReadSet) coarsen() {
+func (s *ReadSet) coarsenKeys() {
 	// A key k is the range [k, k+"\0"): there is no key between the two.
 	for _, k := range s.keys {
-		next := s.store(s.text(k.at))
+		next := s.storeText(s.textOf(k.at))
 		s.bytes = append(s.bytes, 0)
 		// The zero was appended behind the copy, which is the last piece: it becomes a part of it.
 		next.to++
@@ -82,7 +82,7 @@ func (s *ReadSet) coarsen() {
 	// read from now on.
 	for group := range slices.Chunk(s.ranges, coarseness) {
 		last := group[len(group)-1] // ranges are sorted and disjoint: the last has the greatest end
-		c.ranges = append(c.ranges, span{lo: c.store(s.text(group[0].lo)), hi: c.store(s.text(last.hi)), endless: last.endless})
+		c.ranges = append(c.ranges, span{lo: c.storeText(s.textOf(group[0].lo)), hi: c.storeText(s.textOf(last.hi)), endless: last.endless})
 	}
 	*s = c
 }

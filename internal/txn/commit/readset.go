@@ -1,7 +1,4 @@
-// Package conflict holds what a transaction has read (its read set), and the rule by which its
-// commit is refused: nothing of it may have changed since its snapshot. This is optimistic
-// concurrency control with backward validation.
-package conflict
+package commit
 
 import (
 	"bytes"
@@ -11,27 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/base/checksum"
 	"github.com/brockdb/brock/internal/base/entry"
 )
-
-// Changes tells the newest versions of committed entries.
-type Changes interface {
-	// Newest returns the greatest version of key, and whether there is one, if it
-	// is greater than since; else it need not look for it.
-	Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error)
-	// ChangedSince reports whether any key in [lo, hi) has a version greater
-	// than since; a nil hi is no bound.
-	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
-}
-
-// Set is keys and ranges that must not have changed: those that a transaction has read, or those
-// that it writes.
-type Set interface {
-	// Len is the number of keys and ranges, by which the cost of a Check grows.
-	Len() int
-	// Refuse returns a Refusal if key is in the Set.
-	Refuse(key []byte) error
-	// Check returns a Refusal if anything in the Set has changed since that version.
-	Check(c Changes, since entry.Version) error
-}
 
 // ReadSet is the keys and ranges that a transaction has read, whether they held
 // anything or not. It copies what it is given. The zero value is empty. It is
@@ -74,11 +50,11 @@ func (s *ReadSet) Reset() {
 // Empty reports whether nothing was read.
 func (s *ReadSet) Empty() bool { return len(s.keys) == 0 && len(s.ranges) == 0 }
 
-// text returns the bytes of p. They are valid until the set changes.
-func (s *ReadSet) text(p piece) []byte { return s.bytes[p.from:p.to:p.to] }
+// textOf returns the bytes of p. They are valid until the set changes.
+func (s *ReadSet) textOf(p piece) []byte { return s.bytes[p.from:p.to:p.to] }
 
-// store copies text to the end of s.bytes.
-func (s *ReadSet) store(text []byte) piece {
+// storeText copies text to the end of s.bytes.
+func (s *ReadSet) storeText(text []byte) piece {
 	from := len(s.bytes)
 	s.bytes = append(s.bytes, text...)
 	return piece{from, len(s.bytes)}
@@ -90,10 +66,10 @@ func (s *ReadSet) Len() int { return len(s.keys) + len(s.ranges) }
 // AddKey notes that k was read. hash is its hash under Seed.
 func (s *ReadSet) AddKey(k []byte, hash uint64) {
 	// A key that is read again at once, as by get and set, is common.
-	if n := len(s.keys); n > 0 && s.keys[n-1].hash == hash && bytes.Equal(s.text(s.keys[n-1].at), k) {
+	if n := len(s.keys); n > 0 && s.keys[n-1].hash == hash && bytes.Equal(s.textOf(s.keys[n-1].at), k) {
 		return
 	}
-	s.keys = append(s.keys, key{hash, s.store(k)})
+	s.keys = append(s.keys, key{hash, s.storeText(k)})
 	s.coarsenToLimit()
 }
 
@@ -104,37 +80,37 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return
 	}
-	if n := len(s.ranges); n > 0 && s.meets(&s.ranges[n-1], lo, hi) {
-		s.extend(&s.ranges[n-1], lo, hi) // a walk adds its range piece by piece
+	if n := len(s.ranges); n > 0 && s.meetsRange(&s.ranges[n-1], lo, hi) {
+		s.extendRange(&s.ranges[n-1], lo, hi) // a walk adds its range piece by piece
 	} else {
-		s.ranges = append(s.ranges, span{lo: s.store(lo), hi: s.store(hi), endless: hi == nil})
+		s.ranges = append(s.ranges, span{lo: s.storeText(lo), hi: s.storeText(hi), endless: hi == nil})
 	}
 	// Also after an extension: the range may now reach into another one.
 	s.sorted = false
 	s.coarsenToLimit()
 }
 
-// meets reports whether r and [lo, hi) overlap or touch, so that they are one range together.
-func (s *ReadSet) meets(r *span, lo, hi []byte) bool {
-	return (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
+// meetsRange reports whether r and [lo, hi) overlap or touch, so that they are one range together.
+func (s *ReadSet) meetsRange(r *span, lo, hi []byte) bool {
+	return (r.endless || bytes.Compare(lo, s.textOf(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.textOf(r.lo), hi) <= 0)
 }
 
-// extend makes r cover lo and hi, too.
-func (s *ReadSet) extend(r *span, lo, hi []byte) {
-	if bytes.Compare(lo, s.text(r.lo)) < 0 {
-		r.lo = s.store(lo)
+// extendRange makes r cover lo and hi, too.
+func (s *ReadSet) extendRange(r *span, lo, hi []byte) {
+	if bytes.Compare(lo, s.textOf(r.lo)) < 0 {
+		r.lo = s.storeText(lo)
 	}
 	switch {
 	case r.endless:
 	case hi == nil:
 		r.endless = true
-	case bytes.Compare(hi, s.text(r.hi)) > 0:
+	case bytes.Compare(hi, s.textOf(r.hi)) > 0:
 		// A walk extends the same bound again and again. If its bytes are the last, they are
 		// overwritten; else each step of a scan would leave a key behind.
 		if r.hi.to == len(s.bytes) {
 			s.bytes = s.bytes[:r.hi.from]
 		}
-		r.hi = s.store(hi)
+		r.hi = s.storeText(hi)
 	}
 }
 
@@ -142,7 +118,7 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 // another error if it could not find out.
 func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	for i := range s.keys {
-		k := s.text(s.keys[i].at)
+		k := s.textOf(s.keys[i].at)
 		v, found, err := c.Newest(k, s.keys[i].hash, since)
 		if err != nil {
 			return err
@@ -155,7 +131,7 @@ func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	// Keys come first: each costs a lookup or two, a range may cost a walk.
 	s.mergeRanges()
 	for i := range s.ranges {
-		lo, hi := s.text(s.ranges[i].lo), s.upper(&s.ranges[i])
+		lo, hi := s.textOf(s.ranges[i].lo), s.endOf(&s.ranges[i])
 		changed, err := c.ChangedSince(lo, hi, since)
 		if err != nil {
 			return err
@@ -167,12 +143,12 @@ func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	return nil
 }
 
-// upper returns the end of r; nil if it has none.
-func (s *ReadSet) upper(r *span) []byte {
+// endOf returns the end of r; nil if it has none.
+func (s *ReadSet) endOf(r *span) []byte {
 	if r.endless {
 		return nil
 	}
-	return s.text(r.hi)
+	return s.textOf(r.hi)
 }
 
 // Prepare sorts keys and ranges for Touches. Without it, the first call of Touches sorts them.
@@ -202,7 +178,7 @@ func (s *ReadSet) touchesKey(k []byte) bool {
 	i, _ := slices.BinarySearchFunc(s.keys, h, func(o key, h uint64) int { return cmp.Compare(o.hash, h) })
 	// Different keys may have one hash.
 	for ; i < len(s.keys) && s.keys[i].hash == h; i++ {
-		if bytes.Equal(s.text(s.keys[i].at), k) {
+		if bytes.Equal(s.textOf(s.keys[i].at), k) {
 			return true
 		}
 	}
@@ -224,12 +200,12 @@ func (s *ReadSet) touchesRange(k []byte) bool {
 	// Merged ranges are disjoint, so only the one that begins last before k can contain it.
 	s.mergeRanges()
 	i, found := slices.BinarySearchFunc(s.ranges, k, func(r span, k []byte) int {
-		return bytes.Compare(s.text(r.lo), k)
+		return bytes.Compare(s.textOf(r.lo), k)
 	})
 	if found {
 		return true
 	}
-	return i > 0 && (s.ranges[i-1].endless || bytes.Compare(k, s.text(s.ranges[i-1].hi)) < 0)
+	return i > 0 && (s.ranges[i-1].endless || bytes.Compare(k, s.textOf(s.ranges[i-1].hi)) < 0)
 }
 
 // mergeRanges sorts the ranges and joins those that meet.
@@ -237,19 +213,19 @@ func (s *ReadSet) mergeRanges() {
 	if s.sorted || len(s.ranges) < 2 {
 		return
 	}
-	slices.SortFunc(s.ranges, func(a, b span) int { return bytes.Compare(s.text(a.lo), s.text(b.lo)) })
+	slices.SortFunc(s.ranges, func(a, b span) int { return bytes.Compare(s.textOf(a.lo), s.textOf(b.lo)) })
 	// In place: the kept ranges are never ahead of those that are read.
 	n := 0 // the last range that is kept
 	for _, r := range s.ranges[1:] {
 		last := &s.ranges[n]
 		switch {
-		case !last.endless && bytes.Compare(s.text(r.lo), s.text(last.hi)) > 0:
+		case !last.endless && bytes.Compare(s.textOf(r.lo), s.textOf(last.hi)) > 0:
 			n++
 			s.ranges[n] = r
 		case last.endless: // it covers r, whatever its end
 		case r.endless:
 			last.endless = true
-		case bytes.Compare(s.text(r.hi), s.text(last.hi)) > 0:
+		case bytes.Compare(s.textOf(r.hi), s.textOf(last.hi)) > 0:
 			last.hi = r.hi
 		}
 	}
