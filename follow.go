@@ -43,7 +43,9 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	}
 	// After the View is in place. A lookup in between finds a keyspace that the View lacks, which
 	// absentFrom sees.
-	db.keyspaces.loadFrom(db)
+	db.keyspaces.turn.Always()
+	defer db.keyspaces.turn.Leave()
+	db.keyspaces.loadLocked(db)
 	return version, nil
 }
 

@@ -444,7 +444,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	db.main = newKeyspace(db, entry.DefaultKeyspace, "", o.options.KeyspaceDefaults)
 	db.keyspaces.turn = jobs.NewTurn()
 	// After the seed, which keyspaces copy when they are made.
-	db.keyspaces.loadFrom(db)
+	db.keyspaces.loadLocked(db) // nobody else has the DB yet
 	o.db = db
 	db.copies = copies{
 		engine: o.engine, writes: o.options.Mode == ReadWrite,

@@ -1,9 +1,6 @@
 package brock
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // DeleteRange deletes all keys in [lo, hi) by one record, however many there are;
 // nil is no bound. It deletes keys that were committed before, and keys that this
@@ -81,12 +78,11 @@ func (db *DB) DropAll(ctx context.Context) error {
 	}
 	defer db.keyspaces.turn.Leave()
 	return commitBatch(ctx, db, func(b *Batch) error {
-		// Clipped: the list is shared, and append must not write behind its end.
-		for _, k := range append(slices.Clip(db.keyspaces.sortedByName()), db.main) {
-			if err := b.In(k).DeleteRange(nil, nil); err != nil {
+		for ks := range db.Keyspaces() {
+			if err := b.In(ks).DeleteRange(nil, nil); err != nil {
 				return err
 			}
 		}
-		return nil
+		return b.DeleteRange(nil, nil)
 	})
 }
