@@ -118,7 +118,7 @@ func (w *Writer) handOverLocked(n int64) {
 	full := w.filling
 	w.filling, w.idle = w.idle, nil
 	// On a goroutine of its own, as the caller goes on to fill the next group meanwhile. Close
-	// waits for it, unless there was an error.
+	// waits for it.
 	go w.commitGroup(full)
 }
 
@@ -150,13 +150,14 @@ func (w *Writer) Flush() error {
 
 // flushLocked commits what was written so far, and waits for it.
 func (w *Writer) flushLocked() error {
-	last := w.number - 1
-	if w.filling.Len() > 0 {
-		last = w.number
-		w.handOverLocked(last)
+	last := w.number
+	if w.filling.Len() == 0 {
+		last--
 	}
-	// Not for what is handed over meanwhile: beside busy writers Flush would never return.
-	for w.committed < last && w.err == nil {
+	w.handOverLocked(last)
+	// Also after an error, as a group that is under way may still be written. But not for what is
+	// handed over meanwhile: beside busy writers Flush would never return.
+	for w.committed < min(last, w.number-1) {
 		w.changed.Wait()
 	}
 	if w.err != nil || !w.db.opts.synced(DefaultDurability) {
