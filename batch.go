@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/txn/conflict"
 )
 
@@ -68,7 +69,7 @@ func (b *Batch) usable() error {
 	if b.batch == nil {
 		return ErrClosed
 	}
-	if err := b.db.writable(); err != nil {
+	if err := b.db.checkWritable(); err != nil {
 		return err
 	}
 	if b.spent {
@@ -148,7 +149,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 	// Even if it fails: parts of it may be committed, so it can't be committed once more.
 	b.spent = true
 	if b.Len() == 0 {
-		return 0, nil
+		return 0, errs.Ended(ctx)
 	}
 	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
 	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))

@@ -117,7 +117,7 @@ func (w *writes) discardFiles() {
 // writes are durable if synced is set or if they were spilled.
 func (w *writes) commit(ctx context.Context, db *DB, c conflict.Check, synced bool) (v entry.Version, err error) {
 	// The store may have been closed since the transaction began.
-	if err := db.writable(); err != nil {
+	if err := db.checkWritable(); err != nil {
 		return 0, err
 	}
 	begin := monotonic(db)

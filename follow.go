@@ -27,7 +27,7 @@ import (
 // error before the next step. In other Modes the newest version is always visible, and
 // Refresh only returns it.
 func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
-	if err := readable(ctx, db); err != nil {
+	if err := checkRead(ctx, db); err != nil {
 		return 0, err
 	}
 	if db.follower == nil {

@@ -78,7 +78,7 @@ func (k *Keyspace) usable() error {
 	case k.db == nil:
 		return ErrClosed
 	}
-	if err := k.db.usable(); err != nil {
+	if err := k.db.checkOpen(); err != nil {
 		return err
 	}
 	// After the store is known to be open: a closed one returns ErrClosed for all its keyspaces.

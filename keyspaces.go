@@ -77,7 +77,7 @@ func (l *keyspaces) byName() map[string]*Keyspace {
 // returns ErrInvalid, on a full disk ErrNoSpace, and else ErrRefused, ErrStopped or ErrClosed;
 // then nothing was created or changed.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
-	if err := db.usable(); err != nil {
+	if err := db.checkOpen(); err != nil {
 		return nil, err
 	}
 	if name == "" || len(name) > MaxKeyspaceName {
@@ -168,7 +168,7 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 
 func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	db := k.db
-	if err := db.writable(); err != nil {
+	if err := db.checkWritable(); err != nil {
 		return err
 	}
 	if k.at.Dropped.Load() {
@@ -199,7 +199,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	db := k.db
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	if err := db.keyspaces.turn.Take(ctx); err != nil {

@@ -52,18 +52,15 @@ func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) 
 // of the store, which may take seconds after a crash. If it has ended, the store is not opened, and
 // its lock is free, even if a call of the KeyProvider is still running.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
-	if ctx == nil {
-		return nil, errNilContext
+	if err := checkContext(ctx); err != nil {
+		return nil, err
 	}
 	// Options first: a call with wrong options must touch nothing on the disk.
 	op, err := newOpening(o)
 	if err != nil {
 		return nil, err
 	}
-	var db *DB
-	if err = errs.Ended(ctx); err == nil {
-		db, err = op.openStore(ctx)
-	}
+	db, err := op.openStore(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", op.dir, err)
 	}

@@ -70,7 +70,7 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 // keyspaces stay. It waits for calls that make, change or drop a keyspace. Context,
 // durability and errors are as for Keyspace.Clear.
 func (db *DB) DropAll(ctx context.Context) error {
-	if err := workable(ctx, db); err != nil {
+	if err := checkWork(ctx, db); err != nil {
 		return err
 	}
 	if err := db.keyspaces.turn.Take(ctx); err != nil { // none is dropped meanwhile

@@ -37,8 +37,8 @@ type SalvageSummary = report.Salvage
 // is something under the name to.Dir, ErrNotExist if from.Dir has no file of a store, ErrKey if
 // from.Keys don't fit the old store, and ErrFormat for a store of another format.
 func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError)) (SalvageSummary, error) {
-	if ctx == nil {
-		return SalvageSummary{}, errNilContext
+	if err := checkContext(ctx); err != nil {
+		return SalvageSummary{}, err
 	}
 	to = to.inForce()
 	err := to.validate()

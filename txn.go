@@ -1,12 +1,14 @@
 package brock
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/base/entry"
+	"github.com/brockdb/brock/internal/base/errs"
 	"github.com/brockdb/brock/internal/base/hash"
 	"github.com/brockdb/brock/internal/disk/pageio"
 	"github.com/brockdb/brock/internal/txn/conflict"
@@ -398,7 +400,7 @@ func (t *Txn) CommitContext(ctx context.Context) error {
 
 func (t *transaction) commit(ctx context.Context) error {
 	// The caller expects the transaction to have ended, whatever is returned.
-	if err := t.usable(); err != nil {
+	if err := cmp.Or(t.usable(), errs.Ended(ctx)); err != nil {
 		t.discardWrites()
 		return err
 	}

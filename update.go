@@ -224,14 +224,11 @@ func beginTxn(ctx context.Context, db *DB, o *TxnOptions, origin uintptr) (*Txn,
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := readable(ctx, db); err != nil {
+	if err := checkRead(ctx, db); err != nil {
 		return nil, err
 	}
 	if o.Update && db.commits == nil {
 		return nil, ErrReadOnly
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	// A context that never ends need not be checked by every call.
 	// Other contexts that never end may have values, which Txn.Context must return.
