@@ -78,14 +78,12 @@ func (b *Batch) usable() error {
 	return nil
 }
 
-func (b *Batch) addWrite(e *Entry, kind entry.Kind) error { return b.wrote(b.addInMemory(e, kind)) }
-
-// addInMemory is addWrite, but it never moves writes from memory to files.
-func (b *Batch) addInMemory(e *Entry, kind entry.Kind) error {
+func (b *Batch) addWrite(e *Entry, kind entry.Kind) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.writes.addWrite(context.Background(), b.db, b.keyspace, e, kind, b.db.now)
+	ctx := context.Background()
+	return b.writes.wrote(ctx, b.db, b.writes.addWrite(ctx, b.keyspace, e, kind, b.db.now))
 }
 
 // takes returns nil if the batch can write to its keyspace.
@@ -97,22 +95,6 @@ func (b *Batch) takes() error {
 		return err
 	}
 	return b.writes.Err()
-}
-
-// wrote must be called after each write, with its error. It spills the writes if they take
-// too much memory. If that fails, it removes the files: the user need not end the batch.
-func (b *batch) wrote(err error) error {
-	// That of a zero Batch: err says so already.
-	if b == nil {
-		return err
-	}
-	err = b.writes.wrote(context.Background(), b.db, err)
-	// An error that is ErrInvalid leaves the writes as they were, and they may still be committed:
-	// their files stay.
-	if err != nil && b.writes.Err() != nil {
-		b.writes.discardFiles()
-	}
-	return err
 }
 
 // Len returns the number of writes.

@@ -50,7 +50,7 @@ func (w *writes) memory() int {
 // addWrite adds a set or a delete of e in the keyspace k. Key and value are copied; a value that is
 // too large for the memory limit is copied to a file at once. After an error that is not ErrInvalid
 // the writes must be discarded: Err returns that error from then on.
-func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, kind entry.Kind, now func() uint64) (err error) {
+func (w *writes) addWrite(ctx context.Context, k *Keyspace, e *Entry, kind entry.Kind, now func() uint64) (err error) {
 	if err := e.checkLimits(); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (w *writes) addWrite(ctx context.Context, db *DB, k *Keyspace, e *Entry, ki
 	k.noteWritten(&w.written)
 	if w.Large(&write, w.limit) {
 		large := write // AddLarge has its entry escape; that of other writes stays on the stack
-		return w.AddLarge(ctx, db.newSpill, c, &large)
+		return w.AddLarge(ctx, k.db.newSpill, c, &large)
 	}
 	w.Add(c, &write)
 	return nil
@@ -100,10 +100,15 @@ const minReadSet = 64 << 10
 // wrote must be called after each write, with its error. It moves the writes to files if they
 // take more memory than limit.
 func (w *writes) wrote(ctx context.Context, db *DB, err error) error {
-	if err != nil || w.InMemory() <= w.limit {
-		return err
+	if err == nil && w.InMemory() > w.limit {
+		err = w.Spill(ctx, db.newSpill)
 	}
-	return w.Spill(ctx, db.newSpill)
+	// Nobody has read what has no index, so the files of incomplete writes go at once: the user need
+	// not end a batch. An error that is ErrInvalid leaves the writes as they were.
+	if err != nil && !w.Indexed && w.Err() != nil {
+		w.discardFiles()
+	}
+	return err
 }
 
 // discardFiles removes the files of spilled writes, unless they were committed.

@@ -184,7 +184,7 @@ func (k *Keyspace) commitWrite(e *Entry, kind entry.Kind) error {
 	if n > pending.MaxPooled { // a pool would keep memory for each processor
 		w.Borrow(db.direct, n)
 	}
-	if err := w.addWrite(context.Background(), db, k, e, kind, db.now); err != nil {
+	if err := w.addWrite(context.Background(), k, e, kind, db.now); err != nil {
 		return err
 	}
 	// Even LastWriterWins checks Written: a commit to a keyspace that was just dropped is refused.

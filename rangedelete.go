@@ -21,7 +21,7 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.wrote(b.writes.deleteRange(b.keyspace, lo, hi))
+	return b.writes.wrote(context.Background(), b.db, b.writes.deleteRange(b.keyspace, lo, hi))
 }
 
 // DeleteRange deletes all keys in [lo, hi) at once and by one record, however many

@@ -352,7 +352,7 @@ func (t *Txn) addWrite(e *Entry, kind entry.Kind) error {
 	}
 	// Writes may go to files here, and the end of the transaction's context must end that too.
 	ctx := t.Context()
-	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.db, t.keyspace, e, kind, t.writeTime))
+	return t.writes.wrote(ctx, t.db, t.writes.addWrite(ctx, t.keyspace, e, kind, t.writeTime))
 }
 
 // takes returns nil if the transaction can write to its keyspace.

@@ -78,9 +78,7 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
-	// Not addWrite, which may move a full group to files: that would be committed alone and synced.
-	// It is handed over below instead.
-	if err := w.filling.addInMemory(e, kind); err != nil {
+	if err := w.filling.addWrite(e, kind); err != nil {
 		return err
 	}
 	if w.filling.Size() >= min(writerGroup, max(w.db.opts.Tuning.MemtableSize/16, minMemtableSize)) {
