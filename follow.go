@@ -68,13 +68,13 @@ func (o *opening) followable() error {
 
 // loadManifest is manifest.Load. Another process may be making or writing the store that is
 // followed: a file that is being written can look damaged, so it tries again.
-func (o *opening) loadManifest(ctx context.Context, mo manifest.Options) (log *manifest.Log, err error) {
+func (o *opening) loadManifest(ctx context.Context) (log *manifest.Log, err error) {
 	tries := 1
 	if o.options.Mode == Follow {
 		tries = followTries
 	}
 	for try := 1; ; try++ {
-		log, err = manifest.Load(mo)
+		log, err = manifest.Load(o.at)
 		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
 		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == tries {
 			return log, err

@@ -62,7 +62,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	}
 	db, err := op.openStore(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+		return nil, fmt.Errorf("open %s: %w", op.at.Dir, err)
 	}
 	return db, nil
 }
@@ -73,11 +73,14 @@ func newOpening(o Options) (*opening, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	base := fileSystem(o.FS)
-	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: base, base: base, clock: newClock(o.Now)}
+	op := &opening{options: o, base: fileSystem(o.FS), report: newReporter(userFuncs{o.Events, o.Logger, o.Now})}
+	op.at = manifest.Options{FS: op.base, Dir: o.Dir, ValueDir: o.ValueDir, ReadOnly: o.Mode != ReadWrite, UpTo: o.Recover != Strict}
+	if o.Keys != nil {
+		op.at.Keys = op.openKeyring
+	}
 	if o.InMemory {
 		op.memory = vfs.NewMem()
-		op.fs, op.dir = failure.FS(op.memory), "/"
+		op.at.FS, op.at.Dir = failure.FS(op.memory), "/"
 	}
 	return op, nil
 }
@@ -86,13 +89,10 @@ func newOpening(o Options) (*opening, error) {
 type opening struct {
 	options  Options           // with their defaults
 	ctx      context.Context   // of the call to Open; it bounds the calls of a KeyProvider
-	fs       vfs.FS            // base; held once that is set
+	at       manifest.Options  // where the store is: its FS is held once that is set, and Resolve has seen its directories
 	base     vfs.FS            // copies of the store are made in it
 	memory   *vfs.Mem          // of an in-memory store; else nil
 	held     vfs.Dirs          // the directories, held open
-	dir      string            // Options.Dir, and later as resolveDirs has it; "/" in memory
-	valueDir string            // that of values, likewise; "" or dir = values lie in dir
-	clock    *clock            // Options.Now
 	keyring  *keyring.Keyring  // nil: the store is plain
 	made     bool              // openDirs has made the directories, and their names are durable
 	locks    []io.Closer       // of dir and valueDir, in this order; abandon closes them
@@ -100,7 +100,6 @@ type opening struct {
 	engine   *engine.Engine    // nil until openEngine has returned
 	follower *follow.Follower  // nil unless Mode is Follow
 	report   *reporter         // of the engine's events; the DB's later
-	reads    *readCounters     // of the DB
 	commits  **commit.Pipeline // of the DB, once it is there
 	db       *DB               // nil until assemble has made it
 }
@@ -148,7 +147,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		o.db.loss = recovery.Lost
 		o.report.onLoss(*o.db.loss)
 	}
-	o.report.say(slog.LevelInfo, "store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
+	o.report.say(slog.LevelInfo, "store opened", "dir", o.at.Dir, "version", o.db.Version(), "replayed", recovery.Entries,
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
@@ -172,25 +171,24 @@ func (o *opening) abandon() {
 // openDirs opens the store's directories; for a new store, it makes them first. From then on
 // all files are reached through the open directories, so a rename of one does no harm.
 func (o *opening) openDirs() error {
-	readOnly := o.options.Mode != ReadWrite
-	o.resolveDirs()
+	o.at.Resolve()
 	// Look before the lock is taken: that writes a file, and another program may have one of
 	// the same name.
-	look := manifest.Look(o.manifestOptions())
+	look := manifest.Look(o.at)
 	absent := errors.Is(look, errs.ErrNotExist)
 	switch {
-	case absent && !readOnly && !o.options.MustExist:
-		if err := manifest.MakeDirs(o.manifestOptions()); err != nil {
+	case absent && !o.at.ReadOnly && !o.options.MustExist:
+		if err := manifest.MakeDirs(o.at); err != nil {
 			return err
 		}
 		o.made = true
-		o.resolveDirs()
+		o.at.Resolve()
 	// A reader goes on, as a writer may be making the store: what the manifest says later is the
 	// answer.
-	case look != nil && !(absent && readOnly):
+	case look != nil && !(absent && o.at.ReadOnly):
 		return look
 	}
-	held, err := o.fs.OpenDirs(o.dir, o.valueDir)
+	held, err := o.at.FS.OpenDirs(o.at.Dir, o.at.ValueDir)
 	// Callers test for brock.ErrNotExist, which the file system's error is not.
 	if absent && errors.Is(err, fs.ErrNotExist) {
 		return look
@@ -198,17 +196,9 @@ func (o *opening) openDirs() error {
 	if err != nil {
 		return err
 	}
-	o.fs, o.held = held, held
-	o.resolveDirs()
+	o.at.FS, o.held = held, held
+	o.at.Resolve()
 	return nil
-}
-
-// resolveDirs makes one name of Dir and ValueDir if both are one directory, however they are
-// written.
-func (o *opening) resolveDirs() {
-	mo := o.manifestOptions()
-	mo.Resolve()
-	o.dir, o.valueDir = mo.Dir, mo.ValueDir
 }
 
 // lockPoll is how often a lock that another process holds is tried again.
@@ -221,9 +211,9 @@ func (o *opening) acquireLocks(ctx context.Context) error {
 		// No lock: the writer holds it alone, and a follower must not keep a writer out either.
 		return o.followable()
 	}
-	dirs := []string{o.dir}
-	if o.valueDir != o.dir {
-		dirs = append(dirs, o.valueDir)
+	dirs := []string{o.at.Dir}
+	if o.at.ValueDir != o.at.Dir {
+		dirs = append(dirs, o.at.ValueDir)
 	}
 	// One deadline for both directories.
 	deadline := time.Now().Add(o.options.LockWait)
@@ -240,7 +230,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 	readOnly := o.options.Mode == ReadOnly
 	path := filepath.Join(dir, filename.Of(filename.Lock, 0))
 	for {
-		lock, err := o.fs.Lock(path, readOnly)
+		lock, err := o.at.FS.Lock(path, readOnly)
 		switch {
 		case err == nil:
 			o.locks = append(o.locks, lock)
@@ -269,34 +259,23 @@ func pause(ctx context.Context) error {
 	}
 }
 
-func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict, Keys: o.keys()}
-}
-
-// keys returns the function that opens or creates the keyring for the manifest; nil without
-// Options.Keys.
-func (o *opening) keys() manifest.Keys {
-	if o.options.Keys == nil {
-		return nil
+// openKeyring opens or creates the keyring for the manifest.
+func (o *opening) openKeyring(uuid [16]byte, create bool) (*crypt.Ring, error) {
+	open := keyring.Open
+	if create {
+		open = keyring.Create
 	}
-	return func(uuid [16]byte, create bool) (*crypt.Ring, error) {
-		open := keyring.Open
-		if create {
-			open = keyring.Create
-		}
-		var err error
-		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.clock.now().UnixMilli()})
-		if err != nil {
-			return nil, err
-		}
-		return o.keyring.Ring(), nil
+	var err error
+	o.keyring, err = open(keyring.Options{FS: o.at.FS, Dir: o.at.Dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.report.now().UnixMilli()})
+	if err != nil {
+		return nil, err
 	}
+	return o.keyring.Ring(), nil
 }
 
 // openManifest opens the log of edits, or creates the store.
 func (o *opening) openManifest(ctx context.Context) error {
-	mo := o.manifestOptions()
-	log, err := o.loadManifest(ctx, mo)
+	log, err := o.loadManifest(ctx)
 	switch {
 	case err == nil:
 		// Before MustBeNew is looked at: abandon closes it then.
@@ -305,13 +284,13 @@ func (o *opening) openManifest(ctx context.Context) error {
 			return ErrExist
 		}
 		return nil
-	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
+	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || o.at.ReadOnly:
 		return err
 	}
 	// openDirs did not see that the store is absent. An earlier Open may have made the
 	// directories and failed before their names were durable, so make them durable now.
 	if !o.made {
-		outside := mo
+		outside := o.at
 		// The names to make durable lie in the directories above, which the held ones don't reach.
 		outside.FS = o.base
 		if err := manifest.MakeDirs(outside); err != nil {
@@ -320,7 +299,7 @@ func (o *opening) openManifest(ctx context.Context) error {
 	}
 	uuid, seed, err := newIdentity()
 	if err == nil {
-		o.log, err = manifest.Create(mo, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
+		o.log, err = manifest.Create(o.at, manifest.CreateOptions{UUID: uuid, Seed: seed, Created: time.Now().UnixMilli()})
 	}
 	return err
 }
@@ -343,16 +322,23 @@ const workers = 3
 
 func (o *opening) openEngine() (engine.Recovery, error) {
 	// The engine calls the pipeline, which is made of the engine: assemble fills in commits.
-	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
-	o.reads = new(readCounters)
+	report, commits := o.report, new(*commit.Pipeline)
+	files, scrubEvery := o.options.Tuning.OpenFiles, max(o.options.Maintenance.ScrubEvery, 0)
+	// A follower keeps each file open, as the writer may remove its name.
+	if o.options.Mode == Follow {
+		files = 0 // no limit
+	}
+	if o.options.InMemory {
+		scrubEvery = 0 // never
+	}
 	e, recovery, err := engine.Open(engine.Config{
 		OpenerConfig: view.OpenerConfig{
-			Store: o.store(), Follow: o.options.Mode == Follow, OpenFiles: o.openFiles(), VerifyReads: o.options.VerifyReads,
+			Store: o.store(), Follow: o.options.Mode == Follow, OpenFiles: files, VerifyReads: o.options.VerifyReads,
 			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize,
 		},
 		Keyring:  o.keyring,
-		ReadOnly: o.options.Mode != ReadWrite,
-		UpTo:     o.options.Recover != Strict,
+		ReadOnly: o.at.ReadOnly,
+		UpTo:     o.at.UpTo,
 		Sizes: engine.Sizes{
 			MemtableBytes: int(o.options.Tuning.MemtableSize),
 			JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
@@ -360,9 +346,9 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			DiskLimit:     o.options.DiskLimit,
 		},
 		Maintenance: engine.Maintenance{
-			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: o.scrubEvery(),
+			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: scrubEvery,
 		},
-		Now:  o.clock.now,
+		Now:  report.now,
 		Jobs: jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
@@ -375,31 +361,14 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 			OnSpace: report.onDiskSpace, OnDamage: report.onFoundDamage, OnFailure: report.onFailure,
 		},
 	}, o.log)
-	o.engine, o.report, o.commits = e, report, commits
+	o.engine, o.commits = e, commits
 	return recovery, err
 }
 
 // store says where the files of the store are.
 func (o *opening) store() filename.Store {
 	super := o.log.Super()
-	return filename.Store{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()}
-}
-
-// openFiles returns Tuning.OpenFiles; 0 = no limit, for a follower. That keeps each file open, as
-// the writer may remove its name.
-func (o *opening) openFiles() int {
-	if o.options.Mode == Follow {
-		return 0
-	}
-	return o.options.Tuning.OpenFiles
-}
-
-// scrubEvery returns Maintenance.ScrubEvery; 0 = never.
-func (o *opening) scrubEvery() time.Duration {
-	if o.options.InMemory {
-		return 0
-	}
-	return max(o.options.Maintenance.ScrubEvery, 0)
+	return filename.Store{FS: o.at.FS, Dir: o.at.Dir, ValueDir: o.at.ValueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()}
 }
 
 // clearDir removes all files of a directory.
@@ -418,12 +387,11 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
 	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	// Copies, as a closure over o would keep the whole opening, with Options, while the DB lives.
-	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
+	report, keys, memory := o.report, o.keyring, o.memory
 	// Never 0: as a time of expiry that means never, and in a transaction that no clock was read.
-	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
+	db.now = func() uint64 { return uint64(max(report.now().UnixMilli(), 1)) }
 	db.forget = func() {
 		report.endReports()
-		clock.forget()
 		if keys != nil {
 			if last := KeyProvider(keys.Provider()); db.commits != nil {
 				db.lastKeys.Store(&last)
@@ -434,7 +402,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 			clearDir(memory, "/")
 		}
 	}
-	db.seed, db.counters.reads = seed, o.reads
+	db.seed, db.counters.reads = seed, new(readCounters)
 	e, spills := o.engine, spill.Config{Files: o.engine.Files, SegmentBytes: o.options.Tuning.SegmentSize, Coder: o.engine.Views.Coder}
 	db.newSpill = func() pending.Files { return spill.Begin(spills, e.Spills, e.Views, seed) }
 	db.direct = pending.NewMemoryLimiter(max(db.opts.txnMemory(0), leastDirect))
@@ -449,7 +417,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 		source: follow.Source{
 			Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
 			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
-			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.clock.now,
+			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.now,
 		},
 	}
 	// A store that is only read has no pipeline: nil says so everywhere.

@@ -77,13 +77,13 @@ func EncryptStore(ctx context.Context, o Options) error {
 	}
 	if err == nil {
 		if err = db.Flush(ctx); err == nil {
-			op.options.Keys = keys
-			db.atEnd = func() error { return manifest.Encrypt(op.manifestOptions()) }
+			op.options.Keys, op.at.Keys = keys, op.openKeyring
+			db.atEnd = func() error { return manifest.Encrypt(op.at) }
 		}
 		err = errors.Join(err, db.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("encrypt %s: %w", op.dir, err)
+		return fmt.Errorf("encrypt %s: %w", op.at.Dir, err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 		FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir, Keys: keyring.Within(ctx, from.Keys),
 	}, salvage.Target{
 		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
-		UUID: uuid, Seed: seed, Now: newClock(to.Now).now().UnixMilli(),
+		UUID: uuid, Seed: seed, Now: newReporter(userFuncs{clock: to.Now}).now().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),
 	}, report)
