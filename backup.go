@@ -112,7 +112,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 		}
 	}
 	var info *backup.Info
-	err := db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) (err error) {
+	err := useFiles(ctx, db, func(ctx context.Context, s checkpoint.Fileset) (err error) {
 		info, err = backup.Write(ctx, s, w, options)
 		return err
 	})

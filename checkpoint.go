@@ -32,12 +32,10 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := checkCopy(ctx, db); err != nil {
 		return err
 	}
-	// A copy, as calls at the same time have other directories.
-	to := db.copies.target
-	to.Dir = dir
+	to := checkpoint.Target{FS: db.base, Dir: dir, NoLinks: db.opts.InMemory}
 	err := manifest.Absent(to.FS, dir)
 	if err == nil {
-		err = db.copies.copied(ctx, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
+		err = useFiles(ctx, db, func(ctx context.Context, s checkpoint.Fileset) error { return checkpoint.Write(ctx, s, to) })
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, err)

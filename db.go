@@ -23,8 +23,8 @@ import (
 type DB struct {
 	opts      Options              // in force, but for Keys after a rotation
 	engine    *engine.Engine       // nil in a DB that was not opened
-	follower  *follow.Follower     // nil unless the store of another process is followed
-	copies    copies               // for Checkpoint, Backup and Verify
+	source    follow.Source        // the files that Checkpoint and Backup copy; its Follower is nil unless the store of another process is followed
+	base      vfs.FS               // where checkpoints are made
 	newSpill  func() pending.Files // makes files for the writes of one transaction
 	commits   *commit.Pipeline     // nil in a read-only store
 	main      *Keyspace            // the default keyspace
@@ -87,8 +87,8 @@ func (db *DB) Close() error {
 			keep(db.commits.Close())
 		}
 		keep(db.engine.Close())
-		if db.follower != nil {
-			db.follower.Close()
+		if db.source.Follower != nil {
+			db.source.Follower.Close()
 		}
 		if db.atEnd != nil && db.closeErr == nil {
 			keep(db.atEnd())
@@ -250,8 +250,8 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 		}
 	}
 	var err error
-	if db.follower != nil {
-		err = db.copies.verifyFollowed(ctx, found)
+	if db.source.Follower != nil {
+		err = verifyFollowed(ctx, db.engine, db.source.Follower, found)
 	}
 	if err == nil {
 		err = db.engine.Verify(ctx, found)

@@ -30,11 +30,11 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if err := checkRead(ctx, db); err != nil {
 		return 0, err
 	}
-	if db.follower == nil {
+	if db.source.Follower == nil {
 		return db.Version(), nil
 	}
 	err = db.engine.Lifetime.Do(ctx, func(ctx context.Context) error {
-		v, err := db.follower.Refresh(ctx)
+		v, err := db.source.Follower.Refresh(ctx)
 		version = uint64(v)
 		return err
 	})

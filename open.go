@@ -385,7 +385,7 @@ func clearDir(mem *vfs.Mem, dir string) {
 // functions leads to it.
 func (o *opening) assemble(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, engine: o.engine, follower: o.follower, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, engine: o.engine, base: o.base, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	// Copies, as a closure over o would keep the whole opening, with Options, while the DB lives.
 	report, keys, memory := o.report, o.keyring, o.memory
 	// Never 0: as a time of expiry that means never, and in a transaction that no clock was read.
@@ -411,14 +411,10 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	// After the seed, which keyspaces copy when they are made.
 	db.keyspaces.loadLocked(db) // nobody else has the DB yet
 	o.db = db
-	db.copies = copies{
-		engine: o.engine, writes: o.options.Mode == ReadWrite,
-		target: checkpoint.Target{FS: o.base, NoLinks: o.options.InMemory},
-		source: follow.Source{
-			Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
-			Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
-			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.now,
-		},
+	db.source = follow.Source{
+		Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
+		Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
+		Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.now,
 	}
 	// A store that is only read has no pipeline: nil says so everywhere.
 	if o.options.Mode != ReadWrite {
