@@ -2,13 +2,10 @@ package brock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"time"
 
 	"github.com/brockdb/brock/internal/copies/follow"
-	"github.com/brockdb/brock/internal/disk/keyring"
 	"github.com/brockdb/brock/internal/version/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -49,11 +46,6 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return version, nil
 }
 
-// followTries is how often Open of a follower reads SUPER and the manifest while a writer is making
-// the store, or has just replaced the manifest: for about a second. Tries are counted, and not the
-// time: a process that was stopped for a second between two reads must try again, too.
-const followTries = int(time.Second / lockPoll)
-
 // followable returns ErrUnsupported where a writer can't remove or cut a file that a follower
 // has open.
 func (o *opening) followable() error {
@@ -66,23 +58,16 @@ func (o *opening) followable() error {
 	return nil
 }
 
-// loadManifest is manifest.Load. Another process may be making or writing the store that is
-// followed: a file that is being written can look damaged, so it tries again.
+// loadManifest is manifest.Load. Another process may be making or writing the store that is followed.
 func (o *opening) loadManifest(ctx context.Context) (log *manifest.Log, err error) {
-	tries := 1
-	if o.options.Mode == Follow {
-		tries = followTries
+	if o.options.Mode != Follow {
+		return manifest.Load(o.at)
 	}
-	for try := 1; ; try++ {
+	err = follow.TryAgain(ctx, func() (err error) {
 		log, err = manifest.Load(o.at)
-		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
-		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || try == tries {
-			return log, err
-		}
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
-	}
+		return err
+	})
+	return log, err
 }
 
 // follow makes the first View of a store that another process may be writing.

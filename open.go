@@ -243,19 +243,11 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
 		}
-		if err := pause(ctx); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return errs.Ended(ctx)
+		case <-time.After(lockPoll):
 		}
-	}
-}
-
-// pause waits before what another process keeps from going on is tried again, unless ctx ends.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return errs.Ended(ctx)
-	case <-time.After(lockPoll):
-		return nil
 	}
 }
 

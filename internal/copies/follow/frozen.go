@@ -36,15 +36,13 @@ type Source struct {
 // Freeze returns the store as of its newest version. Call release when the files are not needed
 // any more.
 func (c *Source) Freeze(ctx context.Context) (s checkpoint.Fileset, release func(), err error) {
-	make := func(unflushed []journal.SegmentInfo) error {
+	if c.Follower == nil {
+		return c.freezeNow(ctx, c.Unflushed)
+	}
+	err = c.Follower.During(ctx, func(unflushed []journal.SegmentInfo) (err error) {
 		s, release, err = c.freezeNow(ctx, unflushed)
 		return err
-	}
-	if c.Follower != nil {
-		err = c.Follower.During(ctx, make)
-	} else {
-		err = make(c.Unflushed)
-	}
+	})
 	return s, release, err
 }
 
