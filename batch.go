@@ -48,7 +48,7 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	}
 	// A stand-in if ks can't be used, so that the error comes from the next call, which returns
 	// one.
-	return &Batch{b.batch, addressed(b.db, ks)}
+	return &Batch{b.batch, resolveKeyspace(b.db, ks)}
 }
 
 // Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
@@ -64,8 +64,8 @@ func (b *Batch) SetEntry(e *Entry) error { return b.addWrite(e, entry.Set) }
 // Delete adds the delete of key, which is copied. Its errors mean what those of Set mean.
 func (b *Batch) Delete(key []byte) error { return b.addWrite(&Entry{Key: key}, entry.Delete) }
 
-// usable returns nil while the batch can be used.
-func (b *Batch) usable() error {
+// checkUnspent returns nil while the batch can be used.
+func (b *Batch) checkUnspent() error {
 	if b.batch == nil {
 		return ErrClosed
 	}
@@ -79,19 +79,19 @@ func (b *Batch) usable() error {
 }
 
 func (b *Batch) addWrite(e *Entry, kind entry.Kind) error {
-	if err := b.takes(); err != nil {
+	if err := b.checkBatch(); err != nil {
 		return err
 	}
 	ctx := context.Background()
-	return b.writes.wrote(ctx, b.db, b.writes.addWrite(ctx, b.keyspace, e, kind, b.db.now))
+	return b.writes.finishWrite(ctx, b.db, b.writes.addWrite(ctx, b.keyspace, e, kind, b.db.now))
 }
 
-// takes returns nil if the batch can write to its keyspace.
-func (b *Batch) takes() error {
-	if err := b.usable(); err != nil {
+// checkBatch returns nil if the batch can write to its keyspace.
+func (b *Batch) checkBatch() error {
+	if err := b.checkUnspent(); err != nil {
 		return err
 	}
-	if err := b.keyspace.usable(); err != nil {
+	if err := b.keyspace.checkExists(); err != nil {
 		return err
 	}
 	return b.writes.Err()
@@ -118,7 +118,7 @@ func (b *Batch) Size() int64 {
 // none. Its errors mean what those of Txn.Commit mean. Call Reset before you use the batch again,
 // also after an error, except ErrInvalid.
 func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err error) {
-	if err := b.usable(); err != nil {
+	if err := b.checkUnspent(); err != nil {
 		return 0, err
 	}
 	// Misuse comes before spent: after ErrInvalid the batch is as it was.
@@ -134,7 +134,7 @@ func (b *Batch) Commit(ctx context.Context, d Durability) (version uint64, err e
 		return 0, errs.Ended(ctx)
 	}
 	c := conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}
-	v, err := b.writes.commit(ctx, b.db, c, b.db.opts.synced(d))
+	v, err := b.writes.commitWrites(ctx, b.db, c, b.db.opts.isSynced(d))
 	// If they were committed, they are the store's, and stay. Else nobody else would remove them.
 	b.writes.discardFiles()
 	return uint64(v), err

@@ -294,5 +294,5 @@ func (db *DB) Metrics() Metrics {
 	return m
 }
 
-// monotonic returns the time since Open. It never goes back, as Options.Now may.
-func monotonic(db *DB) time.Duration { return time.Since(db.began) }
+// sinceOpen returns the time since Open. It never goes back, as Options.Now may.
+func sinceOpen(db *DB) time.Duration { return time.Since(db.began) }

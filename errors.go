@@ -127,8 +127,8 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// explained returns a *ConflictError if err is a refusal of c, else err.
-func explained(err error, c *conflict.Check) error {
+// explainRefusal returns a *ConflictError if err is a refusal of c, else err.
+func explainRefusal(err error, c *conflict.Check) error {
 	var r *conflict.Refusal
 	if !errors.As(err, &r) {
 		return err

@@ -80,8 +80,8 @@ func newReporter(to userFuncs) *reporter {
 	return r
 }
 
-// now is Options.Now, until endReports.
-func (r *reporter) now() time.Time {
+// clockTime is Options.Now, until endReports.
+func (r *reporter) clockTime() time.Time {
 	if clock := r.to.Load().clock; clock != nil {
 		return clock()
 	}
@@ -104,11 +104,11 @@ func queueReport[Info any](r *reporter, call func(Info), info Info, level slog.L
 	if call != nil {
 		r.calls.Add(func() { call(info) })
 	}
-	r.say(level, message, args...)
+	r.queueMessage(level, message, args...)
 }
 
-// say queues a log message. Its time is that of this call of say.
-func (r *reporter) say(level slog.Level, message string, args ...any) {
+// queueMessage queues a log message. Its time is that of this call of say.
+func (r *reporter) queueMessage(level slog.Level, message string, args ...any) {
 	log := r.to.Load().log
 	if log == nil {
 		return
@@ -192,16 +192,16 @@ func (r *reporter) onDiskSpace(s DiskSpaceInfo) {
 // that it goes on.
 func (r *reporter) onRefusal(work string, err error) {
 	if err != nil {
-		r.say(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
+		r.queueMessage(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
 	} else {
-		r.say(slog.LevelWarn, "background work is no longer refused", "work", work)
+		r.queueMessage(slog.LevelWarn, "background work is no longer refused", "work", work)
 	}
 }
 
 // onFoundDamage passes on that background work, which goes on, has found damage.
 func (r *reporter) onFoundDamage(c *CorruptionError) {
 	r.onDamage(c)
-	r.say(slog.LevelError, "damaged data was found", "err", c)
+	r.queueMessage(slog.LevelError, "damaged data was found", "err", c)
 }
 
 // onLoss passes on what Open has left out because of damage.

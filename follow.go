@@ -46,9 +46,9 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return version, nil
 }
 
-// followable returns ErrUnsupported where a writer can't remove or cut a file that a follower
+// checkFollowable returns ErrUnsupported where a writer can't remove or cut a file that a follower
 // has open.
-func (o *opening) followable() error {
+func (o *opening) checkFollowable() error {
 	switch runtime.GOOS {
 	case "windows", "js", "wasip1":
 		if o.options.FS == nil || o.options.FS == vfs.OS() {
@@ -70,14 +70,14 @@ func (o *opening) loadManifest(ctx context.Context) (log *manifest.Log, err erro
 	return log, err
 }
 
-// follow makes the first View of a store that another process may be writing.
-func (o *opening) follow() (*follow.Follower, error) {
+// beginFollowing makes the first View of a store that another process may be writing.
+func (o *opening) beginFollowing() (*follow.Follower, error) {
 	keys := func(context.Context) (end func()) { return func() {} }
 	if o.keyring != nil {
 		keys = o.keyring.During
 	}
 	f := follow.New(follow.Config{
-		Store: o.store(), Log: o.log, Files: o.engine.Files, Views: o.engine.Views, Keys: keys,
+		Store: o.fileStore(), Log: o.log, Files: o.engine.Files, Views: o.engine.Views, Keys: keys,
 		TableBytes: int(o.options.Tuning.MemtableSize), Memory: o.options.MemoryLimit,
 	})
 	if _, err := f.Refresh(context.Background()); err != nil {

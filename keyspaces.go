@@ -136,8 +136,8 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 	if len(o) == 0 {
 		return opts.KeyspaceDefaults, nil
 	}
-	options := o[0].over(&opts.KeyspaceDefaults)
-	return options, options.validate("")
+	options := o[0].overDefaults(&opts.KeyspaceDefaults)
+	return options, options.validateKeyspace("")
 }
 
 // Keyspaces yields the named keyspaces in order of their names, as they are when the loop
@@ -154,7 +154,7 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 // mean Options.KeyspaceDefaults. It returns ErrKeyspaceNotFound after a drop, and otherwise
 // the errors of DB.Keyspace; then the options are as before.
 func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	options, err := k.db.opts.chosenOptions([]KeyspaceOptions{o})
@@ -195,7 +195,7 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 // time may have returned ErrKeyspaceNotFound. After ErrStopped nothing is written to the store
 // any more, and the next Open finds the keyspace whole or dropped.
 func (k *Keyspace) Drop(ctx context.Context) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	db := k.db

@@ -70,7 +70,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 // newOpening checks the options. It reads and writes no file.
 func newOpening(o Options) (*opening, error) {
 	o = o.inForce()
-	if err := o.validate(); err != nil {
+	if err := o.validateStore(); err != nil {
 		return nil, err
 	}
 	op := &opening{options: o, base: fileSystem(o.FS), report: newReporter(userFuncs{o.Events, o.Logger, o.Now})}
@@ -95,20 +95,20 @@ type opening struct {
 	held     vfs.Dirs          // the directories, held open
 	keyring  *keyring.Keyring  // nil: the store is plain
 	made     bool              // openDirs has made the directories, and their names are durable
-	locks    []io.Closer       // of dir and valueDir, in this order; abandon closes them
+	locks    []io.Closer       // of dir and valueDir, in this order; closeFailed closes them
 	log      *manifest.Log     // nil until the manifest was read or made
 	engine   *engine.Engine    // nil until openEngine has returned
 	follower *follow.Follower  // nil unless Mode is Follow
 	report   *reporter         // of the engine's events; the DB's later
 	commits  **commit.Pipeline // of the DB, once it is there
-	db       *DB               // nil until assemble has made it
+	db       *DB               // nil until assembleDB has made it
 }
 
 func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 	o.ctx = ctx
 	defer func() {
 		if db == nil { // an error, or a KeyProvider that panics
-			o.abandon()
+			o.closeFailed()
 		}
 	}()
 	// In this order: the lock lies in a directory, and only who has the lock may write.
@@ -129,7 +129,7 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		return nil, err
 	}
 	if o.options.Mode == Follow {
-		if o.follower, err = o.follow(); err != nil {
+		if o.follower, err = o.beginFollowing(); err != nil {
 			return nil, err
 		}
 	}
@@ -141,20 +141,20 @@ func (o *opening) openStore(ctx context.Context) (db *DB, err error) {
 		o.keyring.Bound(context.Background()) // the context of Open ends
 	}
 	// Nothing fails from here on, so nothing has to be undone.
-	o.assemble(recovery)
+	o.assembleDB(recovery)
 	o.db.openTime = time.Since(began)
 	if recovery.Lost != nil {
 		o.db.loss = recovery.Lost
 		o.report.onLoss(*o.db.loss)
 	}
-	o.report.say(slog.LevelInfo, "store opened", "dir", o.at.Dir, "version", o.db.Version(), "replayed", recovery.Entries,
+	o.report.queueMessage(slog.LevelInfo, "store opened", "dir", o.at.Dir, "version", o.db.Version(), "replayed", recovery.Entries,
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
 }
 
-// abandon closes the files and locks of a failed Open.
-func (o *opening) abandon() {
+// closeFailed closes the files and locks of a failed Open.
+func (o *opening) closeFailed() {
 	// The locks come last, as in Close: whoever gets them next must not meet this process in a
 	// file.
 	if o.log != nil {
@@ -209,7 +209,7 @@ const lockPoll = 20 * time.Millisecond
 func (o *opening) acquireLocks(ctx context.Context) error {
 	if o.options.Mode == Follow {
 		// No lock: the writer holds it alone, and a follower must not keep a writer out either.
-		return o.followable()
+		return o.checkFollowable()
 	}
 	dirs := []string{o.at.Dir}
 	if o.at.ValueDir != o.at.Dir {
@@ -258,7 +258,7 @@ func (o *opening) openKeyring(uuid [16]byte, create bool) (*crypt.Ring, error) {
 		open = keyring.Create
 	}
 	var err error
-	o.keyring, err = open(keyring.Options{FS: o.at.FS, Dir: o.at.Dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.report.now().UnixMilli()})
+	o.keyring, err = open(keyring.Options{FS: o.at.FS, Dir: o.at.Dir, UUID: uuid, Keys: o.options.Keys, Context: o.ctx, Created: o.report.clockTime().UnixMilli()})
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (o *opening) openManifest(ctx context.Context) error {
 	log, err := o.loadManifest(ctx)
 	switch {
 	case err == nil:
-		// Before MustBeNew is looked at: abandon closes it then.
+		// Before MustBeNew is looked at: closeFailed closes it then.
 		o.log = log
 		if o.options.MustBeNew {
 			return ErrExist
@@ -313,7 +313,7 @@ const journalPerMemtable = 512 << 20
 const workers = 3
 
 func (o *opening) openEngine() (engine.Recovery, error) {
-	// The engine calls the pipeline, which is made of the engine: assemble fills in commits.
+	// The engine calls the pipeline, which is made of the engine: assembleDB fills in commits.
 	report, commits := o.report, new(*commit.Pipeline)
 	files, scrubEvery := o.options.Tuning.OpenFiles, max(o.options.Maintenance.ScrubEvery, 0)
 	// A follower keeps each file open, as the writer may remove its name.
@@ -325,7 +325,7 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 	}
 	e, recovery, err := engine.Open(engine.Config{
 		OpenerConfig: view.OpenerConfig{
-			Store: o.store(), Follow: o.options.Mode == Follow, OpenFiles: files, VerifyReads: o.options.VerifyReads,
+			Store: o.fileStore(), Follow: o.options.Mode == Follow, OpenFiles: files, VerifyReads: o.options.VerifyReads,
 			Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize,
 		},
 		Keyring:  o.keyring,
@@ -340,7 +340,7 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 		Maintenance: engine.Maintenance{
 			NoClustering: o.options.Maintenance.NoClustering, IdleAfter: o.options.Maintenance.IdleAfter, ScrubEvery: scrubEvery,
 		},
-		Now:  report.now,
+		Now:  report.clockTime,
 		Jobs: jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
@@ -357,8 +357,8 @@ func (o *opening) openEngine() (engine.Recovery, error) {
 	return recovery, err
 }
 
-// store says where the files of the store are.
-func (o *opening) store() filename.Store {
+// fileStore says where the files of the store are.
+func (o *opening) fileStore() filename.Store {
 	super := o.log.Super()
 	return filename.Store{FS: o.at.FS, Dir: o.at.Dir, ValueDir: o.at.ValueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring()}
 }
@@ -372,16 +372,16 @@ func clearDir(mem *vfs.Mem, dir string) {
 	_ = mem.SyncDir(dir) // until then Mem has them for a crash
 }
 
-// assemble makes the DB of the tree and a new commit pipeline. Neither of these refers to the DB
+// assembleDB makes the DB of the tree and a new commit pipeline. Neither of these refers to the DB
 // or to Options: a leaked transaction keeps them, and could never be freed if one of the user's
 // functions leads to it.
-func (o *opening) assemble(recovery engine.Recovery) {
+func (o *opening) assembleDB(recovery engine.Recovery) {
 	seed := o.log.Super().Seed
 	db := &DB{opts: o.options, engine: o.engine, base: o.base, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	// Copies, as a closure over o would keep the whole opening, with Options, while the DB lives.
 	report, keys, memory := o.report, o.keyring, o.memory
 	// Never 0: as a time of expiry that means never, and in a transaction that no clock was read.
-	db.now = func() uint64 { return uint64(max(report.now().UnixMilli(), 1)) }
+	db.now = func() uint64 { return uint64(max(report.clockTime().UnixMilli(), 1)) }
 	db.forget = func() {
 		report.endReports()
 		if keys != nil {
@@ -404,9 +404,9 @@ func (o *opening) assemble(recovery engine.Recovery) {
 	db.keyspaces.loadLocked(db) // nobody else has the DB yet
 	o.db = db
 	db.source = follow.Source{
-		Fileset: checkpoint.Fileset{Store: o.store(), Created: o.log.Super().Created},
+		Fileset: checkpoint.Fileset{Store: o.fileStore(), Created: o.log.Super().Created},
 		Views:   o.engine.Views, Follower: o.follower, Unflushed: recovery.Segments,
-		Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.now,
+		Memory: o.options.MemoryLimit, RunFileBytes: o.options.Tuning.RunFileSize, Now: o.report.clockTime,
 	}
 	// A store that is only read has no pipeline: nil says so everywhere.
 	if o.options.Mode != ReadWrite {
@@ -421,7 +421,7 @@ func (o *opening) assemble(recovery engine.Recovery) {
 		Last:     o.engine.Views.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
-		OnSync:   db.counters.sync.observe,
+		OnSync:   db.counters.sync.addDuration,
 	})
 	*o.commits = db.commits
 	// Background work calls the pipeline through the DB, so it starts last.

@@ -8,20 +8,20 @@ import "context"
 // nothing, so it conflicts with nothing by itself. The bounds are copied. A range with
 // lo >= hi is empty and no error. Its errors are those of Set.
 func (t *Txn) DeleteRange(lo, hi []byte) error {
-	if err := t.takes(); err != nil {
+	if err := t.checkUpdate(); err != nil {
 		return err
 	}
-	return t.writes.wrote(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
+	return t.writes.finishWrite(t.Context(), t.db, t.writes.deleteRange(t.keyspace, lo, hi))
 }
 
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
 // committed before the batch, and those that the batch has written so far. The bounds are
 // copied. Its errors mean what those of Set mean.
 func (b *Batch) DeleteRange(lo, hi []byte) error {
-	if err := b.takes(); err != nil {
+	if err := b.checkBatch(); err != nil {
 		return err
 	}
-	return b.writes.wrote(context.Background(), b.db, b.writes.deleteRange(b.keyspace, lo, hi))
+	return b.writes.finishWrite(context.Background(), b.db, b.writes.deleteRange(b.keyspace, lo, hi))
 }
 
 // DeleteRange deletes all keys in [lo, hi) at once and by one record, however many
@@ -36,7 +36,7 @@ func (k *Keyspace) DeleteRange(lo, hi []byte) error {
 }
 
 func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
-	if err := k.usable(); err != nil {
+	if err := k.checkExists(); err != nil {
 		return err
 	}
 	return commitBatch(ctx, k.db, func(b *Batch) error { return b.In(k).DeleteRange(lo, hi) })

@@ -41,9 +41,9 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 		return SalvageSummary{}, err
 	}
 	to = to.inForce()
-	err := to.validate()
+	err := to.validateStore()
 	if err == nil {
-		err = refusal([]check{
+		err = firstRefusal([]check{
 			{from.InMemory || from.Dir == "", "Dir", "must name the store to read"},
 			{to.InMemory || to.Mode != ReadWrite || to.MustExist, "Mode", "must be that of a new store on a disk"},
 			{to.ValueDir != "" && !vfs.Same(fileSystem(to.FS), to.ValueDir, to.Dir), "ValueDir", "is not possible for a salvaged store"},
@@ -60,7 +60,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 		FS: fileSystem(from.FS), Dir: from.Dir, ValueDir: from.ValueDir, Keys: keyring.Within(ctx, from.Keys),
 	}, salvage.Target{
 		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
-		UUID: uuid, Seed: seed, Now: newReporter(userFuncs{clock: to.Now}).now().UnixMilli(),
+		UUID: uuid, Seed: seed, Now: newReporter(userFuncs{clock: to.Now}).clockTime().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),
 	}, report)

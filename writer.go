@@ -75,7 +75,7 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	// stay in their order.
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.usableLocked(); err != nil {
+	if err := w.checkWriterLocked(); err != nil {
 		return err
 	}
 	if err := w.filling.addWrite(e, kind); err != nil {
@@ -87,8 +87,8 @@ func (w *Writer) addWrite(e *Entry, kind entry.Kind) error {
 	return nil
 }
 
-// usableLocked returns nil while writes are taken.
-func (w *Writer) usableLocked() error {
+// checkWriterLocked returns nil while writes are taken.
+func (w *Writer) checkWriterLocked() error {
 	switch {
 	case w.db == nil:
 		return ErrClosed
@@ -140,7 +140,7 @@ func (w *Writer) commitGroup(b *Batch) {
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.usableLocked(); err != nil {
+	if err := w.checkWriterLocked(); err != nil {
 		return err
 	}
 	return w.flushLocked()
@@ -158,7 +158,7 @@ func (w *Writer) flushLocked() error {
 	for w.committed < min(last, w.number-1) {
 		w.changed.Wait()
 	}
-	if w.err != nil || !w.db.opts.synced(DefaultDurability) {
+	if w.err != nil || !w.db.opts.isSynced(DefaultDurability) {
 		return w.err
 	}
 	// The groups were committed without a sync: one at the end serves them all. The

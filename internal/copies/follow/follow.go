@@ -144,7 +144,7 @@ func (f *Follower) During(ctx context.Context, fn func(unflushed []journal.Segme
 	err := TryAgain(ctx, func() error {
 		err := errMoved
 		for err == errMoved { // what was read and opened is kept, so there is less to do next time
-			err = f.refresh()
+			err = f.refreshOnce()
 		}
 		if err != nil {
 			return err
@@ -166,8 +166,8 @@ func (f *Follower) closeOpened() {
 	f.opened = view.View{}
 }
 
-// refresh is one attempt of Refresh.
-func (f *Follower) refresh() error {
+// refreshOnce is one attempt of Refresh.
+func (f *Follower) refreshOnce() error {
 	if err := errs.Ended(f.ctx); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (f *Follower) refresh() error {
 	if err != nil {
 		return err
 	}
-	f.install(next)
+	f.installView(next)
 	return nil
 }
 
@@ -338,8 +338,8 @@ func (f *Follower) newestRead(l *layout.Layout) entry.Version {
 	return max(l.LastVersion(), f.journal.End().LastVersion)
 }
 
-// install makes next the current View, and publishes its newest version.
-func (f *Follower) install(next *view.View) {
+// installView makes next the current View, and publishes its newest version.
+func (f *Follower) installView(next *view.View) {
 	for _, t := range f.tables {
 		t.held = true
 		next.Tables = append(next.Tables, t.Table)
