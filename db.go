@@ -74,31 +74,27 @@ func (db *DB) Close() error {
 		if db.engine == nil { // it was not opened
 			return
 		}
-		keep := func(err error) {
-			if db.closeErr == nil {
-				db.closeErr = err
-			}
-		}
+		var err error // the first one
 		// Commits end first: then nobody writes to the tree that is closed.
 		if db.commits != nil {
 			// Close has no context: it may take as long as the disk, since it promises that all
 			// commits are durable.
-			keep(db.commits.Sync(context.Background()))
-			keep(db.commits.Close())
+			err = cmp.Or(db.commits.Sync(context.Background()), db.commits.Close())
 		}
-		keep(db.engine.Close())
+		err = cmp.Or(err, db.engine.Close())
 		if db.source.Follower != nil {
 			db.source.Follower.Close()
 		}
-		if db.atEnd != nil && db.closeErr == nil {
-			keep(db.atEnd())
+		if db.atEnd != nil && err == nil {
+			err = db.atEnd()
 		}
 		// The directories before the locks: a Backup or RotateKey that is still on its way out
 		// must reach no file of the next one who opens the store.
-		keep(db.dirs.Close())
+		err = cmp.Or(err, db.dirs.Close())
 		for _, lock := range slices.Backward(db.locks) {
-			keep(lock.Close())
+			err = cmp.Or(err, lock.Close())
 		}
+		db.closeErr = err
 		db.forget()
 	})
 	return db.closeErr

@@ -47,8 +47,6 @@ func (it *Item) Key() []byte {
 	// a copy.
 	case it.copies && !it.found:
 		return bytes.Clone(key)
-	case !invariant.Poisons:
-		return key
 	case it.found:
 		return it.txn.lent.lend(key)
 	}
@@ -101,10 +99,7 @@ func (it *Item) borrowValue() ([]byte, error) {
 		// iterator is the scan's, which goes on to read it.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
-	if invariant.Poisons {
-		v = it.txn.lent.lend(v)
-	}
-	return v, nil
+	return it.txn.lent.lend(v), nil
 }
 
 // checkReadable returns nil while the item's value can be read, else the error for the caller.
@@ -210,36 +205,36 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	}
 	// No guard is on while fn runs: it would turn a fault in the user's own memory into damage of
 	// the store.
-	if !it.needsDecoding() && !it.copies {
-		v, err := it.borrowValue()
-		if err != nil {
-			return err
-		}
-		err = fn(v)
-		runtime.KeepAlive(it) // and with it the transaction, should that have leaked
-		return err
+	var v []byte
+	var err error
+	if it.needsDecoding() || it.copies {
+		// fn must not use the value after it has returned, so the memory can be pooled.
+		buf := valuePool.Get().(*[]byte)
+		defer recycleValue(buf)
+		v, err = it.pooledValue(buf)
+	} else {
+		v, err = it.borrowValue()
 	}
-	// fn must not use the value after it has returned, so the memory can be pooled.
-	buf := valuePool.Get().(*[]byte)
-	defer recycleValue(buf)
-	if it.copies || invariant.Poisons {
-		v, err := it.ValueCopy(*buf)
-		if err != nil {
-			return err
-		}
-		*buf = v
-		return fn(v)
-	}
-	v, own, err := it.readValue(*buf, false)
 	if err != nil {
 		return err
 	}
-	if own {
-		*buf = v
-	}
 	err = fn(v)
-	runtime.KeepAlive(it)
+	runtime.KeepAlive(it) // and with it the transaction, should that have leaked
 	return err
+}
+
+// pooledValue returns the value. If it is not in the pin's or the transaction's memory, it is in buf.
+func (it *Item) pooledValue(buf *[]byte) (value []byte, err error) {
+	own := true
+	if it.copies || invariant.Poisons {
+		value, err = it.ValueCopy(*buf)
+	} else {
+		value, own, err = it.readValue(*buf, false)
+	}
+	if err == nil && own {
+		*buf = value
+	}
+	return value, err
 }
 
 // ValueSize returns the length of the value in bytes, before compression, without reading it.
